@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from cli.diff import stack_diff
-from oci import cosign, credentials
+from oci import cosign
 from oci.client import Repository
 from oci.credentials import Login
 from oci.evidence import loading_evidence, signing_machines, slsa
+from oci.logins import stack_login
 from oci.vulnerabilities import scan_record
 from stacks import plan, platforms
 from stacks.config.signing import Signer, Signing, trusted
@@ -41,7 +42,7 @@ def lines(stack: str, root: Path, image: str | None = None, now: datetime | None
     published: Mapping[str, Mapping[str, str]] = {**images, **platforms.parts(images), **products}
     pushed = stack_diff.pushed(stack, published, image)
     signed: Mapping[str, Mapping[str, Any]] = outputs.get("signed", {})
-    login = credentials.configured(planned.config.registry)
+    login = stack_login.configured(planned.config.registry)
     # Without provenance, the parents are those of the present configuration and lock.
     parents = {} if signing.provenance or image else planned.signers
     violations: list[str] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from oci import credentials
+from oci.logins import stack_login
 from stacks.errors import SlipwayError
 from stacks.plan import Plan
 from stacks.spec import Outside
@@ -21,7 +21,7 @@ def check(plan: Plan) -> None:
     """
     signing = plan.config.signing if plan.config.publish else None
     if plan.config.publish:
-        credentials.check(plan.config.registry)
+        stack_login.check(plan.config.registry)
     if plan.config.publish and plan.config.vulnerabilities:
         from oci.vulnerabilities import grype  # noqa: PLC0415 - other stacks start faster without it
 
@@ -44,7 +44,7 @@ def _lacking(plan: Plan) -> Iterator[str]:
         for argument, parent in image.content.parents.items():
             if isinstance(parent, Outside) and parent.reference != "scratch":
                 needed.setdefault(image.args[argument], {})[image.spec.platform] = None
-    login = credentials.configured(plan.config.registry)
+    login = stack_login.configured(plan.config.registry)
     for reference, platforms in needed.items():
         try:
             present = registry_image.platforms(reference, login)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Annotated
-
-from pydantic import AfterValidator
 
 from stacks.errors import one_line
 
@@ -23,19 +20,22 @@ _REFERENCE = re.compile(
 _PREFIX = re.compile(rf"{_HOST}(?:/{_PATH})?")
 
 
-def _host(value: str) -> str:
+def check_host(value: str) -> str:
+    """Return ``host[:port]``. Raises ValueError for other text."""
     if not re.fullmatch(_HOST, value):
         raise ValueError("expected host:port, such as 127.0.0.1:5000")
     return value
 
 
-def _path(value: str) -> str:
+def check_path(value: str) -> str:
+    """Return a repository's path without its host. Raises ValueError for other text."""
     if not re.fullmatch(_PATH, value):
         raise ValueError("expected a lower-case path of letters, digits and . _ - /, such as acme/images")
     return value
 
 
-def _repository(value: str) -> str:
+def check_repository(value: str) -> str:
+    """Return a host and a path. Raises ValueError for other text, and for a reference with a tag."""
     host, slash, _ = value.partition("/")
     if not slash or not _REPOSITORY.fullmatch(value) or not ("." in host or ":" in host or host == "localhost"):
         raise ValueError("expected a host and a lower-case path without a tag, such as ghcr.io/acme/images")
@@ -53,12 +53,6 @@ def check_reference(value: str) -> str:
     if not match or not (match["tag"] or match["digest"]):
         raise ValueError("expected an image reference with a tag or a digest, such as debian:bookworm-slim")
     return value
-
-
-Host = Annotated[str, AfterValidator(_host)]
-Path = Annotated[str, AfterValidator(_path)]
-Repository = Annotated[str, AfterValidator(_repository)]
-Reference = Annotated[str, AfterValidator(check_reference)]
 
 
 _DOCKER_HUB = "docker.io"

@@ -10,7 +10,7 @@ from bench.figures import Row, Target, show
 from bench.setting import Setting
 from cli.diff import stack_diff
 from cli.text_table import aligned
-from oci import credentials
+from oci.logins import stack_login
 from oci.registry_image import Image, fetch
 from stacks import plan
 from stacks.config.stack_file import ROOT
@@ -56,7 +56,7 @@ def published(stack: str) -> dict[str, tuple[Image, Image | None]]:
     """
     built = stack_diff.outputs(stack, ROOT).get("images", {})
     config, specs = plan.resolve(stack)
-    login = credentials.configured(config.registry)
+    login = stack_login.configured(config.registry)
     images = {name: fetch(outputs["ref"], login) for name, outputs in built.items()}
     parents = {spec.name: spec.parents.get("BASE_IMAGE") for spec in specs}
     siblings = {name: parent.image for name, parent in parents.items() if isinstance(parent, Sibling)}

@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from cli.diff.comparison import Comparison, compare
 from cli.pulumi_command import run_pulumi
-from oci import credentials
 from oci.client import Repository
 from oci.credentials import Login
+from oci.logins import stack_login
 from oci.registry_image import Image, fetch
 from stacks import differences, plan
 from stacks.errors import SlipwayError, one_line, suggest
@@ -123,7 +123,7 @@ def published_images(stack: str, root: Path, image: str | None, platforms: Itera
     planned = plan.make(stack, root=root)
     names = [planned.image(image, platform).spec.name for platform in platforms]
     published = parts(outputs(stack, root).get("images", {}))
-    login = credentials.configured(planned.config.registry)
+    login = stack_login.configured(planned.config.registry)
     return [fetch(pushed(stack, published, name)[name]["ref"], login) for name in names]
 
 
@@ -183,7 +183,7 @@ def outputs(stack: str, root: Path) -> dict[str, Any]:
 def _image(image: PlannedImage, planned: Plan, last: _Published, compared: Callable[..., Comparison]) -> ImageDiff:
     spec = image.spec
     built = last.images.get(spec.name)
-    login = credentials.configured(planned.config.registry)
+    login = stack_login.configured(planned.config.registry)
     changes: Sequence[Change] = ()
     published = newer = content = None
     if built is not None:

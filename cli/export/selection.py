@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from oci import credentials
 from oci.client import Repository
+from oci.logins import stack_login
 from oci.registry_image import Image, fetch
 from stacks.errors import SlipwayError
 from stacks.plan import Plan, PlannedImage
@@ -51,7 +51,7 @@ def _pushed(plan: Plan, planned: PlannedImage) -> Image:
     where = f"stack {plan.stack}: {planned.spec.name}"
     if not plan.config.publish:
         raise SlipwayError(f"{where}: not pushed, because of slipway:publish: false")
-    login = credentials.configured(plan.config.registry)
+    login = stack_login.configured(plan.config.registry)
     if not Repository(planned.reference, login).exists():
         raise SlipwayError(
             f"{where}: {planned.reference} is not in the registry; `make up STACK={plan.stack}` builds and pushes it, "

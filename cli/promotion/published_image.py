@@ -9,9 +9,9 @@ from typing import Any
 
 from cli import verify
 from cli.diff import stack_diff
-from oci import credentials
 from oci.blob import DIGEST
 from oci.credentials import Login
+from oci.logins import stack_login
 from stacks import plan, platforms
 from stacks.config.signing import Signing
 from stacks.config.stack_config import StackConfig
@@ -66,6 +66,6 @@ def published(stack: str, image: str, root: Path, digest: str | None = None) -> 
         raise SlipwayError(f"--digest: '{one_line(digest)}' is no digest: give sha256: and 64 digits 0-9 a-f")
     if digest is not None and digest != ref.partition("@")[2]:
         ref, annotations, parts = f"{ref.partition('@')[0]}@{digest}", {}, {}
-    login = credentials.configured(planned.config.registry)
+    login = stack_login.configured(planned.config.registry)
     applicable = login if login and login.applies_to(ref) else None
     return PublishedImage(stack, image, ref, annotations, signing, planned.config, applicable, parts)

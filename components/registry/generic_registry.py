@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pulumi
 
 from components.registry.interface import Login, Registry, RegistryArgs
-from oci import credentials
+from oci.logins import stack_login
 from stacks.config.registries import generic
 from stacks.errors import SlipwayError
 from stacks.plan import Plan
@@ -74,6 +74,6 @@ def declare(plan: Plan, component: type[PasswordRegistry] = GenericRegistry) -> 
         publish=plan.config.publish,
         username=config.username,
         password=config.password.get_secret_value() if config.password else None,
-        short_lived=credentials.short_lived(config),
+        short_lived=stack_login.short_lived(config),
     )
     return component("registry", args)

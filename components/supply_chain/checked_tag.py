@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 from pulumi.dynamic import Resource
@@ -12,8 +12,10 @@ from pulumi.dynamic import Resource
 from components.action import login_inputs
 from components.registry.interface import Login
 from components.supply_chain.extra_tag import TagImage
-from oci import client, credentials
 from stacks.errors import SlipwayError
+
+if TYPE_CHECKING:
+    from oci import credentials
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class TagChecked(TagImage):
             SlipwayError: the checks ran on another image, as they do in an update whose targets leave the checks out;
                 something in the image does not load, or is known to be vulnerable; or as for a tag.
         """
+        from oci import client
+
         ref, checked = props["ref"], props["checked"]
         if ref.rpartition(":")[2] != checked:
             raise SlipwayError(
@@ -61,7 +65,7 @@ class TagChecked(TagImage):
         name = f"{repository}:{props['tag']}"
         loading: dict[str, Any] = {}
         if props.get("exceptions") is not None:
-            from components.supply_chain.gates import loading_gate  # noqa: PLC0415 - an unchanged image is not inspected
+            from components.supply_chain.gates import loading_gate
 
             loading = loading_gate.check(ref, login, props["exceptions"], props.get("compiled") or {})
         # A registry with immutable tags may refuse even the digest that a tag has.
@@ -69,7 +73,7 @@ class TagChecked(TagImage):
             return {"name": name, "loading": loading, "scan": {}}
         scan: dict[str, Any] = {}
         if props.get("vulnerabilities") is not None:
-            from components.supply_chain.gates import vulnerability_gate  # noqa: PLC0415 - likewise
+            from components.supply_chain.gates import vulnerability_gate
 
             scan = vulnerability_gate.check(ref, login, props["vulnerabilities"])
         return {**super().run_as(props, login), "loading": loading, "scan": scan}

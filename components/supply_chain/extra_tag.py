@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 from pulumi.dynamic import Resource
 
 from components.action import ImageAction, login_inputs
 from components.registry.interface import Login
-from oci import client, credentials
+
+if TYPE_CHECKING:
+    from oci import credentials
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class TagImage(ImageAction):
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Tag the image; return its new name."""
+        from oci import client
+
         client.tag(props["ref"], props["tag"], login)
         return {"name": f"{props['ref'].partition('@')[0]}:{props['tag']}"}
 

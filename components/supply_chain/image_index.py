@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 from pulumi.dynamic import DiffResult, ReadResult, Resource
 
 from components.action import ImageAction, login_inputs
 from components.registry.interface import Login
-from oci import client, credentials, index
-from stacks.references import split
+
+if TYPE_CHECKING:
+    from oci import credentials
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ class PutIndex(ImageAction):
         Raises:
             SlipwayError: a part is missing or for another platform, or the registry does not take the index.
         """
+        from oci import index
+        from stacks.references import split
+
         merged = index.of(props["parts"], login)
         repository, _ = split(props["ref"])
         index.push(merged, props["ref"], login)
@@ -47,6 +51,8 @@ class PutIndex(ImageAction):
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """Read which digest the tag has today; None where this machine sees none."""
+        from oci import client
+
         return ReadResult(id_, {**props, "tagged": client.Repository(props["ref"]).visible_digest()})
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 from pulumi.dynamic import ReadResult, Resource
 
 from components.action import ImageAction, login_inputs
 from components.registry.interface import Login
-from oci import cosign, credentials
-from stacks.config.signing import Signing
+
+if TYPE_CHECKING:
+    from oci import credentials
+    from stacks.config.signing import Signing
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,9 @@ class SignImage(ImageAction):
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Sign the image; return where the signature is."""
+        from oci import cosign
+        from stacks.config.signing import Signing
+
         signing = Signing.model_validate(props["signing"])
         return {"signature": cosign.sign(props["ref"], signing, login, props["annotations"])}
 

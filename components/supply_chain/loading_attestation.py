@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 from pulumi.dynamic import Resource
 
 from components.action import ImageAction
 from components.supply_chain.image_signature import SignedArgs, signing_inputs
-from oci import cosign, credentials
-from stacks.config.gates.inspection_gate import InspectionException
-from stacks.config.signing import Signing
+
+if TYPE_CHECKING:
+    from oci import credentials
+    from stacks.config.gates.inspection_gate import InspectionException
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,10 @@ class AttestLoading(ImageAction):
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Attest the inspection; return where the attestation is, and its result."""
-        from components.supply_chain.gates import loading_gate  # noqa: PLC0415 - previews do without
+        from components.supply_chain.gates import loading_gate
+        from oci import cosign
+        from stacks.config.gates.inspection_gate import InspectionException
+        from stacks.config.signing import Signing
 
         evidence = props.get("evidence")
         if not evidence:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 from pulumi.dynamic import Resource
 
 from components.action import ImageAction
 from components.supply_chain.image_signature import SignedArgs, signing_inputs
-from oci import cosign, credentials
-from oci.evidence import slsa
-from stacks.config.signing import Signing
-from stacks.config.stack_file import ROOT
+
+if TYPE_CHECKING:
+    from oci import credentials
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,11 @@ class AttestProvenance(ImageAction):
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Attest the provenance; return where the attestation is, and its source, revision and date."""
+        from oci import cosign
+        from oci.evidence import slsa
+        from stacks.config.signing import Signing
+        from stacks.config.stack_file import ROOT
+
         signing = Signing.model_validate(props["signing"])
         engines = props.get("engines") or []
         build = slsa.Build(

@@ -13,11 +13,11 @@ from pulumi.dynamic import CheckResult, ReadResult, Resource
 
 from components.action import ImageAction, login_inputs
 from components.registry.interface import Login
-from stacks.config.signing import Signer
 from stacks.errors import SlipwayError
 
 if TYPE_CHECKING:
     from oci import credentials
+    from stacks.config.signing import Signer
 
 
 _ONLY_THE_ENGINE: Final = (
@@ -70,8 +70,8 @@ class FindPublished(ImageAction):
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Return the product by digest, or an empty reference if the registry has none that counts."""
-        from oci.cosign import Unsigned  # noqa: PLC0415 - previews do without the registry client
-        from oci.transport import Unreachable, Untrusted  # noqa: PLC0415 - as below
+        from oci.cosign import Unsigned
+        from oci.transport import Unreachable, Untrusted
 
         if not _counts(props) and not props["needed"]:
             return {"found": ""}
@@ -92,7 +92,7 @@ class FindPublished(ImageAction):
         A refresh has only the machine's own login. A product that this login may not see stays as it is. The signer is
         that of the last update; with another signer, the next update looks the product up again.
         """
-        from oci.client import Repository  # noqa: PLC0415 - as above
+        from oci.client import Repository
 
         reference = props.get("found")
         with suppress(SlipwayError):
@@ -115,8 +115,9 @@ def _by_digest(props: Mapping[str, Any], login: credentials.Login | None) -> str
         Unsigned: the signer's signature is missing.
         SlipwayError: the registry gives no answer.
     """
-    from oci import cosign  # noqa: PLC0415 - as above
-    from oci.client import Repository  # noqa: PLC0415 - as above
+    from oci import cosign
+    from oci.client import Repository
+    from stacks.config.signing import Signer
 
     digest = Repository(props["ref"], login).visible_digest()
     if not digest or not _counts(props):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 from pulumi.dynamic import Resource
 
 from components.action import ImageAction
 from components.supply_chain.image_signature import SignedArgs, signing_inputs
-from oci import cosign, credentials
-from stacks.config.signing import Signing
+
+if TYPE_CHECKING:
+    from oci import credentials
 
 
 class AttestSbom(ImageAction):
@@ -21,6 +22,9 @@ class AttestSbom(ImageAction):
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Attest the SBOM; return where the attestation is and how many packages it lists."""
+        from oci import cosign
+        from stacks.config.signing import Signing
+
         sbom = cosign.sbom(props["ref"], login)
         attestation = cosign.attest(props["ref"], "sbom", sbom, Signing.model_validate(props["signing"]), login)
         return {"attestation": attestation, "packages": len(sbom.get("packages", []))}

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 from pulumi.dynamic import Resource
 
 from components.action import ImageAction
 from components.supply_chain.image_signature import SignedArgs, signing_inputs
-from oci import cosign, credentials
-from stacks.config.gates.vulnerabilities import Vulnerabilities
-from stacks.config.signing import Signing
+
+if TYPE_CHECKING:
+    from oci import credentials
+    from stacks.config.gates.vulnerabilities import Vulnerabilities
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,9 @@ class AttestScan(ImageAction):
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Attest the scan; return where the attestation is."""
-        from components.supply_chain.gates import vulnerability_gate  # noqa: PLC0415 - previews do without
+        from components.supply_chain.gates import vulnerability_gate
+        from oci import cosign
+        from stacks.config.signing import Signing
 
         evidence = props.get("evidence") or vulnerability_gate.evidence(props["ref"], login, props["policy"])
         signing = Signing.model_validate(props["signing"])

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 from pulumi.dynamic import Resource
 
 from components.action import ImageAction, login_inputs
 from components.registry.interface import Login
-from oci import cosign, credentials
-from stacks.config.signing import Signer
+
+if TYPE_CHECKING:
+    from oci import credentials
+    from stacks.config.signing import Signer
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,9 @@ class VerifyParent(ImageAction):
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Verify the signature; return who signed."""
+        from oci import cosign
+        from stacks.config.signing import Signer
+
         signer = Signer.model_validate(props["signer"])
         cosign.verify(props["ref"], signer, login)
         return {"by": signer.who}

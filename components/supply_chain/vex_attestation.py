@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 from pulumi.dynamic import Resource
 
 from components.action import ImageAction
 from components.supply_chain.image_signature import SignedArgs, signing_inputs
-from oci import cosign, credentials
-from stacks.config.gates.vulnerabilities import VulnerabilityException
-from stacks.config.signing import Signing
+
+if TYPE_CHECKING:
+    from oci import credentials
+    from stacks.config.gates.vulnerabilities import VulnerabilityException
 
 
 class AttestVex(ImageAction):
@@ -23,7 +24,10 @@ class AttestVex(ImageAction):
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Attest the document; return where the attestation is."""
-        from oci.vulnerabilities import openvex  # noqa: PLC0415 - previews do without
+        from oci import cosign
+        from oci.vulnerabilities import openvex
+        from stacks.config.gates.vulnerabilities import VulnerabilityException
+        from stacks.config.signing import Signing
 
         signing = Signing.model_validate(props["signing"])
         exceptions = [VulnerabilityException.model_validate(row) for row in props["exceptions"]]

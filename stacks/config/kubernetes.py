@@ -8,10 +8,10 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from stacks.config import github_url
-from stacks.config.model import SENSITIVE, Model, NonEmpty, Secret, matching
+from stacks.config.model import SENSITIVE, Host, Model, NonEmpty, Reference, Secret, matching
 from stacks.config.values import Driver
 from stacks.errors import one_line
-from stacks.references import Host, Reference, check_reference
+from stacks.references import check_reference
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, check_count, node
 
 ARC_VERSION = "0.14.2"

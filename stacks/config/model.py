@@ -20,6 +20,7 @@ from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails
 
+from stacks import references
 from stacks.errors import one_line, suggest
 
 Text = TypeVar("Text", str, SecretStr)
@@ -102,6 +103,11 @@ def matching(pattern: str | re.Pattern[str], expected: str) -> Callable[[str], s
 
 Sha256 = Annotated[str, AfterValidator(matching(r"[0-9a-f]{64}", "a SHA-256: 64 digits 0-9 a-f"))]
 """The hash of a file."""
+
+Host = Annotated[str, AfterValidator(references.check_host)]
+Path = Annotated[str, AfterValidator(references.check_path)]
+Repository = Annotated[str, AfterValidator(references.check_repository)]
+Reference = Annotated[str, AfterValidator(references.check_reference)]
 
 
 SENSITIVE: JsonDict = {"writeOnly": True}

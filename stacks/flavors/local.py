@@ -7,11 +7,11 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from stacks.config.model import Reference
 from stacks.config.stack_config import StackConfig
 from stacks.config.torch import Torch, check_published
 from stacks.flavors.torch_family.components import features
 from stacks.flavors.torch_family.installed_packages import published, torch_constraints
-from stacks.references import Reference
 from stacks.spec import Cuda, ImageSpec, Outside, Packages
 from stacks.tags import Suffix
 from stacks.versions.pytorch import check_audio_wheel, constraints, torch_release

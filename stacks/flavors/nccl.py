@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from stacks.config.model import matching
+from stacks.config.model import Reference, matching
 from stacks.config.values import JobCount, Version
 from stacks.errors import SlipwayError
 from stacks.flavors.torch_family.components import compiled_tools, tuning
@@ -17,7 +17,6 @@ from stacks.flavors.torch_family.family_config import FamilyConfig, FamilyJobs
 from stacks.flavors.torch_family.family_images import Variant, suffix
 from stacks.flavors.torch_family.family_images import images as family
 from stacks.flavors.torch_family.installed_packages import build_tools
-from stacks.references import Reference
 from stacks.spec import Cuda, ImageSpec, Outside, Parent, Sibling
 from stacks.tags import parse
 from stacks.versions.incompatible import Incompatible

@@ -142,6 +142,19 @@ def test_plugin_imports_no_file_of_the_program(tmp_path: Path) -> None:
         assert plugin.call("GetPluginInfo", empty_pb2.Empty()).version
 
 
+def test_plugin_loads_messages_without_the_sdk(tmp_path: Path) -> None:
+    """Each preview starts the plugin."""
+    with started(tmp_path, "embedded", {"PYTHONPROFILEIMPORTTIME": "1"}) as plugin:
+        pass
+    plugin.process.wait()
+    loaded = {line.rpartition("|")[2].strip() for line in "".join(plugin.stderr).splitlines()}
+    assert {name for name in loaded if name.partition(".")[0] in {"pulumi", "toolchain"} and "." in name} >= {
+        "pulumi.runtime.proto.provider_pb2",
+        "toolchain.docker_provider.provider",
+    }
+    assert not loaded & {"pulumi", "pulumi.runtime", "pulumi.runtime.proto", "pulumi.automation"}
+
+
 def runs(process: str) -> bool:
     """Return whether a process runs; a zombie does not."""
     try:

@@ -1,7 +1,11 @@
 """Run the docker provider as a plugin: `python -m toolchain.docker_provider ENGINE_ADDRESS`."""
 
-from toolchain.docker_provider.provider import DockerProvider
-from toolchain.provider_base import serve
+from toolchain import pulumi_protocol
 
 if __name__ == "__main__":
+    pulumi_protocol.without_sdk()  # before the imports, which need the messages
+
+    from toolchain.docker_provider.provider import DockerProvider
+    from toolchain.provider_base import serve
+
     serve(DockerProvider)

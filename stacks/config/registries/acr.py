@@ -8,9 +8,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from stacks.config.model import NonEmpty, Secret
+from stacks.config.model import NonEmpty, Repository, Secret
 from stacks.config.registries.generic import GenericRegistry
-from stacks.references import Repository
 
 
 class AcrRegistry(GenericRegistry):

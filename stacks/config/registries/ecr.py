@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from stacks.config.model import Model, matching
+from stacks.config.model import Model, Repository, matching
 from stacks.config.registries.registry_model import RegistryModel
 from stacks.errors import one_line, suggest
-from stacks.references import Repository, qualified
+from stacks.references import qualified
 
 _UPSTREAMS = {
     "docker.io": True,

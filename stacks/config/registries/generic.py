@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from stacks.config.model import NonEmpty, Secret
+from stacks.config.model import NonEmpty, Repository, Secret
 from stacks.config.registries.registry_model import RegistryModel
-from stacks.references import Repository
 
 
 class GenericRegistry(RegistryModel):

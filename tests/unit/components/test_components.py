@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -300,12 +301,26 @@ def test_parent_in_own_registry_is_verified_with_its_login(parent: str, asks: tu
     assert "hunter2" not in repr(values["outputs"])
 
 
+def loaded(modules: Iterable[str], *candidates: str) -> list[str]:
+    """Return which of the candidates a new process has loaded after it has imported the modules."""
+    code = f"import sys, {', '.join(modules)}; print(*(name for name in {candidates} if name in sys.modules))"
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+
+
 def test_stack_unsigned_does_not_load_the_registry_client() -> None:
-    code = (
-        "import sys, components.deployment; print([name for name in ('requests', 'oci.cosign') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert loaded(["components.deployment"], "requests", "oci.cosign") == []
+
+
+def test_providers_load_what_previews_need_only() -> None:
+    """Each preview starts their process, which compares inputs."""
+    resources = sorted(file.stem for file in (ROOT / "components" / "supply_chain").glob("*.py"))
+    resources.remove("declare")  # imports the plan, in the program
+    providers = [f"components.supply_chain.{name}" for name in resources if not name.startswith("__")]
+    assert loaded(providers, "requests", "oci.client", "oci.cosign", "pydantic", "pulumi_docker", "pulumi") == [
+        "pulumi"
+    ]
 
 
 def test_run_after_a_failed_resource_registers_all(monkeypatch: pytest.MonkeyPatch) -> None:

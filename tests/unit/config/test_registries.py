@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from components.registry import aws_environment
-from oci import credentials
-from oci.logins import azure_login
+from oci.logins import azure_login, stack_login
 from stacks import flavors, lock, plan
 from stacks.checks.secrets import check_clear_text
 from stacks.config.registries.acr import AcrRegistry
@@ -180,9 +179,9 @@ def test_credentials_of_two_sources_are_not_combined(kind: str, monkeypatch: pyt
     registry = {"kind": kind, "repository": PASSWORDS[kind]}
     assert "'password' is missing" in refusal({**registry, "username": "token"})
     assert "'username' is missing" in refusal({**registry, "password": "other"})
-    credentials.check(load({**registry, "username": "principal"}).registry)
+    stack_login.check(load({**registry, "username": "principal"}).registry)
     monkeypatch.delenv(variables["username"])
-    credentials.check(load({**registry, "username": "token"}).registry)
+    stack_login.check(load({**registry, "username": "token"}).registry)
 
 
 @pytest.mark.parametrize("kind", sorted(PASSWORDS))
@@ -197,7 +196,7 @@ def test_publish_without_login_is_refused(kind: str) -> None:
     registry = load({"kind": kind, "repository": PASSWORDS[kind]}).registry
     host = PASSWORDS[kind].partition("/")[0]
     with pytest.raises(SlipwayError) as caught:
-        credentials.check(registry)
+        stack_login.check(registry)
     message = str(caught.value)
     assert message.startswith(f"slipway:registry: no credentials for {host}: set slipway:registry.username and")
     assert all(way in message for way in ("--secret", "docker login", "publish: false", "$"))
@@ -209,16 +208,16 @@ def test_docker_login_of_registry_is_used(monkeypatch: pytest.MonkeyPatch, tmp_p
     (tmp_path / "docker").mkdir()
     entry: Any = {"ghcr.io": {"auth": "dTpw"}} if configured == "auths" else {"ghcr.io": "not-installed-here"}
     (tmp_path / "docker/config.json").write_text(json.dumps({configured: entry}))
-    credentials.check(load({"kind": "ghcr", "repository": PASSWORDS["ghcr"]}).registry)
+    stack_login.check(load({"kind": "ghcr", "repository": PASSWORDS["ghcr"]}).registry)
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "empty"))
-    credentials.check(
+    stack_login.check(
         load({"kind": "ghcr", "repository": PASSWORDS["ghcr"], "username": "u", "password": "p"}).registry
     )
 
 
 @pytest.mark.parametrize("registry", [{"kind": "local"}, ECR, {"kind": "generic", "repository": PASSWORDS["generic"]}])
 def test_registry_without_login_needs_none_before_push(registry: dict[str, Any]) -> None:
-    credentials.check(load(registry).registry)
+    stack_login.check(load(registry).registry)
 
 
 def test_password_in_clear_text_is_refused_and_hidden() -> None:

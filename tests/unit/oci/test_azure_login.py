@@ -11,8 +11,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from oci import credentials
-from oci.logins import azure_login
+from oci.logins import azure_login, stack_login
 from stacks import flavors
 from stacks.config.registries.acr import AcrRegistry
 from stacks.errors import SlipwayError
@@ -140,18 +139,18 @@ def test_short_lived_login_needs_identity_and_no_other_login(monkeypatch: pytest
         assert isinstance(loaded, AcrRegistry)
         return loaded
 
-    credentials.check(registry())
-    assert credentials.short_lived(registry())
-    assert credentials.short_lived(registry(username="me", password="mine")) is None
+    stack_login.check(registry())
+    assert stack_login.short_lived(registry())
+    assert stack_login.short_lived(registry(username="me", password="mine")) is None
     (tmp_path / "docker").mkdir()
     (tmp_path / "docker/config.json").write_text(json.dumps({"auths": {"acme1.azurecr.io": {"auth": "bWU6bWluZQ=="}}}))
-    assert credentials.short_lived(registry()) is None
+    assert stack_login.short_lived(registry()) is None
     (tmp_path / "docker/config.json").unlink()
     monkeypatch.delenv("AZURE_FEDERATED_TOKEN_FILE")
     with pytest.raises(
         SlipwayError, match=r"AZURE_CLIENT_SECRET, or \$AZURE_CLIENT_ID, \$AZURE_TENANT_ID, \$AZURE_FED"
     ):
-        credentials.check(registry())
+        stack_login.check(registry())
 
 
 def test_images_have_separate_secret_logins(monkeypatch: pytest.MonkeyPatch) -> None:
