@@ -19,6 +19,7 @@ from components.registry.interface import Login, Registry, RegistryArgs
 from components.supply_chain.extra_tag import ExtraTag, ExtraTagArgs
 from stacks.config.registries import ecr
 from stacks.config.stack_config import StackConfig
+from stacks.errors import one_line
 from stacks.plan import Plan
 
 KEEP = "keep-"
@@ -134,8 +135,11 @@ class EcrRegistry(Registry):
             token: Mapping[str, str] = await invoke_async(_TOKEN, {"registryId": self._args.account}, options)
         except Exception as error:  # the SDK's, for whatever the provider says
             reason = " ".join(str(error).rpartition("returned an error: ")[2].split())
-            raise pulumi.RunError(f"slipway:registry: {self.server}: no token: {reason}") from None
-        return token
+            raise pulumi.RunError(f"slipway:registry: {self.server}: no token: {one_line(reason, 400)}") from None
+        names = ("userName", "password")
+        if not isinstance(token, Mapping) or not all(isinstance(token.get(name), str) for name in names):
+            raise pulumi.RunError(f"slipway:registry: {self.server}: no token: AWS's answer has no user and password")
+        return {name: token[name] for name in names}
 
     def _repository(self, image: str, mutability: Mapping[str, Any], manifests: int) -> None:
         args = self._args

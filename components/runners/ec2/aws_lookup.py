@@ -11,7 +11,7 @@ import pulumi_aws as aws
 
 from stacks.checks.ec2_site import Machine, Network, Site
 from stacks.config.ec2 import AMI_PARAMETER, ARCHITECTURES, Ec2Runners
-from stacks.errors import SlipwayError
+from stacks.errors import SlipwayError, one_line
 
 
 def look_up(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions, price_list: pulumi.InvokeOptions) -> Site:
@@ -28,10 +28,7 @@ def look_up(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions, price
     """
     networks = _networks(config, opts)
     vpc = config.vpc or (networks[0].vpc if networks else "")
-    image = _image(config, platform, opts)
-    root = next((m for m in image.block_device_mappings if m.device_name == image.root_device_name), None)
-    if root is None:
-        raise SlipwayError(f"slipway:runners.image: {image.id}: has no root volume on EBS; take an image that has one")
+    image, image_gb = _image(config, platform, opts)
     build = config.build.instance_type if config.build else None
     return Site(
         machines=[_machine(name, opts) for name in config.instance_types],
@@ -39,7 +36,7 @@ def look_up(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions, price
         vpc=vpc,
         image=image.id,
         image_architecture=image.architecture,
-        image_gb=int(root.ebs.get("volume_size") or 0),
+        image_gb=image_gb,
         root_device=image.root_device_name,
         prices=_prices(config, networks, opts),
         on_demand_prices=_on_demand_prices(config, price_list),
@@ -52,17 +49,17 @@ def _machine(name: str, opts: pulumi.InvokeOptions, key: str = "instanceTypes") 
     with _aws_errors(f"{key}: {name}"):
         response = aws.ec2.get_instance_type(instance_type=name, opts=opts)
         zones = aws.ec2.get_instance_type_offerings(location_type="availability-zone", filters=filters, opts=opts)
-    return Machine(
-        name=name,
-        architectures=tuple(response.supported_architectures),
-        gpus=sum(gpu.count for gpu in response.gpuses if gpu.manufacturer == "NVIDIA"),
-        efa=response.efa_maximum_interfaces if response.efa_supported else 0,
-        cards=response.maximum_network_cards,
-        disks=sum(disk.count for disk in response.instance_disks),
-        cluster="cluster" in response.supported_placement_strategies,
-        spot="spot" in response.supported_usages_classes,
-        zones=tuple(sorted(zones.locations)),
-    )
+        return Machine(
+            name=name,
+            architectures=tuple(response.supported_architectures),
+            gpus=sum(gpu.count for gpu in response.gpuses if gpu.manufacturer == "NVIDIA"),
+            efa=response.efa_maximum_interfaces if response.efa_supported else 0,
+            cards=response.maximum_network_cards,
+            disks=sum(disk.count for disk in response.instance_disks),
+            cluster="cluster" in response.supported_placement_strategies,
+            spot="spot" in response.supported_usages_classes,
+            zones=tuple(sorted(zones.locations)),
+        )
 
 
 def _networks(config: Ec2Runners, opts: pulumi.InvokeOptions) -> list[Network]:
@@ -81,7 +78,8 @@ def _networks(config: Ec2Runners, opts: pulumi.InvokeOptions) -> list[Network]:
     return networks
 
 
-def _image(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions) -> aws.ec2.GetAmiResult:
+def _image(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions) -> tuple[aws.ec2.GetAmiResult, int]:
+    """Return the machine image, and the size of its root volume in GiB."""
     ami = config.image
     if ami is None:
         parameter = AMI_PARAMETER.format(architecture=ARCHITECTURES[platform])
@@ -89,7 +87,11 @@ def _image(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions) -> aws
             ami = aws.ssm.get_parameter(name=parameter, opts=opts).value
     with _aws_errors(f"image: {ami}"):
         # Whoever owns it: an image may be shared with the account.
-        return aws.ec2.get_ami(filters=[{"name": "image-id", "values": [ami]}], opts=opts)
+        image = aws.ec2.get_ami(filters=[{"name": "image-id", "values": [ami]}], opts=opts)
+        volumes = {mapping.device_name: mapping.ebs for mapping in image.block_device_mappings}
+        if image.root_device_name not in volumes:
+            raise SlipwayError("has no root volume on EBS; take an image that has one")
+        return image, int(volumes[image.root_device_name].get("volume_size") or 0)
 
 
 def _prices(config: Ec2Runners, networks: list[Network], opts: pulumi.InvokeOptions) -> dict[str, float]:
@@ -136,9 +138,12 @@ def _on_demand_prices(config: Ec2Runners, opts: pulumi.InvokeOptions) -> dict[st
 
 @contextmanager
 def _aws_errors(key: str) -> Iterator[None]:
-    """Turn the SDK's exception into a line with AWS's reason; ``what`` is the key below slipway:runners."""
+    """Turn the SDK's exception, or one of an answer of another shape, into a line; ``key`` is below slipway:runners."""
     try:
         yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        reason = f"AWS's answer has another shape than documented: {error!r}"
+        raise SlipwayError(f"slipway:runners.{key}: {one_line(reason, 400)}") from None
     except Exception as error:
         reason = " ".join(str(error).rpartition("returned an error: ")[2].split())
-        raise SlipwayError(f"slipway:runners.{key}: {reason}") from None
+        raise SlipwayError(f"slipway:runners.{key}: {one_line(reason, 400)}") from None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from stacks.errors import SlipwayError, one_line
 
@@ -20,6 +24,9 @@ _RETRIED = {
     "ThrottlingException",
 }
 """AWS's error codes for calls that may succeed a moment later."""
+
+_ID = re.compile("i-[0-9a-f]+")
+"""An instance's id, which becomes an argument of programs."""
 
 _PAUSE = 2
 
@@ -44,14 +51,13 @@ class Machine:
         """
         last = ""
         while True:
-            instance = self._find()
-            state = instance["State"]["Name"]
+            instance, state = self._find()
             if state == "running":
-                return str(instance["InstanceId"])
+                return instance
             if state == "stopped":
-                last = self._try(self._ec2.start_instances, InstanceIds=[instance["InstanceId"]])
+                last = self._try(self._ec2.start_instances, InstanceIds=[instance])
             if time.monotonic() > end:
-                raise SlipwayError(f"{self._title} {instance['InstanceId']} does not start: {last or f'it is {state}'}")
+                raise SlipwayError(f"{self._title} {instance} does not start: {last or f'it is {state}'}")
             time.sleep(_PAUSE)
 
     def admit(self, instance: str, user: str, key: Path) -> str:
@@ -71,43 +77,57 @@ class Machine:
         Raises:
             SlipwayError: AWS refuses, or there is no such machine.
         """
-        instance = self._find()
-        if instance["State"]["Name"] in {"pending", "running"}:
-            reason = self._try(self._ec2.stop_instances, InstanceIds=[instance["InstanceId"]])
+        instance, state = self._find()
+        if state in {"pending", "running"}:
+            reason = self._try(self._ec2.stop_instances, InstanceIds=[instance])
             if reason:
-                raise SlipwayError(f"{self._title} {instance['InstanceId']} does not stop: {reason}")
+                raise SlipwayError(f"{self._title} {instance} does not stop: {reason}")
 
     @property
     def _title(self) -> str:
         return f"the builder {self.name} in {self.region}"
 
-    def _find(self) -> dict[str, Any]:
+    def _find(self) -> tuple[str, str]:
+        """Return the machine's id and state."""
         filters = [
             {"Name": "tag:Name", "Values": [self.name]},
             {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]},
         ]
-        try:
+        with self._one_line():
             response = self._ec2.describe_instances(Filters=filters)
-        except (BotoCoreError, ClientError) as error:
-            raise SlipwayError(f"{self._title}: {one_line(str(error), 400)}") from None
-        instances: list[dict[str, Any]] = [
-            instance for reservation in response["Reservations"] for instance in reservation["Instances"]
-        ]
-        if not instances:
+            states = {
+                str(instance["InstanceId"]): str(instance["State"]["Name"])
+                for reservation in response["Reservations"]
+                for instance in reservation["Instances"]
+            }
+        if not states:
             raise SlipwayError(f"{self._title}: there is none; `pulumi up --refresh` makes it anew")
-        if len(instances) > 1:
-            ids = ", ".join(sorted(instance["InstanceId"] for instance in instances))
+        if len(states) > 1:
+            ids = one_line(", ".join(sorted(states)), 400)
             raise SlipwayError(f"{self._title}: several machines have this name: {ids}")
-        return instances[0]
+        ((instance, state),) = states.items()
+        if not _ID.fullmatch(instance):
+            raise SlipwayError(f"{self._title}: EC2 answers with '{one_line(instance)}', which is no instance's id")
+        return instance, one_line(state)
 
     def _try(self, call: Any, **arguments: Any) -> str:
         """Make a call; return AWS's reason if the call must be retried, and an empty text if it succeeded."""
-        try:
-            call(**arguments)
-        except ClientError as error:
-            if error.response["Error"]["Code"] not in _RETRIED:
-                raise SlipwayError(f"{self._title}: {one_line(str(error), 400)}") from None
-            return one_line(str(error), 400)
-        except BotoCoreError as error:
-            raise SlipwayError(f"{self._title}: {one_line(str(error), 400)}") from None
+        with self._one_line():
+            try:
+                call(**arguments)
+            except ClientError as error:
+                if error.response["Error"]["Code"] not in _RETRIED:
+                    raise
+                return one_line(str(error), 400)
         return ""
+
+    @contextmanager
+    def _one_line(self) -> Iterator[None]:
+        """Turn a refusal of AWS, or an answer of another shape than documented, into a line."""
+        try:
+            yield
+        except (BotoCoreError, ClientError) as error:
+            raise SlipwayError(f"{self._title}: {one_line(str(error), 400)}") from None
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError, ResponseParserError) as error:
+            shape = f"AWS's answer has another shape than documented: {error!r}"
+            raise SlipwayError(f"{self._title}: {one_line(shape, 400)}") from None

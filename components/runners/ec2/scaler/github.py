@@ -28,6 +28,9 @@ _MOST_PAGES, _RECENT_SECONDS, _MOST_REDELIVERED = 5, 1800, 20
 _SECONDS = 8.0
 """Longest wait for one answer."""
 
+_SECRET = re.compile(r"[!-~]+")
+"""The characters of a token, and of a runner's configuration: an error about any other in a header would show it."""
+
 _LONGEST = 16 << 20
 """Most bytes of an answer. A page of a hundred has a few hundred thousand."""
 
@@ -98,7 +101,7 @@ class GitHub:
     @functools.cached_property
     def _authorization(self) -> str:
         token = self._login.get("token")
-        return f"Bearer {token}" if token else self._installation(_member(self._login, "installation"))
+        return _bearer(token or self._installation(_member(self._login, "installation")))
 
     def runners(self) -> Iterator[dict[str, Any]]:
         """Yield every runner: ``id``, ``name``, ``status`` and ``busy``."""
@@ -118,8 +121,7 @@ class GitHub:
         """
         body = {"name": name, "labels": labels, "runner_group_id": group, "work_folder": "_work"}
         answer = self._send("POST", f"{self._runners}/generate-jitconfig", body)
-        config: str = _member(answer, "encoded_jit_config")
-        return config
+        return _secret(_member(answer, "encoded_jit_config"), "the configuration of a runner")
 
     def forget(self, runner: int) -> bool:
         """Remove a runner, so that it gets no job; return false if it has one now."""
@@ -190,7 +192,8 @@ class GitHub:
 
     def _installation(self, number: str) -> str:
         answer = self._send("POST", f"/app/installations/{number}/access_tokens", by=self._app)
-        return f"Bearer {_member(answer, 'token')}"
+        token: str = _member(answer, "token")
+        return token
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, by: str | None = None) -> Any:
         """Send a request and return the body of the answer; None if it is empty."""
@@ -218,7 +221,7 @@ class GitHub:
             with _OPENER.open(request, timeout=min(_SECONDS, left)) as answer:
                 return json.loads(self._content(answer) or b"null"), answer.headers
         except urllib.error.HTTPError as error:
-            raise Refused(error.code, _text(error)) from None
+            raise Refused(error.code, _text(error, authorization)) from None
         # URLError and timeouts are of OSError, what is no JSON of ValueError, and what is nested too deep of the last.
         except (OSError, HTTPException, ValueError, RecursionError) as error:
             raise Refused(0, f"{method} {path}: {type(error).__name__}: {error}") from None
@@ -235,11 +238,25 @@ class GitHub:
         return bytes(content)
 
 
-def _text(error: urllib.error.HTTPError) -> str:
+def _text(error: urllib.error.HTTPError, authorization: str) -> str:
+    """Return the beginning of a refusal, without the authorization: a proxy may answer with what it was sent."""
     try:
-        return " ".join(error.read(300).decode(errors="replace").split())
+        text = error.read(4096).decode(errors="replace")
     except (OSError, HTTPException):
         return ""
+    return " ".join(text.replace(authorization.partition(" ")[2], "***").split())[:300]
+
+
+def _bearer(token: object) -> str:
+    return f"Bearer {_secret(token, 'the token')}"
+
+
+def _secret(value: object, what: str) -> str:
+    """Return a secret on one line. Raises Refused, without the secret, if it has other characters."""
+    text = value.strip() if isinstance(value, str) else ""
+    if not _SECRET.fullmatch(text):
+        raise Refused(0, f"{what} is no text on one line")
+    return text
 
 
 def _member(answer: Any, name: str) -> Any:

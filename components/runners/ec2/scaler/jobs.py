@@ -15,10 +15,16 @@ late, repeated or replayed does nothing.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from .aws import SHAPE, pages
+
+REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+"""A repository's full name: it becomes a part of addresses at GitHub."""
 
 LONGEST_QUEUED = 24 * 3600
 """Seconds after which GitHub ends a job without a self-hosted runner ("Usage limits", self-hosted runners)."""
@@ -47,19 +53,41 @@ class Job:
     unassigned_since: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Rows:
     """The rows of the table.
 
     ``waiting`` are the jobs that wait for a runner, the oldest first. ``postponed`` are those that wait for something
     else, since GitHub was last asked. ``failed`` has each failed job after its runner, ``lost_runners`` the names of
-    lost runners.
+    lost runners. ``unreadable`` is the number of rows of another shape than the table's.
     """
 
-    waiting: list[Job]
-    postponed: list[Job]
-    failed: list[tuple[str, Job]]
-    lost_runners: set[str]
+    waiting: list[Job] = field(default_factory=list)
+    postponed: list[Job] = field(default_factory=list)
+    failed: list[tuple[str, Job]] = field(default_factory=list)
+    lost_runners: set[str] = field(default_factory=set)
+    unreadable: int = 0
+
+    def add(self, row: Mapping[str, Any], oldest: float) -> None:
+        """Add a row of the table, unless its job waits since before ``oldest``.
+
+        Raises:
+            Exception: one of ``SHAPE``, if it is no row of the table.
+        """
+        state = row["state"]["S"]
+        if state == "lost":
+            self.lost_runners.add(row["id"]["S"])
+            return
+        if not REPOSITORY.fullmatch(row["repository"]["S"]):
+            raise ValueError
+        unassigned_since = float(int(row["left"]["N"])) if "left" in row else None
+        job = Job(int(row["id"]["S"]), row["repository"]["S"], float(int(row["since"]["N"])), unassigned_since)
+        if state == "later":
+            self.postponed.append(job)
+        elif state == "failed":
+            self.failed.append((row["runner"]["S"], job))
+        elif job.since > oldest:
+            self.waiting.append(job)
 
 
 class Jobs:
@@ -112,7 +140,7 @@ class Jobs:
     def rows(self) -> Rows:
         """Return the rows, without the waiting jobs that GitHub has ended because they waited too long."""
         oldest = time.time() - LONGEST_QUEUED
-        rows = Rows([], [], [], set())
+        rows = Rows()
         request: dict[str, Any] = {
             "TableName": self._table,
             "ConsistentRead": True,
@@ -120,24 +148,14 @@ class Jobs:
             "ExpressionAttributeNames": {"#s": "state"},
             "ExpressionAttributeValues": {":taken": {"S": "taken"}, ":again": {"S": "again"}},
         }
-        while True:
-            answer = self._client.scan(**request)
-            for row in answer["Items"]:
-                if row["state"]["S"] == "lost":
-                    rows.lost_runners.add(row["id"]["S"])
-                    continue
-                unassigned_since = float(row["left"]["N"]) if "left" in row else None
-                job = Job(int(row["id"]["S"]), row["repository"]["S"], float(row["since"]["N"]), unassigned_since)
-                if row["state"]["S"] == "later":
-                    rows.postponed.append(job)
-                elif row["state"]["S"] == "failed":
-                    rows.failed.append((row["runner"]["S"], job))
-                elif job.since > oldest:
-                    rows.waiting.append(job)
-            if "LastEvaluatedKey" not in answer:
-                rows.waiting.sort(key=lambda job: (job.since, job.id))
-                return rows
-            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+        for page in pages(self._client, "scan", **request):
+            for row in page["Items"]:
+                try:
+                    rows.add(row, oldest)
+                except SHAPE:  # it costs its own job, and no other
+                    rows.unreadable += 1
+        rows.waiting.sort(key=lambda job: (job.since, job.id))
+        return rows
 
     def _put(
         self,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from botocore.exceptions import ClientError
 
-from .aws import FAILURES, SHAPE, client, secret
+from .aws import FAILURES, SHAPE, client, pages, reason, secret
 from .decide import Decision, Machine, Rules, Runner, decide
 from .github import Credentials, GitHub, Refused
 from .jobs import Job, Jobs, Rows
@@ -72,6 +72,8 @@ class Keeper:
             The decision; None if the groups could not be read.
         """
         rows = _result("read the jobs", self._jobs.rows)
+        if rows and rows.unreadable:
+            _log("refused", to="read the jobs", why=f"{rows.unreadable} rows of the table are not a job's")
         jobs = rows.waiting if rows else []
         try:
             # The order matters: a machine gets its runner before its configuration, and a runner that signs off because
@@ -245,19 +247,17 @@ class Keeper:
 
     def _instances(self) -> dict[str, tuple[float, str]]:
         """Return the start and the state of each machine at EC2."""
-        pages = self._ec2.get_paginator("describe_instances").paginate(
-            Filters=[{"Name": "tag:aws:autoscaling:groupName", "Values": list(self._groups.values())}]
-        )
+        filters = [{"Name": "tag:aws:autoscaling:groupName", "Values": list(self._groups.values())}]
         return {
             one["InstanceId"]: (one["LaunchTime"].timestamp(), one["State"]["Name"])
-            for page in pages
+            for page in pages(self._ec2, "describe_instances", Filters=filters)
             for reservation in page["Reservations"]
             for one in reservation["Instances"]
         }
 
     def _configured(self) -> set[str]:
-        pages = self._ssm.get_paginator("get_parameters_by_path").paginate(Path=self._path, WithDecryption=False)
-        return {one["Name"].rpartition("/")[2] for page in pages for one in page["Parameters"]}
+        configurations = pages(self._ssm, "get_parameters_by_path", Path=self._path, WithDecryption=False)
+        return {one["Name"].rpartition("/")[2] for page in configurations for one in page["Parameters"]}
 
     def _prepare(self, machine: str) -> None:
         """Register a runner for a machine, and store its configuration where only that machine may read it."""
@@ -328,7 +328,7 @@ class Keeper:
             answer = self._scaling.describe_scaling_activities(AutoScalingGroupName=group, MaxRecords=5)
             for activity in answer["Activities"]:
                 if activity["StatusCode"] == "Failed":
-                    _log("refused", group=group, why=activity.get("StatusMessage", ""))
+                    _log("refused", group=group, why=activity.get("StatusMessage", "")[:300])
 
     def _measure(self, values: Mapping[str, tuple[float, str]]) -> None:
         dimensions = [{"Name": "Runners", "Value": self._name}]
@@ -356,10 +356,8 @@ def _refusal(what: str, **about: object) -> Iterator[None]:
     """Log a refusal of GitHub or AWS and continue with the rest: the next round tries it again."""
     try:
         yield
-    except (Refused, *FAILURES) as refused:
-        _log("refused", to=what, why=str(refused), **about)
-    except SHAPE as error:
-        _log("refused", to=what, why=f"the answer has another shape than documented: {error!r}"[:300], **about)
+    except (Refused, *FAILURES, *SHAPE) as error:
+        _log("refused", to=what, why=reason(error), **about)
 
 
 def _credentials(arn: str) -> Credentials:

@@ -17,12 +17,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from .aws import SHAPE, client, secret
-from .jobs import Job, Jobs
+from .aws import FAILURES, SHAPE, client, reason, secret
+from .jobs import REPOSITORY, Job, Jobs
 
 _SIGNATURE = re.compile("sha256=[0-9a-f]{64}")
-_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
-"""A repository's full name: it becomes a part of addresses at GitHub."""
 _SECONDS_OLD, _REPLACED = 3600.0, 30.0
 """Seconds after which the secret is read again, and after which it is where a signature is of another."""
 
@@ -43,7 +41,18 @@ class _Delivery:
 
 
 def handle(event: Mapping[str, Any], _context: object) -> Answer:
-    """Answer one delivery, as a Lambda function address hands it over (payload format 2.0)."""
+    """Answer one delivery, as a Lambda function address hands it over (payload format 2.0).
+
+    Where AWS does not answer, the keeper has GitHub deliver again.
+    """
+    try:
+        return _taken(event)
+    except (*FAILURES, *SHAPE) as error:
+        print(json.dumps({"did": "refused", "why": reason(error)}))  # noqa: T201 - a function's log
+        return _answer(503, "AWS does not answer as it should; see the function's log")
+
+
+def _taken(event: Mapping[str, Any]) -> Answer:
     headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
     signature = headers.get("x-hub-signature-256", "")
     if not _SIGNATURE.fullmatch(signature):
@@ -61,7 +70,7 @@ def handle(event: Mapping[str, Any], _context: object) -> Answer:
         return _answer(200, "not about a job")
     try:
         delivery = _delivered(json.loads(content))
-    except (*SHAPE, RecursionError):
+    except SHAPE:
         return _answer(422, "the content is not what GitHub documents for the event workflow_job")
     return _noted(delivery)
 
@@ -69,7 +78,7 @@ def handle(event: Mapping[str, Any], _context: object) -> Answer:
 def _delivered(payload: Mapping[str, Any]) -> _Delivery:
     """Read a delivery. Raises one of ``SHAPE`` where it is not of the shape that GitHub documents."""
     job, repository = payload["workflow_job"], payload["repository"]["full_name"]
-    if not _NAME.fullmatch(repository):
+    if not REPOSITORY.fullmatch(repository):
         raise ValueError
     since = datetime.fromisoformat(job["created_at"]).timestamp()
     return _Delivery(
@@ -129,7 +138,7 @@ def _signed(content: bytes, signature: str) -> bool:
 
 
 def _signature(content: bytes, fresh: float) -> bytes:
-    key = secret(os.environ["WEBHOOK_SECRET"], fresh=fresh).strip().encode()
+    key = secret(os.environ["WEBHOOK_SECRET"], fresh=fresh).encode()
     return b"sha256=" + hmac.new(key, content, hashlib.sha256).hexdigest().encode()
 
 
