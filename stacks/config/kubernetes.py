@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from stacks.config import github_url
-from stacks.config.model import SENSITIVE, Host, Model, NonEmpty, Reference, Secret, matching
+from stacks.config.model import SENSITIVE, Host, Line, Model, NonEmpty, Reference, Secret, matching
 from stacks.config.values import Driver
 from stacks.errors import one_line
 from stacks.references import check_reference
@@ -119,7 +119,7 @@ class Toleration(Model):
 
     key: NonEmpty = Field(description="Key of the taint, such as dedicated.")
     operator: Literal["Equal", "Exists"] = Field("Equal", description="Equal compares the value, Exists ignores it.")
-    value: str | None = Field(None, description="Value of the taint, for the operator Equal.")
+    value: Line | None = Field(None, description="Value of the taint, for the operator Equal.")
     effect: Literal["NoSchedule", "NoExecute", "PreferNoSchedule"] | None = Field(
         None, description="Effect of the taint. Default: any."
     )
@@ -134,7 +134,7 @@ class Toleration(Model):
 class Pool(Model):
     """The nodes that pods run on, in addition to what the profile says of them."""
 
-    node_selector: dict[NodeLabel, str] = Field(
+    node_selector: dict[NodeLabel, Line] = Field(
         default_factory=dict,
         description="Labels of a pool of nodes for these pods only. Privileged pods need them on nodes of the "
         "profile cpu, because a job can control the whole node.",
@@ -161,7 +161,7 @@ class BuildService(Pool):
         "so buildOn: runners refuses it.",
     )
     cache: Quantity = Field("500Gi", description="Size of the volume for its layers.")
-    storage_class: str | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
+    storage_class: Line | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
     cpu: str = Field("4", pattern="^[1-9][0-9]*m?$", description="CPUs that it requests.")
     memory: Quantity = Field("16Gi", description="Memory that it requests; also its limit.")
     rootless: bool = Field(
@@ -215,12 +215,12 @@ class KubernetesRunners(Pool):
 
     kind: Literal["kubernetes"] = Field(description="Runners on a Kubernetes cluster.")
     profile: str = Field("cpu", description="Kind of node: see stacks/versions/nodes.toml.")
-    kubeconfig: str | None = Field(
+    kubeconfig: Line | None = Field(
         None,
         description="Path of the kubeconfig. Default: KUBECONFIG, or ~/.kube/config.",
         json_schema_extra=SENSITIVE,
     )
-    context: str | None = Field(None, description="Context of the kubeconfig. Default: its current one.")
+    context: Line | None = Field(None, description="Context of the kubeconfig. Default: its current one.")
     namespace: Annotated[Label, AfterValidator(_scale_set), AfterValidator(_free_namespace)] = Field(
         "slipway-runners",
         description="Namespace for the runners alone; also the name of their scale set.",
@@ -234,7 +234,7 @@ class KubernetesRunners(Pool):
     github: GitHub = Field(description="Organization or repository whose jobs the runners take.")
     min_runners: int = Field(0, ge=0, description="Runners that wait for jobs; 0 costs nothing while idle.")
     max_runners: int = Field(4, ge=1, description="Most runners at once.")
-    group: str = Field("default", description="Runner group at GitHub.")
+    group: Line = Field("default", description="Runner group at GitHub.")
     labels: tuple[Label, ...] = Field(
         (), description="Labels by which jobs choose these runners, besides the scale set's name."
     )
@@ -262,7 +262,7 @@ class KubernetesRunners(Pool):
         description="Most that each job may write to its node's disk, besides that volume. A pod that "
         "writes more is ended.",
     )
-    storage_class: str | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
+    storage_class: Line | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
     grace: int = Field(
         720,
         ge=1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -18,6 +19,9 @@ from stacks.config.stack_file import NAMESPACE
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.references import full_names
 from stacks.versions.incompatible import Incompatible
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""The control characters of Unicode, less tabs and line breaks."""
 
 ENCRYPTED = "[secret]"
 """The placeholder for a value that Pulumi encrypted, where no Pulumi program reads it."""
@@ -54,7 +58,7 @@ def build(model: type[ConfigT], values: Mapping[str, Any], where: str) -> Config
     Raises:
         SlipwayError: one line for each mistake, starting with ``where`` and the full key.
     """
-    if mistakes := [f"{where}: {line}" for line in _bad_keys(values, ())]:
+    if mistakes := [f"{where}: {line}" for line in _unreadable(values, ())]:
         raise SlipwayError("\n".join(mistakes))
     merged = {key: without_secure(value) for key, value in values.items()}
     default, mirrors = environment_mirrors(), merged.get("mirrors") or {}
@@ -72,15 +76,22 @@ def build(model: type[ConfigT], values: Mapping[str, Any], where: str) -> Config
         raise SlipwayError("\n".join(_explain(error, where))) from None
 
 
-def _bad_keys(value: Any, keys: tuple[str, ...]) -> Iterator[str]:
-    """Yield a line for each key that is not text in the value of ``keys``; only a program can write such keys."""
+def _unreadable(value: Any, keys: tuple[str, ...]) -> Iterator[str]:
+    """Yield a line for each key that is not text in the value of ``keys``, and for each text with a control character.
+
+    Only a program can write such keys. A control character ends a text for some programs, and commands a terminal.
+    """
+    if isinstance(value, str) and (control := _CONTROL.search(value)):
+        yield f"{_full([one_line(key) for key in keys])}: has the control character {one_line(control[0])}: remove it"
     for key, item in value.items() if isinstance(value, Mapping) else ():
-        if isinstance(key, str):
-            yield from _bad_keys(item, (*keys, key))
-        else:
+        if not isinstance(key, str):
             yield f"{_full(keys)}: the key '{one_line(key)}' is not text: quote it"
+        elif _CONTROL.search(key):
+            yield f"{_full(keys)}: the key '{one_line(key)}' has a control character: remove it"
+        else:
+            yield from _unreadable(item, (*keys, key))
     for index, item in enumerate(value if isinstance(value, list | tuple) else ()):
-        yield from _bad_keys(item, (*keys, str(index)))
+        yield from _unreadable(item, (*keys, str(index)))
 
 
 _NAMES: Mapping[str, Callable[[str], tuple[str, ...]]] = {"images": full_names, "downloads": lambda address: (address,)}

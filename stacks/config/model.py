@@ -83,8 +83,17 @@ def _non_empty(value: Text) -> Text:
     return value
 
 
-NonEmpty = Annotated[str, AfterValidator(_non_empty)]
-"""Text that is not empty."""
+def _one_line(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError("expected text on one line")
+    return value
+
+
+Line = Annotated[str, AfterValidator(_one_line)]
+"""Text on one line."""
+
+NonEmpty = Annotated[Line, AfterValidator(_non_empty)]
+"""Text on one line that is not empty."""
 
 Secret = Annotated[SecretStr, AfterValidator(_non_empty)]
 """A secret that is not empty. An unset variable would give an empty one."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from stacks.config.model import Model
+from stacks.config.model import Line, Model
 from stacks.references import covering
 
 _KMS = r"(awskms|azurekms|gcpkms|hashivault)://[!-~]+"
@@ -48,12 +48,12 @@ class Signer(Model):
     public_key: Annotated[str, AfterValidator(_public_key)] | None = Field(
         None, description="Public key as PEM, or its address in a KMS."
     )
-    identity: str | None = Field(
+    identity: Line | None = Field(
         None,
         description="Without a key: the signer's identity in the certificate, such as "
         "https://github.com/acme/images/.github/workflows/up.yml@refs/heads/main.",
     )
-    issuer: str | None = Field(
+    issuer: Line | None = Field(
         None, description="OpenID Connect issuer of the identity, such as https://token.actions.githubusercontent.com."
     )
     repository: str | None = Field(

@@ -23,6 +23,9 @@ NAMESPACE = "slipway"
 
 _PREFIX = "Pulumi."
 
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+"""A stack's name, as Pulumi has it: it becomes a part of tags, resources and scripts."""
+
 _MOST_VALUES = 100_000
 """Values of a stack's file, those of aliases too."""
 _MOST_DEPTH = 500
@@ -42,10 +45,9 @@ def stack_file(stack: str, root: Path = ROOT) -> Path:
 
 
 def stack_names(root: Path = ROOT) -> list[str]:
-    """Return the names of all stacks that have a file, sorted."""
-    return sorted(
-        p.name[len(_PREFIX) : -len(".yaml")] for p in (root / "stacks").glob(f"{_PREFIX}*.yaml") if p.is_file()
-    )
+    """Return the names of all stacks that have a file, sorted; a file of another name is no stack's."""
+    names = (p.name[len(_PREFIX) : -len(".yaml")] for p in (root / "stacks").glob(f"{_PREFIX}*.yaml") if p.is_file())
+    return sorted(filter(_NAME.fullmatch, names))
 
 
 def read_stack(stack: str, root: Path = ROOT) -> dict[str, Any]:
@@ -55,6 +57,10 @@ def read_stack(stack: str, root: Path = ROOT) -> dict[str, Any]:
         SlipwayError: there is no such stack, the file is not YAML, it repeats a key, or a value is not quoted
             and YAML would change it.
     """
+    if not _NAME.fullmatch(stack):
+        raise SlipwayError(
+            f"'{one_line(stack)}' is no name of a stack: expected at most 100 letters, digits and . _ -; rename its file"
+        )
     path = stack_file(stack, root)
     if not path.is_file():
         names = stack_names(root)

@@ -14,7 +14,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from stacks.config.model import Model, Secret, matching
+from stacks.config.model import Line, Model, Secret, matching
 from stacks.config.stack_file import NAMESPACE
 from stacks.errors import SlipwayError
 
@@ -48,7 +48,7 @@ class BuildLogin(Model):
     variable: Annotated[str, AfterValidator(_variable)] | None = Field(
         None, description="Environment variable that has the password instead."
     )
-    file: str | None = Field(
+    file: Line | None = Field(
         None, description="File that has the password instead, outside of the checkout. ~ is the home directory."
     )
 

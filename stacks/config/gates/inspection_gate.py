@@ -9,7 +9,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from stacks.config.model import Model
+from stacks.config.model import Line, Model
 
 
 def _pattern(value: str) -> str:
@@ -21,16 +21,16 @@ def _pattern(value: str) -> str:
 def _reason(value: str) -> str:
     if not value.strip():
         raise ValueError("expected why this is no fault")
-    return value
+    return " ".join(value.split())  # on one line, as it is printed
 
 
 class InspectionException(Model):
     """A fault that does not stop an image, with the reason."""
 
-    files: Annotated[str, AfterValidator(_pattern)] = Field(
+    files: Annotated[Line, AfterValidator(_pattern)] = Field(
         description="Pattern of the files' paths, such as /opt/acme/lib/*.so. A star matches slashes too."
     )
-    missing: str = Field("*", description="Pattern of what they miss: the name of a library, a symbol or a version.")
+    missing: Line = Field("*", description="Pattern of what they miss: the name of a library, a symbol or a version.")
     reason: Annotated[str, AfterValidator(_reason)] = Field(description="Why this is no fault.")
 
     @model_validator(mode="after")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field, PositiveInt
 
-from stacks.config.model import Model, matching
+from stacks.config.model import Line, Model, matching
 from stacks.config.values import check_url
 
 Severity = Literal["negligible", "low", "medium", "high", "critical"]
@@ -28,7 +28,7 @@ Justification = Literal[
 def _reason(value: str) -> str:
     if not value.strip():
         raise ValueError("expected why the image may be published")
-    return value
+    return " ".join(value.split())  # on one line, as it is printed
 
 
 def _database(value: str) -> str:
@@ -41,7 +41,7 @@ class VulnerabilityException(Model):
     id: Annotated[
         str, AfterValidator(matching(r"[A-Za-z]+-[0-9A-Za-z:._-]+", "an identifier such as CVE-2026-1234"))
     ] = Field(description="The vulnerability's identifier, such as CVE-2026-1234 or GHSA-....")
-    packages: str = Field("*", description="Pattern of the packages' names that it is excepted in.")
+    packages: Line = Field("*", description="Pattern of the packages' names that it is excepted in.")
     reason: Annotated[str, AfterValidator(_reason)] = Field(description="Why the image may be published with it.")
     until: date = Field(description="The last day of the exception (UTC), such as 2027-01-31.")
     justification: Justification | None = Field(
@@ -55,7 +55,7 @@ class Vulnerabilities(Model):
 
     severity: Severity = Field("critical", description="The lowest severity with which an image gets no tag.")
     fixed_only: bool = Field(default=True, description="Count only vulnerabilities with a fixed package.")
-    database: Annotated[str, AfterValidator(_database)] | None = Field(
+    database: Annotated[Line, AfterValidator(_database)] | None = Field(
         None,
         description="Grype's database: the path of an archive, or the address of a mirror's latest.json. "
         "Default: Grype's own.",
