@@ -6,6 +6,7 @@ reads each scalar as text. It refuses a plain scalar that YAML would change.
 
 from __future__ import annotations
 
+import os
 import re
 from itertools import accumulate
 from pathlib import Path
@@ -57,15 +58,15 @@ def read_stack(stack: str, root: Path = ROOT) -> dict[str, Any]:
         SlipwayError: there is no such stack, the file is not YAML, it repeats a key, or a value is not quoted
             and YAML would change it.
     """
-    if not _NAME.fullmatch(stack):
-        raise SlipwayError(
-            f"'{one_line(stack)}' is no name of a stack: expected at most 100 letters, digits and . _ -; rename its file"
-        )
     path = stack_file(stack, root)
-    if not path.is_file():
+    if not os.path.isfile(path):  # noqa: PTH113 - false for a name that no file can have, too
         names = stack_names(root)
         raise SlipwayError(
             f"there is no stack '{one_line(stack)}'{suggest(stack, names)}; the stacks are: {', '.join(names)}"
+        )
+    if not _NAME.fullmatch(stack):
+        raise SlipwayError(
+            f"'{one_line(stack)}' is no stack's name, of at most 100 letters, digits and . _ -: rename its file"
         )
     where = str(path.relative_to(root))
     try:

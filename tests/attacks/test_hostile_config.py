@@ -252,16 +252,16 @@ def test_file_of_no_stack_name_is_no_stack(tmp_path: Path, name: str) -> None:
         stack_file(each, tmp_path).write_text("config:\n  slipway:flavor: local\n")
     assert stack_names(tmp_path) == (["-x", "local"] if name == "-x" else ["local"])
     if name != "-x":
-        with pytest.raises(SlipwayError, match="is no name of a stack: expected at most 100 letters") as caught:
+        with pytest.raises(SlipwayError, match="is no stack's name, of at most 100 letters") as caught:
             read_stack(name, tmp_path)
         assert str(caught.value).isprintable()
 
 
-@pytest.mark.parametrize("name", ["../../x", "/etc/passwd", "", ".", "\0"])
+@pytest.mark.parametrize("name", ["../../x", "/etc/passwd", "", ".", "\0", "x" * 300])
 def test_stack_elsewhere_is_no_stack(tmp_path: Path, name: str) -> None:
     (tmp_path / "stacks/Pulumi...").mkdir(parents=True)
     (tmp_path / "x.yaml").write_text("config:\n  slipway:flavor: local\n")
-    with pytest.raises(SlipwayError, match="^there is no stack '|is no name of a stack: "):
+    with pytest.raises(SlipwayError, match="^there is no stack '"):
         read_stack(name, tmp_path)
 
 
