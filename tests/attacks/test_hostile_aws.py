@@ -21,6 +21,8 @@ from urllib.parse import parse_qs
 
 import pulumi
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from components.registry import ecr_registry
 from components.runners.ec2 import aws_lookup
@@ -167,7 +169,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer as GitHub, at which the second job is over."""
         body: Any = {"runners": []}
-        if self.path.endswith("/generate-jitconfig"):
+        if self.path.endswith("/access_tokens"):
+            body = {"token": TOKEN}
+        elif self.path.startswith("/app/hook/deliveries"):
+            body = []
+        elif self.path.endswith("/generate-jitconfig"):
             body = {"encoded_jit_config": CONFIG}
         elif "/jobs/" in self.path:
             body = {"status": "completed" if self.path.endswith("/8") else "queued"}
@@ -175,7 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         content = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.path.startswith("/orgs/"):
+        if self.path.startswith(("/orgs/", "/app/")):
             self.do_GET()
             return
         given: dict[str, Any] = {}
@@ -249,6 +255,20 @@ def everything_but(*actions: str) -> set[str]:
 def test_round_without_faults_calls_every_action(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     assert not [line for line in played(server, capsys) if line["did"] == "refused" and "to" in line]
     assert set(server.requested) == set(good())
+
+
+def test_round_of_an_app_logs_no_part_of_its_key(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    form = (serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())
+    pem = key.private_bytes(serialization.Encoding.PEM, *form).decode()
+    secret = json.dumps({"app": "1", "installation": "2", "privateKey": pem})
+    server.hostile = lambda called, _: (
+        (200, json.dumps({"SecretString": secret}).encode()) if called == "GetSecretValue" else None
+    )
+    logged = json.dumps(played(server, capsys))
+    assert set(server.requested) == set(good())
+    assert "registered" in logged
+    assert not [line for line in pem.splitlines()[1:-1] if line in logged]
 
 
 @pytest.mark.parametrize("number", range(len(SHAPES)))
