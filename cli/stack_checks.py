@@ -65,8 +65,8 @@ def _unpinned(stack: str, contents: Iterable[Content], config: StackConfig) -> l
     ]
     if unknown := [content.spec.name for content in everything if _installs(content) and not content.spec.packages]:
         lines.append(
-            f"stack {stack}: what pip installs ({', '.join(unknown)}) depends on what the build compiles or on the "
-            "parent: the lock cannot have it"
+            f"stack {stack}: what pip installs ({', '.join(unknown)}) is not known before the build, and the lock "
+            "cannot have it; docs/guides/parents-and-mirrors.md says what it can have"
         )
     return lines
 

@@ -293,9 +293,11 @@ def packages_key(packages: Packages, platform: str, mirrors: Mirrors) -> str:
 
     Where the parent decides, the Pythons follow from the release of torch.
     """
+    compiled = [*(f"built:{name}" for name in packages.built), *(f"override:{line}" for line in packages.overrides)]
+    listed = ["-r", *packages.listed.split()] if packages.listed else []
     where = [f"python{packages.pythons[0]}", f"glibc{packages.glibc}"] if packages.glibc else []
     indexes = python_indexes(packages, mirrors)
-    return " ".join([platform, *indexes, *packages.requirements, *packages.constraints, *where])
+    return " ".join([platform, *indexes, *packages.requirements, *listed, *packages.constraints, *compiled, *where])
 
 
 def pinned(

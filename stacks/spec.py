@@ -70,6 +70,10 @@ class Packages(_Frozen):
     ``requirements`` and ``constraints`` are pip's, ``pythons`` the versions that the image's Python may have. ``glibc``
     is the version of its C library; None where the parent decides both. ``torch_index`` is the index of torch, where it
     is not the Python index. ``files`` are those that the lock has: the SHA-256 of each, by its address.
+
+    Of what the stack compiles itself, ``requirements`` has the published release, whose own requirements count.
+    ``built`` names it, as its files are not installed. ``overrides`` are requirements that count in place of its own.
+    ``listed`` is a file of requirements in a git source, ``owner/name tag path``.
     """
 
     requirements: tuple[str, ...]
@@ -77,6 +81,9 @@ class Packages(_Frozen):
     pythons: tuple[str, ...]
     glibc: str | None = None
     torch_index: str | None = None
+    built: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    listed: str | None = None
     files: Mapping[str, str] = Field(default_factory=dict)
 
     def with_more(self, *requirements: str, constraints: Iterable[str] = ()) -> Self:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from typing import Final
 
-from cli.locking import python_packages
+from cli.locking import python_packages, requirement_lists
 from oci import client
 from oci.registry_image import chosen
 from stacks import checks, graph, lock
@@ -17,6 +19,9 @@ from stacks.graph import Graph
 from stacks.identity.content import Contents, of_stack
 from stacks.identity.context import Folder
 from stacks.spec import CONTEXT
+
+_AT_ONCE: Final = 4
+"""How many sets of Python packages are resolved at once; most of the time, uv waits for an index."""
 
 
 def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
@@ -38,8 +43,8 @@ def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
     current |= {lock.branch_key(*branch): commit(*branch) for branch in sorted(branches)}
     current |= _tag_commits(graphs, current)
     _check_moved_tags(before, current)
-    tables = lock.Tables(_packages(graphs), _platforms(graphs, current))
     tables_before = lock.read_tables(ROOT)
+    tables = lock.Tables(_packages(graphs, current, tables_before.packages), _platforms(graphs, current))
     unchanged = before if stacks else {}
     date = datetime.now(UTC).date().isoformat() if refresh else lock.refresh_date(ROOT)
     merged = lock.Tables(*({**old, **new} for old, new in zip(tables_before, tables, strict=True)))
@@ -78,19 +83,30 @@ def _platforms(graphs: Iterable[Graph], locked: Mapping[str, str]) -> dict[str, 
     return digests
 
 
-def _packages(graphs: Iterable[Graph]) -> dict[str, dict[str, str]]:
-    """Return the files of the Python packages of all images that say what these are, by their names in the lock."""
+def _packages(
+    graphs: Iterable[Graph], locked: Mapping[str, str], before: Mapping[str, Mapping[str, str]]
+) -> dict[str, Mapping[str, str]]:
+    """Return the files of the Python packages of all images that say what these are, by their names in the lock.
+
+    Those of a product stay as they are in the lock ``before``: with others, it would be compiled anew. ``locked`` has
+    the commits of git tags.
+    """
     images = {
         lock.packages_key(spec.packages, spec.platform, unlocked.config.mirrors): (spec, unlocked.config.mirrors)
         for unlocked in graphs
         for spec in unlocked.specs
         if spec.packages
     }
-    return {
-        key: python_packages.files(spec.packages, spec.platform, mirrors)
-        for key, (spec, mirrors) in sorted(images.items())
-        if spec.packages
-    }
+
+    def resolved(key: str) -> Mapping[str, str]:
+        spec, mirrors = images[key]
+        if not spec.packages or (spec.product and key in before):
+            return before[key]
+        lists = requirement_lists.read(spec.packages.listed, mirrors, locked)
+        return python_packages.files(spec.packages, spec.platform, mirrors, lists)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return dict(zip(sorted(images), pool.map(resolved, sorted(images)), strict=True))
 
 
 def _graph(stack: str) -> Graph:

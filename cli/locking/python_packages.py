@@ -12,6 +12,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import uv
@@ -24,6 +25,8 @@ from stacks.platforms import architecture
 from stacks.spec import Packages
 from stacks.versions.tables import order
 
+_NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
+
 _MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 _GLIBC: Final = "2.28"
 """The C library that files may ask for where the parent decides: older than that of Debian 11 and Ubuntu 20.04."""
@@ -31,10 +34,13 @@ _MANYLINUX: Final = ("2.17", "2.28", *(f"2.{minor}" for minor in range(31, 41)))
 """The C libraries that uv knows (0.13.8, `uv pip compile --help`, --python-platform)."""
 
 
-def files(packages: Packages, platform: str, mirrors: Mirrors) -> dict[str, str]:
+def files(
+    packages: Packages, platform: str, mirrors: Mirrors, listed: Mapping[str, bytes] = _NO_FILES
+) -> dict[str, str]:
     """Return the SHA-256, in hexadecimal, of each file that pip may install, by its address.
 
-    An image may have one of several Pythons, so these are the files of all of them.
+    An image may have one of several Pythons, so these are the files of all of them. ``listed`` has the files of
+    requirements in a source, by their paths in it.
 
     Raises:
         SlipwayError: an index does not respond, the requirements have no solution, or a package has no wheel.
@@ -42,17 +48,27 @@ def files(packages: Packages, platform: str, mirrors: Mirrors) -> dict[str, str]
     return {
         address: digest
         for python in packages.pythons
-        for address, digest in _files(_resolved(packages, python, platform, mirrors), packages.requirements)
+        for address, digest in _files(_resolved(packages, python, platform, mirrors, listed), packages.requirements)
     }
 
 
-def _resolved(packages: Packages, python: str, platform: str, mirrors: Mirrors) -> dict[str, Any]:
+def _resolved(
+    packages: Packages, python: str, platform: str, mirrors: Mirrors, listed: Mapping[str, bytes]
+) -> dict[str, Any]:
     """Return what uv resolves for one Python, as a lock of PEP 751."""
     default, *more = python_indexes(packages, mirrors)
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         folder = Path(name)
-        for file, lines in (("requirements.in", packages.requirements), ("constraints.txt", packages.constraints)):
+        lists = {
+            "requirements.in": packages.requirements,
+            "constraints.txt": packages.constraints,
+            "overrides.txt": packages.overrides,
+        }
+        for file, lines in lists.items():
             (folder / file).write_text("".join(f"{line}\n" for line in lines))
+        for path, content in listed.items():
+            (folder / "listed" / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "listed" / path).write_bytes(content)
         words = [
             uv.find_uv_bin(),
             "pip",
@@ -66,7 +82,9 @@ def _resolved(packages: Packages, python: str, platform: str, mirrors: Mirrors) 
         words += ["--python", sys.executable, "--python-version", python]
         words += ["--python-platform", _target(platform, packages.glibc or _GLIBC), "--default-index", default]
         words += [word for index in more for word in ("--index", index)]
-        words += ["--constraint", "constraints.txt", "--output-file", "pylock.toml", "requirements.in"]
+        words += [word for name in packages.built for word in ("--no-emit-package", name)]
+        words += ["--constraint", "constraints.txt", "--overrides", "overrides.txt", "--output-file", "pylock.toml"]
+        words += ["requirements.in", *(f"listed/{path}" for path in [*listed][:1])]
         completed = subprocess.run(
             words, cwd=folder, env=child_environment("uv.lock"), capture_output=True, text=True, check=False
         )

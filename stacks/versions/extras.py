@@ -10,7 +10,7 @@ from typing import Any, Literal
 from stacks.versions.cuda_toolkit import cuda_release, running_on
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import built_libraries, torch_versions
-from stacks.versions.tables import applying, line, older, order, satisfies, table
+from stacks.versions.tables import applying, line, newest_from, older, order, satisfies, table
 
 _METADATA = "the packages' own metadata, stacks/versions/extras.toml and torch.toml"
 
@@ -38,6 +38,7 @@ class Extra:
         pins_torch: whether its metadata pins one torch.
         needs: by version, the row that applies from it on; ``any`` applies to every version and commit.
         tvm_ffi: by version, the requirement on apache-tvm-ffi from it on.
+        packages: by version, what pip installs from it on, besides torch, to compile and to run it.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Extra:
     pins_torch: bool
     needs: Mapping[str, Mapping[str, Any]]
     tvm_ffi: Mapping[str, str]
+    packages: Mapping[str, list[str]]
 
     @property
     def field(self) -> str:
@@ -73,6 +75,14 @@ class Extra:
         rows = {first: row for first, row in self.needs.items() if first != "any"}
         own = applying(rows, version if "." in version else max(rows, key=order)) if rows else {}
         return {**self.needs.get("any", {}), **own}
+
+    def packages_of(self, version: str) -> tuple[str, ...] | None:
+        """Return what pip installs for a version, besides torch; a commit needs what the newest version does.
+
+        None where the table does not say.
+        """
+        first = newest_from(self.packages, version) if "." in version else max(self.packages, key=order, default=None)
+        return tuple(self.packages[first]) if first else None
 
 
 @functools.cache
@@ -95,6 +105,7 @@ def extras() -> Mapping[str, Extra]:
             pins_torch=row.get("pins_torch", False),
             needs=row.get("needs", {}),
             tvm_ffi=row.get("tvm_ffi", {}),
+            packages=row.get("packages", {}),
         )
         for name, row in table("extras").items()
     }

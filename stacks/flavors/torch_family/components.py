@@ -11,7 +11,7 @@ from stacks.config.model import Model
 from stacks.config.values import is_commit
 from stacks.flavors.torch_family.cmake import switched_features
 from stacks.flavors.torch_family.max_jobs import MaxJobs
-from stacks.spec import Branch, ImageSpec, Outside, Parent, Sibling
+from stacks.spec import Branch, ImageSpec, Outside, Packages, Parent, Sibling
 from stacks.tags import Suffix
 from stacks.versions.cuda_toolkit import Machine
 from stacks.versions.extras import extra_archs, extras
@@ -134,6 +134,7 @@ def wheel_of(
     torch: Component | None,
     args: Mapping[str, str],
     tuning: Mapping[str, str],
+    packages: Packages | None,
     suffix: Suffix,
 ) -> ImageSpec:
     """Return the image of a component's wheel.
@@ -145,6 +146,7 @@ def wheel_of(
         torch: the torch that it is compiled against; None for a published torch, and for torch itself.
         args: build arguments besides those that name it and its version.
         tuning: build arguments that change nothing in it.
+        packages: what pip installs to compile it; None where it is not known before.
         suffix: of its tag.
     """
     return ImageSpec(
@@ -160,6 +162,7 @@ def wheel_of(
             "SOURCE_IMAGE": Sibling(image=f"{component.name}-source"),
             **(wheels([torch]) if torch else {}),
         },
+        packages=packages,
         description=f"Wheel of {component.title}",
         licenses="BSD-3-Clause",
         suffix=suffix,

@@ -25,11 +25,10 @@ from stacks.flavors.torch_family.components import (
     wheels,
 )
 from stacks.flavors.torch_family.family_config import FamilyConfig
-from stacks.flavors.torch_family.installed_packages import published, torch_constraints
-from stacks.spec import Cuda, ImageSpec, Packages, Parent, Sibling
+from stacks.flavors.torch_family.installed_packages import TorchPackages
+from stacks.spec import Cuda, ImageSpec, Parent, Sibling
 from stacks.tags import Suffix
 from stacks.versions.cuda_toolkit import cuda_release
-from stacks.versions.distros import distro_release
 from stacks.versions.extras import Image, extra_archs, extras, extras_of
 from stacks.versions.pytorch import constraints, final_version, torch_release
 
@@ -94,6 +93,18 @@ def _extras(config: FamilyConfig, image: Image) -> list[Component]:
     return pinned({extra.name: config.pin(extra) for extra in extras_of(image)})
 
 
+def _packages(config: FamilyConfig) -> TorchPackages:
+    return TorchPackages(
+        distro=config.distro,
+        python=config.python_version,
+        machine=config.machine,
+        versions=config.torch.versions,
+        built=_built(config),
+        cuda=config.cuda,
+        index=_index(config).get("TORCH_INDEX_URL"),
+    )
+
+
 def _marched() -> set[str]:
     return {extra.name for extra in extras().values() if extra.march}
 
@@ -121,6 +132,7 @@ def _products(config: FamilyConfig, variant: Variant, components: Iterable[Compo
                 **variant.builder_args,
             },
             tuning=tuning(config.max_jobs, component.name, config.compiler_cache),
+            packages=_packages(config).compiling(component),
             suffix=suffix(config, variant.name, **{"nccl": variant.nccl, "torch": torch, **component.fields}),
         )
 
@@ -159,25 +171,12 @@ def _torch(config: FamilyConfig, variant: Variant, components: Sequence[Componen
             **variant.compiler_args,
         },
         parents={"BASE_IMAGE": variant.base, **wheels(components)},
-        packages=_packages(config, components),
+        packages=_packages(config).installed(_extras(config, "torch")),
         cuda=cuda,
         compiled={**_system_code(config, variant), **compiled(components, config.archs)},
         description=f"{titles([*config.torch.components, *_extras(config, 'torch')])} for CUDA {config.cuda}",
         licenses="BSD-3-Clause",
         suffix=_final_suffix(config, variant),
-    )
-
-
-def _packages(config: FamilyConfig, components: Sequence[Component]) -> Packages | None:
-    """Return what pip installs with torch; None where it depends on what is compiled."""
-    if components:
-        return None
-    return Packages(
-        requirements=published(config.torch.versions),
-        constraints=torch_constraints(config.torch.version),
-        pythons=(config.python_version,),
-        glibc=distro_release(config.distro).glibc,
-        torch_index=_index(config).get("TORCH_INDEX_URL"),
     )
 
 
@@ -189,6 +188,7 @@ def _torch_extras(config: FamilyConfig, variant: Variant, components: Sequence[C
         platform=config.platform,
         args={"VARIANT": variant.name, **variant.compiler_args},
         parents={"BASE_IMAGE": Sibling(image="torch"), **wheels(components)},
+        packages=_packages(config).installed([*_extras(config, "torch"), *components]),
         cuda=Cuda(version=config.cuda),
         compiled={
             **_system_code(config, variant),

@@ -20,6 +20,7 @@ from stacks.flavors.torch_family.components import (
     wheel_of,
     wheels,
 )
+from stacks.flavors.torch_family.installed_packages import MKL, TorchPackages, build_tools
 from stacks.flavors.universal.train import Train
 from stacks.flavors.universal.universal_config import Config
 from stacks.jobs.requirements import Requirements, Workspace
@@ -76,6 +77,9 @@ def _install(config: Config) -> ImageSpec:
             **_cache_args(config),
         },
         parents={"BASE_IMAGE": Outside(reference=config.parent("devel"))},
+        packages=build_tools(
+            config.distro, config.python, MKL if config.machine == "amd64" else (), config.torch.version
+        ),
         description="Compilers and libraries to build PyTorch with",
         licenses="BSD-3-Clause",
         suffix=_suffix(config),
@@ -98,6 +102,7 @@ def _products(config: Config) -> Iterator[ImageSpec]:
                 **_cache_args(config),
             },
             tuning=tuning(config.max_jobs, component.name, config.compiler_cache),
+            packages=_packages(config).compiling(component),
             suffix=_suffix(config, **{"torch": config.torch.version, **component.fields}),
         )
 
@@ -109,6 +114,17 @@ def _torch_args(config: Config) -> dict[str, str]:
     if not config.cuda:
         return {**common, "TRITON_VERSION": "none"}
     return {**common, **triton(torch, config.torch.commits.torch, config.machine), **libraries(torch, config.cuda)}
+
+
+def _packages(config: Config) -> TorchPackages:
+    return TorchPackages(
+        distro=config.distro,
+        python=config.python,
+        machine=config.machine,
+        versions=config.torch.versions,
+        built=config.torch.components,
+        cuda=config.cuda or "",
+    )
 
 
 def _dist(config: Config) -> ImageSpec:
@@ -169,6 +185,7 @@ def _train(config: Config, train: Train) -> ImageSpec:
             "BASE_IMAGE": Outside(reference=config.parent(config.train_image)),
             "DIST_IMAGE": Sibling(image="dist"),
         },
+        packages=None if any("://" in line for line in train.pip) else _packages(config).installed(more=train.pip),
         cuda=Cuda(version=config.cuda) if config.cuda else None,
         compiled=compiled(config.torch.components, config.archs),
         description=f"{titles(config.torch.components)} from source for {cuda}, to train with",
