@@ -110,3 +110,32 @@ def test_build_service_without_clients_is_refused(tmp_path: Path, daemon: bool) 
 def test_escaped_job_is_on_no_node_of_the_builder(tmp_path: Path, values: dict[str, Any], refused: bool) -> None:
     lines = refusal(tmp_path, buildOn="runners", runners=runners(**values))
     assert [line.partition(": these")[0] for line in lines] == ["stack t: slipway:runners.build.nodeSelector"] * refused
+
+
+LOGINS: dict[str, dict[str, Any]] = {
+    "app": {"app": {"id": "1", "installation": "2", "privateKey": "canary"}},
+    "token": {"token": "canary"},
+    "secret": {"secret": "registration"},
+}
+
+
+@pytest.mark.parametrize("daemon", [True, False])
+@pytest.mark.parametrize("login", LOGINS)
+def test_job_has_no_way_to_register_runners(login: str, daemon: bool) -> None:
+    """The key that registers runners is in one secret, which the runner's pod neither mounts nor may read."""
+    github = {"url": "https://github.com/acme", **LOGINS[login]}
+    recorder = run(chain={}, runners=runners(github=github, daemon=daemon, build=None if daemon else {"jobs": True}))[0]
+    chart = recorder.of_type(RELEASE)["runners-gha-runner-scale-set"]["values"]
+    job = chart["template"]["spec"]
+    name = chart["githubConfigSecret"]
+    held = [secret for secret in objects(recorder, "Secret") if "canary" in json.dumps(secret)]
+    assert [secret["metadata"]["name"] for secret in held] == ([] if login == "secret" else [name])
+    assert "canary" not in json.dumps(chart)
+    assert name not in json.dumps([job["volumes"], [container.get("env", []) for container in job["containers"]]])
+    assert not [container for container in job["containers"] if container.get("envFrom")]
+    accounts = [
+        one for one in objects(recorder, "ServiceAccount") if one["metadata"]["name"] == job["serviceAccountName"]
+    ]
+    tokens = {job.get("automountServiceAccountToken"), *(one.get("automountServiceAccountToken") for one in accounts)}
+    assert tokens == {False}
+    assert not objects(recorder, "RoleBinding") + objects(recorder, "ClusterRoleBinding")
