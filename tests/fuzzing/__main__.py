@@ -14,7 +14,7 @@ from pathlib import Path
 FOLDER = Path(".slipway/fuzzing")
 INSTRUMENTED = [
     *("oci.binaries", "oci.gpu", "oci.layers", "oci.engine_image", "oci.local_image", "oci.registry_image"),
-    "components.runners.ec2.scaler.webhook",
+    "components.runners.ec2.scaler",
     *("stacks.config.stack_file", "stacks.lock", "stacks.references", "tarfile"),
 ]
 """The modules whose branches guide the fuzzer."""

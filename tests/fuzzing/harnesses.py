@@ -6,6 +6,7 @@ Whatever else a harness raises is a fault of the parser.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import hmac
 import io
@@ -16,12 +17,17 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import IO, Any
 from unittest.mock import patch
 
-from components.runners.ec2.scaler import aws, webhook
+import boto3
+from botocore.awsrequest import AWSResponse
+from botocore.config import Config
+
+from components.runners.ec2.scaler import aws, github, keeper, webhook
 from oci import engine_image, local_image, registry_image
 from oci.binaries import contents, elf_file
 from oci.blob import Unreadable
@@ -31,6 +37,7 @@ from oci.layers import layer, packages
 from stacks import lock, references
 from stacks.config import stack_file
 from stacks.errors import SlipwayError
+from tests.fakes.aws.runner_world import ENVIRONMENT, GROUPS
 from tests.helpers import elf_writer, rpm_writer
 from tests.helpers.layers import members_archive
 
@@ -140,6 +147,41 @@ def delivery(data: bytes) -> None:
         assert webhook.handle(forged, None)["statusCode"] in {400, 401}
 
 
+@functools.cache
+def _account() -> tuple[dict[str, Any], list[bytes]]:
+    """Return the scaler's clients of AWS by service, and a list of one item, which each answers with."""
+    answer = [b""]
+
+    def answered(request: Any, **_: object) -> AWSResponse:
+        status, body = (400, answer[0][1:]) if answer[0].startswith(b"!") else (200, answer[0])
+        raw: Any = SimpleNamespace(stream=lambda *_args, **_more: iter([body]))
+        return AWSResponse(request.url, status, {}, raw)
+
+    once = Config(retries={"total_max_attempts": 1})
+    keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x"}
+    services = ("autoscaling", "cloudwatch", "dynamodb", "ec2", "secretsmanager", "ssm")
+    clients: dict[str, Any] = {name: boto3.client(name, "eu-west-1", config=once, **keys) for name in services}
+    for client in clients.values():
+        client.meta.events.register("before-send", answered)
+    return clients, answer
+
+
+def aws_answer(data: bytes) -> None:
+    """Do a round of the scaler in which every call of AWS's has the same answer; with ``!`` before it, a refusal."""
+    clients, answer = _account()
+    answer[0] = data
+    printed = io.StringIO()
+    with ExitStack() as stack:
+        for module in (aws, keeper):
+            stack.enter_context(patch.object(module, "client", clients.__getitem__))
+        stack.enter_context(patch.dict(aws._SECRETS, clear=True))
+        stack.enter_context(patch.object(aws, "_LIST_SECONDS", 0.1))
+        stack.enter_context(patch.object(github._OPENER, "open", side_effect=OSError("away")))
+        stack.enter_context(redirect_stdout(printed))
+        keeper.Keeper(ENVIRONMENT).round()
+    assert all(len(line) < 1000 and json.loads(line) for line in printed.getvalue().splitlines())
+
+
 def stack_yaml(data: bytes) -> None:
     """Read a stack's file."""
     with suppress(SlipwayError, UnicodeDecodeError):
@@ -205,6 +247,23 @@ def _layout() -> bytes:
 
 _JOB = {"id": 7, "labels": ["a"], "created_at": "2027-01-15T08:00:00Z", "conclusion": None, "runner_name": None}
 _PAYLOAD = {"action": "queued", "repository": {"full_name": "acme/x"}, "workflow_job": {**_JOB, "run_attempt": 1}}
+_ROW = {"id": {"S": "7"}, "state": {"S": "queued"}, "repository": {"S": "acme/x"}, "since": {"N": "4000000000"}}
+_RESULT = b"DescribeAutoScalingGroupsResult"
+_GROUPS = b"<R><%b><AutoScalingGroups>%b</AutoScalingGroups></%b></R>" % (
+    _RESULT,
+    b"".join(
+        b"<member><AutoScalingGroupName>%b</AutoScalingGroupName><DesiredCapacity>1</DesiredCapacity><MaxSize>6</MaxSize>"
+        b"<Instances><member><InstanceId>i-0</InstanceId><LifecycleState>InService</LifecycleState></member></Instances>"
+        b"</member>" % name.encode()
+        for name in GROUPS.values()
+    ),
+    _RESULT,
+)
+_MACHINES = (
+    b"<R><reservationSet><item><instancesSet><item><instanceId>i-0</instanceId>"
+    b"<launchTime>2027-01-15T08:00:00Z</launchTime><instanceState><name>running</name></instanceState></item>"
+    b"</instancesSet></item></reservationSet></R>"
+)
 _INDEX = {"manifests": [{"digest": DIGEST, "platform": {"os": "linux", "architecture": "arm64", "variant": "v8"}}]}
 _MANIFEST = {
     "config": {"digest": DIGEST, "size": 2},
@@ -256,6 +315,17 @@ HARNESSES: Mapping[str, Harness] = {
     "rpm-sqlite": Harness(database("var/lib/rpm/rpmdb.sqlite"), [rpm_writer.rpmdb(_HEADER)]),
     "oci": Harness(oci_document, [json.dumps(each).encode() for each in (_INDEX, _MANIFEST)]),
     "webhook": Harness(delivery, [json.dumps(_PAYLOAD).encode()]),
+    "aws": Harness(
+        aws_answer,
+        [
+            b"{}",
+            b"!<ErrorResponse><Error><Code>Throttling</Code></Error></ErrorResponse>",
+            json.dumps({"Items": [_ROW], "Parameters": [{"Name": "/a/i-0"}], "SecretString": "{}"}).encode(),
+            json.dumps({"Items": [{**_ROW, "left": {"N": "1"}}], "LastEvaluatedKey": {"id": {"S": "7"}}}).encode(),
+            _GROUPS,
+            _MACHINES,
+        ],
+    ),
     "stack": Harness(stack_yaml, [b"config:\n  slipway:flavor: local\n  slipway:torch: &t {version: 2.6.0}\n"]),
     "lock": Harness(lock_file, [f'"docker.io/library/debian:12" = "{DIGEST}"\n'.encode()]),
     "reference": Harness(reference, [b"ghcr.io/acme/x:1@" + DIGEST.encode()]),
