@@ -15,7 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
-from stacks.errors import SlipwayError
+from stacks.errors import SlipwayError, one_line
 from stacks.identity import git
 from stacks.identity.context import IGNORE, MOST_LINKS, digest, no_dockerfile
 from stacks.identity.ignore import Matcher, PatternError, parse
@@ -31,7 +31,7 @@ def archives(root: Path, commit: str, folders: Sequence[str]) -> dict[str, bytes
     ``export-subst``). Builds do neither, so git reads the attributes from a temporary work tree that overrides both.
 
     Raises:
-        SlipwayError: git cannot read the commit.
+        SlipwayError: git cannot read the commit, or a path in it leads out of its folder.
     """
     location = git.read(root, "rev-parse", "--absolute-git-dir", "--show-prefix")
     repository, prefix = location.decode().splitlines()
@@ -41,6 +41,10 @@ def archives(root: Path, commit: str, folders: Sequence[str]) -> dict[str, bytes
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         work_tree = Path(name)
         for path in paths:
+            if ".." in path.split("/"):  # git writes no such tree, and checks out none
+                raise SlipwayError(
+                    f"commit {commit}: the path '{one_line(path)}' leads out of its folder; see what `git fsck` says"
+                )
             if path.rpartition("/")[2] == ATTRIBUTES:
                 file = work_tree / path
                 file.parent.mkdir(parents=True, exist_ok=True)

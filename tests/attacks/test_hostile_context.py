@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from stacks.errors import SlipwayError
 from stacks.identity import staged_context
+from stacks.identity.archive import ATTRIBUTES, archives
 from stacks.identity.content import CONTEXTS, Contents
 from stacks.identity.context import Folder
 from stacks.spec import CONTEXT
@@ -95,3 +97,39 @@ def test_copied_link_out_of_the_checkout_is_refused(tmp_path: Path, name: str) -
 def test_links_of_a_copied_folder_stay_links(tmp_path: Path) -> None:
     files = staged(checkout(tmp_path, "COPY a /"))
     assert {path.name: str(path.readlink()) for path in files if path.is_symlink()} == LINKS
+
+
+def git(folder: Path, *words: str, data: bytes = b"") -> str:
+    who = ("-c", "user.name=x", "-c", "user.email=x@example.com")
+    return (
+        subprocess.run(["git", *who, *words], cwd=folder, input=data, check=True, capture_output=True)
+        .stdout.decode()
+        .strip()
+    )
+
+
+def tree(repository: Path, name: str, mode: str, content: str) -> str:
+    """Write a tree of one entry, whatever its name, and return git's name of it."""
+    entry = f"{mode} {name}\0".encode() + bytes.fromhex(content)
+    return git(repository, "hash-object", "-t", "tree", "-w", "--literally", "--stdin", data=entry)
+
+
+@pytest.mark.parametrize("levels", [1, 2, 5])
+def test_path_of_a_commit_out_of_its_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, levels: int
+) -> None:
+    """Attributes of older trees are written to a temporary folder, from which this leads to another."""
+    repository, temporary = tmp_path / "repository", tmp_path / "a/b/c/d/temporary"
+    for folder in (repository, temporary):
+        folder.mkdir(parents=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    git(repository, "init", "--quiet")
+    content = git(repository, "hash-object", "-w", "--stdin", data=b"* filter=x\n")
+    written = tree(repository, ATTRIBUTES, "100644", content)
+    for name in ("escaped", *[".."] * levels, CONTEXT):
+        written = tree(repository, name, "40000", written)
+    commit = git(repository, "commit-tree", written, "-m", "x")
+    with pytest.raises(SlipwayError, match="leads out of its folder; see what `git fsck` says$") as caught:
+        archives(repository, commit, [CONTEXT])
+    assert str(caught.value).isprintable()
+    assert not list(tmp_path.rglob("escaped"))
