@@ -28,6 +28,7 @@ from components.registry import ecr_registry
 from components.runners.ec2 import aws_lookup
 from components.runners.ec2.builder.builder_instance import Machine
 from components.runners.ec2.scaler import aws, github, keeper, webhook
+from components.runners.ec2.scaler.jobs import Rows
 from stacks.errors import SlipwayError
 from tests.attacks.test_hostile_github import api, send, serving
 from tests.fakes.aws.runner_world import ENVIRONMENT, GROUPS
@@ -349,6 +350,7 @@ def test_list_of_thousands_ends_in_time(server: Server, capsys: pytest.CaptureFi
             {"repository": {"S": "../../orgs/acme"}},
             {"repository": {"S": "acme/x\r\nX: y"}},
         ),
+        *({"repository": {"S": name}} for name in ("../..", "acme/..", "./x", "acme/.", "acme", "acme/x/y", "é/x")),
     ],
 )
 def test_poisoned_row_costs_its_own_job(
@@ -501,3 +503,10 @@ def test_refused_token_is_one_line(reason: str, monkeypatch: pytest.MonkeyPatch)
         raise RuntimeError(f"returned an error: {reason}")
     assert str(refused.value).isprintable()
     assert len(str(refused.value)) < 600
+
+
+@pytest.mark.parametrize("name", ["acme/.github", "acme/..x", "a.b/c-d_e", "acme/x.."])
+def test_repository_of_any_allowed_name_is_read(name: str) -> None:
+    rows = Rows()
+    rows.add({**row(7, 4_000_000_000), "repository": {"S": name}}, time.time())
+    assert [job.repository for job in rows.waiting] == [name]

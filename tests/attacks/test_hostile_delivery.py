@@ -82,6 +82,7 @@ def changed(**values: Any) -> str:
         changed(repository="acme/x"),
         changed(repository={"full_name": None}),
         changed(repository={"full_name": "acme/../../other/x"}),
+        changed(repository={"full_name": "acme/.."}),
         changed(repository={"full_name": "acme/x?per_page=1#"}),
         changed(repository={"full_name": "acme/x\r\nHost: other"}),
         changed(workflow_job={**JOB, "labels": None}),

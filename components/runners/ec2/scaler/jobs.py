@@ -23,8 +23,8 @@ from typing import Any
 
 from .aws import SHAPE, pages
 
-REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
-"""A repository's full name: it becomes a part of addresses at GitHub."""
+REPOSITORY = re.compile(r"(?!\.\.?/)[\w.-]+/(?!\.\.?\Z)[\w.-]+", re.ASCII)
+"""A repository's full name: it becomes a part of addresses at GitHub, from which no part leads elsewhere."""
 
 LONGEST_QUEUED = 24 * 3600
 """Seconds after which GitHub ends a job without a self-hosted runner ("Usage limits", self-hosted runners)."""

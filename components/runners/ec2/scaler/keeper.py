@@ -205,7 +205,7 @@ class Keeper:
                     self._jobs.dequeue(job)
                 else:
                     self._jobs.postpone(job)
-                _log("not queued", job=job.id, state=state)
+                _log("not queued", job=job.id, state=state[:40])
 
     def _runners(self) -> list[Runner]:
         """Return the runners at GitHub of this stack's machines. A runner of another stack may have the same prefix."""
