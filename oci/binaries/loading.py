@@ -22,10 +22,9 @@ from oci.binaries.library_needs import Needs
 from oci.binaries.loader import DEFAULT_LEVEL, Loader, Missing
 from oci.binaries.musl_loader import MuslLoader
 from oci.binaries.plugins import Plugin, Plugins, Unmet
+from oci.owners.environments import Environments
 
 _EXCEPTIONS: Final = Path(__file__).with_name("exceptions.toml")
-_PYTHON: Final = re.compile(r"/(?P<where>.*?)(?:usr/)?(?:local/)?lib(?:64)?/python3[^/]*/(?:site|dist)-packages/")
-"""The packages of a Python environment; those below /usr and /usr/local are of one."""
 _MUSL: Final = re.compile(r"ld-musl-[^/]+\.so\.1$")
 _MOST_USERS: Final = 1000
 """Users of a file without its symbols that are remembered."""
@@ -185,7 +184,7 @@ class _Resolution:
 
     def __init__(self, contents: Contents, loader: Loader, files: list[str], result: Loading) -> None:
         self._contents, self._loader = contents, loader
-        self._sonames = self._named()
+        self._sonames, self._environments = self._named(), Environments(contents)
         self.result = result
         self._libraries, self._versions, self._releases = Needs(), Needs(), Needs()
         self._runtimes: dict[tuple[str, str], str] = {}
@@ -302,8 +301,9 @@ class _Resolution:
             return self.result.host
         if table.is_optional(path, needed):
             return self.result.optional
-        environment = _environment(path)
-        if environment and not missing.problem and environment in map(_environment, self._elsewhere(path, needed)):
+        environment = self._environments.of(path)
+        elsewhere = map(self._environments.of, self._elsewhere(path, needed))
+        if environment and not missing.problem and environment in elsewhere:
             return self.result.preloaded
         return None
 
@@ -427,12 +427,6 @@ class _Symbols:
             tuple(f"/{one}" for one in users),
             names=tuple(name.decode(errors="replace") for name in names),
         )
-
-
-def _environment(path: str) -> str | None:
-    """Return the prefix of the Python environment that a file is in."""
-    match = _PYTHON.match(f"/{path}")
-    return match["where"] or "/" if match else None
 
 
 def _distance(path: str, other: str) -> tuple[int, str]:

@@ -19,7 +19,7 @@ from stacks.spec import DRIVER_LABEL
 from stacks.versions.archs import capability
 from stacks.versions.incompatible import Incompatible
 from tests.helpers.elf_writer import LOADER, elf, fatbin
-from tests.helpers.image_files import SITE, faults, image
+from tests.helpers.image_files import SITE, Files, faults, image
 
 
 def read(content: bytes) -> Binary:
@@ -82,6 +82,19 @@ def test_resolve_python_library_may_be_preloaded() -> None:
     assert faults({"opt/plugin.so": extension, **files}) == [
         f"/opt/plugin.so: misses libx.so.1: /{SITE}/nvidia/x/lib/libx.so.1 is in no folder that is searched"
     ], "nothing opens it before a plugin outside Python's packages"
+
+
+def test_resolve_library_beside_python_may_be_preloaded() -> None:
+    """As of MKL, whose wheel has libraries in the environment's `lib` and none among the packages."""
+    needing = elf("libmkl_avx2.so.3", ["libmkl_core.so.3"])
+    record = "../../../lib/liba.so,sha256=YQ,1\n../../../bin/p,sha256=YQ,1\n"
+    files: Files = {"opt/venv/lib/liba.so": needing, f"{SITE}/mkl/libmkl_core.so.3": elf("libmkl_core.so.3")}
+    assert len(faults(files)) == 1, "no wheel has installed it"
+    files[f"{SITE}/mkl-1.dist-info/RECORD"] = record
+    result = loading.resolve(image(files), X86_64)
+    assert (result.faults, result.preloaded) == ([], {"libmkl_core.so.3": ["/opt/venv/lib/liba.so"]})
+    files["opt/venv/bin/p"] = elf(needed=["libmkl_core.so.3"], interpreter=LOADER)
+    assert len(faults(files)) == 1, "nothing opens a library before a program"
 
 
 def test_resolve_symbol_that_opener_defines_is_no_fault() -> None:
