@@ -17,7 +17,7 @@ from tests.helpers.empty_engine import started
 from tests.images import package_layers
 from tests.images.engine import DOCKERFILES, Image, base_image, build, docker, remove, unique
 from tests.images.once import once
-from tests.images.package_layers import SITE, Debian, Wheels
+from tests.images.package_layers import ENVIRONMENT, Debian, Wheels
 
 Built = Callable[..., Image]
 
@@ -90,7 +90,9 @@ def empty_engine() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def debian_files(tmp_path_factory: pytest.TempPathFactory) -> Layer:
     """Debian's own files, which no engine needs to build on."""
-    return package_layers.debian_files(tmp_path_factory.mktemp("debian"))
+    made = package_layers.debian_image(tmp_path_factory.mktemp("debian"))
+    remove(made.image)
+    return made.files
 
 
 @pytest.fixture
@@ -111,8 +113,8 @@ def wheels() -> Iterator[Wheels]:
     with TemporaryDirectory() as folder:
 
         def install(*requirements: str, alone: bool = True) -> Layer:
-            site = Path(folder, "site")
-            package_layers.install_wheels(site, Path(folder, "cache"), *requirements, alone=alone)
-            return folder_image.index(site, SITE)
+            environment = Path(folder, "environment")
+            package_layers.install_wheels(environment, Path(folder, "cache"), *requirements, alone=alone)
+            return folder_image.index(environment, ENVIRONMENT)
 
         yield install

@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from oci.layers.layer import Index
 from tests.helpers.folder_image import index
-from tests.images.engine import base_image, docker, unique
+from tests.images.engine import Image, base_image, docker, unique
 
-SITE: Final = "opt/venv/lib/python3.11/site-packages"
+ENVIRONMENT: Final = "opt/venv"
+SITE: Final = f"{ENVIRONMENT}/lib/python3.11/site-packages"
 Wheels = Callable[..., Index]
 Debian = Callable[..., Index]
 _DOWNLOAD: Final = (
@@ -22,6 +23,13 @@ _DOWNLOAD: Final = (
 _INSTALL: Final = "RUN apt-get update -qq && apt-get install -y --no-install-recommends {packages} && apt-get clean"
 
 
+class DebianImage(NamedTuple):
+    """An image of Debian in the engine, and its files."""
+
+    image: Image
+    files: Index
+
+
 def _unpacked(archive: Path) -> Path:
     folder = archive.with_suffix("")
     folder.mkdir()
@@ -30,18 +38,17 @@ def _unpacked(archive: Path) -> Path:
     return folder
 
 
-def debian_files(folder: Path, *packages: str) -> Index:
-    """Return the files of Debian, with further packages installed."""
-    image, container = unique("files"), unique("files").replace("/", "-").replace(":", "-")
+def debian_image(folder: Path, *packages: str) -> DebianImage:
+    """Return Debian with further packages installed."""
+    image, container = Image(unique("files")), unique("files").replace("/", "-").replace(":", "-")
     install = _INSTALL.format(packages=" ".join(packages)) if packages else ""
-    docker("build", "--tag", image, "-", text=f"FROM {base_image()}\n{install}\n")
-    docker("create", f"--name={container}", image, "true")
+    docker("build", "--tag", image.tag, "-", text=f"FROM {base_image()}\n{install}\n")
+    docker("create", f"--name={container}", image.tag, "true")
     try:
         docker("export", f"--output={folder / 'files.tar'}", container)
     finally:
         docker("rm", container)
-        docker("rmi", image)
-    return index(_unpacked(folder / "files.tar"))
+    return DebianImage(image, index(_unpacked(folder / "files.tar")))
 
 
 def debian_packages(folder: Path, suite: str, *packages: str) -> Index:
@@ -51,8 +58,19 @@ def debian_packages(folder: Path, suite: str, *packages: str) -> Index:
     return index(_unpacked(folder / "files.tar"))
 
 
-def install_wheels(folder: Path, cache: Path, *requirements: str, alone: bool) -> None:
-    """Install wheels into a folder as pip does into an environment; ``alone`` without what they require."""
-    command = ["uv", "pip", "install", "--quiet", "--only-binary=:all:", f"--target={folder}", f"--cache-dir={cache}"]
-    command += ["--python-version=3.11", "--python-platform=x86_64-manylinux_2_28", *(["--no-deps"] if alone else [])]
+def install_wheels(folder: Path, cache: Path, *requirements: str, alone: bool, newest: str = "") -> None:
+    """Install wheels for Debian 12 into an environment.
+
+    Args:
+        folder: the environment, which gets what wheels have beside their packages too.
+        cache: downloaded wheels.
+        requirements: what to install.
+        alone: without what they require.
+        newest: the last day of a release; empty for today.
+    """
+    command = ["uv", "pip", "install", "--quiet", "--only-binary=:all:", f"--prefix={folder}", f"--cache-dir={cache}"]
+    command += ["--python-version=3.11", "--python-platform=x86_64-manylinux_2_36", *(["--no-deps"] if alone else [])]
+    command += [f"--exclude-newer={newest}"] if newest else []
     subprocess.run([*command, *requirements], check=True)
+    [packages] = folder.glob("lib/python3.*")  # named for the Python that runs this
+    packages.rename(folder / Path(SITE).relative_to(ENVIRONMENT).parent)

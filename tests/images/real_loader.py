@@ -53,18 +53,21 @@ def level(image: Image) -> str:
     return max(searched, default="x86-64")
 
 
-def of_contents(contents: Contents, image: Image, every: int = 1) -> dict[str, Listing]:
-    """Return the same from an image's layers, for all files below /opt and each ``every``th other file."""
+def loadable(contents: Contents) -> list[str]:
+    """Return the paths of the files that the loader reads."""
+    files = sorted(contents.binaries.items())
+    return [path for path, file in files if file.loaded and file.machine == X86_64 and not file.problem]
+
+
+def of_contents(contents: Contents, image: Image, paths: Iterable[str]) -> dict[str, Listing]:
+    """Return the same of an image that is read, for the processor of this machine."""
     assert level(image) in CAPABILITIES
     loader = Loader(contents, X86_64, level(image))
     listings = {}
-    for number, (path, binary) in enumerate(sorted(contents.binaries.items())):
-        if number % every and not path.startswith("opt/"):
-            continue
-        if not binary.loaded or binary.machine != X86_64 or binary.problem:
-            continue
+    for path in paths:
         process = loader.process(path)
-        listed = process.objects[1:] if binary.needed else []  # else it says "statically linked", preloads or not
+        needed = contents.binaries[path].needed
+        listed = process.objects[1:] if needed else []  # else it says "statically linked", preloads or not
         listings[path] = Listing(
             {loaded.place.name for loaded in listed} - {_LOADER},
             {missing.needed for missing in process.missing},
@@ -74,10 +77,10 @@ def of_contents(contents: Contents, image: Image, every: int = 1) -> dict[str, L
     return listings
 
 
-def differences(image: Image, contents: Contents, every: int = 1) -> list[str]:
-    """Return a line for each file of which the two say something else."""
-    ours = of_contents(contents, image, every)
-    theirs = of_container(image, ours)
+def differences(image: Image, contents: Contents, paths: Iterable[str], *options: str) -> list[str]:
+    """Return a line for each file of which the two say something else; ``options`` are those of `docker run`."""
+    ours = of_contents(contents, image, paths)
+    theirs = of_container(image, ours, *options)
     lines = []
     for path, listing in ours.items():
         real = theirs[path]
