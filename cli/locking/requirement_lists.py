@@ -12,7 +12,8 @@ from stacks import lock
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.errors import SlipwayError, one_line
 
-_NESTED = re.compile(r"^\s*(?:-r|--requirement)[ =]*(?P<path>\S+)", re.MULTILINE)
+_OPTION = re.compile(r"^\s*(?P<option>-[^\s=]*)[ =]*(?P<path>\S*)", re.MULTILINE)
+_NESTED = {"-r", "--requirement"}
 _PATH = re.compile(r"(?!.*\.\.)[\w.-]+(/[\w.-]+)*")
 
 
@@ -25,7 +26,7 @@ def read(listed: str | None, mirrors: Mirrors, locked: Mapping[str, str]) -> dic
         locked: the commits of git tags by their names in the lock.
 
     Raises:
-        SlipwayError: the host does not answer, or the source has no such file.
+        SlipwayError: the host does not answer, the source has no such file, or it has options of uv or pip.
     """
     if not listed:
         return {}
@@ -44,7 +45,13 @@ def read(listed: str | None, mirrors: Mirrors, locked: Mapping[str, str]) -> dic
                     f"{lock.address(repository, mirrors)} has no list of requirements '{one_line(wanted)}' at {tag}"
                 )
             lists[wanted] = content
-            for match in _NESTED.finditer(content.decode(errors="replace")):
+            for match in _OPTION.finditer(content.decode(errors="replace")):
+                # Another option, such as an index, would decide what is locked.
+                if match["option"] not in _NESTED:
+                    option = one_line(match["option"])
+                    raise SlipwayError(
+                        f"{lock.address(repository, mirrors)}: {wanted} at {tag} has an option '{option}'"
+                    )
                 nested = str(Path(wanted).parent / match["path"])
                 left += [nested] if nested not in lists else []
         return lists

@@ -512,16 +512,22 @@ def test_check_locked_accepts_compiled_wheels(checkout: Checkout, index: Index) 
 
 
 @pytest.mark.slow
-def test_lock_without_torchs_list_writes_nothing(checkout: Checkout, github: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("-r requirements-none.txt\n", " has no list of requirements 'requirements-none.txt' at v2.0.1"),
+        ("-r ../../etc/passwd\n", " has no list of requirements '../../etc/passwd' at v2.0.1"),
+        ("--requirement=https://f.example/a.txt\n", " has no list of requirements 'https:/f.example/a.txt' at v2.0.1"),
+        ("numpy\n--index-url https://f.example\n", ": requirements.txt at v2.0.1 has an option '--index-url'"),
+    ],
+)
+def test_lock_of_bad_list_of_torch_writes_nothing(checkout: Checkout, github: Path, text: str, line: str) -> None:
     torch = Repository(github / "pytorch/pytorch")
-    torch.git("rm", "-q", "requirements-build.txt")
-    torch.commit("README", "two")
+    torch.commit("requirements.txt", text)
     torch.git("tag", "--force", "-m", "a release", "v2.0.1")
     done = checkout.run("lock", "base-cu121")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "https://github.com/pytorch/pytorch has no list of requirements 'requirements-build.txt' at v2.0.1\n"
-    )
+    assert done.stderr == f"https://github.com/pytorch/pytorch{line}\n"
     assert not lock.path(checkout.root).exists()
 
 
