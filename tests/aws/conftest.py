@@ -55,7 +55,7 @@ class AwsProject(Project):
         plugins = root.with_name("plugins")
         plugins.mkdir()
         launcher = plugins / "pulumi-resource-aws"
-        command = shlex.join([sys.executable, "-P", "-m", "tests.fakes.aws.plugin"])
+        command = shlex.join([sys.executable, "-P", "-m", "tests.fakes.plugin", "tests.fakes.aws.plugin"])
         launcher.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(CHECKOUT))} exec {command} "$@"\n')
         launcher.chmod(0o755)
         # The venv's bin stays first on PATH: the language host takes its Python from there.

@@ -55,7 +55,7 @@ class RunnersProject(Project):
         if OFFICIAL:
             launcher.symlink_to(OFFICIAL)
         else:
-            command = shlex.join([sys.executable, "-P", "-m", "tests.fakes.kubernetes.plugin"])
+            command = shlex.join([sys.executable, "-P", "-m", "tests.fakes.plugin", "tests.fakes.kubernetes.plugin"])
             launcher.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(CHECKOUT))} exec {command} "$@"\n')
             launcher.chmod(0o755)
         # The venv's bin stays first on PATH: the language host takes its Python from there.

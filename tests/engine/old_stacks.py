@@ -112,7 +112,7 @@ def kubernetes(root: Path) -> Iterator[Stack]:
     project = _prepared(Project(root / "project"))
     cluster = root / "cluster"
     cluster.mkdir()
-    command = shlex.join([sys.executable, "-P", "-m", "tests.fakes.kubernetes.folder_plugin"])
+    command = shlex.join([sys.executable, "-P", "-m", "tests.fakes.plugin", "tests.fakes.kubernetes.folder_plugin"])
     plugin = f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(CHECKOUT))} exec {command} "$@"\n'
     _programs(project, **{"kubectl": KUBECTL, "pulumi-resource-kubernetes": plugin})
     project.environment |= {"CLUSTER_FOLDER": str(cluster), "KUBECONFIG": str(root / "kubeconfig")}

@@ -1,7 +1,7 @@
 """A stand-in for Pulumi's AWS plugin, which no package registry has: the tokens that Slipway uses, and real AWS calls.
 
-It is run as ``python -m tests.fakes.aws.plugin``, and calls what ``AWS_ENDPOINT_URL`` names through boto3, which validates and
-signs every request. What it takes from the plugin are names, defaults and which changes replace a resource; that it needs
+It is run as ``python -m tests.fakes.plugin tests.fakes.aws.plugin``, and calls what ``AWS_ENDPOINT_URL`` names through
+boto3, which validates and signs every request. What it takes from the plugin are names, defaults and which changes replace a resource; that it needs
 credentials to start, also for a preview; and that it refuses another account than those allowed.
 """
 

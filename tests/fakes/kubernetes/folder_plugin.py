@@ -1,6 +1,6 @@
 """A Kubernetes plugin that keeps each object as a file of the folder ``CLUSTER_FOLDER``, in place of a cluster.
 
-It is run as ``python -m tests.fakes.kubernetes.folder_plugin``.
+It is run as ``python -m tests.fakes.plugin tests.fakes.kubernetes.folder_plugin``.
 """
 
 # ruff: noqa: ARG002, N802 - the service's methods are named, and take what they take, as the protocol has it

@@ -1,7 +1,7 @@
 """A stand-in for Pulumi's Kubernetes plugin, which no package registry has: real calls to a real API server.
 
-It is run as ``python -m tests.fakes.kubernetes.plugin``. Objects are applied by the server (server-side apply, strict field
-validation), awaited as the plugin awaits them, and their deletion too; charts are installed by Helm itself. What it takes from
+It is run as ``python -m tests.fakes.plugin tests.fakes.kubernetes.plugin``. Objects are applied by the server
+(server-side apply, strict field validation), awaited as the plugin awaits them, and their deletion too; charts are installed by Helm itself. What it takes from
 the plugin are names, annotations, and which changes replace an object.
 """
 
