@@ -2,6 +2,7 @@
 
 import re
 import signal
+import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -282,6 +283,19 @@ def test_built_programs_have_version_of_sdk() -> None:
     sdk = Checkout.here().locked("pulumi")
     assert golang.required("cli", "github.com/pulumi/pulumi/pkg/v3") == sdk
     assert golang.required("cli", "github.com/pulumi/pulumi/sdk/v3") == sdk
+
+
+def test_go_caches_of_two_builds_in_one_process_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first removal is still at it."""
+    checkout, removals = Checkout(tmp_path), []
+    monkeypatch.setattr(subprocess, "Popen", lambda words, **_: removals.append(words))
+    for number in range(2):
+        with golang.caches(checkout):
+            module = checkout.cache / "go" / "modules" / str(number)
+            module.mkdir(parents=True)
+    assert sorted(checkout.cache.glob("go/**")) == []
+    assert sorted(map(str, checkout.cache.glob("go.removed-*"))) == sorted(map(str, removals[1][2:]))
+    assert len(removals[1][2:]) == 2
 
 
 def test_go_build_ignores_users_settings(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -155,7 +156,7 @@ def caches(checkout: Checkout) -> Iterator[None]:
         with suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _home(checkout).exists():
-                _home(checkout).rename(checkout.cache / f"go.removed-{os.getpid()}")
+                _home(checkout).rename(tempfile.mkdtemp(prefix="go.removed-", dir=checkout.cache))
                 # It takes some 15 s, for which nobody waits. An interrupted one is taken up by the next.
                 subprocess.Popen(
                     ["rm", "-rf", *checkout.cache.glob("go.removed-*")],
