@@ -92,18 +92,19 @@ def _packages(
     the commits of git tags.
     """
     images = {
-        lock.packages_key(spec.packages, spec.platform, unlocked.config.mirrors): (spec, unlocked.config.mirrors)
+        lock.packages_key(spec.packages, spec.platform, mirrors): (spec.packages, spec, mirrors)
         for unlocked in graphs
+        for mirrors in [unlocked.config.mirrors]
         for spec in unlocked.specs
         if spec.packages
     }
 
     def resolved(key: str) -> Mapping[str, str]:
-        spec, mirrors = images[key]
-        if not spec.packages or (spec.product and key in before):
+        packages, spec, mirrors = images[key]
+        if spec.product and before.get(key):
             return before[key]
-        lists = requirement_lists.read(spec.packages.listed, mirrors, locked)
-        return python_packages.files(spec.packages, spec.platform, mirrors, lists)
+        lists = requirement_lists.read(packages.listed, mirrors, locked)
+        return python_packages.files(packages, spec.platform, mirrors, lists)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return dict(zip(sorted(images), pool.map(resolved, sorted(images)), strict=True))

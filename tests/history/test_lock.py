@@ -502,6 +502,11 @@ def test_check_locked_accepts_compiled_wheels(checkout: Checkout, index: Index) 
     assert kept == {key for key in packages if "cmake<4" in key}
     assert len(packages) - len(kept) == 2
 
+    lock.write(checkout.root, lock.read(checkout.root), tables=lock.Tables({key: {} for key in packages}))
+    assert len(_refused(checkout, "base-cu121")) == 1
+    assert checkout.run("lock", "base-cu121").returncode == 0
+    assert _refused(checkout, "base-cu121") == []
+
     older = "version: 2.0.0, vision: 0.15.1, audio: 2.0.1"
     stack.write_text(stack.read_text().replace("version: 2.0.1, vision: 0.15.2, audio: 2.0.2", older))
     (stale,) = [line for line in _refused(checkout, "base-cu121") if line.startswith("the hash of each wheel")]
