@@ -26,8 +26,9 @@ from tests.images import chain
 from tests.images.engine import build, docker
 
 STACK = "base-cu121"
-COMPONENTS = ("torch", "vision", "audio")
-CHAIN = (*(f"{name}-{part}" for name in COMPONENTS for part in ("source", "wheel")), "torch")
+COMPONENTS = ("torch", "vision", "audio", "apex")
+EXTRAS = {"deepspeed": False, "flashAttention": False, "apex": "38a1269"}
+CHAIN = (*(f"{name}-{part}" for name in COMPONENTS for part in ("source", "wheel")), "torch", "torch-extras")
 """What is built, parents first."""
 
 
@@ -60,7 +61,7 @@ class Locked:
     def __init__(self, world: upstreams.World) -> None:
         self._index = _index(world)
         mirrors = {**world.mirrors, "pythonIndex": f"{world.server.url}/{self._index.name}/simple"}
-        self._config = chain.values(STACK, world, {"mirrors": mirrors})
+        self._config = chain.values(STACK, world, {"mirrors": mirrors, "extras": EXTRAS})
         self.mirrors = Mirrors.model_validate(self._config["mirrors"])
         self._planned = {image.spec.name: image for image in plan.make(STACK, self._config).images}
         self._commits = {
@@ -109,7 +110,8 @@ def test_locked_wheels_are_compiled_with_locked_files_alone(world: upstreams.Wor
         for name in CHAIN:
             status, output = locked.build(name, files.get(name, {}))
             assert status == 0, output[-6000:]
-        installed = docker("run", "--rm", locked.names["torch"], "pip", "freeze").stdout.split()
+        installed = docker("run", "--rm", locked.names["torch-extras"], "pip", "freeze").stdout.split()
+        assert "apex==" in " ".join(installed)
         assert {"torch==2.0.1", "torchvision==0.15.2", "torchaudio==2.0.2", "triton==2.0.0"} <= {*installed}
         assert not [line for line in installed if line.startswith("nvidia-")]
 
