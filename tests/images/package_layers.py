@@ -13,6 +13,8 @@ from tests.images.engine import Image, base_image, docker, unique
 
 ENVIRONMENT: Final = "opt/venv"
 SITE: Final = f"{ENVIRONMENT}/lib/python3.11/site-packages"
+PLATFORM: Final = "x86_64-manylinux_2_36"
+"""Debian 12."""
 Wheels = Callable[..., Index]
 Debian = Callable[..., Index]
 _DOWNLOAD: Final = (
@@ -20,7 +22,7 @@ _DOWNLOAD: Final = (
     "apt-get -o Acquire::Check-Valid-Until=false update -qq && cd /tmp && apt-get download -qq {packages} > /dev/null && "
     "mkdir root && for deb in *.deb; do dpkg-deb -x $deb root; done && tar -C root -c . > /out/files.tar"
 )
-_INSTALL: Final = "RUN apt-get update -qq && apt-get install -y --no-install-recommends {packages} && apt-get clean"
+_INSTALL: Final = "RUN dpkg --add-architecture arm64 && apt-get update -qq && apt-get install -y --no-install-recommends {packages} && apt-get clean"
 
 
 class DebianImage(NamedTuple):
@@ -58,8 +60,10 @@ def debian_packages(folder: Path, suite: str, *packages: str) -> Index:
     return index(_unpacked(folder / "files.tar"))
 
 
-def install_wheels(folder: Path, cache: Path, *requirements: str, alone: bool, newest: str = "") -> None:
-    """Install wheels for Debian 12 into an environment.
+def install_wheels(
+    folder: Path, cache: Path, *requirements: str, alone: bool, newest: str = "", platform: str = PLATFORM
+) -> None:
+    """Install wheels into an environment.
 
     Args:
         folder: the environment, which gets what wheels have beside their packages too.
@@ -67,9 +71,10 @@ def install_wheels(folder: Path, cache: Path, *requirements: str, alone: bool, n
         requirements: what to install.
         alone: without what they require.
         newest: the last day of a release; empty for today.
+        platform: what `uv` calls it.
     """
     command = ["uv", "pip", "install", "--quiet", "--only-binary=:all:", f"--prefix={folder}", f"--cache-dir={cache}"]
-    command += ["--python-version=3.11", "--python-platform=x86_64-manylinux_2_36", *(["--no-deps"] if alone else [])]
+    command += ["--python-version=3.11", f"--python-platform={platform}", *(["--no-deps"] if alone else [])]
     command += [f"--exclude-newer={newest}"] if newest else []
     subprocess.run([*command, *requirements], check=True)
     [packages] = folder.glob("lib/python3.*")  # named for the Python that runs this
