@@ -27,4 +27,13 @@ class Upstreams(ngc.Upstreams):
         "https://github.com/openpmix/openpmix/releases/download": "pmix",
         "https://download.open-mpi.org/release/open-mpi": "openmpi",
     }
-    parts = ("repos/aws",)
+    parts: ClassVar[tuple[str, ...]] = ("repos/aws",)
+
+
+class Compiled(Upstreams):
+    """The same with OpenMPI 4.1.4 as it is released, and the header of CUDA's driver."""
+
+    standin = "efa-compiled"
+    parent_stage = "ngc-compiled"
+    port = 50000
+    parts = ("efa", "repos/aws")
