@@ -12,9 +12,10 @@ from stacks import lock
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.errors import SlipwayError, one_line
 
-_OPTION = re.compile(r"^\s*(?P<option>-[^\s=]*)[ =]*(?P<path>\S*)", re.MULTILINE)
+_COMMENT = re.compile(r"(^|\s)#.*")
+_OPTION = re.compile(r"(?P<option>-[^\s=]*)[\s=]*(?P<path>.*)")
 _NESTED = {"-r", "--requirement"}
-_PATH = re.compile(r"(?!.*\.\.)[\w.-]+(/[\w.-]+)*")
+_PATH = re.compile(r"(?!\.$|.*\.\.)[\w.-]+(/[\w.-]+)*")
 
 
 def read(listed: str | None, mirrors: Mirrors, locked: Mapping[str, str]) -> dict[str, bytes]:
@@ -26,12 +27,14 @@ def read(listed: str | None, mirrors: Mirrors, locked: Mapping[str, str]) -> dic
         locked: the commits of git tags by their names in the lock.
 
     Raises:
-        SlipwayError: the host does not answer, the source has no such file, or it has options of uv or pip.
+        SlipwayError: the host does not answer, the source has no such file, or it has options of uv or pip or is not
+            UTF-8.
     """
     if not listed:
         return {}
     repository, tag, path = listed.split()
     commit = locked[lock.tag_key(f"{repository} {tag}", mirrors)]
+    address = lock.address(repository, mirrors)
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         folder = Path(name)
         git_objects.fetched(repository, commit, folder, mirrors.git or git_objects.PUBLIC)
@@ -41,17 +44,27 @@ def read(listed: str | None, mirrors: Mirrors, locked: Mapping[str, str]) -> dic
             wanted = left.pop()
             content = git_objects.content(folder, commit, wanted) if _PATH.fullmatch(wanted) else b""
             if not content:
-                raise SlipwayError(
-                    f"{lock.address(repository, mirrors)} has no list of requirements '{one_line(wanted)}' at {tag}"
-                )
+                raise SlipwayError(f"{address} has no list of requirements '{one_line(wanted)}' at {tag}")
             lists[wanted] = content
-            for match in _OPTION.finditer(content.decode(errors="replace")):
-                # Another option, such as an index, would decide what is locked.
-                if match["option"] not in _NESTED:
-                    option = one_line(match["option"])
-                    raise SlipwayError(
-                        f"{lock.address(repository, mirrors)}: {wanted} at {tag} has an option '{option}'"
-                    )
-                nested = str(Path(wanted).parent / match["path"])
-                left += [nested] if nested not in lists else []
+            nested = [str(Path(wanted).parent / path) for path in _nested(content, f"{address}: {wanted} at {tag}")]
+            left += [path for path in nested if path not in lists]
         return lists
+
+
+def _nested(content: bytes, where: str) -> list[str]:
+    """Return the paths of the lists that a list names.
+
+    Lines end where one does for uv, at a lone carriage return too, or for pip, as ``str.splitlines`` ends them.
+
+    Raises:
+        SlipwayError: the list is not UTF-8, or has another option. An index, say, would decide what is locked.
+    """
+    try:
+        lines = content.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise SlipwayError(f"{where} is no list of requirements: byte {error.start + 1} is not UTF-8") from None
+    options = [match for line in lines if (match := _OPTION.fullmatch(_COMMENT.sub("", line).strip()))]
+    for match in options:
+        if match["option"] not in _NESTED:
+            raise SlipwayError(f"{where} has an option '{one_line(match['option'])}'")
+    return [match["path"] for match in options]
