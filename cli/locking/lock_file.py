@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Final
 
 from cli.locking import python_packages, requirement_lists
+from cli.locking.python_packages import NotLockable
 from oci import client
 from oci.registry_image import chosen
 from stacks import checks, graph, lock
 from stacks.child_environment import child_environment
+from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT, read_stack, stack_names
 from stacks.errors import SlipwayError, one_line
 from stacks.graph import Graph
 from stacks.identity.content import Contents, of_stack
 from stacks.identity.context import Folder
-from stacks.spec import CONTEXT
+from stacks.spec import CONTEXT, ImageSpec, Packages
 
 _AT_ONCE: Final = 4
 """How many sets of Python packages are resolved at once; most of the time, uv waits for an index."""
@@ -26,6 +29,8 @@ _AT_ONCE: Final = 4
 
 def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
     """Write the lock for all stacks, or for those named; yield a line for each entry that was looked up.
+
+    Images whose Python packages cannot be locked are warned of on standard error, and all else is written.
 
     Raises:
         SlipwayError: a stack is wrong, a registry, repository or index does not respond, or a git tag has moved since
@@ -44,11 +49,14 @@ def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
     current |= _tag_commits(graphs, current)
     _check_moved_tags(before, current)
     tables_before = lock.read_tables(ROOT)
-    tables = lock.Tables(_packages(graphs, current, tables_before.packages), _platforms(graphs, current))
+    packages, warnings = _packages(graphs, current, tables_before.packages)
+    tables = lock.Tables(packages, _platforms(graphs, current))
     unchanged = before if stacks else {}
     date = datetime.now(UTC).date().isoformat() if refresh else lock.refresh_date(ROOT)
     merged = lock.Tables(*({**old, **new} for old, new in zip(tables_before, tables, strict=True)))
     lock.write(ROOT, {**unchanged, **current}, date, merged if stacks else tables)
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     for name, digest in current.items():
         old = before.get(name)
         yield f"{name}: {digest}" if old in {None, digest} else f"{name}: {old} -> {digest}"
@@ -85,29 +93,52 @@ def _platforms(graphs: Iterable[Graph], locked: Mapping[str, str]) -> dict[str, 
 
 def _packages(
     graphs: Iterable[Graph], locked: Mapping[str, str], before: Mapping[str, Mapping[str, str]]
-) -> dict[str, Mapping[str, str]]:
+) -> tuple[dict[str, Mapping[str, str]], list[str]]:
     """Return the files of the Python packages of all images that say what these are, by their names in the lock.
 
-    Those of a product stay as they are in the lock ``before``: with others, it would be compiled anew. ``locked`` has
-    the commits of git tags.
-    """
-    images = {
-        lock.packages_key(spec.packages, spec.platform, mirrors): (spec.packages, spec, mirrors)
-        for unlocked in graphs
-        for mirrors in [unlocked.config.mirrors]
-        for spec in unlocked.specs
-        if spec.packages
-    }
+    Those of a product stay as they are in the lock ``before``: with others, it would be compiled anew. So do those
+    that cannot be locked now; without an entry there, they are left out. A line says so for each. ``locked`` has the
+    commits of git tags.
 
-    def resolved(key: str) -> Mapping[str, str]:
+    Raises:
+        SlipwayError: an index or a repository does not respond, or a list of requirements in a source is refused.
+    """
+    images: dict[str, tuple[Packages, ImageSpec, Mirrors]] = {}
+    users: dict[str, list[str]] = {}
+    for unlocked in graphs:
+        mirrors = unlocked.config.mirrors
+        for spec in unlocked.specs:
+            if spec.packages:
+                key = lock.packages_key(spec.packages, spec.platform, mirrors)
+                images[key] = spec.packages, spec, mirrors
+                users.setdefault(key, []).append(f"{unlocked.where}: {spec.name}")
+
+    def resolved(key: str) -> Mapping[str, str] | NotLockable:
         packages, spec, mirrors = images[key]
         if spec.product and before.get(key):
             return before[key]
         lists = requirement_lists.read(packages.listed, mirrors, locked)
-        return python_packages.files(packages, spec.platform, mirrors, lists)
+        try:
+            return python_packages.files(packages, spec.platform, mirrors, lists)
+        except NotLockable as error:
+            return error
 
+    found: dict[str, Mapping[str, str]] = {}
+    warnings = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return dict(zip(sorted(images), pool.map(resolved, sorted(images)), strict=True))
+        for key, files in zip(sorted(images), pool.map(resolved, sorted(images)), strict=True):
+            if not isinstance(files, NotLockable):
+                found[key] = files
+                continue
+            kept = before.get(key)
+            found |= {key: kept} if kept else {}
+            effect = (
+                "the lock keeps the Python packages that it had"
+                if kept
+                else "no Python packages in the lock, so built as without one, and `slipway check --locked` refuses it"
+            )
+            warnings.append(f"{', '.join(dict.fromkeys(users[key]))}: {effect}: {files}")
+    return found, warnings
 
 
 def _graph(stack: str) -> Graph:

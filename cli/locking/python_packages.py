@@ -32,6 +32,12 @@ _GLIBC: Final = "2.28"
 """The C library that files may ask for where the parent decides: older than that of Debian 11 and Ubuntu 20.04."""
 _MANYLINUX: Final = ("2.17", "2.28", *(f"2.{minor}" for minor in range(31, 41)))
 """The C libraries that uv knows (0.13.8, `uv pip compile --help`, --python-platform)."""
+_UNRESOLVED: Final = 1
+"""uv's status where requirements have no solution; 2 is another error, such as an index that does not respond."""
+
+
+class NotLockable(SlipwayError):
+    """Python packages of which no hashes can be had, though the indexes respond."""
 
 
 def files(
@@ -43,7 +49,9 @@ def files(
     requirements in a source, by their paths in it.
 
     Raises:
-        SlipwayError: an index does not respond, the requirements have no solution, or a package has no wheel.
+        NotLockable: the requirements have no solution, an index requires a login, or a package has no wheel with a
+            SHA-256.
+        SlipwayError: an index does not respond.
     """
     return {
         address: digest
@@ -90,7 +98,8 @@ def _resolved(
         )
         if completed.returncode:
             reason = " ".join(re.sub(r"[^\x20-\x7e]", " ", completed.stderr).split())
-            raise SlipwayError(
+            error = NotLockable if completed.returncode == _UNRESOLVED else SlipwayError
+            raise error(
                 f"{one_line(' '.join(packages.requirements))}: Python {python} on {platform}: "
                 f"uv finds no packages on {', '.join((default, *more))}: {one_line(reason, 300)}"
             )
@@ -107,14 +116,14 @@ def _files(resolved: Mapping[str, Any], requirements: tuple[str, ...]) -> Iterat
     """Yield the address and SHA-256 of each wheel.
 
     Raises:
-        SlipwayError: a package has no wheel with a SHA-256.
+        NotLockable: a package has no wheel with a SHA-256.
     """
     for package in resolved["packages"]:
         wheels = package.get("wheels", [])
         hashed = {file["url"]: file["hashes"]["sha256"] for file in wheels if "sha256" in file.get("hashes", {})}
         if not hashed:
             release = one_line(f"{package['name']} {package.get('version', '')}")
-            raise SlipwayError(
+            raise NotLockable(
                 f"{one_line(' '.join(requirements))}: {release}: the index has no wheel of it with a SHA-256; "
                 "take another version, or another index"
             )

@@ -635,12 +635,15 @@ def test_lock_without_an_index_writes_nothing(local: Checkout, index: Index) -> 
     assert not lock.path(local.root).exists()
 
 
-def test_package_without_a_wheel_is_refused(local: Checkout, index: Index) -> None:
+def test_package_without_a_wheel_is_left_out_of_the_lock(local: Checkout, index: Index) -> None:
     (index.folder / "mpmath-1.3-py3-none-any.whl").unlink()
     done = local.run("lock", "l")
-    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert (done.returncode, len(done.stderr.splitlines())) == (0, 1)
+    assert done.stderr.startswith("warning: stack l: torch: no Python packages in the lock, so built as without one")
     assert "mpmath" in done.stderr
-    assert not lock.path(local.root).exists()
+    assert lock.read(local.root) == {f"{local.registry.address}/library/debian:bookworm-slim": ONE}
+    assert lock.read_tables(local.root) == lock.Tables({}, {})
+    assert "the hash of each wheel that pip installs is not in" in local.run("check", "--locked", "l").stderr
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,99 @@
+"""Python packages for the lock: what uv resolves on an index of this machine, and what no hash can be had of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.locking import python_packages
+from cli.locking.python_packages import NotLockable
+from stacks.child_environment import child_environment
+from stacks.config.fetching.mirrors import Mirrors
+from stacks.errors import SlipwayError
+from stacks.spec import Packages
+from tests.fakes.package_index import Index
+
+WHEEL = "hello-1.0-py3-none-any.whl"
+PACKAGES = Packages(requirements=("hello",), pythons=("3.12",))
+
+
+class OneProject(Index):
+    """An index that has one project, ``hello``, with this page; or that answers with this status."""
+
+    page = ""
+    status = 200
+
+    def answer(self, path: str, archives: dict[str, str]) -> tuple[int, bytes]:  # noqa: ARG002
+        if path == f"/files/{WHEEL}.metadata":
+            return 200, b"Metadata-Version: 2.1\nName: hello\nVersion: 1.0\n"
+        return self.status, f"<!doctype html><title>hello</title>\n{self.page}".encode()
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OneProject]:
+    cache = {"UV_HTTP_RETRIES": "0", "UV_CACHE_DIR": str(tmp_path / "cache")}
+    monkeypatch.setattr(python_packages, "child_environment", lambda name: child_environment(name, **cache))
+    served = OneProject(tmp_path)
+    yield served
+    served.close()
+
+
+def files(index: Index) -> dict[str, str]:
+    return python_packages.files(PACKAGES, "linux/amd64", Mirrors.model_validate({"pythonIndex": index.url}))
+
+
+def test_wheel_is_locked_with_the_sha256_of_its_page(index: OneProject) -> None:
+    index.page = f'<a href="/files/{WHEEL}#sha256={"0" * 64}" data-core-metadata="true">{WHEEL}</a>'
+    assert files(index) == {f"{index.address}/files/{WHEEL}": "0" * 64}
+
+
+def test_package_without_a_wheel_cannot_be_locked(index: OneProject) -> None:
+    index.page = f'<a href="/files/hello-1.0.tar.gz#sha256={"0" * 64}">hello-1.0.tar.gz</a>'
+    with pytest.raises(
+        NotLockable, match=r"^hello: Python 3.12 on linux/amd64: uv finds no packages on http\S+: .*hello"
+    ):
+        files(index)
+
+
+def test_wheel_without_sha256_cannot_be_locked(index: OneProject) -> None:
+    index.page = f'<a href="/files/{WHEEL}#md5={"0" * 32}" data-core-metadata="true">{WHEEL}</a>'
+    with pytest.raises(NotLockable, match=r"^hello: hello 1.0: the index has no wheel of it with a SHA-256; take"):
+        files(index)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_index_that_refuses_cannot_be_locked(index: OneProject, status: int) -> None:
+    index.status = status
+    with pytest.raises(NotLockable, match=r"^hello: Python 3.12 on linux/amd64: uv finds no packages on http"):
+        files(index)
+
+
+def test_index_that_fails_is_an_error_of_the_lock(index: OneProject) -> None:
+    index.status = 500
+    with pytest.raises(SlipwayError, match=r"^hello: .* error: ") as caught:
+        files(index)
+    assert not isinstance(caught.value, NotLockable)
+
+
+def test_index_that_does_not_respond_is_an_error_of_the_lock(index: OneProject) -> None:
+    index.close()
+    with pytest.raises(SlipwayError, match=r"^hello: .* error: ") as caught:
+        files(index)
+    assert not isinstance(caught.value, NotLockable)
+
+
+@pytest.mark.parametrize(
+    ("platform", "glibc", "target"),
+    [
+        ("linux/amd64", "2.28", "x86_64-manylinux_2_28"),
+        ("linux/arm64", "2.28", "aarch64-manylinux_2_28"),
+        ("linux/amd64", "2.27", "x86_64-manylinux_2_17"),
+        ("linux/amd64", "2.30", "x86_64-manylinux_2_28"),
+        ("linux/amd64", "2.31", "x86_64-manylinux_2_31"),
+        ("linux/amd64", "2.99", "x86_64-manylinux_2_40"),
+    ],
+)
+def test_target_has_the_newest_library_that_is_no_newer(platform: str, glibc: str, target: str) -> None:
+    assert python_packages._target(platform, glibc) == target
