@@ -10,6 +10,7 @@ from ci.repository import ROOT
 from stacks.identity.git import git
 
 _PREVIEW = "preview.yml"
+_BODY = "Written by the workflow `nightly`. The report of `preview` lists what is built again."
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
         repository.push(ROOT, commit, options.branch, force=True)
     if not pulls:
         request = {"title": options.title, "head": options.branch, "base": actions.variable("GITHUB_REF_NAME")}
-        pulls = [actions.api("POST", "pulls", {**request, "body": "Written by the workflow `nightly`."})]
+        pulls = [actions.api("POST", "pulls", {**request, "body": _BODY})]
     actions.api("POST", f"actions/workflows/{_PREVIEW}/dispatches", {"ref": options.branch})
     print(f"pull request {pulls[0]['number']}: {options.title}")
     return 0

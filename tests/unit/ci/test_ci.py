@@ -651,7 +651,7 @@ def test_login_passes_token_by_environment(monkeypatch: pytest.MonkeyPatch) -> N
 
 # Proposals
 
-REQUEST = argparse.Namespace(branch="parents", title="Parents have moved", paths=["stacks/lock.toml"])
+REQUEST = argparse.Namespace(branch="parents", title="Parents or packages have moved", paths=["stacks/lock.toml"])
 LOCK = "stacks/lock.toml"
 MOVED = {"docker.io/library/debian:bookworm-slim": f"sha256:{'2' * 64}"}
 
