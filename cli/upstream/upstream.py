@@ -62,7 +62,10 @@ def _at(name: str, terms: Contract, tag: str, repository: Path | None) -> Result
         return Result(name, terms.where, tag, error=reason, skipped=True)
     with tempfile.TemporaryDirectory(prefix="slipway-upstream-") as scratch:
         host = terms.host or environment_mirrors().get("git") or git_objects.PUBLIC
-        commit = git_objects.fetched(terms.repository, revision, Path(scratch), host)
+        try:
+            commit = git_objects.fetched(terms.repository, revision, Path(scratch), host)
+        except git_objects.Unreadable as error:
+            raise SlipwayError(f"{error}; give a checkout of it with --from") from None
         return _result(name, terms, tag, RepositoryFiles(Path(scratch), commit), terms.repository)
 
 
