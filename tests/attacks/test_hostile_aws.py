@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs
@@ -136,7 +137,12 @@ SHAPES: tuple[Answer, ...] = (
     (200, json.dumps({"SecretString": json.dumps({"token": [TOKEN]})}).encode()),
     (200, json.dumps({"SecretString": f"token={TOKEN}"}).encode()),
     (200, json.dumps({"SecretString": json.dumps({"app": 1, "installation": 2, "privateKey": [TOKEN]})}).encode()),
+    (200, b'{"ARN": "a", "SecretString": "canary-token", "Name": "\xff"}'),
+    (200, b'{"SecretString": "canary-token\xff"}'),
+    (200, b'{"SecretString": "canary-token\\ud800"}'),
     (302, b""),
+    (403, b"POST / HTTP/1.1\r\nX-Amz-Security-Token: canary-session\r\n\r\n{}"),
+    (403, b'{"message": "canary-token"}'),
     (400, json.dumps({"__type": "ThrottlingException", "message": f"Rate exceeded{LINES}"}).encode()),
     (400, json.dumps({"__type": ["x"], "message": {"a": 1}}).encode()),
     (403, b"<ErrorResponse><Error><Code>AccessDenied</Code><Message>no\n::error::\x1b[2J</Message></Error>"),
@@ -375,15 +381,19 @@ BODY = json.dumps(
 
 
 def delivered(key: str, capsys: pytest.CaptureFixture[str]) -> int:
-    """Deliver a queued job to the webhook, signed with a key, and return its status."""
-    signature = hmac.new(key.encode(), BODY.encode(), hashlib.sha256).hexdigest()
-    headers = {"x-hub-signature-256": f"sha256={signature}", "x-github-event": "workflow_job"}
-    answer = webhook.handle({"headers": {**headers, "content-type": "application/json"}, "body": BODY}, None)
+    """Deliver a queued job to the webhook, signed with a key, and return its status. What failed is one line."""
+    answer = answered(key)
     output = "".join(capsys.readouterr())
     assert len(output.splitlines()) == (answer["statusCode"] == 503)
     assert "canary" not in output + answer["body"]
     status: int = answer["statusCode"]
     return status
+
+
+def answered(key: str) -> webhook.Answer:
+    signature = hmac.new(key.encode(), BODY.encode(), hashlib.sha256).hexdigest()
+    headers = {"x-hub-signature-256": f"sha256={signature}", "x-github-event": "workflow_job"}
+    return webhook.handle({"headers": {**headers, "content-type": "application/json"}, "body": BODY}, None)
 
 
 @pytest.mark.parametrize("number", range(len(SHAPES)))
@@ -393,8 +403,8 @@ def test_webhook_answers_whatever_aws_answers(server: Server, capsys: pytest.Cap
     # What was no secret is not kept: the next call reads it anew.
     hook = json.dumps({"SecretString": "canary-hook"}).encode()
     server.hostile = lambda called, _: (200, hook) if called == "GetSecretValue" else SHAPES[number]
-    for arn, (_, text) in list(aws._SECRETS.items()):
-        aws._SECRETS[arn] = (time.time() - 60, text)
+    for held in aws._SECRETS.values():
+        held.read, held.failed = held.read - 60, held.failed - 60
     assert delivered("canary-hook", capsys) in {202, 503}
 
 
@@ -405,6 +415,134 @@ def test_empty_webhook_secret_lets_nobody_in(server: Server, capsys: pytest.Capt
     )
     assert delivered("", capsys) == 503
     assert "PutItem" not in server.requested
+
+
+class Hook:
+    """The webhook, which has read its secret, with a clock. ``answer`` is what AWS answers who asks for the secret."""
+
+    def __init__(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.answer: Answer = (200, json.dumps({"SecretString": "canary-hook"}).encode())
+        self._server, self._now = server, time.time()
+        server.hostile = lambda called, _: self.answer if called == "GetSecretValue" else None
+        monkeypatch.setattr(aws, "time", SimpleNamespace(time=lambda: self._now))
+        assert answered("canary-hook")["statusCode"] == 202
+
+    def statuses(self, *keys: str, after: float = 0) -> list[int]:
+        """Deliver a job with each key as its signature's, some seconds later; return the answers."""
+        self._now += after
+        self._server.requested.clear()
+        return [answered(key)["statusCode"] for key in keys]
+
+    @property
+    def reads(self) -> int:
+        """How often the secret was asked for since then, with botocore's second try."""
+        return self._server.requested.count("GetSecretValue")
+
+
+AWAY: Answer = (503, b"<html>canary</html>")
+DENIED: Answer = (400, b'{"__type": "AccessDeniedException", "message": "no"}')
+NO_SECRETS: tuple[Answer, ...] = tuple(
+    (200, body)
+    for body in (
+        *(
+            b'{"SecretString": ""}',
+            b'{"SecretString": " \\n"}',
+            b'{"SecretString": 7}',
+            b'{"SecretBinary": "Y2FuYXJ5"}',
+        ),
+        *(b'{"SecretString": "canary\\ud800"}', b'{"SecretString": "canary\xff"}', b"{}"),
+    )
+)
+
+
+@pytest.mark.parametrize("answer", NO_SECRETS)
+def test_emptied_webhook_secret_ends_the_former_one(
+    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, answer: Answer
+) -> None:
+    hook = Hook(server, monkeypatch)
+    hook.answer = answer
+    assert hook.statuses("canary-hook", after=3601) == [503]
+    hook.answer = AWAY  # an outage does not bring it back
+    assert hook.statuses("canary-hook", after=11) == [503]
+    output = "".join(capsys.readouterr())
+    assert "is empty or no text" in output
+    assert "canary" not in output
+
+
+def test_emptied_secret_is_noticed_by_another_signature(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    hook = Hook(server, monkeypatch)
+    hook.answer = NO_SECRETS[0]
+    assert hook.statuses("forged", "canary-hook", after=31) == [503, 503]
+
+
+@pytest.mark.parametrize("answer", [AWAY, DENIED])
+def test_outage_leaves_the_secret_and_is_logged_once(
+    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, answer: Answer
+) -> None:
+    hook = Hook(server, monkeypatch)
+    hook.answer = answer
+    assert hook.statuses("canary-hook", "canary-hook", after=3601) == [202, 202]
+    (line,) = "".join(capsys.readouterr()).splitlines()
+    assert json.loads(line)["to"] == "read a secret again"
+    assert "canary" not in line
+
+
+@pytest.mark.parametrize(("answer", "status"), [(AWAY, 401), (DENIED, 401), (NO_SECRETS[0], 503)])
+def test_forged_deliveries_repeat_no_failed_read(
+    server: Server, monkeypatch: pytest.MonkeyPatch, answer: Answer, status: int
+) -> None:
+    hook = Hook(server, monkeypatch)
+    hook.answer = answer
+    assert hook.statuses(*["forged"] * 20, after=31) == [status] * 20
+    assert hook.reads == (2 if answer == AWAY else 1)
+    hook.statuses("forged", after=11)
+    assert hook.reads > 0
+
+
+@pytest.mark.parametrize("answer", [AWAY, NO_SECRETS[0]])
+def test_secret_that_comes_back_counts_within_seconds(
+    server: Server, monkeypatch: pytest.MonkeyPatch, answer: Answer
+) -> None:
+    hook = Hook(server, monkeypatch)
+    hook.answer, usable = answer, hook.answer
+    hook.statuses("canary-hook", after=3601)
+    hook.answer = usable
+    assert hook.statuses("canary-hook", after=11) == [202]
+    assert hook.reads == 1
+
+
+def test_missing_variable_is_no_mistake_of_aws(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    Hook(server, monkeypatch)
+    monkeypatch.delenv("LABELS")
+    with pytest.raises(KeyError, match="LABELS"):
+        answered("canary-hook")
+
+
+@pytest.mark.parametrize(
+    "form", ["{}", "POST / HTTP/1.1\r\nAuthorization: canary\r\n\r\n{}", "<html>{}</html>", '{{"message": {}}}']
+)
+def test_refusal_that_repeats_its_request_is_not_logged(
+    server: Server, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    echoed: list[str] = []
+
+    def echo(called: str, given: dict[str, Any]) -> Answer | None:
+        if called != "PutParameter":
+            return None
+        echoed.append(json.dumps(given))
+        return 403, form.format(json.dumps(echoed[-1]) if "message" in form else echoed[-1]).encode()
+
+    server.hostile = echo
+    whys = [line["why"] for line in played(server, capsys) if "PutParameter" in line.get("why", "")]
+    assert whys == ["PutParameter: refused without a reason of AWS's: 403"] * len(echoed)
+    assert echoed
+    assert all(CONFIG in one for one in echoed)
+
+
+def test_refusal_of_aws_is_logged_with_its_reason(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    server.hostile = lambda called, _: DENIED if called == "PutParameter" else None
+    whys = [line["why"] for line in played(server, capsys) if line["did"] == "refused"]
+    assert "PutParameter: AWS refuses it: 400, AccessDeniedException: no" in whys
 
 
 @pytest.mark.parametrize(
@@ -458,6 +596,19 @@ def test_builder_whatever_ec2_answers_is_one_line(server: Server, builder: Machi
         assert line.startswith("the builder slipway-t-builder in eu-west-1: ")
         assert line.isprintable()
         assert len(line) < 600
+        assert "canary" not in line
+
+
+@pytest.mark.parametrize("answer", [(200, b'{"RequestId": "canary\xff"}'), (403, b"Authorization: canary")])
+def test_refused_key_of_the_builder_has_no_answer_in_it(
+    server: Server, builder: Machine, tmp_path: Path, answer: Answer
+) -> None:
+    (tmp_path / "key.pub").write_text(f"ssh-ed25519 {'A' * 80}")
+    server.hostile = lambda _action, _given: answer
+    with pytest.raises(SlipwayError, match="^the builder slipway-t-builder in eu-west-1: ") as caught:
+        builder.admit("i-0123456789abcdef0", "slipway", tmp_path / "key")
+    assert server.requested == ["SendSSHPublicKey"]
+    assert "canary" not in str(caught.value)
 
 
 @pytest.mark.parametrize("answer", [None, [], {}, SimpleNamespace(), SimpleNamespace(gpuses=[None])])
@@ -474,6 +625,9 @@ def test_instance_type_of_another_shape_is_one_line(answer: Any, monkeypatch: py
         with pytest.raises(SlipwayError, match=r"^slipway:runners\..*: AWS's answer has another shape") as caught:
             look()
         assert str(caught.value).isprintable()
+    with pytest.raises(SlipwayError) as caught, aws_lookup._aws_errors("image: ami-1"):
+        b"canary\xff".decode()
+    assert "canary" not in str(caught.value)
 
 
 @pytest.mark.parametrize("answer", [None, [], {}, {"userName": "AWS"}, {"userName": "AWS", "password": ["canary"]}])

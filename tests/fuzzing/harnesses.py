@@ -137,7 +137,7 @@ def saved(data: bytes) -> None:
 def delivery(data: bytes) -> None:
     """Take a webhook's call, signed, and not signed."""
     os.environ |= {"WEBHOOK_SECRET": "arn", "OWN_LABELS": "none", "LABELS": "none", "GITHUB_SCOPE": "acme"}
-    aws._SECRETS["arn"] = (time.time(), "key")
+    aws._SECRETS["arn"] = aws._Secret(time.time(), "key")
     signature = f"sha256={hmac.new(b'key', data, hashlib.sha256).hexdigest()}"
     headers = {"X-Hub-Signature-256": signature, "content-type": "application/json", "x-github-event": "workflow_job"}
     signed = {"headers": headers, "body": base64.b64encode(data).decode(), "isBase64Encoded": True}

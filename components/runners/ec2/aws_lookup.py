@@ -142,7 +142,7 @@ def _aws_errors(key: str) -> Iterator[None]:
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        reason = f"AWS's answer has another shape than documented: {error!r}"
+        reason = f"AWS's answer has another shape than documented: {type(error).__name__}"
         raise SlipwayError(f"slipway:runners.{key}: {one_line(reason, 400)}") from None
     except Exception as error:
         reason = " ".join(str(error).rpartition("returned an error: ")[2].split())

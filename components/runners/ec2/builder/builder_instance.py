@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-from botocore.exceptions import BotoCoreError, ClientError
-from botocore.parsers import ResponseParserError
+from botocore.exceptions import ClientError
 
+from components.runners.ec2.scaler.aws import FAILURES, SHAPE, reason
 from stacks.errors import SlipwayError, one_line
 
 _RETRIED = {
@@ -79,9 +79,9 @@ class Machine:
         """
         instance, state = self._find()
         if state in {"pending", "running"}:
-            reason = self._try(self._ec2.stop_instances, InstanceIds=[instance])
-            if reason:
-                raise SlipwayError(f"{self._title} {instance} does not stop: {reason}")
+            why = self._try(self._ec2.stop_instances, InstanceIds=[instance])
+            if why:
+                raise SlipwayError(f"{self._title} {instance} does not stop: {why}")
 
     @property
     def _title(self) -> str:
@@ -118,7 +118,7 @@ class Machine:
             except ClientError as error:
                 if error.response["Error"]["Code"] not in _RETRIED:
                     raise
-                return one_line(str(error), 400)
+                return one_line(reason(error), 400)
         return ""
 
     @contextmanager
@@ -126,8 +126,5 @@ class Machine:
         """Turn a refusal of AWS, or an answer of another shape than documented, into a line."""
         try:
             yield
-        except (BotoCoreError, ClientError) as error:
-            raise SlipwayError(f"{self._title}: {one_line(str(error), 400)}") from None
-        except (LookupError, TypeError, ValueError, AttributeError, RecursionError, ResponseParserError) as error:
-            shape = f"AWS's answer has another shape than documented: {error!r}"
-            raise SlipwayError(f"{self._title}: {one_line(shape, 400)}") from None
+        except (*FAILURES, *SHAPE) as error:
+            raise SlipwayError(f"{self._title}: {one_line(reason(error), 400)}") from None

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import json
+import re
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import boto3
@@ -12,8 +15,13 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-FAILURES = (BotoCoreError, ClientError, ResponseParserError)
-"""What a call raises if AWS refuses it, does not answer, or answers what is no XML, as a proxy does."""
+
+class Failed(Exception):
+    """A call whose answer is of no use; the text has nothing of that answer."""
+
+
+FAILURES = (BotoCoreError, ClientError, ResponseParserError, Failed)
+"""What a call raises if AWS refuses it, does not answer, or answers what cannot be read, as a proxy does."""
 
 SHAPE = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 """What is raised where an answer or a payload is not of the shape that GitHub or AWS documents."""
@@ -24,11 +32,30 @@ _LONGEST = 500
 _LIST_SECONDS = 8.0
 """Seconds after its first page in which a list ends."""
 
-_SECRET_SECONDS = 300
-"""Seconds for which a secret that was read is used."""
+_SECRET_SECONDS, _FAILED_SECONDS = 300.0, 10.0
+"""Seconds for which a secret that was read is used, and for which one that could not be read is not read again."""
 
-_SECRETS: dict[str, tuple[float, str]] = {}
-"""By ARN: when a secret was read, and its text."""
+_CODE = re.compile(r"[A-Za-z][A-Za-z0-9.]{0,99}")
+"""A code by which AWS names a refusal. botocore has HTTP's status in its place if the answer has none."""
+
+
+@dataclass
+class _Secret:
+    """A secret: when it was read, and its text, which is empty without a usable one; when a read failed, and why."""
+
+    read: float = 0.0
+    text: str = ""
+    failed: float = 0.0
+    why: str = ""
+
+
+_SECRETS: dict[str, _Secret] = {}
+"""By ARN."""
+
+
+def log(what: str, **about: object) -> None:
+    """Log what was done, as a line of JSON: what a function prints is its log."""
+    print(json.dumps({"did": what, **about}))  # noqa: T201 - as above
 
 
 @functools.cache
@@ -39,39 +66,65 @@ def client(service: str) -> Any:
 
 
 def reason(error: Exception) -> str:
-    """Return what is logged of a failed call: not the answer where it was no XML, for it may be any secret."""
+    """Return what is logged of a failed call: no answer of another shape than AWS's, for it may be any secret."""
+    if isinstance(error, ClientError):
+        return _refusal(error)[:_LONGEST]
     if isinstance(error, ResponseParserError):
-        return "AWS answers what is no XML"
-    if isinstance(error, SHAPE):
-        return f"the answer has another shape than documented: {error!r}"[:_LONGEST]
+        return "AWS answers what cannot be read"
+    if isinstance(error, SHAPE):  # the text of UnicodeDecodeError, for one, has the whole answer
+        return f"the answer has another shape than documented: {type(error).__name__}"
     return str(error)[:_LONGEST]
 
 
+def _refusal(error: ClientError) -> str:
+    """Return what AWS says; without a code, the message may be all that a proxy answers, such as what it was sent."""
+    answer: Any = error.response.get("Error", {})
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", "no status")
+    code, message = answer.get("Code"), answer.get("Message")
+    if not isinstance(code, str) or not _CODE.fullmatch(code):
+        return f"{error.operation_name}: refused without a reason of AWS's: {status}"
+    text = f": {message}" if isinstance(message, str) and message else ""
+    return f"{error.operation_name}: AWS refuses it: {status}, {code}{text}"
+
+
 def pages(service: Any, operation: str, **given: Any) -> Iterator[Any]:
-    """Yield the pages of a list that a client of a service reads. Raises ValueError if there is always one more."""
+    """Yield the pages of a list that a client of a service reads. Raises Failed if there is always one more."""
     end = float("inf")
     for page in service.get_paginator(operation).paginate(**given):
         if time.time() > end:
-            raise ValueError(f"{operation} does not end")
+            raise Failed(f"{operation} does not end")
         end = min(end, time.time() + _LIST_SECONDS)
         yield page
 
 
 def secret(arn: str, *, fresh: float = _SECRET_SECONDS) -> str:
-    """Return a secret's text, at most ``fresh`` seconds old, or older if AWS does not answer with one.
+    """Return a secret's text, at most ``fresh`` seconds old, or older if AWS does not answer or refuses.
 
     Raises:
-        ValueError: it is empty. Whoever knows that could sign with it.
+        Failed: AWS has not answered with one yet, or last answered without: it is empty (whoever knows that could sign
+            with it) or no text.
     """
-    read, text = _SECRETS.get(arn, (0.0, ""))
-    if time.time() - read > fresh:
-        try:
-            text = client("secretsmanager").get_secret_value(SecretId=arn)["SecretString"].strip()
-            if not text:
-                raise ValueError(f"the secret {arn} is empty")
-        except (*FAILURES, *SHAPE):
-            if arn not in _SECRETS:
-                raise
-        else:
-            _SECRETS[arn] = (time.time(), text)
-    return text
+    held = _SECRETS.setdefault(arn, _Secret())
+    now = time.time()
+    if now - held.read > fresh and now - held.failed > _FAILED_SECONDS:
+        held = _SECRETS[arn] = _read(arn, held)
+    if not held.text:
+        raise Failed(held.why)
+    return held.text
+
+
+def _read(arn: str, held: _Secret) -> _Secret:
+    """Read a secret. A failure leaves the former text; an answer without a usable one does not: it may be revoked."""
+    try:
+        text = client("secretsmanager").get_secret_value(SecretId=arn)["SecretString"].strip()
+        usable = bool(text.encode())
+    except FAILURES as error:
+        why = reason(error)
+        if held.text:
+            log("refused", to="read a secret again", why=why)
+        return replace(held, failed=time.time(), why=why)
+    except SHAPE:
+        usable = False
+    if not usable:
+        return _Secret(failed=time.time(), why=f"the secret {arn} is empty or no text")
+    return _Secret(time.time(), text)

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .aws import SHAPE, pages
+from .aws import SHAPE, Failed, pages, reason
 
 REPOSITORY = re.compile(r"(?!\.\.?/)[\w.-]+/(?!\.\.?\Z)[\w.-]+", re.ASCII)
 """A repository's full name: it becomes a part of addresses at GitHub, from which no part leads elsewhere."""
@@ -185,4 +185,6 @@ class Jobs:
             self._client.put_item(**request, ConditionExpression=" OR ".join(conditions))
         except self._client.exceptions.ConditionalCheckFailedException:
             return False
+        except SHAPE as error:
+            raise Failed(reason(error)) from None
         return True

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from botocore.exceptions import ClientError
 
-from .aws import FAILURES, SHAPE, client, pages, reason, secret
+from .aws import FAILURES, SHAPE, client, log, pages, reason, secret
 from .decide import Decision, Machine, Rules, Runner, decide
 from .github import Credentials, GitHub, Refused
 from .jobs import Job, Jobs, Rows
@@ -73,7 +73,7 @@ class Keeper:
         """
         rows = _result("read the jobs", self._jobs.rows)
         if rows and rows.unreadable:
-            _log("refused", to="read the jobs", why=f"{rows.unreadable} rows of the table are not a job's")
+            log("refused", to="read the jobs", why=f"{rows.unreadable} rows of the table are not a job's")
         jobs = rows.waiting if rows else []
         try:
             # The order matters: a machine gets its runner before its configuration, and a runner that signs off because
@@ -93,7 +93,7 @@ class Keeper:
                 self._rerun(rows)
             with _refusal("deliver again"):
                 for delivery in self._github.redeliver():
-                    _log("delivered again", delivery=delivery)
+                    log("delivered again", delivery=delivery)
             with _refusal("explain"):
                 self._explain([job for job in jobs if job.unassigned_since is None])
             return decision
@@ -132,7 +132,7 @@ class Keeper:
             if job.id in decision.unassigned:
                 with _refusal("leave", job=job.id):
                     self._jobs.unassign(job)
-                    _log(
+                    log(
                         "left",
                         job=job.id,
                         why="GitHub gives it to no runner here: may the runner group its repository?",
@@ -140,7 +140,7 @@ class Keeper:
         for runner in decision.forget:
             with _refusal("forget", runner=runner):
                 self._github.forget(runner)
-                _log("forgotten", runner=runner)
+                log("forgotten", runner=runner)
         self._end_machines(decision, groups, desired, kinds, ids, prepared)
         for kind, count in desired.items():
             with _refusal("resize", group=self._groups[kind]):
@@ -171,7 +171,7 @@ class Keeper:
                 group["DesiredCapacity"] -= fewer
                 desired[kinds[machine]] -= 1
                 self._remove_configuration(machine, prepared, decision.lost)
-                _log("ended", machine=machine, why=why)
+                log("ended", machine=machine, why=why)
         for machine in decision.release:
             with _refusal("release", machine=machine):
                 if machine not in ids or self._github.forget(ids[machine]):
@@ -180,7 +180,7 @@ class Keeper:
                     )  # first: from then on, the machine's end is not a loss
                     go = self._scaling.complete_lifecycle_action
                     self._hooked(go, self._groups[kinds[machine]], machine, LifecycleActionResult="CONTINUE")
-                    _log("released", machine=machine)
+                    log("released", machine=machine)
 
     @property
     def _prefix(self) -> str:
@@ -205,7 +205,7 @@ class Keeper:
                     self._jobs.dequeue(job)
                 else:
                     self._jobs.postpone(job)
-                _log("not queued", job=job.id, state=state[:40])
+                log("not queued", job=job.id, state=state[:40])
 
     def _runners(self) -> list[Runner]:
         """Return the runners at GitHub of this stack's machines. A runner of another stack may have the same prefix."""
@@ -279,13 +279,13 @@ class Keeper:
             Tier="Intelligent-Tiering",  # more than 4 KiB take the advanced tier
             Tags=[{"Key": "runner", "Value": f"{self._role}:{machine}"}],
         )
-        _log("registered", machine=machine)
+        log("registered", machine=machine)
 
     def _remove_configuration(self, machine: str, prepared: Collection[str], lost: Collection[str]) -> None:
         """Delete the configuration of a machine that ends. Until then, the machine may still count as lost."""
         if machine in lost:
             self._jobs.note_lost_runner(f"{self._prefix}{machine}")
-            _log("lost", machine=machine)
+            log("lost", machine=machine)
         if machine in prepared:
             self._ssm.delete_parameter(Name=f"{self._path}/{machine}")
 
@@ -298,11 +298,11 @@ class Keeper:
                 try:
                     if not self._github.rerun(job.repository, job.id):
                         continue
-                    _log("run again", job=job.id)
+                    log("run again", job=job.id)
                 except Refused as refused:
                     if refused.passes:
                         raise
-                    _log("not run again", job=job.id, why=str(refused))
+                    log("not run again", job=job.id, why=str(refused))
                 self._jobs.note_rerun(job)
 
     def _resize(self, group: dict[str, Any], count: int) -> None:
@@ -311,7 +311,7 @@ class Keeper:
         if group["DesiredCapacity"] != count:
             self._scaling.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=count, HonorCooldown=False)
             group["DesiredCapacity"] = count
-            _log("resized", group=name, machines=count)
+            log("resized", group=name, machines=count)
 
     def _hooked(self, call: Any, group: str, machine: str, **more: str) -> None:
         try:
@@ -328,7 +328,7 @@ class Keeper:
             answer = self._scaling.describe_scaling_activities(AutoScalingGroupName=group, MaxRecords=5)
             for activity in answer["Activities"]:
                 if activity["StatusCode"] == "Failed":
-                    _log("refused", group=group, why=activity.get("StatusMessage", "")[:300])
+                    log("refused", group=group, why=activity.get("StatusMessage", "")[:300])
 
     def _measure(self, values: Mapping[str, tuple[float, str]]) -> None:
         dimensions = [{"Name": "Runners", "Value": self._name}]
@@ -357,7 +357,7 @@ def _refusal(what: str, **about: object) -> Iterator[None]:
     try:
         yield
     except (Refused, *FAILURES, *SHAPE) as error:
-        _log("refused", to=what, why=reason(error), **about)
+        log("refused", to=what, why=reason(error), **about)
 
 
 def _credentials(arn: str) -> Credentials:
@@ -369,7 +369,3 @@ def _credentials(arn: str) -> Credentials:
     if not isinstance(credentials, dict):
         raise Refused(0, f"the secret {arn} is no JSON object with a token, or with app, installation and privateKey")
     return credentials
-
-
-def _log(what: str, **about: object) -> None:
-    print(json.dumps({"did": what, **about}))  # noqa: T201 - what a function prints is its log

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from .aws import FAILURES, SHAPE, client, reason, secret
+from .aws import FAILURES, SHAPE, client, log, reason, secret
 from .jobs import REPOSITORY, Job, Jobs
 
 _SIGNATURE = re.compile("sha256=[0-9a-f]{64}")
@@ -43,12 +43,12 @@ class _Delivery:
 def handle(event: Mapping[str, Any], _context: object) -> Answer:
     """Answer one delivery, as a Lambda function address hands it over (payload format 2.0).
 
-    Where AWS does not answer, the keeper has GitHub deliver again.
+    Where AWS does not answer, the keeper has GitHub deliver again. That takes an App; a token may not ask for it.
     """
     try:
         return _taken(event)
-    except (*FAILURES, *SHAPE) as error:
-        print(json.dumps({"did": "refused", "why": reason(error)}))  # noqa: T201 - a function's log
+    except FAILURES as error:
+        log("refused", why=reason(error))
         return _answer(503, "AWS does not answer as it should; see the function's log")
 
 
