@@ -200,6 +200,11 @@ def test_nightly_lock_has_the_token_for_private_parents() -> None:
     assert [step["env"] for step in locking] == [{"GITHUB_TOKEN": "${{ github.token }}"}] * 2
 
 
+def test_nightly_names_parents_and_packages_in_its_title() -> None:
+    step = workflow(ROOT, "nightly.yml")["jobs"]["parents"]["steps"][-1]
+    assert step["run"].endswith(' propose parents --title "Parents or packages have moved" stacks/lock.toml')
+
+
 def test_nightly_proposes_tables_though_a_source_is_down() -> None:
     refresh, propose = workflow(ROOT, "nightly.yml")["jobs"]["tables"]["steps"][-2:]
     assert (refresh["run"], refresh["continue-on-error"]) == (".slipway/venv/bin/python -m stacks refresh", True)

@@ -37,6 +37,7 @@ class GitHub:
                 return [pull for pull in self.pulls.values() if pull["head"]["label"] == query["head"][0]]
             case "POST", ["pulls"]:
                 self.open(len(self.pulls) + 1, "acme", body["head"], "")
+                self.pulls[len(self.pulls)] |= {key: body[key] for key in ("title", "body")}
                 return self.pulls[len(self.pulls)]
             case "GET", ["issues", number, "comments"]:
                 size, page = int(query["per_page"][0]), int(query["page"][0])

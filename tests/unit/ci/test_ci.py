@@ -683,6 +683,16 @@ def test_propose_same_content_keeps_branch_and_pull(night: Checkout, github: Git
     assert len(github.dispatched) == 2
 
 
+def test_propose_says_where_to_see_what_is_built_again(night: Checkout, github: GitHub) -> None:
+    proposing(night, locked=MOVED)
+    assert [(pull["title"], pull["body"]) for pull in github.pulls.values()] == [
+        (
+            "Parents or packages have moved",
+            "Written by the workflow `nightly`. The report of `preview` lists what is built again.",
+        )
+    ]
+
+
 def test_propose_after_file_changed_on_main_pushes_again(night: Checkout, github: GitHub) -> None:
     first = proposing(night, locked=MOVED)
     lock.write(night.root, {}, "2026-01-12")

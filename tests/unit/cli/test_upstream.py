@@ -21,7 +21,7 @@ import pytest
 
 from cli import completion
 from cli.main import main
-from cli.upstream import contract, pins
+from cli.upstream import contract, git_objects, pins
 from cli.upstream.contract import Contract, Row
 from cli.upstream.findings import findings
 from cli.upstream.upstream_files import ArchiveFiles, FolderFiles
@@ -418,6 +418,11 @@ def test_repository_that_is_gone_is_a_line_a_tag(hub: Path, tmp_path: Path, caps
     for line in lines:
         assert line.startswith("tool: https://github.com/acme/tool cannot be read: ")
         assert line.endswith("; give a checkout of it with --from")
+
+
+def test_repository_that_is_gone_names_no_option(tmp_path: Path) -> None:
+    with pytest.raises(git_objects.Unreadable, match=r"/none/acme/tool cannot be read: fatal: [^;]*$"):
+        git_objects.fetched("acme/tool", "v1.0", tmp_path, f"{tmp_path}/none")
 
 
 def test_unknown_component_names_allowed(capsys: pytest.CaptureFixture[str]) -> None:
