@@ -82,7 +82,7 @@ def _unreadable(value: Any, keys: tuple[str, ...]) -> Iterator[str]:
     Only a program can write such keys. A control character ends a text for some programs, and commands a terminal.
     """
     if isinstance(value, str) and (control := _CONTROL.search(value)):
-        yield f"{_full([one_line(key) for key in keys])}: has the control character {one_line(control[0])}: remove it"
+        yield f"{_full(keys)}: has the control character {one_line(control[0])}: remove it"
     for key, item in value.items() if isinstance(value, Mapping) else ():
         if not isinstance(key, str):
             yield f"{_full(keys)}: the key '{one_line(key)}' is not text: quote it"
@@ -127,7 +127,7 @@ _SENSITIVE = {key.rpartition(".")[2] for key, field in keys(StackConfig) if is_s
 
 def _full(parts: Sequence[str]) -> str:
     """Return a key as in a stack's file, or ``config`` for no key."""
-    return f"{NAMESPACE}:" + ".".join(parts) if parts else "config"
+    return f"{NAMESPACE}:" + ".".join(map(one_line, parts)) if parts else "config"
 
 
 def _explain(error: ValidationError, where: str) -> list[str]:

@@ -84,8 +84,8 @@ def _non_empty(value: Text) -> Text:
 
 
 def _one_line(value: str) -> str:
-    if not value.isprintable():
-        raise ValueError("expected text on one line")
+    if broken := next((each for each in value if not each.isprintable()), None):
+        raise ValueError(f"expected text on one line, without {broken!a}")
     return value
 
 
@@ -114,9 +114,13 @@ Sha256 = Annotated[str, AfterValidator(matching(r"[0-9a-f]{64}", "a SHA-256: 64 
 """The hash of a file."""
 
 Host = Annotated[str, AfterValidator(references.check_host)]
-Path = Annotated[str, AfterValidator(references.check_path)]
+"""``host[:port]`` of a registry."""
+RepositoryPath = Annotated[str, AfterValidator(references.check_path)]
+"""A repository without its registry's host."""
 Repository = Annotated[str, AfterValidator(references.check_repository)]
+"""A repository with its registry's host, without a tag."""
 Reference = Annotated[str, AfterValidator(references.check_reference)]
+"""An image with a tag or a digest."""
 
 
 SENSITIVE: JsonDict = {"writeOnly": True}

@@ -93,7 +93,7 @@ def cluster(tmp_path: Path) -> Watched:
     project = Project(tmp_path / "project")
     programs = tmp_path / "programs"
     programs.mkdir()
-    plugin = shlex.join([sys.executable, "-P", "-m", "tests.fakes.kubernetes.folder_plugin"])
+    plugin = shlex.join([sys.executable, "-P", "-m", "tests.fakes.plugin", "tests.fakes.kubernetes.folder_plugin"])
     for name, text in {
         "kubectl": """echo '{"items": []}'""",
         "pulumi-resource-kubernetes": f'PYTHONPATH={shlex.quote(str(ROOT))} exec {plugin} "$@"',

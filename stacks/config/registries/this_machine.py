@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from stacks.config.model import Host, Path
+from stacks.config.model import Host, RepositoryPath
 from stacks.config.registries.registry_model import RegistryModel
 from stacks.references import on_loopback
 
@@ -23,7 +23,7 @@ class LocalRegistry(RegistryModel):
         default_factory=lambda: os.environ.get(REGISTRY_VARIABLE) or "127.0.0.1:5000",
         description=f"host:port of the registry. Default: ${REGISTRY_VARIABLE}, else 127.0.0.1:5000.",
     )
-    path: Path = Field("slipway", description="Path on the registry that the repositories are under.")
+    path: RepositoryPath = Field("slipway", description="Path on the registry that the repositories are under.")
 
     @property
     def of_this_machine(self) -> bool:

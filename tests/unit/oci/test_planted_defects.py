@@ -220,3 +220,27 @@ def test_table_of_defects_names_tests_that_exist() -> None:
     named = set(named_tests())
     assert len(named) >= 10
     assert named <= functions()
+
+
+def test_plugin_of_qt_outside_its_wheels_is_a_fault() -> None:
+    files: Files = {
+        f"{SITE}/PyQt5/Qt5/plugins/texttospeech/libspeech.so": elf("s", ["libspeechd.so.2"]),
+        f"{SITE}/PySide6/Qt/plugins/platforms/libqxcb.so": elf("x", ["libxcb-cursor.so.0"]),
+        "opt/QtViewer/app/plugins/gpu.so": elf("g", ["libviewer.so.1"]),
+    }
+    result = loading.resolve(image(files), X86_64)
+    assert sorted(fault.missing for fault in result.faults) == ["misses libviewer.so.1", "misses libxcb-cursor.so.0"]
+    assert list(result.optional) == ["libspeechd.so.2"]
+
+
+def test_mpi4py_compiled_without_its_mpi_is_a_fault() -> None:
+    suffix = "cpython-311-x86_64-linux-gnu.so"
+    files: Files = {
+        f"{SITE}/mpi4py/MPI.{suffix}": elf("m", ["libmpi.so.40"]),
+        f"{SITE}/mpi4py/MPI.mpich.{suffix}": elf("m", ["libmpi.so.12"]),
+    }
+    result = loading.resolve(image(files), X86_64)
+    assert ([fault.missing for fault in result.faults], list(result.optional)) == (
+        ["misses libmpi.so.40"],
+        ["libmpi.so.12"],
+    )
