@@ -113,28 +113,34 @@ def _packages(
                 images[key] = spec.packages, spec, mirrors
                 users.setdefault(key, []).append(f"{unlocked.where}: {spec.name}")
 
+    kept = {key: before[key] for key, (_, spec, _) in images.items() if spec.product and before.get(key)}
+    sources = {  # images of one torch have one list
+        (packages.listed, mirrors.git): mirrors for key, (packages, _, mirrors) in images.items() if key not in kept
+    }
+
     def resolved(key: str) -> Mapping[str, str] | NotLockable:
         packages, spec, mirrors = images[key]
-        if spec.product and before.get(key):
-            return before[key]
-        lists = requirement_lists.read(packages.listed, mirrors, locked)
+        if key in kept:
+            return kept[key]
         try:
-            return python_packages.files(packages, spec.platform, mirrors, lists)
+            return python_packages.files(packages, spec.platform, mirrors, lists[packages.listed, mirrors.git])
         except NotLockable as error:
             return error
 
     found: dict[str, Mapping[str, str]] = {}
     warnings = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
+        read = pool.map(lambda source: requirement_lists.read(source[0], sources[source], locked), sources)
+        lists = dict(zip(sources, read, strict=True))
         for key, files in zip(sorted(images), pool.map(resolved, sorted(images)), strict=True):
             if not isinstance(files, NotLockable):
                 found[key] = files
                 continue
-            kept = before.get(key)
-            found |= {key: kept} if kept else {}
+            former = before.get(key)
+            found |= {key: former} if former else {}
             effect = (
                 "the lock keeps the Python packages that it had"
-                if kept
+                if former
                 else "no Python packages in the lock, so built as without one, and `slipway check --locked` refuses it"
             )
             warnings.append(f"{', '.join(dict.fromkeys(users[key]))}: {effect}: {files}")

@@ -39,15 +39,15 @@ def read(listed: str | None, mirrors: Mirrors, locked: Mapping[str, str]) -> dic
         folder = Path(name)
         git_objects.fetched(repository, commit, folder, mirrors.git or git_objects.PUBLIC)
         lists: dict[str, bytes] = {}
-        left = [path]
-        while left:
-            wanted = left.pop()
-            content = git_objects.content(folder, commit, wanted) if _PATH.fullmatch(wanted) else b""
+        unread = [path]
+        while unread:
+            path = unread.pop()
+            content = git_objects.content(folder, commit, path) if _PATH.fullmatch(path) else b""
             if not content:
-                raise SlipwayError(f"{address} has no list of requirements '{one_line(wanted)}' at {tag}")
-            lists[wanted] = content
-            nested = [str(Path(wanted).parent / path) for path in _nested(content, f"{address}: {wanted} at {tag}")]
-            left += [path for path in nested if path not in lists]
+                raise SlipwayError(f"{address} has no list of requirements '{one_line(path)}' at {tag}")
+            lists[path] = content
+            nested = [str(Path(path).parent / name) for name in _nested(content, f"{address}: {path} at {tag}")]
+            unread += [each for each in nested if each not in lists]
         return lists
 
 

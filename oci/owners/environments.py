@@ -15,7 +15,7 @@ class Environments:
     """What is installed where: among an environment's packages, or by a wheel beside them, as MKL's is into `lib`."""
 
     def __init__(self, contents: Contents) -> None:
-        self._beside = {
+        self._prefixes = {
             path: prefix
             for record, owned in contents.owned.items()
             if owned.owner.manager == "pip" and (prefix := _prefix(record))
@@ -25,7 +25,7 @@ class Environments:
 
     def of(self, path: str) -> str | None:
         """Return the prefix of the environment that a file is in; None if it is in none."""
-        return _prefix(path) or self._beside.get(path)
+        return _prefix(path) or self._prefixes.get(path)
 
 
 def _prefix(path: str) -> str | None:

@@ -110,6 +110,17 @@ def matching(pattern: str | re.Pattern[str], expected: str) -> Callable[[str], s
     return check
 
 
+def explaining(expected: str) -> Callable[[str], str]:
+    """Return a check of a reason that raises ValueError for an empty one, and puts it on one line, as it is printed."""
+
+    def check(value: str) -> str:
+        if not value.strip():
+            raise ValueError(f"expected {expected}")
+        return " ".join(value.split())
+
+    return check
+
+
 Sha256 = Annotated[str, AfterValidator(matching(r"[0-9a-f]{64}", "a SHA-256: 64 digits 0-9 a-f"))]
 """The hash of a file."""
 

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,7 +33,7 @@ from components.runners.ec2.scaler.jobs import Rows
 from stacks.errors import SlipwayError
 from tests.attacks.test_hostile_github import api, send, serving
 from tests.fakes.aws.runner_world import ENVIRONMENT, GROUPS
-from tests.fakes.loopback import run_server
+from tests.fakes.loopback import LoopbackServer, run_server
 
 TOKEN, CONFIG = "canary-token", "canary-config"
 ENDED, NEW, LOST = "i-0a", "i-0b", "i-0c"
@@ -152,20 +152,14 @@ SHAPES: tuple[Answer, ...] = (
 """Answers to whatever is called: of another shape, refusals, and secrets that are none."""
 
 
-class Server(ThreadingHTTPServer):
+class Server(LoopbackServer):
     """AWS and GitHub, at one address. ``hostile`` answers some actions in AWS's place."""
-
-    daemon_threads = True
 
     def __init__(self) -> None:
         self.hostile: Callable[[str, dict[str, Any]], Answer | None] = lambda _action, _given: None
         self.half = ""
         self.requested: list[str] = []
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        super().__init__(_Handler)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -8,7 +8,7 @@ import tracemalloc
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ import pytest
 from components.runners.ec2.scaler import github, jobs, keeper
 from components.runners.ec2.scaler.github import GitHub, Refused
 from tests.fakes.aws.runner_world import ENVIRONMENT, Faults, World
-from tests.fakes.loopback import run_server
+from tests.fakes.loopback import LoopbackServer, run_server
 
 SHAPES: tuple[Any, ...] = (
     *(None, [], "text", 7, {}, {"runners": None}, {"runners": 7}, {"runners": "text"}, {"runners": [None]}),
@@ -28,19 +28,13 @@ SHAPES: tuple[Any, ...] = (
 """Answers that are JSON, and not of the shape that GitHub documents."""
 
 
-class Server(ThreadingHTTPServer):
+class Server(LoopbackServer):
     """Answers each request as ``answer`` does, and notes who asked for what."""
-
-    daemon_threads = True
 
     def __init__(self, answer: Callable[[BaseHTTPRequestHandler], None]) -> None:
         self.answer = answer
         self.requests: list[tuple[str, str | None]] = []
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        super().__init__(_Handler)
 
 
 class _Handler(BaseHTTPRequestHandler):

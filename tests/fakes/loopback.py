@@ -12,6 +12,19 @@ from typing import TypeVar
 Server = TypeVar("Server", bound=BaseServer)
 
 
+class LoopbackServer(ThreadingHTTPServer):
+    """An HTTP server on a free port, for stand-ins that keep what they were asked."""
+
+    daemon_threads = True
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(("127.0.0.1", 0), handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
 @contextmanager
 def run_server(server: Server) -> Iterator[Server]:
     """Run a server until the block ends; yield it."""

@@ -9,19 +9,13 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from stacks.config.model import Line, Model
+from stacks.config.model import Line, Model, explaining
 
 
 def _pattern(value: str) -> str:
     if not value.startswith(("/", "*")):
         raise ValueError("expected a path in the image that begins with / or *, such as /opt/acme/lib/*.so")
     return value
-
-
-def _reason(value: str) -> str:
-    if not value.strip():
-        raise ValueError("expected why this is no fault")
-    return " ".join(value.split())  # on one line, as it is printed
 
 
 class InspectionException(Model):
@@ -31,7 +25,9 @@ class InspectionException(Model):
         description="Pattern of the files' paths, such as /opt/acme/lib/*.so. A star matches slashes too."
     )
     missing: Line = Field("*", description="Pattern of what they miss: the name of a library, a symbol or a version.")
-    reason: Annotated[str, AfterValidator(_reason)] = Field(description="Why this is no fault.")
+    reason: Annotated[str, AfterValidator(explaining("why this is no fault"))] = Field(
+        description="Why this is no fault."
+    )
 
     @model_validator(mode="after")
     def _names_something(self) -> Self:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field, PositiveInt
 
-from stacks.config.model import Line, Model, matching
+from stacks.config.model import Line, Model, explaining, matching
 from stacks.config.values import check_url
 
 Severity = Literal["negligible", "low", "medium", "high", "critical"]
@@ -25,12 +25,6 @@ Justification = Literal[
 """Why a vulnerability does not affect an image: OpenVEX specification 0.2.0, status justifications."""
 
 
-def _reason(value: str) -> str:
-    if not value.strip():
-        raise ValueError("expected why the image may be published")
-    return " ".join(value.split())  # on one line, as it is printed
-
-
 def _database(value: str) -> str:
     return check_url(value) if "://" in value else value
 
@@ -42,7 +36,9 @@ class VulnerabilityException(Model):
         str, AfterValidator(matching(r"[A-Za-z]+-[0-9A-Za-z:._-]+", "an identifier such as CVE-2026-1234"))
     ] = Field(description="The vulnerability's identifier, such as CVE-2026-1234 or GHSA-....")
     packages: Line = Field("*", description="Pattern of the packages' names that it is excepted in.")
-    reason: Annotated[str, AfterValidator(_reason)] = Field(description="Why the image may be published with it.")
+    reason: Annotated[str, AfterValidator(explaining("why the image may be published"))] = Field(
+        description="Why the image may be published with it."
+    )
     until: date = Field(description="The last day of the exception (UTC), such as 2027-01-31.")
     justification: Justification | None = Field(
         None,

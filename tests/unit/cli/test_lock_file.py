@@ -96,3 +96,13 @@ def test_index_that_does_not_respond_ends_the_lock(index: dict[str, SlipwayError
     base = stack()
     with pytest.raises(SlipwayError, match=r"^no route to host$"):
         lock_file._packages([base], {}, dict.fromkeys(keys(base, product=False), OLD))
+
+
+def test_list_of_a_source_is_read_once_for_all_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists: list[str | None] = []
+    monkeypatch.setattr(requirement_lists, "read", lambda listed, *_: lists.append(listed) or {})
+    compiled = {"flavor": "base", "cuda": "13.0.3", "torch": {"version": "2.14.0", "source": "build"}}
+    stacks = [stack({**compiled, "distro": distro}, distro) for distro in ("ubuntu22.04", "ubuntu24.04")]
+    assert len({key for each in stacks for key in keys(each, product=True) if " mkl-static " in key}) == 2
+    lock_file._packages(stacks, {}, {})
+    assert [each for each in lists if each] == ["pytorch/pytorch v2.14.0 requirements.txt"]

@@ -23,10 +23,10 @@ SHOWN = {row: tests.split(", ") for row, tests in rows("What shows it")}
 
 
 def test_each_row_of_the_threat_model_is_shown() -> None:
-    told = [row[0] for heading in ("Who is trusted with what", "Where each secret is") for row in rows(heading)]
-    assert len(told) > 20
-    assert list(SHOWN) == told
-    assert all(first != second for first, second in pairwise(told))
+    assets = [row[0] for heading in ("Who is trusted with what", "Where each secret is") for row in rows(heading)]
+    assert len(assets) > 20
+    assert list(SHOWN) == assets
+    assert all(first != second for first, second in pairwise(assets))
 
 
 @pytest.mark.parametrize("name", sorted({name for names in SHOWN.values() for name in names}))
