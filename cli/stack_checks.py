@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from stacks import lock, plan
 from stacks.checks.collisions import StackImages, collisions, shared_repositories, shared_tags
 from stacks.config.stack_config import StackConfig
-from stacks.config.stack_file import ROOT, stack_names
+from stacks.config.stack_file import ROOT, misnamed, stack_names
 from stacks.errors import SlipwayError, one_line
 from stacks.identity.content import Content, Contents
 from stacks.identity.context import Folder
@@ -19,9 +19,10 @@ from stacks.spec import CONTEXT, Outside
 def check(locked: Collection[str] = ()) -> list[str]:
     """Print a line for each valid stack, and warnings on standard error; return the mistakes, each once.
 
+    A file that is no stack's for its name is a mistake.
     In the ``locked`` stacks, what the lock does not pin is a mistake too.
     """
-    built, mistakes = [], []
+    built, mistakes = [], misnamed()
     owned: dict[str, frozenset[str]] = {}
     tagged: dict[str, frozenset[str]] = {}
     contents = Contents(Folder(ROOT / CONTEXT))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,10 @@ NAMESPACE = "slipway"
 _PREFIX = "Pulumi."
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
-"""A stack's name, as Pulumi has it: it becomes a part of tags, resources and scripts."""
+"""A stack's name, as Pulumi has it (pulumi/pulumi v3.259.0, sdk/go/common/tokens/stack_name.go:51-81). It becomes a
+part of tags, resources and scripts."""
+_LONGEST_FILE = 300
+"""Characters of a file's path that an error shows; a file's name has at most 255 bytes."""
 
 _MOST_VALUES = 100_000
 """Values of a stack's file, those of aliases too."""
@@ -46,9 +50,28 @@ def stack_file(stack: str, root: Path = ROOT) -> Path:
 
 
 def stack_names(root: Path = ROOT) -> list[str]:
-    """Return the names of all stacks that have a file, sorted; a file of another name is no stack's."""
-    names = (p.name[len(_PREFIX) : -len(".yaml")] for p in (root / "stacks").glob(f"{_PREFIX}*.yaml") if p.is_file())
-    return sorted(filter(_NAME.fullmatch, names))
+    """Return the names of all stacks that have a file, sorted; see :func:`misnamed` for other files."""
+    return sorted(filter(_NAME.fullmatch, _written(root)))
+
+
+def misnamed(root: Path = ROOT) -> list[str]:
+    """Return a line for each file whose stack Pulumi would refuse for its name."""
+    return [_refusal(name) for name in sorted(_written(root)) if not _NAME.fullmatch(name)]
+
+
+def _written(root: Path) -> Iterator[str]:
+    """Yield what stands for a stack's name in each file's."""
+    for file in (root / "stacks").glob(f"{_PREFIX}*.yaml"):
+        if file.is_file():
+            yield file.name.removeprefix(_PREFIX).removesuffix(".yaml")
+
+
+def _refusal(name: str) -> str:
+    file = one_line(str(stack_file(name, Path())), _LONGEST_FILE)
+    return (
+        f"{file}: Pulumi refuses the stack's name '{one_line(name)}', of {len(name)} characters; it takes 1 to 100 of "
+        "A-Z a-z 0-9 . _ -: rename the file"
+    )
 
 
 def read_stack(stack: str, root: Path = ROOT) -> dict[str, Any]:
@@ -65,9 +88,7 @@ def read_stack(stack: str, root: Path = ROOT) -> dict[str, Any]:
             f"there is no stack '{one_line(stack)}'{suggest(stack, names)}; the stacks are: {', '.join(names)}"
         )
     if not _NAME.fullmatch(stack):
-        raise SlipwayError(
-            f"'{one_line(stack)}' is no stack's name, of at most 100 letters, digits and . _ -: rename its file"
-        )
+        raise SlipwayError(_refusal(stack))
     where = str(path.relative_to(root))
     try:
         return parse(path.read_text(encoding="utf-8"), where)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,7 @@ from cli import stack_checks
 from cli.commands import look
 from cli.main import SECTIONS, main, run
 from stacks import plan
-from stacks.config.stack_file import ROOT, read_stack, stack_names
+from stacks.config.stack_file import ROOT, misnamed, read_stack, stack_names
 from stacks.errors import SlipwayError
 from stacks.tags import parse
 
@@ -29,6 +30,17 @@ def test_list_names_every_stack(capsys: pytest.CaptureFixture[str]) -> None:
 def test_check_passes_for_every_stack(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check"]) == 0
     assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == stack_names()
+
+
+def test_check_names_a_file_that_is_no_stacks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stacks/Pulumi.a b.yaml").touch()
+    monkeypatch.setattr(stack_checks, "misnamed", lambda: misnamed(tmp_path))
+    monkeypatch.setattr(stack_checks, "stack_names", lambda: ["local"])
+    assert main(["check"]) == 1
+    assert capsys.readouterr().err.startswith("stacks/Pulumi.a b.yaml: Pulumi refuses the stack's name 'a b', ")
 
 
 def test_check_unknown_package_warns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacks.config.stack_file import ROOT, parse, read_stack, stack_names
+from stacks.config.stack_file import ROOT, misnamed, parse, read_stack, stack_names
 from stacks.errors import SlipwayError
 from tests.helpers.refusals import refusal_line
 
@@ -135,6 +135,29 @@ def test_keys_of_pulumi_itself_are_ignored() -> None:
 def test_stack_names_leave_out_folders(tmp_path: Path) -> None:
     (tmp_path / "stacks/Pulumi.d.yaml").mkdir(parents=True)
     assert stack_names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("a b", "'a b', of 3 characters"),
+        ("", "'', of 0 characters"),
+        ("a\nb", "'a\\nb', of 3 characters"),
+        ("ü", "'ü', of 1 characters"),
+        ("n" * 101, f"'{'n' * 101}', of 101 characters"),
+    ],
+)
+def test_file_with_a_name_pulumi_refuses_is_one_line(tmp_path: Path, name: str, value: str) -> None:
+    (tmp_path / "stacks").mkdir()
+    for stack in (name, "n" * 100, "A-z_0."):
+        (tmp_path / f"stacks/Pulumi.{stack}.yaml").touch()
+    (line,) = misnamed(tmp_path)
+    shown = name.replace("\n", "\\n")
+    assert line == (
+        f"stacks/Pulumi.{shown}.yaml: Pulumi refuses the stack's name {value}; "
+        "it takes 1 to 100 of A-Z a-z 0-9 . _ -: rename the file"
+    )
+    assert stack_names(tmp_path) == ["A-z_0.", "n" * 100]
 
 
 def test_file_whose_aliases_multiply_is_one_line() -> None:
