@@ -21,6 +21,11 @@ _ASSIGNMENT: Final = re.compile(r"^(repository|tag)=(\S+)$", re.MULTILINE)
 """What ``dockerfiles/wheels/sources`` says of a component."""
 _PLAIN: Final = re.compile(r"\$\{?(\w+)(?![\w:])")
 """A variable without a default."""
+_TEST: Final = r'\[ (?:-n "\$\w+"|"\$\w+" = [\w.-]+) \]'
+_GUARD: Final = re.compile(rf"^({_TEST}(?: && {_TEST})*) \|\| exit 0$", re.MULTILINE)
+"""A line that ends a script which has nothing to do: ``[ -n "$VERSION" ] && [ "$SOURCE" = build ] || exit 0``."""
+_TESTED: Final = re.compile(r'"\$(\w+)"(?: = ([\w.-]+))?')
+"""A variable that must be that word, or not be empty."""
 _COMMIT: Final = re.compile(r"[0-9a-f]{7,40}")
 """What ``fetch-source`` takes for a commit."""
 
@@ -39,7 +44,7 @@ def tags(scripts: Mapping[str, str], arguments: Mapping[str, str | None]) -> Ite
         for name, word in _ASSIGNMENT.findall(text):
             variables[name] = _expanded(word, arguments)
     for path, text in scripts.items():
-        for words in _CALL.findall(text) if path != SCRIPT else ():
+        for words in _CALL.findall(_reached(text, variables)) if path != SCRIPT else ():
             if any(variables.get(name) == "" for name in _PLAIN.findall(words[1])):
                 continue  # scripts leave out what has no version
             repository, ref = (_expanded(word, variables) for word in words)
@@ -55,6 +60,16 @@ def prologue(commits: Mapping[str, str]) -> str:
         f'  {shlex.quote(name)}) set -- "$1" {commit} "$3" ;;\n' for name, commit in sorted(commits.items())
     )
     return f'#!/bin/sh\n# The commits of stacks/lock.toml.\ncase "$1 $2" in\n{cases}esac\n'
+
+
+def _reached(text: str, variables: Mapping[str, str | None]) -> str:
+    """Return a script up to the first line that ends it, by the variables that are known."""
+    for guard in _GUARD.finditer(text):
+        for name, word in _TESTED.findall(guard[1]):
+            value = variables.get(name)
+            if value is not None and (value != word if word else not value):
+                return text[: guard.start()]
+    return text
 
 
 def _expanded(word: str, variables: Mapping[str, str | None]) -> str | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stacks import plan
-from stacks.config.stack_file import ROOT, stack_names
+from stacks.config.stack_file import ROOT, read_stack, stack_names
 from stacks.identity import staged_context
 from stacks.identity.content import Contents
 from stacks.identity.context import Folder
@@ -33,6 +33,12 @@ CALL = 'exec /srv/build/fetch-source owner/name "v$VERSION" /src\n'
         ('fetch-source owner/name "v$ABSENT" /src\n', []),
         ("# fetch-source REPOSITORY REF DIRECTORY\n", []),
         ('echo "fetch-source: no such tag" >&2\n', []),
+        (f'[ -n "$VERSION" ] && [ "$RELEASE" = 24 ] || exit 0\n{CALL}', []),
+        (f'[ -n "$ABSENT" ] || exit 0\n{CALL}', []),
+        (f'[ -n "$VERSION" ] && [ "$RELEASE" = 24.12 ] || exit 0\n{CALL}', ["owner/name v2"]),
+        (f'[ "$UNKNOWN" = build ] || exit 0\n{CALL}', ["owner/name v2"]),
+        (f'{CALL}[ -n "$ABSENT" ] || exit 0\n', ["owner/name v2"]),
+        (f'  [ -n "$ABSENT" ] || exit 0\n{CALL}', ["owner/name v2"]),
         ('fetch-source "$OTHER" "$REF" /src\n', ['"$OTHER" "$REF"']),
     ],
 )
@@ -65,6 +71,13 @@ def test_repositories_of_all_stacks_are_those_of_all_scripts() -> None:
     # At a commit in every stack, or in none.
     assert named - sources == {"NVIDIA/Megatron-LM", "NVIDIA/nccl", "facebookresearch/xformers"}
     assert all(re.fullmatch(r"[\w-]+/[\w-]+", source) for source in sources)
+
+
+@pytest.mark.parametrize(("source", "expected"), [("package", []), ("build", ["NVIDIA/nccl v2.29.7-1"])])
+def test_nccl_of_efa_is_fetched_only_to_be_compiled(source: str, expected: list[str]) -> None:
+    nccl = {"version": "2.29.7-1", "source": source, "tests": False}
+    (image,) = plan.make("efa", {**read_stack("efa"), "nccl": nccl}, search=False).images
+    assert [*image.content.sources] == expected
 
 
 @pytest.fixture
