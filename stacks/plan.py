@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stacks import checks, graph, tags
+from stacks import checks, graph, lock, tags
 from stacks.checks import clusters, extra_tags
 from stacks.checks.secrets import check_clear_text
 from stacks.config.fetching.mirrors import Mirrors
@@ -26,6 +26,7 @@ from stacks.identity import content, history
 from stacks.identity.content import Content, Contents
 from stacks.identity.context import Folder
 from stacks.identity.dockerfile.declarations import mirrored
+from stacks.identity.dockerfile.git_sources import own_commit
 from stacks.identity.fingerprint import fingerprints, index_fingerprint, published_fingerprints
 from stacks.spec import CONTEXT, ImageSpec, Outside
 
@@ -97,7 +98,10 @@ class PlannedImage:
 
     @property
     def contents(self) -> dict[str, Any]:
-        """The inputs of the image, all known before a build. Previews and ``slipway diff`` compare them."""
+        """The inputs of the image, all known before a build. Previews and ``slipway diff`` compare them.
+
+        ``sources`` has the commits of the lock, by ``owner/name tag``; it is left out without any.
+        """
         return {
             "args": dict(self.args),
             "files": {path: digest[:_SHOWN_DIGITS] for path, digest in self.content.listing.items()},
@@ -106,6 +110,7 @@ class PlannedImage:
             "platform": self.spec.platform,
             "tag": self.tag,
             "target": self.spec.target,
+            **({"sources": locked} if (locked := self.content.locked_sources) else {}),
         }
 
     @property
@@ -160,6 +165,17 @@ class Plan:
             if image.spec.is_part:
                 indexes.setdefault(image.spec.published_name, []).append(image)
         return indexes
+
+    def sources(self, image: PlannedImage) -> dict[str, str]:
+        """Return the git sources of an image and of its products: each one's commit, by its URI as SLSA has them.
+
+        The commit is empty where the lock lacks it. A parent that is no product has a provenance of its own.
+        """
+        images = {each.spec.name: each for each in self.images}
+        sources = {_uri(name, self.config.mirrors): commit or "" for name, commit in image.content.sources.items()}
+        for parent in (images[name] for name in image.siblings.values()):
+            sources |= self.sources(parent) if parent.spec.product else {}
+        return sources
 
     def index_annotations(self, name: str) -> dict[str, str]:
         """Return what an index's signature states besides its digest."""
@@ -229,6 +245,12 @@ class Plan:
                 for image in self.images
             ],
         }
+
+
+def _uri(source: str, mirrors: Mirrors) -> str:
+    """Return the URI of a git source: ``git+https://github.com/pytorch/vision@refs/tags/v0.15.2``."""
+    repository, _, ref = source.partition(" ")
+    return f"git+{lock.address(repository, mirrors)}@{ref if own_commit(source) else f'refs/tags/{ref}'}"
 
 
 def resolve(stack: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]]:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from itertools import filterfalse
 from typing import Final
 
 from cli.locking import python_packages, requirement_lists
@@ -21,6 +22,7 @@ from stacks.errors import SlipwayError, one_line
 from stacks.graph import Graph
 from stacks.identity.content import Contents, of_stack
 from stacks.identity.context import Folder
+from stacks.identity.dockerfile import git_sources
 from stacks.spec import CONTEXT, ImageSpec, Packages
 
 _AT_ONCE: Final = 4
@@ -163,7 +165,7 @@ def _tag_commits(graphs: Iterable[Graph], locked: Mapping[str, str]) -> dict[str
     for unlocked in graphs:
         mirrors = unlocked.config.mirrors
         for content in of_stack(lock.pinned(unlocked.specs, unlocked.config, locked), contents).values():
-            for source in content.sources:
+            for source in filterfalse(git_sources.own_commit, content.sources):
                 address, _, ref = lock.tag_key(source, mirrors).partition("#")
                 tags.setdefault(address, set()).add(ref)
     return {

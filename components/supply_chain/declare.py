@@ -59,7 +59,7 @@ def after_push(
             extra = ExtraTagArgs(ref=variant.ref, tag=tag, login=login)
             tags.setdefault(name, []).append(ExtraTag(f"{name}-tag-{tag}", extra, below).name)
         if plan.config.signing:
-            signed[name] = _signed(image, variants, login, plan.config, plan.config.signing)
+            signed[name] = _signed(image, variants, login, plan, plan.config.signing)
     for name, index in indexes.items():
         below = pulumi.ResourceOptions(parent=index)
         login = registry.login([index.ref])
@@ -83,9 +83,9 @@ def _engines(image: PlannedImage, config: StackConfig) -> list[str]:
 
 
 def _signed(
-    image: PlannedImage, variants: Mapping[str, ImageVariant], login: Login, config: StackConfig, signing: Signing
+    image: PlannedImage, variants: Mapping[str, ImageVariant], login: Login, plan: Plan, signing: Signing
 ) -> dict[str, Any]:
-    name = image.spec.name
+    name, config = image.spec.name, plan.config
     variant = variants[name]
     args = SignedArgs(variant.ref, signing, login)
     # One after the other, because all attestations of an image share a tag.
@@ -110,6 +110,7 @@ def _signed(
             contents=image.contents,
             dockerfile=f"{CONTEXT}/{image.spec.dockerfile}",
             parents={**parents, **siblings},
+            sources=plan.sources(image),
             build_on=config.build_on,
             engines=_engines(image, config),
         )

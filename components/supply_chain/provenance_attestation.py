@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 class ProvenanceArgs(SignedArgs):
     """Also the image's contents as a preview shows them, its Dockerfile, its parents, and ``slipway:buildOn``.
 
-    ``engines`` are those of ``slipway:engines`` for the image; they are no part of what it is.
+    ``sources`` has the commit of each git source of the image and its products by its URI, empty where that is not
+    locked. ``engines`` are those of ``slipway:engines`` for the image; they are no part of what it is.
     """
 
     contents: Mapping[str, Any]
     dockerfile: str
     build_on: str
     parents: Mapping[str, pulumi.Input[str]]
+    sources: Mapping[str, str]
     engines: Sequence[str] = ()
 
 
@@ -48,6 +50,7 @@ class AttestProvenance(ImageAction):
             contents=props["made"],
             dockerfile=props["dockerfile"],
             parents=props["parents"],
+            sources=props.get("sources") or {},
             engine=slsa.engine(props["buildOn"], engines),
             builder=slsa.builder(signing),
             engines=engines,
@@ -82,5 +85,6 @@ class Provenance(Resource, module="image", name="Provenance"):
             "buildOn": args.build_on,
             "engines": [*args.engines],
             "parents": args.parents,
+            "sources": args.sources,
         }
         super().__init__(AttestProvenance(), name, inputs, opts)

@@ -1,4 +1,4 @@
-"""SLSA provenance of an image: source, revision, date, build arguments and parents.
+"""SLSA provenance of an image: source, revision, date, build arguments, parents and git sources.
 
 The format is SLSA v1 (https://slsa.dev/spec/v1.1/provenance) with the fields that BuildKit fills
 (https://docs.docker.com/build/metadata/attestations/slsa-definitions/), so one policy reads both.
@@ -40,8 +40,9 @@ class Build:
     """One build of an image.
 
     ``contents`` are a planned image's contents, as previews show them; ``parents`` are the references it was built
-    on, by build argument; ``engine`` and ``builder`` are those of :func:`engine` and :func:`builder`. ``engines`` are
-    the Docker engines that ``slipway:engines`` has for the image: the one that takes it, and those that take it over.
+    on, by build argument; ``engine`` and ``builder`` are those of :func:`engine` and :func:`builder`. ``sources`` has
+    the commit of each git source by its URI, empty where that is not locked. ``engines`` are the Docker engines that
+    ``slipway:engines`` has for the image: the one that takes it, and those that take it over.
     """
 
     contents: Mapping[str, Any]
@@ -49,6 +50,7 @@ class Build:
     parents: Mapping[str, str]
     engine: str
     builder: str
+    sources: Mapping[str, str]
     engines: Sequence[str] = ()
 
 
@@ -92,7 +94,8 @@ def predicate(ref: str, build: Build, root: Path, login: Login | None) -> dict[s
                 "files": dict(contents["files"]),
             },
             "resolvedDependencies": git_source
-            + [_parent(parent, contents["platform"]) for parent in build.parents.values() if parent != "scratch"],
+            + [_parent(parent, contents["platform"]) for parent in build.parents.values() if parent != "scratch"]
+            + [_source(uri, commit) for uri, commit in build.sources.items()],
         },
         "runDetails": {
             "builder": {"id": build.builder},
@@ -130,6 +133,11 @@ def _parent(reference: str, platform: str) -> dict[str, Any]:
     if version.startswith("sha256:"):
         dependency["digest"] = {"sha256": version.removeprefix("sha256:")}
     return dependency
+
+
+def _source(uri: str, commit: str) -> dict[str, Any]:
+    """Return a git source with its commit, if that is known."""
+    return {"uri": uri, **({"digest": {"gitCommit": commit}} if commit else {})}
 
 
 def builder(signing: Signing) -> str:

@@ -42,7 +42,8 @@ class Content:
         dockerfile: the Dockerfile with the reached stages alone.
         files: the SHA-256 of each file and link that these read, in hexadecimal, by its path in the context.
         arguments: the build arguments that they declare, with a default; None if no stage sets one.
-        sources: the commit of each git tag that they fetch, by ``owner/name tag``; None for one that the lock lacks.
+        sources: the commit of each git tag or commit that they fetch, by ``owner/name ref``; None for a tag that the
+            lock lacks.
         prologues: the lines that the build has before a file's own, by the file's path.
         checks: what the build of the image's checks reads besides the image itself, which is one of its parents; None
             without checks.
@@ -71,6 +72,11 @@ class Content:
     def args(self) -> dict[str, str]:
         """The spec's build arguments that the build reads."""
         return self.read(self.spec.args)
+
+    @property
+    def locked_sources(self) -> dict[str, str]:
+        """Those of the sources whose commits are the lock's."""
+        return git_sources.locked(self.sources)
 
     @property
     def label_args(self) -> dict[str, str]:
@@ -187,7 +193,7 @@ class Contents:
         digests = {file: self._context.digest(file) for file in sorted(files)}
         arguments = {**reach.arguments, **{name: value for name, value in given.items() if name in reach.arguments}}
         sources = self._sources(spec, digests, arguments)
-        commits = {name: commit for name, commit in sources.items() if commit}
+        commits = git_sources.locked(sources)
         prologues = {git_sources.SCRIPT: git_sources.prologue(commits)} if commits else {}
         if packages and pip_packages.SCRIPT in digests:
             prologues[pip_packages.SCRIPT] = pip_packages.prologue(packages)
@@ -198,11 +204,12 @@ class Contents:
     def _sources(
         self, spec: ImageSpec, files: Iterable[str], arguments: Mapping[str, str | None]
     ) -> dict[str, str | None]:
-        """Return the git tags that files fetch, each with its commit in the lock, None where that lacks it."""
+        """Return what files fetch of git, each with its own commit or that in the lock, None where that lacks it."""
         if git_sources.SCRIPT not in files:
             return {}
         scripts = {file: self._text(file) for file in files if self._context.link(file) is None}
-        return {name: spec.commits.get(name) for name in sorted(git_sources.tags(scripts, arguments))}
+        names = sorted(git_sources.refs(scripts, arguments))
+        return {name: git_sources.own_commit(name) or spec.commits.get(name) for name in names}
 
     def _text(self, path: str) -> str:
         if path not in self._texts:

@@ -21,6 +21,7 @@ from stacks import lock, plan
 from stacks.config.stack_file import ROOT, stack_names
 from stacks.identity.content import Contents
 from stacks.identity.context import Folder
+from stacks.identity.dockerfile.git_sources import own_commit
 from stacks.plan import Plan
 from stacks.references import qualified
 from stacks.spec import CONTEXT, Outside
@@ -97,10 +98,13 @@ class Project:
         path.write_text("\n".join(lines) + "\n")
 
     def lock(self, digit: str) -> None:
-        """Lock the parents that others publish to a digest."""
-        parents = [parent for image in self.plan().images for parent in image.spec.parents.values()]
-        names = {qualified(self.plan().config.pulled(it.reference)) for it in parents if isinstance(it, Outside)}
-        lock.write(self.root, dict.fromkeys(names, f"sha256:{digit * 64}"))
+        """Lock the parents that others publish to a digest, and the tags of sources to a commit."""
+        images, config = self.plan().images, self.plan().config
+        parents = [parent for image in images for parent in image.spec.parents.values()]
+        names = {qualified(config.pulled(it.reference)) for it in parents if isinstance(it, Outside)}
+        sources = [source for image in images for source in image.content.sources if not own_commit(source)]
+        tags = {lock.tag_key(source, config.mirrors) for source in sources}
+        lock.write(self.root, dict.fromkeys(names, f"sha256:{digit * 64}") | dict.fromkeys(tags, digit * 40))
 
 
 def whole_folder(project: Project) -> Path:

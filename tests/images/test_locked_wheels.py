@@ -8,6 +8,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
+from itertools import filterfalse
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from stacks.config.stack_file import ROOT
 from stacks.identity import staged_context
 from stacks.identity.content import Contents
 from stacks.identity.context import Folder
+from stacks.identity.dockerfile.git_sources import own_commit
 from stacks.spec import CONTEXT, Outside
 from tests.fakes import package_index
 from tests.fakes.upstreams import upstreams
@@ -67,7 +69,7 @@ class Locked:
         self._commits = {
             lock.tag_key(source, self.mirrors): world.commits[source.partition(" ")[0]]
             for image in self._planned.values()
-            for source in image.content.sources
+            for source in filterfalse(own_commit, image.content.sources)
         }
         self.names = {name: f"slipway-test/{uuid.uuid4().hex[:12]}/{name}" for name in CHAIN}
         parents = [parent for name in CHAIN for parent in self._planned[name].spec.parents.values()]

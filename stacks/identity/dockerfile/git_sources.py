@@ -28,12 +28,13 @@ _TESTED: Final = re.compile(r'"\$(\w+)"(?: = ([\w.-]+))?')
 """A variable that must be that word, or not be empty."""
 _COMMIT: Final = re.compile(r"[0-9a-f]{7,40}")
 """What ``fetch-source`` takes for a commit."""
+_WHOLE_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 
 
-def tags(scripts: Mapping[str, str], arguments: Mapping[str, str | None]) -> Iterator[str]:
-    """Yield the tags that scripts fetch, as ``owner/name tag``, without what is fetched by commit or not at all.
+def refs(scripts: Mapping[str, str], arguments: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield the tags and commits that scripts fetch, as ``owner/name tag``, without what is not fetched at all.
 
-    A repository or tag that is not known before the build is yielded as the script has it.
+    A repository or tag that is not known before the build is yielded as the script has it. A short commit is left out.
 
     Args:
         scripts: texts by path.
@@ -50,8 +51,19 @@ def tags(scripts: Mapping[str, str], arguments: Mapping[str, str | None]) -> Ite
             repository, ref = (_expanded(word, variables) for word in words)
             if repository is None or ref is None:
                 yield " ".join(words)
-            elif ref and not _COMMIT.fullmatch(ref):
+            elif ref and (_WHOLE_COMMIT.fullmatch(ref) or not _COMMIT.fullmatch(ref)):
                 yield f"{repository} {ref}"
+
+
+def own_commit(source: str) -> str | None:
+    """Return the commit that a source, ``owner/name ref``, names itself; None for a tag."""
+    match = _WHOLE_COMMIT.fullmatch(source.rpartition(" ")[2])
+    return match and match[0]
+
+
+def locked(sources: Mapping[str, str | None]) -> dict[str, str]:
+    """Return those of the sources whose commits are the lock's. ``sources`` has commits by ``owner/name ref``."""
+    return {name: commit for name, commit in sources.items() if commit and not own_commit(name)}
 
 
 def prologue(commits: Mapping[str, str]) -> str:

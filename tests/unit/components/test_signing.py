@@ -24,6 +24,7 @@ from stacks.checks.collisions import shared_tags
 from stacks.checks.trust import unlocked_parents, unmatched_keys
 from stacks.config.signing import Signer, Signing, trusted
 from stacks.errors import SlipwayError
+from stacks.plan import Plan
 from tests.fakes import registry
 from tests.fakes.pulumi_mocks import run
 
@@ -245,6 +246,9 @@ def test_provenance_source_has_no_credentials_or_paths(tmp_path: Path, remote: s
     assert slsa.source_of(tmp_path)["uncommitted"]
 
 
+SOURCES = {"git+https://github.com/o/locked@refs/tags/v1": "c" * 40, "git+https://github.com/o/other@refs/tags/v1": ""}
+
+
 def test_provenance_has_arguments_files_parents_and_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GITHUB_SERVER_URL", "GITHUB_WORKFLOW_REF", "SLIPWAY_WORKFLOW", "GITHUB_RUN_ID", "GITHUB_REF"):
         monkeypatch.delenv(name, raising=False)
@@ -258,7 +262,8 @@ def test_provenance_has_arguments_files_parents_and_date(tmp_path: Path, monkeyp
     with registry.serve() as served:
         ref = served.image("torch:1", [])
         engines = ["ssh://me@builder-arm", "unix:///run/docker.sock"]
-        build = slsa.Build(contents, "dockerfiles/torch/Dockerfile", parents, "machine", "urn:slipway:by-hand", engines)
+        file, by_hand = "dockerfiles/torch/Dockerfile", "urn:slipway:by-hand"
+        build = slsa.Build(contents, file, parents, "machine", by_hand, SOURCES, engines)
         predicate = slsa.predicate(ref, build, tmp_path, None)
     definition = predicate["buildDefinition"]
     assert definition["externalParameters"]["request"]["args"] == {
@@ -269,6 +274,8 @@ def test_provenance_has_arguments_files_parents_and_date(tmp_path: Path, monkeyp
     assert definition["resolvedDependencies"] == [
         {"uri": "pkg:docker/docker.io/library/debian@bookworm-slim?platform=linux%2Famd64"},
         {"uri": f"pkg:docker/r.example/x/wheel@{digest}?platform=linux%2Famd64", "digest": {"sha256": "b" * 64}},
+        {"uri": "git+https://github.com/o/locked@refs/tags/v1", "digest": {"gitCommit": "c" * 40}},
+        {"uri": "git+https://github.com/o/other@refs/tags/v1"},
     ]
     assert predicate["runDetails"]["builder"] == {"id": "urn:slipway:by-hand"}
     assert slsa.summary(predicate) == {"source": "", "revision": "", "date": ""}
@@ -335,6 +342,15 @@ def test_provenance_names_engines_in_their_order() -> None:
     for name in ("torch", "extras"):
         assert provenances[f"{name}-provenance"]["engines"] == Pool("linux/amd64", pool).order(name)
     assert not {"engines", "buildOn"} & {*AttestProvenance.triggers}
+
+
+def test_provenance_has_the_sources_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Plan, "sources", lambda _, image: SOURCES if image.spec.name == "torch" else {})
+    signing = {"key": "awskms:///arn:aws:kms:eu-west-1:123456789012:key/1234abcd"}
+    recorder, _ = run(signing=signing, preview=True)
+    provenances = recorder.of_type("pulumi-python:dynamic/image:Provenance")
+    assert [provenances[f"{name}-provenance"]["sources"] for name in ("torch", "extras")] == [SOURCES, {}]
+    assert "sources" not in AttestProvenance.triggers
 
 
 def test_login_of_an_image_is_for_its_registrys_host(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from stacks import plan
+from stacks import lock, plan
+from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT, read_stack, stack_names
 from stacks.identity import staged_context
 from stacks.identity.content import Contents
 from stacks.identity.context import Folder
-from stacks.identity.dockerfile.git_sources import SCRIPT, tags
+from stacks.identity.dockerfile.git_sources import SCRIPT, refs
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import CONTEXT
 from tests.helpers.sample_repository import Checkout
@@ -44,7 +45,7 @@ CALL = 'exec /srv/build/fetch-source owner/name "v$VERSION" /src\n'
 )
 def test_tags_of_a_script_follow_from_arguments(script: str, expected: list[str]) -> None:
     arguments = {"VERSION": "2", "RELEASE": "24.12", "COMMIT": "", "SHORT": "38a1269", "ABSENT": ""}
-    assert [*tags({"a/build": script, SCRIPT: CALL}, arguments)] == expected
+    assert [*refs({"a/build": script, SCRIPT: CALL}, arguments)] == expected
 
 
 def test_tags_of_a_component_are_those_of_its_source_file() -> None:
@@ -52,8 +53,9 @@ def test_tags_of_a_component_are_those_of_its_source_file() -> None:
         "fetch": 'exec /srv/build/fetch-source "$repository" "${COMMIT:-$tag}" "$1"\n',
         "sources/x": "repository=owner/x\ntag=v$VERSION\n",
     }
-    assert [*tags(scripts, {"VERSION": "2", "COMMIT": ""})] == ["owner/x v2"]
-    assert [*tags(scripts, {"VERSION": "2", "COMMIT": "0" * 40})] == []
+    assert [*refs(scripts, {"VERSION": "2", "COMMIT": ""})] == ["owner/x v2"]
+    assert [*refs(scripts, {"VERSION": "2", "COMMIT": "0" * 40})] == [f"owner/x {'0' * 40}"]
+    assert [*refs(scripts, {"VERSION": "2", "COMMIT": "0" * 12})] == []
 
 
 def test_repositories_of_all_stacks_are_those_of_all_scripts() -> None:
@@ -68,8 +70,7 @@ def test_repositories_of_all_stacks_are_those_of_all_scripts() -> None:
     named = {
         name for text in scripts for name in re.findall(r"^[^#\n]*fetch-source ([\w-]+/[\w-]+) ", text, re.MULTILINE)
     }
-    # At a commit in every stack, or in none.
-    assert named - sources == {"NVIDIA/Megatron-LM", "NVIDIA/nccl", "facebookresearch/xformers"}
+    assert named - sources == {"NVIDIA/nccl", "facebookresearch/xformers"}  # no stack has them
     assert all(re.fullmatch(r"[\w-]+/[\w-]+", source) for source in sources)
 
 
@@ -78,6 +79,39 @@ def test_nccl_of_efa_is_fetched_only_to_be_compiled(source: str, expected: list[
     nccl = {"version": "2.29.7-1", "source": source, "tests": False}
     (image,) = plan.make("efa", {**read_stack("efa"), "nccl": nccl}, search=False).images
     assert [*image.content.sources] == expected
+
+
+def test_sources_of_an_image_are_those_of_its_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    vision = "pytorch/vision v0.15.2"
+    monkeypatch.setattr(lock, "read", lambda _: {lock.tag_key(vision, Mirrors()): "a" * 40})
+    planned = plan.make("base-cu121", search=False)
+    torch = planned.image("torch")
+    assert planned.sources(torch) == {
+        "git+https://github.com/pytorch/pytorch@refs/tags/v2.0.1": "",
+        "git+https://github.com/pytorch/vision@refs/tags/v0.15.2": "a" * 40,
+        "git+https://github.com/pytorch/audio@refs/tags/v2.0.2": "",
+    }
+    assert "sources" not in torch.contents
+    assert planned.image("vision-source").contents["sources"] == {vision: "a" * 40}
+
+
+def test_source_of_a_mirror_is_named_where_it_is_fetched() -> None:
+    commit = "266f1c97dca477ca8b92c16087506da2000b0b84"
+    planned = plan.make("aks-megatron", {**read_stack("aks-megatron"), "mirrors": {"git": "http://git.example/x/"}}, search=False)
+    assert planned.sources(planned.image()) == {
+        f"git+http://git.example/x/NVIDIA/Megatron-LM@{commit}": commit,
+        "git+http://git.example/x/NVIDIA/NeMo-Framework-Launcher@refs/tags/24.12": "",
+    }
+
+
+def test_commit_that_a_stack_names_is_none_of_the_lock(root: Path) -> None:
+    commit = "c" * 40
+    commits = {f"owner/name {commit}": "d" * 40}
+    (root / CONTEXT / "a/run").write_text(f"fetch-source owner/name {commit} /src\n")
+    content = Contents(Folder(root / CONTEXT)).of(spec(commits=commits, parents={}))
+    assert content.sources == {f"owner/name {commit}": commit}
+    assert content.locked_sources == {}
+    assert SCRIPT not in content.prologues
 
 
 @pytest.fixture
