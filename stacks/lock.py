@@ -293,11 +293,12 @@ def packages_key(packages: Packages, platform: str, mirrors: Mirrors) -> str:
 
     Where the parent decides, the Pythons follow from the release of torch.
     """
-    compiled = [*(f"built:{name}" for name in packages.built), *(f"override:{line}" for line in packages.overrides)]
+    marked = {"built": packages.built, "override": packages.overrides, "sdist": packages.sdists}
+    others = [f"{mark}:{line}" for mark, lines in marked.items() for line in lines]
     listed = ["-r", *packages.listed.split()] if packages.listed else []
-    where = [f"python{packages.pythons[0]}", f"glibc{packages.glibc}"] if packages.glibc else []
+    where = [f"python{','.join(packages.pythons)}", f"glibc{packages.glibc}"] if packages.glibc else []
     indexes = python_indexes(packages, mirrors)
-    return " ".join([platform, *indexes, *packages.requirements, *listed, *packages.constraints, *compiled, *where])
+    return " ".join([platform, *indexes, *packages.requirements, *listed, *packages.constraints, *others, *where])
 
 
 def pinned(

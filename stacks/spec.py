@@ -73,7 +73,8 @@ class Packages(_Frozen):
 
     Of what the stack compiles itself, ``requirements`` has the published release, whose own requirements count.
     ``built`` names it, as its files are not installed. ``overrides`` are requirements that count in place of its own.
-    ``listed`` is a file of requirements in a git source, ``owner/name tag path``.
+    ``listed`` is a file of requirements in a git source, ``owner/name tag path``. ``sdists`` names packages without a
+    wheel that require nothing: pip builds their source distribution with what else is locked.
     """
 
     requirements: tuple[str, ...]
@@ -84,6 +85,7 @@ class Packages(_Frozen):
     built: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
     listed: str | None = None
+    sdists: tuple[str, ...] = ()
     files: Mapping[str, str] = Field(default_factory=dict)
 
     def with_more(self, *requirements: str, constraints: Iterable[str] = ()) -> Self:

@@ -1,6 +1,7 @@
 """The files that an image's pip steps may install, as uv resolves them: each by its address and SHA-256.
 
-Only wheels count. Without one, uv would run a package's own code on this machine to learn what it requires.
+Only wheels count. Without one, uv would run a package's own code on this machine to learn what it requires. A source
+distribution counts if the image names it as one that requires nothing, which is what uv is told.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ def files(
     requirements in a source, by their paths in it.
 
     Raises:
-        NotLockable: the requirements have no solution, an index requires a login, or a package has no wheel with a
+        NotLockable: the requirements have no solution, an index requires a login, or a package has no file with a
             SHA-256.
         SlipwayError: an index does not respond.
     """
     return {
         address: digest
         for python in packages.pythons
-        for address, digest in _files(_resolved(packages, python, platform, mirrors, listed), packages.requirements)
+        for address, digest in _files(_resolved(packages, python, platform, mirrors, listed), packages)
     }
 
 
@@ -71,6 +72,7 @@ def _resolved(
             "requirements.in": packages.requirements,
             "constraints.txt": packages.constraints,
             "overrides.txt": packages.overrides,
+            "uv.toml": [f'[[dependency-metadata]]\nname = "{name}"\nrequires-dist = []' for name in packages.sdists],
         }
         for file, lines in lists.items():
             (folder / file).write_text("".join(f"{line}\n" for line in lines))
@@ -82,10 +84,11 @@ def _resolved(
             "pip",
             "compile",
             "--quiet",
-            "--no-config",
+            "--config-file=uv.toml",
             "--no-progress",
             "--color=never",
-            "--no-build",
+            "--only-binary=:all:",
+            *(f"--no-binary={name}" for name in packages.sdists),
         ]
         words += ["--python", sys.executable, "--python-version", python]
         words += ["--python-platform", _target(platform, packages.glibc or _GLIBC), "--default-index", default]
@@ -112,19 +115,20 @@ def _target(platform: str, glibc: str) -> str:
     return f"{_MACHINES[architecture(platform)]}-manylinux_{known.replace('.', '_')}"
 
 
-def _files(resolved: Mapping[str, Any], requirements: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield the address and SHA-256 of each wheel.
+def _files(resolved: Mapping[str, Any], packages: Packages) -> Iterator[tuple[str, str]]:
+    """Yield the address and SHA-256 of each wheel, and of the source distributions that count.
 
     Raises:
-        NotLockable: a package has no wheel with a SHA-256.
+        NotLockable: a package has no such file with a SHA-256.
     """
     for package in resolved["packages"]:
-        wheels = package.get("wheels", [])
-        hashed = {file["url"]: file["hashes"]["sha256"] for file in wheels if "sha256" in file.get("hashes", {})}
+        sources = [package["sdist"]] if package["name"] in packages.sdists and "sdist" in package else []
+        files = [*package.get("wheels", []), *sources]
+        hashed = {file["url"]: file["hashes"]["sha256"] for file in files if "sha256" in file.get("hashes", {})}
         if not hashed:
             release = one_line(f"{package['name']} {package.get('version', '')}")
             raise NotLockable(
-                f"{one_line(' '.join(requirements))}: {release}: the index has no wheel of it with a SHA-256; "
+                f"{one_line(' '.join(packages.requirements))}: {release}: the index has no wheel of it with a SHA-256; "
                 "take another version, or another index"
             )
         yield from hashed.items()

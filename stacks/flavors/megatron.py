@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -14,6 +14,7 @@ from stacks.config.values import ArchList, Commit, JobCount, Pin, Release, Switc
 from stacks.jobs.pytorch_job import pytorch_job
 from stacks.jobs.requirements import Requirements
 from stacks.spec import Cuda, ImageSpec, Outside
+from stacks.spec import Packages as InstalledPackages
 from stacks.tags import Suffix
 from stacks.versions.aks import (
     aks_node,
@@ -27,10 +28,26 @@ from stacks.versions.aks import (
     launcher_nemo,
 )
 from stacks.versions.archs import arch_list
-from stacks.versions.efa_ngc import check_ngc_listed, compiling_cuda, ngc_release
+from stacks.versions.distros import distro_release
+from stacks.versions.efa_ngc import check_ngc_listed, compiling_cuda, ngc_release, ngc_systems
 from stacks.versions.extras import check_extra
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.tables import Reliance
+
+_TOOLS: Final = ("pybind11==2.13.6", "setuptools==79.0.1", "wheel", "packaging")
+"""What ``megatron/build/megatron`` installs."""
+_LAUNCHER: Final = (
+    "hera==5.27.0",
+    "hydra-core==1.3.2",
+    "kubeflow-training==1.9.4",
+    "omegaconf==2.3.0",
+    "tqdm==4.67.1",
+    "zstandard==0.25.0",
+)
+"""``megatron/build/launcher-requirements.txt``."""
+_SDISTS: Final = ("antlr4-python3-runtime",)
+"""hydra-core 1.3.2 requires it at 4.9, of which the Python index has no wheel. It requires ``typing`` alone, for Python
+before 3.5 (antlr4-python3-runtime 4.9.3, setup.py:8-10)."""
 
 
 class Launcher(Model):
@@ -181,6 +198,7 @@ def images(config: Config) -> list[ImageSpec]:
             },
             tuning={"MAX_JOBS": str(config.max_jobs)} if config.max_jobs else {},
             parents={"BASE_IMAGE": Outside(reference=f"nvcr.io/nvidia/pytorch:{config.ngc}-py3")},
+            packages=_installed(config),
             cuda=Cuda(version=compiling_cuda(config.ngc)),
             compiled={"transformer-engine": config.archs} if config.transformer_engine else {},
             description=f"Megatron-LM on NVIDIA's PyTorch {config.ngc} for AKS",
@@ -194,6 +212,18 @@ def images(config: Config) -> list[ImageSpec]:
             ),
         )
     ]
+
+
+def _installed(config: Config) -> InstalledPackages:
+    """Return what pip steps install, as far as the parent does not have it."""
+    pythons, ubuntus = ngc_systems(config.ngc)
+    data = config.packages.model_dump()
+    return InstalledPackages(
+        requirements=(*_TOOLS, *_LAUNCHER, *(f"{name}=={version}" for name, version in data.items())),
+        pythons=pythons,
+        glibc=distro_release(f"ubuntu{ubuntus[0]}").glibc,
+        sdists=_SDISTS,
+    )
 
 
 def requirements(config: Config) -> Requirements:

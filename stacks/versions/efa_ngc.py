@@ -192,6 +192,19 @@ def ngc_release(version: str, *, field: str = "ngc") -> NgcRelease:
     return NgcRelease(version, **{key: values.get(key) for key in ("ubuntu", "python", "cuda", "torch", "nccl")})
 
 
+def ngc_systems(version: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the Pythons and the Ubuntu releases that an image may have, oldest first.
+
+    That is its own Python, where a source confirms it, and the Ubuntus with that one; otherwise those of all images.
+    """
+    rows = table("ngc")
+    row = rows.get(version, {})
+    sure = row.get("python") if "python" not in row.get("weak", ()) else None
+    fitting = [each for each in rows.values() if sure in {None, each.get("python")}]
+    pythons, ubuntus = ({each[key] for each in fitting if key in each} for key in ("python", "ubuntu"))
+    return tuple(sorted(pythons, key=order)), tuple(sorted(ubuntus, key=order))
+
+
 def check_ngc_listed(version: str, *, field: str = "ngc") -> None:
     """Refuse one of NVIDIA's PyTorch images that the table does not have.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import ssl
+import tarfile
 import threading
 import urllib.error
 import urllib.parse
@@ -33,6 +35,23 @@ def wheel(folder: Path, name: str, version: str, requires: Sequence[str] = (), c
     with zipfile.ZipFile(path, "w") as archive:
         for file, content in files.items():
             archive.writestr(zipfile.ZipInfo(file), content)
+    return path
+
+
+def sdist(folder: Path, name: str, version: str, backend: str, code: str = "") -> Path:
+    """Write a source distribution of `name`, which `backend` builds, with one module of `code`."""
+    stem = f"{name}-{version}"
+    files = {
+        "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        "pyproject.toml": f'[build-system]\nrequires = ["{backend}"]\nbuild-backend = "{backend}"\n',
+        f"{name}.py": code,
+    }
+    path = folder / f"{stem}.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for file, content in files.items():
+            member = tarfile.TarInfo(f"{stem}/{file}")
+            member.size = len(content.encode())
+            archive.addfile(member, io.BytesIO(content.encode()))
     return path
 
 

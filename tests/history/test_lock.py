@@ -464,9 +464,17 @@ def test_check_locked_has_a_line_for_each_thing(checkout: Checkout) -> None:
 
 @pytest.mark.slow
 def test_check_locked_names_what_the_lock_cannot_have(checkout: Checkout) -> None:
+    stack = checkout.root / "stacks/Pulumi.base-cu121.yaml"
+    stack.write_text(stack.read_text().replace("{version: 2.0.1,", "{commits: {vision: 04a5102}, version: 2.0.1,"))
+    (unknown,) = [line for line in _refused(checkout, "base-cu121") if line.startswith("what pip installs ")]
+    assert unknown == (
+        "what pip installs (vision-wheel, audio-wheel, deepspeed-wheel, flash-attention-wheel, apex-wheel, torch, "
+        "torch-extras) is not known before the build, and the lock cannot have it; docs/guides/parents-and-mirrors.md says "
+        "what it can have"
+    )
     assert (
-        "stack aks-megatron: what pip installs (megatron-lm) is not known before the build, and the lock cannot have it; "
-        "docs/guides/parents-and-mirrors.md says what it can have"
+        "stack aks-megatron: the hash of each wheel that pip installs is not in stacks/lock.toml (megatron-lm): run "
+        "`slipway lock aks-megatron`"
     ) in checkout.run("check", "--locked", "aks-megatron").stderr.splitlines()
     assert "stack base-cu120: " in checkout.run("check", "--locked").stderr
     assert checkout.run("check", "--locked", "base-cu999").stderr.startswith("there is no stack 'base-cu999'")

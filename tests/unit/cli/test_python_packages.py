@@ -40,8 +40,9 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OneProjec
     served.close()
 
 
-def files(index: Index) -> dict[str, str]:
-    return python_packages.files(PACKAGES, "linux/amd64", Mirrors.model_validate({"pythonIndex": index.url}))
+def files(index: Index, sdists: tuple[str, ...] = ()) -> dict[str, str]:
+    packages = PACKAGES.model_copy(update={"sdists": sdists})
+    return python_packages.files(packages, "linux/amd64", Mirrors.model_validate({"pythonIndex": index.url}))
 
 
 def test_wheel_is_locked_with_the_sha256_of_its_page(index: OneProject) -> None:
@@ -55,6 +56,19 @@ def test_package_without_a_wheel_cannot_be_locked(index: OneProject) -> None:
         NotLockable, match=r"^hello: Python 3.12 on linux/amd64: uv finds no packages on http\S+: .*hello"
     ):
         files(index)
+
+
+def test_source_distribution_named_is_locked_and_not_run(index: OneProject) -> None:
+    """The stand-in has no such file: uv, which is told that it requires nothing, does not fetch it."""
+    index.page = f'<a href="/files/hello-1.0.tar.gz#sha256={"0" * 64}">hello-1.0.tar.gz</a>'
+    assert files(index, sdists=("hello",)) == {f"{index.address}/files/hello-1.0.tar.gz": "0" * 64}
+    assert not [request for request in index.requests if request.endswith(".tar.gz")]
+
+
+def test_source_distribution_of_another_is_not_locked(index: OneProject) -> None:
+    index.page = f'<a href="/files/hello-1.0.tar.gz#sha256={"0" * 64}">hello-1.0.tar.gz</a>'
+    with pytest.raises(NotLockable, match=r"^hello: Python 3.12 on linux/amd64: uv finds no packages on http"):
+        files(index, sdists=("other",))
 
 
 def test_wheel_without_sha256_cannot_be_locked(index: OneProject) -> None:

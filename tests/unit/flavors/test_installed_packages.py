@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from stacks import flavors, plan
+from stacks import flavors, lock, plan
+from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT, stack_names
 from stacks.flavors.torch_family import installed_packages
 from stacks.identity.dockerfile.pip_packages import INDEX_ARG
@@ -25,7 +26,7 @@ TODAY: dict[str, Any] = {
 
 def packages(flavor: str = "base", **values: Any) -> dict[str, Packages | None]:
     """Return the packages of those images of a stack that the configuration decides."""
-    config = flavors.load({"flavor": flavor, **TODAY, **values}, "stack x")
+    config = flavors.load({"flavor": flavor, **(TODAY if flavor != "megatron" else {}), **values}, "stack x")
     specs: list[ImageSpec] = flavors.flavor(flavor).images(config)
     return {spec.name: spec.packages for spec in specs if not spec.name.endswith(("-source", "dist"))}
 
@@ -35,10 +36,9 @@ def unknown(flavor: str = "base", **values: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("stack", stack_names())
-def test_pip_step_of_a_stack_is_known_but_in_megatron(stack: str) -> None:
+def test_pip_step_of_a_stack_is_known(stack: str) -> None:
     for image in plan.make(stack, search=False).images:
-        installs = INDEX_ARG in image.content.arguments and image.spec.name != "megatron-lm"
-        assert bool(image.spec.packages) == installs, image.spec.name
+        assert bool(image.spec.packages) == (INDEX_ARG in image.content.arguments), image.spec.name
 
 
 def test_compiled_torch_requires_what_the_published_does() -> None:
@@ -127,6 +127,47 @@ def test_tools_are_those_that_scripts_install() -> None:
         assert all(re.search(rf"(?<=[ \"]){re.escape(line)}(?=[ \"\n])", text) for line in requirements), path
     (line,) = re.findall(r"--upgrade (.*)\n", (DOCKERFILES / "common/build/make-venv").read_text())
     assert line.replace("'", "").split() == list(tools.requirements[:6])
+
+
+def megatron(ngc: str) -> Packages:
+    """Return the packages of a ``megatron`` stack."""
+    known = packages("megatron", ngc=ngc, unverified=True)["megatron-lm"]
+    assert known
+    return known
+
+
+def test_packages_of_megatron_are_those_that_scripts_install() -> None:
+    folder = DOCKERFILES / "megatron"
+    defaults = dict(re.findall(r"^ARG (\w+)=(\S+)$", (folder / "Dockerfile").read_text(), re.MULTILINE))
+    (tools,) = re.findall(r"pip-index\) \\\n +(\S.*)\n", (folder / "build/megatron").read_text())
+    listed = (folder / "build/launcher-requirements.txt").read_text()
+    data = re.findall(r"\w+==(?=\$)", (folder / "layers/install-packages").read_text())
+    requirements = megatron("26.03").requirements
+    expected = [
+        *re.sub(r"\$(\w+)", lambda match: defaults[match[1]], tools.replace('"', "")).split(),
+        *(line for line in listed.splitlines() if not line.startswith("#")),
+    ]
+    assert [*requirements[: len(expected)]] == expected
+    assert [line.partition("==")[0] + "==" for line in requirements[len(expected) :]] == data
+
+
+@pytest.mark.parametrize(
+    ("ngc", "pythons", "glibc"),
+    [
+        ("26.03", ("3.12",), "2.39"),
+        ("25.12", ("3.12",), "2.39"),  # no source says which Ubuntu
+        ("24.05", ("3.10",), "2.35"),
+        ("25.02", ("3.10", "3.12"), "2.35"),  # no source confirms the Python
+        ("26.05", ("3.10", "3.12"), "2.35"),
+        ("31.01", ("3.10", "3.12"), "2.35"),
+    ],
+)
+def test_python_of_megatron_is_sure_or_any(ngc: str, pythons: tuple[str, ...], glibc: str) -> None:
+    known = megatron(ngc)
+    assert (known.pythons, known.glibc) == (pythons, glibc)
+    assert lock.packages_key(known, "linux/amd64", Mirrors()).endswith(
+        f" sdist:antlr4-python3-runtime python{','.join(pythons)} glibc{glibc}"
+    )
 
 
 RECIPES = DOCKERFILES / "wheels/recipes"

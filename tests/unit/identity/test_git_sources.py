@@ -97,7 +97,9 @@ def test_sources_of_an_image_are_those_of_its_products(monkeypatch: pytest.Monke
 
 def test_source_of_a_mirror_is_named_where_it_is_fetched() -> None:
     commit = "266f1c97dca477ca8b92c16087506da2000b0b84"
-    planned = plan.make("aks-megatron", {**read_stack("aks-megatron"), "mirrors": {"git": "http://git.example/x/"}}, search=False)
+    planned = plan.make(
+        "aks-megatron", {**read_stack("aks-megatron"), "mirrors": {"git": "http://git.example/x/"}}, search=False
+    )
     assert planned.sources(planned.image()) == {
         f"git+http://git.example/x/NVIDIA/Megatron-LM@{commit}": commit,
         "git+http://git.example/x/NVIDIA/NeMo-Framework-Launcher@refs/tags/24.12": "",

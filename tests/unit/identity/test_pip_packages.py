@@ -14,7 +14,17 @@ import pytest
 from stacks.config.stack_file import ROOT
 from stacks.identity.dockerfile.pip_packages import SCRIPT, prologue
 from stacks.spec import CONTEXT
-from tests.fakes.package_index import Index, wheel
+from tests.fakes.package_index import Index, sdist, wheel
+
+BACKEND = """
+def build_wheel(folder, settings=None, metadata=None):
+    import sys
+    from pathlib import Path
+    sys.path.insert(0, {checkout!r})
+    from tests.fakes.package_index import wheel
+    return wheel(Path(folder), "first", "3.0").name
+"""
+"""A build backend that makes the stand-in's wheel."""
 
 
 @pytest.fixture
@@ -30,7 +40,7 @@ def index(tmp_path: Path) -> Iterator[Index]:
     served.close()
 
 
-def download(index: Index, *names: str, to: Path) -> subprocess.CompletedProcess[str]:
+def download(index: Index, *names: str, to: Path, verb: str = "download --dest") -> subprocess.CompletedProcess[str]:
     """Run a pip step as the Dockerfiles have them, with the locked script."""
     files = {
         f"{index.address}/files/{name}": hashlib.sha256((index.folder / name).read_bytes()).hexdigest()
@@ -38,11 +48,11 @@ def download(index: Index, *names: str, to: Path) -> subprocess.CompletedProcess
     }
     script = to.with_suffix(".sh")
     script.write_text(prologue(files) + (ROOT / CONTEXT / SCRIPT).read_text())
-    pip = f"{sys.executable} -m pip --isolated --disable-pip-version-check download --no-cache-dir"
+    pip = f"{sys.executable} -m pip --isolated --disable-pip-version-check --no-cache-dir {verb}"
     if (index.folder / "late").exists():
-        (index.folder / "late").rename(index.folder / "first-1.0-py3-none-any.whl")
+        (index.folder / "late").rename(index.folder / names[0])
     return subprocess.run(
-        ["sh", "-euc", f'{pip} --dest "$1" $(sh "$0") first', script, to],
+        ["sh", "-euc", f'{pip} "$1" $(sh "$0") first', script, to],
         env={**os.environ, "PYTHON_INDEX_URL": index.url, "TMPDIR": str(to.parent)},
         capture_output=True,
         text=True,
@@ -67,5 +77,32 @@ def test_pip_refuses_a_file_with_another_hash(index: Index, tmp_path: Path) -> N
     other = wheel(tmp_path, "first", "1.0", ["second"], code="raise SystemExit\n")
     other.rename(index.folder / "late")
     done = download(index, "first-1.0-py3-none-any.whl", "second-1.0-py3-none-any.whl", to=tmp_path / "wheels")
+    assert done.returncode == 1
+    assert "THESE PACKAGES DO NOT MATCH THE HASHES" in done.stderr
+
+
+@pytest.fixture
+def source(index: Index) -> str:
+    """The name of a source distribution of ``first`` on the index, built with ``backend``, which is there too."""
+    wheel(index.folder, "backend", "1.0", code=BACKEND.format(checkout=str(ROOT)))
+    return sdist(index.folder, "first", "3.0", "backend").name
+
+
+def test_pip_builds_a_locked_source_with_locked_tools(index: Index, source: str, tmp_path: Path) -> None:
+    done = download(index, source, "backend-1.0-py3-none-any.whl", to=tmp_path / "wheels", verb="wheel --wheel-dir")
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (tmp_path / "wheels").iterdir()] == ["first-3.0-py3-none-any.whl"]
+    assert not any("simple" in request for request in index.requests)
+
+
+def test_pip_builds_no_source_with_other_tools(index: Index, source: str, tmp_path: Path) -> None:
+    done = download(index, source, to=tmp_path / "wheels", verb="wheel --wheel-dir")
+    assert done.returncode == 1
+    assert "No matching distribution found for backend" in done.stderr
+
+
+def test_pip_builds_no_source_with_another_hash(index: Index, source: str, tmp_path: Path) -> None:
+    sdist(tmp_path, "first", "3.0", "backend", code="raise SystemExit\n").rename(index.folder / "late")
+    done = download(index, source, "backend-1.0-py3-none-any.whl", to=tmp_path / "wheels", verb="wheel --wheel-dir")
     assert done.returncode == 1
     assert "THESE PACKAGES DO NOT MATCH THE HASHES" in done.stderr
