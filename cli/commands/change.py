@@ -45,7 +45,7 @@ def new(stack: str, values: tuple[str, ...], flavor: str | None) -> None:
     cls=Command,
     examples=[
         ("slipway check", "after any change of a stack file"),
-        ("slipway check --locked local", "likewise, and all that the stack `local` fetches is pinned"),
+        ("slipway check --locked local", "likewise, and parents, sources and Python packages of `local` are pinned"),
     ],
 )
 @click.argument("stacks", metavar="[STACK]...", nargs=-1, shell_complete=completion.stacks)
