@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,15 +9,14 @@ from datetime import UTC, datetime
 from itertools import filterfalse
 from typing import Final
 
-from cli.locking import python_packages, requirement_lists
+from cli.locking import git_commits, python_packages, requirement_lists
 from cli.locking.python_packages import NotLockable
 from oci import client
 from oci.registry_image import chosen
 from stacks import checks, graph, lock
-from stacks.child_environment import child_environment
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT, read_stack, stack_names
-from stacks.errors import SlipwayError, one_line
+from stacks.errors import SlipwayError
 from stacks.graph import Graph
 from stacks.identity.content import Contents, of_stack
 from stacks.identity.context import Folder
@@ -47,7 +45,7 @@ def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
             branches.update(lock.branches(spec, unlocked.config.mirrors).values())
     before = lock.read(ROOT)
     current = {name: client.digest(name) for name in sorted(references)}
-    current |= {lock.branch_key(*branch): commit(*branch) for branch in sorted(branches)}
+    current |= {lock.branch_key(*branch): git_commits.of_branch(*branch) for branch in sorted(branches)}
     current |= _tag_commits(graphs, current)
     _check_moved_tags(before, current)
     tables_before = lock.read_tables(ROOT)
@@ -171,23 +169,8 @@ def _tag_commits(graphs: Iterable[Graph], locked: Mapping[str, str]) -> dict[str
     return {
         f"{address}#{ref}": commit
         for address, refs in sorted(tags.items())
-        for ref, commit in _commits(address, sorted(refs)).items()
+        for ref, commit in git_commits.of_tags(address, sorted(refs)).items()
     }
-
-
-def _commits(address: str, refs: Sequence[str]) -> dict[str, str]:
-    """Return the commit of each of a repository's tags, ``refs/tags/...``.
-
-    An annotated tag is an object of its own; git lists the commit that it names as ``<ref>^{}`` (git-ls-remote(1)).
-
-    Raises:
-        SlipwayError: the repository does not respond, or has no such tag.
-    """
-    listed = _listed(address, [*refs, *(f"{ref}^{{}}" for ref in refs)])
-    missing = [ref for ref in refs if ref not in listed]
-    if missing:
-        raise SlipwayError(f"{address} has no tag '{one_line(missing[0].removeprefix('refs/tags/'))}'")
-    return {ref: listed.get(f"{ref}^{{}}", listed[ref]) for ref in refs}
 
 
 def _check_moved_tags(before: Mapping[str, str], current: Mapping[str, str]) -> None:
@@ -204,29 +187,3 @@ def _check_moved_tags(before: Mapping[str, str], current: Mapping[str, str]) -> 
     ]
     if moved:
         raise SlipwayError("\n".join(moved))
-
-
-def commit(address: str, branch: str) -> str:
-    """Return the newest commit of a repository's branch.
-
-    Raises:
-        SlipwayError: the repository does not respond, or has no such branch.
-    """
-    listed = _listed(address, [f"refs/heads/{branch}"])
-    if not listed:
-        raise SlipwayError(f"{address} has no branch '{one_line(branch)}'")
-    return next(iter(listed.values()))
-
-
-def _listed(address: str, refs: Sequence[str]) -> dict[str, str]:
-    """Return what a repository has of some refs: the object of each.
-
-    Raises:
-        SlipwayError: the repository does not respond.
-    """
-    environment = child_environment("git", GIT_TERMINAL_PROMPT="0", LC_ALL="C")
-    command = ["git", "ls-remote", address, *refs]
-    completed = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    if completed.returncode:
-        raise SlipwayError(f"{address}: {one_line(completed.stderr.strip())}")
-    return {ref: name for name, _, ref in (line.partition("\t") for line in completed.stdout.splitlines())}

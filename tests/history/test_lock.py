@@ -356,6 +356,19 @@ def test_branch_is_built_at_its_locked_commit(checkout: Checkout, vision: Reposi
     assert moved == {"vision-source", "vision-wheel", "dist", "train"}
 
 
+def test_branch_is_not_one_whose_name_ends_so(checkout: Checkout, vision: Repository) -> None:
+    """To `git ls-remote` a name is a pattern: it lists `a/refs/heads/release/9` too, and before the other."""
+    first = vision.git("rev-parse", "HEAD")
+    vision.git("checkout", "-q", "-b", "a/refs/heads/release/9")
+    vision.commit("README", "another")
+    of_branch(checkout, "release/9")
+    assert f"{BRANCH}: {first}" in checkout.run("lock", "branch").stdout.splitlines()
+    of_branch(checkout, "refs/heads/release/9")
+    assert checkout.run("lock", "branch").stderr == (
+        "https://github.com/pytorch/vision has no branch 'refs/heads/release/9'\n"
+    )
+
+
 def test_lock_of_missing_branch_is_one_line(checkout: Checkout, vision: Repository) -> None:
     of_branch(checkout, "release/8")
     done = checkout.run("lock", "branch")

@@ -1,0 +1,53 @@
+"""Commits of branches and tags, as the repository's host lists them."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+
+from stacks.child_environment import child_environment
+from stacks.errors import SlipwayError, one_line
+
+
+def of_branch(address: str, branch: str) -> str:
+    """Return the newest commit of a repository's branch.
+
+    Raises:
+        SlipwayError: the repository does not respond, or has no such branch.
+    """
+    ref = f"refs/heads/{branch}"
+    commit = _listed(address, [ref]).get(ref)
+    if commit is None:
+        raise SlipwayError(f"{address} has no branch '{one_line(branch)}'")
+    return commit
+
+
+def of_tags(address: str, refs: Sequence[str]) -> dict[str, str]:
+    """Return the commit of each of a repository's tags, ``refs/tags/...``.
+
+    An annotated tag is an object of its own; git lists the commit that it names as ``<ref>^{}`` (git-ls-remote(1)).
+
+    Raises:
+        SlipwayError: the repository does not respond, or has no such tag.
+    """
+    listed = _listed(address, [*refs, *(f"{ref}^{{}}" for ref in refs)])
+    missing = [ref for ref in refs if ref not in listed]
+    if missing:
+        raise SlipwayError(f"{address} has no tag '{one_line(missing[0].removeprefix('refs/tags/'))}'")
+    return {ref: listed.get(f"{ref}^{{}}", listed[ref]) for ref in refs}
+
+
+def _listed(address: str, refs: Sequence[str]) -> dict[str, str]:
+    """Return what a repository has of some refs: the object of each.
+
+    To git each is a pattern that may match the end of another ref: look up what was asked for.
+
+    Raises:
+        SlipwayError: the repository does not respond.
+    """
+    environment = child_environment("git", GIT_TERMINAL_PROMPT="0", LC_ALL="C")
+    command = ["git", "ls-remote", address, *refs]
+    completed = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if completed.returncode:
+        raise SlipwayError(f"{address}: {one_line(completed.stderr.strip())}")
+    return {ref: name for name, _, ref in (line.partition("\t") for line in completed.stdout.splitlines())}
