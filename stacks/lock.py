@@ -15,7 +15,7 @@ import functools
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -37,17 +37,21 @@ _PACKAGES = "packages"
 """The table of Python packages: for each set of requirements, the SHA-256 of files by their addresses."""
 _PLATFORMS = "platforms"
 """The table of parents in stacks for several platforms: for each index, its images' digests by platform."""
-_TABLES = (_PACKAGES, _PLATFORMS)
-_ADDRESS = re.compile(r"https?://[\w.~:/?#@!$&()*+,;=%\[\]-]+")
-_PLATFORM = re.compile(r"\w+/\w+(/\w+)?")
+_ADDRESS = re.compile(r"https?://[\w.~:\[\]-]+/[\w.~:/?@!$&()*+,;=%\[\]-]*", re.ASCII)
+_PLATFORM = re.compile(r"\w+/\w+(/\w+)?", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _DIGEST_FORM = "a digest such as sha256:<64 hexadecimal digits>"
 _FORMS = {
-    "a date such as 2026-01-31": re.compile(r"\d{4}-\d\d-\d\d"),
+    "a date such as 2026-01-31": re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"),
     "a commit of 40 hexadecimal digits": re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?"),
     _DIGEST_FORM: re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}"),
 }
 """The forms of an entry: that of the date, of a commit, and of a digest."""
+_TABLE_FORMS = {
+    _PACKAGES: (_ADDRESS, _SHA256, "the SHA-256 of a file with an address"),
+    _PLATFORMS: (_PLATFORM, _FORMS[_DIGEST_FORM], "a platform's digest"),
+}
+"""The forms of the names and values in each table, and what they are."""
 
 REFRESH_ARG = "REFRESH"
 """The build argument that carries the date to the Dockerfiles."""
@@ -64,7 +68,7 @@ def read(root: Path) -> Mapping[str, str]:
     Raises:
         SlipwayError: the file is not what ``lock`` writes.
     """
-    return {name: digest for name, digest in _read(root).items() if name not in {_REFRESH, *_TABLES}}
+    return {name: digest for name, digest in _read(root).items() if name not in {_REFRESH, *_TABLE_FORMS}}
 
 
 class Tables(NamedTuple):
@@ -88,7 +92,7 @@ def read_tables(root: Path) -> Tables:
         SlipwayError: see :func:`read`.
     """
     locked = _read(root)
-    return Tables(*(locked.get(name, {}) for name in _TABLES))
+    return Tables(*(locked.get(name, {}) for name in _TABLE_FORMS))
 
 
 def refresh_date(root: Path) -> str | None:
@@ -114,10 +118,10 @@ def _read(root: Path) -> Mapping[str, Any]:
         text = path(root).read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
+    except OSError as error:
+        raise _unreadable(error.strerror or error) from None
     except UnicodeDecodeError as error:
-        raise SlipwayError(
-            f"{_FILE}: byte {error.start + 1} is not UTF-8; run `slipway lock` to write it anew"
-        ) from None
+        raise _unreadable(f"byte {error.start + 1} is not UTF-8") from None
     return _parsed(text)
 
 
@@ -125,41 +129,49 @@ def _read(root: Path) -> Mapping[str, Any]:
 def _parsed(text: str) -> Mapping[str, Any]:
     try:
         locked = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SlipwayError(f"{_FILE}: {error}; run `slipway lock` to write it anew") from None
     except RecursionError:
-        raise SlipwayError(f"{_FILE}: nested too deep; run `slipway lock` to write it anew") from None
-    for name, value in locked.items():
-        if name in _TABLES and isinstance(value, dict):
-            for key, entries in value.items():
-                _check_table(name, key, entries)
-        else:
-            _check_entry(name, value)
+        raise _unreadable("nested too deep") from None
+    except ValueError as error:  # tomllib's, or that of a number with too many digits
+        raise _unreadable(error) from None
+    for mistake in _mistakes(locked):
+        raise SlipwayError(
+            f"{_FILE}: {mistake}; take the file from git, or delete the line or table and run `slipway lock`"
+        )
     return locked
 
 
-def _check_entry(name: str, value: object) -> None:
+def _unreadable(reason: object) -> SlipwayError:
+    return SlipwayError(f"{_FILE}: {reason}; take the file from git, or delete it and run `slipway lock`")
+
+
+def _mistakes(locked: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each entry whose value is not of its form."""
     date, commit, digest = _FORMS
-    form = date if name == _REFRESH else commit if "#" in name else digest
-    if not isinstance(value, str) or not _FORMS[form].fullmatch(value):
-        raise SlipwayError(
-            f"{_FILE}: {one_line(name)}: '{one_line(str(value))}' is not {form}; "
-            "take the file from git, or delete the line and run `slipway lock`"
-        )
+    for name, value in locked.items():
+        if name in _TABLE_FORMS:
+            yield from _table_mistakes(name, value)
+            continue
+        form = date if name == _REFRESH else commit if "#" in name else digest
+        if not isinstance(value, str) or not _FORMS[form].fullmatch(value):
+            yield f"{one_line(name)}: {_shown(value)} is not {form}"
 
 
-def _check_table(table: str, key: str, entries: object) -> None:
-    names, values, form = (
-        (_ADDRESS, _SHA256, "the SHA-256 of a file with an address")
-        if table == _PACKAGES
-        else (_PLATFORM, _FORMS[_DIGEST_FORM], "a platform's digest")
-    )
-    for name, value in entries.items() if isinstance(entries, dict) else [("", entries)]:
-        if not (names.fullmatch(name) and isinstance(value, str) and values.fullmatch(value)):
-            raise SlipwayError(
-                f"{_FILE}: {table}: {one_line(key)}: '{one_line(name)}': '{one_line(str(value))}' is not {form}; "
-                "take the file from git, or delete the table and run `slipway lock`"
-            )
+def _table_mistakes(table: str, entries: object) -> Iterator[str]:
+    names, values, form = _TABLE_FORMS[table]
+    for key, inner in entries.items() if isinstance(entries, Mapping) else [("", entries)]:
+        for name, value in inner.items() if isinstance(inner, Mapping) else [("", inner)]:
+            if not (names.fullmatch(name) and isinstance(value, str) and values.fullmatch(value)):
+                yield f"{table}: {one_line(key)}: '{one_line(name)}': {_shown(value)} is not {form}"
+
+
+def _shown(value: object) -> str:
+    """Show a value; of one that is no text, the type: a number may have too many digits."""
+    return f"'{one_line(value)}'" if isinstance(value, str) else f"a value of type {type(value).__name__}"
+
+
+def is_address(text: str) -> bool:
+    """Return whether a file's address can be in the lock: http or https, without a login or a fragment."""
+    return _ADDRESS.fullmatch(text) is not None
 
 
 def write(
@@ -175,14 +187,19 @@ def write(
         locked: see :func:`read`.
         refresh: the date of the last refresh, if there was one.
         tables: see :func:`read_tables`.
+
+    Raises:
+        SlipwayError: something is not of its form, as a host may have sent it; then the file stays.
     """
+    for mistake in _mistakes({**locked, **dict(zip(_TABLE_FORMS, tables, strict=True))}):
+        raise SlipwayError(f"{mistake}, but what was received for it; nothing is written")
     date = f"{_REFRESH} = {json.dumps(refresh)}\n" if refresh else ""
     lines = (f"{json.dumps(name)} = {json.dumps(digest)}\n" for name, digest in sorted(locked.items()))
     fresh = path(root).with_suffix(".new")
     blocks = (
         f"\n[{table}.{json.dumps(key)}]\n"
         + "".join(f"{json.dumps(name)} = {json.dumps(value)}\n" for name, value in sorted(values.items()))
-        for table, entries in zip(_TABLES, tables, strict=True)
+        for table, entries in zip(_TABLE_FORMS, tables, strict=True)
         for key, values in sorted(entries.items())
     )
     fresh.write_text(_HEADER + date + "".join(lines) + "".join(blocks), encoding="utf-8")

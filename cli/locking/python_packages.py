@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import uv
 
+from stacks import lock
 from stacks.child_environment import child_environment
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.errors import SlipwayError, one_line
-from stacks.lock import python_indexes
 from stacks.platforms import architecture
 from stacks.spec import Packages
 from stacks.versions.tables import order
@@ -65,7 +65,7 @@ def _resolved(
     packages: Packages, python: str, platform: str, mirrors: Mirrors, listed: Mapping[str, bytes]
 ) -> dict[str, Any]:
     """Return what uv resolves for one Python, as a lock of PEP 751."""
-    default, *more = python_indexes(packages, mirrors)
+    default, *more = lock.python_indexes(packages, mirrors)
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         folder = Path(name)
         lists = {
@@ -125,6 +125,13 @@ def _files(resolved: Mapping[str, Any], packages: Packages) -> Iterator[tuple[st
         sources = [package["sdist"]] if package["name"] in packages.sdists and "sdist" in package else []
         files = [*package.get("wheels", []), *sources]
         hashed = {file["url"]: file["hashes"]["sha256"] for file in files if "sha256" in file.get("hashes", {})}
+        for address in hashed:
+            if not lock.is_address(address):
+                raise NotLockable(
+                    f"{one_line(' '.join(packages.requirements))}: {one_line(package['name'])}: the index names "
+                    f"'{one_line(address)}', but a file in the lock has an address of http or https without a login; "
+                    "take another index"
+                )
         if not hashed:
             release = one_line(f"{package['name']} {package.get('version', '')}")
             raise NotLockable(

@@ -78,9 +78,9 @@ def test_malformed_index_is_refused_wherever_it_is_read(entries: object, monkeyp
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\xff", "byte 1 is not UTF-8; run `slipway lock` to write it anew"),
-        (b"a = [1]", r"a: '\[1\]' is not a digest such as .*"),
-        (b"a = " + b"[" * 9_999, "nested too deep; run `slipway lock` to write it anew"),
+        (b"\xff", "byte 1 is not UTF-8; take the file from git, or delete it and run `slipway lock`"),
+        (b"a = [1]", r"a: a value of type list is not a digest such as .*"),
+        (b"a = " + b"[" * 9_999, "nested too deep; take the file from git, or delete it and run `slipway lock`"),
     ],
 )
 def test_lock_of_another_shape_is_one_line(tmp_path: Path, content: bytes, message: str) -> None:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,11 @@ from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
 from tests.fakes.package_index import Index, standins, wheel
 from tests.fakes.registry import MANIFEST, Registry, serve, skip_retry_waits
+from tests.helpers.refusals import refusal_line
 from tests.helpers.sample_repository import Checkout as Repository
 
 ONE, TWO = (f"sha256:{digit * 64}" for digit in "12")
+VISION = "https://github.com/pytorch/vision#refs/tags/v0.15.2"
 
 
 @pytest.fixture
@@ -150,8 +153,48 @@ def test_lock_is_read_back_sorted_and_empty_if_missing(tmp_path: Path) -> None:
 def test_lock_malformed_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "stacks").mkdir()
     lock.path(tmp_path).write_text("<<<<<<< ours\n")
-    with pytest.raises(SlipwayError, match=r"^stacks/lock.toml: .*; run `slipway lock` to write it anew$"):
+    with pytest.raises(
+        SlipwayError, match=r"^stacks/lock.toml: .*; take the file from git, or delete it and run `slipway lock`$"
+    ):
         lock.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", [f'"r/a:1" = "{ONE}"\n"r/a:1" = "{TWO}"\n', f"n = {'9' * 5000}\n", '[packages."a"]\n[packages."a"]\n']
+)
+def test_lock_with_a_repeated_entry_is_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "stacks").mkdir()
+    lock.path(tmp_path).write_text(text)
+    assert refusal_line(lock.read, tmp_path).startswith("stacks/lock.toml: ")
+
+
+def test_lock_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    lock.path(tmp_path).mkdir(parents=True)
+    message = refusal_line(lock.read, tmp_path)
+    assert message == "stacks/lock.toml: Is a directory; take the file from git, or delete it and run `slipway lock`"
+
+
+@pytest.mark.parametrize(
+    ("locked", "tables", "mistake"),
+    [
+        ({VISION: "<html>"}, lock.Tables(), f"{VISION}: '<html>' is not a commit of 40 hexadecimal digits"),
+        (
+            {"r/a:1": "sha256:1"},
+            lock.Tables(),
+            "r/a:1: 'sha256:1' is not a digest such as sha256:<64 hexadecimal digits>",
+        ),
+        ({}, lock.Tables({"k": {'http://f/a"': "0" * 64}}), "packages: k: 'http://f/a\"': '000"),
+    ],
+)
+def test_lock_of_what_no_lock_can_have_stays(
+    tmp_path: Path, locked: dict[str, str], tables: lock.Tables, mistake: str
+) -> None:
+    (tmp_path / "stacks").mkdir()
+    lock.write(tmp_path, {"r/a:1": ONE})
+    message = refusal_line(partial(lock.write, tables=tables), tmp_path, locked)
+    assert message.startswith(mistake)
+    assert message.endswith(", but what was received for it; nothing is written")
+    assert lock.read(tmp_path) == {"r/a:1": ONE}
 
 
 def test_tagged_parents_have_the_names_they_are_pulled_by() -> None:
@@ -413,9 +456,6 @@ def test_refresh_date_persists_and_changes_upgraded_tags(
     assert {f"{checkout.registry.address}/{name}" for name in checkout.registry.digests} < set(lock.read(checkout.root))
 
 
-VISION = "https://github.com/pytorch/vision#refs/tags/v0.15.2"
-
-
 def test_lock_has_the_commit_of_an_annotated_tag(checkout: Checkout, github: Path) -> None:
     torch = Repository(github / "pytorch/pytorch")
     assert checkout.run("lock", "base-cu121").returncode == 0
@@ -583,6 +623,12 @@ def test_check_locked_accepts_published_wheels_and_vllm(checkout: Checkout) -> N
     [
         (f'"r/a:1" = "{ONE[:-1]}"', "a digest such as"),
         ('"r/a:1" = 1', "a digest such as"),
+        (f'"r/a:1" = 0x{"f" * 5000}', "a digest such as"),
+        (f'"r/a:1" = "sha256:{"١" * 64}"', "a digest such as"),
+        (f'platforms = "{ONE}"', "a platform's digest"),
+        ("packages = [[1]]", "the SHA-256 of a file with an address"),
+        ('refresh = "2026-13-01"', "a date such as"),
+        ('refresh = "٢٠٢٦-٠١-٣١"', "a date such as"),
         ("[r]", "a digest such as"),
         (f'"{VISION}" = "v0.15.2"', "a commit of 40"),
         (f'"{VISION}" = "$(reboot)"', "a commit of 40"),
@@ -592,9 +638,7 @@ def test_check_locked_accepts_published_wheels_and_vllm(checkout: Checkout) -> N
 def test_lock_edited_by_hand_is_one_line(tmp_path: Path, line: str, form: str) -> None:
     (tmp_path / "stacks").mkdir()
     lock.path(tmp_path).write_text(f'"r/b:1" = "{TWO}"\n{line}\n')
-    with pytest.raises(
-        SlipwayError, match=rf"^stacks/lock.toml: \S+: '.*' is not {form}.*; take the file from git"
-    ) as e:
+    with pytest.raises(SlipwayError, match=rf"^stacks/lock.toml: \S+: .* is not {form}.*; take the file from git") as e:
         lock.read(tmp_path)
     assert "\n" not in str(e.value)
 
@@ -669,7 +713,14 @@ def test_package_without_a_wheel_is_left_out_of_the_lock(local: Checkout, index:
 
 @pytest.mark.parametrize(
     "entry",
-    ['"https://f.example/a.whl" = "1"', '"https://f.example/\'$(id)" = "' + "0" * 64 + '"', '"a.whl" = 1'],
+    [
+        f'"https://me:hunter2@f.example/a.whl" = "{"0" * 64}"',
+        f'"https://f.example/a.whl#1" = "{"0" * 64}"',
+        f'"https://f.example/ä.whl" = "{"0" * 64}"',
+        '"https://f.example/a.whl" = "1"',
+        '"https://f.example/\'$(id)" = "' + "0" * 64 + '"',
+        '"a.whl" = 1',
+    ],
 )
 def test_packages_edited_by_hand_are_one_line(tmp_path: Path, entry: str) -> None:
     (tmp_path / "stacks").mkdir()

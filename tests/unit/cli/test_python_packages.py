@@ -26,7 +26,7 @@ class OneProject(Index):
     status = 200
 
     def answer(self, path: str, archives: dict[str, str]) -> tuple[int, bytes]:  # noqa: ARG002
-        if path == f"/files/{WHEEL}.metadata":
+        if path.endswith(f"/{WHEEL}.metadata"):
             return 200, b"Metadata-Version: 2.1\nName: hello\nVersion: 1.0\n"
         return self.status, f"<!doctype html><title>hello</title>\n{self.page}".encode()
 
@@ -69,6 +69,20 @@ def test_source_distribution_of_another_is_not_locked(index: OneProject) -> None
     index.page = f'<a href="/files/hello-1.0.tar.gz#sha256={"0" * 64}">hello-1.0.tar.gz</a>'
     with pytest.raises(NotLockable, match=r"^hello: Python 3.12 on linux/amd64: uv finds no packages on http"):
         files(index, sdists=("other",))
+
+
+@pytest.mark.parametrize(
+    ("start", "shown"),
+    [("http://me:hunter2@HOST/files", "http://***@HOST/files"), ("/files/it's", "http://HOST/files/it's")],
+)
+def test_wheel_at_an_address_of_no_lock_is_not_locked(index: OneProject, start: str, shown: str) -> None:
+    host = index.address.partition("//")[2]
+    href = f"{start.replace('HOST', host)}/{WHEEL}"
+    index.page = f'<a href="{href}#sha256={"0" * 64}" data-core-metadata="true">{WHEEL}</a>'
+    with pytest.raises(NotLockable) as caught:
+        files(index)
+    assert "hunter2" not in str(caught.value)
+    assert f"the index names '{shown.replace('HOST', host)}/{WHEEL}', but" in str(caught.value)
 
 
 def test_wheel_without_sha256_cannot_be_locked(index: OneProject) -> None:
