@@ -177,6 +177,10 @@ class Plan:
             sources |= self.sources(parent) if parent.spec.product else {}
         return sources
 
+    def names_for(self, platform: str) -> list[str]:
+        """Return the names under which the images for a platform are published."""
+        return [image.spec.published_name for image in self.images if image.spec.platform == platform]
+
     def index_annotations(self, name: str) -> dict[str, str]:
         """Return what an index's signature states besides its digest."""
         images = self.indexes[name]

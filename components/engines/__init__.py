@@ -45,7 +45,7 @@ def start(plan: Plan, root: Path) -> None:
 
         router = Router(root)
         for platform, engines in plan.config.engines.items():
-            pool = Pool(platform, engines, runs_programs=platform in running)
+            pool = Pool(platform, engines, plan.names_for(platform), runs_programs=platform in running)
             checks += [partial(pool.refusal, engine) for engine in engines]
             serving.append(partial(router.serve, address(plan.stack, platform), pool))
     if checks:

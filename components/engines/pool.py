@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 
 from oci.engine_platforms import CannotRun, check_runnable
 from stacks.errors import SlipwayError
@@ -15,17 +16,24 @@ class Pool:
     """The engines of one platform.
 
     An image goes to the same engine at each update, whose cache knows it, as long as that engine answers. Another
-    engine in the pool moves as few images as can be (rendezvous hashing). An engine that does not answer gets no image
-    until the update ends.
+    engine in the pool moves few images (rendezvous hashing). An engine that does not answer gets no image until the
+    update ends.
+
+    ``images`` are the names of the stack's images for the platform, without registry and tag. No engine is the first
+    choice of more than its share of them, so that independent images do not wait for one engine while another has
+    none (Mirrokni et al., Consistent Hashing with Bounded Loads, arXiv:1608.01350).
 
     ``runs_programs`` says whether any of the images runs programs of the platform while it is built: any engine builds
     one that does not.
     """
 
-    def __init__(self, platform: str, engines: Sequence[str], *, runs_programs: bool = True) -> None:
+    def __init__(
+        self, platform: str, engines: Sequence[str], images: Collection[str] = (), *, runs_programs: bool = True
+    ) -> None:
         self.platform = platform
         self._programs = [platform] if runs_programs else []
         self.engines = tuple(engines)
+        self._first = self._shares(images)
         self._lock = threading.Lock()
         self._checks = {engine: threading.Lock() for engine in engines}
         self._checked: dict[str, CannotRun | None] = {}
@@ -33,11 +41,8 @@ class Pool:
 
     def order(self, image: str) -> list[str]:
         """Return the engines for an image, the first choice first; ``image`` is its name without registry and tag."""
-
-        def weight(engine: str) -> bytes:
-            return hashlib.sha256(f"{engine}\0{self.platform}\0{image}".encode()).digest()
-
-        return sorted(self.engines, key=weight, reverse=True)
+        first = self._first.get(image)
+        return sorted(self.engines, key=lambda engine: (engine == first, self._weight(engine, image)), reverse=True)
 
     def engine(self, image: str) -> str:
         """Return the engine that takes an image.
@@ -93,3 +98,18 @@ class Pool:
         if refusal := self._checked.get(engine):
             raise refusal
         return engine not in self._failures
+
+    def _shares(self, images: Collection[str]) -> dict[str, str]:
+        """Return the first choice of each image: of the engines that have room for it, the one with the most weight."""
+        room = -(-len(images) // len(self.engines)) if self.engines else 0
+        first: dict[str, str] = {}
+        count: Counter[str] = Counter()
+        pairs = ((self._weight(engine, image), engine, image) for image in images for engine in self.engines)
+        for _, engine, image in sorted(pairs, reverse=True):
+            if image not in first and count[engine] < room:
+                first[image] = engine
+                count[engine] += 1
+        return first
+
+    def _weight(self, engine: str, image: str) -> bytes:
+        return hashlib.sha256(f"{engine}\0{self.platform}\0{image}".encode()).digest()

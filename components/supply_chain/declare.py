@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
@@ -20,7 +20,6 @@ from components.supply_chain.scan_attestation import VulnerabilityScan, Vulnerab
 from components.supply_chain.verified_parent import VerifiedParent, VerifiedParentArgs
 from components.supply_chain.vex_attestation import Vex
 from stacks.config.signing import Signing
-from stacks.config.stack_config import StackConfig
 from stacks.plan import Plan, PlannedImage
 from stacks.references import covering
 from stacks.spec import CONTEXT
@@ -48,6 +47,10 @@ def after_push(
     """
     tags: dict[str, Any] = {}
     signed: dict[str, Any] = {}
+    pools = {
+        str(platform): Pool(platform, engines, plan.names_for(platform))
+        for platform, engines in plan.config.engines.items()
+    }
     for image in plan.images:
         if image.spec.product and not plan.config.signing:
             continue
@@ -59,7 +62,10 @@ def after_push(
             extra = ExtraTagArgs(ref=variant.ref, tag=tag, login=login)
             tags.setdefault(name, []).append(ExtraTag(f"{name}-tag-{tag}", extra, below).name)
         if plan.config.signing:
-            signed[name] = _signed(image, variants, login, plan, plan.config.signing)
+            engines = (
+                pools[image.spec.platform].order(image.spec.published_name) if image.spec.platform in pools else []
+            )
+            signed[name] = _signed(image, variants, login, plan, plan.config.signing, engines)
     for name, index in indexes.items():
         below = pulumi.ResourceOptions(parent=index)
         login = registry.login([index.ref])
@@ -75,16 +81,15 @@ def after_push(
     return {key: value for key, value in {"extraTags": tags, "signed": signed}.items() if value}
 
 
-def _engines(image: PlannedImage, config: StackConfig) -> list[str]:
-    """Return the engines of ``slipway:engines`` in the order in which they take an image."""
-    platform = image.spec.platform
-    own = {str(named): pool for named, pool in config.engines.items()}.get(platform, ())
-    return Pool(platform, own).order(image.spec.published_name)
-
-
 def _signed(
-    image: PlannedImage, variants: Mapping[str, ImageVariant], login: Login, plan: Plan, signing: Signing
+    image: PlannedImage,
+    variants: Mapping[str, ImageVariant],
+    login: Login,
+    plan: Plan,
+    signing: Signing,
+    engines: Sequence[str],
 ) -> dict[str, Any]:
+    """Declare an image's signature and attestations; ``engines`` are in the order in which they take it."""
     name, config = image.spec.name, plan.config
     variant = variants[name]
     args = SignedArgs(variant.ref, signing, login)
@@ -112,7 +117,7 @@ def _signed(
             parents={**parents, **siblings},
             sources=plan.sources(image),
             build_on=config.build_on,
-            engines=_engines(image, config),
+            engines=engines,
         )
         after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
         provenance = Provenance(f"{name}-provenance", provenance_args, after)

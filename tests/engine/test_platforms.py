@@ -216,7 +216,8 @@ def test_engine_that_is_gone_costs_its_build_and_no_preview(project: Project) ->
         pool = [first.host, second.host]
         project.configure(platforms=PLATFORMS, length=3, engines={"linux/amd64": pool})
         project.up()
-        built = [Pool("linux/amd64", pool).order(f"link{number}")[0] for number in range(3)]
+        links = [f"link{number}" for number in range(3)]
+        built = [Pool("linux/amd64", pool, links).order(link)[0] for link in links]
         assert {relay.host for relay in (first, second) if relay.builds} == {*built}
         before = project.outputs()["images"]
 

@@ -127,6 +127,27 @@ def test_pool_spreads_images_and_an_engine_moves_few() -> None:
     assert firsts != [Pool("linux/arm64", ["ssh://a", "ssh://b", "ssh://c"]).order(image)[0] for image in IMAGES]
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 41])
+@pytest.mark.parametrize("engines", [["ssh://a", "ssh://b"], ["ssh://a", "ssh://b", "ssh://c"]])
+def test_pool_gives_no_engine_more_than_its_share(engines: list[str], count: int) -> None:
+    for first in range(0, 100, 5):
+        images = IMAGES[first : first + count]
+        pool = Pool(AMD64, engines, images)
+        assert [Pool(AMD64, engines[::-1], images[::-1]).order(image) for image in images] == [*map(pool.order, images)]
+        firsts = [pool.order(image)[0] for image in images]
+        assert max(map(firsts.count, engines)) <= -(-count // len(engines))
+        assert all(sorted(pool.order(image)) == engines for image in images)
+
+
+def test_pool_with_shares_moves_few_images() -> None:
+    before, after = (Pool(AMD64, ["ssh://a", "ssh://b", "ssh://c"][:count], IMAGES) for count in (3, 2))
+    firsts = [(before.order(image)[0], after.order(image)[0]) for image in IMAGES]
+    assert sum(first == "ssh://c" for first, _ in firsts) == 100
+    assert sum(first != second for first, second in firsts) < 130
+    fewer = Pool(AMD64, ["ssh://a", "ssh://b", "ssh://c"], IMAGES[:-1])
+    assert sum(fewer.order(image)[0] != first for image, (first, _) in zip(IMAGES[:-1], firsts, strict=False)) < 10
+
+
 def test_engine_that_is_gone_is_passed_over(runnable: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     pool = Pool(AMD64, ["ssh://a", "ssh://b"])
     runnable["ssh://a"] = "gone"
