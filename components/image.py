@@ -49,9 +49,9 @@ class ImageVariant(pulumi.ComponentResource):
 
     An image with checks is pushed under a name that nothing refers to. It gets its tag after its checks passed and
     everything in it loads, and whatever uses the image waits for that. So the checks run on what is published,
-    whichever engine builds it, and a changed check runs on the published image. An image that is not pushed is checked
-    and inspected on its engine. A product that is taken from the registry is checked too: its tag says that it passed
-    the checks of the day.
+    whichever engine builds it, and a changed check runs on the published image. An image that is not pushed is checked,
+    inspected and scanned on its engine. A product that is taken from the registry is checked too: its tag says that it
+    passed the checks of the day.
 
     Its inputs are the image's contents in a reader's terms, so that a preview shows an argument's old and new value
     and a changed file's name; the bare ``docker.Image`` shows neither. A product has a type of its own, by which a
@@ -118,20 +118,20 @@ class ImageVariant(pulumi.ComponentResource):
         checks = Checks(f"{name}-checks", inputs, below)
         inspected = args.inspection.gate and not args.image.spec.product
         exceptions = [row.model_dump() for row in args.inspection.exceptions]
+        counting = exceptions if inspected else None
+        scanned = None if args.image.spec.product else args.vulnerabilities
+        policy = scanned.model_dump(mode="json", by_alias=True) if scanned else None
         if not args.registry.publish:
             passed = pulumi.Output.all(ref, checks.checked).apply(lambda values: str(values[0]))
-            if not inspected or args.engine is None:
+            if not (inspected or scanned) or args.engine is None:
                 return passed
             from components.supply_chain.gates.unpushed_image import UnpushedImage, UnpushedImageArgs  # noqa: PLC0415 - as below
 
             spec = args.image.spec
-            unpushed = UnpushedImageArgs(passed, self.name, spec.platform, args.engine, exceptions, spec.compiled)
+            unpushed = UnpushedImageArgs(passed, self.name, spec.platform, args.engine, counting, spec.compiled, policy)
             return UnpushedImage(f"{name}-inspection", unpushed, below).ref
         from components.supply_chain.checked_tag import CheckedTag, CheckedTagArgs  # noqa: PLC0415 - not all images have checks
 
-        scanned = None if args.image.spec.product else args.vulnerabilities
-        policy = scanned.model_dump(mode="json", by_alias=True) if scanned else None
-        counting = exceptions if inspected else None
         tag = CheckedTagArgs(ref, checks.checked, self.tag, login, counting, policy, args.image.spec.compiled)
         checked = CheckedTag(f"{name}-tag", tag, below)
         if inspected:

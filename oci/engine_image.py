@@ -1,4 +1,4 @@
-"""An image that a Docker engine holds, read while the engine saves it: no layer is kept here.
+"""An image that a Docker engine holds, read while the engine saves it: no layer is kept here, unless for a copy.
 
 An archive says last which of its files are layers, so each file is read as what it looks like. Sources: moby v20.10 and
 v28, image/tarexport/save.go (`save`, `saveLayer`): a folder in the order of its names, in v20.10 with links to equal
@@ -13,8 +13,9 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from io import BufferedReader, BytesIO
+from contextlib import contextmanager, nullcontext, suppress
+from io import BufferedReader, BytesIO, FileIO
+from pathlib import Path
 from typing import IO, Final, cast
 
 from oci.blob import Unreadable, read_blob
@@ -30,9 +31,13 @@ from stacks.errors import SlipwayError, one_line
 _BLOBS: Final = "blobs/sha256/"
 _SHORTEST_LAYER: Final = 2 * tarfile.BLOCKSIZE
 """Bytes of an archive without files."""
+_REST: Final = 1 << 20
+"""Bytes that are read at once of what follows an archive's end."""
 
 
-def read(name: str, identity: str, host: str, platform: str, facts: Facts) -> tuple[Image, list[Index]]:
+def read(
+    name: str, identity: str, host: str, platform: str, facts: Facts, copy: Path | None = None
+) -> tuple[Image, list[Index]]:
     """Return the image that an engine holds under a name, and the indexes of its layers.
 
     Args:
@@ -41,18 +46,22 @@ def read(name: str, identity: str, host: str, platform: str, facts: Facts) -> tu
         host: the engine's address; a socket's path may begin in the checkout. Empty for the docker client's own.
         platform: the platform of the image.
         facts: what is read of each file.
+        copy: a file to write the archive to as it passes, for a program that needs a file.
 
     Raises:
-        SlipwayError: the engine does not answer, holds another image, or none; or its archive is malformed.
+        SlipwayError: the engine does not answer, holds another image, or none; its archive is malformed; or the copy
+            cannot be written.
     """
     saved = _Saved(name)
-    with _saving(name, host) as stream:
+    with _saving(name, host) as stream, _copied(stream, name, copy) if copy else nullcontext(stream) as source:
         try:
-            with layer.opened(stream, "tar") as archive:
+            with layer.opened(source, "tar") as archive:
                 for member in layer.members(archive):
                     saved.add(archive, member, facts)
         except Unreadable as error:
             raise SlipwayError(f"{name}: no archive of `docker save`: {error}") from None
+        while source.read(_REST):
+            pass
     image = image_of(saved, platform)
     if identity not in saved.identities(image):
         raise SlipwayError(
@@ -132,9 +141,37 @@ class _Saved(Files):
         return {f"sha256:{hashlib.sha256(config).hexdigest()}", *(str(entry["digest"]) for entry in listed)}
 
 
+class _Copied:
+    """A stream whose bytes are written to a file as they are read."""
+
+    def __init__(self, stream: IO[bytes], file: FileIO, name: str) -> None:
+        self._stream, self._file, self._name = stream, file, name
+
+    def read(self, size: int = -1) -> bytes:
+        content = self._stream.read(size)
+        left = memoryview(content)
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError as error:
+            folder = posixpath.dirname(str(self._file.name))
+            raise SlipwayError(
+                f"{self._name}: its copy in {folder} cannot be written: {error.strerror}; let TMPDIR name a folder "
+                "with more free space"
+            ) from None
+        return content
+
+
+@contextmanager
+def _copied(stream: IO[bytes], name: str, copy: Path) -> Iterator[IO[bytes]]:
+    """Yield a stream that writes what is read of it to a file too."""
+    with FileIO(copy, "wb") as file:
+        yield cast("IO[bytes]", _Copied(stream, file, name))
+
+
 @contextmanager
 def _saving(name: str, host: str) -> Iterator[IO[bytes]]:
-    """Yield the archive of an image as the engine writes it.
+    """Yield the archive of an image as the engine writes it; all of it must be read.
 
     Raises:
         SlipwayError: the engine cannot save the image; with the last line of what the docker client printed.
@@ -156,8 +193,6 @@ def _saving(name: str, host: str) -> Iterator[IO[bytes]]:
         failure: SlipwayError | None = None
         try:
             yield stream
-            while stream.read(1 << 20):
-                pass
             process.wait()
         except SlipwayError as error:
             failure = error

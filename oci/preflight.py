@@ -22,7 +22,7 @@ def check(plan: Plan) -> None:
     signing = plan.config.signing if plan.config.publish else None
     if plan.config.publish:
         stack_login.check(plan.config.registry)
-    if plan.config.publish and plan.config.vulnerabilities:
+    if plan.config.vulnerabilities:
         from oci.vulnerabilities import grype  # noqa: PLC0415 - other stacks start faster without it
 
         grype.check()

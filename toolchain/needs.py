@@ -1,4 +1,4 @@
-"""What a stack needs of this machine: `python -m toolchain.needs STACK [pushing]` prints it as JSON.
+"""What a stack needs of this machine: `python -m toolchain.needs STACK [pushing] [building]` prints it as JSON.
 
 `engine` tells whether it builds on a Docker engine of this machine, `registry` whether it pushes to the registry that
 we start, `aws` whether it has resources in AWS, `kubernetes` whether it has some on a cluster, `cosign` and `syft`
@@ -24,8 +24,11 @@ def local(config: StackConfig) -> bool:
     return config.publish and config.registry.of_this_machine
 
 
-def needs(stack: str, *, pushing: bool) -> dict[str, object]:
-    """Return the needs of a stack whose images are pushed or not. Raises SlipwayError where its YAML is wrong."""
+def needs(stack: str, *, pushing: bool, building: bool) -> dict[str, object]:
+    """Return the needs of a stack whose images are built or not, and pushed or not.
+
+    Raises SlipwayError where its YAML is wrong.
+    """
     config, specs = plan.resolve(stack)
     signs = config.signing is not None
     signing = config.signing if config.publish and pushing else None
@@ -37,7 +40,7 @@ def needs(stack: str, *, pushing: bool) -> dict[str, object]:
         "aws": isinstance(config.runners, Ec2Runners) or (config.publish and isinstance(config.registry, EcrRegistry)),
         "cosign": bool(config.trust) or signing is not None or (signs and any(spec.product for spec in specs)),
         "syft": signing is not None and signing.sbom,
-        "grype": config.publish and pushing and config.vulnerabilities is not None,
+        "grype": building and config.vulnerabilities is not None,
         "kubernetes": isinstance(config.runners, KubernetesRunners),
         "platforms": built if specs and config.build_on == "engine" and pushing else [],
         "parents": sorted(qualified(config.pulled(reference)) for reference in outside),
@@ -46,6 +49,6 @@ def needs(stack: str, *, pushing: bool) -> dict[str, object]:
 
 if __name__ == "__main__":
     try:
-        print(json.dumps(needs(sys.argv[1], pushing="pushing" in sys.argv[2:])))
+        print(json.dumps(needs(sys.argv[1], pushing="pushing" in sys.argv[2:], building="building" in sys.argv[2:])))
     except SlipwayError as error:
         sys.exit("; ".join(str(error).splitlines()))

@@ -47,20 +47,23 @@ _NEEDS: Final = {
 """Their names in :mod:`toolchain.needs`."""
 
 
-def unneeded_parts(checkout: Checkout, stack: str, *, pushing: bool = True, emulating: bool = True) -> set[str]:
+def unneeded_parts(
+    checkout: Checkout, stack: str, *, pushing: bool = True, emulating: bool = True, building: bool = True
+) -> set[str]:
     """Return the names of the parts that a stack does not use. Raises ToolchainError if its YAML is wrong.
 
     Without ``pushing``, as at a preview, nothing is signed. Without ``emulating``, other machines build what is for
-    other platforms.
+    other platforms. Without ``building``, nothing is scanned either.
     """
     mirrors = apt_mirrors.merged(apt_mirrors.configured(os.environ), "{}")
     environment = child_environment(
         "toolchain.needs", **{apt_mirrors.VARIABLE: "", **mirrors}, PYTHONPATH=str(checkout.root)
     )
     python = checkout.venv / "bin" / "python"
+    words = [word for word, wanted in (("pushing", pushing), ("building", building)) if wanted]
     needs = json.loads(
         output(
-            [python, "-P", "-m", "toolchain.needs", stack, *(["pushing"] if pushing else [])],
+            [python, "-P", "-m", "toolchain.needs", stack, *words],
             env=environment,
             timeout=60,
         )
@@ -78,14 +81,23 @@ def unneeded_parts(checkout: Checkout, stack: str, *, pushing: bool = True, emul
     return {name for name, needed in used.items() if not needed}
 
 
-def ready(checkout: Checkout, stack: str | None = None, *, pushing: bool = True, emulating: bool = True) -> list[Part]:
+def ready(
+    checkout: Checkout,
+    stack: str | None = None,
+    *,
+    pushing: bool = True,
+    emulating: bool = True,
+    building: bool = True,
+) -> list[Part]:
     """Get every part, or those that a stack needs, start the services, and write `.slipway/env`.
 
-    For ``pushing`` and ``emulating`` see :func:`unneeded_parts`. It is quick if nothing is missing.
+    For ``pushing``, ``emulating`` and ``building`` see :func:`unneeded_parts`. It is quick if nothing is missing.
     """
     modes.normalize(checkout)
     python_env.get(checkout)
-    left_out = unneeded_parts(checkout, stack, pushing=pushing, emulating=emulating) if stack else set(_ON_DEMAND)
+    left_out = set(_ON_DEMAND)
+    if stack:
+        left_out = unneeded_parts(checkout, stack, pushing=pushing, emulating=emulating, building=building)
     with golang.caches(checkout):
         parts = [kind.get(checkout) for kind in KINDS if kind.name not in left_out]
         parts += [get(checkout) for name, get in _ON_DEMAND.items() if name not in left_out]

@@ -27,7 +27,8 @@ ON_STACK: Final = {"up": stack_command.up, "preview": stack_command.preview}
 def _on_stack(checkout: Checkout, verb: str, name: str) -> int:
     secrets = withheld.names(stack_command.check_name(checkout, name).read_text(encoding="utf-8"))
     with alone(checkout, verb), withheld.withheld(secrets):
-        parts = ready(checkout, name, pushing=verb != "preview")
+        updating = verb != "preview"
+        parts = ready(checkout, name, pushing=updating, building=updating)
         return ON_STACK[verb](checkout, name, environment.variables(checkout, parts))
 
 

@@ -86,12 +86,28 @@ def scan(ref: str, policy: Vulnerabilities, login: Login | None) -> Scan:
     Raises:
         SlipwayError: Grype fails, or its database cannot be had or is older than the stack allows.
     """
+    return _scan(f"registry:{ref}", ref, policy, login)
+
+
+def scan_archive(name: str, archive: Path, policy: Vulnerabilities) -> Scan:
+    """Return the vulnerabilities of the image in an archive of `docker save`; ``name`` begins errors.
+
+    Grype reads no archive as it streams: it opens the file for each layer, and unpacks the layers below TMPDIR
+    (anchore/stereoscope 4d73b65, pkg/image/docker/tarball_provider.go, pkg/image/layer.go:104 `uncompressedCache`).
+
+    Raises:
+        SlipwayError: as for a pushed image.
+    """
+    return _scan(f"docker-archive:{archive}", name, policy, None)
+
+
+def _scan(source: str, subject: str, policy: Vulnerabilities, login: Login | None) -> Scan:
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         folder = Path(name)
         database = _database(policy, folder)
-        words = [_PROGRAM, f"registry:{ref}", "--output", "json", "--config", str(database)]
+        words = [_PROGRAM, source, "--output", "json", "--config", str(database)]
         started = datetime.now(UTC)
-        return _parse(_run(words, ref, login, folder), ref, started)
+        return _parse(_run(words, subject, login, folder), subject, started)
 
 
 def _parse(text: str, ref: str, started: datetime) -> Scan:
@@ -187,7 +203,8 @@ def _locked(home: Path) -> Iterator[None]:
 
 def _run(words: list[str], subject: str, login: Login | None, folder: Path) -> str:
     try:
-        return programs.run(words, subject, login, {}, folder)
+        # What Grype unpacks of an image goes with the folder, whatever ends Grype.
+        return programs.run(words, subject, login, {"TMPDIR": str(folder)}, folder)
     except programs.Failed as error:
         message = _MARK.sub("", str(error))
         if "max allowed age" in message:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,9 @@ from tests.engine.test_checks import DOCKERFILE, tags
 from tests.engine.test_signing import Keys, keys, programs
 from tests.fakes.vulnerability_database import Row, write
 from tests.images.engine import base_image
+from toolchain.checkout import Checkout
+from toolchain.machine import golang
+from toolchain.parts import supply_chain_programs
 
 __all__ = ["keys", "programs"]
 
@@ -80,3 +84,45 @@ def test_vulnerable_image_gets_its_tag_with_an_exception(project: Project, keys:
     old = str(write(tmp_path / "old.tar.gz", ROWS, days_old=30))
     project.configure(**stack, vulnerabilities={"database": old})
     assert "max allowed age is 5 days" in project.stacks("scan", "t", code=1)
+
+
+@pytest.fixture
+def scanner() -> str:
+    """Have Grype, which is all that an unpushed image needs; return a PATH with it."""
+    checkout = Checkout.here()
+    (tool,) = (tool for tool in supply_chain_programs.TOOLS if tool.name == "grype")
+    with golang.caches(checkout):
+        folders = supply_chain_programs.get(checkout, tool).path
+    return os.pathsep.join([*folders, os.environ["PATH"]])
+
+
+@pytest.mark.slow
+def test_vulnerable_unpushed_image_ends_the_update(project: Project, scanner: str, tmp_path: Path) -> None:
+    base_image()
+    project.write("dockerfiles/link0/Dockerfile", DOCKERFILE.replace("PATH", project.path))
+    project.write("dockerfiles/link0/checks/10-made", "test -s /made\n")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    project.environment |= {"PATH": scanner, "TMPDIR": str(temporary)}
+    database = str(write(tmp_path / "database.tar.gz", ROWS))
+    stack = {"base": BASE, "length": 2, "publish": False}
+    project.configure(**stack, vulnerabilities={"database": database})
+    failed = project.up(check=False)
+    assert failed.returncode != 0
+    assert "link0:" in failed.output
+    assert "ends the update because of a vulnerability, by the database of 20" in failed.output
+    assert "CVE-2026-0001 (critical): dpkg" in failed.output
+    assert "CVE-2026-0002" not in failed.output
+    assert "Traceback" not in failed.output
+    state = json.loads(project.pulumi("stack", "export", "-s", "t").stdout)["deployment"]["resources"]
+    assert "link1" not in {each["urn"].rpartition("::")[2] for each in state if each["type"].startswith("docker:")}
+    assert not [each.name for each in temporary.iterdir() if each.name.startswith(("slipway-", "stereoscope-"))]
+
+    until = (datetime.now(UTC) + timedelta(days=30)).date().isoformat()
+    row = {"id": "CVE-2026-0001", "packages": "dpkg", "reason": "nobody unpacks here", "until": until}
+    project.configure(**stack, vulnerabilities={"database": database, "exceptions": [row]})
+    project.up()
+    assert project.outputs()["images"]["link1"]["ref"].startswith("sha256:")
+    assert not project.published("link0")
+    project.configure(**stack, vulnerabilities={"database": database})
+    project.up()  # an image that is not built again is not scanned again

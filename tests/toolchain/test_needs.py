@@ -91,6 +91,7 @@ def _write(clone: Clone, config: dict[str, Any]) -> None:
         ({"signing": KEY}, {}, {"AWS provider", "grype"}),
         ({"signing": {**KEY, "sbom": False}}, {}, {"AWS provider", "syft", "grype"}),
         ({"vulnerabilities": {"maxAge": 3}}, {}, {"AWS provider", "cosign", "syft"}),
+        ({"vulnerabilities": {}, "publish": False}, {}, {"registry", "AWS provider", "cosign", "syft"}),
         ({"signing": KEY, "publish": False}, {}, {"registry", "AWS provider", *SIGNERS}),
         ({"trust": {"docker.io": {"publicKey": KEY["key"]}}}, {}, {"AWS provider", "syft", "grype"}),
         ({"runners": RUNNERS}, {}, {"AWS provider", *SIGNERS}),
@@ -142,6 +143,14 @@ def test_parts_without_pushing_leave_out_supply_chain_programs(
 ) -> None:
     _write(stacks, {"signing": KEY, "trust": trust})
     assert ready.unneeded_parts(stacks.checkout, "t", pushing=False) & SIGNERS == needless
+
+
+@pytest.mark.parametrize(("building", "needless"), [(True, {"cosign", "syft"}), (False, SIGNERS)])
+def test_scanner_is_for_images_that_are_built(stacks: Clone, building: bool, needless: set[str]) -> None:
+    """A pull request's images are built and not pushed; a preview builds none."""
+    _write(stacks, {"vulnerabilities": {}})
+    left_out = ready.unneeded_parts(stacks.checkout, "t", pushing=False, building=building)
+    assert left_out & SIGNERS == needless
 
 
 def test_wrong_configuration_is_one_line_before_any_part(stacks: Clone) -> None:

@@ -1,1 +1,1 @@
-"""What decides whether a pushed image gets its tag: everything loads, nothing refused is known of it."""
+"""What decides whether an image gets its tag, or stays on its engine: it loads, and nothing refused is known of it."""

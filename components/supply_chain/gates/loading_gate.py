@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from oci import credentials, engine_image
+from oci import credentials
 from oci.binaries import contents, inspection
 from oci.evidence import loading_evidence
-from oci.registry_image import fetch_each
+from oci.layers.layer import Index
+from oci.registry_image import Image, fetch_each
 from stacks.config.gates.inspection_gate import InspectionException
 from stacks.errors import SlipwayError, listing
 
@@ -50,17 +51,21 @@ def check(
     return result
 
 
-def check_unpushed(image: Mapping[str, Any]) -> None:
-    """Inspect an image on its engine; ``image`` is the inputs of an ``UnpushedImage``.
+def check_unpushed(
+    name: str,
+    image: Image,
+    layers: list[Index],
+    exceptions: Sequence[Mapping[str, str]],
+    compiled: Mapping[str, str],
+) -> None:
+    """Inspect an image of an engine, ``repository:tag``, whose layers were read with the facts of its contents.
 
     Raises:
-        SlipwayError: as for a pushed image, or the engine does not give the image.
+        SlipwayError: as for a pushed image.
     """
-    name, platform = image["name"], image["platform"]
-    rows = [InspectionException.model_validate(row) for row in image["exceptions"]]
-    held, layers = engine_image.read(name, image["ref"], image["engine"], platform, contents.facts)
-    question = inspection.Question(compiled=image["compiled"])
-    inspected = inspection.of_contents(held, contents.of(layers, held.config), question)
+    rows = [InspectionException.model_validate(row) for row in exceptions]
+    question = inspection.Question(compiled=compiled)
+    inspected = inspection.of_contents(image, contents.of(layers, image.config), question)
     result = loading_evidence.predicate([inspected], rows, datetime.now(UTC))
     _refuse(f"{name}: ends the update", result, rows, "save it with `docker save`, and `slipway inspect` lists them")
 

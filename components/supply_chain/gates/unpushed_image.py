@@ -1,4 +1,4 @@
-"""``UnpushedImage``: the gate of an image that stays on its engine: its checks passed, and everything in it loads."""
+"""``UnpushedImage``: an image that stays on its engine: its checks passed, it loads, nothing refused is known of it."""
 
 from __future__ import annotations
 
@@ -17,38 +17,41 @@ class UnpushedImageArgs:
     """The image's ``ref``, known after its checks, its name ``repository:tag``, and its platform.
 
     ``engine`` is the address of the engine that holds it; empty for the machine's own. ``exceptions`` are those of
-    ``slipway:inspection``. ``compiled`` is what :class:`stacks.spec.ImageSpec` has.
+    ``slipway:inspection``; None if the image is not inspected. ``compiled`` is what :class:`stacks.spec.ImageSpec` has.
+    ``vulnerabilities`` is ``slipway:vulnerabilities`` as JSON; None if the image is not scanned.
     """
 
     ref: pulumi.Input[str]
     name: str
     platform: str
     engine: str
-    exceptions: Sequence[Mapping[str, str]]
+    exceptions: Sequence[Mapping[str, str]] | None
     compiled: Mapping[str, str]
+    vulnerabilities: Mapping[str, Any] | None = None
 
 
 class InspectUnpushed(Action):
-    """Inspects an image on its engine. Changed exceptions inspect nothing again: they count for the next image."""
+    """Inspects and scans an image on its engine. Changed exceptions do neither again: they count for the next image."""
 
     id_input = "ref"
     triggers = ("ref",)
 
     def run(self, props: Mapping[str, Any]) -> dict[str, Any]:
-        """Inspect the image, unless it is one that was pushed, and so inspected, before.
+        """Inspect and scan the image, unless it is one that was pushed, and so went through both, before.
 
         Raises:
-            SlipwayError: something in the image does not load, or the engine does not give it.
+            SlipwayError: something in the image does not load, or is known to be vulnerable; or the engine does not
+                give it.
         """
         if "@" not in props["ref"]:
-            from components.supply_chain.gates import loading_gate
+            from components.supply_chain.gates import saved_image
 
-            loading_gate.check_unpushed(props)
+            saved_image.check(props)
         return {}
 
 
 class UnpushedImage(Resource, module="image", name="UnpushedImage"):
-    """An image that is not pushed, in which everything loads."""
+    """An image that is not pushed, and that passed the gates of the stack."""
 
     ref: pulumi.Output[str]
     """The image's id, ``sha256:...``; ``repository@sha256:...`` of one that was pushed before."""

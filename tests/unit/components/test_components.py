@@ -279,6 +279,38 @@ def test_unpushed_image_is_inspected_on_its_engine(values: dict[str, Any], engin
         assert order == ["torch", "torch-checks", "torch-inspection", "extras"]
 
 
+@pytest.mark.parametrize(
+    ("values", "exceptions", "policy"),
+    [
+        (
+            {"vulnerabilities": {"severity": "high"}},
+            [],
+            {"severity": "high", "fixedOnly": True, "maxAge": 5, "exceptions": []},
+        ),
+        (
+            {"vulnerabilities": {}, "inspection": {"gate": False}},
+            None,
+            {"severity": "critical", "fixedOnly": True, "maxAge": 5, "exceptions": []},
+        ),
+        ({}, [], None),
+    ],
+)
+def test_unpushed_image_goes_through_the_gates_of_its_stack(
+    values: dict[str, Any], exceptions: list[Any] | None, policy: dict[str, Any] | None
+) -> None:
+    recorder, _ = run(checks=CHECKED, publish=False, signing={"key": KEY}, **values)
+    (unpushed,) = recorder.of_type(UNPUSHED).values()
+    assert (unpushed.get("exceptions"), unpushed.get("vulnerabilities")) == (exceptions, policy)
+    assert [*supply_chain(recorder)] == ["torch-inspection"]  # nothing is attested of an image without a registry
+
+
+def test_unpushed_image_without_gates_is_only_checked() -> None:
+    recorder, _ = run(checks=CHECKED, publish=False, inspection={"gate": False})
+    assert not recorder.of_type(UNPUSHED)
+    recorder, _ = run(publish=False, vulnerabilities={})
+    assert not recorder.of_type(UNPUSHED)
+
+
 def test_stack_without_checks_declares_none() -> None:
     recorder, values = run()
     assert not recorder.of_type("slipway:checks:Checks")

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import tarfile
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,14 @@ import pytest
 from components.supply_chain.gates.unpushed_image import InspectUnpushed
 from oci import engine_image
 from oci.binaries import contents
+from oci.vulnerabilities import grype
 from stacks.config.stack_file import ROOT
+from tests.fakes import vulnerability_scanner
+from tests.fakes.vulnerability_scanner import Scanner
 from tests.helpers.elf_writer import LOADER, elf, fatbin, loader
 from tests.helpers.layers import files_archive, members_archive
 from tests.helpers.local_images import LAYERS, pack_folder, write_docker, write_layout
-from tests.helpers.refusals import refusal_line
+from tests.helpers.refusals import refusal, refusal_line
 
 NAME = "r.example/x/torch:abc1234-base"
 PROGRAM = elf(needed=["libgone.so.1"], interpreter=LOADER)
@@ -74,6 +78,15 @@ def inputs(ref: str, *exceptions: Mapping[str, str], **values: Any) -> dict[str,
     return {"ref": ref, **given, **values}
 
 
+@pytest.fixture
+def scanner(client: Client, monkeypatch: pytest.MonkeyPatch) -> Scanner:
+    """A stand-in of Grype beside the docker client, and an empty folder for temporary files."""
+    monkeypatch.setattr(grype, "_CACHE", client.folder / "cache")
+    monkeypatch.setattr(tempfile, "tempdir", str(client.folder / "temporary"))
+    (client.folder / "temporary").mkdir()
+    return vulnerability_scanner.install(client.folder, monkeypatch)
+
+
 def of_layout(client: Client) -> str:
     """As moby 25 and later, which names each blob by its digest."""
     folder = write_layout(client.folder / "layout", LAYERS)
@@ -115,9 +128,7 @@ def test_unpushed_image_that_loads_passes_the_gate(client: Client) -> None:
 def test_unpushed_image_without_a_library_ends_the_update(client: Client) -> None:
     ref = client.hold({"opt/a": PROGRAM, "opt/b": PROGRAM, "opt/_C.so": elf("_C.so", gpu=fatbin((2, 80, 0)))})
     given = inputs(ref, compiled={"/opt/_C.so": "9.0"})
-    with pytest.raises(Exception, match="fault") as refusal:
-        InspectUnpushed().create(given)
-    assert str(refusal.value).split("\n") == [
+    assert refusal(InspectUnpushed().create, given).split("\n") == [
         f"{NAME}: ends the update because of 3 faults; mend the image, or list it in slipway:inspection.exceptions:",
         "  /opt/a: misses libgone.so.1: not in the image",
         "  /opt/b: misses libgone.so.1: not in the image",
@@ -128,9 +139,64 @@ def test_unpushed_image_without_a_library_ends_the_update(client: Client) -> Non
     InspectUnpushed().create({**given, "exceptions": [excepted, other]})
 
 
+VULNERABLE = (
+    f"{NAME}: ends the update because of a vulnerability, by the database of 2026-11-24; mend the image (`slipway lock "
+    "--refresh` upgrades its packages), or list it in slipway:vulnerabilities.exceptions:\n"
+    "  CVE-2026-0001 (critical): apt 2.6.2, mended in 99"
+)
+
+
+def test_unpushed_image_with_a_vulnerability_ends_the_update(client: Client, scanner: Scanner) -> None:
+    ref = client.hold({})
+    given = inputs(ref, vulnerabilities={"database": str(scanner.archive)})
+    assert refusal(InspectUnpushed().create, given) == VULNERABLE
+    row = {"id": "CVE-2026-0001", "reason": "apt is not run", "until": "9999-12-31"}
+    policy = {"database": str(scanner.archive), "exceptions": [row]}
+    assert InspectUnpushed().create(inputs(ref, vulnerabilities=policy)).outs == {"ref": ref}
+
+
+@pytest.mark.parametrize("inspected", [True, False])
+def test_scanned_archive_is_what_the_engine_saved(client: Client, scanner: Scanner, *, inspected: bool) -> None:
+    given = inputs(client.hold({}), vulnerabilities={"severity": "high", "database": str(scanner.archive)})
+    given |= {} if inspected else {"exceptions": None}
+    client.print(f"cat {client.archive}; head -c 3000000 /dev/zero")  # padding behind the archive's end
+    assert "apt" in refusal(InspectUnpushed().create, given)
+    saved = client.archive.read_bytes() + bytes(3_000_000)
+    scanned = scanner.scanned()
+    assert scanned["sha256"] == hashlib.sha256(saved).hexdigest()
+    assert client.calls == [f"{ROOT} save {NAME}"]
+    temporary = client.folder / "temporary"
+    assert Path(scanned["file"]).is_relative_to(temporary)
+    assert Path(scanned["temporary"]).is_relative_to(temporary)
+    assert list(temporary.iterdir()) == []
+
+
+def test_image_that_does_not_load_is_not_scanned(client: Client, scanner: Scanner) -> None:
+    given = inputs(client.hold({"opt/a": PROGRAM}), vulnerabilities={"database": str(scanner.archive)})
+    assert "/opt/a: misses libgone.so.1" in refusal(InspectUnpushed().create, given)
+    InspectUnpushed().create(given | {"exceptions": None, "vulnerabilities": None})
+    assert not (scanner.folder / "calls").exists()
+
+
+def test_other_image_under_the_name_is_not_scanned(client: Client, scanner: Scanner) -> None:
+    client.hold({})
+    given = inputs(f"sha256:{'b' * 64}", exceptions=None, vulnerabilities={"database": str(scanner.archive)})
+    assert "holds another image by this name" in refusal_line(InspectUnpushed().create, given)
+    assert not (scanner.folder / "calls").exists()
+
+
+def test_copy_without_room_names_tmpdir(client: Client) -> None:
+    ref = client.hold({})
+    line = refusal_line(engine_image.read, NAME, ref, "", "linux/amd64", contents.facts, Path("/dev/full"))
+    reason = (
+        "its copy in /dev cannot be written: No space left on device; let TMPDIR name a folder with more free space"
+    )
+    assert line == f"{NAME}: {reason}"
+
+
 def test_image_that_was_pushed_before_is_not_read(client: Client) -> None:
     ref = f"r.example/x/torch@sha256:{'a' * 64}"
-    assert InspectUnpushed().create(inputs(ref)).outs == {"ref": ref}
+    assert InspectUnpushed().create(inputs(ref, vulnerabilities={})).outs == {"ref": ref}
     assert client.calls == []
 
 

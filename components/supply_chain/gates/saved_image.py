@@ -1,0 +1,49 @@
+"""The gates of an image that its engine saves: it is saved once, for the inspection and for the scan."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from oci import engine_image
+from oci.binaries import contents
+from oci.layers.layer import Facts
+
+_ARCHIVE: Final = "image.tar"
+
+
+def check(image: Mapping[str, Any]) -> None:
+    """Inspect and scan an image on its engine; ``image`` is the inputs of an ``UnpushedImage``.
+
+    For the scan the archive is written to a temporary folder, which is removed afterwards.
+
+    Raises:
+        SlipwayError: something in the image does not load, or is known to be vulnerable; or the engine does not give
+            the image.
+    """
+    if image.get("vulnerabilities") is None:
+        _check(image, None)
+        return
+    with tempfile.TemporaryDirectory(prefix="slipway-") as folder:
+        _check(image, Path(folder, _ARCHIVE))
+
+
+def _check(image: Mapping[str, Any], archive: Path | None) -> None:
+    name, exceptions = image["name"], image.get("exceptions")
+    facts: Facts = _none if exceptions is None else contents.facts
+    # Whatever the gates, the archive is read: it must be of the image that the update built.
+    held, layers = engine_image.read(name, image["ref"], image["engine"], image["platform"], facts, archive)
+    if exceptions is not None:
+        from components.supply_chain.gates import loading_gate
+
+        loading_gate.check_unpushed(name, held, layers, exceptions, image["compiled"])
+    if archive is not None:
+        from components.supply_chain.gates import vulnerability_gate
+
+        vulnerability_gate.check_unpushed(name, archive, image["vulnerabilities"])
+
+
+def _none(*_: Any) -> None:
+    """Return what an index keeps of a file that nobody inspects."""
