@@ -12,6 +12,7 @@ import pulumi_docker as docker
 
 from components import engines
 from components.build_secrets import BuildSecrets
+from components.engines.reached_engine import ReachedEngine
 from components.image import ImageVariant, ImageVariantArgs
 from components.registry.interface import Registry
 from stacks.config import ec2, kubernetes
@@ -47,9 +48,11 @@ def deploy(plan: Plan) -> dict[str, Any]:
     on_runners = plan.config.build_on == "runners"
     builder = machines.builder if machines and on_runners else None
     engine: list[pulumi.ProviderResource] = []
+    reached = ReachedEngine()
     if cluster and on_runners:
-        engine = [cluster.engine()]
+        engine, reached = [cluster.engine()], cluster.reached_engine
     elif builder:
+        reached = builder.reached_engine
         engine = [builder.engine({image.spec.name: image.tag for image in plan.images} | _checks(plan))]
     by_platform = _engines(plan, engine)
     for providers in by_platform.values():
@@ -61,7 +64,8 @@ def deploy(plan: Plan) -> dict[str, Any]:
         # A component that depends on its parents' components is listed after them.
         parents = [variants[parent] for parent in image.siblings.values()]
         options = pulumi.ResourceOptions(depends_on=[registry, *parents], providers=by_platform[image.spec.platform])
-        variants[name] = ImageVariant(name, _variant_args(plan, image, registry, variants, verified), options)
+        args = _variant_args(plan, image, registry, variants, verified, reached)
+        variants[name] = ImageVariant(name, args, options)
         if not image.spec.is_part:
             registry.keep(name, variants[name].ref, variants[name])
     indexes = _indexes(plan, registry, variants) if plan.config.publish else {}
@@ -217,11 +221,11 @@ def _variant_args(
     registry: Registry,
     variants: dict[str, ImageVariant],
     verified: Mapping[str, pulumi.Resource],
+    reached: ReachedEngine,
 ) -> ImageVariantArgs:
     siblings = [*image.siblings.values(), *(image.content.checks.siblings.values() if image.content.checks else ())]
     platform = image.spec.platform
-    own_engine = plan.config.build_on == "engine" or platform in plan.config.engines
-    engine = engines.address(plan.stack, platform) if platform in plan.config.engines else ""
+    named = platform in plan.config.engines
     reached_from_here = plan.config.build_on == "engine" or plan.config.signing or image.content.checks
     return ImageVariantArgs(
         image=image,
@@ -232,7 +236,7 @@ def _variant_args(
         trusted=plan.config.registry.trusted or plan.config.trust_registry,
         inspection=plan.config.inspection,
         vulnerabilities=plan.config.vulnerabilities,
-        engine=engine if own_engine else None,
+        engine=ReachedEngine(engines.address(plan.stack, platform)) if named else reached,
         parents={sibling: variants[sibling] for sibling in siblings if sibling in variants},
         after=[verified[value] for value in image.args.values() if value in verified],
     )

@@ -10,6 +10,7 @@ from typing import Any
 import pulumi
 import pulumi_docker as docker
 
+from components.engines.reached_engine import ReachedEngine
 from components.image_checks import Checks, ChecksArgs, access, build_inputs
 from components.registry.interface import Login, Registry
 from stacks.config.gates.inspection_gate import Inspection
@@ -27,9 +28,8 @@ class ImageVariantArgs:
     the image or its checks. A product in the registry is reused instead of built if the ``signer`` signed it as this
     product; without a signer, if the registry is ``trusted``. ``needed`` says that the registry must answer; it is
     false if this machine pushes nothing. ``inspection`` says what an image with checks must load before it gets its
-    tag, and ``vulnerabilities`` which known ones it must not have; without these it is not scanned. ``engine`` is the
-    address of the engine that holds an image which is not pushed, empty for the machine's own; None if this machine
-    does not reach it. ``after`` are the resources that must exist before the build.
+    tag, and ``vulnerabilities`` which known ones it must not have; without these it is not scanned. ``engine`` is that
+    which holds an image that is not pushed. ``after`` are the resources that must exist before the build.
     """
 
     image: PlannedImage
@@ -39,7 +39,7 @@ class ImageVariantArgs:
     trusted: bool = False
     inspection: Inspection = field(default_factory=Inspection)
     vulnerabilities: Vulnerabilities | None = None
-    engine: str | None = ""
+    engine: ReachedEngine = field(default_factory=ReachedEngine)
     parents: Mapping[str, ImageVariant] = field(default_factory=dict)
     after: Sequence[pulumi.Resource] = ()
 
@@ -123,7 +123,7 @@ class ImageVariant(pulumi.ComponentResource):
         policy = scanned.model_dump(mode="json", by_alias=True) if scanned else None
         if not args.registry.publish:
             passed = pulumi.Output.all(ref, checks.checked).apply(lambda values: str(values[0]))
-            if not (inspected or scanned) or args.engine is None:
+            if not (inspected or scanned):
                 return passed
             from components.supply_chain.gates.unpushed_image import UnpushedImage, UnpushedImageArgs  # noqa: PLC0415 - as below
 

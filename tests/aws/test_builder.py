@@ -20,7 +20,10 @@ from tests.aws.runners import NAME, RUNNERS, RunnersProject, image
 from tests.aws.test_ecr import UNCHANGED, operations
 from tests.aws.test_runners import documented, rules
 from tests.engine.project import Project
+from tests.engine.test_checks import CHECK, DOCKERFILE, PASSING
 from tests.fakes.aws.ssh_builder import far_side
+from tests.helpers.elf_writer import LOADER, elf
+from tests.images.engine import base_image
 from tests.provider.conftest import Registry
 from tests.unit.runners import iam
 
@@ -186,6 +189,24 @@ def test_builder_after_failed_image_is_reused_in_any_state(project: BuilderProje
     assert failed.returncode != 0
     assert "the builder cannot be reached" in failed.output
     assert "AccessDeniedException" in failed.output
+
+
+@pytest.mark.usefixtures("sessions")
+def test_unpushed_image_on_builder_is_inspected(project: BuilderProject) -> None:
+    project.write("dockerfiles/link0/Dockerfile", f"{DOCKERFILE}COPY --chmod=755 link0/program /opt/program\n")
+    project.write(CHECK, PASSING)
+    (project.root / "dockerfiles/link0/program").write_bytes(elf(needed=["libgone.so.1"], interpreter=LOADER))
+    keys: dict[str, Any] = {"base": base_image(), "publish": False}
+    project.building(**keys)
+    failed = project.up(check=False, **AWAY)
+    assert failed.returncode != 0
+    assert "/opt/program: misses libgone.so.1: not in the image" in failed.output
+    assert "Traceback" not in failed.output
+    row = {"files": "/opt/*", "missing": "libgone.so.*", "reason": "the host mounts it"}
+    project.building(**keys, inspection={"exceptions": [row]})
+    project.up(**AWAY)
+    assert project.machine()["State"]["Name"] == "stopped"
+    assert UNCHANGED.search(project.up(**AWAY).output)
 
 
 def check_machine(project: BuilderProject) -> None:

@@ -26,6 +26,7 @@ from tests.cluster.programs import program
 from tests.cluster.test_runners import UNCHANGED
 from tests.engine.project import MANIFESTS
 from tests.fakes.kubernetes.load_balancer import relay
+from tests.helpers.elf_writer import LOADER, elf, loader
 from tests.provider.conftest import private_registry
 
 pytestmark = pytest.mark.slow
@@ -45,6 +46,21 @@ DOCKERFILE = """ARG BASE_IMAGE
 FROM ${BASE_IMAGE}
 COPY link0/busybox /busybox
 RUN ["/busybox", "sh", "-c", "/busybox date +%s%N > /stamp"]
+ARG WORD
+COPY link0/file.txt /${WORD}.txt
+"""
+
+
+CHECKED = """ARG BASE_IMAGE
+ARG CHECKED_IMAGE=installed
+FROM ${BASE_IMAGE} AS installed
+COPY link0/busybox /busybox
+RUN ["/busybox", "sh", "-c", "/busybox date +%s%N > /stamp"]
+COPY link0/program /opt/program
+COPY link0/loader /lib64/ld-linux-x86-64.so.2
+FROM ${CHECKED_IMAGE} AS checks
+RUN --mount=type=bind,source=link0/checks,target=/mnt ["/busybox", "sh", "/mnt/10-made"]
+FROM installed
 ARG WORD
 COPY link0/file.txt /${WORD}.txt
 """
@@ -186,6 +202,30 @@ def test_build_service_pushes_and_keeps_layers_without_pod(project: BuildProject
     spaces = {entry["metadata"]["name"] for entry in project.cluster.items("/api/v1/namespaces")}
     assert not [name for name in spaces if name.startswith(project.namespace)]
     until(lambda: not project.cluster.items("/api/v1/persistentvolumes"), description="the volumes are gone")
+
+
+def test_unpushed_image_of_build_service_is_inspected(project: BuildProject, shell: Path) -> None:
+    shutil.copy(shell, project.root / "dockerfiles/link0/busybox")
+    project.write("dockerfiles/link0/Dockerfile", CHECKED)
+    project.write("dockerfiles/link0/checks/10-made", "test -s /stamp\n")
+    (project.root / "dockerfiles/link0/program").write_bytes(elf(needed=["libgone.so.1"], interpreter=LOADER))
+    (project.root / "dockerfiles/link0/loader").write_bytes(loader())
+    with relay(project.daemon) as address:
+        service = {"cache": "2Gi", "cpu": "100m", "memory": "2Gi", "address": address}
+        keys: dict[str, Any] = {"flavor": "chain", "buildOn": "runners", "publish": False}
+        unreachable: dict[str, Any] = {"DOCKER_HOST": "tcp://127.0.0.1:9"}
+        project.configure({"build": service, "daemon": False}, **keys)
+        failed = project.up(check=False, **unreachable)
+        assert failed.returncode != 0
+        assert "/opt/program: misses libgone.so.1: not in the image" in failed.output, failed.output
+        assert "Traceback" not in failed.output
+        row = {"files": "/opt/*", "missing": "libgone.so.*", "reason": "the host mounts it"}
+        project.configure({"build": service, "daemon": False}, **keys, inspection={"exceptions": [row]})
+        output = failed.output + project.up(**unreachable).output
+        assert UNCHANGED.search(project.up(**unreachable).output)
+        assert project.outputs()["images"]["link0"]["ref"].startswith("sha256:")
+        assert "PRIVATE KEY" not in output + project.exported()
+        project.destroy()
 
 
 @pytest.fixture

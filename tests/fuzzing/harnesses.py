@@ -28,10 +28,12 @@ from botocore.awsrequest import AWSResponse
 from botocore.config import Config
 
 from components.runners.ec2.scaler import aws, github, keeper, webhook
-from oci import engine_image, local_image, registry_image
+from oci import local_image, registry_image
 from oci.binaries import contents, elf_file
 from oci.blob import Unreadable
 from oci.client import Manifest
+from oci.engine import engine_access, engine_image
+from oci.engine.engine_access import Access
 from oci.gpu import gpu_code
 from oci.layers import layer, packages
 from stacks import lock, references
@@ -127,11 +129,13 @@ def saved(data: bytes) -> None:
     """Read an image as an engine saves it."""
 
     @contextmanager
-    def saving(_name: str, _host: str) -> Iterator[IO[bytes]]:
+    def saving(_name: str, _access: Access) -> Iterator[IO[bytes]]:
         yield io.BytesIO(data)
 
-    with patch.object(engine_image, "_saving", saving), suppress(SlipwayError):
-        engine_image.read("r.example/x:1", SAVED_ID, "", "linux/amd64", lambda _path, _size, content: content.read(64))
+    with patch.object(engine_access, "saving", saving), suppress(SlipwayError):
+        engine_image.read(
+            "r.example/x:1", SAVED_ID, Access(), "linux/amd64", lambda _path, _size, content: content.read(64)
+        )
 
 
 def delivery(data: bytes) -> None:

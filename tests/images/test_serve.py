@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from oci import engine_image
 from oci.binaries import contents, inspection
+from oci.engine import engine_image
+from oci.engine.engine_access import Access
 from stacks.config.stack_file import ROOT
 from tests.fakes.package_index import Index, wheel
 from tests.fakes.upstreams import upstreams
@@ -169,7 +170,7 @@ def test_check_of_faulty_serve_fails(served: chain.Chain, check: str) -> None:
 @pytest.mark.slow
 def test_every_library_of_serve_loads(served: chain.Chain) -> None:
     image = served.image("serve")
-    engine = os.environ["DOCKER_HOST"]
+    engine = Access(os.environ["DOCKER_HOST"])
     held, layers = engine_image.read(f"{image.tag}:latest", image.id(), engine, "linux/amd64", contents.facts)
     result = inspection.of_contents(held, contents.of(layers, held.config), inspection.Question())
     assert result.faults == []

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import ssl
-import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPSConnection
-from pathlib import Path
-from typing import Any
+from http.client import OK, HTTPException
+from typing import Any, Final
 
 import pulumi
 from pulumi.dynamic import Resource
 
 from components.action import Action
+from oci.engine import engine_access
 
 SECONDS = 300
 """Seconds to wait. The name of a new load balancer takes minutes to resolve."""
+_SECONDS: Final = 10
+"""Seconds for one answer."""
 
 
 @dataclass(frozen=True)
@@ -72,17 +73,8 @@ def wait(address: str, ca: str, cert: str, key: str, seconds: float = SECONDS) -
 
 
 def _ping(address: str, ca: str, cert: str, key: str) -> None:
-    context = ssl.create_default_context(cadata=ca)
-    with tempfile.TemporaryDirectory() as folder:
-        pair = Path(folder, "pair.pem")
-        pair.touch(0o600)
-        pair.write_text(cert + key)
-        context.load_cert_chain(pair)
-    connection = HTTPSConnection(address, timeout=10, context=context)
-    try:
+    with closing(engine_access.connection(address, {"ca": ca, "cert": cert, "key": key}, _SECONDS)) as connection:
         connection.request("GET", "/_ping")
         response = connection.getresponse()
-        if response.status != 200:
+        if response.status != OK:
             raise HTTPException(f"HTTP {response.status}")
-    finally:
-        connection.close()

@@ -14,6 +14,7 @@ import pulumi
 import pulumi_docker as docker
 import pulumi_kubernetes as k8s
 
+from components.engines.reached_engine import ReachedEngine
 from components.registry.interface import Login
 from components.runners.kubernetes import arc, build_daemon, build_service, gpu_validation, isolation, pod
 from components.runners.kubernetes.certificates import Certificates, CertificatesArgs
@@ -172,28 +173,38 @@ class KubernetesRunners(pulumi.ComponentResource):
         certificate = certificates.server_cert.apply(_digest)
         self._service = self._declare(build_daemon.deployment(config, build, image, certificate), *before)
 
+    @property
+    def reached_engine(self) -> ReachedEngine:
+        """How this machine reaches the build service.
+
+        Raises:
+            ValueError: there is none.
+        """
+        certificates = self._certificates
+        if certificates is None or self.address is None:
+            raise ValueError("the runners have no build service")
+        tls = {"ca": certificates.ca, "cert": certificates.client_cert, "key": certificates.pem["client_key"]}
+        return ReachedEngine(f"tcp://{self.address}", tls=tls)
+
     def engine(self) -> docker.Provider:
         """Return the build service as a Docker engine for images, which waits until it answers.
 
         Raises:
             ValueError: there is no build service with a Docker API.
         """
-        certificates = self._certificates
-        if certificates is None or self.address is None:
-            raise ValueError("the runners have no build service")
+        reached = self.reached_engine
+        ca, cert, key = (reached.tls[name] for name in ("ca", "cert", "key"))
         readiness = EngineReadiness(
             f"{self._name}-build-service",
-            EngineReadinessArgs(
-                self.address, certificates.ca, certificates.client_cert, certificates.pem["client_key"]
-            ),
+            EngineReadinessArgs(reached.host.removeprefix("tcp://"), ca, cert, key),
             pulumi.ResourceOptions(parent=self, depends_on=[self._service]),
         )
         return docker.Provider(
             f"{self._name}-engine",
-            host=f"tcp://{self.address}",
-            ca_material=certificates.ca,
-            cert_material=certificates.client_cert,
-            key_material=certificates.pem["client_key"],
+            host=reached.host,
+            ca_material=ca,
+            cert_material=cert,
+            key_material=key,
             disable_docker_daemon_check=True,  # a preview needs no daemon
             opts=pulumi.ResourceOptions(parent=self, depends_on=[readiness]),
         )

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from oci import engine_image
 from oci.binaries import contents
+from oci.engine import engine_image
+from oci.engine.engine_access import Access
 from oci.layers.layer import Facts
 
 _ARCHIVE: Final = "image.tar"
@@ -34,7 +35,8 @@ def _check(image: Mapping[str, Any], archive: Path | None) -> None:
     name, exceptions = image["name"], image.get("exceptions")
     facts: Facts = _none if exceptions is None else contents.facts
     # Whatever the gates, the archive is read: it must be of the image that the update built.
-    held, layers = engine_image.read(name, image["ref"], image["engine"], image["platform"], facts, archive)
+    access = Access(image["engine"], tuple(image.get("ssh") or ()), image.get("tls") or {})
+    held, layers = engine_image.read(name, image["ref"], access, image["platform"], facts, archive)
     if exceptions is not None:
         from components.supply_chain.gates import loading_gate
 

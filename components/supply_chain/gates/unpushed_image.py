@@ -10,21 +10,22 @@ import pulumi
 from pulumi.dynamic import Resource
 
 from components.action import Action
+from components.engines.reached_engine import ReachedEngine
 
 
 @dataclass(frozen=True)
 class UnpushedImageArgs:
     """The image's ``ref``, known after its checks, its name ``repository:tag``, and its platform.
 
-    ``engine`` is the address of the engine that holds it; empty for the machine's own. ``exceptions`` are those of
-    ``slipway:inspection``; None if the image is not inspected. ``compiled`` is what :class:`stacks.spec.ImageSpec` has.
-    ``vulnerabilities`` is ``slipway:vulnerabilities`` as JSON; None if the image is not scanned.
+    ``engine`` is the engine that holds it. ``exceptions`` are those of ``slipway:inspection``; None if the image is not
+    inspected. ``compiled`` is what :class:`stacks.spec.ImageSpec` has. ``vulnerabilities`` is
+    ``slipway:vulnerabilities`` as JSON; None if the image is not scanned.
     """
 
     ref: pulumi.Input[str]
     name: str
     platform: str
-    engine: str
+    engine: ReachedEngine
     exceptions: Sequence[Mapping[str, str]] | None
     compiled: Mapping[str, str]
     vulnerabilities: Mapping[str, Any] | None = None
@@ -57,4 +58,6 @@ class UnpushedImage(Resource, module="image", name="UnpushedImage"):
     """The image's id, ``sha256:...``; ``repository@sha256:...`` of one that was pushed before."""
 
     def __init__(self, name: str, args: UnpushedImageArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(InspectUnpushed(), name, dict(vars(args)), opts)
+        engine = args.engine
+        inputs = {**vars(args), "engine": engine.host, "ssh": list(engine.ssh), "tls": dict(engine.tls)}
+        super().__init__(InspectUnpushed(), name, inputs, opts)

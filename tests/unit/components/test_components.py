@@ -250,7 +250,6 @@ RUNNERS = {
         ({"engines": {"linux/amd64": "ssh://b"}}, "unix://.slipway/engines/t-amd64.sock"),
         ({"inspection": {"gate": False}}, None),
         ({"products": ("torch",)}, None),
-        ({"buildOn": "runners", "runners": RUNNERS}, None),
         (
             {"buildOn": "runners", "runners": RUNNERS, "engines": {"linux/amd64": "ssh://b"}},
             "unix://.slipway/engines/t-amd64.sock",
@@ -266,6 +265,8 @@ def test_unpushed_image_is_inspected_on_its_engine(values: dict[str, Any], engin
         "name": "r.example/x/torch:abc1234-base",
         "platform": "linux/amd64",
         "engine": engine,
+        "ssh": [],
+        "tls": {},
         "exceptions": [row],
         "compiled": {},
     }
@@ -277,6 +278,19 @@ def test_unpushed_image_is_inspected_on_its_engine(values: dict[str, Any], engin
     if engine is not None:
         order = [name for typ, name in recorder.resources if typ in {"docker:index/image:Image", UNPUSHED}]
         assert order == ["torch", "torch-checks", "torch-inspection", "extras"]
+
+
+def test_unpushed_image_of_build_service_is_read_with_its_key() -> None:
+    recorder, _ = run(checks=CHECKED, publish=False, buildOn="runners", runners=RUNNERS)
+    unpushed = recorder.of_type(UNPUSHED)["torch-inspection"]
+    (provider,) = recorder.of_type("pulumi:providers:docker").values()
+    assert unpushed["engine"] == provider["host"] == "tcp://build.example:2376"
+    assert unpushed["tls"][SECRET]
+    assert unpushed["tls"]["value"] == {
+        "ca": provider["caMaterial"],
+        "cert": provider["certMaterial"],
+        "key": provider["keyMaterial"]["value"],
+    }
 
 
 @pytest.mark.parametrize(

@@ -8,18 +8,22 @@ import json
 import os
 import tarfile
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
+from components.runners.kubernetes.certificates import make
 from components.supply_chain.gates.unpushed_image import InspectUnpushed
-from oci import engine_image
 from oci.binaries import contents
+from oci.engine import engine_image
+from oci.engine.engine_access import Access
 from oci.vulnerabilities import grype
 from stacks.config.stack_file import ROOT
-from tests.fakes import vulnerability_scanner
+from tests.fakes import tls_engine, vulnerability_scanner
+from tests.fakes.tls_engine import TlsEngine
 from tests.fakes.vulnerability_scanner import Scanner
 from tests.helpers.elf_writer import LOADER, elf, fatbin, loader
 from tests.helpers.layers import files_archive, members_archive
@@ -112,7 +116,7 @@ def of_folders(client: Client) -> str:
 
 @pytest.mark.parametrize("save", [of_layout, of_containerd, of_folders])
 def test_saved_image_of_each_form_is_read(client: Client, save: Callable[[Client], str]) -> None:
-    image, layers = engine_image.read(NAME, save(client), "", "linux/amd64", contents.facts)
+    image, layers = engine_image.read(NAME, save(client), Access(), "linux/amd64", contents.facts)
     expected = {"bin/p", "usr/lib64/ld-linux-x86-64.so.2", "usr/lib64/libb.so", "usr/lib64/libc.so.1"}
     assert {*contents.of(layers, image.config).binaries} == expected
     assert (image.platform, len(layers)) == ("linux/amd64", len(image.layers))
@@ -187,7 +191,7 @@ def test_other_image_under_the_name_is_not_scanned(client: Client, scanner: Scan
 
 def test_copy_without_room_names_tmpdir(client: Client) -> None:
     ref = client.hold({})
-    line = refusal_line(engine_image.read, NAME, ref, "", "linux/amd64", contents.facts, Path("/dev/full"))
+    line = refusal_line(engine_image.read, NAME, ref, Access(), "linux/amd64", contents.facts, Path("/dev/full"))
     reason = (
         "its copy in /dev cannot be written: No space left on device; let TMPDIR name a folder with more free space"
     )
@@ -213,6 +217,59 @@ def test_image_of_named_engine_is_read_there(client: Client) -> None:
     ref = client.hold({})
     InspectUnpushed().create(inputs(ref, engine="unix://.slipway/engines/t-amd64.sock"))
     assert client.calls == [f"{ROOT} --host unix://.slipway/engines/t-amd64.sock save {NAME}"]
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[TlsEngine]:
+    with tls_engine.serve(tmp_path) as engine:
+        yield engine
+
+
+def over_tls(engine: TlsEngine, ref: str, **tls: str) -> dict[str, Any]:
+    return inputs(ref, engine=f"tcp://{engine.address}", tls={**engine.tls, **tls})
+
+
+def test_image_behind_tls_is_read_by_its_api(client: Client, engine: TlsEngine) -> None:
+    """As that of a cluster's build service; the machine needs no docker client."""
+    ref = client.hold({"opt/a": PROGRAM})
+    engine.body = client.archive.read_bytes()
+    assert "/opt/a: misses libgone.so.1" in refusal(InspectUnpushed().create, over_tls(engine, ref))
+    assert (engine.requests, client.calls) == ([f"/images/get?{urlencode({'names': NAME})}"], [])
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({"status": 404, "body": b'{"message": "No such image: x"}'}, "No such image: x"),
+        ({"status": 500, "body": b"no\njson"}, "no\\njson"),
+        ({"status": 500}, "status 500"),
+        ({"cut": True}, "IncompleteRead: IncompleteRead("),
+    ],
+)
+def test_api_that_does_not_save_is_one_line(
+    client: Client, engine: TlsEngine, answer: dict[str, Any], reason: str
+) -> None:
+    ref = client.hold({})
+    engine.body = client.archive.read_bytes()
+    vars(engine).update(answer if "cut" in answer else {"body": b"", **answer})
+    line = refusal_line(InspectUnpushed().create, over_tls(engine, ref))
+    assert line.startswith(f"{NAME}: the Docker engine at tcp://{engine.address}: `docker save` failed: {reason}")
+
+
+def test_engine_of_another_authority_gets_no_request(client: Client, engine: TlsEngine) -> None:
+    ref = client.hold({})
+    line = refusal_line(InspectUnpushed().create, over_tls(engine, ref, ca=make(["127.0.0.1"])["ca"]))
+    assert "certificate verify failed" in line
+    assert engine.tls["key"] not in line
+    assert engine.requests == []
+
+
+def test_image_of_builder_is_read_by_its_ssh(client: Client) -> None:
+    """As that of a builder on EC2; `docker` of that machine saves it."""
+    ref = client.hold({})
+    (client.folder / "docker").rename(client.folder / "ssh")
+    InspectUnpushed().create(inputs(ref, engine="ssh://slipway-builder", ssh=["-F", "c", "-o", "ConnectTimeout=9"]))
+    assert client.calls == [f"{ROOT} -F c -o ConnectTimeout=9 slipway-builder docker save {NAME}"]
 
 
 def test_other_image_under_the_name_is_refused(client: Client) -> None:

@@ -16,7 +16,7 @@ from components.runners.ec2 import ec2_deployment
 from components.runners.ec2.builder import ssh_config
 from stacks.checks.ec2_site import Machine, Network, Site
 from stacks.config.stack_file import ROOT
-from tests.fakes.pulumi_mocks import SECRET, run
+from tests.fakes.pulumi_mocks import SECRET, Recorder, run
 
 FILE = Path(__file__).with_suffix(".json")
 GITHUB = {"url": "https://github.com/acme", "secret": "github"}
@@ -94,9 +94,14 @@ def text(golden: Golden) -> str:
     return "{\n" + ",\n".join(cases) + "\n}\n"
 
 
-def _declared(values: Mapping[str, Any]) -> dict[str, Any]:
+def recorded(runners: Mapping[str, Any], **config: Any) -> Recorder:
+    """Return what a stack with runners declares, of EC2 at :data:`SITE`."""
     with patch.object(ec2_deployment, "look_up", lambda *_: SITE), patch.object(ssh_config, "write"):
-        recorder, _ = run(chain={}, runners=values)
+        return run(runners=runners, **config)[0]
+
+
+def _declared(values: Mapping[str, Any]) -> dict[str, Any]:
+    recorder = recorded(values, chain={})
     return {
         f"{typ.rpartition(':')[2]} {name}": json.loads(json.dumps(_public(inputs)))
         for (typ, name), inputs in sorted(recorder.resources.items())

@@ -20,6 +20,7 @@ from stacks import flavors
 from stacks.checks import ec2_site
 from stacks.config import ec2
 from stacks.errors import SlipwayError
+from tests.unit.runners.golden_objects import CASES, recorded
 from tests.unit.runners.test_ec2 import RUNNERS
 
 REGION, NAME = "eu-west-1", "slipway-t-builder"
@@ -299,6 +300,14 @@ def test_builder_config_invalid_is_refused_in_one_line(build: dict[str, Any], me
         flavors.load({"flavor": "runners", "runners": {**RUNNERS, "build": build}}, "stack x")
     (line,) = str(caught.value).splitlines()
     assert message in line, line
+
+
+def test_unpushed_image_on_builder_is_read_by_its_ssh() -> None:
+    checks = {"torch": {"torch/checks/10-one": "a" * 64}}
+    recorder = recorded(CASES["ec2"], checks=checks, publish=False, buildOn="runners")
+    unpushed = recorder.of_type("pulumi-python:dynamic/image:UnpushedImage")["torch-inspection"]
+    assert (unpushed["engine"], unpushed["tls"]) == ("ssh://slipway-builder", {})
+    assert unpushed["ssh"] == ssh_config.options(NAME)
 
 
 def test_build_on_runners_without_a_build_service_is_refused() -> None:

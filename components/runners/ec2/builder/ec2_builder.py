@@ -11,6 +11,7 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_docker as docker
 
+from components.engines.reached_engine import ReachedEngine
 from components.runners.ec2 import iam_policies, launch_options
 from components.runners.ec2.builder import ssh_config
 from components.runners.ec2.builder.power import Asleep, Awake, PowerArgs
@@ -132,6 +133,11 @@ class Ec2Builder(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions.merge(self._opts, lifecycle),
         )
 
+    @property
+    def reached_engine(self) -> ReachedEngine:
+        """How this machine reaches the machine's Docker engine: a connection starts the machine."""
+        return ReachedEngine(f"ssh://{ssh_config.HOST}", ssh=ssh_config.options(self._args.name))
+
     def engine(self, images: Mapping[str, str]) -> docker.Provider:
         """Start the machine and return it as a Docker engine; ``images`` are the tags to build."""
         awake = Awake(
@@ -141,8 +147,8 @@ class Ec2Builder(pulumi.ComponentResource):
         )
         return docker.Provider(
             f"{self._name}-engine",
-            host=f"ssh://{ssh_config.HOST}",
-            ssh_opts=ssh_config.options(self._args.name),
+            host=self.reached_engine.host,
+            ssh_opts=self.reached_engine.ssh,
             disable_docker_daemon_check=True,  # a preview needs no daemon
             opts=pulumi.ResourceOptions(parent=self, depends_on=[awake]),
         )

@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-import subprocess
 import tarfile
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from io import BufferedReader, BytesIO, FileIO
 from pathlib import Path
 from typing import IO, Final, cast
 
 from oci.blob import Unreadable, read_blob
-from oci.engine_platforms import at, engine_failure
+from oci.engine import engine_access
+from oci.engine.engine_access import Access
+from oci.engine_platforms import at
 from oci.layers import layer
 from oci.layers.layer import Facts, Index
 from oci.local_image import LIMIT, Files, image_of, layer_type
 from oci.registry_image import Image
-from stacks.child_environment import child_environment
-from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError, one_line
 
 _BLOBS: Final = "blobs/sha256/"
@@ -36,14 +34,14 @@ _REST: Final = 1 << 20
 
 
 def read(
-    name: str, identity: str, host: str, platform: str, facts: Facts, copy: Path | None = None
+    name: str, identity: str, access: Access, platform: str, facts: Facts, copy: Path | None = None
 ) -> tuple[Image, list[Index]]:
     """Return the image that an engine holds under a name, and the indexes of its layers.
 
     Args:
         name: ``repository:tag``.
         identity: the id that the engine gave the image, ``sha256:...``.
-        host: the engine's address; a socket's path may begin in the checkout. Empty for the docker client's own.
+        access: how the engine is reached.
         platform: the platform of the image.
         facts: what is read of each file.
         copy: a file to write the archive to as it passes, for a program that needs a file.
@@ -53,7 +51,10 @@ def read(
             cannot be written.
     """
     saved = _Saved(name)
-    with _saving(name, host) as stream, _copied(stream, name, copy) if copy else nullcontext(stream) as source:
+    with (
+        engine_access.saving(name, access) as stream,
+        _copied(stream, name, copy) if copy else nullcontext(stream) as source,
+    ):
         try:
             with layer.opened(source, "tar") as archive:
                 for member in layer.members(archive):
@@ -65,8 +66,8 @@ def read(
     image = image_of(saved, platform)
     if identity not in saved.identities(image):
         raise SlipwayError(
-            f"{name}: the Docker engine{at(host)} holds another image by this name than {identity}, which the update "
-            "built: run the update again, and not beside another one of the same image"
+            f"{name}: the Docker engine{at(access.host)} holds another image by this name than {identity}, which the "
+            "update built: run the update again, and not beside another one of the same image"
         )
     return image, [saved.index(each.digest) for each in image.layers]
 
@@ -167,45 +168,3 @@ def _copied(stream: IO[bytes], name: str, copy: Path) -> Iterator[IO[bytes]]:
     """Yield a stream that writes what is read of it to a file too."""
     with FileIO(copy, "wb") as file:
         yield cast("IO[bytes]", _Copied(stream, file, name))
-
-
-@contextmanager
-def _saving(name: str, host: str) -> Iterator[IO[bytes]]:
-    """Yield the archive of an image as the engine writes it; all of it must be read.
-
-    Raises:
-        SlipwayError: the engine cannot save the image; with the last line of what the docker client printed.
-    """
-    with tempfile.TemporaryFile() as errors:
-        try:
-            process = subprocess.Popen(
-                ["docker", *(["--host", host] if host else []), "save", name],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                cwd=ROOT,
-                env=child_environment("docker"),
-                start_new_session=True,  # without a terminal, ssh fails where it would ask for a password
-            )
-        except FileNotFoundError:
-            raise SlipwayError(f"{name}: no docker client on PATH: it reads an image that is not pushed") from None
-        stream = cast("IO[bytes]", process.stdout)
-        failure: SlipwayError | None = None
-        try:
-            yield stream
-            process.wait()
-        except SlipwayError as error:
-            failure = error
-            with suppress(subprocess.TimeoutExpired):  # an archive that is cut off has its cause there
-                process.wait(1)
-        finally:
-            status = process.poll()  # None if it is ended here
-            process.kill()
-            stream.close()
-            process.wait()
-        errors.seek(0)
-        printed = errors.read().decode(errors="replace")
-    if status:
-        raise SlipwayError(f"{name}: {engine_failure(host, 'save', printed, status)}")
-    if failure is not None:
-        raise failure

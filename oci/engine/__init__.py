@@ -1,0 +1,1 @@
+"""A Docker engine that holds images: how this machine reaches it, and what it saves."""

@@ -1,0 +1,76 @@
+"""A Docker engine that wants a client's certificate: what its API answers to `docker save`."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from components.runners.kubernetes.certificates import make
+
+
+@dataclass
+class TlsEngine:
+    """The engine's ``host:port``, the client's certificates, the requests so far, and what it answers.
+
+    ``cut`` ends the connection in the middle of the archive.
+    """
+
+    address: str = ""
+    tls: dict[str, str] = field(default_factory=dict)
+    requests: list[str] = field(default_factory=list)
+    status: int = 200
+    body: bytes = b""
+    cut: bool = False
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[TlsEngine]:
+    """Serve an engine on a port of this machine until the block ends; ``folder`` is for its key."""
+    engine = TlsEngine()
+    pem = make(["127.0.0.1"])
+    engine.tls = {"ca": pem["ca"], "cert": pem["client_cert"], "key": pem["client_key"]}
+    (folder / "server.pem").write_text(pem["server_cert"] + pem["server_key"])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem")
+    context.load_verify_locations(cadata=pem["ca"])
+    context.verify_mode = ssl.CERT_REQUIRED
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            engine.requests.append(self.path)
+            self.send_response(engine.status)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            half = len(engine.body) // 2
+            for part in (engine.body[:half], engine.body[half:]):
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part) if part else b"")
+                if engine.cut:
+                    self.close_connection = True
+                    return
+            self.wfile.write(b"0\r\n\r\n")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None:
+            """Say nothing of a client that ends the connection."""
+
+    server = Server(("127.0.0.1", 0), Handler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    engine.address = f"127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield engine
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
