@@ -30,7 +30,8 @@ except SlipwayError as error:
 for line in planned.warnings:
     pulumi.warn(line)
 if isinstance(planned.config.runners, KubernetesRunners) and not pulumi.runtime.is_dry_run():
-    for line in cluster_health.warnings(planned.config.runners):
+    specs = [image.spec for image in planned.images]
+    for line in cluster_health.warnings(planned.config.runners, specs):
         pulumi.warn(line)
 
 for name, value in deploy(planned).items():

@@ -89,6 +89,7 @@ def explain(key: str | None, stack: str | None) -> None:
         ("slipway inspect ghcr.io/acme/app:1.0", "an image in a registry"),
         ("slipway inspect local-multi --platform linux/arm64", "a stack's last image, for one of its platforms"),
         ("slipway inspect nvcr.io/nvidia/pytorch:26.09-py3 --gpu H100,B200 --driver 570.86", "for these hosts"),
+        ("slipway inspect ghcr.io/acme/app:1.0 --cluster", "on the nodes of the cluster that kubectl uses"),
         ("slipway inspect ./app.tar --platform linux/arm64", "of `docker save`, or an OCI layout as file or folder"),
     ],
 )
@@ -96,24 +97,36 @@ def explain(key: str | None, stack: str | None) -> None:
 @click.option("--platform", metavar="PLATFORM", help="The image for this platform, such as linux/arm64.")
 @click.option("--gpu", "gpus", metavar="GPU,...", default="", help="GPUs that all GPU code must run on, such as H100.")
 @click.option("--driver", metavar="VERSION", default="", help="The version of the host's NVIDIA driver.")
+@click.option("--cluster", is_flag=True, help="Compare with the drivers of a cluster's nodes, by NVIDIA's labels.")
 @click.option("--json", "form", flag_value="json", help="Print everything as JSON.")
 @click.option("--markdown", "form", flag_value="markdown", help="Print Markdown, for a comment on a pull request.")
 @click.option("--html", "form", flag_value="html", help="Print one self-contained page.")
 @click.pass_context
-def inspect(ctx: click.Context, target: str, platform: str | None, gpus: str, driver: str, form: str | None) -> None:
+def inspect(
+    ctx: click.Context,
+    target: str,
+    platform: str | None,
+    gpus: str,
+    driver: str,
+    form: str | None,
+    *,
+    cluster: bool,
+) -> None:
     """Say whether everything in an image loads, and on which GPUs and drivers, without running it.
 
     STACK means its last image, as it is planned now and pushed. It must have code for the GPUs that the stack compiles
     for. REF is an image in a registry, PATH an archive of `docker save` or an OCI layout. Exits with 1 if there is a
     fault: a library, a symbol, a version or GPU code is missing, two packages own one library, or a GPU or driver does
-    not fit.
+    not fit. --cluster asks the cluster of the stack's runners, or else the one that kubectl uses.
     """
     from cli.export import selection
     from cli.inspection import inspection_page, inspection_text
     from oci.binaries import inspection
+    from oci.gpu import node_drivers
     from oci.local_image import is_local, open_image
     from oci.registry_image import fetch
     from stacks import plan
+    from stacks.config.kubernetes import KubernetesRunners
     from stacks.versions.archs import capability
     from stacks.versions.tables import order
 
@@ -124,6 +137,7 @@ def inspect(ctx: click.Context, target: str, platform: str | None, gpus: str, dr
     except ValueError as error:
         raise SlipwayError(str(error)) from None
     compiled: Mapping[str, str] = {}
+    where: dict[str, str | None] = {}
     if is_local(target):
         image = open_image(target, platform)
     elif is_reference(target):
@@ -132,7 +146,10 @@ def inspect(ctx: click.Context, target: str, platform: str | None, gpus: str, dr
         planned = plan.make(target)
         spec = planned.image(None, platform).spec
         image, compiled = selection.image(planned, spec.name), spec.compiled
-    result = inspection.inspect(image, inspection.Question(capabilities, driver, compiled=compiled), platform)
+        if isinstance(runners := planned.config.runners, KubernetesRunners):
+            where = {"kubeconfig": runners.kubeconfig, "context": runners.context}
+    nodes = node_drivers.read(**where) if cluster else None
+    result = inspection.inspect(image, inspection.Question(capabilities, driver, nodes, compiled), platform)
     if form == "json":
         print(json.dumps(result.as_json(), indent=2))
     else:

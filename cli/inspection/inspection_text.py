@@ -12,6 +12,8 @@ from oci.binaries.inspection import Inspection
 from oci.binaries.loading import Loading
 from oci.gpu.driver import Driver
 from oci.gpu.gpu_coverage import gpu_label, listed
+from oci.gpu.node_drivers import NodeDrivers
+from oci.gpu.node_drivers import listed as listed_nodes
 from oci.layers.space import Space
 from stacks.errors import one_line
 
@@ -67,6 +69,8 @@ def facts(inspection: Inspection) -> Iterator[tuple[str, str]]:
     yield from _gpu_code(inspection)
     if inspection.driver:
         yield "driver", _driver(inspection.driver)
+    if inspection.question.nodes:
+        yield "nodes", _nodes(inspection.question.nodes)
     if files := [one.path for one in inspection.contested if not one.binary]:
         more = f" and {len(files) - _LISTED_CONTESTED} more" if len(files) > _LISTED_CONTESTED else ""
         yield "two owners", f"{', '.join(files[:_LISTED_CONTESTED])}{more}"
@@ -108,6 +112,11 @@ def _driver(driver: Driver) -> str:
     if driver.belongs and driver.belongs != driver.least:
         value += f"; PTX of that CUDA needs {driver.belongs}"
     return value + (f"; {driver.forward} replaces an older one's" if driver.forward else "")
+
+
+def _nodes(nodes: NodeDrivers) -> str:
+    drivers = ", ".join(f"{driver} on {listed_nodes(names)}" for driver, names in nodes.by_driver.items())
+    return drivers + (f"; not known of {listed_nodes(nodes.unlabelled)}" if nodes.unlabelled else "")
 
 
 def _loader(loading: Loading) -> str:

@@ -16,6 +16,7 @@ from oci.binaries.loading import Fault, Loading
 from oci.gpu import driver, gpu_coverage
 from oci.gpu.driver import Driver
 from oci.gpu.gpu_coverage import Coverage
+from oci.gpu.node_drivers import NodeDrivers
 from oci.layers.space import Space
 from oci.owners import ownership
 from oci.owners.ownership import Contested
@@ -36,12 +37,14 @@ class Question:
     Args:
         gpus: compute capabilities by GPU, each of which must be able to run all GPU code.
         driver: the version of the host's driver, empty for none.
+        nodes: the drivers of a cluster's nodes, on which the image is to run; None for no cluster.
         compiled: compute capabilities by what was compiled for them: see :func:`gpu_coverage.lacking`.
         level: the level of the processor, which decides between variants of a library.
     """
 
     gpus: Mapping[str, str] = field(default_factory=dict)
     driver: str = ""
+    nodes: NodeDrivers | None = None
     compiled: Mapping[str, str] = field(default_factory=dict)
     level: str = DEFAULT_LEVEL
 
@@ -68,7 +71,8 @@ class Inspection:
     @property
     def faults(self) -> list[Fault]:
         """The faults, those of the loader first."""
-        drivers = self.driver.faults(self.question.driver) if self.driver else []
+        nodes = self.question.nodes.by_driver if self.question.nodes else None
+        drivers = self.driver.faults(self.question.driver, nodes) if self.driver else []
         owners = [contested.fault() for contested in self.contested if contested.binary]
         return [*self.loading.faults, *owners, *self.coverage.faults(), *self.lacking, *drivers]
 
@@ -98,6 +102,7 @@ class Inspection:
                 "archList": {"without": self.arch_list.without, "compiledAtFirstUse": self.arch_list.compiled},
             },
             "driver": vars(self.driver) if self.driver else None,
+            "nodes": vars(self.question.nodes) if self.question.nodes else None,
             "contested": [
                 {
                     "path": one.path,

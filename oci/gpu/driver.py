@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from oci.binaries.contents import Contents
 from oci.binaries.loading import Fault
+from oci.gpu.node_drivers import listed
 from stacks.spec import DRIVER_LABEL
 from stacks.versions.cuda_toolkit import least_driver, line_driver
 from stacks.versions.tables import line, older, order
@@ -36,11 +38,17 @@ class Driver:
     forward: str = ""
     labelled: str = ""
 
-    def faults(self, driver: str) -> list[Fault]:
-        """Return the fault of a driver that is too old, and that of a label with such a one; empty for no driver."""
+    def faults(self, driver: str, nodes: Mapping[str, Sequence[str]] | None = None) -> list[Fault]:
+        """Return the faults of drivers that are too old: of a host, of ``nodes`` by driver, and of the image's label.
+
+        ``driver`` is empty for no host.
+        """
         reasons = []
         if driver and not self.forward and older(driver, self.least):
             reasons.append(f"{driver} is too old for CUDA {self.major}")
+        for one, names in (nodes or {}).items():
+            if not self.forward and older(one, self.least):
+                reasons.append(f"{one} of {listed(names)} is too old for CUDA {self.major}")
         if self.labelled and older(self.labelled, self.least):
             reasons.append(f"the image's label {DRIVER_LABEL} is {self.labelled}, too old for CUDA {self.major}")
         return [Fault("driver", self.library, f"misses driver {self.least}", reason) for reason in reasons]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from stacks.graph import Graph
-from stacks.spec import Cuda
+from stacks.spec import Cuda, ImageSpec
 from stacks.versions.cuda_toolkit import line_driver, older_branches
 from stacks.versions.tables import line, older
 
@@ -18,15 +18,23 @@ def too_old(graph: Graph) -> Iterator[str]:
     if known is None:
         return
     driver, key = known
+    for clause in unfit(graph.specs, driver):
+        yield (
+            f"slipway:runners.{key}: {clause}: give the runners a newer driver and say so in slipway:runners.driver, "
+            "or the stack an older CUDA"
+        )
+
+
+def unfit(specs: Iterable[ImageSpec], driver: str) -> Iterator[str]:
+    """Yield a clause for each CUDA of some images that a driver does not run, with the images and what they need."""
     images: defaultdict[Cuda, list[str]] = defaultdict(list)
-    for spec in graph.specs:
+    for spec in specs:
         if spec.cuda and not spec.product and not _runs(driver, spec.cuda):
             images[spec.cuda].append(spec.published_name)
     for cuda, names in images.items():
         yield (
-            f"slipway:runners.{key}: driver {driver} does not run {' and '.join(dict.fromkeys(names))} with CUDA "
-            f"{cuda.version}, which needs {_needed(cuda)}: give the runners a newer driver and say so in "
-            "slipway:runners.driver, or the stack an older CUDA"
+            f"driver {driver} does not run {' and '.join(dict.fromkeys(names))} with CUDA {cuda.version}, which needs "
+            f"{_needed(cuda)}"
         )
 
 

@@ -12,7 +12,7 @@ from stacks.config.model import SENSITIVE, Host, Line, Model, NonEmpty, Referenc
 from stacks.config.values import Driver
 from stacks.errors import one_line
 from stacks.references import check_reference
-from stacks.versions.nodes import EFA, GPU, INFINIBAND, check_count, node
+from stacks.versions.nodes import EFA, GPU, INFINIBAND, check_count, labelled_driver, node
 
 ARC_VERSION = "0.14.2"
 """Release of both charts of GitHub's Actions Runner Controller."""
@@ -27,13 +27,6 @@ _QUANTITY = re.compile(r"[1-9][0-9]*(?:\.[0-9]+)?(?:Ki|Mi|Gi|Ti)")
 _NODE_LABEL = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?")
 _ANY_NODE = frozenset({"kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch"})
 """Labels that the kubelet gives to every node ("Well-Known Labels, Annotations and Taints")."""
-_DRIVER_LABELS = (
-    "nvidia.com/cuda.driver-version.full",
-    "nvidia.com/cuda.driver-version.major",
-    "nvidia.com/cuda.driver.major",
-)
-"""Labels that NVIDIA's GPU feature discovery gives to nodes, the most exact one first (NVIDIA/k8s-device-plugin
-1b826acc, docs/gpu-feature-discovery/README.md:201-207)."""
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -351,9 +344,12 @@ class KubernetesRunners(Pool):
         """NVIDIA's driver of the nodes, and the key that says so; None if nothing does, or no runner has a GPU."""
         if not self.devices.get(GPU):
             return None
-        labels = [(f"nodeSelector.{name}", self.node_selector.get(name)) for name in _DRIVER_LABELS]
-        known = [("driver", self.driver), *labels, ("profile", node(self.profile).driver)]
-        return next(((driver, key) for key, driver in known if driver), None)
+        if self.driver:
+            return self.driver, "driver"
+        if labelled := labelled_driver(self.node_selector):
+            return labelled[0], f"nodeSelector.{labelled[1]}"
+        driver = node(self.profile).driver
+        return (driver, "profile") if driver else None
 
     @property
     def devices(self) -> dict[str, int]:

@@ -5,16 +5,16 @@ An update asks ``kubectl`` before it starts, which knows every way to log in to 
 
 from __future__ import annotations
 
-import json
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
-from stacks.child_environment import child_environment
+from oci import kubectl
+from oci.gpu import node_drivers
+from oci.kubectl import Item, Unanswered
+from stacks.checks import drivers
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.errors import one_line
+from stacks.spec import ImageSpec
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, node
 
 PENDING_LIMIT = timedelta(minutes=2)
@@ -23,7 +23,6 @@ PENDING_LIMIT = timedelta(minutes=2)
 _RUNNERS = "ephemeralrunners.actions.github.com"
 """ARC's object for each runner, older than its pod. Only this object says why a pod could not be created."""
 
-_SECONDS = 20
 _LONGEST = 400
 """Maximal characters of a reason. The scheduler gives one for each kind of node."""
 
@@ -34,43 +33,35 @@ _PLUGINS = {
     INFINIBAND: "does the SR-IOV or shared RDMA device plugin run there, with the resource name rdma/ib?",
 }
 
-Item = dict[str, Any]
 
+def warnings(config: KubernetesRunners, specs: Iterable[ImageSpec] = ()) -> list[str]:
+    """Return one line for each problem that keeps jobs waiting, or images from running on the profile's nodes.
 
-def warnings(config: KubernetesRunners) -> list[str]:
-    """Return one line for each problem that keeps jobs waiting, or why the cluster could not be checked."""
+    If the cluster cannot be checked, the one line says why. ``specs`` are the stack's images.
+    """
     try:
-        return [*_devices(config), *_controller(config), *_waiting(config)]
+        nodes = _nodes(config)
+        return [*_devices(config, nodes), *_drivers(config, nodes, specs), *_controller(config), *_waiting(config)]
     except FileNotFoundError:
         return [
             "kubectl is not on PATH: whether jobs wait for a runner, or for a device that no node offers, is not known"
         ]
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        return [f"the cluster does not answer kubectl: {one_line(_message(error))}"]
-
-
-def _message(error: Exception) -> str:
-    message = getattr(error, "stderr", None) or str(error)
-    # After a timeout it is bytes (Python's documentation of TimeoutExpired).
-    return (message.decode(errors="replace") if isinstance(message, bytes) else message).strip()
+    except Unanswered as error:
+        return [f"the cluster does not answer kubectl: {error}"]
 
 
 def _items(config: KubernetesRunners, *words: str) -> list[Item]:
-    kubeconfig = config.kubeconfig and str(Path(config.kubeconfig).expanduser())
-    flags = [("--kubeconfig", kubeconfig), ("--context", config.context)]
-    options = [word for name, value in flags if value for word in (name, value)]
-    command = ["kubectl", *options, "get", *words, "--output=json", f"--request-timeout={_SECONDS}s"]
-    process = subprocess.run(
-        command, check=True, capture_output=True, text=True, timeout=_SECONDS * 2, env=child_environment("kubectl")
-    )
-    items: list[Item] = json.loads(process.stdout)["items"]
-    return items
+    return kubectl.items(*words, kubeconfig=config.kubeconfig, context=config.context)
 
 
-def _devices(config: KubernetesRunners) -> Iterator[str]:
-    """Compare the devices of the profile's nodes with those of a runner. Without nodes, they may yet be scaled up."""
+def _nodes(config: KubernetesRunners) -> list[Item]:
+    """Return the nodes of the profile. There may be none: a pool may be scaled up for each job."""
     selector = ",".join(f"{key}={value}" for key, value in node(config.profile).selector.items())
-    nodes = _items(config, "nodes", f"--selector={selector}")
+    return _items(config, "nodes", f"--selector={selector}")
+
+
+def _devices(config: KubernetesRunners, nodes: list[Item]) -> Iterator[str]:
+    """Compare the devices of the profile's nodes with those of a runner."""
     if not nodes:
         return
     for resource, requested in config.devices.items():
@@ -80,6 +71,16 @@ def _devices(config: KubernetesRunners) -> Iterator[str]:
                 f"no node of {config.profile} (there: {len(nodes)}) offers more than {most} {resource}, and a runner "
                 f"asks for {requested}: {_PLUGINS[resource]}"
             )
+
+
+def _drivers(config: KubernetesRunners, nodes: list[Item], specs: Iterable[ImageSpec]) -> Iterator[str]:
+    """Compare the drivers that labels of the profile's nodes name with those that the images need."""
+    if not config.devices.get(GPU):
+        return
+    images = list(specs)
+    for driver, names in node_drivers.of(nodes).by_driver.items():
+        for clause in drivers.unfit(images, driver):
+            yield f"{node_drivers.listed(names)}, of {config.profile}: {clause}: update the nodes' driver"
 
 
 def _controller(config: KubernetesRunners) -> Iterator[str]:
@@ -128,8 +129,8 @@ def _waiting(config: KubernetesRunners) -> Iterator[str]:
 def _runners(config: KubernetesRunners) -> list[Item]:
     try:
         return _items(config, _RUNNERS, f"--namespace={config.namespace}")
-    except subprocess.CalledProcessError as error:
-        if "the server doesn't have a resource type" in _message(error):  # before the first update
+    except Unanswered as error:
+        if "the server doesn't have a resource type" in str(error):  # before the first update
             return []
         raise
 

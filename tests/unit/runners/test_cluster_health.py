@@ -11,6 +11,7 @@ import pytest
 
 from components.runners.kubernetes import cluster_health
 from stacks.config.kubernetes import BuildService, KubernetesRunners
+from stacks.plan import specs
 from stacks.versions.nodes import EFA, GPU
 
 CONFIG = KubernetesRunners.model_validate(
@@ -55,8 +56,10 @@ esac
     program.chmod(0o755)
 
 
-def node(**offered: str) -> dict[str, Any]:
-    return {"status": {"allocatable": {GPU: "8", EFA: "32", **offered}}}
+def node(driver: str = "", **offered: str) -> dict[str, Any]:
+    labels = {"nvidia.com/cuda.driver-version.full": driver} if driver else {}
+    metadata = {"name": "gpu-1", "labels": labels}
+    return {"metadata": metadata, "status": {"allocatable": {GPU: "8", EFA: "32", **offered}}}
 
 
 def pod(name: str, phase: str = "Running", minutes: int = 0, **status: Any) -> dict[str, Any]:
@@ -75,10 +78,22 @@ def test_warnings_of_a_healthy_or_empty_cluster_are_none(kubectl: Path) -> None:
 
 
 def test_warnings_without_a_device_name_its_plugin(kubectl: Path) -> None:
-    says(kubectl, nodes=[{"status": {"allocatable": {GPU: "8"}}}] * 2)
+    says(kubectl, nodes=[node(**{EFA: "0"})] * 2)
     (line,) = cluster_health.warnings(CONFIG)
     assert line.startswith(f"no node of eks-p5 (there: 2) offers more than 0 {EFA}, and a runner asks for 32: ")
     assert "supportedInstanceLabels" in line
+
+
+def test_warnings_of_an_old_driver_name_images_and_nodes(kubectl: Path) -> None:
+    """The stack's file says 580 of the profile; the nodes' labels say what is there."""
+    images = specs({"flavor": "local"}, "stack x")[1]
+    says(kubectl, nodes=[node("575.57.08"), node("580.95.05")])
+    (line,) = cluster_health.warnings(CONFIG, images)
+    clause = "driver 575.57.08 does not run torch with CUDA 13.0, which needs 580 or newer"
+    assert line == f"node gpu-1, of eks-p5: {clause}: update the nodes' driver"
+    assert cluster_health.warnings(CONFIG.model_copy(update={"gpus": 0}), images) == []
+    says(kubectl, nodes=[node("580.95.05"), node()])
+    assert cluster_health.warnings(CONFIG, images) == []
 
 
 def test_warnings_without_a_listener_name_its_cause(kubectl: Path) -> None:
@@ -154,7 +169,7 @@ def test_reason_of_a_pod_is_that_of_its_first_blocked_part(phase: str, status: d
 
 
 def test_warnings_after_a_timeout_are_one_line(kubectl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_health, "_SECONDS", 0.5)
+    monkeypatch.setattr("oci.kubectl.SECONDS", 0.5)
     program = kubectl / "kubectl"
     program.write_text("#!/bin/sh\necho 'open a browser at ...' >&2\nexec sleep 60\n")
     program.chmod(0o755)
