@@ -46,9 +46,14 @@ class Gpu(_Part):
 
 
 class Nccl(_Part):
-    """Which NCCL ran, the networks that it used, and the transports of its channels, such as ``P2P/CUMEM``."""
+    """Which NCCL ran, what its log says of it, and the transports of its channels, such as ``P2P/CUMEM``.
+
+    ``plugins`` are those for networks that it loaded, such as ``Libfabric (v10)`` and ``aws-ofi-nccl 1.16.2``; none of
+    NCCL's own networks, ``IB`` and ``Socket``. ``networks`` are those that it used.
+    """
 
     version: Text = ""
+    plugins: Texts = ()
     networks: Texts = ()
     transports: Texts = ()
 

@@ -8,8 +8,10 @@ exit status is that of COMMAND.
 Variables that the report repeats: CHECKED_IMAGE, the image as REPOSITORY@sha256:...; NODE_PROFILE, the kind of node as
 Slipway's stacks name it; NODE_NAME.
 
-What NCCL's log looks like: src/transport/p2p.cc, shm.cc and net.cc ("via P2P/CUMEM", "via SHM/direct", "via NET/IB/0"),
-src/init.cc ("Using network Socket", "NCCL version 2.28.9+cuda13.0").
+What NCCL's log looks like: src/transport/p2p.cc, shm.cc, net.cc and coll_net.cc ("via P2P/CUMEM", "via SHM/direct",
+"via NET/IB/0", "via COLLNET/SHARP/0"), src/init.cc ("Using network Socket", "NCCL version 2.28.9+cuda13.0"), src/net.cc
+up to 2.27 and src/plugin/net/ since ("Loaded net plugin Libfabric (v10)"). aws-ofi-nccl names its own version in
+src/nccl_ofi_net.c ("Using aws-ofi-nccl 1.5.0aws", later "Initializing aws-ofi-nccl 1.13.2-aws").
 """
 
 from __future__ import annotations
@@ -27,8 +29,13 @@ from pathlib import Path
 from typing import IO, Any
 
 _NETWORK = re.compile(r"NCCL INFO .*Using network (.+?)\s*$")
-_TRANSPORT = re.compile(r"NCCL INFO Channel .* via ((?:P2P|SHM|NET)/[\w .-]+?)(?:/\d|\s*$|/)")
+_TRANSPORT = re.compile(r"NCCL INFO (?:Channel|CollNet) .* via ((?:P2P|SHM|NET|COLLNET)/[\w .-]+?)(?:/\d|\s*$|/)")
+_PLUGIN = re.compile(
+    r"NCCL INFO NET/(?:Plugin ?: Loaded (?:net|coll|collnet) plugin|OFI (?:Initializing|Using)(?= aws-ofi-nccl)) "
+    r"(.+?)\s*$"
+)
 _VERSION = re.compile(r"NCCL version (\S+)")
+_OF_LOG = {"version": _VERSION, "plugins": _PLUGIN, "networks": _NETWORK, "transports": _TRANSPORT}
 _OF_CHECKS = re.compile(r"rank \d+: ")
 """How the checks that torchrun starts begin their lines."""
 _MOST = 200
@@ -75,13 +82,13 @@ def hardware() -> dict[str, Any]:
 
 
 def communication(log: Path) -> dict[str, Any]:
-    """Return which NCCL ran, the networks that it used, and the transports of its channels."""
+    """Return which NCCL ran, the plugins that it loaded, the networks that it used, and its channels' transports."""
     lines = [
         line for file in log.parent.glob(f"{log.name}.*") for line in file.read_text(errors="replace").splitlines()
     ]
     names = {
         key: sorted({match[1].strip()[:_WIDTH] for line in lines if (match := pattern.search(line))})[:_MOST]
-        for key, pattern in (("version", _VERSION), ("networks", _NETWORK), ("transports", _TRANSPORT))
+        for key, pattern in _OF_LOG.items()
     }
     return {**names, "version": names["version"][0] if names["version"] else ""}
 

@@ -3,7 +3,7 @@
 
 Exits with 1, and one line for each process and reason, if a sum is wrong, NCCL's log does not name EFA's provider, or
 the bus bandwidth is below EXPECTED_BUS_BANDWIDTH, a number of GB/s, where that is set. What it measures goes to the
-file GPU_MEASUREMENTS too, if that is set: common/gpu/report.py sets it.
+file GPU_MEASUREMENTS too, if that is set: common/gpu/report.py sets it, and reads NCCL's log as well.
 """
 
 import json
@@ -13,9 +13,11 @@ import tempfile
 import time
 from pathlib import Path
 
-log = Path(tempfile.mkdtemp(), "nccl")
-# Before NCCL is loaded; %h and %p are NCCL's own: the host, and the number of the process.
-os.environ |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV,GRAPH", "NCCL_DEBUG_FILE": f"{log}.%h.%p"}
+# Before NCCL is loaded; %h and %p are NCCL's own: the host, and the number of the process. A report has its own log.
+if not os.environ.get("GPU_MEASUREMENTS"):
+    os.environ["NCCL_DEBUG_FILE"] = f"{Path(tempfile.mkdtemp(), 'nccl')}.%h.%p"
+os.environ |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV,GRAPH"}
+log = Path(os.environ["NCCL_DEBUG_FILE"].replace("%h", "*").replace("%p", str(os.getpid())))
 
 import provider  # noqa: E402
 import torch  # noqa: E402
@@ -61,7 +63,7 @@ if rank == 0:
 if not fast:
     print(f"rank {rank}: {rate:.1f} GB/s bus bandwidth, EXPECTED_BUS_BANDWIDTH is {least:g}", file=sys.stderr)
 
-lines = [line for file in log.parent.iterdir() for line in file.read_text(errors="replace").splitlines()]
+lines = [line for file in log.parent.glob(log.name) for line in file.read_text(errors="replace").splitlines()]
 efa, report = provider.verdict(lines)
 measure(networks=sorted(set().union(*(one.providers or one.networks for one in provider.read(lines).values()))))
 print("\n".join(f"rank {rank}: {line}" for line in report), file=sys.stdout if efa else sys.stderr)

@@ -3,7 +3,7 @@
 
 Started by torchrun, with infiniband.py beside it. Prints a line for each thing found. A process that finds something
 wrong prints one line that says what, and exits with 1. What is measured goes to the file GPU_MEASUREMENTS too, if
-that is set: common/gpu/report.py sets it.
+that is set: common/gpu/report.py sets it, and reads NCCL's log as well.
 """
 
 import json
@@ -15,9 +15,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-log = Path(tempfile.mkdtemp(), "nccl")
-# Before NCCL is loaded; %h and %p are NCCL's own: the host, and the number of the process.
-os.environ |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV,GRAPH", "NCCL_DEBUG_FILE": f"{log}.%h.%p"}
+# Before NCCL is loaded; %h and %p are NCCL's own: the host, and the number of the process. A report has its own log.
+if not os.environ.get("GPU_MEASUREMENTS"):
+    os.environ["NCCL_DEBUG_FILE"] = f"{Path(tempfile.mkdtemp(), 'nccl')}.%h.%p"
+os.environ |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV,GRAPH"}
+log = Path(os.environ["NCCL_DEBUG_FILE"].replace("%h", "*").replace("%p", str(os.getpid())))
 sys.path.insert(0, "/megatron-lm")
 
 import infiniband  # noqa: E402
@@ -100,7 +102,7 @@ def check_network() -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if soft != resource.RLIM_INFINITY:
         fail(f"only {soft >> 10} KiB can be locked, and InfiniBand wants no limit: docker run --ulimit memlock=-1")
-    lines = [line for file in log.parent.iterdir() for line in file.read_text(errors="replace").splitlines()]
+    lines = [line for file in log.parent.glob(log.name) for line in file.read_text(errors="replace").splitlines()]
     good, report = infiniband.verdict(lines, sharp=os.environ.get("NCCL_COLLNET_ENABLE") == "1")
     measure(networks=["InfiniBand"] if good else infiniband.networks(lines))
     if not good:

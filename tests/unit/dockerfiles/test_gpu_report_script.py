@@ -12,15 +12,23 @@ import pytest
 from oci.evidence import gpu_report
 from stacks.config.stack_file import ROOT
 from stacks.spec import CONTEXT
+from tests.fakes import distributed_torch
 
 SCRIPT = ROOT / CONTEXT / "common/gpu/report.py"
+LOGS = Path(__file__).with_name("nccl_logs")
 IMAGE = f"r.example/acme/torch@sha256:{'a' * 64}"
 CHECKS = """
 import json, os, sys
 log = os.environ["NCCL_DEBUG_FILE"].replace("%h", "node").replace("%p", "1")
 with open(log, "w") as file:
     print("node:1:2 [0] NCCL INFO NCCL version 2.28.9+cuda13.0", file=file)
+    print("node:1:2 [0] NCCL INFO NET/Plugin: Loaded net plugin Libfabric (v10)", file=file)
+    print("node:1:2 [0] NCCL INFO NET/OFI Initializing aws-ofi-nccl 1.16.2", file=file)
+    print("node:1:2 [0] NCCL INFO NET/OFI Using Libfabric version 2.1", file=file)
+    print("node:1:2 [0] NCCL INFO NET/Plugin : Loaded coll plugin SHARP (v6)", file=file)
+    print("node:1:2 [0] NCCL INFO TUNER/Plugin: Failed to find ncclTunerPlugin_v2 symbol.", file=file)
     print("node:1:2 [0] NCCL INFO Using network Socket", file=file)
+    print("node:1:2 [0] NCCL INFO CollNet 00/0 : 3 [send] via COLLNET/SHARP/0/GDRDMA", file=file)
     print("node:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", file=file)
     print("node:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 2[0] [send] via NET/IB/0/GDRDMA", file=file)
     print("node:1:2 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct", file=file)
@@ -47,8 +55,66 @@ def test_report_follows_the_output_of_the_checks(tmp_path: Path) -> None:
     assert report.checks == ("all is well",)
     assert (report.measured.bus_bandwidth, report.measured.kernels) == (2.5, ("a", "b"))
     assert report.nccl == gpu_report.Nccl(
-        version="2.28.9+cuda13.0", networks=("Socket",), transports=("NET/IB", "P2P/CUMEM", "SHM/direct")
+        version="2.28.9+cuda13.0",
+        plugins=("Libfabric (v10)", "SHARP (v6)", "aws-ofi-nccl 1.16.2"),
+        networks=("Socket",),
+        transports=("COLLNET/SHARP", "NET/IB", "P2P/CUMEM", "SHM/direct"),
     )
+
+
+TORCHRUN = """
+import os, subprocess, sys
+logs = sys.argv[2:]
+variables = {"WORLD_SIZE": str(len(logs)), "LOCAL_WORLD_SIZE": "1", "LOCAL_RANK": "0"}
+ranks = [
+    subprocess.Popen([sys.executable, sys.argv[1]], env={**os.environ, **variables, "RANK": str(rank), "STUB_LOG": log})
+    for rank, log in enumerate(logs)
+]
+sys.exit(max(rank.wait() for rank in ranks))
+"""
+"""In place of torchrun: a process of the checks for each log that NCCL writes in it."""
+SOCKET = (LOGS / "net.log").read_text()
+EFA = (LOGS / "efa-training.log").read_text()
+INFINIBAND = """\
+node:1:2 [0] NCCL INFO NET/Plugin: Loaded net plugin IBext_v8 (v8)
+node:1:2 [0] NCCL INFO Using network IBext_v8
+node:1:2 [0] NCCL INFO Channel 00/0 : 3[3] -> 11[3] [send] via NET/IBext_v8/3/GDRDMA
+"""
+
+
+def checked(folder: Path, image: str, *logs: str, report: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run an image's GPU checks, with a process for each log; with ``report`` by the script."""
+    variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(distributed_torch.write(folder / "packages"))}
+    (folder / "torchrun.py").write_text(TORCHRUN)
+    checks = [sys.executable, str(folder / "torchrun.py"), str(ROOT / CONTEXT / image / "checks/gpu.py"), *logs]
+    words = [sys.executable, str(SCRIPT), *checks] if report else checks
+    return subprocess.run(words, env=variables, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("image", "log", "plugin", "network"),
+    [("efa", EFA, "aws-ofi-nccl 1.13.2-aws", "Libfabric"), ("megatron", INFINIBAND, "IBext_v8 (v8)", "IBext_v8")],
+)
+def test_report_of_image_has_plugin_and_transports(
+    tmp_path: Path, image: str, log: str, plugin: str, network: str
+) -> None:
+    """These checks judge NCCL's log too, and once had it to themselves."""
+    nccl = gpu_report.parse(checked(tmp_path, image, log).stdout, "log").nccl
+    assert (nccl.plugins, nccl.networks, nccl.transports) == ((plugin,), (network,), (f"NET/{network}",))
+
+
+@pytest.mark.parametrize("report", [True, False])
+def test_each_process_of_checks_judges_its_own_log(tmp_path: Path, *, report: bool) -> None:
+    done = checked(tmp_path, "efa", EFA, SOCKET, report=report)
+    assert done.returncode == 1
+    assert "rank 0: bionemo-esm2-worker-0:53: aws-ofi-nccl 1.13.2-aws, provider efa, 1 devices\n" in done.stdout
+    faults = [line for line in done.stderr.splitlines() if line.startswith("rank ")]
+    assert faults
+    assert all("rank 1: " in line and "uses the network Socket, not EFA" in line for line in faults)
+    if report:
+        parsed = gpu_report.parse(done.stdout, "log")
+        assert parsed.nccl.networks == ("Libfabric", "Socket")
+        assert parsed.networks == {"efa", "Socket"}
 
 
 @pytest.mark.parametrize(
