@@ -10,6 +10,7 @@ from cli import html_page
 from cli.diff.report import size
 from cli.html_page import draw_rectangle, draw_text, element, svg
 from cli.inspection.inspection_text import facts, summary
+from cli.inspection.nccl_report import described
 from oci.binaries.inspection import Inspection
 from oci.binaries.plugins import Plugin
 from oci.gpu.gpu_code import GpuCode
@@ -87,7 +88,7 @@ def _listed(paths: Sequence[str]) -> str:
 
 def _plugin(plugin: Plugin) -> _Row:
     if plugin.file:
-        state = plugin.file if plugin.loads else f"{plugin.file} does not load"
+        state = described(plugin)
     elif plugin.elsewhere:
         state = f"{plugin.elsewhere} is in no folder that is searched"
     else:

@@ -8,6 +8,7 @@ from typing import Final
 
 from cli import text_table
 from cli.diff.report import size
+from cli.inspection import nccl_report
 from oci.binaries.inspection import Inspection
 from oci.binaries.loading import Loading
 from oci.gpu.driver import Driver
@@ -63,6 +64,7 @@ def facts(inspection: Inspection) -> Iterator[tuple[str, str]]:
         yield "not preloaded", ", ".join(f"{name}: {reason}" for name, reason in loading.ignored.items())
     if plugins := _plugins(loading):
         yield "plugins", plugins
+    yield from nccl_report.rows(loading.plugins)
     if unopened := {plugin.elsewhere: plugin for plugin in loading.plugins if plugin.elsewhere}:
         names = (f"{path} by {plugin.opener.rpartition('/')[2]}" for path, plugin in unopened.items())
         yield "not opened", f"{', '.join(names)}: in no folder that is searched"

@@ -6,7 +6,7 @@ import fnmatch
 import posixpath
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -28,7 +28,8 @@ class Plugin:
 
     ``opener`` is the path of the other one, ``file`` of the library, empty if none is found. ``loads`` is whether the
     file loads. ``needed`` is whether the opener cannot work without. ``elsewhere`` is the path of a file that has the
-    name, in no folder that is searched.
+    name, in no folder that is searched. ``needs`` are the libraries that the file itself needs, each with the path that
+    it has, empty if it is missing; not of files in a folder beside the opener.
     """
 
     opener: str
@@ -37,6 +38,7 @@ class Plugin:
     loads: bool
     needed: bool
     elsewhere: str = ""
+    needs: Mapping[str, str] = field(default_factory=dict)
 
 
 class Unmet(NamedTuple):
@@ -78,6 +80,7 @@ class Plugins:
         self._names = {path: tuple(self._named(path, row)) for path, row in self._openers.items()}
         self._needs = Needs()
         self._libraries: dict[tuple[str, str], str] = {}
+        self._needed_by: dict[tuple[str, str], Mapping[str, str]] = {}
         self._missing: dict[tuple[str, str], Missing] = {}
         self._folders: dict[str, list[str]] = defaultdict(list)
         if any(row.components for row in self._openers.values()):
@@ -103,7 +106,10 @@ class Plugins:
             library = self._loader.opened(process, tried, by)
             if isinstance(library, Loaded):
                 self._needs.met.add(key)
-                self._libraries.setdefault(key, library.place.path)
+                if key not in self._libraries:
+                    self._libraries[key] = library.place.path
+                    met = {needed: f"/{one.place.path}" for by_, needed, one in process.links if by_ is library}
+                    self._needed_by[key] = dict.fromkeys(library.binary.needed, "") | met
                 return
             self._missing[key] = library
         self._needs.missed(key, root, program=program)
@@ -130,7 +136,8 @@ class Plugins:
             for name in names:
                 needed = self._needed(path, name, missed)
                 if file := self._libraries.get((path, name.name), ""):
-                    plugins.append(Plugin(f"/{path}", name.name, f"/{file}", file not in broken, needed))
+                    needs = self._needed_by[path, name.name]
+                    plugins.append(Plugin(f"/{path}", name.name, f"/{file}", file not in broken, needed, needs=needs))
                 else:
                     place = elsewhere.get(name.name, "")
                     plugins.append(Plugin(f"/{path}", name.name, "", loads=False, needed=needed, elsewhere=place))

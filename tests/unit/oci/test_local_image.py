@@ -88,9 +88,10 @@ def test_inspect_lists_plugins_and_unread_records(tmp_path: Path, capsys: pytest
     path = write_layout(tmp_path / "ucc", [LAYERS[0], (members_archive(*members), "tar", bytes)])
     assert main(["inspect", str(path)]) == 1
     assert capsys.readouterr().out.splitlines()[2:-3] == [
-        "  plugins     libucc.so.1 (2 of 3)",
-        "  not opened  /opt/ofi/libnccl-net.so by libnccl.so.2: in no folder that is searched",
-        "  owners      not known of /usr/lib/sysimage/rpm/Packages.db: a database in the format ndb of rpm",
+        "  plugins       libucc.so.1 (2 of 3)",
+        "  NCCL network  sockets: InfiniBand needs libibverbs.so.1; for /usr/lib64/libnccl.so.2",
+        "  not opened    /opt/ofi/libnccl-net.so by libnccl.so.2: in no folder that is searched",
+        "  owners        not known of /usr/lib/sysimage/rpm/Packages.db: a database in the format ndb of rpm",
     ]
 
 
