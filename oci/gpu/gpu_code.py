@@ -1,8 +1,8 @@
 """Machine code and PTX for NVIDIA's GPUs in fat binaries, without CUDA's tools.
 
 NVIDIA does not document the format. Source: FORMAT_SPECIFICATION.md of GrigoryEvko/nvopen-tools (3b50e20, fatbin/),
-compared with cuobjdump 13.5 for torch 2.15.0 and NCCL 2.32.3 of the Python index. Each header names its architecture,
-so that compressed code need not be decompressed.
+compared with cuobjdump 13.5 for torch 2.15.0 and NCCL 2.32.3 of the Python index, and for others in
+tests/images/test_gpu_code.py. Each header names its architecture, so that compressed code need not be decompressed.
 """
 
 from __future__ import annotations
