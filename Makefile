@@ -5,7 +5,7 @@ PYTEST_ARGS ?=
 SECONDS ?= 300
 HARNESS ?=
 TESTS  ?= $(if $(SHARD),$(or $(shard-$(SHARD)),$(error SHARD=$(SHARD) is none of: $(shards))))
-WORKERS ?= 4
+WORKERS ?= 6
 export STACK
 
 # All tests in parts that take about as long: by folder, as the tests of a folder share what they start and build.
@@ -49,8 +49,12 @@ lint: ## check style, types, Dockerfiles, shell scripts and workflows
 
 test: ## lint, then all tests but the slow ones (TESTS=tests/engine: only these)
 	@$(toolchain) packages
-	@$(MAKE) --no-print-directory --jobs=2 lint ready
+	@$(MAKE) --no-print-directory --jobs=3 lint ready collect
 	@. .slipway/env && exec $(pytest) -m "not slow" $(TESTS)
+
+.PHONY: collect
+collect: # compile the tests once, while `ready` waits for downloads, and not in each worker
+	@.slipway/venv/bin/python -m pytest --numprocesses 0 --collect-only --quiet > /dev/null || true
 
 test-unit: WORKERS = auto
 test-unit: ## the tests that need Python only, in about a minute
@@ -59,7 +63,7 @@ test-unit: ## the tests that need Python only, in about a minute
 
 test-all: ## lint, then all tests (TESTS=tests/engine: only these; SHARD=engine: the tests of nightly's job)
 	@$(toolchain) packages
-	@$(MAKE) --no-print-directory --jobs=2 lint ready
+	@$(MAKE) --no-print-directory --jobs=3 lint ready collect
 	@. .slipway/env && exec $(pytest) $(TESTS)
 
 fuzz: ## fuzz the parsers of outside input, guided by coverage (HARNESS=elf: only this one; SECONDS=300 for each)

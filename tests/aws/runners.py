@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,9 @@ os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
 """Else moto makes its 1248 machine images anew after each reset. Tests register those that they use."""
 
 
+@cache
 def client(service: str, moto: str) -> Any:
-    """Return a client of one of the services that moto has."""
+    """Return a client of one of the services that moto has. To make one takes longer than to call it."""
     return boto3.client(service, REGION, endpoint_url=moto, aws_access_key_id="test", aws_secret_access_key="test")
 
 

@@ -60,7 +60,7 @@ def make(root: Path) -> Checkout:
     """Write a checkout with one stack; it is no repository yet."""
     checkout = Checkout(root)
     for folder in ("cli", "oci", "stacks"):
-        shutil.copytree(ROOT / folder, checkout.root / folder, ignore=shutil.ignore_patterns("__pycache__", "Pulumi.*"))
+        shutil.copytree(ROOT / folder, checkout.root / folder, ignore=shutil.ignore_patterns("Pulumi.*"))
     checkout.write(".gitignore", ".slipway\n__pycache__\n")
     checkout.write("dockerfiles/torch/Dockerfile.dockerignore", "*\n!torch\ntorch/README.md\ntorch/Dockerfile*\n")
     checkout.write(DOCKERFILE, BUILD)

@@ -217,7 +217,7 @@ class Checkout:
     def __init__(self, root: Path, registry: Registry) -> None:
         self.root, self.registry, self.mirrors = root, registry, dict[str, str]()
         for folder in ("cli", "dockerfiles", "oci", "stacks"):
-            ignored = shutil.ignore_patterns("__pycache__", "lock.toml")
+            ignored = shutil.ignore_patterns("lock.toml")
             shutil.copytree(ROOT / folder, root / folder, ignore=ignored)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -50,7 +50,7 @@ def stacks(clone: Clone) -> Clone:
         shutil.copytree(
             ROOT / folder,
             clone.root / folder,
-            ignore=shutil.ignore_patterns("__pycache__", "*.yaml"),
+            ignore=shutil.ignore_patterns("*.yaml"),
             dirs_exist_ok=True,
         )
     clone.checkout.state.mkdir()

@@ -75,7 +75,9 @@ def _environment(checkout: Checkout) -> dict[str, str]:
         "GOOS": "linux",
         "GOARCH": apt.machine(),
         "CGO_ENABLED": "0",  # no C compiler needed, and a static program
-        "GOGC": os.environ.get("GOGC", "400"),  # the compiler collects its garbage less often: a quarter less CPU time
+        # The compiler collects no garbage below this much memory for each of its processes: a third less CPU time.
+        "GOGC": os.environ.get("GOGC", "off"),
+        "GOMEMLIMIT": os.environ.get("GOMEMLIMIT", "768MiB"),
     }
 
 
