@@ -90,7 +90,8 @@ def _sources(content: Content) -> Iterator[str]:
     for source, commit in content.sources.items():
         repository, _, tag = source.partition(" ")
         if commit is None:
-            yield f"the commit of the tag '{one_line(tag)}' of {one_line(repository)}"
+            what = "all of the commit" if lock.is_commit(tag) else "the commit of the tag"
+            yield f"{what} '{one_line(tag)}' of {one_line(repository)}"
 
 
 def _packages(content: Content) -> Iterator[str]:

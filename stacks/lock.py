@@ -33,6 +33,8 @@ _REFRESH = "refresh"
 """The key of the date. No reference is equal to it, because references have a ``/``."""
 
 _TAGS = "refs/tags/"
+_PEELED = "^{commit}"
+"""The end of a short commit's name in the lock."""
 _PACKAGES = "packages"
 """The table of Python packages: for each set of requirements, the SHA-256 of files by their addresses."""
 _PLATFORMS = "platforms"
@@ -154,6 +156,8 @@ def _mistakes(locked: Mapping[str, Any]) -> Iterator[str]:
         form = date if name == _REFRESH else commit if "#" in name else digest
         if not isinstance(value, str) or not _FORMS[form].fullmatch(value):
             yield f"{one_line(name)}: {_shown(value)} is not {form}"
+        elif name.endswith(_PEELED) and not value.startswith(short := name.partition("#")[2].removesuffix(_PEELED)):
+            yield f"{one_line(name)}: {_shown(value)} is not a commit that begins with {one_line(short)}"
 
 
 def _table_mistakes(table: str, entries: object) -> Iterator[str]:
@@ -257,28 +261,35 @@ def branch_key(address: str, branch: str) -> str:
     return f"{address}#{branch}"
 
 
-def tag_key(source: str, mirrors: Mirrors) -> str:
-    """Return the name of a git tag in the lock: ``https://github.com/pytorch/vision#refs/tags/v0.15.2``.
+def source_key(source: str, mirrors: Mirrors) -> str:
+    """Return the name in the lock of a git tag or a short commit, given as ``owner/name ref``.
 
-    ``source`` is the tag as ``owner/name tag``.
+    It is ``https://github.com/pytorch/vision#refs/tags/v0.15.2``, or ``https://github.com/NVIDIA/apex#38a1269^{commit}``,
+    as git names it (gitrevisions(7)); no branch and no tag can have that name.
     """
-    repository, _, tag = source.partition(" ")
-    return f"{address(repository, mirrors)}#{_TAGS}{tag}"
+    repository, _, ref = source.partition(" ")
+    return f"{address(repository, mirrors)}#{f'{ref}{_PEELED}' if is_commit(ref) else f'{_TAGS}{ref}'}"
 
 
-def is_tag(name: str) -> bool:
-    """Return whether an entry of the lock is a git tag's."""
-    return f"#{_TAGS}" in name
+def is_commit(ref: str) -> bool:
+    """Return whether ``common/build/fetch-source`` takes a ref for a commit, which may be short."""
+    return re.fullmatch(r"[0-9a-f]{7,40}", ref) is not None
 
 
-def _tag_commits(mirrors: Mirrors, locked: Mapping[str, str]) -> dict[str, str]:
-    """Return the locked commits of the git tags of the host that builds fetch from, by ``owner/name tag``."""
+def is_fixed(name: str) -> bool:
+    """Return whether an entry of the lock is a git tag's or a short commit's, which do not move."""
+    return f"#{_TAGS}" in name or name.endswith(_PEELED)
+
+
+def _source_commits(mirrors: Mirrors, locked: Mapping[str, str]) -> dict[str, str]:
+    """Return the locked commits of tags and short commits of the host that builds fetch from, by ``owner/name ref``."""
     host = f"{_host(mirrors)}/"
-    return {
-        name.removeprefix(host).replace(f"#{_TAGS}", " ", 1): commit
-        for name, commit in locked.items()
-        if is_tag(name) and name.startswith(host)
+    sources = {
+        name.removeprefix(host).replace(f"#{_TAGS}", " ", 1).replace("#", " ", 1).removesuffix(_PEELED): name
+        for name in locked
+        if is_fixed(name) and name.startswith(host)
     }
+    return {source: locked[name] for source, name in sources.items() if source_key(source, mirrors) == name}
 
 
 def _at_commits(spec: ImageSpec, mirrors: Mirrors, locked: Mapping[str, str]) -> ImageSpec:
@@ -335,7 +346,7 @@ def pinned(
             a commit.
     """
     mirrors = config.mirrors
-    commits = _tag_commits(mirrors, locked)
+    commits = _source_commits(mirrors, locked)
     result = []
     for unlocked in specs:
         spec = _at_commits(unlocked, mirrors, locked)

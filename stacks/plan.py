@@ -26,7 +26,6 @@ from stacks.identity import content, history
 from stacks.identity.content import Content, Contents
 from stacks.identity.context import Folder
 from stacks.identity.dockerfile.declarations import mirrored
-from stacks.identity.dockerfile.git_sources import own_commit
 from stacks.identity.fingerprint import fingerprints, index_fingerprint, published_fingerprints
 from stacks.spec import CONTEXT, ImageSpec, Outside
 
@@ -169,7 +168,8 @@ class Plan:
     def sources(self, image: PlannedImage) -> dict[str, str]:
         """Return the git sources of an image and of its products: each one's commit, by its URI as SLSA has them.
 
-        The commit is empty where the lock lacks it. A parent that is no product has a provenance of its own.
+        The commit is empty where neither the lock nor the stack has all of it. A parent that is no product has a
+        provenance of its own.
         """
         images = {each.spec.name: each for each in self.images}
         sources = {_uri(name, self.config.mirrors): commit or "" for name, commit in image.content.sources.items()}
@@ -254,7 +254,7 @@ class Plan:
 def _uri(source: str, mirrors: Mirrors) -> str:
     """Return the URI of a git source: ``git+https://github.com/pytorch/vision@refs/tags/v0.15.2``."""
     repository, _, ref = source.partition(" ")
-    return f"git+{lock.address(repository, mirrors)}@{ref if own_commit(source) else f'refs/tags/{ref}'}"
+    return f"git+{lock.address(repository, mirrors)}@{ref if lock.is_commit(ref) else f'refs/tags/{ref}'}"
 
 
 def resolve(stack: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]]:

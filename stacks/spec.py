@@ -131,7 +131,7 @@ class ImageSpec(_Frozen):
     are build arguments; they stay in the image's history, so none is secret. ``parents`` maps each argument of a
     ``FROM`` or a mount to the image it names. ``base_name`` is the outside image that the image stands on by way of a
     product; the label ``base.name`` names it. ``branches`` maps arguments to branches; the lock replaces them with
-    commits. ``commits`` maps git tags, as ``owner/name tag``, to the commits that the lock has for them.
+    commits. ``commits`` maps git tags and short commits, as ``owner/name ref``, to those of the lock.
     ``packages`` is what it installs from Python indexes, None where nobody knows it before the build.
     ``cuda`` is the CUDA that it runs; None for the CPU alone.
     ``compiled`` has what the stack itself compiled of it for GPUs: by the name of a Python package, or by a pattern of

@@ -1,11 +1,15 @@
-"""Commits of branches and tags, as the repository's host lists them."""
+"""Commits of branches and tags, and whole commits for short ones, as the repository's host has them."""
 
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
+from cli.upstream import git_objects
 from stacks.child_environment import child_environment
+from stacks.config.fetching.mirrors import Mirrors
 from stacks.errors import SlipwayError, one_line
 
 
@@ -35,6 +39,18 @@ def of_tags(address: str, refs: Sequence[str]) -> dict[str, str]:
     if missing:
         raise SlipwayError(f"{address} has no tag '{one_line(missing[0].removeprefix('refs/tags/'))}'")
     return {ref: listed.get(f"{ref}^{{}}", listed[ref]) for ref in refs}
+
+
+def of_short(repository: str, short: str, mirrors: Mirrors) -> str:
+    """Return all 40 digits of a short commit of a repository, ``owner/name``, that is on one of its branches.
+
+    No host is asked for a commit by a part of its name: the history of all branches is fetched, without files.
+
+    Raises:
+        SlipwayError: the repository does not respond, or has no such commit, or several.
+    """
+    with tempfile.TemporaryDirectory(prefix="slipway-") as folder:
+        return git_objects.fetched(repository, short, Path(folder), mirrors.git or git_objects.PUBLIC)
 
 
 def _listed(address: str, refs: Sequence[str]) -> dict[str, str]:

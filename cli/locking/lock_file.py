@@ -46,8 +46,8 @@ def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
     before = lock.read(ROOT)
     current = {name: client.digest(name) for name in sorted(references)}
     current |= {lock.branch_key(*branch): git_commits.of_branch(*branch) for branch in sorted(branches)}
-    current |= _tag_commits(graphs, current)
-    _check_moved_tags(before, current)
+    current |= _source_commits(graphs, current)
+    _check_moved(before, current)
     tables_before = lock.read_tables(ROOT)
     packages, warnings = _packages(graphs, current, tables_before.packages)
     tables = lock.Tables(packages, _platforms(graphs, current))
@@ -153,37 +153,44 @@ def _graph(stack: str) -> Graph:
     return unlocked
 
 
-def _tag_commits(graphs: Iterable[Graph], locked: Mapping[str, str]) -> dict[str, str]:
-    """Return the commit of each git tag that the stacks' images are built from, by the tag's name in the lock.
+def _source_commits(graphs: Iterable[Graph], locked: Mapping[str, str]) -> dict[str, str]:
+    """Return the commit of each git tag and short commit that images are built from, by its name in the lock.
 
     ``locked`` has the commits of branches, which are built in place of a tag.
     """
     contents = Contents(Folder(ROOT / CONTEXT))
     tags: dict[str, set[str]] = {}
+    commits: dict[str, str] = {}
     for unlocked in graphs:
         mirrors = unlocked.config.mirrors
         for content in of_stack(lock.pinned(unlocked.specs, unlocked.config, locked), contents).values():
             for source in filterfalse(git_sources.own_commit, content.sources):
-                address, _, ref = lock.tag_key(source, mirrors).partition("#")
-                tags.setdefault(address, set()).add(ref)
-    return {
+                key = lock.source_key(source, mirrors)
+                repository, _, ref = source.partition(" ")
+                if not lock.is_commit(ref):
+                    address, _, name = key.partition("#")
+                    tags.setdefault(address, set()).add(name)
+                elif key not in commits:
+                    commits[key] = git_commits.of_short(repository, ref, mirrors)
+    of_tags = {
         f"{address}#{ref}": commit
         for address, refs in sorted(tags.items())
         for ref, commit in git_commits.of_tags(address, sorted(refs)).items()
     }
+    return of_tags | commits
 
 
-def _check_moved_tags(before: Mapping[str, str], current: Mapping[str, str]) -> None:
-    """Refuse git tags that name another commit than the lock: a release's tag does not move.
+def _check_moved(before: Mapping[str, str], current: Mapping[str, str]) -> None:
+    """Refuse git tags and short commits that name another commit than the lock: neither moves.
 
     Raises:
         SlipwayError: one line for each.
     """
     moved = [
-        f"{name}: the tag was moved from {before[name]}, which the lock has, to {commit}: find out why; "
-        f"to take the new commit, delete the tag's line in stacks/lock.toml and run `slipway lock`"
+        f"{name} was moved from {before[name]}, which the lock has, to {commit}: find out why; "
+        f"to take the new commit, delete its line in stacks/lock.toml and run `slipway lock`"
         for name, commit in current.items()
-        if lock.is_tag(name) and before.get(name, commit) != commit
+        if lock.is_fixed(name) and before.get(name, commit) != commit
     ]
     if moved:
         raise SlipwayError("\n".join(moved))

@@ -33,7 +33,7 @@ def read(listed: str | None, mirrors: Mirrors, locked: Mapping[str, str]) -> dic
     if not listed:
         return {}
     repository, tag, path = listed.split()
-    commit = locked[lock.tag_key(f"{repository} {tag}", mirrors)]
+    commit = locked[lock.source_key(f"{repository} {tag}", mirrors)]
     address = lock.address(repository, mirrors)
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         folder = Path(name)

@@ -125,7 +125,7 @@ def fetched(repository: str, tag: str, folder: Path, host: str = PUBLIC) -> str:
     branch = tag.removeprefix(BRANCHES) if tag.startswith(BRANCHES) else ""
     short = re.fullmatch(r"[0-9a-f]{7,39}", tag)
     if short:
-        refspec = ["--filter=blob:none", "origin", "+refs/heads/*:refs/heads/*"]
+        refspec = ["--filter=blob:none", "origin", "+refs/heads/*:refs/branches/*"]  # none is found by its name
     else:
         whole = re.fullmatch(r"[0-9a-f]{40}", tag)
         refspec = ["--depth=1", "--filter=blob:none", "origin", tag if whole or branch else f"refs/tags/{tag}"]
@@ -140,4 +140,5 @@ def fetched(repository: str, tag: str, folder: Path, host: str = PUBLIC) -> str:
     try:
         return commit(folder, tag if short else "FETCH_HEAD")
     except SlipwayError:
-        raise SlipwayError(f"{address} has no commit '{one_line(tag)}' on a branch") from None
+        several = ", or several that begin so" if short else ""
+        raise SlipwayError(f"{address} has no commit '{one_line(tag)}' on a branch{several}") from None

@@ -42,8 +42,8 @@ class Content:
         dockerfile: the Dockerfile with the reached stages alone.
         files: the SHA-256 of each file and link that these read, in hexadecimal, by its path in the context.
         arguments: the build arguments that they declare, with a default; None if no stage sets one.
-        sources: the commit of each git tag or commit that they fetch, by ``owner/name ref``; None for a tag that the
-            lock lacks.
+        sources: the commit of each git tag or commit that they fetch, by ``owner/name ref``; None for a tag or a
+            short commit that the lock lacks.
         prologues: the lines that the build has before a file's own, by the file's path.
         checks: what the build of the image's checks reads besides the image itself, which is one of its parents; None
             without checks.

@@ -103,8 +103,11 @@ class Project:
         parents = [parent for image in images for parent in image.spec.parents.values()]
         names = {qualified(config.pulled(it.reference)) for it in parents if isinstance(it, Outside)}
         sources = [source for image in images for source in image.content.sources if not own_commit(source)]
-        tags = {lock.tag_key(source, config.mirrors) for source in sources}
-        lock.write(self.root, dict.fromkeys(names, f"sha256:{digit * 64}") | dict.fromkeys(tags, digit * 40))
+        commits = {
+            lock.source_key(source, config.mirrors): f"{ref if lock.is_commit(ref) else ''}{digit * 40}"[:40]
+            for source, ref in ((source, source.partition(" ")[2]) for source in sources)
+        }
+        lock.write(self.root, dict.fromkeys(names, f"sha256:{digit * 64}") | commits)
 
 
 def whole_folder(project: Project) -> Path:

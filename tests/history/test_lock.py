@@ -242,8 +242,9 @@ TAGS = {
     "pytorch/audio": ["v2.0.2", "v2.11.0"],
     "deepspeedai/DeepSpeed": ["v0.9.4"],
     "Dao-AILab/flash-attention": ["v2.0.2"],
+    "NVIDIA/apex": [],
 }
-"""Tags that the stacks below are built from."""
+"""Tags that the stacks below are built from. Apex is built from a short commit."""
 
 
 @pytest.fixture
@@ -263,6 +264,16 @@ def github(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
     for name, value in {"COUNT": "1", "KEY_0": f"url.{folder}/.insteadOf", "VALUE_0": "https://github.com/"}.items():
         monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
     return folder
+
+
+def apex(github: Path) -> str:
+    """Return the commit of Apex that ``base-cu121`` is built from."""
+    return Repository(github / "NVIDIA/apex").git("rev-parse", "HEAD")
+
+
+def short_key(commit: str) -> str:
+    """Return the name in the lock of its first digits."""
+    return f"https://github.com/NVIDIA/apex#{commit[:7]}^{{commit}}"
 
 
 OF_STACKS: dict[str, list[tuple[str, list[str]]]] = {
@@ -295,13 +306,15 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
 
 
 @pytest.fixture
-def checkout(tmp_path: Path, registry: Registry, github: Path, index: Index) -> Checkout:  # noqa: ARG001
+def checkout(tmp_path: Path, registry: Registry, github: Path, index: Index) -> Checkout:
     registry.digests |= {
         "nvidia/cuda:12.1.1-base-ubuntu20.04": ONE,
         "nvidia/cuda:12.1.1-cudnn8-devel-ubuntu20.04": ONE,
         "library/debian:bookworm-slim": ONE,
     }
     served = Checkout(tmp_path, registry)
+    stack = tmp_path / "stacks/Pulumi.base-cu121.yaml"
+    stack.write_text(stack.read_text().replace("38a1269", apex(github)[:7]))
     served.mirrors["pythonIndex"] = index.url
     return served
 
@@ -326,7 +339,7 @@ def test_moved_parent_has_effect_after_new_lock_only(checkout: Checkout) -> None
     assert moved["tag"] != locked["tag"]
 
 
-def test_lock_of_some_stacks_keeps_entries_of_others(checkout: Checkout) -> None:
+def test_lock_of_some_stacks_keeps_entries_of_others(checkout: Checkout, github: Path) -> None:
     lock.write(checkout.root, {"r.example/unused:1": TWO})
     assert checkout.run("lock", "base-cu121").returncode == 0
     assert lock.read(checkout.root)["r.example/unused:1"] == TWO
@@ -334,7 +347,8 @@ def test_lock_of_some_stacks_keeps_entries_of_others(checkout: Checkout) -> None
         if stack.name != "Pulumi.base-cu121.yaml":
             stack.unlink()
     assert checkout.run("lock").returncode == 0
-    tags = {f"https://github.com/{name}#refs/tags/{tags[0]}" for name, tags in TAGS.items()}
+    tags = {f"https://github.com/{name}#refs/tags/{tags[0]}" for name, tags in TAGS.items() if tags}
+    tags.add(short_key(apex(github)))
     parents = {f"{checkout.registry.address}/{name}" for name in checkout.registry.digests}
     assert set(lock.read(checkout.root)) == parents | tags
 
@@ -483,13 +497,45 @@ def test_moved_git_tag_is_refused_with_both_commits(checkout: Checkout, vision: 
     done = checkout.run("lock", "base-cu121")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        f"{VISION}: the tag was moved from {first}, which the lock has, to {second}: find out why; to take the new "
-        "commit, delete the tag's line in stacks/lock.toml and run `slipway lock`\n"
+        f"{VISION} was moved from {first}, which the lock has, to {second}: find out why; to take the new "
+        "commit, delete its line in stacks/lock.toml and run `slipway lock`\n"
     )
     assert lock.path(checkout.root).read_text() == before
     lock.write(checkout.root, {name: value for name, value in lock.read(checkout.root).items() if name != VISION})
     assert checkout.run("lock", "base-cu121").returncode == 0
     assert lock.read(checkout.root)[VISION] == second
+
+
+def test_short_commit_is_locked_with_all_its_digits(checkout: Checkout, github: Path) -> None:
+    repository, commit = Repository(github / "NVIDIA/apex"), apex(github)
+    repository.git("checkout", "-q", "-b", commit[:7])  # whose name git prefers to the digits
+    repository.commit("README", "another")
+    line = (
+        f"stack base-cu121: all of the commit '{commit[:7]}' of NVIDIA/apex is not in stacks/lock.toml (apex-source): "
+    )
+    assert line in checkout.run("check", "--locked", "base-cu121").stderr
+    assert checkout.run("lock", "base-cu121").returncode == 0
+    assert lock.read(checkout.root)[short_key(commit)] == commit
+    assert line not in checkout.run("check", "--locked", "base-cu121").stderr
+
+    locked = {**lock.read(checkout.root), short_key(commit): "0" * 40}
+    message = refusal_line(lock.write, checkout.root, locked)
+    assert message.startswith(f"{short_key(commit)}: '{'0' * 40}' is not a commit that begins with {commit[:7]}")
+    other = commit[:39] + ("0" if commit[39] != "0" else "1")
+    lock.write(checkout.root, {**locked, short_key(commit): other})
+    assert checkout.run("lock", "base-cu121").stderr.startswith(
+        f"{short_key(commit)} was moved from {other}, which the "
+    )
+
+
+def test_lock_of_missing_short_commit_is_one_line(checkout: Checkout, github: Path) -> None:
+    commit = apex(github)
+    Repository(github / "NVIDIA/apex").git("commit", "-q", "--amend", "-m", "gone")
+    done = checkout.run("lock", "base-cu121")
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"https://github.com/NVIDIA/apex has no commit '{commit[:7]}' on a branch, or several that begin so\n",
+    )
 
 
 def test_lock_of_missing_git_tag_writes_nothing(checkout: Checkout, vision: Repository) -> None:

@@ -67,7 +67,7 @@ class Locked:
         self.mirrors = Mirrors.model_validate(self._config["mirrors"])
         self._planned = {image.spec.name: image for image in plan.make(STACK, self._config).images}
         self._commits = {
-            lock.tag_key(source, self.mirrors): world.commits[source.partition(" ")[0]]
+            lock.source_key(source, self.mirrors): world.commits[source.partition(" ")[0]]
             for image in self._planned.values()
             for source in filterfalse(own_commit, image.content.sources)
         }

@@ -1,7 +1,8 @@
 """The git repositories that a build's scripts fetch: which tag of each, and the commit that the lock has for it.
 
-Scripts fetch by ``fetch-source REPOSITORY REF DIRECTORY``. A locked tag is fetched by its commit: the build gets a
-``fetch-source`` with lines before it that replace the tag. Without an entry in the lock, the script is as it is.
+Scripts fetch by ``fetch-source REPOSITORY REF DIRECTORY``. A locked tag or short commit is fetched by all digits of its
+commit: the build gets a ``fetch-source`` with lines before it that replace the ref. Without an entry in the lock, the
+script is as it is.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ _ASSIGNMENT: Final = re.compile(r"^(repository|tag)=(\S+)$", re.MULTILINE)
 """What ``dockerfiles/wheels/sources`` says of a component."""
 _PLAIN: Final = re.compile(r"\$\{?(\w+)(?![\w:])")
 """A variable without a default."""
+_DEFAULT: Final = re.compile(r"\$\{(\w+):-([^}]*)\}")
+"""A variable with a default."""
 _TEST: Final = r'\[ (?:-n "\$\w+"|"\$\w+" = [\w.-]+) \]'
 _GUARD: Final = re.compile(rf"^({_TEST}(?: && {_TEST})*) \|\| exit 0$", re.MULTILINE)
 """A line that ends a script which has nothing to do: ``[ -n "$VERSION" ] && [ "$SOURCE" = build ] || exit 0``."""
 _TESTED: Final = re.compile(r'"\$(\w+)"(?: = ([\w.-]+))?')
 """A variable that must be that word, or not be empty."""
-_COMMIT: Final = re.compile(r"[0-9a-f]{7,40}")
-"""What ``fetch-source`` takes for a commit."""
 _WHOLE_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 
 
 def refs(scripts: Mapping[str, str], arguments: Mapping[str, str | None]) -> Iterator[str]:
     """Yield the tags and commits that scripts fetch, as ``owner/name tag``, without what is not fetched at all.
 
-    A repository or tag that is not known before the build is yielded as the script has it. A short commit is left out.
+    A repository or tag that is not known before the build is yielded as the script has it.
 
     Args:
         scripts: texts by path.
@@ -46,17 +47,18 @@ def refs(scripts: Mapping[str, str], arguments: Mapping[str, str | None]) -> Ite
             variables[name] = _expanded(word, arguments)
     for path, text in scripts.items():
         for words in _CALL.findall(_reached(text, variables)) if path != SCRIPT else ():
-            if any(variables.get(name) == "" for name in _PLAIN.findall(words[1])):
+            used = _DEFAULT.sub(lambda match: "" if variables.get(match[1]) else match[2], words[1])
+            if any(variables.get(name) == "" for name in _PLAIN.findall(used)):
                 continue  # scripts leave out what has no version
             repository, ref = (_expanded(word, variables) for word in words)
             if repository is None or ref is None:
                 yield " ".join(words)
-            elif ref and (_WHOLE_COMMIT.fullmatch(ref) or not _COMMIT.fullmatch(ref)):
+            elif ref:
                 yield f"{repository} {ref}"
 
 
 def own_commit(source: str) -> str | None:
-    """Return the commit that a source, ``owner/name ref``, names itself; None for a tag."""
+    """Return the commit that a source, ``owner/name ref``, names itself; None for a tag and a short commit."""
     match = _WHOLE_COMMIT.fullmatch(source.rpartition(" ")[2])
     return match and match[0]
 
@@ -67,7 +69,7 @@ def locked(sources: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def prologue(commits: Mapping[str, str]) -> str:
-    """Return the lines before ``fetch-source`` that replace tags, given as ``owner/name tag``, by their commits."""
+    """Return the lines before ``fetch-source`` that replace refs, given as ``owner/name ref``, by their commits."""
     cases = "".join(
         f'  {shlex.quote(name)}) set -- "$1" {commit} "$3" ;;\n' for name, commit in sorted(commits.items())
     )

@@ -406,7 +406,7 @@ def test_component_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_short_commit_that_is_gone_is_one_line(hub: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert hub.is_dir()
-    line = "tool: https://github.com/acme/tool has no commit '0123456' on a branch"
+    line = "tool: https://github.com/acme/tool has no commit '0123456' on a branch, or several that begin so"
     assert run(capsys, "tool", "--at", "0123456") == (1, [line])
 
 

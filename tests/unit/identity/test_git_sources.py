@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stacks import lock, plan
+from stacks import flavors, lock, plan
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT, read_stack, stack_names
 from stacks.identity import staged_context
@@ -30,7 +30,7 @@ CALL = 'exec /srv/build/fetch-source owner/name "v$VERSION" /src\n'
         (CALL, ["owner/name v2"]),
         ('commit=$(/srv/fetch-source owner/name "$RELEASE" "$1$place" | tail -n 1)\n', ["owner/name 24.12"]),
         ('fetch-source owner/name "${COMMIT:-v$VERSION}" /src\n', ["owner/name v2"]),
-        ('fetch-source owner/name "${SHORT:-v$VERSION}" /src\n', []),
+        ('fetch-source owner/name "${SHORT:-v$VERSION}" /src\n', ["owner/name 38a1269"]),
         ('fetch-source owner/name "v$ABSENT" /src\n', []),
         ("# fetch-source REPOSITORY REF DIRECTORY\n", []),
         ('echo "fetch-source: no such tag" >&2\n', []),
@@ -55,7 +55,16 @@ def test_tags_of_a_component_are_those_of_its_source_file() -> None:
     }
     assert [*refs(scripts, {"VERSION": "2", "COMMIT": ""})] == ["owner/x v2"]
     assert [*refs(scripts, {"VERSION": "2", "COMMIT": "0" * 40})] == [f"owner/x {'0' * 40}"]
-    assert [*refs(scripts, {"VERSION": "2", "COMMIT": "0" * 12})] == []
+    assert [*refs(scripts, {"VERSION": "2", "COMMIT": "0" * 12})] == [f"owner/x {'0' * 12}"]
+
+
+def test_commit_of_a_component_counts_without_a_version() -> None:
+    scripts = {
+        "fetch": 'fetch-source "$repository" "${COMMIT:-$tag}" "$1"\n',
+        "sources/x": "repository=o/x\ntag=$VERSION\n",
+    }
+    assert [*refs(scripts, {"VERSION": "", "COMMIT": "0" * 40})] == [f"o/x {'0' * 40}"]
+    assert [*refs(scripts, {"VERSION": "", "COMMIT": ""})] == []
 
 
 def test_repositories_of_all_stacks_are_those_of_all_scripts() -> None:
@@ -83,7 +92,7 @@ def test_nccl_of_efa_is_fetched_only_to_be_compiled(source: str, expected: list[
 
 def test_sources_of_an_image_are_those_of_its_products(monkeypatch: pytest.MonkeyPatch) -> None:
     vision = "pytorch/vision v0.15.2"
-    monkeypatch.setattr(lock, "read", lambda _: {lock.tag_key(vision, Mirrors()): "a" * 40})
+    monkeypatch.setattr(lock, "read", lambda _: {lock.source_key(vision, Mirrors()): "a" * 40})
     planned = plan.make("base-cu121", search=False)
     torch = planned.image("torch")
     assert planned.sources(torch) == {
@@ -104,6 +113,26 @@ def test_source_of_a_mirror_is_named_where_it_is_fetched() -> None:
         f"git+http://git.example/x/NVIDIA/Megatron-LM@{commit}": commit,
         "git+http://git.example/x/NVIDIA/NeMo-Framework-Launcher@refs/tags/24.12": "",
     }
+
+
+@pytest.mark.parametrize(
+    "name", ["https://github.com/owner/name#refs/tags/38a1269", "https://github.com/owner/name#v1^{commit}"]
+)
+def test_entry_of_another_kind_locks_nothing(name: str) -> None:
+    """A build takes 38a1269 for a commit, and v1 for a tag."""
+    (pinned,) = lock.pinned([spec(parents={})], flavors.load({"flavor": "local"}, "x"), {name: "a" * 40})
+    assert pinned.commits == {}
+
+
+def test_short_commit_is_built_and_attested_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    apex, commit = "NVIDIA/apex 38a1269", f"38a1269{'a' * 33}"
+    monkeypatch.setattr(lock, "read", lambda _: {lock.source_key(apex, Mirrors()): commit})
+    planned = plan.make("base-cu121", search=False)
+    source = planned.image("apex-source")
+    assert source.contents["sources"] == {apex: commit}
+    assert f'\'{apex}\') set -- "$1" {commit} "$3"' in source.content.prologues[SCRIPT]
+    extras = planned.sources(planned.image("torch-extras"))
+    assert extras["git+https://github.com/NVIDIA/apex@38a1269"] == commit
 
 
 def test_commit_that_a_stack_names_is_none_of_the_lock(root: Path) -> None:
