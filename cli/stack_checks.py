@@ -64,12 +64,24 @@ def _unpinned(stack: str, contents: Iterable[Content], config: StackConfig) -> l
         f"stack {stack}: {thing} is not in stacks/lock.toml ({', '.join(names)}): run `slipway lock {stack}`"
         for thing, names in users.items()
     ]
+    lines += [
+        f"stack {stack}: {line}, which the lock cannot have: "
+        "make an image a parent, by an argument, or write a digest or checksum"
+        for content in everything
+        for line in _outside(content)
+    ]
     if unknown := [content.spec.name for content in everything if _installs(content) and not content.spec.packages]:
         lines.append(
             f"stack {stack}: what pip installs ({', '.join(unknown)}) is not known before the build, and the lock "
             "cannot have it; docs/guides/parents-and-mirrors.md says what it can have"
         )
     return lines
+
+
+def _outside(content: Content) -> Iterator[str]:
+    for each in (content, content.checks):
+        for name in sorted(each.outside) if each else ():
+            yield f"{CONTEXT}/{content.spec.dockerfile} fetches '{one_line(name)}' itself ({content.spec.name})"
 
 
 def _parents(content: Content) -> Iterator[str]:

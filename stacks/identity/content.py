@@ -27,6 +27,8 @@ from stacks.spec import CHECKED_ARG, CONTEXT, ImageSpec, Parent, Sibling, label_
 CONTEXTS: Final = ".slipway/contexts"
 """The folder of the contexts that builds are given, relative to the checkout."""
 _FOLDER_DIGITS: Final = 16
+_PARENT: Final = "parent:"
+"""What stands before an argument's name where a stage is built on that parent."""
 
 CHECKS: Final = "checks"
 """The stage that tries an image's promises on it. It is a target of its own and no part of the image."""
@@ -45,6 +47,7 @@ class Content:
         sources: the commit of each git tag or commit that they fetch, by ``owner/name ref``; None for a tag or a
             short commit that the lock lacks.
         prologues: the lines that the build has before a file's own, by the file's path.
+        outside: the images and addresses that instructions name themselves, without a digest, checksum or commit.
         checks: what the build of the image's checks reads besides the image itself, which is one of its parents; None
             without checks.
     """
@@ -56,6 +59,7 @@ class Content:
     arguments: Mapping[str, str | None]
     sources: Mapping[str, str | None] = field(default_factory=dict)
     prologues: Mapping[str, str] = field(default_factory=dict)
+    outside: frozenset[str] = frozenset()
     checks: Content | None = None
 
     def read(self, values: Mapping[str, str]) -> dict[str, str]:
@@ -113,6 +117,7 @@ class _Reached(NamedTuple):
     arguments: Mapping[str, str | None]
     sources: Mapping[str, str | None]
     prologues: Mapping[str, str]
+    outside: frozenset[str]
     stages: frozenset[str]
 
 
@@ -172,12 +177,19 @@ class Contents:
             if label_args({name: value}).keys() <= reached.arguments.keys()
         }
         return Content(
-            spec, read, reached.dockerfile, reached.files, reached.arguments, reached.sources, reached.prologues
+            spec,
+            read,
+            reached.dockerfile,
+            reached.files,
+            reached.arguments,
+            reached.sources,
+            reached.prologues,
+            reached.outside,
         )
 
     def _reach_of(self, spec: ImageSpec, labels: Mapping[str, str]) -> _Reached:
         # A parent's own name has no effect on which stages are reached. No stage's name has a colon.
-        given = {**spec.args, **label_args(labels), **{name: f"parent:{name.lower()}" for name in spec.parents}}
+        given = {**spec.args, **label_args(labels), **{name: _PARENT + name.lower() for name in spec.parents}}
         packages = spec.packages.files if spec.packages else {}
         pins = frozenset({**spec.commits, **packages}.items())
         key = (spec.dockerfile, spec.target, spec.platform, frozenset(given.items()), pins)
@@ -199,7 +211,9 @@ class Contents:
             prologues[pip_packages.SCRIPT] = pip_packages.prologue(packages)
         for file, lines in prologues.items():
             digests[file] = context.digest(lines.encode() + self._context.read(file), executable=True)
-        return _Reached(reach.render(given), digests, reach.arguments, sources, prologues, reach.stages)
+        own = {"scratch", *(_PARENT + name.lower() for name in spec.parents)}
+        outside = frozenset(name for name in reach.outside - own if "@sha256:" not in name)
+        return _Reached(reach.render(given), digests, reach.arguments, sources, prologues, outside, reach.stages)
 
     def _sources(
         self, spec: ImageSpec, files: Iterable[str], arguments: Mapping[str, str | None]

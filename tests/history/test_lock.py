@@ -579,6 +579,17 @@ def test_check_locked_names_what_the_lock_cannot_have(checkout: Checkout) -> Non
     assert checkout.run("check", "--locked", "base-cu999").stderr.startswith("there is no stack 'base-cu999'")
 
 
+def test_check_locked_names_what_a_dockerfile_fetches(checkout: Checkout) -> None:
+    dockerfile = checkout.root / "dockerfiles/torch/Dockerfile"
+    text = dockerfile.read_text()
+    dockerfile.write_text(f"# syntax=docker/dockerfile:1\n{text}COPY --from=busybox:1 /bin/true /\n")
+    lines = [line for line in _refused(checkout, "base-cu121") if line.startswith("dockerfiles/torch/Dockerfile ")]
+    ending = "itself (torch), which the lock cannot have: make an image a parent, by an argument, or write a digest or checksum"
+    assert {
+        f"dockerfiles/torch/Dockerfile fetches '{name}' {ending}" for name in ("busybox:1", "docker/dockerfile:1")
+    } == {*lines}
+
+
 def _refused(checkout: Checkout, stack: str) -> list[str]:
     """Return what `check --locked` says of a stack."""
     lines = checkout.run("check", "--locked", stack).stderr.splitlines()

@@ -55,7 +55,8 @@ class Reach:
 
     ``instructions`` are the ``ARG`` before the first stage, of those that are used, and then the reached stages.
     ``arguments`` maps the names whose values they can read to a default, None if no stage sets one. ``stages`` has the
-    names of the reached stages, in small letters.
+    names of the reached stages, in small letters. ``outside`` has what the Dockerfile names to be fetched: images, that
+    of ``# syntax=`` too, and what ``ADD`` fetches without a checksum.
     """
 
     dockerfile: Dockerfile
@@ -63,6 +64,7 @@ class Reach:
     sources: tuple[Source, ...]
     arguments: Mapping[str, str | None]
     stages: frozenset[str]
+    outside: frozenset[str]
 
     def render(self, given: Mapping[str, object]) -> str:
         """Return a Dockerfile of these instructions alone, each in its one form.
@@ -181,6 +183,7 @@ class _Search:
                 raise dockerfile.error(stage.first, f"two stages are named '{one_line(stage.name)}'; rename one")
         self._reached: dict[int, _Scope] = {}
         self._sources: list[Source] = []
+        self._outside: set[str] = set()
 
     def of(self, target: str | None) -> Reach:
         index = self._find(target.lower(), len(self._stages)) if target else len(self._stages) - 1
@@ -211,7 +214,9 @@ class _Search:
                 value = None if default is None else self._try(default, _Scope({}, {}, complete=False))
                 read[name] = read.get(name) if value is None else value
         reached_names = frozenset(self._stages[place].name for place in reached)
-        return Reach(self._dockerfile, instructions, tuple(self._sources), read, reached_names)
+        frontend = (line.removeprefix("syntax=") for line in self._dockerfile.directives if line.startswith("syntax="))
+        outside = frozenset({*self._outside, *frontend})
+        return Reach(self._dockerfile, instructions, tuple(self._sources), read, reached_names, outside)
 
     def _stage(self, first: Instruction) -> _Stage:
         words = first.words
@@ -248,6 +253,7 @@ class _Search:
             )
         base = self._find(image, index)
         if base is None:
+            self._outside.add(image)
             scope = _Scope({"PATH": None}, {}, complete=image == "scratch")
         else:
             scope = self._visit(base).child()
@@ -306,10 +312,13 @@ class _Search:
             if (heredoc := HEREDOC.fullmatch(word)) and heredoc["name"]:
                 continue
             if instruction.keyword == "ADD" and re.match("https?://", word):
+                self._fetch(instruction, self._try(word, scope) or word)
                 continue
             path = self._expand(instruction, word, scope)
             if instruction.keyword == "COPY" or not _REMOTE.match(path):
                 self._add(instruction, path, pattern=any(character in path for character in "*?["))
+            else:
+                self._fetch(instruction, path)
 
     def _read_mount(self, instruction: Instruction, mount: str, index: int, scope: _Scope) -> None:
         try:
@@ -336,10 +345,16 @@ class _Search:
             raise self._dockerfile.error(instruction, f"{one_line(path)}: a path with a backslash, or that no file has")
         self._sources.append(Source(_within(path), pattern, instruction))
 
+    def _fetch(self, instruction: Instruction, address: str) -> None:
+        """Note what an ``ADD`` fetches, unless it says by a checksum or a whole commit which content."""
+        if not instruction.flag("checksum") and not re.search("#[0-9a-f]{40}(:|$)", address):
+            self._outside.add(address)
+
     def _depend(self, instruction: Instruction, name: str, index: int, number: int | None) -> None:
         place = self._find(name.lower(), len(self._stages)) if number is None else number
         if place is None:
-            return  # an image from outside, which the instruction's text names
+            self._outside.add(name)
+            return
         if not 0 <= place < index:
             raise self._dockerfile.error(instruction, f"the stage '{one_line(name)}' must stand before this one")
         self._visit(place)

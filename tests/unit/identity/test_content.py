@@ -293,3 +293,29 @@ def test_missing_file_of_checks_is_refused(root: Path) -> None:
     with pytest.raises(SlipwayError) as error:
         made(root, CHECKED.replace("FROM final\n", "COPY a/none /\nFROM final\n"))
     assert str(error.value).endswith("COPY: a/none: the context has no such file; see the ignore file too")
+
+
+@pytest.mark.parametrize(
+    ("text", "outside"),
+    [
+        ("FROM debian:12\n", {"debian:12"}),
+        ("ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\n", set()),
+        ("ARG IMAGE=debian:12\nFROM ${IMAGE}\n", {"debian:12"}),
+        ("ARG VERSION\nFROM debian:${VERSION}\n", {"debian:2"}),
+        (f"FROM debian:12@sha256:{'a' * 64}\n", set()),
+        ("FROM scratch\nCOPY --from=busybox:1 /bin/sh /\n", {"busybox:1"}),
+        ("FROM scratch\nCOPY --from=scratch / /\n", set()),
+        ("FROM scratch AS one\nFROM scratch\nCOPY --from=one / /\nCOPY --from=0 / /\n", set()),
+        ("FROM scratch\nRUN --mount=from=alpine:3,target=/mnt x\n", {"alpine:3"}),
+        ("FROM scratch\nADD https://f.example/x.tgz /\n", {"https://f.example/x.tgz"}),
+        (f"FROM scratch\nADD --checksum=sha256:{'a' * 64} https://f.example/x.tgz /\n", set()),
+        ("FROM scratch\nADD https://g.example/a.git#main /\n", {"https://g.example/a.git#main"}),
+        (f"FROM scratch\nADD https://g.example/a.git#{'a' * 40}:sub /\n", set()),
+        ("FROM scratch\nADD git@g.example:a/b.git /\n", {"git@g.example:a/b.git"}),
+        ("# syntax=docker/dockerfile:1\nFROM scratch\n", {"docker/dockerfile:1"}),
+        ("FROM debian:12 AS unused\nFROM scratch\n", set()),
+    ],
+)
+def test_outside_is_what_the_dockerfile_names_itself(root: Path, text: str, outside: set[str]) -> None:
+    (root / "a/Dockerfile").write_text(text)
+    assert Contents(Folder(root)).of(spec()).outside == outside
