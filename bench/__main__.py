@@ -1,4 +1,4 @@
-"""``python -m bench [a] [b] [c] [d] [e] [f] [g]``: run the sections, and print one table."""
+"""``python -m bench [a] [b] [c] [d] [e] [f] [g] [h] [i]``: run the sections, and print one table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,17 @@ from typing import Final
 
 from bench.bench_error import BenchError
 from bench.figures import Row, table, verdict
-from bench.sections import cold_build, diff_cost, family_sizes, history_scan, image_size, preview_overhead, torch_bump
+from bench.sections import (
+    cold_build,
+    diff_cost,
+    engine_sharing,
+    family_sizes,
+    history_scan,
+    image_size,
+    inspect_cost,
+    preview_overhead,
+    torch_bump,
+)
 from bench.services import Engine, registry
 from bench.setting import Setting
 from stacks.errors import SlipwayError
@@ -34,6 +44,8 @@ SECTIONS: Final[Mapping[str, Callable[[Setting], Iterator[Row]]]] = {
     "e": history_scan.run,
     "f": family_sizes.run,
     "g": diff_cost.run,
+    "h": inspect_cost.run,
+    "i": engine_sharing.run,
 }
 
 
@@ -65,7 +77,11 @@ def main(words: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Slipway against its alternatives.")
     parser.add_argument(
-        "sections", nargs="*", choices=[*SECTIONS, []], metavar="SECTION", help="a, b, c, d, e, f, g; default: all"
+        "sections",
+        nargs="*",
+        choices=[*SECTIONS, []],
+        metavar="SECTION",
+        help="a, b, c, d, e, f, g, h, i; default: all",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds and fewer images")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all values there too")

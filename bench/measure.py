@@ -1,8 +1,9 @@
-"""Run a program and measure its time, and the memory of it and its descendants."""
+"""Run a program and measure its time, and the CPU time and memory of it and its descendants."""
 
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import tempfile
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from bench.bench_error import BenchError
 
@@ -20,6 +21,10 @@ _SAMPLE_SECONDS: Final = 0.02
 """Interval of memory samples, in runs that measure memory."""
 _TERM_SECONDS: Final = 10.0
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+"""CPU time of a second, as `/proc` counts it."""
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -27,11 +32,13 @@ class Run:
     """A successful run of a program.
 
     ``seconds`` is wall time; ``peak`` is the largest resident size of its processes in bytes, 0 if not watched.
+    ``cpu`` is their CPU time in seconds.
     """
 
     seconds: float
     peak: int
     output: str
+    cpu: float
 
 
 def run(
@@ -57,18 +64,19 @@ def run(
             )
         except OSError as error:
             raise BenchError(f"`{argv[0]}`: {error.strerror}") from None
+        before = _of_children()  # not earlier: a new process reaps those that were left
         with _stopped(process), _watched(process.pid) if watch else nullcontext(lambda: 0) as peak:
             try:
                 code = process.wait(seconds)
             except subprocess.TimeoutExpired:
                 raise BenchError(f"`{' '.join(argv[:3])}` did not end within {seconds:.0f} s") from None
-        duration = time.monotonic() - began
+        duration, cpu = time.monotonic() - began, _of_children() - before
         log.seek(0)
         output = log.read()
     if code:
         lines = " | ".join(line.strip() for line in output.splitlines() if line.strip())
         raise BenchError(f"`{' '.join(argv[:3])}` in {cwd} failed ({code}): ...{lines[-600:]}")
-    return Run(duration, peak(), output)
+    return Run(duration, peak(), output, cpu)
 
 
 @contextmanager
@@ -107,25 +115,45 @@ def _watched(pid: int) -> Iterator[Callable[[], int]]:
 
 def resident(root: int) -> int:
     """Return the resident bytes of a process and its descendants; shared memory counts for each."""
+    return _PAGE * sum(_fields(root, 24, 24))
+
+
+def processor_seconds(root: int) -> float:
+    """Return the CPU time of a process and its descendants in seconds, with that of the ended ones.
+
+    A descendant that nobody waited for is missing.
+    """
+    return sum(_fields(root, 14, 17)) / _TICKS
+
+
+def _fields(root: int, first: int, last: int) -> Iterator[int]:
+    """Yield some fields of `/proc/[pid]/stat` of a process and its descendants, by their numbers in proc(5)."""
     parents: dict[int, int] = {}
-    pages: dict[int, int] = {}
+    values: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue  # the process ended
-        # proc(5), /proc/[pid]/stat: after the name come state, ppid, ...; rss is field 24, counted from the pid as 1.
         pid = int(folder.name)
-        parents[pid], pages[pid] = int(fields[1]), int(fields[21])
+        # After the name come field 3, state, and field 4, ppid.
+        parents[pid], values[pid] = int(fields[1]), [int(field) for field in fields[first - 3 : last - 2]]
     family = {root} & set(parents)
     while more := {pid for pid, parent in parents.items() if parent in family} - family:
         family |= more
-    return _PAGE * sum(pages[pid] for pid in family)
+    for pid in family:
+        yield from values[pid]
 
 
-def alternate(rounds: Iterator[int], *actions: Callable[[], float]) -> list[list[float]]:
+def _of_children() -> float:
+    """Return the CPU time in seconds of all children that have ended, and of theirs."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def alternate(rounds: Iterator[int], *actions: Callable[[], Value]) -> list[list[Value]]:
     """Run the actions in turn and return the values of each, so that other load affects them alike."""
-    values: list[list[float]] = [[] for _ in actions]
+    values: list[list[Value]] = [[] for _ in actions]
     for number in rounds:
         order = list(enumerate(actions))
         for index, action in order if number % 2 == 0 else reversed(order):

@@ -67,6 +67,13 @@ class Program:
         outputs: dict[str, Any] = json.loads(self._pulumi("stack", "output", "--stack", _STACK, "--json").output)
         return outputs
 
+    def forget(self, kind: str) -> None:
+        """Remove the resources of a type, such as ``ImageIndex``, from the state; the next update creates them anew."""
+        exported = json.loads(self._pulumi("stack", "export", "--stack", _STACK).output)
+        for resource in exported["deployment"]["resources"]:
+            if resource["type"].rpartition(":")[2] == kind:
+                self._pulumi("state", "delete", resource["urn"], "--stack", _STACK, "--yes")
+
     def _pulumi(self, *words: str, watch: bool = False) -> Run:
         return run(["pulumi", *words, "--non-interactive"], cwd=self.folder, env=self.environment, watch=watch)
 

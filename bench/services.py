@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import docker
+import requests
 from docker.errors import APIError, DockerException
 
 from bench.bench_error import BenchError
@@ -27,18 +29,43 @@ PARENT: Final = "debian:bookworm-slim"
 _START_SECONDS: Final = 15.0
 _PRUNE_AT_ONCE: Final = 5000
 """Ids in one request: they are in its URL, and the engine scans its whole cache for each."""
+_UPLOADED: Final = re.compile(r'"PUT /v2/\S+/blobs/uploads/\S+[?&]digest=sha256(?::|%3A)([0-9a-f]{64})\S* \S+" 201 ')
+"""A completed upload of a blob in the registry's access log."""
 
 
 @dataclass(frozen=True)
 class Registry:
-    """A registry on this machine: its ``host:port``, and its data folder."""
+    """A registry on this machine: its ``host:port``, its data folder, and its log."""
 
     address: str
     data: Path
+    log: Path
 
     def stored(self) -> int:
         """Return the size of its data in bytes; the difference of two calls is the received data."""
         return sum(file.stat().st_size for file in self.data.rglob("*") if file.is_file())
+
+    def uploads(self) -> list[int]:
+        """Return the sizes in bytes of all blobs that clients have sent so far, again those sent again."""
+        blobs = self.data / "docker" / "registry" / "v2" / "blobs" / "sha256"
+        return [(blobs / digest[:2] / digest / "data").stat().st_size for digest in uploaded(self.log.read_text())]
+
+    def delete(self, reference: str) -> None:
+        """Delete a manifest, ``host/path@digest``, and the tags that name it.
+
+        Raises:
+            BenchError: the registry does not.
+        """
+        name, _, digest = reference.partition("@")
+        path = name.partition("/")[2]
+        response = requests.delete(f"http://{self.address}/v2/{path}/manifests/{digest}", timeout=60)
+        if not response.ok:
+            raise BenchError(f"{reference}: the registry responds {response.status_code}: {response.text[:200]}")
+
+
+def uploaded(log: str) -> list[str]:
+    """Return the SHA-256 of each blob whose upload an access log of the registry reports."""
+    return _UPLOADED.findall(log)
 
 
 @contextmanager
@@ -48,19 +75,19 @@ def registry(checkout: Checkout, folder: Path) -> Iterator[Registry]:
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         port = probe.getsockname()[1]
-    started = Registry(f"{LOOPBACK}:{port}", folder / "data")
+    started = Registry(f"{LOOPBACK}:{port}", folder / "data", folder / "log")
     config = folder / "config.yml"
     config.write_text(
         json.dumps(
             {
                 "version": 0.1,
                 "log": {"level": "warn"},
-                "storage": {"filesystem": {"rootdirectory": str(started.data)}},
+                "storage": {"filesystem": {"rootdirectory": str(started.data)}, "delete": {"enabled": True}},
                 "http": {"addr": started.address},
             }
         )
     )
-    daemon = Daemon("the benchmark's registry", folder / "pid", folder / "log", mark=str(config))
+    daemon = Daemon("the benchmark's registry", folder / "pid", started.log, mark=str(config))
     daemon.start(
         [program(checkout), "serve", config], lambda: answers(started.address), env=os.environ, seconds=_START_SECONDS
     )
@@ -71,12 +98,12 @@ def registry(checkout: Checkout, folder: Path) -> Iterator[Registry]:
 
 
 class Engine:
-    """The Docker engine."""
+    """A Docker engine: the one of the environment, or another one by its address."""
 
-    def __init__(self, checkout: Checkout) -> None:
-        self._ours = os.environ.get("DOCKER_HOST") == f"unix://{checkout.run / 'docker.sock'}"
+    def __init__(self, checkout: Checkout, host: str = "") -> None:
+        self._ours = not host and os.environ.get("DOCKER_HOST") == f"unix://{checkout.run / 'docker.sock'}"
         try:
-            self._client: Any = docker.from_env(timeout=600)
+            self._client: Any = docker.DockerClient(host, timeout=600) if host else docker.from_env(timeout=600)
             self._client.ping()
         except DockerException as error:
             raise BenchError(f"no Docker engine: {error}") from None
@@ -94,6 +121,31 @@ class Engine:
         root = self._client.info()["DockerRootDir"]
         if Path(root).is_dir() and (free := shutil.disk_usage(root).free) < needed:
             raise BenchError(f"{root}: {free / 1e9:.0f} GB free, {needed / 1e9:.0f} GB needed for its images")
+
+    def build(self, folder: Path, name: str, arguments: Mapping[str, str]) -> None:
+        """Build the image of a folder and push it.
+
+        Raises:
+            BenchError: one of both fails.
+        """
+        try:
+            self._client.images.build(path=str(folder), tag=name, buildargs=dict(arguments), rm=True, pull=True)
+        except DockerException as error:
+            raise BenchError(f"{name}: {error}") from None
+        self._push(name)
+
+    def output(self, image: str, command: Sequence[str], platform: str) -> str:
+        """Pull an image for a platform, and return what a command prints in it.
+
+        Raises:
+            BenchError: the image is not for the platform, or the command fails.
+        """
+        try:
+            self._client.images.pull(image, platform=platform)
+            printed: bytes = self._client.containers.run(image, list(command), platform=platform, remove=True)
+        except DockerException as error:
+            raise BenchError(f"{image} for {platform}: {error}") from None
+        return printed.decode()
 
     def new_parent(self, name: str, mark: str) -> str:
         """Push the parent image with one more file, which contains ``mark``, so no cache has its children.

@@ -17,6 +17,7 @@ class Config(StackConfig):
     flavor: Literal["many"] = "many"
     count: int = Field(1, description="How many images.")
     base: str = Field("scratch", description="Parent of each.")
+    products: bool = Field(default=False, description="Whether they are build products.")
 
 
 def images(config: Config) -> list[ImageSpec]:
@@ -25,6 +26,8 @@ def images(config: Config) -> list[ImageSpec]:
         ImageSpec(
             name=f"image{number}",
             dockerfile=f"image{number}/Dockerfile",
+            platform=config.platform,
+            product=config.products,
             args={"NUMBER": str(number)},
             parents={"BASE_IMAGE": Outside(reference=config.base)},
             description="one of many",

@@ -16,9 +16,7 @@ def started() -> Iterator[str]:
     """Start an empty engine; yield its address, whose path is short enough for a socket."""
     with TemporaryDirectory(prefix="slipway-", dir="/tmp") as folder:
         checkout = Checkout(Path(folder))
-        docker_engine._install(checkout)
-        docker_engine._start(checkout)
         try:
-            yield docker_engine._host(checkout)
+            yield docker_engine.start_own(checkout)
         finally:
             docker_engine.stop(checkout)

@@ -3,7 +3,7 @@
 import os
 import shutil
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -111,20 +111,35 @@ def _install(checkout: Checkout) -> None:
         apt.install(checkout, *missing)
 
 
-def _start(checkout: Checkout) -> None:
+def _start(checkout: Checkout, under: Sequence[str], options: Sequence[str]) -> None:
     """Start dockerd in separate process and mount namespaces: when it ends, nothing of it remains."""
     shutil.rmtree(_exec_root(checkout), ignore_errors=True)  # sockets and pids of an earlier life
     _socket(checkout).unlink(missing_ok=True)
     bridge.create(checkout)
     argv: list[str | Path] = [
-        "unshare", "--fork", "--pid", "--mount-proc", "--propagation", "slave", "--kill-child",
+        *under, "unshare", "--fork", "--pid", "--mount-proc", "--propagation", "slave", "--kill-child",
         "docker-init", "--",
         "dockerd", "--host", _host(checkout), "--data-root", checkout.state / "docker",
         "--exec-root", _exec_root(checkout), "--pidfile", _exec_root(checkout) / "dockerd.pid",
-        "--bridge", bridge.name(checkout), "--mtu", str(bridge.mtu()), "--iptables=false", "--ip-masq=false",
+        "--bridge", bridge.name(checkout), "--mtu", str(bridge.mtu()), "--iptables=false", "--ip-masq=false", *options,
     ]  # fmt: skip
     environment = child_environment("dockerd")
     daemon(checkout).start(argv, lambda: _running(checkout) is not None, env=environment, seconds=START_SECONDS)
+
+
+def start_own(checkout: Checkout, *, under: Sequence[str] = (), options: Sequence[str] = ()) -> str:
+    """Start an engine of a checkout, whichever other one answers, and return its address.
+
+    Args:
+        checkout: where its images are; without any, it is empty.
+        under: a command that starts another one, which is appended to it.
+        options: more options of dockerd.
+
+    Raises ToolchainError where it does not start.
+    """
+    _install(checkout)
+    _start(checkout, under, options)
+    return _host(checkout)
 
 
 def get(checkout: Checkout) -> Part:
@@ -144,7 +159,7 @@ def get(checkout: Checkout) -> Part:
         return remember(checkout, part)
     daemon(checkout).stop()
     with step("Starting Debian's docker.io"):
-        _start(checkout)
+        _start(checkout, (), ())
     engine = _running(checkout)
     if engine is None:
         raise ToolchainError(f"{NAME} ended as soon as it was started; its output is in {checkout.logs / 'docker.log'}")

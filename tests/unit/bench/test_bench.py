@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -12,11 +13,13 @@ from typing import Any
 
 import pytest
 
-from bench import program, synthetic_images
+from bench import private_engine, program, synthetic_images
 from bench.bench_error import BenchError
 from bench.figures import Row, Target, show, table, verdict
-from bench.measure import alternate, resident, run
+from bench.measure import alternate, processor_seconds, resident, run
 from bench.sections import family_sizes
+from bench.sections.engine_sharing import number_of_rounds
+from bench.services import uploaded
 from bench.torch_images import known_releases, patch_pair
 from cli.diff import stack_diff
 from tests.fakes.registry import serve, skip_retry_waits
@@ -107,6 +110,24 @@ def test_run_watched_measures_memory_of_descendants(tmp_path: Path) -> None:
     assert resident(os.getpid()) > 0
 
 
+BUSY = "import time\nwhile time.process_time() < 0.3: pass"
+"""A program that takes 0.3 s of CPU time."""
+
+
+def test_run_measures_cpu_time_of_descendants(tmp_path: Path) -> None:
+    waiting = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}], check=True)"
+    measured = run([sys.executable, "-c", waiting], cwd=tmp_path, env=os.environ)
+    assert measured.cpu > 0.2
+    assert measured.peak == 0
+    assert run(["sleep", "0.3"], cwd=tmp_path, env=os.environ).cpu < measured.cpu
+
+
+def test_processor_seconds_count_ended_descendants() -> None:
+    before = processor_seconds(os.getpid())
+    subprocess.run([sys.executable, "-c", BUSY], check=True)
+    assert processor_seconds(os.getpid()) - before > 0.2  # ticks of the clock are lost
+
+
 def test_run_failing_or_missing_program_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match=r"failed \(3\): \.\.\.one \| two$"):
         run(["sh", "-c", "echo one; echo two; exit 3"], cwd=tmp_path, env=os.environ)
@@ -175,3 +196,59 @@ def test_program_of_slipway_lists_its_stack(tmp_path: Path) -> None:
     synthetic_images.write(copy.dockerfiles, 2)
     copy.commit()
     run([sys.executable, "-m", "stacks", "check"], cwd=copy.folder, env=os.environ)
+
+
+HASH = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+ACCESS_LOG = f"""
+time="2026-11-25T18:00:00Z" level=warning msg="No HTTP secret provided"
+127.0.0.1 - - [25/Nov/2026:18:00:01 +0000] "POST /v2/a/b/blobs/uploads/ HTTP/1.1" 202 0 "" "docker/20.10"
+127.0.0.1 - - [25/Nov/2026:18:00:01 +0000] "PATCH /v2/a/b/blobs/uploads/1c?_state=x HTTP/1.1" 202 0 "" "docker/20.10"
+127.0.0.1 - - [25/Nov/2026:18:00:01 +0000] "PUT /v2/a/b/blobs/uploads/1c?_state=x&digest=sha256%3A{HASH} HTTP/1.1" 201 0 "" "docker/20.10"
+127.0.0.1 - - [25/Nov/2026:18:00:02 +0000] "PUT /v2/a/b/blobs/uploads/1d?digest=sha256:{HASH}&_state=x HTTP/1.1" 201 0 "" "docker/20.10"
+127.0.0.1 - - [25/Nov/2026:18:00:02 +0000] "PUT /v2/a/b/blobs/uploads/1e?_state=x&digest=sha256%3A{HASH} HTTP/1.1" 400 9 "" "docker/20.10"
+127.0.0.1 - - [25/Nov/2026:18:00:03 +0000] "PUT /v2/a/b/manifests/sha256:{HASH} HTTP/1.1" 201 0 "" "docker/20.10"
+"""
+
+
+def test_uploads_are_the_completed_blobs_of_the_log() -> None:
+    assert uploaded(ACCESS_LOG) == [HASH, HASH]
+
+
+@pytest.mark.parametrize(("each", "number"), [(0.5, 120), (7.0, 9), (200.0, 1)])
+def test_rounds_of_work_fill_the_seconds(each: float, number: int) -> None:
+    assert number_of_rounds(60, each) == number
+
+
+def test_working_images_name_rounds_by_architecture(tmp_path: Path) -> None:
+    synthetic_images.write_working(tmp_path, 2, {"amd64": 12, "arm64": 3})
+    first, second = tmp_path / "image0", tmp_path / "image1"
+    assert (first / "rounds.txt").read_text() == "amd64 12\narm64 3\n"
+    assert synthetic_images.WORK in (first / "Dockerfile").read_text()
+    seeds = (first / "seed.txt").read_text(), (second / "seed.txt").read_text()
+    synthetic_images.reseed(tmp_path, 2)
+    assert len({*seeds, (first / "seed.txt").read_text(), (second / "seed.txt").read_text()}) == 4
+
+
+@pytest.mark.parametrize(
+    ("files", "group", "members", "parent"),
+    [
+        ({"cpuset/cpuset.mems": "0\n", "memory/tasks": ""}, "cpuset/x", "cpuset/x", "/x"),
+        ({"cgroup.subtree_control": "memory\n"}, "x", "x/engine", "/x/builds"),
+    ],
+    ids=["version 1", "version 2"],
+)
+def test_cpuset_has_one_core_and_is_removed(
+    tmp_path: Path, files: dict[str, str], group: str, members: str, parent: str
+) -> None:
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+    with private_engine.limited_to(1, "x", tmp_path) as cpuset:
+        assert (tmp_path / group / "cpuset.cpus").read_text() == "1"
+        subprocess.run([*cpuset.under, "true"], check=True)
+        assert (tmp_path / members / "cgroup.procs").read_text().strip().isdigit()
+        assert cpuset.options[-2:] == ("--cgroup-parent", parent)
+        # The kernel's own files do not keep it from removing a cgroup.
+        written = {file.name: file.unlink() for file in (tmp_path / group).rglob("*.*")}
+    assert {*written} >= {"cpuset.cpus", "cgroup.procs"}
+    assert not (tmp_path / group).exists()
