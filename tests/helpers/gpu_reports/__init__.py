@@ -1,7 +1,7 @@
 """Reports that our checks wrote on a machine with two H100 on 2026-11-25 (torch 2.11.0, driver 580.159.04).
 
 ``good``: torch's checks. ``planted``: the same with NCCL_P2P_DISABLE=1; ``planted-shm``: with NCCL_SHM_DISABLE=1 too.
-``efa``: EFA's checks on that machine, which has no EFA. All name the image ``push(..., "good")`` of
+``efa``: EFA's checks on such a machine, which has no EFA; its image and node are written in. All name the image ``push(..., "good")`` of
 :mod:`tests.helpers.pushed_image`.
 """
 

@@ -76,6 +76,7 @@ def test_report_lacks_what_is_required(
 
 def test_report_of_efa_checks_names_its_network() -> None:
     assert report("efa").networks == {"Socket"}
+    assert report("efa").nccl.transports == ("P2P/CUMEM",)
     assert "NCCL used Socket, and efa alone is required" in violations("efa", network="efa")
 
 
