@@ -10,7 +10,7 @@ import fnmatch
 import posixpath
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 CACHE: Final = "etc/ld.so.cache"
@@ -24,7 +24,12 @@ _HWCAPS_SECTION: Final = 1
 _NAMED: Final = 1 << 30
 """The bit in the upper half of an entry's hardware capabilities that makes the lower half a folder's number."""
 _ISA_LEVEL: Final = (1 << 10) - 1
+_MOST_CHARACTERS: Final = 10_000_000
+"""Characters of all texts in a cache: entries may share them, so that a small file stands for any number."""
 _MOST_INCLUDES: Final = 1000
+"""Files of the configuration that are read, and patterns that include them."""
+_LONGEST_PATTERN: Final = 4096
+"""Characters of such a pattern: Linux's `PATH_MAX`."""
 MOST_PRELOADED: Final = 100
 """Libraries that the environment or a file names for each process."""
 
@@ -48,43 +53,53 @@ def is_configuration(path: str) -> bool:
 
 def cached(content: bytes) -> dict[str, list[Cached]]:
     """Return the libraries of a cache by soname, in its order; none for one that the loader does not read either."""
-    start = 0
-    if content.startswith(_OLD):
-        (count,) = struct.unpack_from("<I", content, len(_OLD))
-        start = (len(_OLD) + 4 + 12 * count + 7) // 8 * 8
-    if content[start : start + len(_NEW)] != _NEW:
-        return {}
     libraries: dict[str, list[Cached]] = {}
+    start, text = 0, _Texts(content)
     try:
+        if content.startswith(_OLD):
+            (count,) = struct.unpack_from("<I", content, len(_OLD))
+            start = (len(_OLD) + 4 + 12 * count + 7) // 8 * 8
+        if content[start : start + len(_NEW)] != _NEW:
+            return {}
         count, _, _, extensions = struct.unpack_from("<IIB3xI", content, start + len(_NEW))
-        names = list(_capabilities(content, extensions)) if extensions else []
+        names = _capabilities(content, extensions, text) if extensions else []
         for entry in range(count):
             flags, key, value, _, low, high = struct.unpack_from("<iIIIII", content, start + 48 + 24 * entry)
             named = high & ~_ISA_LEVEL == _NAMED
             if (low or high) and not named:
                 continue  # for other processors, before glibc 2.37
-            folder = names[low] if named else ""
-            library = Cached(flags, _string(content, start + value), folder)
-            libraries.setdefault(_string(content, start + key), []).append(library)
+            library = Cached(flags, text.at(start + value), names[low] if named else "")
+            libraries.setdefault(text.at(start + key), []).append(library)
     except (IndexError, ValueError, struct.error):
         return libraries
     return libraries
 
 
-def _capabilities(content: bytes, place: int) -> Iterator[str]:
-    """Yield the folders below ``glibc-hwcaps``."""
+def _capabilities(content: bytes, place: int, text: _Texts) -> list[str]:
+    """Return the folders below ``glibc-hwcaps``: of several sections with them, those of the last."""
     magic, count = struct.unpack_from("<II", content, place)
-    if magic != _EXTENSION:
-        return
-    for section in range(count):
-        tag, _, offset, size = struct.unpack_from("<IIII", content, place + 8 + 16 * section)
-        if tag == _HWCAPS_SECTION:
-            for (name,) in struct.iter_unpack("<I", content[offset : offset + size // 4 * 4]):
-                yield _string(content, name)
+    sections = (struct.unpack_from("<IIII", content, place + 8 + 16 * section) for section in range(count))
+    folders = [(offset, size) for tag, _, offset, size in sections if tag == _HWCAPS_SECTION]
+    if magic != _EXTENSION or not folders:
+        return []
+    offset, size = folders[-1]
+    return [text.at(name) for (name,) in struct.iter_unpack("<I", content[offset : offset + size // 4 * 4])]
 
 
-def _string(content: bytes, place: int) -> str:
-    return content[place : content.index(b"\0", place)].decode(errors="replace")
+class _Texts:
+    """The texts of a cache, each up to a zero, and all together of bounded length."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._left = _MOST_CHARACTERS
+
+    def at(self, place: int) -> str:
+        """Return the text at a place. Raises ValueError if it does not end, or if all together are too long."""
+        end = self._content.index(b"\0", place)
+        self._left -= end - place + 1
+        if self._left < 0:
+            raise ValueError(f"texts of more than {_MOST_CHARACTERS} characters")
+        return self._content[place:end].decode(errors="replace")
 
 
 def preloaded(value: str) -> tuple[str, ...]:
@@ -107,23 +122,29 @@ def configured(read: Callable[[str], bytes | None], paths: Iterable[str]) -> lis
     """
     known = sorted(paths)
     folders: list[str] = []
-    pending, done = [CONFIGURATION], 0
-    while pending and done < _MOST_INCLUDES:
+    pending, done, patterns = [CONFIGURATION], set[str](), 0
+    while pending and len(done) < _MOST_INCLUDES:
         path = pending.pop()
-        done += 1
+        if path in done:  # a second reading adds nothing
+            continue
+        done.add(path)
         included: list[str] = []
         for line in (read(path) or b"").decode(errors="replace").splitlines():
             words = line.partition("#")[0].split()
             if not words:
                 continue
             if words[0] == "include":
-                patterns = [posixpath.join(f"/{posixpath.dirname(path)}", word).lstrip("/") for word in words[1:]]
-                included += [one for pattern in patterns for one in known if _matches(one, pattern)]
+                for word in words[1 : 1 + _MOST_INCLUDES - patterns]:
+                    patterns += 1
+                    included += _included(posixpath.join(f"/{posixpath.dirname(path)}", word).lstrip("/"), known)
             elif words[0] != "hwcap":
                 folders.append(words[0].partition("=")[0])
-        pending += reversed(included)
+        pending += reversed(list(dict.fromkeys(included))[:_MOST_INCLUDES])
     return list(dict.fromkeys(folders))
 
 
-def _matches(path: str, pattern: str) -> bool:
-    return path.count("/") == pattern.count("/") and fnmatch.fnmatchcase(path, pattern)
+def _included(pattern: str, known: Iterable[str]) -> list[str]:
+    """Return the files that a pattern includes."""
+    if len(pattern) > _LONGEST_PATTERN:
+        return []
+    return [path for path in known if path.count("/") == pattern.count("/") and fnmatch.fnmatchcase(path, pattern)]

@@ -38,6 +38,8 @@ _FREE: Final = 16 << 30
 """Bytes of an archive that may stand for any few compressed ones, as zstd packs a large file of zeros."""
 _DATABASE_LIMIT: Final = 100_000_000
 """Largest package database in bytes; no other content is held in memory."""
+_MOST_ENDED: Final = 3
+"""Times that `tarfile` may read on at the end: it does so once for a header, and once for what it holds of a block."""
 _PERMISSIONS: Final = 0o7777
 _CAPABILITIES: Final = "SCHILY.xattr.security.capability"
 """The pax header with a file's capabilities, an extended attribute (star's manual)."""
@@ -167,16 +169,23 @@ _EXTENDED: Final = {
 
 
 class _Bounded:
-    """The archive of a compressed stream, which may not be larger than compression explains."""
+    """The archive of a compressed stream, which may not be larger than compression explains.
+
+    `tarfile` passes over a file block by block, for ages where the archive ends before a file of a stated exbibyte.
+    """
 
     def __init__(self, stream: IO[bytes], media_type: str) -> None:
         self._compressed = _Counted(stream)
         self._archive = _decompressed(cast("IO[bytes]", self._compressed), media_type)
         self._count = 0
+        self._ended = 0
 
     def read(self, size: int) -> bytes:
         content: bytes = self._archive.read(size)
         self._count += len(content)
+        self._ended += not content
+        if self._ended > _MOST_ENDED:
+            raise tarfile.ReadError("unexpected end of data")
         if self._count > _FREE + _MOST_EXPANSION * self._compressed.count:
             raise tarfile.ReadError(
                 f"{self._compressed.count} compressed bytes stand for more than {self._count >> 30} GiB"

@@ -44,7 +44,7 @@ def headers(content: bytes, *, sqlite: bool) -> Iterator[bytes]:
 def _of_sqlite(content: bytes) -> Iterator[bytes]:
     # Bytes 18 and 19 select a write-ahead log (SQLite file format, 1.3), which a copy in memory cannot have.
     image = content[:18] + b"\x01\x01" + content[20:]
-    steps = iter(range(_MOST_STEPS))
+    steps, left = iter(range(_MOST_STEPS)), len(content)
     with closing(sqlite3.connect(":memory:")) as connection:
         try:
             # A file can have a view of endless rows in place of the table, or values that are computed.
@@ -54,6 +54,9 @@ def _of_sqlite(content: bytes) -> Iterator[bytes]:
             for (blob,) in connection.execute("SELECT blob FROM Packages"):
                 if not isinstance(blob, bytes):
                     raise sqlite3.DataError("a header is no blob")
+                left -= len(blob)
+                if left < 0:  # a view, whose rows are computed at few steps for any number of bytes
+                    raise sqlite3.DataError(f"headers of more than {len(content)} bytes, which the file has")
                 yield blob
         except sqlite3.Error as error:
             raise ValueError(f"malformed rpm database: {error!r}") from None

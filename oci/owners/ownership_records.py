@@ -105,7 +105,7 @@ def _conda(path: str, content: bytes) -> Owned | None:
             name = posixpath.normpath(f"/{match['prefix'] or ''}/{entry['_path']}").lstrip("/")
             if digest and entry.get("path_type") != "softlink":
                 files[name] = Content(f"sha256:{digest}", int(entry.get("size_in_bytes") or -1))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
     return Owned(Owner("conda", match["name"], match["version"]), files)
 
