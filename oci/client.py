@@ -19,7 +19,7 @@ from urllib3.exceptions import HTTPError
 
 from oci.blob import DIGEST, Result, read_blob
 from oci.credentials import Login
-from oci.transport import LIMIT, Transport, reason
+from oci.transport import LIMIT, Transport, chunk, reason
 from stacks.errors import SlipwayError, one_line
 from stacks.references import check_reference, qualified, split
 
@@ -41,6 +41,8 @@ _ABSENT: Final = (401, 403, 404)
 """Statuses by which registries report what is missing or hidden."""
 _MOST_TAGS: Final = 1_000_000
 """Tags of one repository; more come from a registry that lists without end."""
+_MOST_PAGES: Final = 10_000
+"""Pages of such a list; registries put a hundred tags on one, or a thousand."""
 
 _REASONS: Final = {
     404: "no such image, tag or digest in the registry; it may have been deleted",
@@ -156,17 +158,26 @@ class Repository:
             SlipwayError: there is no such repository, or the registry does not respond.
         """
         names: list[str] = []
-        query = "n=1000"
-        while query:
+        query, asked = "n=1000", set[str]()
+        while query and query not in asked:
+            asked.add(query)
             with self._request("GET", f"tags/list?{query}", self._version) as response:
                 page = self._parsed(self._transport.body(response), "the list of tags").get("tags") or []
                 if not isinstance(page, list) or not all(isinstance(name, str) for name in page):
                     raise SlipwayError(f"{self.reference}: the list of tags has something else than names")
                 names += page
-                if not page or len(names) > _MOST_TAGS:  # a next page after an empty one never ends
+                if not page or len(names) > _MOST_TAGS or len(asked) > _MOST_PAGES:  # after an empty one it never ends
                     break
-                query = urlsplit(response.links.get("next", {}).get("url", "")).query
+                query = self._next_page(response)
         return names
+
+    def _next_page(self, response: requests.Response) -> str:
+        """Return the query of the next page of a list; an empty text if there is none."""
+        url = response.links.get("next", {}).get("url", "")
+        try:
+            return urlsplit(url).query
+        except ValueError:
+            raise SlipwayError(f"{self.reference}: '{one_line(url)}' is no address of further tags") from None
 
     def tag(self, name: str) -> None:
         """Tag what the reference names as ``name`` too.
@@ -231,7 +242,7 @@ class Repository:
 
     def _blob(self, digest: str, read: Callable[[IO[bytes]], Result]) -> Result:
         with self._request("GET", f"blobs/{digest}", digest) as response:
-            source = partial(response.raw.read, decode_content=False)
+            source = partial(chunk, response.raw.read, decode_content=False)
             return read_blob(source, read, reference=self.reference, digest=digest)
 
     def _request(

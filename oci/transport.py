@@ -6,12 +6,13 @@ import base64
 import json
 import re
 import time
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import HTTPError, ProtocolError
 from urllib3.util.retry import Retry
 
 from oci import credentials
@@ -102,8 +103,8 @@ class Transport:
         """
         body, end = bytearray(), time.monotonic() + _LONGEST
         try:
-            while chunk := response.raw.read1(_CHUNK, decode_content=True):
-                body += chunk
+            while part := chunk(response.raw.read1, _CHUNK, decode_content=True):
+                body += part
                 if len(body) > LIMIT:
                     raise SlipwayError(f"{self._reference}: {self.host} sent more than {LIMIT >> 20} MiB")
                 if time.monotonic() > end:
@@ -156,6 +157,18 @@ class Transport:
                 return ""
             token = _token(self.body(response))
         return f"Bearer {token}"
+
+
+def chunk(read: Callable[..., bytes], size: int, *, decode_content: bool) -> bytes:
+    """Return the next bytes of a response, at most ``size``.
+
+    Raises:
+        HTTPError: the connection breaks, or what comes is malformed: of a chunk of -1 bytes, urllib3 knows nothing.
+    """
+    try:
+        return read(size, decode_content=decode_content)
+    except (OverflowError, ValueError) as error:
+        raise ProtocolError(str(error)) from None
 
 
 def _token(body: bytes) -> str:

@@ -10,9 +10,13 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import requests
+from urllib3.exceptions import HTTPError
 
+from stacks.errors import one_line
+from stacks.references import on_loopback
 from toolchain.docker_provider import reference
 from toolchain.provider_base import ProviderError
 
@@ -25,6 +29,8 @@ _MANIFESTS: Final = ", ".join(
     )
 )
 _SECONDS: Final = 60
+_LONGEST: Final = 4 << 20
+"""Bytes of the longest manifest or token that is read (OCI distribution specification, "Pushing Manifests")."""
 _HUB: Final = "registry-1.docker.io"
 _ECR: Final = re.compile(r"^.*dkr\.ecr\..*\.amazonaws\.com$")
 _TOKEN_REGISTRIES: Final = re.compile(r"^(ghcr\.io|gcr\.io|.*\.azurecr\.io)$")
@@ -61,17 +67,18 @@ def digest(name: str, registries: Registries, *, verify: bool) -> str:
                 headers["Authorization"] = f"Bearer {token}"
                 response = session.head(url, headers=headers, timeout=_SECONDS, allow_redirects=True)
             if response.ok and "Docker-Content-Digest" not in response.headers:
-                response = session.get(url, headers=headers, timeout=_SECONDS)
+                response = session.get(url, headers=headers, timeout=_SECONDS, stream=True)
                 response.headers.setdefault(
-                    "Docker-Content-Digest", f"sha256:{hashlib.sha256(response.content).hexdigest()}"
+                    "Docker-Content-Digest", f"sha256:{hashlib.sha256(_body(response)).hexdigest()}"
                 )
-    except requests.RequestException as error:
+    except (requests.RequestException, HTTPError, OverflowError, ValueError) as error:
         raise ProviderError(
             f"getRegistryImage {name}: the registry {base} cannot be reached: {_reason(error)}"
         ) from error
     if not response.ok:
         raise ProviderError(
-            f"getRegistryImage {name}: got bad response from registry {base}: {response.status_code} {response.reason}"
+            f"getRegistryImage {name}: got bad response from registry {base}: {response.status_code} "
+            f"{one_line(response.reason)}"
         )
     return str(response.headers["Docker-Content-Digest"])
 
@@ -141,21 +148,44 @@ def _token(session: requests.Session, challenge: str, scope: str, username: str,
     if kind.lower() != "bearer" or "realm" not in parameters:
         raise ProviderError("getRegistryImage: bad credentials: 401 Unauthorized; check the provider's registryAuth")
     query = {"service": parameters.get("service", ""), "scope": parameters.get("scope") or scope}
+    realm = parameters["realm"]
+    encrypted = realm.startswith("https://")  # `requests` takes `HTTP://` too, and a space before it
+    if username and not encrypted and not (realm.startswith("http://") and on_loopback(urlsplit(realm).netloc)):
+        raise ProviderError(f"getRegistryImage: {one_line(realm)} would get the login without encryption")
     for auth in ((username, password), _unchanged) if username else (_unchanged,):
-        response = session.get(parameters["realm"], params=query, auth=auth, timeout=_SECONDS)
-        if response.ok:
-            body = response.json()
-            return str(body.get("token") or body.get("access_token") or "")
+        response = session.get(realm, params=query, auth=auth, timeout=_SECONDS, stream=True)
+        if response.ok and (token := _granted(_body(response))):
+            return token
     raise ProviderError(
-        f"getRegistryImage: {parameters['realm']} gives no token: {response.status_code} {response.reason}"
+        f"getRegistryImage: {one_line(realm)} gives no token: {response.status_code} {one_line(response.reason)}"
     )
+
+
+def _granted(body: bytes) -> str:
+    """Return the token in a response, or an empty text: it may have any shape."""
+    try:
+        content = json.loads(body)
+        token = content.get("token") or content.get("access_token")
+    except (AttributeError, RecursionError, ValueError):
+        return ""
+    return token if isinstance(token, str) and re.fullmatch("[!-~]+", token) else ""
+
+
+def _body(response: requests.Response) -> bytes:
+    """Return a response's body. Raises ValueError if it is longer than any manifest."""
+    content = bytearray()
+    for chunk in response.iter_content(1 << 16):
+        content += chunk
+        if len(content) > _LONGEST:
+            raise ValueError(f"it sends more than {_LONGEST >> 20} MiB")
+    return bytes(content)
 
 
 def _base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode("ascii")
 
 
-def _reason(error: requests.RequestException) -> str:
+def _reason(error: Exception) -> str:
     """Return the innermost reason of a failed request."""
     inner: Any = error.args[0] if error.args else error
     while getattr(inner, "reason", None) not in {None, inner} and isinstance(inner.reason, Exception):
