@@ -11,7 +11,7 @@ from cli.diff import stack_diff
 from oci import cosign
 from oci.client import Repository
 from oci.credentials import Login
-from oci.evidence import loading_evidence, signing_machines, slsa
+from oci.evidence import loading_evidence, shape, signing_machines, slsa
 from oci.logins import stack_login
 from oci.vulnerabilities import scan_record
 from stacks import plan, platforms
@@ -110,13 +110,22 @@ class Evidence:
         return cosign.attested(self._ref, kind, self._signing, self._login)
 
     def _newest_scan(self) -> Mapping[str, Any]:
-        record = scan_record.newest(cosign.every_attested(self._ref, "scan", self._signing, self._login))
+        with shape.expected(self._ref):
+            record = scan_record.newest(cosign.every_attested(self._ref, "scan", self._signing, self._login))
         if record is None:
             raise SlipwayError(f"{self._ref}: scan: attested by other scanners alone; `slipway` attests Grype's")
         return record
 
-    def lines(self) -> Iterator[str]:
-        """Yield what the attestations say, and the SLSA level that they show."""
+    def lines(self) -> list[str]:
+        """Return what the attestations say, and the SLSA level that they show.
+
+        Raises:
+            SlipwayError: they have another shape than ours.
+        """
+        with shape.expected(self._ref):
+            return ["".join(c if c.isprintable() else repr(c)[1:-1] for c in line) for line in self._lines()]
+
+    def _lines(self) -> Iterator[str]:
         if self._sbom is not None:
             yield f"  sbom        {len(self._sbom.get('packages', []))} packages"
         if self._loading is not None:
@@ -135,12 +144,14 @@ class Evidence:
         """Return a line for each thing that the policy refuses."""
         if self._provenance is None:
             return []
-        policy = self._signing.policy
-        return [f"{self._ref}: policy: {each}" for each in slsa.violations(self._provenance, policy, now)]
+        with shape.expected(self._ref):
+            violations = list(slsa.violations(self._provenance, self._signing.policy, now))
+        return [f"{self._ref}: policy: {each}" for each in violations]
 
     def parents(self, config: StackConfig) -> dict[str, Signer]:
         """Return the required signers of outside parents, by parent."""
-        names = slsa.parents(self._provenance) if self._provenance else []
+        with shape.expected(self._ref):
+            names = slsa.parents(self._provenance) if self._provenance else []
         signers = {parent: _trusted(parent, config) for parent in names}
         return {parent: signer for parent, signer in signers.items() if signer}
 

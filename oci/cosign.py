@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 
 from oci import programs
 from oci.credentials import Login
+from oci.evidence import shape
 from stacks.child_environment import PASSWORD, WITHHELD
 from stacks.config.signing import Signer, Signing
 from stacks.errors import SlipwayError, one_line
@@ -157,9 +158,10 @@ def every_attested(ref: str, kind: Kind, signer: Signer, login: Login | None) ->
     with _options(signer) as options:
         words = ["cosign", "verify-attestation", "--output", "json", "--type", name]
         output = _run([*words, *options, ref], f"{ref}: {kind}", login)
-    payloads = [json.loads(line)["payload"] for line in output.splitlines()]
-    statements = [json.loads(base64.b64decode(payload)) for payload in payloads]
-    predicates = [statement["predicate"] for statement in statements if statement["predicateType"] == uri]
+    with shape.expected(f"{ref}: {kind}"):
+        payloads = [json.loads(line)["payload"] for line in output.splitlines()]
+        statements = [json.loads(base64.b64decode(payload)) for payload in payloads]
+        predicates = [statement["predicate"] for statement in statements if statement["predicateType"] == uri]
     if not predicates:
         raise SlipwayError(f"{ref}: {kind}: cosign verified an attestation, but returned none of type {uri}")
     return predicates

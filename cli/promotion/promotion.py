@@ -12,7 +12,7 @@ from cli.promotion import newest_evidence
 from cli.promotion.published_image import PublishedImage, published
 from oci import client, cosign
 from oci.client import Repository
-from oci.evidence import age, gpu_report, loading_evidence
+from oci.evidence import age, gpu_report, loading_evidence, shape
 from oci.registry_image import Image, fetch_each
 from oci.vulnerabilities import grype
 from oci.vulnerabilities.verdict import judge
@@ -129,8 +129,10 @@ def _against_policy(ref: str, target: PublishedImage, now: datetime) -> list[str
 
 def _loading(ref: str, target: PublishedImage, promotion: Promotion, now: datetime) -> Iterator[str]:
     every = cosign.every_attested(ref, "loading", target.signing, target.login)
-    evidence = max(every, key=lambda each: str(each["inspected"]))
-    for fault in loading_evidence.counting(evidence, target.config.inspection.exceptions):
+    with shape.expected(f"{ref}: loading"):
+        evidence = max(every, key=lambda each: str(each["inspected"]))
+        faults = loading_evidence.counting(evidence, target.config.inspection.exceptions)
+    for fault in faults:
         yield f"{ref}: loading: {one_line(fault, 500)}"
     yield from _old(f"{ref}: loading: inspected", str(evidence["inspected"]), promotion, now)
 
