@@ -11,20 +11,24 @@ from __future__ import annotations
 import argparse
 import email.parser
 import html.parser
+import http.client
 import io
+import lzma
 import re
 import subprocess
 import sys
 import urllib.parse
 import urllib.request
 import zipfile
+import zlib
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from stacks.child_environment import child_environment
-from stacks.errors import SlipwayError
+from stacks.errors import SlipwayError, one_line
 from stacks.versions import tables
 from stacks.versions.tables import order
 
@@ -67,6 +71,8 @@ _WHEEL = re.compile(
 _FREE_THREADED = re.compile(r"-cp3\d+t-")
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)\s*(?:\[[^]]*\])?\s*\(?(?P<spec>[^;()]*)\)?\s*(?:;.*)?")
 _BLOCK = 1 << 18
+_MOST = 64 << 20
+"""Bytes of a page, of a wheel's directory and of a file in it that are read; torch's page has 2 MB."""
 
 #: What is read out of a package's wheel besides its metadata: key -> (file, pattern).
 INSIDE = {
@@ -116,7 +122,7 @@ class _RemoteFile(io.RawIOBase):
     def __init__(self, url: str) -> None:
         self._url, self._at, self._blocks = url, 0, dict[int, bytes]()
         with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=60) as reply:  # noqa: S310
-            self._size = int(reply.headers["Content-Length"])
+            self._size = int(reply.headers["Content-Length"] or 0)
 
     def seekable(self) -> bool:
         return True
@@ -133,6 +139,8 @@ class _RemoteFile(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         end = self._size if size < 0 else min(self._at + size, self._size)
+        if end - self._at > _MOST:
+            raise ValueError(f"more than {_MOST >> 20} MiB at once of {Path(self._url).name}")
         numbers = range(self._at // _BLOCK, -(-end // _BLOCK))
         data = b"".join(self._block(number) for number in numbers)
         skipped = self._at % _BLOCK
@@ -147,7 +155,7 @@ class _RemoteFile(io.RawIOBase):
             with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
                 if reply.status != 206:
                     raise SlipwayError(f"the index does not serve byte ranges of {Path(self._url).name}")
-                self._blocks[number] = reply.read()
+                self._blocks[number] = reply.read(_BLOCK)
         return self._blocks[number]
 
 
@@ -170,8 +178,32 @@ def pip_index_url() -> str:
 def _links(page: str) -> list[str]:
     with urllib.request.urlopen(page, timeout=60) as reply:  # noqa: S310
         links = _Links()
-        links.feed(reply.read().decode())
+        links.feed(_bounded(reply, page).decode())
     return links.urls
+
+
+def _bounded(file: IO[bytes], name: str) -> bytes:
+    """Return the content of a file. Raises ValueError if it is too long."""
+    content = file.read(_MOST + 1)
+    if len(content) > _MOST:
+        raise ValueError(f"{name} has more than {_MOST >> 20} MiB")
+    return content
+
+
+@contextmanager
+def _answered(page: str) -> Iterator[None]:
+    """Read what an index answers in a block. Raises SlipwayError if it answers nothing, or no pages and wheels."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        raise SlipwayError(f"{page} cannot be read: {one_line(str(error) or type(error).__name__)}") from None
+
+
+_UNREADABLE = (
+    *(OSError, EOFError, http.client.HTTPException, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(ArithmeticError, AttributeError, LookupError, NotImplementedError, RuntimeError, ValueError),
+)
+"""What is raised where an index, or a wheel in it, is none: `zipfile` has a dozen kinds of errors."""
 
 
 def versions(index_url: str, project: str) -> set[str]:
@@ -181,11 +213,9 @@ def versions(index_url: str, project: str) -> set[str]:
         SlipwayError: the index does not answer, or has no such project.
     """
     page = f"{index_url.rstrip('/')}/{project}/"
-    try:
+    with _answered(page):
         names = [urllib.parse.unquote(Path(href).name) for href in _links(page)]
-    except OSError as error:
-        raise SlipwayError(f"{page} cannot be read: {error}") from None
-    return {name.split("-")[1] for name in names if re.search(r"linux[\w.]*_x86_64\.whl$|-any\.whl$", name)}
+    return {name.split("-")[1] for name in names if re.search(r"-.*linux[\w.]*_x86_64\.whl$|-any\.whl$", name)}
 
 
 def wheels(index_url: str, package: str) -> dict[str, list[Wheel]]:
@@ -212,10 +242,10 @@ def requirements(metadata: str) -> dict[str, str]:
 def row(package: str, wheel: Wheel) -> Row:
     """Return what one wheel says that the table keeps."""
     with zipfile.ZipFile(_RemoteFile(wheel.url)) as archive:
-        info = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        metadata = archive.read(info).decode()
+        (info, *_) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = _text(archive, info)
         inside = INSIDE.get(package, {})
-        texts = {key: archive.read(path).decode() for key, (path, _) in inside.items()}
+        texts = {key: _text(archive, path) for key, (path, _) in inside.items()}
     needs = requirements(metadata)
     picked: Row = {} if package == "torch" else {"torch": needs.get("torch", "")}
     matches = {key: re.search(pattern, texts[key], re.DOTALL) for key, (_, pattern) in inside.items()}
@@ -230,6 +260,11 @@ def row(package: str, wheel: Wheel) -> Row:
     return picked
 
 
+def _text(archive: zipfile.ZipFile, path: str) -> str:
+    with archive.open(path) as file:
+        return _bounded(file, path).decode()
+
+
 def table(index_url: str, package: str, *, only: Collection[str] | None = None) -> Iterator[tuple[str, Row]]:
     """Yield version and row of every release, oldest first; keys in ``_arm64`` are what its aarch64 wheels say.
 
@@ -239,12 +274,10 @@ def table(index_url: str, package: str, *, only: Collection[str] | None = None) 
         only: the releases to read; None for all.
 
     Raises:
-        SlipwayError: the index does not answer, or serves no byte ranges.
+        SlipwayError: the index does not answer, serves no byte ranges, or has a wheel that cannot be read.
     """
-    try:
+    with _answered(f"{index_url.rstrip('/')}/{package}/"):
         yield from _rows(index_url, package, only)
-    except OSError as error:
-        raise SlipwayError(f"{index_url.rstrip('/')}/{package}/ cannot be read: {error}") from None
 
 
 def _rows(index_url: str, package: str, only: Collection[str] | None) -> Iterator[tuple[str, Row]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import urllib.request
 import zlib
+from http.client import HTTPException
 
 from stacks.errors import SlipwayError
 
@@ -22,7 +23,7 @@ def versions(archive: str, package: str) -> set[str]:
     try:
         with urllib.request.urlopen(address, timeout=60) as reply, gzip.open(reply) as index:  # noqa: S310
             text = index.read(_MOST + 1)
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, HTTPException, ValueError, zlib.error) as error:
         raise SlipwayError(f"{address} cannot be read: {error}") from None
     if len(text) > _MOST:
         raise SlipwayError(f"{address} has more than {_MOST >> 20} MiB: it is no index of packages")
