@@ -93,6 +93,15 @@ def test_redirect_within_the_host_is_followed() -> None:
         assert api(own.url).state("acme/old-name", 7) == "queued"
 
 
+def test_status_line_that_repeats_the_token_is_no_reason() -> None:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(f"{handler.headers['Authorization']}\r\n".encode())
+
+    with serving(answer) as own, pytest.raises(Refused, match=r"BadStatusLine: Bearer \*\*\*") as refused:
+        list(api(own.url).runners())
+    assert "canary-token" not in str(refused.value)
+
+
 def test_endless_redirect_ends() -> None:
     with serving(lambda handler: moved(handler, f"http://{handler.headers['Host']}{handler.path}x", 302)) as own:
         with pytest.raises(Refused):

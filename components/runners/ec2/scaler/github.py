@@ -224,7 +224,8 @@ class GitHub:
             raise Refused(error.code, _text(error, authorization)) from None
         # URLError and timeouts are of OSError, what is no JSON of ValueError, and what is nested too deep of the last.
         except (OSError, HTTPException, ValueError, RecursionError) as error:
-            raise Refused(0, f"{method} {path}: {type(error).__name__}: {error}") from None
+            why = _scrubbed(str(error), authorization)  # BadStatusLine has the first line of the answer
+            raise Refused(0, f"{method} {path}: {type(error).__name__}: {why}") from None
 
     def _content(self, answer: Any) -> bytes:
         """Read an answer. Raises Refused if it is too long, or has not ended when the round has no time left."""
@@ -239,12 +240,17 @@ class GitHub:
 
 
 def _text(error: urllib.error.HTTPError, authorization: str) -> str:
-    """Return the beginning of a refusal, without the authorization: a proxy may answer with what it was sent."""
+    """Return the beginning of a refusal, without the authorization."""
     try:
         text = error.read(4096).decode(errors="replace")
     except (OSError, HTTPException):
         return ""
-    return " ".join(text.replace(authorization.partition(" ")[2], "***").split())[:300]
+    return " ".join(_scrubbed(text, authorization).split())[:300]
+
+
+def _scrubbed(text: str, authorization: str) -> str:
+    """Return a text without the authorization: a proxy may answer with what it was sent."""
+    return text.replace(authorization.partition(" ")[2], "***")
 
 
 def _bearer(token: object) -> str:
