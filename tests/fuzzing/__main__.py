@@ -13,8 +13,10 @@ from pathlib import Path
 
 FOLDER = Path(".slipway/fuzzing")
 INSTRUMENTED = [
-    *("oci.binaries", "oci.gpu", "oci.layers", "oci.engine_image", "oci.local_image", "oci.registry_image"),
-    "components.runners.ec2.scaler",
+    *("oci.binaries", "oci.gpu", "oci.layers", "oci.owners", "oci.evidence", "oci.vulnerabilities.scan_record"),
+    *("oci.engine", "oci.local_image", "oci.registry_image", "oci.client", "oci.transport", "oci.cosign"),
+    *("components.runners.ec2.scaler", "toolchain.docker_provider.docker_api.registry_digest"),
+    *("ci.verbs.comment", "cli.verify", "cli.torch_table", "cli.refresh.apt_index"),
     *("stacks.config.stack_file", "stacks.lock", "stacks.references", "tarfile"),
 ]
 """The modules whose branches guide the fuzzer."""

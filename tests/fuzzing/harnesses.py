@@ -6,40 +6,40 @@ Whatever else a harness raises is a fault of the parser.
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
-import hmac
 import io
 import json
-import os
 import struct
 import tarfile
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import SimpleNamespace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import IO, Any
 from unittest.mock import patch
 
-import boto3
-from botocore.awsrequest import AWSResponse
-from botocore.config import Config
-
-from components.runners.ec2.scaler import aws, github, keeper, webhook
-from oci import local_image, registry_image
-from oci.binaries import contents, elf_file
+from ci.verbs import comment
+from cli import verify
+from oci import cosign, local_image, registry_image
+from oci.binaries import contents, elf_file, loader_config
 from oci.blob import Unreadable
 from oci.client import Manifest
 from oci.engine import engine_access, engine_image
 from oci.engine.engine_access import Access
+from oci.evidence import gpu_report
 from oci.gpu import gpu_code
 from oci.layers import layer, packages
+from oci.owners import rpm_records
 from stacks import lock, references
 from stacks.config import stack_file
+from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.gates.promotion_gate import GpuChecks
+from stacks.config.signing import Signing
+from stacks.config.stack_config import StackConfig
 from stacks.errors import SlipwayError
-from tests.fakes.aws.runner_world import ENVIRONMENT, GROUPS
+from tests.fuzzing import network_answers
 from tests.helpers import elf_writer, rpm_writer
 from tests.helpers.layers import members_archive
 
@@ -79,8 +79,19 @@ def database(path: str) -> Callable[[bytes], None]:
         assert parse
         with suppress(ValueError):
             parse(data)
+        if rpm_records.is_database(path):
+            rpm_records.of_database(path, data)
 
     return run
+
+
+def records(data: bytes) -> None:
+    """Read the loader's configuration in an image, and what package managers record, each from the same bytes."""
+    for path in _RECORD_PATHS:
+        contents.facts(path, len(data), io.BytesIO(data))
+    loader_config.cached(data)
+    loader_config.preloaded_always(data)
+    loader_config.configured(lambda _: data, ["etc/ld.so.conf", "etc/ld.so.conf.d/a.conf", "etc/ld.so.conf.d/b.conf"])
 
 
 class _Blobs:
@@ -138,52 +149,36 @@ def saved(data: bytes) -> None:
         )
 
 
-def delivery(data: bytes) -> None:
-    """Take a webhook's call, signed, and not signed."""
-    os.environ |= {"WEBHOOK_SECRET": "arn", "OWN_LABELS": "none", "LABELS": "none", "GITHUB_SCOPE": "acme"}
-    aws._SECRETS["arn"] = aws._Secret(time.time(), "key")
-    signature = f"sha256={hmac.new(b'key', data, hashlib.sha256).hexdigest()}"
-    headers = {"X-Hub-Signature-256": signature, "content-type": "application/json", "x-github-event": "workflow_job"}
-    signed = {"headers": headers, "body": base64.b64encode(data).decode(), "isBase64Encoded": True}
-    assert webhook.handle(signed, None)["statusCode"] in {200, 403, 422}
-    for encoded in (False, True):
-        forged = {"headers": headers, "body": data.decode("latin-1") + "x", "isBase64Encoded": encoded}
-        assert webhook.handle(forged, None)["statusCode"] in {400, 401}
+def attested(data: bytes) -> None:
+    """Read what a signer attested of an image: an object with a predicate for each kind."""
+    try:
+        attested = {kind: each for kind, each in dict(json.loads(data)).items() if kind in cosign.PREDICATES}
+        statements = [{"predicateType": cosign.PREDICATES[kind][1], "predicate": attested[kind]} for kind in attested]
+        payloads = [base64.b64encode(json.dumps(each).encode()).decode() for each in statements]
+    except (ValueError, TypeError, RecursionError):
+        return
+    output = "\n".join(json.dumps({"payload": payload}) for payload in payloads)
+    with patch.object(cosign, "_run", lambda *_: output), suppress(SlipwayError):
+        evidence = verify.Evidence(f"r.example/x@{DIGEST}", _SIGNING, None, {"loading", "scan"} & {*attested})
+        evidence.parents(_CONFIG)
+        lines = [*evidence.lines(), *evidence.violations(datetime(2027, 1, 1, tzinfo=UTC))]
+        assert all("\n" not in line for line in lines)
+    with suppress(SlipwayError):
+        report = gpu_report.of_predicate(attested.get("gpu"), "r.example/x")
+        assert all("\n" not in line for line in (report.summary(), *gpu_report.violations(report, _GPU_CHECKS)))
 
 
-@functools.cache
-def _account() -> tuple[dict[str, Any], list[bytes]]:
-    """Return the scaler's clients of AWS by service, and a list of one item, which each answers with."""
-    answer = [b""]
-
-    def answered(request: Any, **_: object) -> AWSResponse:
-        status, body = (400, answer[0][1:]) if answer[0].startswith(b"!") else (200, answer[0])
-        raw: Any = SimpleNamespace(stream=lambda *_args, **_more: iter([body]))
-        return AWSResponse(request.url, status, {}, raw)
-
-    once = Config(retries={"total_max_attempts": 1})
-    keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x"}
-    services = ("autoscaling", "cloudwatch", "dynamodb", "ec2", "secretsmanager", "ssm")
-    clients: dict[str, Any] = {name: boto3.client(name, "eu-west-1", config=once, **keys) for name in services}
-    for client in clients.values():
-        client.meta.events.register("before-send", answered)
-    return clients, answer
-
-
-def aws_answer(data: bytes) -> None:
-    """Do a round of the scaler in which every call of AWS's has the same answer; with ``!`` before it, a refusal."""
-    clients, answer = _account()
-    answer[0] = data
-    printed = io.StringIO()
-    with ExitStack() as stack:
-        for module in (aws, keeper):
-            stack.enter_context(patch.object(module, "client", clients.__getitem__))
-        stack.enter_context(patch.dict(aws._SECRETS, clear=True))
-        stack.enter_context(patch.object(aws, "_LIST_SECONDS", 0.1))
-        stack.enter_context(patch.object(github._OPENER, "open", side_effect=OSError("away")))
-        stack.enter_context(redirect_stdout(printed))
-        keeper.Keeper(ENVIRONMENT).round()
-    assert all(len(line) < 1000 and json.loads(line) for line in printed.getvalue().splitlines())
+def comment_text(data: bytes) -> None:
+    """Render a report that a fork's pull request made."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "local.txt")
+        file.write_bytes(data)
+        body = comment.text({"conclusion": "success", "head_sha": "a" * 40, "html_url": "u"}, [file])
+    assert len(body) <= 65_536
+    fence = body.partition("text\n")[0].rpartition("\n")[2]
+    assert set(fence) == {"`"}
+    assert body.count(fence) == 2
+    assert body.endswith(f"\n{fence}\n\n</details>\n")
 
 
 def stack_yaml(data: bytes) -> None:
@@ -249,25 +244,6 @@ def _layout() -> bytes:
     return members_archive(*blobs.items())
 
 
-_JOB = {"id": 7, "labels": ["a"], "created_at": "2027-01-15T08:00:00Z", "conclusion": None, "runner_name": None}
-_PAYLOAD = {"action": "queued", "repository": {"full_name": "acme/x"}, "workflow_job": {**_JOB, "run_attempt": 1}}
-_ROW = {"id": {"S": "7"}, "state": {"S": "queued"}, "repository": {"S": "acme/x"}, "since": {"N": "4000000000"}}
-_RESULT = b"DescribeAutoScalingGroupsResult"
-_GROUPS = b"<R><%b><AutoScalingGroups>%b</AutoScalingGroups></%b></R>" % (
-    _RESULT,
-    b"".join(
-        b"<member><AutoScalingGroupName>%b</AutoScalingGroupName><DesiredCapacity>1</DesiredCapacity><MaxSize>6</MaxSize>"
-        b"<Instances><member><InstanceId>i-0</InstanceId><LifecycleState>InService</LifecycleState></member></Instances>"
-        b"</member>" % name.encode()
-        for name in GROUPS.values()
-    ),
-    _RESULT,
-)
-_MACHINES = (
-    b"<R><reservationSet><item><instancesSet><item><instanceId>i-0</instanceId>"
-    b"<launchTime>2027-01-15T08:00:00Z</launchTime><instanceState><name>running</name></instanceState></item>"
-    b"</instancesSet></item></reservationSet></R>"
-)
 _INDEX = {"manifests": [{"digest": DIGEST, "platform": {"os": "linux", "architecture": "arm64", "variant": "v8"}}]}
 _MANIFEST = {
     "config": {"digest": DIGEST, "size": 2},
@@ -280,6 +256,61 @@ _MANIFEST = {
         "config": {"Env": ["A=b"]},
     },
 }
+_RECORD_PATHS = (
+    "usr/lib/python3/dist-packages/a-1.dist-info/RECORD",
+    "opt/conda/conda-meta/a-1-0.json",
+    "var/lib/dpkg/info/a.list",
+    "var/lib/dpkg/info/a.md5sums",
+)
+_RECORDS = (
+    b"a/b.py,sha256=AAAA,12\na/c.py,,\n",
+    json.dumps({"paths_data": {"paths": [{"_path": "a", "sha256": "b", "size_in_bytes": 3}]}}).encode(),
+    b"include ld.so.conf.d/*.conf\n/opt/lib=libc6 # x\nhwcap 0 x\n",
+    b"0123456789abcdef0123456789abcdef  usr/lib/a\n",
+)
+_SIGNING = Signing.model_validate({"key": "env://KEY", "publicKey": "awskms:///alias/x", "policy": {"maxAgeDays": 1}})
+_CONFIG = StackConfig.model_construct(None, flavor="local", trust={}, mirrors=Mirrors())
+_GPU_CHECKS = GpuChecks.model_validate({"profile": "eks-p5", "busBandwidth": 100, "network": "efa", "gpus": 8})
+_PROVENANCE = {
+    "buildDefinition": {
+        "externalParameters": {"configSource": {"uri": "git+https://g.example/x", "digest": {"sha1": "a"}}},
+        "internalParameters": {"uncommitted": False, "ref": "refs/heads/main", "engine": "machine"},
+        "resolvedDependencies": [{"uri": f"pkg:docker/debian@{DIGEST}?platform=linux%2Famd64"}],
+    },
+    "runDetails": {"builder": {"id": "b"}, "metadata": {"finishedOn": "2026-12-31T00:00:00Z"}},
+}
+_LOADING = {
+    "result": "PASSED",
+    "inspected": "2026-12-31T00:00:00Z",
+    "images": [{"resolved": 3}],
+    "faults": [{"file": "/a", "names": ["b"], "fault": "c"}],
+    "notListed": 0,
+}
+_SCAN = {
+    "scanner": {
+        "uri": "pkg:golang/github.com/anchore/grype@v1",
+        "db": {"version": "2026-12-31T00:00:00Z"},
+        "result": {"matches": [{}], "notListed": 0},
+    },
+    "metadata": {"scanFinishedOn": "2026-12-31T00:00:00Z"},
+}
+_REPORT = {
+    "gpuChecks": 1,
+    "result": "PASSED",
+    "image": f"r.example/x@{DIGEST}",
+    "profile": "eks-p5",
+    "started": "2026-12-31T00:00:00Z",
+    "finished": "2026-12-31T00:00:01Z",
+    "gpus": [{"name": "NVIDIA H100 80GB HBM3", "memory": 1}],
+    "measured": {"busBandwidth": 300.0, "copyBandwidth": 300.0, "gpus": 8, "networks": ["efa"]},
+}
+_ATTESTED = {
+    "sbom": {"packages": []},
+    "provenance": _PROVENANCE,
+    "loading": _LOADING,
+    "scan": _SCAN,
+    "gpu": _REPORT,
+}
 _HEADER = rpm_writer.header("bash", "5.1", "1")
 
 
@@ -290,6 +321,15 @@ def _berkeley_db() -> bytes:
     pairs = struct.pack("<20xHHBB2H", 2, 0, 0, 13, 507, 495).ljust(495, b"\0") + item + b"\1key\0"
     value = struct.pack("<16xIHH2x", 0, 0, len(_HEADER)) + _HEADER
     return metadata + pairs.ljust(512, b"\0") + value.ljust(512, b"\0")
+
+
+def _ld_cache() -> bytes:
+    """Return a cache of one library, in the form that glibc has had since 2.32."""
+    start = 48 + 24
+    header = b"glibc-ld.so.cache1.1" + struct.pack("<IIB3xI12x", 1, 14, 2, start + 16)
+    entry = struct.pack("<iIIIII", 0x0303, start, start + 4, 0, 0, 1 << 30)
+    extension = struct.pack("<IIIIII", 0xEAA42174, 1, 1, 0, start + 40, 4) + struct.pack("<I", start)
+    return header + entry + b"a.1\0/lib/a.1\0\0\0\0" + extension
 
 
 HARNESSES: Mapping[str, Harness] = {
@@ -318,18 +358,14 @@ HARNESSES: Mapping[str, Harness] = {
     "rpm": Harness(database("var/lib/rpm/Packages"), [_berkeley_db()]),
     "rpm-sqlite": Harness(database("var/lib/rpm/rpmdb.sqlite"), [rpm_writer.rpmdb(_HEADER)]),
     "oci": Harness(oci_document, [json.dumps(each).encode() for each in (_INDEX, _MANIFEST)]),
-    "webhook": Harness(delivery, [json.dumps(_PAYLOAD).encode()]),
-    "aws": Harness(
-        aws_answer,
-        [
-            b"{}",
-            b"!<ErrorResponse><Error><Code>Throttling</Code></Error></ErrorResponse>",
-            json.dumps({"Items": [_ROW], "Parameters": [{"Name": "/a/i-0"}], "SecretString": "{}"}).encode(),
-            json.dumps({"Items": [{**_ROW, "left": {"N": "1"}}], "LastEvaluatedKey": {"id": {"S": "7"}}}).encode(),
-            _GROUPS,
-            _MACHINES,
-        ],
-    ),
+    "records": Harness(records, [_ld_cache(), *_RECORDS]),
+    "attested": Harness(attested, [json.dumps(_ATTESTED).encode()]),
+    "comment": Harness(comment_text, [b"torch  would change\n  + a\n", b"```\n@acme ````\n"]),
+    "webhook": Harness(network_answers.delivery, network_answers.DELIVERIES),
+    "aws": Harness(network_answers.aws_answer, network_answers.AWS_ANSWERS),
+    "github": Harness(network_answers.github_answer, network_answers.GITHUB_ANSWERS),
+    "registry": Harness(network_answers.registry_answer, network_answers.REGISTRY_ANSWERS),
+    "index": Harness(network_answers.index_answer, network_answers.INDEX_ANSWERS),
     "stack": Harness(stack_yaml, [b"config:\n  slipway:flavor: local\n  slipway:torch: &t {version: 2.6.0}\n"]),
     "lock": Harness(lock_file, [f'"docker.io/library/debian:12" = "{DIGEST}"\n'.encode()]),
     "reference": Harness(reference, [b"ghcr.io/acme/x:1@" + DIGEST.encode()]),

@@ -2,26 +2,72 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
+import json
+import sqlite3
 import struct
+import tarfile
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from oci import registry_image
-from oci.binaries import elf_file
+from oci.binaries import elf_file, loader_config
 from oci.client import Manifest, Repository
 from oci.gpu import gpu_code
 from oci.layers import packages
 from stacks import lock
 from stacks.errors import SlipwayError
+from tests.fuzzing.__main__ import INSTRUMENTED
 from tests.fuzzing.harnesses import HARNESSES, _berkeley_db
-from tests.helpers import elf_writer
+from tests.helpers import elf_writer, rpm_writer
 
 SECONDS = 5
 """No input of a few kilobytes takes longer: the ones below were endless, or took minutes."""
+
+_GLIBC = b"glibc-ld.so.cache1.1"
+_ENTRIES = 3000
+_SHARED = (
+    _GLIBC
+    + struct.pack("<IIB19x", _ENTRIES, 0, 0)
+    + b"".join(struct.pack("<iIIIII", 3, *(2 * [48 + 24 * _ENTRIES + each]), 0, 0, 0) for each in range(_ENTRIES))
+    + b"x" * 100_000
+    + b"\0"
+)
+"""A cache whose 3,000 entries share a text."""
+
+
+_OF_LINES = {
+    "buildDefinition": {
+        "externalParameters": {"configSource": {"uri": "\n\x1b[2J", "digest": {"sha1": ""}}},
+        "internalParameters": {"uncommitted": False},
+    },
+    "runDetails": {"builder": {"id": "\n"}, "metadata": {"finishedOn": "\n"}},
+}
+
+
+def _view() -> bytes:
+    """Return a database whose rows are computed: one header, eight million times."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE t(a)")
+        connection.executemany("INSERT INTO t VALUES(?)", [(each,) for each in range(200)])
+        connection.execute("CREATE TABLE h(a)")
+        connection.execute("INSERT INTO h VALUES(?)", [rpm_writer.header("bash", "5.1", "1") + bytes(200_000)])
+        connection.execute("CREATE VIEW Packages AS SELECT h.a AS blob FROM t, t AS b, t AS c, h")
+        connection.commit()
+        return connection.serialize()
+
+
+def _exbibytes() -> bytes:
+    """Return an archive that ends where a file begins."""
+    member = tarfile.TarInfo("x")
+    member.size = 1 << 62
+    return member.tobuf(tarfile.GNU_FORMAT)
+
 
 FOUND: Mapping[str, tuple[str, bytes]] = {
     "a container of GPU code that is nowhere over": ("fatbin", struct.pack("<IHHQ", 0xBA55ED50, 1, 0, 0) * 4),
@@ -32,6 +78,54 @@ FOUND: Mapping[str, tuple[str, bytes]] = {
     "a stack nested too deep": ("stack", b"[" * 200_000),
     "a stack of nested mappings": ("stack", b"a: {" * 200_000 + b"}" * 200_000),
     "a stack of nested lists": ("stack", b"- " * 100_000),
+    "a loader's cache that ends in its head": ("records", b"ld.so-1.7.0\0"),
+    "a loader's cache with two texts in one": ("records", _SHARED),
+    "a loader's configuration that includes itself": (
+        "records",
+        b"include ld.so.conf\n" + b"include ld.so.conf.d/*.conf\n" * 5000,
+    ),
+    "a size without an end": (
+        "records",
+        b'{"paths_data": {"paths": [{"_path": "a", "sha256": "b", "size_in_bytes": 1e999}]}}',
+    ),
+    "a table of computed rows": ("rpm-sqlite", _view()),
+    "provenance of another program": ("attested", b'{"sbom": {}, "provenance": {"buildDefinition": {}}}'),
+    "provenance with lines of its own": (
+        "attested",
+        json.dumps({"sbom": {}, "provenance": _OF_LINES}).encode(),
+    ),
+    "a wheel's name without a version": ("index", b"\0HTTP/1.1 200 X\r\n\r\n<a href=linux_x86_64.whl>"),
+    "a page in another encoding": ("index", b"\0HTTP/1.1 200 X\r\n\r\n\xff"),
+    "no HTTP in place of an archive": ("index", b"\x02x\r\n"),
+    "a layer that ends before a file of exbibytes": ("layer", _exbibytes()),
+    "a list of tags without an end": (
+        "registry",
+        b'\x01HTTP/1.1 200 X\r\nLink: </x?n=1>; rel="next"\r\n\r\n{"tags": ["1"]}',
+    ),
+    "a next page at no address": (
+        "registry",
+        b'\x01HTTP/1.1 200 X\r\nLink: <//[>; rel="next"\r\n\r\n{"tags": ["1"]}',
+    ),
+    "a chunk of fewer bytes than none": (
+        "registry",
+        b"\x03HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n-2\r\n",
+    ),
+    "a token in a list": (
+        "registry",
+        b'\x06HTTP/1.1 401 X\r\nWWW-Authenticate: Bearer realm="http://localhost/"\r\n\r\n\n--\nHTTP/1.1 200 X\r\n\r\n[]',
+    ),
+    "a chunk of endlessly fewer bytes": (
+        "registry",
+        b"\x03HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n-" + b"B" * 40 + b"\r\n",
+    ),
+    "a token server that gets the login in clear, in capitals": (
+        "registry",
+        b'\x06HTTP/1.1 401 X\r\nWWW-Authenticate: Bearer realm="HTTP://elsewhere.example/"\r\n\r\n',
+    ),
+    "a token server that gets the login in clear": (
+        "registry",
+        b'\x06HTTP/1.1 401 X\r\nWWW-Authenticate: Bearer realm="http://elsewhere.example/"\r\n\r\n',
+    ),
     "a lock nested too deep": ("lock", b"a = " + b"[" * 60_000),
     "a lock of numbers": ("lock", b"a = 1\nb = 2026-01-01\n"),
 }
@@ -43,6 +137,11 @@ def test_harness_takes_its_seeds(name: str) -> None:
     assert seeds
     for seed in seeds:
         HARNESSES[name].run(seed)
+
+
+@pytest.mark.parametrize("name", INSTRUMENTED)
+def test_module_that_guides_the_fuzzer_exists(name: str) -> None:
+    assert importlib.util.find_spec(name)
 
 
 @pytest.mark.parametrize("case", FOUND)
@@ -63,6 +162,21 @@ def test_parser_answers_what_was_found(case: str) -> None:
 )
 def test_library_with_endless_tables_is_malformed(data: bytes, problem: str) -> None:
     assert elf_file.read(io.BytesIO(data), len(data)).problem == f"malformed: {problem}"
+
+
+def test_texts_of_a_cache_take_bounded_memory() -> None:
+    libraries = loader_config.cached(_SHARED)
+    assert 0 < sum(len(each.path) for every in libraries.values() for each in every) < 10_000_000
+
+
+def test_included_configuration_keeps_its_order() -> None:
+    texts = {
+        "etc/ld.so.conf": b"/first\ninclude d/a.conf\ninclude d/*.conf ld.so.conf\n/last",
+        "etc/d/a.conf": b"include c.conf\n/a",
+        "etc/d/b.conf": b"/b",
+        "etc/d/c.conf": b"/c",
+    }
+    assert loader_config.configured(texts.get, texts) == ["/first", "/last", "/a", "/c", "/b"]
 
 
 @pytest.mark.parametrize("entries", [7, [None], ["x"], [{"platform": {"os": "linux"}}], [{"platform": "linux"}]])
