@@ -200,6 +200,13 @@ def test_promotion_judges_faults_by_exceptions_of_today(stack: Stack) -> None:
     assert "names sha256:" in stack.promote()
 
 
+@pytest.mark.parametrize("changes", [{"faults": [{}]}, {"faults": 7}, {"notListed": {}, "faults": None}])
+def test_promotion_refuses_another_programs_evidence(stack: Stack, changes: dict[str, Any]) -> None:
+    stack.loads(**changes)
+    (line,) = stack.refused()[1:]
+    assert line.startswith(f"  {stack.published}: loading: what is attested has another shape than `slipway` attests")
+
+
 def test_promotion_refuses_old_evidence(stack: Stack) -> None:
     stack.configure(maxAgeDays=7)
     assert "names sha256:" in stack.promote(now=NOW + timedelta(days=6))
