@@ -17,6 +17,7 @@ import pytest
 import requests
 
 from oci import cosign, index
+from stacks import lock
 from tests.engine.project import Project
 from tests.engine.test_checks import CHECK, DOCKERFILE, PASSING
 from tests.engine.test_products import machine
@@ -105,11 +106,24 @@ def test_extra_tags_follow_the_image_and_are_outputs(project: Project) -> None:
         assert project.fetch(f"{project.path}/{name}/manifests/stable") == project.manifest(left)
 
 
+def locked_source(project: Project) -> dict[str, Any]:
+    """Let the last image have a script that fetches a locked source; return that as provenance has it."""
+    project.write("dockerfiles/common/build/fetch-source", "#!/bin/sh\n")
+    (project.root / "dockerfiles/common/build/fetch-source").chmod(0o755)
+    project.write("dockerfiles/link1/fetch", "fetch-source acme/tool v1 /src\n")
+    project.write("dockerfiles/link1/Dockerfile.dockerignore", "*\n!link1\n!common\n")
+    dockerfile = project.root / "dockerfiles/link1/Dockerfile"
+    dockerfile.write_text(f"{dockerfile.read_text()}COPY common/build/fetch-source link1/fetch /scripts/\n")
+    lock.write(project.root, {"https://github.com/acme/tool#refs/tags/v1": "c" * 40})
+    return {"uri": "git+https://github.com/acme/tool@refs/tags/v1", "digest": {"gitCommit": "c" * 40}}
+
+
 @pytest.mark.slow
 def test_signed_chain_life_signs_and_verifies(project: Project, keys: Keys) -> None:
     project.configure(length=2, signing=keys.signing(), base=BASE)
     preview = project.preview().output
     assert re.search(r"\+ +(?:[│├└─ ]*)pulumi-python:dynamic/image:Signature +link1-signature", preview), preview
+    locked = locked_source(project)
     revision = commit(project)
     output = project.up().output
     outputs = project.outputs()
@@ -144,7 +158,10 @@ def test_signed_chain_life_signs_and_verifies(project: Project, keys: Keys) -> N
     answer = subprocess.run(
         [*words, "--insecure-ignore-tlog=true", refs[1]], env=project.environment, check=True, capture_output=True
     )
-    assert json.loads(answer.stdout)["payloadType"] == "application/vnd.in-toto+json"
+    attested = json.loads(answer.stdout)
+    assert attested["payloadType"] == "application/vnd.in-toto+json"
+    predicate = json.loads(base64.b64decode(attested["payload"]))["predicate"]
+    assert locked in predicate["buildDefinition"]["resolvedDependencies"]
 
     # whatever goes wrong with a key is one line, and nothing of the key is seen
     other = Keys(keys.private.parent.with_name("others"))
