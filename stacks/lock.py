@@ -193,7 +193,8 @@ def write(
         tables: see :func:`read_tables`.
 
     Raises:
-        SlipwayError: something is not of its form, as a host may have sent it; then the file stays.
+        SlipwayError: something is not of its form, as a host may have sent it, or the file cannot be written; then it
+            stays.
     """
     for mistake in _mistakes({**locked, **dict(zip(_TABLE_FORMS, tables, strict=True))}):
         raise SlipwayError(f"{mistake}, but what was received for it; nothing is written")
@@ -206,8 +207,11 @@ def write(
         for table, entries in zip(_TABLE_FORMS, tables, strict=True)
         for key, values in sorted(entries.items())
     )
-    fresh.write_text(_HEADER + date + "".join(lines) + "".join(blocks), encoding="utf-8")
-    fresh.replace(path(root))
+    try:
+        fresh.write_text(_HEADER + date + "".join(lines) + "".join(blocks), encoding="utf-8")
+        fresh.replace(path(root))
+    except OSError as error:
+        raise SlipwayError(f"{_FILE} cannot be written: {error.strerror or error}") from None
 
 
 def tagged_parents(spec: ImageSpec, mirrors: Mirrors) -> dict[str, str]:

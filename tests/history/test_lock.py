@@ -174,6 +174,11 @@ def test_lock_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     assert message == "stacks/lock.toml: Is a directory; take the file from git, or delete it and run `slipway lock`"
 
 
+def test_lock_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    message = refusal_line(lock.write, tmp_path, {"r/a:1": ONE})
+    assert message == "stacks/lock.toml cannot be written: No such file or directory"
+
+
 @pytest.mark.parametrize(
     ("locked", "tables", "mistake"),
     [
