@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 # Before NCCL is loaded; %h and %p are NCCL's own: the host, and the number of the process. A report has its own log.
-if not os.environ.get("GPU_MEASUREMENTS"):
+if not (os.environ.get("GPU_MEASUREMENTS") and os.environ.get("NCCL_DEBUG_FILE")):
     os.environ["NCCL_DEBUG_FILE"] = f"{Path(tempfile.mkdtemp(), 'nccl')}.%h.%p"
 os.environ |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV,GRAPH"}
 log = Path(os.environ["NCCL_DEBUG_FILE"].replace("%h", "*").replace("%p", str(os.getpid())))

@@ -82,9 +82,14 @@ node:1:2 [0] NCCL INFO Channel 00/0 : 3[3] -> 11[3] [send] via NET/IBext_v8/3/GD
 """
 
 
-def checked(folder: Path, image: str, *logs: str, report: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run an image's GPU checks, with a process for each log; with ``report`` by the script."""
-    variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(distributed_torch.write(folder / "packages"))}
+def checked(folder: Path, image: str, *logs: str, report: bool = True, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run an image's GPU checks, with a process for each log and ``more`` variables; with ``report`` by the script."""
+    variables = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(distributed_torch.write(folder / "packages")),
+        "PYTHONDONTWRITEBYTECODE": "1",  # compiled modules beside the checks would be files of theirs
+        **more,
+    }
     (folder / "torchrun.py").write_text(TORCHRUN)
     checks = [sys.executable, str(folder / "torchrun.py"), str(ROOT / CONTEXT / image / "checks/gpu.py"), *logs]
     words = [sys.executable, str(SCRIPT), *checks] if report else checks
@@ -101,6 +106,14 @@ def test_report_of_image_has_plugin_and_transports(
     """These checks judge NCCL's log too, and once had it to themselves."""
     nccl = gpu_report.parse(checked(tmp_path, image, log).stdout, "log").nccl
     assert (nccl.plugins, nccl.networks, nccl.transports) == ((plugin,), (network,), (f"NET/{network}",))
+
+
+@pytest.mark.parametrize("image", ["efa", "megatron"])
+def test_checks_with_measurements_alone_have_own_log(tmp_path: Path, image: str) -> None:
+    """Whoever wants the measurements without a report names no log."""
+    done = checked(tmp_path, image, SOCKET, report=False, GPU_MEASUREMENTS=str(tmp_path / "measured"))
+    assert "rank 0: " in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("report", [True, False])
