@@ -32,6 +32,11 @@ _FRONTEND = re.compile(r"BUILDKIT_.*|SOURCE_DATE_EPOCH")
 """Arguments that BuildKit itself reads, whether a stage declares them or not."""
 _REMOTE = re.compile(r"https?://|(?i:git|ssh)://|[A-Za-z0-9_-]+@[A-Za-z0-9.-]+:")
 """How a source of ``ADD`` begins that is no path in the context."""
+_AT_COMMIT = re.compile(r"(?:https?://[^#?]+\.git|(?!https?://)[^#?]+)#[0-9a-f]{40}(?::.*)?")
+"""A git repository at a whole commit. An address of http whose path does not end in ``.git`` is a file's, whatever
+follows ``#`` (``dfgitutil/git_ref.go:98``)."""
+_CHECKSUM = re.compile(r"sha[0-9]+:[0-9a-f]{64,128}|[0-9a-f]{40,64}")
+"""A whole checksum of a file or commit. Of a commit BuildKit takes a few digits too (``source/git/source.go:602``)."""
 _STAGE_NAME = re.compile(r"[a-z][a-z0-9_.-]*")
 _NAMES = re.compile(r"\$\{?(\w+)")
 
@@ -312,13 +317,13 @@ class _Search:
             if (heredoc := HEREDOC.fullmatch(word)) and heredoc["name"]:
                 continue
             if instruction.keyword == "ADD" and re.match("https?://", word):
-                self._fetch(instruction, self._try(word, scope) or word)
+                self._fetch(instruction, self._try(word, scope) or word, scope)
                 continue
             path = self._expand(instruction, word, scope)
             if instruction.keyword == "COPY" or not _REMOTE.match(path):
                 self._add(instruction, path, pattern=any(character in path for character in "*?["))
             else:
-                self._fetch(instruction, path)
+                self._fetch(instruction, path, scope)
 
     def _read_mount(self, instruction: Instruction, mount: str, index: int, scope: _Scope) -> None:
         try:
@@ -345,9 +350,10 @@ class _Search:
             raise self._dockerfile.error(instruction, f"{one_line(path)}: a path with a backslash, or that no file has")
         self._sources.append(Source(_within(path), pattern, instruction))
 
-    def _fetch(self, instruction: Instruction, address: str) -> None:
+    def _fetch(self, instruction: Instruction, address: str, scope: _Scope) -> None:
         """Note what an ``ADD`` fetches, unless it says by a checksum or a whole commit which content."""
-        if not instruction.flag("checksum") and not re.search("#[0-9a-f]{40}(:|$)", address):
+        checksum = self._try(instruction.flag("checksum") or "", scope) or ""
+        if not _CHECKSUM.fullmatch(checksum) and not _AT_COMMIT.fullmatch(address):
             self._outside.add(address)
 
     def _depend(self, instruction: Instruction, name: str, index: int, number: int | None) -> None:
