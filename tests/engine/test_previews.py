@@ -26,6 +26,7 @@ from stacks.plan import Plan
 from stacks.references import qualified
 from stacks.spec import CONTEXT, Outside
 from tests.helpers import pulumi_cli
+from tests.helpers.program_copy import copy_folders
 
 QUICK = ("base-cu121", "nccl-cu121", "efa", "aks-megatron", "universal-cu132")
 """A stack of each flavor but `local`: each change of each stack by itself is slow together."""
@@ -50,8 +51,7 @@ class Project:
 
     def __init__(self, root: Path, stack: str) -> None:
         self.root, self.stack = root, stack
-        for folder in ("cli", "components", "dockerfiles", "oci", "stacks"):
-            shutil.copytree(ROOT / folder, root / folder)
+        copy_folders(root, "cli", "components", "dockerfiles", "oci", "stacks")
         for file in ("Pulumi.yaml", "__main__.py"):
             shutil.copy(ROOT / file, root / file)
         pulumi_cli.write_pip(root)

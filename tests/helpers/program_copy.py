@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from stacks.config.stack_file import ROOT
 
 
+def copy_folders(to: Path, *names: str, without: Iterable[str] = ()) -> None:
+    """Copy folders of this checkout with their compiled modules; ``without`` has patterns of names that are left out.
+
+    A module that another test compiles meanwhile is first a file ``*.pyc.<number>``, which may be gone when it is copied.
+    """
+    for name in names:
+        shutil.copytree(ROOT / name, to / name, ignore=shutil.ignore_patterns("*.pyc.*", *without), dirs_exist_ok=True)
+
+
 def write(folder: Path) -> None:
     """Copy the program without stacks and Dockerfiles, and say where its Python is."""
-    ignore = shutil.ignore_patterns("Pulumi.*.yaml")
-    for package in ("cli", "components", "oci", "stacks"):
-        shutil.copytree(ROOT / package, folder / package, ignore=ignore)
+    copy_folders(folder, "cli", "components", "oci", "stacks", without=["Pulumi.*.yaml"])
     for file in ("Pulumi.yaml", "__main__.py"):
         shutil.copy(ROOT / file, folder / file)
     (folder / ".slipway").mkdir()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 from stacks import plan
-from stacks.config.stack_file import ROOT
 from stacks.tags import parse
+from tests.helpers.program_copy import copy_folders
 
 STACK = "stacks/Pulumi.local.yaml"
 DOCKERFILE = "dockerfiles/torch/Dockerfile"
@@ -59,8 +58,7 @@ def config(version: str = "2.14.1", comment: str = "") -> str:
 def make(root: Path) -> Checkout:
     """Write a checkout with one stack; it is no repository yet."""
     checkout = Checkout(root)
-    for folder in ("cli", "oci", "stacks"):
-        shutil.copytree(ROOT / folder, checkout.root / folder, ignore=shutil.ignore_patterns("Pulumi.*"))
+    copy_folders(checkout.root, "cli", "oci", "stacks", without=["Pulumi.*"])
     checkout.write(".gitignore", ".slipway\n__pycache__\n")
     checkout.write("dockerfiles/torch/Dockerfile.dockerignore", "*\n!torch\ntorch/README.md\ntorch/Dockerfile*\n")
     checkout.write(DOCKERFILE, BUILD)

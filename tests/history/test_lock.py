@@ -21,12 +21,13 @@ from oci.credentials import Login
 from stacks import flavors, lock, plan
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_config import StackConfig
-from stacks.config.stack_file import ROOT, read_stack
+from stacks.config.stack_file import read_stack
 from stacks.errors import SlipwayError
 from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
 from tests.fakes.package_index import Index, standins, wheel
 from tests.fakes.registry import MANIFEST, Registry, serve, skip_retry_waits
+from tests.helpers.program_copy import copy_folders
 from tests.helpers.refusals import refusal_line
 from tests.helpers.sample_repository import Checkout as Repository
 
@@ -221,9 +222,7 @@ class Checkout:
 
     def __init__(self, root: Path, registry: Registry) -> None:
         self.root, self.registry, self.mirrors = root, registry, dict[str, str]()
-        for folder in ("cli", "dockerfiles", "oci", "stacks"):
-            ignored = shutil.ignore_patterns("lock.toml")
-            shutil.copytree(ROOT / folder, root / folder, ignore=ignored)
+        copy_folders(root, "cli", "dockerfiles", "oci", "stacks", without=["lock.toml"])
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         mirrors = {"images": {"docker.io": self.registry.address}, **self.mirrors}

@@ -2,14 +2,14 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oci.engine_platforms import PLATFORMS
-from tests.toolchain.clone import ROOT, Clone
+from tests.helpers.program_copy import copy_folders
+from tests.toolchain.clone import Clone
 from toolchain import environment, ready
 from toolchain.machine import apt
 from toolchain.machine.network import apt_mirrors
@@ -46,13 +46,7 @@ UBUNTU = "ubuntu:24.04"
 @pytest.fixture
 def stacks(clone: Clone) -> Clone:
     """A clone with the stacks' code and this checkout's Python environment."""
-    for folder in ("stacks", "toolchain"):
-        shutil.copytree(
-            ROOT / folder,
-            clone.root / folder,
-            ignore=shutil.ignore_patterns("*.yaml"),
-            dirs_exist_ok=True,
-        )
+    copy_folders(clone.root, "stacks", "toolchain", without=["*.yaml"])
     clone.checkout.state.mkdir()
     part = python_env.find(clone.checkout.here())
     assert part is not None, "the Python environment is missing: run `make ready`"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +11,10 @@ import pytest
 
 from stacks import flavors
 from stacks.checks.collisions import StackImages, collisions, shared_repositories
-from stacks.config.stack_file import ROOT, stack_file
+from stacks.config.stack_file import stack_file
 from stacks.spec import parents_first
 from tests.helpers.contents import checkout_fingerprints
+from tests.helpers.program_copy import copy_folders
 
 
 def built(stack: str, flavor: str = "base", repository: str = "r.example/ml", **values: Any) -> StackImages:
@@ -82,8 +82,7 @@ def test_products_of_stacks_with_own_suffix_are_shared() -> None:
 
 
 def test_check_with_collision_fails(tmp_path: Path) -> None:
-    for folder in ("cli", "dockerfiles", "oci", "stacks"):
-        shutil.copytree(ROOT / folder, tmp_path / folder)
+    copy_folders(tmp_path, "cli", "dockerfiles", "oci", "stacks")
     written = stack_file("base-cu121", tmp_path).read_text()
     stack_file("other", tmp_path).write_text(written.replace("9.0+PTX", "9.0"))
     done = subprocess.run(
