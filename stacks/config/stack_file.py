@@ -68,8 +68,9 @@ def _written(root: Path) -> Iterator[str]:
 
 def _refusal(name: str) -> str:
     file = one_line(str(stack_file(name, Path())), _LONGEST_FILE)
+    length = f"{len(name)} character{'' if len(name) == 1 else 's'}"
     return (
-        f"{file}: Pulumi refuses the stack's name '{one_line(name)}', of {len(name)} characters; it takes 1 to 100 of "
+        f"{file}: Pulumi refuses the stack's name '{one_line(name)}', of {length}; it takes 1 to 100 of "
         "A-Z a-z 0-9 . _ -: rename the file"
     )
 

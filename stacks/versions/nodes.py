@@ -20,7 +20,8 @@ _DRIVER_LABELS = (
     tuple(f"nvidia.com/cuda.driver.{part}" for part in ("major", "minor", "rev")),
 )
 """Labels of a node's driver that NVIDIA's GPU feature discovery gives: whole, in parts, and in deprecated parts, which
-are all that it gives before 0.16 (NVIDIA/k8s-device-plugin v0.20.0, internal/lm/nvml.go:127-137; v0.15.0, :105)."""
+are all that it gives before 0.15.0 (NVIDIA/k8s-device-plugin v0.20.0, internal/lm/nvml.go:127-137; v0.15.0-rc.2, :104
+)."""
 
 
 @dataclass(frozen=True, slots=True)

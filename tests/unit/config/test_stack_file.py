@@ -143,7 +143,7 @@ def test_stack_names_leave_out_folders(tmp_path: Path) -> None:
         ("a b", "'a b', of 3 characters"),
         ("", "'', of 0 characters"),
         ("a\nb", "'a\\nb', of 3 characters"),
-        ("ü", "'ü', of 1 characters"),
+        ("ü", "'ü', of 1 character"),
         ("n" * 101, f"'{'n' * 101}', of 101 characters"),
     ],
 )
