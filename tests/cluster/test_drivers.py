@@ -16,12 +16,20 @@ from stacks.versions.nodes import GPU
 from tests.cluster.conftest import ClusterProject
 from tests.cluster.control_plane import Cluster, until
 from tests.cluster.programs import program
+from tests.engine import project as engine_project
 from tests.fakes.kubernetes.node import node
+from tests.fakes.kubernetes.node_pools import pool
 from tests.helpers.elf_writer import elf
 from tests.helpers.layers import members_archive
 from tests.helpers.local_images import LAYERS, write_layout
 
 pytestmark = pytest.mark.slow
+
+FLAVOR = engine_project.FLAVOR.replace("import ImageSpec", "import Cuda, ImageSpec").replace(
+    "args=", 'cuda=Cuda(version="13.0", forward=False), args='
+)
+"""An image with CUDA 13, which needs driver 580."""
+MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
 def labels(driver: str) -> dict[str, str]:
@@ -72,9 +80,11 @@ def test_inspect_holds_an_image_against_a_clusters_nodes(cluster: Cluster, tmp_p
 
 
 def test_update_warns_of_nodes_with_an_old_driver(project: ClusterProject) -> None:
-    project.configure({"profile": "eks-p5", "driver": "580.95.05"}, flavor="local", publish=False)
-    selector = {"node.kubernetes.io/instance-type": "p5.48xlarge"}
-    with node(project.cluster, "gpu", {**selector, **labels("570.86.15")}, {GPU: "8"}):
-        output = project.up(check=False).output
-    expected = "node gpu, of eks-p5: driver 570.86.15 does not run torch with CUDA 13.0, which needs 580 or newer"
-    assert f"warning: {expected}" in output, output
+    project.write("stacks/flavors/chain.py", FLAVOR)
+    project.configure({"profile": "eks-p5", "driver": "580.95.05"}, flavor="chain")
+    with pool(project.cluster, "eks-p5"):
+        given = {"metadata": {"labels": labels("570.86.15")}}
+        project.cluster.call("PATCH", "/api/v1/nodes/eks-p5", given, headers=MERGE)
+        output = project.up().output
+    expected = "node eks-p5, of eks-p5: driver 570.86.15 does not run link0 with CUDA 13.0, which needs 580 or newer"
+    assert f"warning: {expected}: update the nodes' driver" in output, output
