@@ -16,6 +16,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -211,6 +212,8 @@ def write(
         fresh.write_text(_HEADER + date + "".join(lines) + "".join(blocks), encoding="utf-8")
         fresh.replace(path(root))
     except OSError as error:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
         raise SlipwayError(f"{_FILE} cannot be written: {error.strerror or error}") from None
 
 

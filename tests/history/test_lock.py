@@ -180,6 +180,14 @@ def test_lock_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     assert message == "stacks/lock.toml cannot be written: No such file or directory"
 
 
+def test_lock_without_room_leaves_no_part_of_it(tmp_path: Path) -> None:
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stacks/lock.new").symlink_to("/dev/full")
+    message = refusal_line(lock.write, tmp_path, {"r/a:1": ONE})
+    assert message == "stacks/lock.toml cannot be written: No space left on device"
+    assert not list((tmp_path / "stacks").iterdir())
+
+
 @pytest.mark.parametrize(
     ("locked", "tables", "mistake"),
     [
