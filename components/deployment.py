@@ -53,7 +53,7 @@ def deploy(plan: Plan) -> dict[str, Any]:
         engine, reached = [cluster.engine()], cluster.reached_engine
     elif builder:
         reached = builder.reached_engine
-        engine = [builder.engine({image.spec.name: image.tag for image in plan.images} | _checks(plan))]
+        engine = [builder.engine({image.spec.name: image.tag for image in plan.images} | _tried(plan))]
     by_platform = _engines(plan, engine)
     for providers in by_platform.values():
         secrets.lend(providers[0] if providers else None)
@@ -71,7 +71,7 @@ def deploy(plan: Plan) -> dict[str, Any]:
     indexes = _indexes(plan, registry, variants) if plan.config.publish else {}
     if builder:
         digests = {name: pulumi.Output.concat(variant.tag, "@", variant.digest) for name, variant in variants.items()}
-        builder.stop_after({**digests, **_checks(plan)}, list(variants.values()))
+        builder.stop_after({**digests, **_tried(plan)}, list(variants.values()))
     outputs = _image_outputs(plan, variants, indexes)
     if cluster:
         outputs["runners"] = {**cluster.outputs, **_validated(plan, cluster, {**variants, **indexes}, registry)}
@@ -84,10 +84,17 @@ def deploy(plan: Plan) -> dict[str, Any]:
     return outputs | _plan_outputs(plan)
 
 
-def _checks(plan: Plan) -> dict[str, str]:
-    """Return what the checks of each image are made of, as a name: the builder is on when that changes."""
+def _tried(plan: Plan) -> dict[str, str]:
+    """Return what the builder does with images that are built, by a name: it is on when that changes.
+
+    That is what their checks are made of, and whether those that are not pushed go through gates.
+    """
     checks = {image.spec.name: image.content.checks for image in plan.images}
-    return {f"{name}-checks": content.folder for name, content in checks.items() if content}
+    tried = {f"{name}-checks": content.folder for name, content in checks.items() if content}
+    if plan.config.publish or not (plan.config.inspection.gate or plan.config.vulnerabilities):
+        return tried
+    kept = [image.spec.name for image in plan.images if image.content.checks and not image.spec.product]
+    return tried | {f"{name}-inspection": "saved" for name in kept}
 
 
 def _engines(plan: Plan, default: list[pulumi.ProviderResource]) -> dict[str, list[pulumi.ProviderResource]]:

@@ -208,6 +208,15 @@ def test_unpushed_image_on_builder_is_inspected(project: BuilderProject) -> None
     assert project.machine()["State"]["Name"] == "stopped"
     assert UNCHANGED.search(project.up(**AWAY).output)
 
+    # The gate alone wakes it too, for an image that is there.
+    project.building(**keys, inspection={"gate": False})
+    project.up(**AWAY)
+    project.building(**keys, inspection={"exceptions": [row]})
+    changes = operations(project.preview(**AWAY).output)
+    assert "UnpushedImage link0-inspection" in changes
+    project.up(**AWAY)
+    assert project.machine()["State"]["Name"] == "stopped"
+
 
 def check_machine(project: BuilderProject) -> None:
     machine, (volume,) = project.machine(), project.volumes()

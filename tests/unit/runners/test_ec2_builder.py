@@ -308,6 +308,10 @@ def test_unpushed_image_on_builder_is_read_by_its_ssh() -> None:
     unpushed = recorder.of_type("pulumi-python:dynamic/image:UnpushedImage")["torch-inspection"]
     assert (unpushed["engine"], unpushed["tls"]) == ("ssh://slipway-builder", {})
     assert unpushed["ssh"] == ssh_config.options(NAME)
+    # It is on for that, and asleep afterwards, though the image was built before.
+    for kind in ("Awake", "Asleep"):
+        (power,) = recorder.of_type(f"pulumi-python:dynamic/runners:{kind}").values()
+        assert power["images"]["torch-inspection"] == "saved"
 
 
 def test_build_on_runners_without_a_build_service_is_refused() -> None:
