@@ -158,15 +158,16 @@ class Repository:
             SlipwayError: there is no such repository, or the registry does not respond.
         """
         names: list[str] = []
-        query, asked = "n=1000", set[str]()
-        while query and query not in asked:
-            asked.add(query)
+        query, requested = "n=1000", set[str]()
+        while query and query not in requested:
+            requested.add(query)
             with self._request("GET", f"tags/list?{query}", self._version) as response:
                 page = self._parsed(self._transport.body(response), "the list of tags").get("tags") or []
                 if not isinstance(page, list) or not all(isinstance(name, str) for name in page):
                     raise SlipwayError(f"{self.reference}: the list of tags has something else than names")
                 names += page
-                if not page or len(names) > _MOST_TAGS or len(asked) > _MOST_PAGES:  # after an empty one it never ends
+                full = len(names) > _MOST_TAGS or len(requested) > _MOST_PAGES
+                if full or not page:  # a next page after an empty one never ends
                     break
                 query = self._next_page(response)
         return names
