@@ -155,7 +155,8 @@ class Repository:
         """Return all tags of the repository, page by page (distribution specification, "Listing Tags").
 
         Raises:
-            SlipwayError: there is no such repository, or the registry does not respond.
+            SlipwayError: there is no such repository, the registry does not respond, or it lists more than a million
+                tags or ten thousand pages.
         """
         names: list[str] = []
         query, requested = "n=1000", set[str]()
@@ -166,8 +167,12 @@ class Repository:
                 if not isinstance(page, list) or not all(isinstance(name, str) for name in page):
                     raise SlipwayError(f"{self.reference}: the list of tags has something else than names")
                 names += page
-                full = len(names) > _MOST_TAGS or len(requested) > _MOST_PAGES
-                if full or not page:  # a next page after an empty one never ends
+                if len(names) > _MOST_TAGS or len(requested) > _MOST_PAGES:
+                    raise SlipwayError(
+                        f"{self.reference}: the list of tags is too long: {self.host} lists more than {_MOST_TAGS:,} "
+                        f"tags or {_MOST_PAGES:,} pages; delete tags, or name another repository"
+                    )
+                if not page:  # a next page after an empty one never ends
                     break
                 query = self._next_page(response)
         return names

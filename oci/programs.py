@@ -32,11 +32,13 @@ def run(
     login: Login | None,
     variables: Mapping[str, str],
     folder: Path | None = None,
+    called: str = "",
 ) -> str:
     """Run a program and return its standard output.
 
     ``subject`` begins the error. ``variables`` are those that the program gets beyond the few that every one does.
-    ``folder`` is where it runs; by default this process's folder.
+    ``folder`` is where it runs; by default this process's folder. ``called`` is what an error says that failed; by
+    default the first two of ``words``.
 
     Raises:
         Failed: the program failed.
@@ -60,7 +62,7 @@ def run(
         except subprocess.TimeoutExpired:
             raise SlipwayError(f"{subject}: {words[0]} did not end within {_TIMEOUT // 60} minutes") from None
     if completed.returncode:
-        message = f"{subject}: {' '.join(words[:2])}: {_reason(completed.stderr)}"
+        message = f"{subject}: {called or ' '.join(words[:2])}: {_reason(completed.stderr)}"
         raise Failed(message, completed.returncode)
     return completed.stdout
 

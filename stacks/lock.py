@@ -198,7 +198,7 @@ def write(
             stays.
     """
     for mistake in _mistakes({**locked, **dict(zip(_TABLE_FORMS, tables, strict=True))}):
-        raise SlipwayError(f"{mistake}, but what was received for it; nothing is written")
+        raise SlipwayError(f"{_FILE}: what was received cannot be locked: {mistake}; nothing is written")
     date = f"{_REFRESH} = {json.dumps(refresh)}\n" if refresh else ""
     lines = (f"{json.dumps(name)} = {json.dumps(digest)}\n" for name, digest in sorted(locked.items()))
     fresh = path(root).with_suffix(".new")

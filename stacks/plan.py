@@ -168,11 +168,12 @@ class Plan:
     def sources(self, image: PlannedImage) -> dict[str, str]:
         """Return the git sources of an image and of its products: each one's commit, by its URI as SLSA has them.
 
-        The commit is empty where neither the lock nor the stack has all of it. A parent that is no product has a
-        provenance of its own.
+        The commit is empty where neither the lock nor the stack has all of it. What only the build knows is left out. A
+        parent that is no product has a provenance of its own.
         """
         images = {each.spec.name: each for each in self.images}
-        sources = {_uri(name, self.config.mirrors): commit or "" for name, commit in image.content.sources.items()}
+        known = {name: commit for name, commit in image.content.sources.items() if "$" not in name}
+        sources = {_uri(name, self.config.mirrors): commit or "" for name, commit in known.items()}
         for parent in (images[name] for name in image.siblings.values()):
             sources |= self.sources(parent) if parent.spec.product else {}
         return sources

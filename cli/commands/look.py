@@ -148,7 +148,10 @@ def inspect(
         image, compiled = selection.image(planned, spec.name), spec.compiled
         if isinstance(runners := planned.config.runners, KubernetesRunners):
             where = {"kubeconfig": runners.kubeconfig, "context": runners.context}
-    nodes = node_drivers.read(**where) if cluster else None
+    try:
+        nodes = node_drivers.read(**where) if cluster else None
+    except SlipwayError as error:
+        raise SlipwayError(f"--cluster: {error}; --driver takes a driver's version without a cluster") from None
     result = inspection.inspect(image, inspection.Question(capabilities, driver, nodes, compiled), platform)
     if form == "json":
         print(json.dumps(result.as_json(), indent=2))

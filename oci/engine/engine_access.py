@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from http.client import OK, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import OK, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from pathlib import Path
 from typing import IO, Final, cast
 from urllib.parse import urlencode, urlsplit
@@ -85,6 +85,8 @@ class _Response:
 def _explained(name: str, host: str) -> Iterator[None]:
     try:
         yield
+    except IncompleteRead:
+        raise _failure(name, host, "the connection ended in the middle") from None
     except (OSError, HTTPException) as error:
         raise _failure(name, host, f"{type(error).__name__}: {error}") from None
 

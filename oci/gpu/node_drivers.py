@@ -26,7 +26,11 @@ class NodeDrivers:
 
 
 def of(nodes: Iterable[Item]) -> NodeDrivers:
-    """Return the drivers of nodes as Kubernetes describes them."""
+    """Return the drivers of nodes as Kubernetes describes them.
+
+    Raises:
+        Unanswered: a node's number of GPUs is no quantity.
+    """
     drivers: defaultdict[str, list[str]] = defaultdict(list)
     unlabelled = []
     for node in nodes:
@@ -35,7 +39,7 @@ def of(nodes: Iterable[Item]) -> NodeDrivers:
         labelled = labelled_driver(metadata.get("labels") or {})
         if labelled and order(labelled[0]):
             drivers[labelled[0]].append(name)
-        elif int(node.get("status", {}).get("allocatable", {}).get(GPU, "0")):
+        elif kubectl.offered(node, GPU):
             unlabelled.append(name)
     return NodeDrivers({driver: drivers[driver] for driver in sorted(drivers, key=order)}, tuple(unlabelled))
 
@@ -48,16 +52,15 @@ def read(kubeconfig: str | None = None, context: str | None = None) -> NodeDrive
     """
     try:
         nodes = kubectl.items("nodes", kubeconfig=kubeconfig, context=context)
+        drivers = of(nodes)
     except FileNotFoundError:
-        raise SlipwayError("--cluster: kubectl is not on PATH: it asks the cluster for its nodes") from None
+        raise SlipwayError("kubectl is not on PATH: it asks the cluster for its nodes") from None
     except Unanswered as error:
-        raise SlipwayError(f"--cluster: the cluster does not answer kubectl: {error}") from None
-    drivers = of(nodes)
+        raise SlipwayError(f"the cluster does not answer kubectl: {error}") from None
     if not drivers.by_driver:
         raise SlipwayError(
-            f"--cluster: none of {len(nodes)} nodes has a label with its driver, such as "
-            "nvidia.com/cuda.driver-version.full: NVIDIA's GPU feature discovery gives it; or name the driver with "
-            "--driver"
+            f"none of {len(nodes)} nodes has a label with its driver, such as nvidia.com/cuda.driver-version.full: "
+            "NVIDIA's GPU feature discovery gives it"
         )
     return drivers
 

@@ -98,16 +98,17 @@ def scan_archive(name: str, archive: Path, policy: Vulnerabilities) -> Scan:
     Raises:
         SlipwayError: as for a pushed image.
     """
-    return _scan(f"docker-archive:{archive}", name, policy, None)
+    # The archive is gone when somebody reads the error.
+    return _scan(f"docker-archive:{archive}", name, policy, None, f"{_PROGRAM} on the image that the engine saved")
 
 
-def _scan(source: str, subject: str, policy: Vulnerabilities, login: Login | None) -> Scan:
+def _scan(source: str, subject: str, policy: Vulnerabilities, login: Login | None, called: str = "") -> Scan:
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         folder = Path(name)
         database = _database(policy, folder)
         words = [_PROGRAM, source, "--output", "json", "--config", str(database)]
         started = datetime.now(UTC)
-        return _parse(_run(words, subject, login, folder), subject, started)
+        return _parse(_run(words, subject, login, folder, called), subject, started)
 
 
 def _parse(text: str, ref: str, started: datetime) -> Scan:
@@ -201,10 +202,10 @@ def _locked(home: Path) -> Iterator[None]:
         yield
 
 
-def _run(words: list[str], subject: str, login: Login | None, folder: Path) -> str:
+def _run(words: list[str], subject: str, login: Login | None, folder: Path, called: str = "") -> str:
     try:
         # What Grype unpacks of an image goes with the folder, whatever ends Grype.
-        return programs.run(words, subject, login, {"TMPDIR": str(folder)}, folder)
+        return programs.run(words, subject, login, {"TMPDIR": str(folder)}, folder, called)
     except programs.Failed as error:
         message = _MARK.sub("", str(error))
         if "max allowed age" in message:

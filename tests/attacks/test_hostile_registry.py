@@ -12,6 +12,7 @@ import tarfile
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -241,13 +242,28 @@ def test_token_that_is_none_is_one_line(monkeypatch: pytest.MonkeyPatch, body: b
 
 def test_list_of_tags_without_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     skip_retry_waits(monkeypatch)
-    monkeypatch.setattr("oci.client._MOST_TAGS", 50)
     for page in (b'{"tags": []}', b'{"tags": ["a"]}'):
         headers = {"Content-Length": str(len(page)), "Link": '</v2/a/b/tags/list?n=1000&last=a>; rel="next"'}
         with serving(hostile(lambda request, page=page, headers=headers: request.reply(200, headers, page))) as address:  # type: ignore[misc]
             assert set(Repository(f"{address}/a/b:1").tags()) <= {"a"}
     with serving(hostile(lambda request: request.reply(200, {"Content-Length": "13"}, b'{"tags": [1]}'))) as address:
         assert "something else than names" in refusal_line(Repository(f"{address}/a/b:1").tags)
+
+
+@pytest.mark.parametrize("limit", ["_MOST_TAGS", "_MOST_PAGES"])
+def test_list_of_too_many_tags_is_refused(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    """A part of a list does not pass for the whole."""
+    monkeypatch.setattr(f"oci.client.{limit}", 20)
+    numbers = count()
+
+    def answer(request: Any) -> None:
+        link = f'</v2/a/b/tags/list?n=1000&last={next(numbers)}>; rel="next"'
+        request.reply(200, {"Content-Length": "15", "Link": link}, b'{"tags": ["a"]}')
+
+    with serving(hostile(answer)) as address:
+        message = refusal_line(Repository(f"{address}/a/b:1").tags)
+    assert message.startswith(f"{address}/a/b:1: the list of tags is too long: {address} lists more than ")
+    assert next(numbers) == 21
 
 
 def test_manifest_byte_by_byte_ends(monkeypatch: pytest.MonkeyPatch) -> None:

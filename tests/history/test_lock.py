@@ -206,8 +206,8 @@ def test_lock_of_what_no_lock_can_have_stays(
     (tmp_path / "stacks").mkdir()
     lock.write(tmp_path, {"r/a:1": ONE})
     message = refusal_line(partial(lock.write, tables=tables), tmp_path, locked)
-    assert message.startswith(mistake)
-    assert message.endswith(", but what was received for it; nothing is written")
+    assert message.startswith(f"stacks/lock.toml: what was received cannot be locked: {mistake}")
+    assert message.endswith("; nothing is written")
     assert lock.read(tmp_path) == {"r/a:1": ONE}
 
 
@@ -532,7 +532,7 @@ def test_short_commit_is_locked_with_all_its_digits(checkout: Checkout, github: 
 
     locked = {**lock.read(checkout.root), short_key(commit): "0" * 40}
     message = refusal_line(lock.write, checkout.root, locked)
-    assert message.startswith(f"{short_key(commit)}: '{'0' * 40}' is not a commit that begins with {commit[:7]}")
+    assert f": {short_key(commit)}: '{'0' * 40}' is not a commit that begins with {commit[:7]};" in message
     other = commit[:39] + ("0" if commit[39] != "0" else "1")
     lock.write(checkout.root, {**locked, short_key(commit): other})
     assert checkout.run("lock", "base-cu121").stderr.startswith(

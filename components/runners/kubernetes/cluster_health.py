@@ -65,7 +65,7 @@ def _devices(config: KubernetesRunners, nodes: list[Item]) -> Iterator[str]:
     if not nodes:
         return
     for resource, requested in config.devices.items():
-        most = max(int(entry["status"].get("allocatable", {}).get(resource, "0")) for entry in nodes)
+        most = max(kubectl.offered(entry, resource) for entry in nodes)
         if most < requested:
             yield (
                 f"no node of {config.profile} (there: {len(nodes)}) offers more than {most} {resource}, and a runner "

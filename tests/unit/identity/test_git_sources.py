@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,14 @@ def test_sources_of_an_image_are_those_of_its_products(monkeypatch: pytest.Monke
     }
     assert "sources" not in torch.contents
     assert planned.image("vision-source").contents["sources"] == {vision: "a" * 40}
+
+
+def test_source_known_to_the_build_alone_has_no_uri() -> None:
+    planned = plan.make("efa", search=False)
+    image = planned.image()
+    sources = {"owner/name $REF": None, '"$repository" v1': None, "owner/name v1": None}
+    image = replace(image, content=replace(image.content, sources=sources))
+    assert planned.sources(image) == {"git+https://github.com/owner/name@refs/tags/v1": ""}
 
 
 def test_source_of_a_mirror_is_named_where_it_is_fetched() -> None:

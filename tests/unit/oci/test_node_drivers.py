@@ -10,6 +10,7 @@ import pytest
 
 from cli.main import main
 from oci.gpu import node_drivers
+from oci.kubectl import offered
 from stacks.versions.nodes import GPU, labelled_driver
 from tests.helpers.elf_writer import elf
 from tests.helpers.layers import members_archive
@@ -56,6 +57,16 @@ def test_nodes_are_grouped_by_driver_the_oldest_first() -> None:
     drivers = node_drivers.of([*nodes, node("bare")])
     assert list(drivers.by_driver.items()) == [("99.1", ["a"]), ("580.95.05", ["b", "c"])]
     assert drivers.unlabelled == ("x", "bare")
+
+
+@pytest.mark.parametrize(
+    ("quantity", "count"),
+    [("8", 8), ("8k", 8000), ("0", 0), ("8e3", 8000), ("2Ki", 2048), ("500m", 0), ("1.5k", 1500), ("8000m", 8)],
+)
+def test_gpus_of_a_node_are_a_kubernetes_quantity(quantity: str, count: int) -> None:
+    bare = {"metadata": {"name": "a"}, "status": {"allocatable": {GPU: quantity}}}
+    assert offered(bare, GPU) == count
+    assert node_drivers.of([bare]).unlabelled == (("a",) if count else ())
 
 
 @pytest.fixture
@@ -109,6 +120,13 @@ def test_inspect_cluster_with_new_drivers_has_no_fault(kubectl: Path, image: str
         (
             "printf 'E1 again\\nerror: no context\\n' >&2; exit 1",
             "the cluster does not answer kubectl: error: no context",
+        ),
+        ("echo '{}'", "the cluster does not answer kubectl: what it printed is no list of objects"),
+        ("""echo '{"items": null}'""", "the cluster does not answer kubectl: what it printed is no list of objects"),
+        ("echo '[]'", "the cluster does not answer kubectl: what it printed is no list of objects"),
+        (
+            f"""echo '{json.dumps({"items": [{"metadata": {"name": "a"}, "status": {"allocatable": {GPU: "8x"}}}]})}'""",
+            f"the cluster does not answer kubectl: node a: {GPU}: '8x' is no quantity, such as 8 or 8k",
         ),
         ("echo no JSON", "the cluster does not answer kubectl: Expecting value: line 1 column 1 (char 0)"),
         (

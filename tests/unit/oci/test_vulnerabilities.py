@@ -261,6 +261,16 @@ def test_scan_refuses_an_old_database(scanner: vulnerability_scanner.Scanner) ->
     assert "ERROR" not in str(refusal.value)
 
 
+def test_failed_scan_of_an_archive_names_no_file(scanner: vulnerability_scanner.Scanner, tmp_path: Path) -> None:
+    """The file is gone when somebody reads the line."""
+    archive = tmp_path / "image.tar"
+    archive.touch()
+    scanner.fail("docker-archive", "[0000] ERROR no space left on device")
+    with pytest.raises(SlipwayError) as refusal:
+        grype.scan_archive("r.example/x:1", archive, policy())
+    assert str(refusal.value) == ("r.example/x:1: grype on the image that the engine saved: no space left on device")
+
+
 def test_scan_names_an_archive_that_is_gone(scanner: vulnerability_scanner.Scanner) -> None:
     scanner.archive.unlink()
     with pytest.raises(SlipwayError, match=r"^slipway:vulnerabilities\.database: '.+': no such file; give an archive"):
