@@ -204,6 +204,12 @@ class Contents:
         files = _Files(dockerfile, self._context, self._context.paths(path)).of(reach.sources)
         digests = {file: self._context.digest(file) for file in sorted(files)}
         arguments = {**reach.arguments, **{name: value for name, value in given.items() if name in reach.arguments}}
+        # A script may see the value of ENV, which wins over that of ARG.
+        arguments |= {
+            name: None
+            for name, values in reach.environment.items()
+            if name in arguments and values != {arguments[name]}
+        }
         sources = self._sources(spec, digests, arguments)
         commits = git_sources.locked(sources)
         prologues = {git_sources.SCRIPT: git_sources.prologue(commits)} if commits else {}

@@ -18,7 +18,8 @@ SCRIPT: Final = "common/build/fetch-source"
 """The script that fetches, relative to the context."""
 
 _CALL: Final = re.compile(r"^(?!\s*#).*fetch-source[ \t]+(\S+)[ \t]+([^\s)]+)", re.MULTILINE)
-_ASSIGNMENT: Final = re.compile(r"^(repository|tag)=(\S+)$", re.MULTILINE)
+_NAMED: Final = ("repository", "tag")
+_ASSIGNMENT: Final = re.compile(rf"^({'|'.join(_NAMED)})=(\S+)$", re.MULTILINE)
 """What ``dockerfiles/wheels/sources`` says of a component."""
 _PLAIN: Final = re.compile(r"\$\{?(\w+)(?![\w:])")
 """A variable without a default."""
@@ -29,6 +30,8 @@ _GUARD: Final = re.compile(rf"^({_TEST}(?: && {_TEST})*) \|\| exit 0$", re.MULTI
 """A line that ends a script which has nothing to do: ``[ -n "$VERSION" ] && [ "$SOURCE" = build ] || exit 0``."""
 _TESTED: Final = re.compile(r'"\$(\w+)"(?: = ([\w.-]+))?')
 """A variable that must be that word, or not be empty."""
+_LOADED: Final = re.compile(r"^[ \t]*(?:\.|source|eval)[ \t]", re.MULTILINE)
+"""A line that runs another text in the script, which may set any variable."""
 _WHOLE_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 
 
@@ -46,11 +49,13 @@ def refs(scripts: Mapping[str, str], arguments: Mapping[str, str | None]) -> Ite
         for name, word in _ASSIGNMENT.findall(text):
             variables[name] = _expanded(word, arguments)
     for path, text in scripts.items():
-        for words in _CALL.findall(_reached(text, variables)) if path != SCRIPT else ():
-            used = _DEFAULT.sub(lambda match: "" if variables.get(match[1]) else match[2], words[1])
-            if any(variables.get(name) == "" for name in _PLAIN.findall(used)):
+        for call in _CALL.finditer(_reached(text, variables)) if path != SCRIPT else ():
+            words = call.groups()
+            known = _before(text[: call.start()], variables)
+            used = _DEFAULT.sub(lambda match, known=known: "" if known.get(match[1]) else match[2], words[1])
+            if any(known.get(name) == "" for name in _PLAIN.findall(used)):
                 continue  # scripts leave out what has no version
-            repository, ref = (_expanded(word, variables) for word in words)
+            repository, ref = (_expanded(word, known) for word in words)
             if repository is None or ref is None:
                 yield " ".join(words)
             elif ref:
@@ -77,13 +82,32 @@ def prologue(commits: Mapping[str, str]) -> str:
 
 
 def _reached(text: str, variables: Mapping[str, str | None]) -> str:
-    """Return a script up to the first line that ends it, by the variables that are known."""
+    """Return a script up to the first line that ends it, by the variables that are known there."""
     for guard in _GUARD.finditer(text):
+        before = text[: guard.start()]
+        if _LOADED.search(before):
+            return text
         for name, word in _TESTED.findall(guard[1]):
-            value = variables.get(name)
+            value = None if _sets(before, name) else variables.get(name)
             if value is not None and (value != word if word else not value):
-                return text[: guard.start()]
+                return before
     return text
+
+
+def _before(text: str, variables: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return the variables behind lines of a script, which leave those known that they do not set.
+
+    ``repository`` and ``tag`` are known by their assignments.
+    """
+    return {name: value if name in _NAMED or not _sets(text, name) else None for name, value in variables.items()}
+
+
+def _sets(text: str, name: str) -> bool:
+    """Return whether lines of a script may set a variable: ``NAME=``, ``${NAME:=...}``, ``read`` or ``for``."""
+    if name not in text:  # mostly, and quickly
+        return False
+    name = re.escape(name)
+    return re.search(rf"\b{name}[:+]?=|\b(?:read|for|unset)\b[^\n;&|]*\b{name}\b", text) is not None
 
 
 def _expanded(word: str, variables: Mapping[str, str | None]) -> str | None:

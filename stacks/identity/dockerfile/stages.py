@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from stacks.errors import one_line
@@ -30,6 +31,8 @@ _TARGET = ("TARGETPLATFORM", "TARGETOS", "TARGETARCH", "TARGETVARIANT")
 """Variables of every build whose values are those of the platform to build for."""
 _FRONTEND = re.compile(r"BUILDKIT_.*|SOURCE_DATE_EPOCH")
 """Arguments that BuildKit itself reads, whether a stage declares them or not."""
+_SYNTAX = "BUILDKIT_SYNTAX"
+"""The build argument whose first word is the frontend's image, before that of ``# syntax=`` (``builder/build.go``)."""
 _REMOTE = re.compile(r"https?://|(?i:git|ssh)://|[A-Za-z0-9_-]+@[A-Za-z0-9.-]+:")
 """How a source of ``ADD`` begins that is no path in the context."""
 _AT_COMMIT = re.compile(r"(?:https?://[^#?]+\.git|(?!https?://)[^#?]+)#[0-9a-f]{40}(?::.*)?")
@@ -61,7 +64,8 @@ class Reach:
     ``instructions`` are the ``ARG`` before the first stage, of those that are used, and then the reached stages.
     ``arguments`` maps the names whose values they can read to a default, None if no stage sets one. ``stages`` has the
     names of the reached stages, in small letters. ``outside`` has what the Dockerfile names to be fetched: images, that
-    of ``# syntax=`` too, and what ``ADD`` fetches without a checksum.
+    of ``# syntax=`` or ``BUILDKIT_SYNTAX`` too, and what ``ADD`` fetches without a checksum. ``environment`` maps
+    the names that ``ENV`` sets in these stages to the values, None for one that only the build knows.
     """
 
     dockerfile: Dockerfile
@@ -70,6 +74,7 @@ class Reach:
     arguments: Mapping[str, str | None]
     stages: frozenset[str]
     outside: frozenset[str]
+    environment: Mapping[str, Set[str | None]]
 
     def render(self, given: Mapping[str, object]) -> str:
         """Return a Dockerfile of these instructions alone, each in its one form.
@@ -189,6 +194,7 @@ class _Search:
         self._reached: dict[int, _Scope] = {}
         self._sources: list[Source] = []
         self._outside: set[str] = set()
+        self._environment: defaultdict[str, set[str | None]] = defaultdict(set)
 
     def of(self, target: str | None) -> Reach:
         index = self._find(target.lower(), len(self._stages)) if target else len(self._stages) - 1
@@ -220,8 +226,10 @@ class _Search:
                 read[name] = read.get(name) if value is None else value
         reached_names = frozenset(self._stages[place].name for place in reached)
         frontend = (line.removeprefix("syntax=") for line in self._dockerfile.directives if line.startswith("syntax="))
-        outside = frozenset({*self._outside, *frontend})
-        return Reach(self._dockerfile, instructions, tuple(self._sources), read, reached_names, outside)
+        given = self._arguments.get(_SYNTAX, "").split()[:1]
+        outside = frozenset({*self._outside, *frontend, *given})
+        sources = tuple(self._sources)
+        return Reach(self._dockerfile, instructions, sources, read, reached_names, outside, self._environment)
 
     def _stage(self, first: Instruction) -> _Stage:
         words = first.words
@@ -283,6 +291,8 @@ class _Search:
                 }
                 scope.variables |= values
                 scope.environment |= values
+                for name, value in values.items():
+                    self._environment[name].add(value)
             case "COPY" | "ADD":
                 self._read_paths(instruction, index, scope)
             case "RUN":

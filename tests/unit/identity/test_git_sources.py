@@ -41,12 +41,36 @@ CALL = 'exec /srv/build/fetch-source owner/name "v$VERSION" /src\n'
         (f'[ "$UNKNOWN" = build ] || exit 0\n{CALL}', ["owner/name v2"]),
         (f'{CALL}[ -n "$ABSENT" ] || exit 0\n', ["owner/name v2"]),
         (f'  [ -n "$ABSENT" ] || exit 0\n{CALL}', ["owner/name v2"]),
+        (f'ABSENT=1\n[ -n "$ABSENT" ] || exit 0\n{CALL}', ["owner/name v2"]),
+        (f': "${{ABSENT:=1}}"\n[ -n "$ABSENT" ] || exit 0\n{CALL}', ["owner/name v2"]),
+        (f'read -r ABSENT <f\n[ -n "$ABSENT" ] || exit 0\n{CALL}', ["owner/name v2"]),
+        (f'. ./names\n[ -n "$ABSENT" ] || exit 0\n{CALL}', ["owner/name v2"]),
+        (f'[ -n "$ABSENT" ] || exit 0\nABSENT=1\n{CALL}', []),
+        ('ABSENT=1\nfetch-source owner/name "v$ABSENT" /src\n', ['owner/name "v$ABSENT"']),
         ('fetch-source "$OTHER" "$REF" /src\n', ['"$OTHER" "$REF"']),
     ],
 )
 def test_tags_of_a_script_follow_from_arguments(script: str, expected: list[str]) -> None:
     arguments = {"VERSION": "2", "RELEASE": "24.12", "COMMIT": "", "SHORT": "38a1269", "ABSENT": ""}
     assert [*refs({"a/build": script, SCRIPT: CALL}, arguments)] == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("", {}),
+        ("ENV EXTRA=$EXTRA\n", {}),
+        ("ENV EXTRA=1\n", {"owner/name v2": None}),
+        ("ENV EXTRA=$PATH\n", {"owner/name v2": None}),
+        ("ENV VERSION=3 EXTRA=1\n", {'owner/name "v$VERSION"': None}),
+    ],
+)
+def test_variable_that_env_sets_decides_no_guard(tmp_path: Path, line: str, expected: dict[str, None]) -> None:
+    text = f"FROM scratch\nARG VERSION\nARG EXTRA=\n{line}COPY common run /\n"
+    for path, content in {"a/Dockerfile": text, "run": f'[ -n "$EXTRA" ] || exit 0\n{CALL}', SCRIPT: CALL}.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(content)
+    assert Contents(Folder(tmp_path)).of(spec()).sources == expected
 
 
 def test_tags_of_a_component_are_those_of_its_source_file() -> None:
