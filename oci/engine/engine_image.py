@@ -155,7 +155,7 @@ class _Copied:
             while left:
                 left = left[self._file.write(left) :]
         except OSError as error:
-            folder = posixpath.dirname(str(self._file.name))
+            folder = posixpath.dirname(posixpath.realpath(str(self._file.name)))
             raise SlipwayError(
                 f"{self._name}: its copy in {folder} cannot be written: {error.strerror}; let TMPDIR name a folder "
                 "with more free space"

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from oci.binaries import contents
 from oci.engine import engine_image
 from oci.engine.engine_access import Access
 from oci.layers.layer import Facts
 
-_ARCHIVE: Final = "image.tar"
-
 
 def check(image: Mapping[str, Any]) -> None:
     """Inspect and scan an image on its engine; ``image`` is the inputs of an ``UnpushedImage``.
 
-    For the scan the archive is written to a temporary folder, which is removed afterwards.
+    For the scan the archive is written to a temporary file without a name, so that nothing of it stays, whatever ends
+    this process. Grype opens it among the files that this process has open.
 
     Raises:
         SlipwayError: something in the image does not load, or is known to be vulnerable; or the engine does not give
@@ -27,8 +27,8 @@ def check(image: Mapping[str, Any]) -> None:
     if image.get("vulnerabilities") is None:
         _check(image, None)
         return
-    with tempfile.TemporaryDirectory(prefix="slipway-") as folder:
-        _check(image, Path(folder, _ARCHIVE))
+    with tempfile.TemporaryFile() as file:
+        _check(image, Path(f"/proc/{os.getpid()}/fd/{file.fileno()}"))
 
 
 def _check(image: Mapping[str, Any], archive: Path | None) -> None:

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import resource
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -170,8 +171,8 @@ def test_scanned_archive_is_what_the_engine_saved(client: Client, scanner: Scann
     assert scanned["sha256"] == hashlib.sha256(saved).hexdigest()
     assert client.calls == [f"{ROOT} save {NAME}"]
     temporary = client.folder / "temporary"
-    assert Path(scanned["file"]).is_relative_to(temporary)
-    assert Path(scanned["temporary"]).is_relative_to(temporary)
+    assert Path(scanned["temporary"]).parent == temporary
+    assert scanned["beside"] == Path(scanned["temporary"]).name  # an update that is killed leaves no archive
     assert list(temporary.iterdir()) == []
 
 
@@ -196,6 +197,17 @@ def test_copy_without_room_names_tmpdir(client: Client) -> None:
         "its copy in /dev cannot be written: No space left on device; let TMPDIR name a folder with more free space"
     )
     assert line == f"{NAME}: {reason}"
+
+
+def test_archive_without_room_names_tmpdir(client: Client, scanner: Scanner) -> None:
+    given = inputs(client.hold({}), vulnerabilities={"database": str(scanner.archive)})
+    files = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, files[1]))
+    try:
+        line = refusal_line(InspectUnpushed().create, given)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, files)
+    assert line.startswith(f"{NAME}: its copy in {client.folder / 'temporary'} cannot be written: File too large; ")
 
 
 def test_image_that_was_pushed_before_is_not_read(client: Client) -> None:
