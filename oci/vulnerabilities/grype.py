@@ -205,7 +205,8 @@ def _locked(home: Path) -> Iterator[None]:
 def _run(words: list[str], subject: str, login: Login | None, folder: Path, called: str = "") -> str:
     try:
         # What Grype unpacks of an image goes with the folder, whatever ends Grype.
-        return programs.run(words, subject, login, {"TMPDIR": str(folder)}, folder, called)
+        variables = {"TMPDIR": str(folder), "NO_COLOR": "1"}  # by TERM it colours what no terminal shows
+        return programs.run(words, subject, login, variables, folder, called)
     except programs.Failed as error:
         message = _MARK.sub("", str(error))
         if "max allowed age" in message:
