@@ -9,7 +9,6 @@ from pulumi.runtime.config import CONFIG
 
 from components import engines
 from components.deployment import deploy
-from components.runners.kubernetes import cluster_health
 from oci import preflight
 from stacks import plan
 from stacks.config.kubernetes import KubernetesRunners
@@ -30,6 +29,8 @@ except SlipwayError as error:
 for line in planned.warnings:
     pulumi.warn(line)
 if isinstance(planned.config.runners, KubernetesRunners) and not pulumi.runtime.is_dry_run():
+    from components.runners.kubernetes import cluster_health  # a preview asks no cluster
+
     specs = [image.spec for image in planned.images]
     for line in cluster_health.warnings(planned.config.runners, specs):
         pulumi.warn(line)

@@ -1,4 +1,4 @@
-"""``python -m bench [a] [b] [c] [d] [e] [f] [g] [h] [i]``: run the sections, and print one table."""
+"""``python -m bench [SECTION]...``: run the sections, and print one table."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="*",
         choices=[*SECTIONS, []],
         metavar="SECTION",
-        help="a, b, c, d, e, f, g, h, i; default: all",
+        help=f"{', '.join(SECTIONS)}; default: all",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds and fewer images")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all values there too")

@@ -17,7 +17,7 @@ from oci.vulnerabilities import scan_record
 from stacks import plan, platforms
 from stacks.config.signing import Signer, Signing, trusted
 from stacks.config.stack_config import StackConfig
-from stacks.errors import SlipwayError
+from stacks.errors import SlipwayError, printable
 from stacks.plan import Plan
 from stacks.references import qualified, split
 
@@ -123,7 +123,7 @@ class Evidence:
             SlipwayError: they have another shape than ours.
         """
         with shape.expected(self._ref):
-            return ["".join(c if c.isprintable() else repr(c)[1:-1] for c in line) for line in self._lines()]
+            return [printable(line) for line in self._lines()]
 
     def _lines(self) -> Iterator[str]:
         if self._sbom is not None:

@@ -22,8 +22,18 @@ def one_line(value: object, limit: int = 120) -> str:
     """
     text = value if isinstance(value, str) else repr(value)
     text = re.sub(r"//.*@", "//***@", text, flags=re.DOTALL)
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    text = printable(text)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def printable(text: str) -> str:
+    """Return a text with its control characters escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def abridged(names: Sequence[str], most: int = 1) -> str:
+    """Return the first ``most`` names as words of a line, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def quoted(value: object, limit: int = 120) -> str:

@@ -54,9 +54,8 @@ def run(setting: Setting) -> Iterator[Row]:
                 platform: _seconds(engine, base, platform)
                 for platform, engine in zip((own, foreign), engines, strict=True)
             }
-            engines[1].engine.output(
-                base, ["true"], own
-            )  # each engine has the parent of each build, as after the first
+            # Each engine has the parent of each build, as after the first.
+            engines[1].engine.output(base, ["true"], own)
         yield from _platforms(setting, seconds, engines)
         yield from _products(setting, own, seconds[own], engines)
 

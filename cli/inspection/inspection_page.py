@@ -16,7 +16,7 @@ from oci.binaries.plugins import Plugin
 from oci.gpu.gpu_code import GpuCode
 from oci.gpu.gpu_coverage import gpu_label
 from oci.layers.space import Space
-from stacks.errors import one_line
+from stacks.errors import abridged, one_line
 
 _STYLE: Final = """
 .verdict { font-size: 1.2rem; font-weight: 600; padding: .5rem .8rem; border-radius: 4px; color: #1c2127; }
@@ -46,7 +46,8 @@ def _body(inspection: Inspection) -> Iterator[Element]:
     yield element("p", f"{image.digest} {image.platform}")
     yield element("p", summary(len(faults)), f"verdict {'bad' if faults else 'good'}")
     rows = [
-        ("bad", (fault.file, fault.missing, fault.reason, _listed(fault.users), fault.provider)) for fault in faults
+        ("bad", (fault.file, fault.missing, fault.reason, abridged(fault.users, _LISTED), fault.provider))
+        for fault in faults
     ]
     columns = ("file", "fault", "reason", "needed by", "has it")
     yield from _table("Faults", columns, rows, is_open=True)
@@ -81,11 +82,6 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[_Row], *, is_open:
     yield folded
 
 
-def _listed(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - _LISTED} more" if len(paths) > _LISTED else ""
-    return ", ".join(paths[:_LISTED]) + more
-
-
 def _plugin(plugin: Plugin) -> _Row:
     if plugin.file:
         state = described(plugin)
@@ -106,7 +102,7 @@ def _libraries(inspection: Inspection) -> Iterator[_Row]:
     }
     for kind, libraries in kinds.items():
         for name, files in sorted(libraries.items()):
-            yield "", (name, kind, _listed(files))
+            yield "", (name, kind, abridged(files, _LISTED))
 
 
 def _gpu_code(inspection: Inspection) -> Iterator[Element]:

@@ -16,7 +16,7 @@ from oci.gpu.gpu_coverage import gpu_label, listed
 from oci.gpu.node_drivers import NodeDrivers
 from oci.gpu.node_drivers import listed as listed_nodes
 from oci.layers.space import Space
-from stacks.errors import one_line
+from stacks.errors import abridged, one_line
 
 _WIDTH: Final = 2000
 """Characters of one line."""
@@ -74,8 +74,7 @@ def facts(inspection: Inspection) -> Iterator[tuple[str, str]]:
     if inspection.question.nodes:
         yield "nodes", _nodes(inspection.question.nodes)
     if files := [one.path for one in inspection.contested if not one.binary]:
-        more = f" and {len(files) - _LISTED_CONTESTED} more" if len(files) > _LISTED_CONTESTED else ""
-        yield "two owners", f"{', '.join(files[:_LISTED_CONTESTED])}{more}"
+        yield "two owners", abridged(files, _LISTED_CONTESTED)
     if inspection.unread:
         records = (f"/{path}: {reason}" for path, reason in inspection.unread.items())
         yield "owners", f"not known of {', '.join(records)}"

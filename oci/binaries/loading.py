@@ -23,6 +23,7 @@ from oci.binaries.loader import DEFAULT_LEVEL, Loader, Missing
 from oci.binaries.musl_loader import MuslLoader
 from oci.binaries.plugins import Plugin, Plugins, Unmet
 from oci.owners.environments import Environments
+from stacks.errors import abridged
 
 _EXCEPTIONS: Final = Path(__file__).with_name("exceptions.toml")
 _MUSL: Final = re.compile(r"ld-musl-[^/]+\.so\.1$")
@@ -49,8 +50,7 @@ class Fault(NamedTuple):
 
     def __str__(self) -> str:
         """Return the fault as one line."""
-        more = f" and {len(self.users) - 2} more" if len(self.users) > 2 else ""
-        users = f"; needed by {', '.join(self.users[:2])}{more}" if self.users else ""
+        users = f"; needed by {abridged(self.users, 2)}" if self.users else ""
         provider = f"; {self.provider} has it" if self.provider else ""
         return f"{self.file}: {self.missing}{f': {self.reason}' if self.reason else ''}{users}{provider}"
 
@@ -417,15 +417,14 @@ class _Symbols:
         return self._sorted[path]
 
     def _fault(self, path: str, names: Sequence[bytes], users: Iterable[str]) -> Fault:
-        first = names[0].decode(errors="replace")
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        symbols = tuple(name.decode(errors="replace") for name in names)
         return Fault(
             "symbol",
             f"/{path}",
-            f"misses symbol {first}{more}",
+            f"misses symbol {abridged(symbols)}",
             "no library defines it",
             tuple(f"/{one}" for one in users),
-            names=tuple(name.decode(errors="replace") for name in names),
+            names=symbols,
         )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from oci import kubectl
 from oci.kubectl import Item, Unanswered
-from stacks.errors import SlipwayError, one_line
+from stacks.errors import SlipwayError, abridged, one_line
 from stacks.versions.nodes import GPU, labelled_driver
 from stacks.versions.tables import order
 
@@ -67,5 +67,4 @@ def read(kubeconfig: str | None = None, context: str | None = None) -> NodeDrive
 
 def listed(names: Sequence[str]) -> str:
     """Return nodes as words of a line."""
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return f"node{'' if len(names) == 1 else 's'} {', '.join(names[:_LISTED])}{more}"
+    return f"node{'' if len(names) == 1 else 's'} {abridged(names, _LISTED)}"

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from itertools import combinations
 from typing import NamedTuple
 
-from stacks.errors import quoted
+from stacks.errors import abridged, quoted
 from stacks.spec import ImageSpec, Outside
 
 _MOST = 3
@@ -60,9 +60,8 @@ def shared_repositories(stacks: Mapping[str, AbstractSet[str]]) -> list[str]:
     lines = []
     for (first, ours), (second, theirs) in combinations(stacks.items(), 2):
         if shared := sorted(ours & theirs):
-            more = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
             lines.append(
-                f"stacks {first} and {second}: both create the repository {shared[0]}{more}; say "
+                f"stacks {first} and {second}: both create the repository {abridged(shared)}; say "
                 "slipway:registry.create: false in one of them, or give it another repository"
             )
     return lines
