@@ -23,7 +23,7 @@ toolchain := $(PYTHON) -m toolchain
 pytest     = python -m pytest --numprocesses $(WORKERS) --dist loadscope $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help up preview down doctor ready lint collect test test-unit test-all fuzz bench lock
+.PHONY: help up preview down doctor ready lint test test-unit test-all fuzz bench lock
 
 help: # list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -52,6 +52,7 @@ test: ## lint, then all tests but the slow ones (TESTS=tests/engine: only these)
 	@$(MAKE) --no-print-directory --jobs=3 lint ready collect
 	@. .slipway/env && exec $(pytest) -m "not slow" $(TESTS)
 
+.PHONY: collect
 collect: # compile the tests once, while `ready` waits for downloads, and not in each worker
 	@.slipway/venv/bin/python -m pytest --numprocesses 0 --collect-only --quiet > /dev/null || true
 

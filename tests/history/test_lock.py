@@ -244,7 +244,9 @@ class Checkout:
         )
 
     def images(self) -> dict[str, Any]:
-        graph = json.loads(self.run("show", "base-cu121", "--json").stdout)
+        done = self.run("show", "base-cu121", "--json")
+        assert (done.returncode, done.stderr) == (0, "")
+        graph = json.loads(done.stdout)
         return {image["name"]: image for image in graph["images"]}
 
 
@@ -326,7 +328,7 @@ def checkout(tmp_path: Path, registry: Registry, github: Path, index: Index) -> 
     }
     served = Checkout(tmp_path, registry)
     stack = tmp_path / "stacks/Pulumi.base-cu121.yaml"
-    stack.write_text(stack.read_text().replace("38a1269", apex(github)[:7]))
+    stack.write_text(stack.read_text().replace("38a1269", f'"{apex(github)[:7]}"'))
     served.mirrors["pythonIndex"] = index.url
     return served
 

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from io import BufferedRWPair
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,8 @@ class Engine:
 
     def _answer(self, connection: socket.socket) -> None:
         try:
-            self._respond(connection)
+            with suppress(ConnectionError):  # of a client that leaves before its answer
+                self._respond(connection)
         finally:
             self.ended += 1
 
