@@ -209,7 +209,7 @@ class Ec2Runners(Model):
     )
     build: Ec2Build | None = Field(None, description="A machine that builds images: see buildOn.")
     log_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 180, 365] = Field(30, description="Days that logs are kept.")
-    runner: str = Field("2.334.0", description="Version of GitHub's runner: see stacks/versions/runner.toml.")
+    runner: str = Field("2.338.0", description="Version of GitHub's runner: see stacks/versions/runner.toml.")
 
     @field_validator("labels", "instance_types")
     @classmethod
