@@ -63,7 +63,6 @@ STANDS_IN_FOR = {
     "efa/efa_installer.sh": {"efa-installer"},
     "efa/ngc.sh": {"ngc"},
     "efa/openmpi-configure": {"openmpi"},
-    "efa/openmpi-source": {"openmpi"},
     "efa/pmix-configure": {"pmix"},
     "efa/torch.c": {"ngc"},
     "efa/torch.py": {"ngc"},
