@@ -17,7 +17,7 @@ def run(options: argparse.Namespace) -> int:
     """Push the present content of some files to a branch, open a pull request, and start its preview.
 
     GitHub starts no workflow for a push with the job's token, to prevent loops; so the preview is dispatched. An open
-    pull request with the same content stays as it is.
+    pull request with the same content stays as it is; with other content it gets the title of that content.
 
     Raises:
         SlipwayError: git or GitHub fails.
@@ -37,6 +37,8 @@ def run(options: argparse.Namespace) -> int:
     if not pulls:
         request = {"title": options.title, "head": options.branch, "base": actions.variable("GITHUB_REF_NAME")}
         pulls = [actions.api("POST", "pulls", {**request, "body": _BODY})]
+    elif pulls[0]["title"] != options.title:  # of a job that proposed something else on this branch
+        actions.api("PATCH", f"pulls/{pulls[0]['number']}", {"title": options.title})
     actions.api("POST", f"actions/workflows/{_PREVIEW}/dispatches", {"ref": options.branch})
     print(f"pull request {pulls[0]['number']}: {options.title}")
     return 0

@@ -39,6 +39,9 @@ class GitHub:
                 self.open(len(self.pulls) + 1, "acme", body["head"], "")
                 self.pulls[len(self.pulls)] |= {key: body[key] for key in ("title", "body")}
                 return self.pulls[len(self.pulls)]
+            case "PATCH", ["pulls", number]:
+                self.pulls[int(number)] |= {key: body[key] for key in body.keys() & {"title", "body", "state", "base"}}
+                return self.pulls[int(number)]
             case "GET", ["issues", number, "comments"]:
                 size, page = int(query["per_page"][0]), int(query["page"][0])
                 return self.comments[int(number)][size * (page - 1) : size * page]

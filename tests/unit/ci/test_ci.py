@@ -666,10 +666,10 @@ def night(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     return checkout
 
 
-def proposing(checkout: Checkout, **written: Any) -> str:
+def proposing(checkout: Checkout, title: str = REQUEST.title, **written: Any) -> str:
     """Propose a lock and return the branch's commit; the checkout is as it was."""
     lock.write(checkout.root, **written)
-    assert propose.run(REQUEST) == 0
+    assert propose.run(argparse.Namespace(**{**vars(REQUEST), "title": title})) == 0
     checkout.git("checkout", "-q", LOCK)
     return checkout.git("ls-remote", "origin", "refs/heads/parents").partition("\t")[0]
 
@@ -691,6 +691,16 @@ def test_propose_says_where_to_see_what_is_built_again(night: Checkout, github: 
             "Written by the workflow `nightly`. The report of `preview` lists what is built again.",
         )
     ]
+
+
+def test_propose_other_content_gives_the_pull_its_title(night: Checkout, github: GitHub) -> None:
+    proposing(night, locked=MOVED)
+    body = github.pulls[1]["body"]
+    proposing(night, "Packages have been mended", locked=MOVED)
+    assert github.pulls[1]["title"] == "Parents or packages have moved", "the content is that of the title"
+    proposing(night, "Packages have been mended", locked=MOVED, refresh="2026-01-12")
+    assert [*github.pulls] == [1]
+    assert (github.pulls[1]["title"], github.pulls[1]["body"]) == ("Packages have been mended", body)
 
 
 def test_propose_after_file_changed_on_main_pushes_again(night: Checkout, github: GitHub) -> None:
