@@ -434,7 +434,17 @@ class Hook:
 
 
 AWAY: Answer = (503, b"<html>canary</html>")
-DENIED: Answer = (400, b'{"__type": "AccessDeniedException", "message": "no"}')
+THROTTLED: Answer = (400, b'{"__type": "ThrottlingException", "message": "no"}')
+GONE: tuple[Answer, ...] = tuple(
+    (400, b'{"__type": "%b", "message": "no"}' % code)
+    for code in (
+        b"AccessDeniedException",
+        b"DecryptionFailure",
+        b"InvalidRequestException",
+        b"com.amazonaws.secretsmanager#ResourceNotFoundException",
+    )
+)
+"""What Secrets Manager answers of a secret that is denied, marked for deletion or deleted."""
 NO_SECRETS: tuple[Answer, ...] = tuple(
     (200, body)
     for body in (
@@ -469,7 +479,21 @@ def test_emptied_secret_is_noticed_by_another_signature(server: Server, monkeypa
     assert hook.statuses("forged", "canary-hook", after=31) == [503, 503]
 
 
-@pytest.mark.parametrize("answer", [AWAY, DENIED])
+@pytest.mark.parametrize("answer", GONE)
+def test_deleted_or_denied_webhook_secret_is_forgotten(
+    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, answer: Answer
+) -> None:
+    hook = Hook(server, monkeypatch)
+    hook.answer, usable = answer, hook.answer
+    assert hook.statuses("canary-hook", "canary-hook", after=3601) == [503, 503]
+    hook.answer = AWAY  # an outage does not bring it back
+    assert hook.statuses("canary-hook", after=11) == [503]
+    hook.answer = usable
+    assert hook.statuses("canary-hook", after=11) == [202]
+    assert "canary" not in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("answer", [AWAY, THROTTLED])
 def test_outage_leaves_the_secret_and_is_logged_once(
     server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, answer: Answer
 ) -> None:
@@ -481,7 +505,7 @@ def test_outage_leaves_the_secret_and_is_logged_once(
     assert "canary" not in line
 
 
-@pytest.mark.parametrize(("answer", "status"), [(AWAY, 401), (DENIED, 401), (NO_SECRETS[0], 503)])
+@pytest.mark.parametrize(("answer", "status"), [(AWAY, 401), (GONE[0], 503), (NO_SECRETS[0], 503)])
 def test_forged_deliveries_repeat_no_failed_read(
     server: Server, monkeypatch: pytest.MonkeyPatch, answer: Answer, status: int
 ) -> None:
@@ -534,7 +558,7 @@ def test_refusal_that_repeats_its_request_is_not_logged(
 
 
 def test_refusal_of_aws_is_logged_with_its_reason(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    server.hostile = lambda called, _: DENIED if called == "PutParameter" else None
+    server.hostile = lambda called, _: GONE[0] if called == "PutParameter" else None
     whys = [line["why"] for line in played(server, capsys) if line["did"] == "refused"]
     assert "PutParameter: AWS refuses it: 400, AccessDeniedException: no" in whys
 

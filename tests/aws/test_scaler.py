@@ -290,6 +290,29 @@ def test_delivery_after_the_secret_was_replaced_is_taken(scaler: Scaler, monkeyp
     assert scaler.deliver(payload(3)) == 401
 
 
+@pytest.mark.parametrize("days", [{"RecoveryWindowInDays": 7}, {"ForceDeleteWithoutRecovery": True}])
+def test_deleted_webhook_secret_takes_no_delivery(
+    scaler: Scaler, monkeypatch: pytest.MonkeyPatch, days: dict[str, Any]
+) -> None:
+    assert scaler.job(1) == 202
+    scaler.api("secretsmanager").delete_secret(SecretId=scaler.environment["WEBHOOK_SECRET"], **days)
+    assert scaler.job(2) == 202  # it is used for an hour, without a call
+    monkeypatch.setattr(webhook, "_SECONDS_OLD", -1)
+    assert [scaler.job(number) for number in (3, 4)] == [503, 503]
+
+
+def test_deleted_credentials_cost_github_alone(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> None:
+    scaler.job(1)
+    assert scaler.round().desired == {"spot": 1, "on-demand": 0}
+    secret = scaler.environment["GITHUB_SECRET"]
+    scaler.api("secretsmanager").delete_secret(SecretId=secret, RecoveryWindowInDays=7)
+    monkeypatch.setattr(aws._SECRETS[secret], "read", 0.0)
+    scaler.github.requests.clear()
+    scaler.job(2)
+    assert scaler.round().desired == {"spot": 2, "on-demand": 0}
+    assert not scaler.github.requests
+
+
 def test_job_queued_twice_is_noted_once(scaler: Scaler) -> None:
     jobs, job = Jobs(scaler.api("dynamodb"), f"{NAME}-jobs"), Job(1, "acme/images", time.time())
     assert [jobs.queue(job) for _ in range(2)] == [True, False]

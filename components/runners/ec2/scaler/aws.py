@@ -35,6 +35,10 @@ _LIST_SECONDS = 8.0
 _SECRET_SECONDS, _FAILED_SECONDS = 300.0, 10.0
 """Seconds for which a secret that was read is used, and for which one that could not be read is not read again."""
 
+_ENDED = {"AccessDeniedException", "DecryptionFailure", "InvalidRequestException", "ResourceNotFoundException"}
+"""Codes by which Secrets Manager says that this function has the secret no longer: it or its key is denied, it is
+marked for deletion, or deleted (API reference, "GetSecretValue", Errors). Any other may pass."""
+
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9.]{0,99}")
 """A code by which AWS names a refusal. botocore has HTTP's status in its place if the answer has none."""
 
@@ -98,11 +102,11 @@ def pages(service: Any, operation: str, **given: Any) -> Iterator[Any]:
 
 
 def secret(arn: str, *, fresh: float = _SECRET_SECONDS) -> str:
-    """Return a secret's text, at most ``fresh`` seconds old, or older if AWS does not answer or refuses.
+    """Return a secret's text, at most ``fresh`` seconds old, or older if AWS does not answer or cannot at the time.
 
     Raises:
         Failed: AWS has not answered with one yet, or last answered without: it is empty (whoever knows that could sign
-            with it) or no text.
+            with it) or no text, or is deleted or denied to this function.
     """
     held = _SECRETS.setdefault(arn, _Secret())
     now = time.time()
@@ -114,7 +118,7 @@ def secret(arn: str, *, fresh: float = _SECRET_SECONDS) -> str:
 
 
 def _read(arn: str, held: _Secret) -> _Secret:
-    """Read a secret. A failure leaves the former text; an answer without a usable one does not: it may be revoked."""
+    """Read a secret. A failure leaves the former text; an answer that there is no usable one does not."""
     try:
         text = client("secretsmanager").get_secret_value(SecretId=arn)["SecretString"].strip()
         usable = bool(text.encode())
@@ -122,9 +126,16 @@ def _read(arn: str, held: _Secret) -> _Secret:
         why = reason(error)
         if held.text:
             log("refused", to="read a secret again", why=why)
-        return replace(held, failed=time.time(), why=why)
+        return replace(_Secret() if _ended(error) else held, failed=time.time(), why=why)
     except SHAPE:
         usable = False
     if not usable:
         return _Secret(failed=time.time(), why=f"the secret {arn} is empty or no text")
     return _Secret(time.time(), text)
+
+
+def _ended(error: Exception) -> bool:
+    """Return whether a failure says that the secret is no longer this function's."""
+    answer: Any = error.response.get("Error", {}) if isinstance(error, ClientError) else {}
+    code = answer.get("Code")
+    return isinstance(code, str) and code in _ENDED
