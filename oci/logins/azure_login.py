@@ -6,7 +6,9 @@ renews the file.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +33,13 @@ _EXCHANGE: Final = "https://{host}/oauth2/exchange"
 """Endpoint of a registry that exchanges a token of Entra for one of the registry."""
 
 _TIMEOUT: Final = 30
-"""Seconds for a response of Azure."""
+"""Seconds for a response of Azure, and for its next bytes."""
+
+_LONGEST: Final = 1 << 20
+"""Bytes of the longest response that is read. A token has a few thousand."""
+
+_SHAPE: Final = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What is raised where a response is not of the shape that Azure documents. No text of these has a part of it."""
 
 
 def login(host: str) -> tuple[str, str]:
@@ -64,6 +72,7 @@ def _post(url: str, form: Mapping[str, str], key: str) -> str:
     """Post a form, and return one value of the JSON response."""
     import requests  # noqa: PLC0415 - few stacks need it
     from requests.adapters import HTTPAdapter  # noqa: PLC0415
+    from urllib3.exceptions import HTTPError  # noqa: PLC0415
     from urllib3.util.retry import Retry  # noqa: PLC0415
 
     retry = Retry(
@@ -76,15 +85,31 @@ def _post(url: str, form: Mapping[str, str], key: str) -> str:
     with requests.Session() as session:
         session.mount("http", HTTPAdapter(max_retries=retry))
         try:
-            response = session.post(url, data=form, timeout=_TIMEOUT)
-            content: dict[str, Any] = response.json()
+            response = session.post(url, data=form, timeout=_TIMEOUT, stream=True)
+            content = json.loads(_body(response))
             if response.ok:
-                value: str = content[key]
-                return value
+                return _token(content[key])
             errors = content.get("errors") or [{}]
-            reason = content.get("error_description") or errors[0].get("message") or "no reason given"
-        except (requests.RequestException, ValueError, KeyError, TypeError, AttributeError) as error:
+            reason = str(content.get("error_description") or errors[0].get("message") or "no reason given")
+        except (requests.RequestException, HTTPError, *_SHAPE) as error:
             reason = f"{type(error).__name__}: {error}"
     raise SlipwayError(
         f"slipway:registry: login with ${VARIABLES[0]} failed: {url}: {one_line(' '.join(reason.split()), 240)}"
     )
+
+
+def _body(response: Any) -> bytes:
+    """Return a response's body. Raises ValueError if it is longer than any of Azure's."""
+    content = bytearray()
+    for chunk in response.iter_content(1 << 16):
+        content += chunk
+        if len(content) > _LONGEST:
+            raise ValueError(f"it has more than {_LONGEST >> 20} MiB")
+    return bytes(content)
+
+
+def _token(value: object) -> str:
+    """Return a token. Raises ValueError if it is no text on one line, which no header could have."""
+    if not isinstance(value, str) or not re.fullmatch("[!-~]+", value):
+        raise ValueError("what it gives is no token")
+    return value

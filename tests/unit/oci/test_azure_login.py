@@ -45,7 +45,7 @@ class Azure(BaseHTTPRequestHandler):
         status, content = self.answers[self.path]
         self.send_response(status)
         self.end_headers()
-        self.wfile.write(json.dumps(content).encode())
+        self.wfile.write(content if isinstance(content, bytes) else json.dumps(content).encode())
 
     def log_message(self, *_: Any) -> None:
         """Log nothing."""
@@ -94,6 +94,12 @@ def test_login_exchanges_job_token_for_registry_token(host: str) -> None:
         ("/oauth2/exchange", (403, {}), "no reason given"),
         ("/oauth2/exchange", (200, {}), "KeyError: 'refresh_token'"),
         ("/oauth2/exchange", (200, []), "TypeError: "),
+        ("/oauth2/exchange", (200, {"refresh_token": {}}), "ValueError: what it gives is no token"),
+        ("/oauth2/exchange", (200, {"refresh_token": "a\r\nb: c"}), "ValueError: what it gives is no token"),
+        ("/oauth2/exchange", (400, {"error_description": {"a": 1}}), "{'a': 1}"),
+        ("/oauth2/exchange", (400, {"errors": {"a": 1}}), "KeyError: 0"),
+        ("/oauth2/exchange", (400, b"[" * 100_000), "RecursionError: "),
+        ("/oauth2/exchange", (200, b" " * (2 << 20)), "ValueError: it has more than 1 MiB"),
     ],
 )
 def test_login_refused_is_one_line_without_token(host: str, path: str, answer: tuple[int, Any], reason: str) -> None:

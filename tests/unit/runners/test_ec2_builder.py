@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.config import Config
 from botocore.stub import Stubber
 from moto import mock_aws
 
@@ -156,6 +158,23 @@ def test_builder_start_with_a_passing_error_is_retried(machine: Machine) -> None
         stubbed.add_response("describe_instances", described("running"))
         assert machine.start(time.monotonic() + 60) == "i-1"
         stubbed.assert_no_pending_responses()
+
+
+def test_builder_that_aws_never_answers_for_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    limits = builder_instance._CLIENT
+    assert limits.connect_timeout + limits.read_timeout <= 60
+    once = Config(connect_timeout=1, read_timeout=0.2, retries={"total_max_attempts": 1})
+    monkeypatch.setattr(builder_instance, "_CLIENT", once)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        for client in (Machine(REGION, NAME)._ec2, Machine(REGION, NAME)._connect):
+            assert client.meta.config.read_timeout == once.read_timeout
+        begun = time.monotonic()
+        with pytest.raises(SlipwayError, match=r"^the builder .*: Read timeout on endpoint URL"):
+            Machine(REGION, NAME).stop()
+    assert time.monotonic() - begun < 10
 
 
 def test_builder_start_with_a_lasting_error_raises_at_once(machine: Machine) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from components.runners.ec2.scaler.aws import FAILURES, SHAPE, reason
@@ -30,6 +31,10 @@ _ID = re.compile("i-[0-9a-f]+")
 
 _PAUSE = 2
 
+_CLIENT = Config(connect_timeout=10, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 3})
+"""How AWS is asked: seconds for a connection and for the next bytes of an answer, and attempts. botocore's own would
+take ten minutes for an AWS that does not answer."""
+
 
 class Machine:
     """The machine with a name in a region, whatever its current id."""
@@ -37,8 +42,8 @@ class Machine:
     def __init__(self, region: str, name: str) -> None:
         self.region, self.name = region, name
         session = boto3.Session(region_name=region)
-        self._ec2: Any = session.client("ec2")
-        self._connect: Any = session.client("ec2-instance-connect")
+        self._ec2: Any = session.client("ec2", config=_CLIENT)
+        self._connect: Any = session.client("ec2-instance-connect", config=_CLIENT)
 
     def start(self, end: float) -> str:
         """Start the machine unless it runs, wait until it does, and return its id.
