@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
@@ -21,7 +20,9 @@ def one_line(value: object, limit: int = 120) -> str:
     Control characters are escaped. In an address, everything up to the last ``@`` may be a credential and is starred.
     """
     text = value if isinstance(value, str) else repr(value)
-    text = re.sub(r"//.*@", "//***@", text, flags=re.DOTALL)
+    start, end = text.find("//"), text.rfind("@")
+    if 0 <= start < end - 1:
+        text = f"{text[:start]}//***{text[end:]}"
     text = printable(text)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 

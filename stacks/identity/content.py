@@ -22,6 +22,7 @@ from stacks.identity.dockerfile import git_sources, instructions, pip_packages, 
 from stacks.identity.dockerfile.instructions import Dockerfile
 from stacks.identity.dockerfile.stages import Source
 from stacks.identity.ignore import join
+from stacks.identity.wildcards import comparing
 from stacks.spec import CHECKED_ARG, CONTEXT, ImageSpec, Parent, Sibling, label_args
 
 CONTEXTS: Final = ".slipway/contexts"
@@ -252,7 +253,11 @@ class _Files:
         """Return the files and links that instructions read."""
         files: set[str] = set()
         for source in {(source.path, source.pattern): source for source in sources}.values():
-            for path in self._matches(source.path) if source.pattern else [source.path]:
+            try:
+                paths = list(self._matches(source.path)) if source.pattern else [source.path]
+            except re.error as error:
+                raise self._dockerfile.error(source.instruction, f"{one_line(source.path)}: {error}") from None
+            for path in paths:
                 files |= self._below(path, source)
         return files
 
@@ -302,10 +307,10 @@ class _Files:
         if "**" in pattern:
             yield pattern[: pattern.index("**")].rpartition("/")[0]
             return
-        parts = [re.compile(_expression(part), re.DOTALL) for part in pattern.split("/")]
+        parts = [comparing(_expression(part), re.DOTALL) for part in pattern.split("/")]
         matches = dict.fromkeys(tuple(path.split("/")[: len(parts)]) for path in self._paths)
         for match in matches:
-            if len(match) == len(parts) and all(map(re.Pattern.fullmatch, parts, match)):
+            if len(match) == len(parts) and all(fits(name) for fits, name in zip(parts, match, strict=True)):
                 yield "/".join(match)
 
 

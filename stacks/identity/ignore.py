@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 
+from stacks.identity.wildcards import comparing
+
 _GO_SPACE = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005"
     "\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -215,14 +217,17 @@ def _matching(text: str) -> Callable[[str], bool]:  # noqa: PLR0912 - one branch
 
 def _expression(text: str, expression: str) -> Callable[[str], bool]:
     @cache
-    def compiled() -> re.Pattern[str]:
+    def compiled() -> Callable[[str], bool]:
         """Compile at the first use: a malformed pattern that is never used is no error."""
         try:
-            return re.compile(expression, re.ASCII)
-        except re.error as error:
+            return comparing(expression, re.ASCII)
+        except (re.error, RecursionError, OverflowError) as error:
             raise PatternError(f"syntax error in pattern: {text}") from error
 
-    return lambda path: compiled().fullmatch(path) is not None
+    def fits(path: str) -> bool:
+        return compiled()(path)
+
+    return fits
 
 
 def _prefix(prefix: str) -> Callable[[str], bool]:

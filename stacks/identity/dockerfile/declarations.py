@@ -9,9 +9,8 @@ from pathlib import Path
 
 from stacks.errors import SlipwayError
 
-_ARGUMENT = re.compile(
-    r"""^ARG[ \t]+(?P<name>[A-Za-z_]\w*)(?:=(?P<quote>["']?)(?P<default>.*?)(?P=quote))?[ \t]*$""", re.MULTILINE
-)
+_ARGUMENT = re.compile(r"^ARG[ \t]+(?P<name>[A-Za-z_]\w*)(?:=(?P<default>.*)|[ \t]*)$", re.MULTILINE)
+_QUOTED = re.compile(r"""(["'])(.*)\1""")
 
 
 def arguments(path: Path) -> dict[str, str | None]:
@@ -21,14 +20,19 @@ def arguments(path: Path) -> dict[str, str | None]:
         SlipwayError: there is no such file.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         raise SlipwayError(f"there is no Dockerfile {path}") from None
     defaults: dict[str, str | None] = {}
     for match in _ARGUMENT.finditer(text):
         name, default = match["name"], match["default"]
-        defaults[name] = default if default is not None else defaults.get(name)
+        defaults[name] = _unquoted(default.rstrip(" \t")) if default is not None else defaults.get(name)
     return defaults
+
+
+def _unquoted(text: str) -> str:
+    quoted = _QUOTED.fullmatch(text)
+    return quoted[2] if quoted else text
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ def argument_comments(path: Path) -> dict[str, ArgumentComment]:
     """
     comments: dict[str, ArgumentComment] = {}
     above: list[str] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         if match := _ARGUMENT.match(line):
             for comment in above:
                 if parts := re.fullmatch(rf"# {match['name']}(?: \((?P<by>[^)]+)\))?(?: (?P<meaning>.+))?", comment):

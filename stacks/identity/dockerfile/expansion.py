@@ -11,6 +11,10 @@ _SPECIAL = "@*#?-$!0"
 """The shell's special parameters, which are names of one character."""
 
 
+_LONGEST = 128 << 10
+"""Characters of values in one word. Linux gives a program no longer variable, and no longer path
+(execve(2), MAX_ARG_STRLEN)."""
+
 _MEANING = re.compile(r"[$'\"\\`]")
 """The characters with a meaning in a word. Most words have none, and are not read character by character."""
 
@@ -29,12 +33,12 @@ def expand(word: str, variables: Mapping[str, str | None], *, escape: str, compl
         complete: whether a variable without an entry is unset; the parent image may set it otherwise.
 
     Raises:
-        ExpansionError: a value is not known before the build, or the word uses a form other than ``$x``, ``${x}``,
-            ``${x:-word}``, ``${x:+word}``, ``${x:?word}`` and these without the colon.
+        ExpansionError: a value is not known before the build, the values are too long, or the word uses a form other
+            than ``$x``, ``${x}``, ``${x:-word}``, ``${x:+word}``, ``${x:?word}`` and these without the colon.
     """
     if not _MEANING.search(word):
         return word
-    return _Lexer(word, escape, variables, complete=complete).text("")
+    return _Lexer(word, escape, variables, complete=complete).result()
 
 
 def raw_words(text: str) -> list[str]:
@@ -46,7 +50,7 @@ def raw_words(text: str) -> list[str]:
         ExpansionError: a quote or a brace is not closed, or ``${`` begins no variable.
     """
     lexer = _Lexer(text, "\\", None, complete=True)
-    lexer.text("")
+    lexer.result()
     return lexer.words + ([lexer.word] if lexer.word else [])
 
 
@@ -60,6 +64,14 @@ class _Lexer:
         self._variables, self._complete = variables, complete
         self._raw = variables is None
         self._position = 0
+        self._length = 0
+
+    def result(self) -> str:
+        """Return all of the text, read."""
+        try:
+            return self.text("")
+        except RecursionError:
+            raise ExpansionError(f"{self._whole}: its variables are nested too deep") from None
 
     def _peek(self) -> str:
         return self._whole[self._position : self._position + 1]
@@ -98,6 +110,8 @@ class _Lexer:
         return result
 
     def _add(self, part: str, *, parted: bool = False) -> None:
+        if not self._raw:
+            return  # nobody asks for the words
         for character in part:
             if not parted or character not in SPACE:
                 self.word += character
@@ -210,6 +224,10 @@ class _Lexer:
             if not self._complete:
                 raise ExpansionError(f"{self._whole}: no ARG or ENV before it sets {name}; only the parent image might")
             return None
-        if variables[name] is None:
+        value = variables[name]
+        if value is None:
             raise ExpansionError(f"{self._whole}: the value of {name} is known in the build alone")
-        return variables[name]
+        self._length += len(value)
+        if self._length > _LONGEST:
+            raise ExpansionError(f"{self._whole}: values of more than {_LONGEST >> 10} KiB")
+        return value

@@ -17,7 +17,7 @@ from stacks.identity.dockerfile.expansion import ExpansionError, expand
 SCRIPT: Final = "common/build/fetch-source"
 """The script that fetches, relative to the context."""
 
-_CALL: Final = re.compile(r"^(?!\s*#).*fetch-source[ \t]+(\S+)[ \t]+([^\s)]+)", re.MULTILINE)
+_CALL: Final = re.compile(r"^(?![ \t]*#).*fetch-source[ \t]+(\S+)[ \t]+([^\s)]+)", re.MULTILINE)
 _NAMED: Final = ("repository", "tag")
 _ASSIGNMENT: Final = re.compile(rf"^({'|'.join(_NAMED)})=(\S+)$", re.MULTILINE)
 """What ``dockerfiles/wheels/sources`` says of a component."""
@@ -32,6 +32,10 @@ _TESTED: Final = re.compile(r'"\$(\w+)"(?: = ([\w.-]+))?')
 """A variable that must be that word, or not be empty."""
 _LOADED: Final = re.compile(r"^[ \t]*(?:\.|source|eval)[ \t]", re.MULTILINE)
 """A line that runs another text in the script, which may set any variable."""
+_END: Final = re.compile("[\n;&|]")
+"""What ends a command."""
+_SETTING: Final = re.compile(r"\b(?:read|for|unset)\b(.*)", re.DOTALL)
+"""A command that sets the variables that it names, and their names."""
 _WHOLE_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 
 
@@ -107,7 +111,10 @@ def _sets(text: str, name: str) -> bool:
     if name not in text:  # mostly, and quickly
         return False
     name = re.escape(name)
-    return re.search(rf"\b{name}[:+]?=|\b(?:read|for|unset)\b[^\n;&|]*\b{name}\b", text) is not None
+    if re.search(rf"\b{name}[:+]?=", text):
+        return True
+    commands = (_SETTING.search(command) for command in _END.split(text))
+    return any(command and re.search(rf"\b{name}\b", command[1]) for command in commands)
 
 
 def _expanded(word: str, variables: Mapping[str, str | None]) -> str | None:

@@ -47,7 +47,7 @@ SEPARATOR = r"[\t\v\f\r ]+"
 """What lies between words."""
 _BLANK = "\t\n\v\f\r "
 _HEREDOC_KEYWORDS = {"RUN", "COPY", "ADD"}
-_DIRECTIVE = re.compile(r"#\s*([A-Za-z][A-Za-z0-9]*)\s*=\s*(.+?)\s*")
+_DIRECTIVE = re.compile(r"#\s*([A-Za-z][A-Za-z0-9]*)\s*=(.+)")
 _DIRECTIVES = {"syntax", "escape", "check"}
 _BYTES = re.compile("[\udc80-\udcff]")
 """Bytes that are not UTF-8, as Python's ``surrogateescape`` decodes them."""
@@ -156,11 +156,12 @@ def _directives(lines: Sequence[str], path: str) -> dict[str, str]:
             break
         if name in directives:
             raise _error(path, number, f"the directive '{name}' is given twice; keep one")
-        if name == "escape" and match[2] not in ("\\", "`"):
-            raise _error(path, number, f"escape={one_line(match[2])}: expected \\ or `")
+        value = match[2].strip() or match[2][-1]
+        if name == "escape" and value not in ("\\", "`"):
+            raise _error(path, number, f"escape={one_line(value)}: expected \\ or `")
         if re.search(r"[^\t -~]", match[0]):
             raise _error(path, number, f"{one_line(match[0])}: expected ASCII")
-        directives[name] = match[2]
+        directives[name] = value
     return directives
 
 

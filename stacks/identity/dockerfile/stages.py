@@ -40,6 +40,8 @@ _AT_COMMIT = re.compile(r"(?:https?://[^#?]+\.git|(?!https?://)[^#?]+)#[0-9a-f]{
 follows ``#`` (``dfgitutil/git_ref.go:98``)."""
 _CHECKSUM = re.compile(r"sha[0-9]+:[0-9a-f]{64,128}|[0-9a-f]{40,64}")
 """A whole checksum of a file or commit. Of a commit BuildKit takes a few digits too (``source/git/source.go:602``)."""
+_MOST_EXPANDED = 16 << 20
+"""Characters of all words of a Dockerfile with their variables replaced: each may use those before it twice."""
 _STAGE_NAME = re.compile(r"[a-z][a-z0-9_.-]*")
 _NAMES = re.compile(r"\$\{?(\w+)")
 
@@ -155,9 +157,13 @@ def reach(dockerfile: Dockerfile, target: str | None, arguments: Mapping[str, st
         platform: the platform to build for, such as ``linux/amd64``.
 
     Raises:
-        DockerfileError: there is no such stage, or what an instruction reads is not known before the build.
+        DockerfileError: there is no such stage, what an instruction reads is not known before the build, or the stages
+            or their variables are without a reasonable bound.
     """
-    return _Search(dockerfile, arguments, platform).of(target)
+    try:
+        return _Search(dockerfile, arguments, platform).of(target)
+    except RecursionError:
+        raise DockerfileError(f"{dockerfile.path}: too many stages, each of which needs the one before it") from None
 
 
 class _Search:
@@ -167,6 +173,7 @@ class _Search:
         builtin: dict[str, str | None] = dict.fromkeys((*_ENGINE, *_TARGET))
         if platform.count("/") == 1:
             builtin |= zip(_TARGET, (platform, *platform.split("/"), ""), strict=True)
+        self._expanded = 0
         self._outer = _Scope({name: arguments.get(name, value) for name, value in builtin.items()}, {}, complete=True)
         self._builtin = frozenset(builtin)
         self._stages: list[_Stage] = []
@@ -392,16 +399,25 @@ class _Search:
 
     def _expand(self, instruction: Instruction, word: str, scope: _Scope) -> str:
         try:
-            return expand(word, scope.variables, escape=self._dockerfile.escape, complete=scope.complete)
+            return self._counted(word, scope)
         except ExpansionError as error:
             raise self._dockerfile.error(instruction, one_line(str(error))) from None
 
     def _try(self, word: str, scope: _Scope) -> str | None:
         """Return a word's value; None if only the build knows it."""
         try:
-            return expand(word, scope.variables, escape=self._dockerfile.escape, complete=scope.complete)
+            return self._counted(word, scope)
         except ExpansionError:
             return None
+
+    def _counted(self, word: str, scope: _Scope) -> str:
+        value = expand(word, scope.variables, escape=self._dockerfile.escape, complete=scope.complete)
+        self._expanded += len(value)
+        if self._expanded > _MOST_EXPANDED:
+            raise DockerfileError(
+                f"{self._dockerfile.path}: its variables have more than {_MOST_EXPANDED >> 20} MiB of text"
+            )
+        return value
 
 
 def _within(path: str) -> str:

@@ -20,6 +20,24 @@ def test_arguments_have_the_default_of_any_stage(tmp_path: Path) -> None:
     assert arguments(path) == {"BASE_IMAGE": None, "A": "1", "EMPTY": "", "Q": "a b"}
 
 
+@pytest.mark.parametrize(
+    ("line", "default"),
+    [
+        ("ARG A='b c' \t", "b c"),
+        ("ARG A=\"b' ", "\"b'"),
+        ('ARG A="', '"'),
+        ("ARG A=''", ""),
+        ('ARG A="b" "c"', 'b" "c'),
+        ("ARG A= b", " b"),
+        ("ARG A \t", None),
+    ],
+)
+def test_default_of_an_argument_is_without_its_quotes(tmp_path: Path, line: str, default: str | None) -> None:
+    path = tmp_path / "Dockerfile"
+    path.write_bytes(f"# \xff\n{line}\nARG A B\n".encode("latin-1"))
+    assert arguments(path) == {"A": default}
+
+
 def test_arguments_of_missing_dockerfile_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SlipwayError, match=r"^there is no Dockerfile .*/none/Dockerfile$"):
         arguments(tmp_path / "none" / "Dockerfile")

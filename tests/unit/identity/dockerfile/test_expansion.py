@@ -74,6 +74,18 @@ def test_expand_without_a_value_is_refused(word: str, message: str) -> None:
     assert message in str(error.value)
 
 
+def test_expand_of_a_word_without_bounds_is_refused() -> None:
+    values = {"A": "x" * (64 << 10)}
+    assert len(expand("$A$A", values, escape="\\", complete=True)) == 128 << 10
+    for word in ("$A$A$A", '"$A$A$A"', "${B:-$A$A}$A"):
+        with pytest.raises(ExpansionError, match="values of more than 128 KiB"):
+            expand(word, values, escape="\\", complete=True)
+    deep = "${B:-" * 3000 + "}" * 3000
+    for read in (raw_words, lambda word: expand(word, {}, escape="\\", complete=True)):
+        with pytest.raises(ExpansionError, match="its variables are nested too deep$"):
+            read(deep)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -225,6 +225,15 @@ def test_reach_of_a_wrong_dockerfile_is_refused(text: str, message: str) -> None
     assert str(error.value) == message
 
 
+def test_reach_without_bounds_is_refused() -> None:
+    chain = "".join(f"FROM s{each} AS s{each + 1}\n" for each in range(2000))
+    with pytest.raises(DockerfileError, match="^D: too many stages, each of which needs the one before it$"):
+        reached(f"FROM x AS s0\n{chain}")
+    long = "x" * 60_000
+    with pytest.raises(DockerfileError, match="^D: its variables have more than 16 MiB of text$"):
+        reached(f"FROM x\nARG A={long}\n" + "ENV B=$A$A\n" * 150)
+
+
 def test_reach_of_an_unknown_target_is_refused() -> None:
     with pytest.raises(DockerfileError, match=r"^D: there is no stage 'z'; it has a, b$"):
         reached("FROM x AS a\nFROM y AS B\n", "z")
