@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import secrets
 import struct
 import subprocess
@@ -32,6 +33,9 @@ _MACHINES: Final[Mapping[str, tuple[int, bytes]]] = {
     "linux/arm64": (183, bytes.fromhex("000080d2 a80b80d2 010000d4")),  # mov x0, #0; mov x8, #93; svc #0
 }
 """By platform: the machine's number in ELF files (elf.h, EM_X86_64 and EM_AARCH64), and code that exits with 0."""
+
+_LOADED: Final = re.compile(r"\w[\w.:/@-]*", re.ASCII)
+"""An image as the engine names it. It becomes an argument, so it must be no option."""
 
 _CANNOT_RUN: Final = ("exec format error", "no such file or directory")
 """What an engine says of a program that the kernel cannot run; the second where a handler's interpreter is missing."""
@@ -105,6 +109,8 @@ def _runs(platform: str, host: str) -> bool:
     if platform not in _MACHINES:
         return False
     image = _docker(["load", "--quiet"], host, _image(platform)).strip().rpartition(" ")[2]
+    if not _LOADED.fullmatch(image):
+        raise SlipwayError(f"the Docker engine{at(host)}: `docker load` names no image: '{one_line(image)}'")
     try:
         _docker(["run", "--rm", "--platform", platform, "--network", "none", image], host)
     except SlipwayError as error:
@@ -178,4 +184,4 @@ def _docker(words: list[str], host: str, data: bytes | None = None) -> str:
         raise SlipwayError(f"the Docker engine{at(host)} did not answer `docker {words[0]}` in {_SECONDS} s") from None
     if done.returncode:
         raise engine_failure(host, words[0], done.stderr.decode(errors="replace"), done.returncode)
-    return done.stdout.decode()
+    return done.stdout.decode(errors="replace")

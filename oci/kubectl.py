@@ -28,6 +28,9 @@ _QUANTITY: Final = re.compile(
     re.ASCII,
 )
 
+MALFORMED: Final = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
+"""What is raised where an object is not of the shape that Kubernetes documents."""
+
 Item = dict[str, Any]
 
 
@@ -57,7 +60,7 @@ def items(*words: str, kubeconfig: str | None = None, context: str | None = None
         listed: list[Item] = [*json.loads(process.stdout)["items"]]
     except FileNotFoundError:
         raise
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, RecursionError):
         raise Unanswered("what it printed is no list of objects") from None
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise Unanswered(_reason(error)) from None

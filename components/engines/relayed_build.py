@@ -13,6 +13,8 @@ from typing import BinaryIO, Final
 
 _BLOCK: Final = 1 << 16
 _OK: Final = 200
+_LONGEST: Final = 32 << 20
+"""Bytes of a chunk, or of a response without chunks, which are held at once. Engines send a message in each."""
 
 
 class Interrupted(Exception):
@@ -91,7 +93,10 @@ class Download:
 
     def _pass_on(self, stream: BinaryIO) -> None:
         head = b"".join(_lines(stream))
-        status = int(head.split(b" ", 2)[1])
+        words = head.split(b" ", 2)
+        if len(words) < 3:
+            raise ValueError("no HTTP")
+        status = int(words[1])
         fields = {
             name.strip().lower(): value.strip()
             for name, _, value in (line.partition(b":") for line in head.split(b"\r\n")[1:])
@@ -101,7 +106,7 @@ class Download:
             if not self._begun:
                 self._send(head + body)
             elif status != _OK:
-                with suppress(ValueError, KeyError, TypeError):
+                with suppress(ValueError, KeyError, TypeError, RecursionError):
                     body = str(json.loads(body)["message"]).encode()
                 self.fail(body.decode(errors="replace"))
             return
@@ -124,14 +129,18 @@ class Download:
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
     """Yield the lines of a head."""
-    while line := stream.readline(_BLOCK):
+    length = 0
+    while (line := stream.readline(_BLOCK)) and length < _BLOCK:
         yield line
+        length += len(line)
         if line == b"\r\n":
             return
     raise ValueError("no HTTP")
 
 
 def _exactly(stream: BinaryIO, size: int) -> bytes:
+    if not 0 <= size <= _LONGEST:
+        raise ValueError("no size of a message")
     data = stream.read(size)
     if len(data) < size:
         raise ValueError("the end is missing")

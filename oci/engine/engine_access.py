@@ -115,7 +115,7 @@ def _message(body: bytes) -> str:
     """Return the reason in an error of an engine's API."""
     try:
         return str(json.loads(body)["message"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return one_line(body.decode(errors="replace"))
 
 

@@ -57,6 +57,10 @@ def read(kubeconfig: str | None = None, context: str | None = None) -> NodeDrive
         raise SlipwayError("kubectl is not on PATH: it asks the cluster for its nodes") from None
     except Unanswered as error:
         raise SlipwayError(f"the cluster does not answer kubectl: {error}") from None
+    except kubectl.MALFORMED as error:
+        raise SlipwayError(
+            f"the cluster answers kubectl with nodes of another shape than documented: {type(error).__name__}"
+        ) from None
     if not drivers.by_driver:
         raise SlipwayError(
             f"none of {len(nodes)} nodes has a label with its driver, such as nvidia.com/cuda.driver-version.full: "

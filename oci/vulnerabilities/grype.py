@@ -30,6 +30,8 @@ from stacks.errors import SlipwayError, one_line
 KEY: Final = "slipway:vulnerabilities"
 _CACHE: Final = ROOT / ".slipway" / "cache" / "grype"
 _PROGRAM: Final = "grype"
+_MALFORMED: Final = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
+"""What is raised where a report is not of Grype's shape."""
 _MARK: Final = re.compile(r"\[\d+\]\s+ERROR\s+")
 """What Grype's log has before an error."""
 
@@ -116,29 +118,40 @@ def _parse(text: str, ref: str, started: datetime) -> Scan:
         document = json.loads(text)
         matches, descriptor = document["matches"], document["descriptor"]
         status = descriptor["db"]["status"]
+        built = datetime.fromisoformat(status["built"])
+        if built.tzinfo is None:
+            raise ValueError("the time of its database has no zone")
         return Scan(
             vulnerabilities=tuple(map(_vulnerability, matches)),
-            database=datetime.fromisoformat(status["built"]),
+            database=built,
             matches=tuple(map(_reduced, matches)),
             version=str(descriptor.get("version", "")),
             source=str(status.get("from", "")),
             started=started,
             finished=datetime.now(UTC),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except _MALFORMED as error:
         raise SlipwayError(f"{ref}: {_PROGRAM}: its report cannot be read: {one_line(str(error))}") from None
 
 
 def _vulnerability(match: Mapping[str, Any]) -> Vulnerability:
     vulnerability, package = match["vulnerability"], match["artifact"]
+    fix = vulnerability["fix"]
     return Vulnerability(
-        id=vulnerability["id"],
-        aliases=tuple(related["id"] for related in match.get("relatedVulnerabilities") or ()),
-        severity=str(vulnerability["severity"]).lower(),
-        package=package["name"],
-        version=package["version"],
-        fixed_in=tuple(vulnerability["fix"]["versions"]) if vulnerability["fix"]["state"] == "fixed" else (),
+        id=_text(vulnerability["id"]),
+        aliases=tuple(_text(related["id"]) for related in match.get("relatedVulnerabilities") or ()),
+        severity=_text(vulnerability["severity"]).lower(),
+        package=_text(package["name"]),
+        version=_text(package["version"]),
+        fixed_in=tuple(map(_text, [*fix["versions"]])) if fix["state"] == "fixed" else (),
     )
+
+
+def _text(value: object) -> str:
+    """Return a text. Raises TypeError for anything else: what stands there decides which exception counts."""
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} in place of a text")
+    return value
 
 
 def _reduced(match: Mapping[str, Any]) -> dict[str, Any]:

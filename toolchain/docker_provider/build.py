@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 from urllib.parse import urlsplit
 
 from toolchain.docker_provider import reference
@@ -150,7 +150,7 @@ def produce(
         work.pull(cached)
     image_id = work.build(context)
     work.wait_for(image_id)
-    digest = work.push(name, image_id) if push else engine.json(f"/images/{image.name}/json")["Id"]
+    digest = work.push(name, image_id) if push else work.identity()
     return {
         "baseImageName": image.name,
         "context": image.build.context,
@@ -238,6 +238,13 @@ class _Work:
             else:
                 return
 
+    def identity(self) -> str:
+        """Return the id that the engine gives the image by its name."""
+        identity = self.engine.json(f"/images/{self.image.name}/json").get("Id")
+        if not isinstance(identity, str):
+            raise ProviderError(f"{self.image.name}: the Docker daemon says no id of it")
+        return identity
+
     def push(self, name: reference.Reference, image_id: str) -> str:
         """Push the image and return `repository@digest`."""
         if name.digest:
@@ -252,9 +259,10 @@ class _Work:
             self.display.status(f"Pushed image with digest {pushed}")
             return f"{name.repository}@{pushed}"
         self.display.log("Push completed without reporting a digest; falling back to local image inspect", "WARNING")
-        for digest in self.engine.json(f"/images/{image_id}/json").get("RepoDigests") or []:
+        listed = self.engine.json(f"/images/{image_id}/json").get("RepoDigests")
+        for digest in filter(_is_text, listed if isinstance(listed, list) else []):
             if reference.parse(digest).repository == name.repository:
-                return str(digest)
+                return digest
         raise ProviderError(f"push of {name}: the Docker daemon knows no digest of it in {name.domain}")
 
     def _transfer(self, path: str, query: Query) -> str:
@@ -267,6 +275,10 @@ class _Work:
         """Return the credentials for a registry that BuildKit asks for."""
         credential = self.keychain.for_host(host)
         return credential.username, credential.identity_token or credential.password
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    return isinstance(value, str)
 
 
 def _advice(error: str, indexes: Sequence[str] = ()) -> str:

@@ -13,7 +13,7 @@ from oci.gpu import node_drivers
 from oci.kubectl import Item, Unanswered
 from stacks.checks import drivers
 from stacks.config.kubernetes import KubernetesRunners
-from stacks.errors import one_line
+from stacks.errors import one_line, printable
 from stacks.spec import ImageSpec
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, node
 
@@ -41,13 +41,16 @@ def warnings(config: KubernetesRunners, specs: Iterable[ImageSpec] = ()) -> list
     """
     try:
         nodes = _nodes(config)
-        return [*_devices(config, nodes), *_drivers(config, nodes, specs), *_controller(config), *_waiting(config)]
+        lines = [*_devices(config, nodes), *_drivers(config, nodes, specs), *_controller(config), *_waiting(config)]
+        return [*map(printable, lines)]
     except FileNotFoundError:
         return [
             "kubectl is not on PATH: whether jobs wait for a runner, or for a device that no node offers, is not known"
         ]
     except Unanswered as error:
         return [f"the cluster does not answer kubectl: {error}"]
+    except kubectl.MALFORMED as error:
+        return [f"the cluster answers kubectl with objects of another shape than documented: {type(error).__name__}"]
 
 
 def _items(config: KubernetesRunners, *words: str) -> list[Item]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import socket
 import threading
@@ -11,12 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from io import BufferedRWPair
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from components.engines import address, start
+from components.engines import address, relayed_build, start
 from components.engines.pool import Pool
+from components.engines.relayed_build import Download, Interrupted
 from components.engines.router import Router
 from stacks import flavors, plan
 from stacks.errors import SlipwayError
@@ -330,6 +333,26 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 def error(message: str) -> bytes:
     """Return the end of a build's output that says why it failed."""
     return json.dumps({"errorDetail": {"message": message}, "error": message}).encode() + b"\r\n"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 20_000 + b"\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 65\r\n\r\n" + b"x" * 65,
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nx",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n41\r\n" + b"x" * 65 + b"\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-3\r\nx\r\n0\r\n\r\n",
+    ],
+    ids=["no status", "a long head", "a long body", "a body of -1", "a long chunk", "a chunk of -3"],
+)
+def test_engine_that_answers_without_bounds_is_interrupted(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relayed_build, "_LONGEST", 64)
+    client: Any = SimpleNamespace(sendall=lambda _: None)
+    engine: Any = SimpleNamespace(makefile=lambda _: io.BufferedReader(io.BytesIO(answer)))
+    with pytest.raises(Interrupted):
+        Download(client).pass_on(engine)
 
 
 @pytest.mark.parametrize("cut", [b"", b"HTTP/1.1 200 OK\r\nTransf", CHUNKED, CHUNKED + b"4\r\none;\r\n9\r\nhal"])

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from toolchain.docker_provider.docker_api import session
+from toolchain.docker_provider.docker_api import engine, session
 from toolchain.docker_provider.docker_api.engine import Address, BodyWriter, Engine, EngineError, Unreachable
+from toolchain.provider_base import ProviderError
 
 Serve = Callable[[bytes | None], Engine]
 
@@ -83,6 +84,64 @@ def test_request_that_is_refused_has_the_engines_reason(answer: bytes, line: str
     with pytest.raises(EngineError) as caught:
         serve(answer).json("/info")
     assert str(caught.value) == line
+
+
+def test_stream_yields_each_line_as_a_message(serve: Serve) -> None:
+    answer = b'HTTP/1.1 200 OK\r\n\r\n{"a": 1}\r\n\r\n{"b": "\xc3\xa9"}\n{"c": 3}'
+    with serve(answer).request("POST", "/build") as response:
+        assert list(response.messages()) == [{"a": 1}, {"b": "é"}, {"c": 3}]
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        (b'{"a": 1}\n{"a', "the Docker daemon ended its answer in the middle of a message"),
+        (b'{"a": 1}\n[]\n', "a message of the Docker daemon is no JSON object"),
+        (b'{"a": 1}\n' + b"x" * 70, "a message of the Docker daemon has more than 0 MiB"),
+    ],
+)
+def test_stream_malformed_ends_with_one_line(
+    body: bytes, line: str, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_LONGEST_MESSAGE", 64)
+    with serve(b"HTTP/1.1 200 OK\r\n\r\n" + body).request("POST", "/build") as response:
+        messages = response.messages()
+        assert next(messages) == {"a": 1}
+        with pytest.raises(ProviderError) as caught:
+            next(messages)
+    assert str(caught.value) == line
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b" " * 65, "the Docker daemon's answer has more than 0 MiB"),
+        (b"HTTP/1.1 200 OK\r\n\r\n[]", "the Docker daemon's answer is no JSON object, or not all of it"),
+        (b"HTTP/1.1 500 X\r\n\r\n" + b"x" * 65, "a reason of more than 0 MiB"),
+    ],
+)
+def test_document_malformed_or_too_long_is_one_line(
+    answer: bytes, line: str, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_LONGEST_DOCUMENT", 64)
+    monkeypatch.setattr(engine, "_LONGEST_REFUSAL", 64)
+    with pytest.raises(ProviderError) as caught:
+        serve(answer).json("/images/x/json")
+    assert str(caught.value) == line
+
+
+@pytest.mark.parametrize("head", [b"\r\n\r\n", b"HTTP/1.1 x\r\n\r\n", b"x" * 70_000])
+def test_upgrade_by_no_http_names_the_engine(head: bytes, serve: Serve, tmp_path: Path) -> None:
+    with pytest.raises(Unreachable, match=f"^unix://{tmp_path}/socket: /session: the "):
+        serve(head).upgrade("/session", "h2c", [])
+
+
+def test_connect_to_no_engine_says_what_it_answers(serve: Serve, tmp_path: Path) -> None:
+    answering = serve(b"HTTP/1.1 200 OK\r\nApi-Version: 1.x\r\n\r\n")
+    with pytest.raises(
+        Unreachable, match=f"^unix://{tmp_path}/socket: answers with the API version '1.x', not such as"
+    ):
+        Engine.connect(answering.address)
 
 
 def test_connect_speaks_the_older_of_both_versions(serve: Serve) -> None:

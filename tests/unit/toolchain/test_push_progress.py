@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolchain.docker_provider.docker_api import push_progress
 from toolchain.docker_provider.docker_api.protos import StatusResponse
-from toolchain.docker_provider.docker_api.push_progress import BuildLog, follow
+from toolchain.docker_provider.docker_api.push_progress import BuildLog, StreamError, follow
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,24 @@ def test_build_progress_never_exceeds_total(current: int, total: int) -> None:
     pushed, _, most = line.removeprefix("layer ").partition(" / ")
     if current >= total:
         assert pushed == most
+
+
+def test_secret_in_a_long_error_is_masked_before_it_is_cut() -> None:
+    message = "x" * 15_995 + "canary" + "y" * 100
+    with pytest.raises(StreamError) as caught:
+        BuildLog(print, lambda text: text.replace("canary", "***")).follow([{"error": message}])
+    assert "can" not in str(caught.value)
+    assert len(str(caught.value)) == 16_000
+
+
+def test_build_of_steps_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(push_progress, "_MOST_STEPS", 5)
+    status = StatusResponse()
+    for number in range(11):
+        status.vertexes.add(digest=str(number), name="x")
+    encoded = base64.b64encode(status.SerializeToString()).decode()
+    with pytest.raises(StreamError, match="names more than 5 steps"):
+        BuildLog(lambda _: None, str).follow([{"id": "moby.buildkit.trace", "aux": encoded}])
 
 
 def test_build_progress_has_an_items_name_else_its_id() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import shlex
 import socket
 import ssl
@@ -21,12 +22,22 @@ from pathlib import Path
 from typing import Any, Final
 
 from stacks.child_environment import child_environment
+from stacks.errors import one_line
 from toolchain.provider_base import Operation, ProviderError
 
 _NEWEST_API: Final = (1, 51)
 """The newest API version this client was written against; older engines are spoken to in their own."""
 _CONNECT_SECONDS: Final = 30
 _CHUNK_BYTES: Final = 1 << 20
+_LONGEST_MESSAGE: Final = 32 << 20
+"""Most bytes of one message of a stream. BuildKit's statuses have at most 16 MiB (gRPC's limit), here in base64."""
+_LONGEST_DOCUMENT: Final = 16 << 20
+"""Most bytes of a document, such as what an engine says of an image."""
+_LONGEST_REFUSAL: Final = 1 << 20
+"""Most bytes of a refusal. A longer one is not cut, as its secrets are masked later, but left out."""
+_LONGEST_HEAD: Final = 1 << 16
+_VERSION: Final = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
+_STATUS: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3})\b")
 
 Query = Mapping[str, str | Sequence[str]]
 
@@ -198,32 +209,42 @@ class Response:
         self._response = response
         self.headers = response.headers
 
-    def read(self) -> bytes:
-        """Return the whole body."""
-        return self._response.read()
-
-    def messages(self) -> Iterator[dict[str, Any]]:
-        """Yield the JSON messages of a stream as they come.
+    def document(self) -> dict[str, Any]:
+        """Return the JSON object that is the whole body.
 
         Raises:
-            ProviderError: if the stream breaks off.
+            ProviderError: if it breaks off, is too long, or is no JSON object.
         """
-        decoder = json.JSONDecoder()
-        held = ""
+        with _unbroken():
+            body = self._response.read(_LONGEST_DOCUMENT + 1)
+        if len(body) > _LONGEST_DOCUMENT:
+            raise ProviderError(f"the Docker daemon's answer has more than {_LONGEST_DOCUMENT >> 20} MiB")
         try:
+            document = json.loads(body)
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, dict):
+            raise ProviderError("the Docker daemon's answer is no JSON object, or not all of it")
+        return document
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        """Yield the JSON messages of a stream as they come, each on a line (moby, pkg/streamformatter).
+
+        Raises:
+            ProviderError: if the stream breaks off, or a message is too long or no JSON object.
+        """
+        held = bytearray()
+        with _unbroken():
             while block := self._response.read1(_CHUNK_BYTES):
-                held = (held + block.decode("utf-8", "replace")).lstrip()
-                while held:
-                    try:
-                        message, end = decoder.raw_decode(held)
-                    except ValueError:
-                        break
-                    yield message
-                    held = held[end:].lstrip()
-        except (OSError, http.client.HTTPException) as error:
-            raise ProviderError(f"the connection to the Docker daemon broke: {error}") from error
-        if held:
-            raise ProviderError("the Docker daemon ended its answer in the middle of a message")
+                *ended, rest = block.split(b"\n")
+                for line in ended:
+                    held += line
+                    yield from _messages(held)
+                    held.clear()
+                held += rest
+                if len(held) > _LONGEST_MESSAGE:
+                    raise ProviderError(f"a message of the Docker daemon has more than {_LONGEST_MESSAGE >> 20} MiB")
+        yield from _messages(held, "the Docker daemon ended its answer in the middle of a message")
 
 
 class BodyWriter:
@@ -272,7 +293,11 @@ class Engine:
             Unreachable: if none answers.
         """
         with cls(address).request("GET", "/_ping", timeout=_CONNECT_SECONDS) as response:
-            offered = tuple(int(part) for part in response.headers.get("Api-Version", "1.24").split("."))
+            version = response.headers.get("Api-Version", "1.24")
+        match = _VERSION.fullmatch(version)
+        if not match:
+            raise Unreachable(f"{address.host}: answers with the API version {one_line(version)!r}, not such as 1.41")
+        offered = int(match[1]), int(match[2])
         return cls(address, ".".join(str(part) for part in min(offered, _NEWEST_API)))
 
     @contextmanager
@@ -329,13 +354,19 @@ class Engine:
                 raise Unreachable(f"{self.address.host}: {reason}") from error
             with closing(response):
                 if response.status >= http.client.BAD_REQUEST:
-                    raise EngineError(response.status, _message(response.read()))
+                    with _unbroken():
+                        refusal = response.read(_LONGEST_REFUSAL + 1)
+                    raise EngineError(response.status, _message(refusal))
                 yield Response(response)
 
-    def json(self, path: str) -> Any:
-        """Get a JSON answer."""
+    def json(self, path: str) -> dict[str, Any]:
+        """Get a JSON object.
+
+        Raises:
+            ProviderError: the answer is none; or as :meth:`request`.
+        """
         with self.request("GET", path) as response:
-            return json.loads(response.read())
+            return response.document()
 
     def upgrade(self, path: str, protocol: str, headers: Sequence[tuple[str, str]]) -> socket.socket:
         """Turn a connection into one that speaks another protocol, and return it.
@@ -347,6 +378,16 @@ class Engine:
         connection = _Connection(self.address)
         connection.connect()
         channel = connection.sock
+        try:
+            self._agree(connection, path, protocol, headers)
+        except ProviderError:
+            connection.close()
+            raise
+        return channel
+
+    def _agree(self, connection: _Connection, path: str, protocol: str, headers: Sequence[tuple[str, str]]) -> None:
+        """Have the engine upgrade a connection, of which nothing is read after the head of the answer."""
+        channel = connection.sock
         lines = [f"POST {self._prefix}{path} HTTP/1.1", "Host: docker", "Connection: Upgrade", f"Upgrade: {protocol}"]
         lines += [f"{key}: {value}" for key, value in headers]
         try:
@@ -357,13 +398,16 @@ class Engine:
                 if not piece:
                     raise Unreachable(f"{self.address.host}: {connection.complaint() or 'closed the connection'}")
                 head += piece
+                if len(head) > _LONGEST_HEAD:
+                    raise Unreachable(f"{self.address.host}: {path}: the head of the answer does not end")
         except OSError as error:
             raise Unreachable(f"{self.address.host}: {error.strerror or error}") from error
-        status = int(head.split(b" ", 2)[1])
+        match = _STATUS.match(head)
+        if not match:
+            raise Unreachable(f"{self.address.host}: {path}: the answer is no HTTP")
+        status = int(match[1])
         if status != http.client.SWITCHING_PROTOCOLS:
-            channel.close()
             raise EngineError(status, f"{path}: the Docker daemon does not upgrade to {protocol} (HTTP {status})")
-        return channel
 
 
 def _send(
@@ -377,9 +421,35 @@ def _send(
         return  # the engine has answered before the end of the body; its answer has the reason
 
 
+@contextmanager
+def _unbroken() -> Iterator[None]:
+    """Read an answer in a block. Raises ProviderError if the connection breaks, or what comes is no HTTP."""
+    try:
+        yield
+    except (OSError, http.client.HTTPException) as error:
+        raise ProviderError(f"the connection to the Docker daemon broke: {error}") from error
+
+
+def _messages(
+    line: bytes | bytearray, malformed: str = "a message of the Docker daemon is no JSON object"
+) -> Iterator[Any]:
+    """Yield the messages of a line: one, or none. Raises ProviderError with ``malformed`` for anything else."""
+    if not line.strip():
+        return
+    try:
+        message = json.loads(line.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        message = None
+    if not isinstance(message, dict):
+        raise ProviderError(malformed)
+    yield message
+
+
 def _message(body: bytes) -> str:
+    if len(body) > _LONGEST_REFUSAL:
+        return f"a reason of more than {_LONGEST_REFUSAL >> 20} MiB"
     try:
         message = json.loads(body)["message"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         message = body.decode(errors="replace")
     return " ".join(str(message).split())

@@ -6,6 +6,7 @@ import base64
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from toolchain.provider_base import ProviderError
@@ -22,6 +23,14 @@ _EXIT_CODE: Final = re.compile(
 )
 """BuildKit's error of a failed step, which repeats the whole step."""
 _LONGEST_NAME: Final = 160
+_LONGEST_LINE: Final = 4000
+"""Characters of a line of output that are shown."""
+_LONGEST_ERROR: Final = 16_000
+"""Characters of a build's error that are shown."""
+_MOST_STEPS: Final = 10_000
+"""Steps of a build. A Dockerfile has some hundred at most."""
+_MALFORMED: Final = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
+"""What is raised where a message is not of the shape that Docker documents."""
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 Show = Callable[[str], None]
@@ -58,22 +67,31 @@ class BuildLog:
             StreamError: if the build failed, with the step that did and its last lines.
         """
         for message in messages:
-            if message.get("id") == _TRACE:
-                self._trace(message["aux"])
-            elif "ID" in (message.get("aux") or {}):
-                self.image_id = message["aux"]["ID"]
-            elif "stream" in message:
-                self._classic(message["stream"])
-            error = error_of(message)
+            with _documented():
+                self._take(message)
+                error = error_of(message)
             if error:
-                raise StreamError(self._explain(error))
-            if "status" in message:
-                self._show(transfer_line(message))
+                raise StreamError(self._explain(self._hide(error)[:_LONGEST_ERROR]))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if message.get("id") == _TRACE:
+            self._trace(message["aux"])
+        elif "ID" in (message.get("aux") or {}):
+            self.image_id = str(message["aux"]["ID"])
+        elif "stream" in message:
+            self._classic(message["stream"])
+        if "status" in message and not error_of(message):
+            self._show(transfer_line(message))
 
     def _trace(self, encoded: str) -> None:
-        from toolchain.docker_provider.docker_api.protos import StatusResponse  # noqa: PLC0415 - only BuildKit needs it
+        from google.protobuf.message import DecodeError  # noqa: PLC0415 - only BuildKit needs it
 
-        status = StatusResponse.FromString(base64.b64decode(encoded))
+        from toolchain.docker_provider.docker_api.protos import StatusResponse  # noqa: PLC0415 - as above
+
+        try:
+            status = StatusResponse.FromString(base64.b64decode(encoded))
+        except DecodeError as error:
+            raise ValueError(str(error)) from None
         for vertex in status.vertexes:
             self._vertex(vertex)
         for item in status.statuses:
@@ -83,7 +101,9 @@ class BuildLog:
             for line in self._append(log.vertex, log.msg.decode("utf-8", "replace")):
                 self._show(line)
         for warning in status.warnings:
-            self._show(warning.short.decode("utf-8", "replace"))
+            self._show(warning.short.decode("utf-8", "replace")[:_LONGEST_LINE])
+        if len(self._names) + len(self._output) > 2 * _MOST_STEPS:
+            raise StreamError(f"the Docker daemon names more than {_MOST_STEPS} steps")
 
     def _vertex(self, vertex: Any) -> None:
         name = self._names[vertex.digest] = shortened(self._hide(vertex.name))
@@ -109,7 +129,7 @@ class BuildLog:
     def _append(self, step: str, text: str) -> Iterator[str]:
         lines = self._output.setdefault(step, deque(maxlen=_LAST_LINES))
         for line in self._hide(text).splitlines():
-            visible = line.rpartition("\r")[2].rstrip()
+            visible = line.rpartition("\r")[2].rstrip()[:_LONGEST_LINE]
             if visible:
                 lines.append(visible)
                 yield visible
@@ -135,17 +155,29 @@ def follow(messages: Iterable[dict[str, Any]], show: Show) -> str:
     """
     digest = ""
     for message in messages:
-        error = error_of(message)
-        if error:
-            raise StreamError(error)
-        aux = message.get("aux")
-        if isinstance(aux, dict) and aux.get("Digest"):
-            digest = aux["Digest"]
-        if message.get("status"):
-            match = _PUSHED.fullmatch(message["status"])
-            digest = digest or (match[1] if match else "")
-            show(transfer_line(message))
+        with _documented():
+            error = error_of(message)
+            if error:
+                raise StreamError(error)
+            aux = message.get("aux")
+            if isinstance(aux, dict) and aux.get("Digest"):
+                digest = str(aux["Digest"])
+            if message.get("status"):
+                match = _PUSHED.fullmatch(message["status"])
+                digest = digest or (match[1] if match else "")
+                show(transfer_line(message))
     return digest
+
+
+@contextmanager
+def _documented() -> Iterator[None]:
+    """Read a message in a block. Raises StreamError if it is not of the shape that Docker documents."""
+    try:
+        yield
+    except _MALFORMED as error:
+        raise StreamError(
+            f"a message of the Docker daemon has another shape than documented: {type(error).__name__}"
+        ) from error
 
 
 def error_of(message: dict[str, Any]) -> str:
