@@ -39,7 +39,7 @@ from stacks.config.gates.promotion_gate import GpuChecks
 from stacks.config.signing import Signing
 from stacks.config.stack_config import StackConfig
 from stacks.errors import SlipwayError
-from tests.fuzzing import network_answers
+from tests.fuzzing import build_inputs, network_answers, tool_answers
 from tests.helpers import elf_writer, rpm_writer
 from tests.helpers.layers import members_archive
 
@@ -366,6 +366,15 @@ HARNESSES: Mapping[str, Harness] = {
     "github": Harness(network_answers.github_answer, network_answers.GITHUB_ANSWERS),
     "registry": Harness(network_answers.registry_answer, network_answers.REGISTRY_ANSWERS),
     "index": Harness(network_answers.index_answer, network_answers.INDEX_ANSWERS),
+    "engine": Harness(tool_answers.engine_answer, tool_answers.ENGINE_ANSWERS),
+    "relayed": Harness(tool_answers.relayed, tool_answers.RELAYED),
+    "docker": Harness(tool_answers.docker_client, tool_answers.DOCKER_CLIENTS),
+    "cluster": Harness(tool_answers.cluster, tool_answers.CLUSTERS),
+    "azure": Harness(tool_answers.azure, tool_answers.AZURE_ANSWERS),
+    "grype": Harness(tool_answers.grype_report, tool_answers.GRYPE_REPORTS),
+    "dockerfile": Harness(build_inputs.dockerfile, build_inputs.DOCKERFILES),
+    "script": Harness(build_inputs.script, build_inputs.SCRIPTS),
+    "ignore": Harness(build_inputs.ignore_file, build_inputs.IGNORE_FILES),
     "stack": Harness(stack_yaml, [b"config:\n  slipway:flavor: local\n  slipway:torch: &t {version: 2.6.0}\n"]),
     "lock": Harness(lock_file, [f'"docker.io/library/debian:12" = "{DIGEST}"\n'.encode()]),
     "reference": Harness(reference, [b"ghcr.io/acme/x:1@" + DIGEST.encode()]),

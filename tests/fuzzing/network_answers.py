@@ -106,6 +106,7 @@ class _Connection:
 
     def __init__(self, answer: bytes, sent: list[bytes]) -> None:
         self._answer = answer
+        self._received = 0
         self._sent = sent
 
     def sendall(self, data: bytes) -> None:
@@ -113,6 +114,10 @@ class _Connection:
 
     def makefile(self, *_: object) -> io.BufferedReader:
         return io.BufferedReader(io.BytesIO(self._answer))
+
+    def recv(self, size: int) -> bytes:
+        self._received += size
+        return self._answer[self._received - size : self._received]
 
     def fileno(self) -> int:
         return _NULL  # always readable, so that it counts as closed and is not used again

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from oci.gpu import gpu_code
 from oci.layers import packages
 from stacks import lock
 from stacks.errors import SlipwayError
+from tests.fakes.vulnerability_scanner import REPORT
 from tests.fuzzing.__main__ import INSTRUMENTED
 from tests.fuzzing.harnesses import HARNESSES, _berkeley_db
 from tests.helpers import elf_writer, rpm_writer
@@ -60,6 +62,12 @@ def _view() -> bytes:
         connection.execute("CREATE VIEW Packages AS SELECT h.a AS blob FROM t, t AS b, t AS c, h")
         connection.commit()
         return connection.serialize()
+
+
+def _match(**vulnerability: object) -> dict[str, Any]:
+    """Return a match of Grype's with other fields."""
+    match: dict[str, Any] = REPORT["matches"][0]
+    return {**match, "vulnerability": {**match["vulnerability"], **vulnerability}}
 
 
 def _exbibytes() -> bytes:
@@ -126,6 +134,90 @@ FOUND: Mapping[str, tuple[str, bytes]] = {
         "registry",
         b'\x06HTTP/1.1 401 X\r\nWWW-Authenticate: Bearer realm="http://elsewhere.example/"\r\n\r\n',
     ),
+    "a directive with a long space": ("dockerfile", b"# syntax=x" + b" " * 200_000 + b"y\nFROM scratch\n"),
+    "an argument with a long space": ("dockerfile", b"FROM scratch\nARG A=" + b" " * 200_000 + b"y\n"),
+    "a Dockerfile with variables in variables": (
+        "dockerfile",
+        b"FROM scratch\nENV A=" + b"${A:-" * 3000 + b"}" * 3000 + b"\n",
+    ),
+    "a Dockerfile whose variables double": (
+        "dockerfile",
+        b"FROM scratch\nARG A=xxxxxxxxxx\n" + b"ENV A=$A$A\n" * 28,
+    ),
+    "a Dockerfile that repeats a long variable": (
+        "dockerfile",
+        b"FROM scratch\nARG A=" + b"x" * 60_000 + b"\n" + b"ENV B=$A$A\n" * 20_000,
+    ),
+    "a Dockerfile of two thousand stages": (
+        "dockerfile",
+        b"FROM scratch AS s0\n" + b"".join(b"FROM s%d AS s%d\n" % (each, each + 1) for each in range(2000)),
+    ),
+    "a class of letters in the wrong order": ("dockerfile", b"FROM scratch\nCOPY a[z-a] /\n"),
+    "an error about a hundred thousand slashes": (
+        "dockerfile",
+        b"FROM scratch\nCOPY --from=$" + b"/" * 60_000 + b" /x /\n",
+    ),
+    "a Dockerfile in another encoding": ("dockerfile", b"# \xff\nFROM scratch\nARG A\n"),
+    "a script of empty lines": ("script", b"\n" * 200_000),
+    "a script that reads in vain": (
+        "script",
+        b'VERSION= "$ABSENT" ' + b"for " * 40_000 + b"\nfetch-source a/b v$VERSION /\n",
+    ),
+    "wildcards that share a name": ("ignore", b"*a" * 20 + b"b\0" + b"a" * 200),
+    "wildcards that share folders": ("ignore", b"**/" * 20 + b"x\0" + b"a/" * 100 + b"y"),
+    "a report with a list in place of an identifier": (
+        "grype",
+        json.dumps({**REPORT, "matches": [_match(id=["CVE"])]}).encode(),
+    ),
+    "a report with a number in place of a version": (
+        "grype",
+        json.dumps({**REPORT, "matches": [_match(fix={"state": "fixed", "versions": [9]})]}).encode(),
+    ),
+    "a report with a text in place of aliases": (
+        "grype",
+        json.dumps({**REPORT, "matches": [{**_match(), "relatedVulnerabilities": {"id": 1}}]}).encode(),
+    ),
+    "a report nested too deep": ("grype", b'{"matches": ' + b"[" * 200_000),
+    "an engine of no version": ("engine", b"\0HTTP/1.1 200 X\r\nApi-Version: 1.x\r\n\r\n"),
+    "an engine that says no id": ("engine", b"\1HTTP/1.1 200 X\r\n\r\n[]"),
+    "an engine's answer that ends": ("engine", b'\1HTTP/1.1 200 X\r\nContent-Length: 9\r\n\r\n{"Id": '),
+    "an engine that upgrades without HTTP": ("engine", b"\2\r\n\r\n"),
+    "an engine's head without an end": ("engine", b"\2" + b"x" * 100_000),
+    "an engine's message that is a number": ("engine", b"\3HTTP/1.1 200 X\r\n\r\n5\r\n"),
+    "an engine's message nested too deep": ("engine", b"\4HTTP/1.1 200 X\r\n\r\n" + b"[" * 200_000),
+    "an engine's trace that is none": (
+        "engine",
+        b'\3HTTP/1.1 200 X\r\n\r\n{"id": "moby.buildkit.trace", "aux": "/w=="}\n',
+    ),
+    "an engine's trace that is missing": ("engine", b'\3HTTP/1.1 200 X\r\n\r\n{"id": "moby.buildkit.trace"}\n'),
+    "an engine's error that is a text": ("engine", b'\3HTTP/1.1 200 X\r\n\r\n{"errorDetail": "no"}\n'),
+    "an engine's progress in words": (
+        "engine",
+        b'\4HTTP/1.1 200 X\r\n\r\n{"status": "x", "progressDetail": {"current": "a", "total": 5}}\n',
+    ),
+    "an engine's refusal that ends": ("engine", b"\3HTTP/1.1 500 X\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nx"),
+    "an engine's long line": (
+        "engine",
+        b'\3HTTP/1.1 200 X\r\n\r\n{"stream": "' + b"x" * 100_000 + b'\\n"}\n',
+    ),
+    "a message that comes in pieces": (
+        "engine",
+        b"\4HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n[\r\n" * 50_000,
+    ),
+    "an archive refused with a deep reason": ("engine", b"\6HTTP/1.1 404 X\r\n\r\n" + b"[" * 60_000),
+    "an engine's build without a status": ("relayed", b"HTTP/1.1\r\n\r\n"),
+    "an engine's chunk of exbibytes": (
+        "relayed",
+        b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n" + b"F" * 20 + b"\r\n",
+    ),
+    "an engine's body of fewer bytes than none": ("relayed", b"HTTP/1.1 200 X\r\nContent-Length: -5\r\n\r\nabc"),
+    "docker's output in another encoding": ("docker", b"\xff\n"),
+    "a cluster of numbers": ("cluster", b'{"items": [5]}'),
+    "a cluster whose pods have no status": ("cluster", b'{"items": [{"metadata": {"name": "x", "labels": []}}]}'),
+    "a cluster nested too deep": ("cluster", b"[" * 200_000),
+    "Azure's reason that is no text": ("azure", b'HTTP/1.1 400 X\r\n\r\n{"error_description": 5}'),
+    "Azure's token that is no text": ("azure", b'HTTP/1.1 200 X\r\n\r\n{"access_token": ["x"]}'),
+    "Azure's answer nested too deep": ("azure", b"HTTP/1.1 200 X\r\n\r\n" + b"[" * 200_000),
     "a lock nested too deep": ("lock", b"a = " + b"[" * 60_000),
     "a lock of numbers": ("lock", b"a = 1\nb = 2026-01-01\n"),
 }
