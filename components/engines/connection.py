@@ -1,14 +1,17 @@
-"""A connection to a Docker engine: by a Unix socket, by TCP, or by ssh."""
+"""A connection to a Docker engine: by a Unix socket, by TCP with or without TLS, or by ssh."""
 
 from __future__ import annotations
 
 import shlex
 import socket
 import subprocess
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
 
+from components.engines.tls_tunnel import tunnel
+from oci.engine.engine_access import client_context
 from stacks.child_environment import child_environment
 from stacks.errors import SlipwayError
 
@@ -17,9 +20,13 @@ _SECONDS: Final = 20
 
 
 class Connection:
-    """An open connection. Closing it ends the ssh that carries it."""
+    """An open connection. Closing it ends the ssh that carries it.
 
-    def __init__(self, engine: str) -> None:
+    ``engine`` is an address as in ``slipway:engines``. ``tls`` are the certificates for one that begins with ``tcp://``,
+    as of :class:`oci.engine.engine_access.Access`; without any, the connection has no TLS.
+    """
+
+    def __init__(self, engine: str, tls: Mapping[str, str] | None = None) -> None:
         self._ssh: subprocess.Popen[bytes] | None = None
         url = urlsplit(engine)
         try:
@@ -28,6 +35,9 @@ class Connection:
                 self.socket.connect(engine.removeprefix("unix://"))
             elif url.scheme == "tcp":
                 self.socket = socket.create_connection((url.hostname or "", url.port or 2375), timeout=_SECONDS)
+                if tls:
+                    secure = client_context(tls).wrap_socket(self.socket, server_hostname=url.hostname)
+                    self.socket = tunnel(secure)
                 self.socket.settimeout(None)
             else:
                 self.socket = self._tunnel(engine)

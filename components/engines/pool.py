@@ -7,7 +7,9 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from typing import ClassVar
 
+from components.engines.connection import Connection
 from oci.engine_platforms import CannotRun, check_runnable
 from stacks.errors import SlipwayError
 
@@ -24,16 +26,30 @@ class Pool:
     none (Mirrokni et al., Consistent Hashing with Bounded Loads, arXiv:1608.01350).
 
     ``runs_programs`` says whether any of the images runs programs of the platform while it is built: any engine builds
-    one that does not.
+    one that does not. ``together`` has one engine take all of them, as images that are not pushed must be where those
+    are that they stand on.
     """
 
+    key: ClassVar[str] = "slipway:engines.{platform}"
+    """The key of the configuration that errors begin with."""
+    others: ClassVar[str] = "others of the list take its images"
+    """What is said of an engine that is gone."""
+
     def __init__(
-        self, platform: str, engines: Sequence[str], images: Collection[str] = (), *, runs_programs: bool = True
+        self,
+        platform: str,
+        engines: Sequence[str],
+        images: Collection[str] = (),
+        *,
+        runs_programs: bool = True,
+        together: bool = False,
     ) -> None:
         self.platform = platform
+        self._key = self.key.format(platform=platform)
         self._programs = [platform] if runs_programs else []
+        self._together = together
         self.engines = tuple(engines)
-        self._first = self._shares(images)
+        self._first = {} if together else self._shares(images)
         self._lock = threading.Lock()
         self._checks = {engine: threading.Lock() for engine in engines}
         self._checked: dict[str, CannotRun | None] = {}
@@ -41,6 +57,7 @@ class Pool:
 
     def order(self, image: str) -> list[str]:
         """Return the engines for an image, the first choice first; ``image`` is its name without registry and tag."""
+        image = "" if self._together else image
         first = self._first.get(image)
         return sorted(self.engines, key=lambda engine: (engine == first, self._weight(engine, image)), reverse=True)
 
@@ -54,7 +71,24 @@ class Pool:
             if self._is_up(engine):
                 return engine
         reasons = "; ".join(self._failures[engine] for engine in self.engines)
-        raise SlipwayError(f"slipway:engines.{self.platform}: no engine answers: {reasons}")
+        raise SlipwayError(f"{self._key}: no engine answers: {reasons}")
+
+    def connect(self, engine: str) -> Connection:
+        """Connect to an engine.
+
+        Raises:
+            SlipwayError: it does not answer.
+        """
+        return Connection(engine)
+
+    def check(self, engine: str) -> None:
+        """Ask an engine whether it can build for the platform.
+
+        Raises:
+            CannotRun: it answers, and cannot run the platform.
+            SlipwayError: it does not answer.
+        """
+        check_runnable(self._programs, engine, key="slipway:engines")
 
     def refusal(self, engine: str) -> str:
         """Return why an engine that answers cannot build for the platform, as one line; empty if it can."""
@@ -75,9 +109,9 @@ class Pool:
                 return
             self._failures[engine] = reason
         left = len(self.engines) > len(self._failures)
-        then = "others of the list take its images" if left else f"nothing can be built for {self.platform}"
+        then = self.others if left else f"nothing can be built for {self.platform}"
         # Standard output is the way from a thread of the program to the user.
-        sys.stdout.write(f"slipway:engines.{self.platform}: {reason}; {then}\n")
+        sys.stdout.write(f"{self._key}: {reason}; {then}\n")
         sys.stdout.flush()
 
     def _is_up(self, engine: str) -> bool:
@@ -90,7 +124,7 @@ class Pool:
             if engine not in self._checked and engine not in self._failures:
                 self._checked[engine] = None
                 try:
-                    check_runnable(self._programs, engine, key="slipway:engines")
+                    self.check(engine)
                 except CannotRun as error:
                     self._checked[engine] = error
                 except SlipwayError as error:

@@ -145,7 +145,7 @@ class Router:
             request = _read(client)
             try:
                 if request.session:
-                    self._open_session(client, request)
+                    self._open_session(client, request, pool)
                 elif request.path == "/build":
                     self._build(client, request, pool)
                 elif request.image:
@@ -164,7 +164,7 @@ class Router:
         while True:
             engine = pool.engine(request.image or "")
             try:
-                connection = Connection(engine)
+                connection = pool.connect(engine)
             except SlipwayError as error:
                 pool.fail(engine, str(error))
                 continue
@@ -200,13 +200,13 @@ class Router:
         with self._lock:
             return self._sessions.setdefault(name, _Session())
 
-    def _open_session(self, client: socket.socket, request: _Request) -> None:
+    def _open_session(self, client: socket.socket, request: _Request, pool: Pool) -> None:
         """Hold a session until its build says which engine it is for. The engine speaks first."""
         client.sendall(_UPGRADED)
         session, engine = self._session(request.session), ""
         while engine := session.other(engine):
             try:
-                connection = Connection(engine)
+                connection = pool.connect(engine)
             except SlipwayError:
                 continue  # another engine takes its build
             with closing(connection):
@@ -230,7 +230,7 @@ class Router:
         used = pool.answering(self._engines)
         for engine in used[:-1] if request.path.startswith("/images/") else []:
             try:
-                connection = Connection(engine)
+                connection = pool.connect(engine)
             except SlipwayError as error:
                 pool.fail(engine, str(error))
                 continue
@@ -241,7 +241,7 @@ class Router:
                     client.sendall(answer.head + answer.rest)
                     _splice(client, connection.socket)
                     return
-        self._forward(client, request, Connection(used[-1]) if used else self._connection(request, pool)[1])
+        self._forward(client, request, pool.connect(used[-1]) if used else self._connection(request, pool)[1])
 
 
 def _read(source: socket.socket) -> _Request:

@@ -61,13 +61,22 @@ def connection(address: str, tls: Mapping[str, str], seconds: float) -> HTTPSCon
     Raises:
         OSError: the certificates are malformed.
     """
+    return HTTPSConnection(address, timeout=seconds, context=client_context(tls))
+
+
+def client_context(tls: Mapping[str, str]) -> ssl.SSLContext:
+    """Return the context of a client of an engine; ``tls`` is as of :class:`Access`.
+
+    Raises:
+        OSError: the certificates are malformed.
+    """
     context = ssl.create_default_context(cadata=tls["ca"])
     with tempfile.TemporaryDirectory() as folder:
         pair = Path(folder, "pair.pem")
         pair.touch(0o600)
         pair.write_text(tls["cert"] + tls["key"])
         context.load_cert_chain(pair)
-    return HTTPSConnection(address, timeout=seconds, context=context)
+    return context
 
 
 class _Response:
