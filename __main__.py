@@ -19,9 +19,10 @@ from stacks.identity import staged_context
 
 try:
     planned = plan.make(pulumi.get_stack(), from_pulumi(CONFIG.get()))
+    replicas = None
     if not pulumi.runtime.is_dry_run():
         preflight.check(planned)
-        engines.start(planned, ROOT)
+        replicas = engines.start(planned, ROOT)
     staged_context.write((image.content for image in planned.images), ROOT)
 except SlipwayError as error:
     raise pulumi.RunError(str(error)) from None
@@ -35,6 +36,6 @@ if isinstance(planned.config.runners, KubernetesRunners) and not pulumi.runtime.
     for line in cluster_health.warnings(planned.config.runners, specs):
         pulumi.warn(line)
 
-for name, value in deploy(planned).items():
+for name, value in deploy(planned, replicas).items():
     pulumi.export(name, value)
 pulumi.run(settle_outputs)

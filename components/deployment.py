@@ -22,13 +22,16 @@ from stacks.platforms import architecture
 from stacks.references import qualified
 
 if TYPE_CHECKING:
+    from components.engines.replicas import Replicas
     from components.runners.ec2.ec2_deployment import Deployed
     from components.runners.kubernetes.kubernetes_runners import KubernetesRunners
     from components.supply_chain.image_index import ImageIndex
 
 
-def deploy(plan: Plan) -> dict[str, Any]:
+def deploy(plan: Plan, replicas: Replicas | None = None) -> dict[str, Any]:
     """Declare all resources of a plan and return the stack's outputs.
+
+    ``replicas`` are those of the stack's build service that :func:`components.engines.start` serves.
 
     ``images`` maps each image to its ``ref``, ``digest`` and ``tag``. Where it has several ``platforms``, the ``ref``
     and ``digest`` are the index's, and each platform has its own; ``merged`` is false and the index's are missing where
@@ -50,7 +53,8 @@ def deploy(plan: Plan) -> dict[str, Any]:
     engine: list[pulumi.ProviderResource] = []
     reached = ReachedEngine()
     if cluster and on_runners:
-        engine, reached = [cluster.engine()], cluster.reached_engine
+        shared = engines.shared_address(plan.stack)
+        engine, reached = [cluster.engine(shared, replicas)], cluster.reached_engine(shared)
     elif builder:
         reached = builder.reached_engine
         engine = [builder.engine({image.spec.name: image.tag for image in plan.images} | _tried(plan))]

@@ -1,4 +1,4 @@
-"""The Docker engines that build a stack's images, where its configuration names them.
+"""The Docker engines that build a stack's images, where its configuration names them or replicas of a build service.
 
 The provider of a platform has one address, a socket in the checkout, whichever engines there are. So an engine that is
 added, that moves or that is gone changes no resource and shows in no preview.
@@ -12,12 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from platform import machine
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from stacks.config.kubernetes import KubernetesRunners
 from stacks.config.stack_config import StackConfig
 from stacks.errors import SlipwayError
 from stacks.plan import Plan
 from stacks.platforms import OF_MACHINES, architecture
+from stacks.versions.nodes import node
+
+if TYPE_CHECKING:
+    from components.engines.replicas import Replicas
 
 FOLDER: Final = ".slipway/engines"
 """The folder of the sockets, relative to the checkout, where the program and the provider run."""
@@ -28,10 +33,16 @@ def address(stack: str, platform: str) -> str:
     return f"unix://{FOLDER}/{stack}-{architecture(platform)}.sock"
 
 
-def start(plan: Plan, root: Path) -> None:
+def shared_address(stack: str) -> str:
+    """Return the address of the replicas of the stack's build service for the docker provider."""
+    return f"unix://{FOLDER}/{stack}-runners.sock"
+
+
+def start(plan: Plan, root: Path) -> Replicas | None:
     """Check all engines of a plan, and forward what arrives at the addresses to them, until the program ends.
 
-    An engine that does not answer is no error yet: there may be nothing to build on it.
+    An engine that does not answer is no error yet: there may be nothing to build on it. Replicas of a build service are
+    returned. They may be part of what the update makes, and learn their certificates from it.
 
     Raises:
         SlipwayError: an engine cannot run the programs of its platform, one line for each; or a socket cannot be made.
@@ -39,15 +50,20 @@ def start(plan: Plan, root: Path) -> None:
     running = {image.spec.platform for image in plan.images if image.content.runs_programs}
     checks = list(_of_this_machine(plan.config, running))
     serving: list[Callable[[], None]] = []
-    if plan.config.engines:
+    shared = shared_replicas(plan)
+    if plan.config.engines or shared:
         from components.engines.pool import Pool  # noqa: PLC0415 - few stacks name engines
         from components.engines.router import Router  # noqa: PLC0415 - as above
 
-        router = Router(root)
+        router, together = Router(root), not plan.config.publish
         for platform, engines in plan.config.engines.items():
-            pool = Pool(platform, engines, plan.names_for(platform), runs_programs=platform in running)
+            runs_programs = platform in running
+            images = plan.names_for(platform)
+            pool = Pool(platform, engines, images, runs_programs=runs_programs, together=together)
             checks += [partial(pool.refusal, engine) for engine in engines]
             serving.append(partial(router.serve, address(plan.stack, platform), pool))
+        if shared:
+            serving.append(partial(router.serve, shared_address(plan.stack), shared))
     if checks:
         with ThreadPoolExecutor(len(checks)) as threads:
             mistakes = [line for line in threads.map(lambda check: check(), checks) if line]
@@ -55,6 +71,25 @@ def start(plan: Plan, root: Path) -> None:
             raise SlipwayError("\n".join(mistakes))
     for serve in serving:
         serve()
+    return shared
+
+
+def shared_replicas(plan: Plan) -> Replicas | None:
+    """Return the replicas of the build service that build a plan's images; None where there are not several."""
+    config = plan.config
+    runners = config.runners
+    if config.build_on != "runners" or not isinstance(runners, KubernetesRunners) or runners.build is None:
+        return None
+    if runners.build.replicas == 1:
+        return None
+    from components.engines.replicas import Replicas  # noqa: PLC0415 - few stacks have any
+    from components.runners.kubernetes import build_service  # noqa: PLC0415 - as above
+
+    # What is the same for all platforms may be of none of the stack's.
+    images = [image.spec.published_name for image in plan.images if image.spec.platform not in config.engines]
+    platform = f"linux/{node(runners.profile).arch}"
+    addresses = build_service.addresses(runners, runners.build)
+    return Replicas(platform, addresses, images, together=not config.publish)
 
 
 def _of_this_machine(config: StackConfig, running: Collection[str]) -> Iterator[Callable[[], str]]:

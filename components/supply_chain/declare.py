@@ -7,6 +7,7 @@ from typing import Any
 
 import pulumi
 
+from components.engines import shared_replicas
 from components.engines.pool import Pool
 from components.image import ImageVariant
 from components.registry.interface import Login, Registry
@@ -51,6 +52,7 @@ def after_push(
         str(platform): Pool(platform, engines, plan.names_for(platform))
         for platform, engines in plan.config.engines.items()
     }
+    shared = shared_replicas(plan)
     for image in plan.images:
         if image.spec.product and not plan.config.signing:
             continue
@@ -62,9 +64,8 @@ def after_push(
             extra = ExtraTagArgs(ref=variant.ref, tag=tag, login=login)
             tags.setdefault(name, []).append(ExtraTag(f"{name}-tag-{tag}", extra, below).name)
         if plan.config.signing:
-            engines = (
-                pools[image.spec.platform].order(image.spec.published_name) if image.spec.platform in pools else []
-            )
+            pool = pools.get(image.spec.platform, shared)
+            engines = pool.order(image.spec.published_name) if pool else []
             signed[name] = _signed(image, variants, login, plan, plan.config.signing, engines)
     for name, index in indexes.items():
         below = pulumi.ResourceOptions(parent=index)

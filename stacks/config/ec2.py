@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -136,6 +137,16 @@ class Ec2Build(Model):
     idle: int = Field(
         15, ge=2, le=1440, description="Minutes without a connection after which it stops, as after a failed update."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_machine(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and "replicas" in values:
+            raise ValueError(
+                "replicas: the builder on EC2 is one machine, which each update that builds starts and stops: leave "
+                "replicas out and give a larger instanceType, or name several engines in slipway:engines"
+            )
+        return values
 
 
 class Ec2Runners(Model):

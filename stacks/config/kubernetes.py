@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, field_validator, model_validator
 
 from stacks.config import github_url
-from stacks.config.model import SENSITIVE, Host, Line, Model, NonEmpty, Reference, Secret, matching
+from stacks.config.model import SENSITIVE, Line, Model, NonEmpty, Reference, Secret, matching
 from stacks.config.values import Driver
 from stacks.errors import one_line
-from stacks.references import check_reference
+from stacks.references import check_host, check_reference
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, check_count, labelled_driver, node
 
 ARC_VERSION = "0.14.2"
@@ -53,6 +53,30 @@ def _free_namespace(value: str) -> str:
         )
     return value
 
+
+def _listed(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _with_ports(value: tuple[str, ...]) -> tuple[str, ...]:
+    for address in value:
+        if ":" not in check_host(address):
+            raise ValueError("expected host:port, such as builds.acme.internal:2376")
+    return value
+
+
+def _one_or_all(value: tuple[str, ...]) -> str | list[str]:
+    """Return what the state has: that of one service is no list there."""
+    return value[0] if len(value) == 1 else [*value]
+
+
+Addresses = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...]),
+    AfterValidator(_with_ports),
+    PlainSerializer(_one_or_all),
+]
+"""An address for each replica of a service; one may be given without a list."""
 
 NodeLabel = Annotated[str, AfterValidator(matching(_NODE_LABEL, "a node's label, such as acme.example/pool"))]
 Quantity = Annotated[str, AfterValidator(_quantity)]
@@ -153,6 +177,14 @@ class BuildService(Pool):
         description="Give jobs its key, so that they can build on it. The key controls all that is built there, "
         "so buildOn: runners refuses it.",
     )
+    replicas: int = Field(
+        1,
+        ge=1,
+        le=64,
+        exclude_if=lambda value: value == 1,  # states from before there were several have no such input
+        description="Daemons that share the stack's images with buildOn: runners, each with a pod, a volume and an "
+        "address of its own.",
+    )
     cache: Quantity = Field("500Gi", description="Size of the volume for its layers.")
     storage_class: Line | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
     cpu: str = Field("4", pattern="^[1-9][0-9]*m?$", description="CPUs that it requests.")
@@ -164,17 +196,26 @@ class BuildService(Pool):
     service: Literal["ClusterIP", "LoadBalancer", "NodePort"] = Field(
         "ClusterIP", description="Type of its Kubernetes service."
     )
-    address: Host | None = Field(
+    address: Addresses | None = Field(
         None,
-        description="host:port at which the machine that runs Pulumi reaches it. Default: its name in the cluster.",
+        description="host:port at which the machine that runs Pulumi reaches it; a list with one for each of its "
+        "replicas. Default: its name in the cluster.",
     )
 
-    @field_validator("address")
-    @classmethod
-    def _port(cls, value: str | None) -> str | None:
-        if value is not None and ":" not in value:
-            raise ValueError("expected host:port, such as builds.acme.internal:2376")
-        return value
+    @model_validator(mode="after")
+    def _replicated(self) -> Self:
+        several = self.replicas > 1
+        if several and (self.jobs or self.rootless):
+            raise ValueError(
+                f"replicas {self.replicas} share the stack's images with buildOn: runners, and a job knows one "
+                f"address: leave out replicas, or {'jobs' if self.jobs else 'rootless'}"
+            )
+        if self.address is not None and not len(self.address) == len(set(self.address)) == self.replicas:
+            raise ValueError(
+                f"address: '{', '.join(self.address)}': expected {self.replicas}{' different ones' * several}, one for "
+                "each of replicas; or leave address out if Pulumi runs in the cluster"
+            )
+        return self
 
 
 class Validation(Model):

@@ -29,6 +29,7 @@ from tests.aws.conftest import HTPASSWD, AwsProject
 from tests.aws.runners import RUNNERS, image
 from tests.aws.runners import RunnersProject as Ec2Project
 from tests.engine.project import Project
+from tests.fakes.tls_relays import server_context
 from tests.images.engine import client
 from tests.provider.conftest import free_port, private_registry
 from tests.provider.plugin import CHECKOUT
@@ -106,9 +107,8 @@ def ecr(root: Path) -> Iterator[Stack]:
         yield project, partial(project.configure, length=2)
 
 
-@contextmanager
-def kubernetes(root: Path) -> Iterator[Stack]:
-    """Runners on Kubernetes, an image built on their build service, and its GPU checks."""
+def on_folder(root: Path) -> tuple[Project, Path]:
+    """Return a project whose cluster is a folder, and the folder."""
     project = _prepared(Project(root / "project"))
     cluster = root / "cluster"
     cluster.mkdir()
@@ -116,6 +116,13 @@ def kubernetes(root: Path) -> Iterator[Stack]:
     plugin = f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(CHECKOUT))} exec {command} "$@"\n'
     _programs(project, **{"kubectl": KUBECTL, "pulumi-resource-kubernetes": plugin})
     project.environment |= {"CLUSTER_FOLDER": str(cluster), "KUBECONFIG": str(root / "kubeconfig")}
+    return project, cluster
+
+
+@contextmanager
+def kubernetes(root: Path) -> Iterator[Stack]:
+    """Runners on Kubernetes, an image built on their build service, and its GPU checks."""
+    project, cluster = on_folder(root)
     port = free_port()
     runners = {
         "kind": "kubernetes",
@@ -302,7 +309,7 @@ def _build_service(cluster: Path, port: int) -> Iterator[None]:
 
     def relay(plain: socket.socket) -> None:
         # An update may have made another certificate since the last connection.
-        with plain, suppress(OSError), _context(cluster).wrap_socket(plain, server_side=True) as here:
+        with plain, suppress(OSError), service_context(cluster).wrap_socket(plain, server_side=True) as here:
             there = socket.socket(socket.AF_UNIX)
             there.connect(engine)
             with there:
@@ -318,23 +325,17 @@ def _build_service(cluster: Path, port: int) -> Iterator[None]:
     thread.join()
 
 
-def _context(cluster: Path) -> ssl.SSLContext:
-    """Return the TLS of the service by the certificate that the cluster has now.
+def service_context(cluster: Path, name: str = "build") -> ssl.SSLContext:
+    """Return the TLS of the service, or of a replica, by the certificate that the cluster has now.
 
     Raises:
         OSError: it has none.
     """
-    secret = next(cluster.glob("Secret-*-build-server.json"), None)
+    secret = next(cluster.glob(f"Secret-*-build-{name}-server.json"), None)
     if secret is None:
         raise OSError("no certificate")
-    with TemporaryDirectory() as folder:
-        files = {name: Path(folder, name) for name in ("ca.pem", "cert.pem", "key.pem")}
-        for name, text in json.loads(secret.read_text())["stringData"].items():
-            files[name].write_text(text)
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(files["ca.pem"]))
-        context.verify_mode = ssl.CERT_REQUIRED
-        context.load_cert_chain(files["cert.pem"], files["key.pem"])
-    return context
+    pem = json.loads(secret.read_text())["stringData"]
+    return server_context(pem["ca.pem"], pem["cert.pem"], pem["key.pem"])
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -17,7 +18,7 @@ class Relay:
 
     Args:
         target: the engine, `unix://...`.
-        tls: wraps what comes in, if given.
+        tls: wraps what comes in, if given; or what returns that for each connection, or raises OSError.
 
     Attributes:
         host: the relay's own address, `tcp://...`.
@@ -25,7 +26,7 @@ class Relay:
         builds: how many of these carried a build's session.
     """
 
-    def __init__(self, target: str, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, target: str, tls: ssl.SSLContext | Callable[[], ssl.SSLContext] | None = None) -> None:
         self._target = target.removeprefix("unix://")
         self._tls = tls
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -59,14 +60,19 @@ class Relay:
 
     def _join(self, accepted: socket.socket) -> None:
         try:
-            near = accepted if self._tls is None else self._tls.wrap_socket(accepted, server_side=True)
+            near = accepted if self._tls is None else self._context().wrap_socket(accepted, server_side=True)
         except (ssl.SSLError, OSError):
+            accepted.close()
             return
         self.connections += 1
         far = socket.socket(socket.AF_UNIX)
         far.connect(self._target)
         self._open += [near, far]
         threading.Thread(target=self._serve, args=(near, far), daemon=True).start()
+
+    def _context(self) -> ssl.SSLContext:
+        assert self._tls
+        return self._tls if isinstance(self._tls, ssl.SSLContext) else self._tls()
 
     def _serve(self, near: socket.socket, far: socket.socket) -> None:
         with suppress(OSError):

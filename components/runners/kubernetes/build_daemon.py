@@ -2,6 +2,10 @@
 
 There are two kinds: a Docker daemon, which is privileged, and a BuildKit daemon without privileges. Clients of either
 log in with a certificate, and the daemon shows one of its own.
+
+A service may have several replicas. Each is a deployment, because two daemons cannot share their layers, and has a
+volume, a Service and a budget of its own, by which its clients meet the layers that they left. The objects of the first
+one have the names of a service without replicas, so that it stays when others come.
 """
 
 from __future__ import annotations
@@ -88,6 +92,24 @@ _MINIMUM_AGE = 24 * 60 * 60
 _HOURLY = 'trap exit TERM; while :; do sleep 3600 & wait $!; sh -c "$0" room "$@"; done'
 """Runs a script each hour. The trap ends the shell at once, which as its container's first process ignores TERM."""
 
+_APART: Spec = {
+    "podAntiAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "weight": 100,
+                "podAffinityTerm": {
+                    "labelSelector": {"matchLabels": dict(isolation.LABELS)},
+                    "topologyKey": "kubernetes.io/hostname",
+                },
+            }
+        ]
+    }
+}
+"""Keeps a replica off the nodes of others, where there are enough nodes: their namespace has no other pods.
+
+It keeps the first one, which does not have it, off theirs as well (Kubernetes, interpodaffinity/scoring.go).
+"""
+
 _SOCKET_MOUNT: Spec = {"name": "socket", "mountPath": _SOCKET}
 
 _PRIVATE = {
@@ -103,17 +125,22 @@ def daemon(build: BuildService) -> Spec:
     return _ROOTLESS if build.rootless else _DOCKER
 
 
-def service_labels() -> dict[str, str]:
-    """Return the labels of the service's pod."""
-    return {**isolation.LABELS, "app.kubernetes.io/component": "build-service"}
+def of_replica(name: str, replica: int) -> str:
+    """Return the name of a replica's object: ``name`` for the first replica, which has the number 0."""
+    return f"{name}-{replica}" if replica else name
 
 
-def _volume(build: BuildService) -> str:
+def service_labels(replica: int = 0) -> dict[str, str]:
+    """Return the labels of a replica's pod. No selector of one replica matches another."""
+    return {**isolation.LABELS, "app.kubernetes.io/component": of_replica("build-service", replica)}
+
+
+def _volume(build: BuildService, replica: int) -> str:
     """Return the name of the claim of the layers. Who publishes builds on no layer that a job has made."""
-    return NAME if build.jobs else "publish"
+    return of_replica(NAME if build.jobs else "publish", replica)
 
 
-def claim(config: KubernetesRunners, build: BuildService) -> Manifest:
+def claim(config: KubernetesRunners, build: BuildService, replica: int = 0) -> Manifest:
     """Return the claim of the volume with the layers, which outlives the pod.
 
     Pulumi does not await it: many storage classes provision a volume only once a pod uses it.
@@ -121,12 +148,15 @@ def claim(config: KubernetesRunners, build: BuildService) -> Manifest:
     spec: Spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": build.cache}}}
     if build.storage_class:
         spec["storageClassName"] = build.storage_class
-    manifest = isolation.manifest("v1", "PersistentVolumeClaim", _volume(build), config.build_namespace, spec=spec)
+    name = _volume(build, replica)
+    manifest = isolation.manifest("v1", "PersistentVolumeClaim", name, config.build_namespace, spec=spec)
     manifest["metadata"]["annotations"] = {"pulumi.com/skipAwait": "true"}
     return manifest
 
 
-def deployment(config: KubernetesRunners, build: BuildService, image: str, certificate: Any) -> Manifest:
+def deployment(
+    config: KubernetesRunners, build: BuildService, image: str, certificate: Any, replica: int = 0
+) -> Manifest:
     """Return the daemon. A new pod starts after the old one has ended, because two cannot share their layers.
 
     Args:
@@ -134,6 +164,7 @@ def deployment(config: KubernetesRunners, build: BuildService, image: str, certi
         build: the configuration of the service.
         image: the daemon's image.
         certificate: the digest of the server's certificate. A daemon reads it once: a new one takes a new pod.
+        replica: the replica's number.
     """
     kind = daemon(build)
     ready = {"exec": {"command": kind["ready"]}, "periodSeconds": 5, "timeoutSeconds": 5}
@@ -156,14 +187,15 @@ def deployment(config: KubernetesRunners, build: BuildService, image: str, certi
     }
     pod = {
         **placement(_PROFILES[node(config.profile).arch], build),
+        **({"affinity": _APART} if replica else {}),
         "serviceAccountName": NAME,
         "automountServiceAccountToken": False,
         "priorityClassName": priority_class(config),
         "terminationGracePeriodSeconds": config.grace * 60,
         "containers": [container, *([_cleanup(image, kind["state"])] if kind["cleanup"] else [])],
         "volumes": [
-            {"name": "layers", "persistentVolumeClaim": {"claimName": _volume(build)}},
-            {"name": "certificates", "secret": {"secretName": f"{NAME}-server"}},
+            {"name": "layers", "persistentVolumeClaim": {"claimName": _volume(build, replica)}},
+            {"name": "certificates", "secret": {"secretName": f"{of_replica(NAME, replica)}-server"}},
             *([{"name": "socket", "emptyDir": {}}] if kind["cleanup"] else []),
         ],
         **({"securityContext": kind["pod"]} if kind["pod"] else {}),
@@ -171,13 +203,14 @@ def deployment(config: KubernetesRunners, build: BuildService, image: str, certi
     spec = {
         "replicas": 1,
         "strategy": {"type": "Recreate"},
-        "selector": {"matchLabels": service_labels()},
+        "selector": {"matchLabels": service_labels(replica)},
         "template": {
-            "metadata": {"labels": service_labels(), "annotations": {"slipway/certificate": certificate}},
+            "metadata": {"labels": service_labels(replica), "annotations": {"slipway/certificate": certificate}},
             "spec": pod,
         },
     }
-    return isolation.manifest("apps/v1", "Deployment", NAME, config.build_namespace, spec=spec)
+    name = of_replica(NAME, replica)
+    return isolation.manifest("apps/v1", "Deployment", name, config.build_namespace, spec=spec)
 
 
 def _cleanup(image: str, state: str) -> Spec:
@@ -198,20 +231,21 @@ def _cleanup(image: str, state: str) -> Spec:
     }
 
 
-def disruption_budget(config: KubernetesRunners) -> Manifest:
-    """Return the budget that keeps the service's node from being drained during a build."""
-    spec = {"minAvailable": 1, "selector": {"matchLabels": service_labels()}}
-    return isolation.manifest("policy/v1", "PodDisruptionBudget", NAME, config.build_namespace, spec=spec)
+def disruption_budget(config: KubernetesRunners, replica: int = 0) -> Manifest:
+    """Return the budget that keeps a replica's node from being drained during a build."""
+    spec = {"minAvailable": 1, "selector": {"matchLabels": service_labels(replica)}}
+    name = of_replica(NAME, replica)
+    return isolation.manifest("policy/v1", "PodDisruptionBudget", name, config.build_namespace, spec=spec)
 
 
-def service(config: KubernetesRunners, build: BuildService) -> Manifest:
-    """Return the daemon's Service. A load balancer gets a private address on EKS and AKS."""
+def service(config: KubernetesRunners, build: BuildService, replica: int = 0) -> Manifest:
+    """Return a daemon's Service. A load balancer gets a private address on EKS and AKS."""
     spec = {
         "type": build.service,
-        "selector": service_labels(),
+        "selector": service_labels(replica),
         "ports": [{"name": "api", "port": daemon(build)["port"], "targetPort": "api"}],
     }
-    manifest = isolation.manifest("v1", "Service", NAME, config.build_namespace, spec=spec)
+    manifest = isolation.manifest("v1", "Service", of_replica(NAME, replica), config.build_namespace, spec=spec)
     if build.service == "LoadBalancer":
         manifest["metadata"]["annotations"] = dict(_PRIVATE)
     return manifest

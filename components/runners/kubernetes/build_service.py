@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from components.runners.kubernetes import isolation
-from components.runners.kubernetes.build_daemon import NAME, daemon, service_labels
+from components.runners.kubernetes.build_daemon import NAME, daemon, of_replica, service_labels
 from components.runners.kubernetes.isolation import Manifest
 from components.runners.kubernetes.pod import Spec, labels
 from stacks.config.kubernetes import BuildService, KubernetesRunners
@@ -29,10 +29,10 @@ def namespace(config: KubernetesRunners) -> Manifest:
 def guarded(config: KubernetesRunners, build: BuildService, ports: Iterable[int]) -> list[Manifest]:
     """Return the quota, limits, account and policies of the service's namespace.
 
-    The quota admits a second pod: one on a lost node remains until it is deleted. It admits a second claim: another
-    ``jobs`` means another volume.
+    The quota admits a second pod of each replica: one on a lost node remains until it is deleted. It admits one more
+    claim: another ``jobs`` means another volume.
     """
-    hard = {"pods": "2", "persistentvolumeclaims": "2"}
+    hard = {"pods": str(2 * build.replicas), "persistentvolumeclaims": str(build.replicas + 1)}
     return [
         isolation.manifest("v1", "ResourceQuota", NAME, config.build_namespace, spec={"hard": hard}),
         isolation.manifest(
@@ -40,29 +40,34 @@ def guarded(config: KubernetesRunners, build: BuildService, ports: Iterable[int]
         ),
         isolation.account(NAME, config.build_namespace),
         isolation.closed("build-closed", config.build_namespace),
-        _policy(config, build, ports),
+        *(_policy(config, build, ports, replica) for replica in range(build.replicas)),
     ]
 
 
-def cluster_address(config: KubernetesRunners, build: BuildService) -> str:
-    """Return the service's ``host:port`` for the cluster's pods."""
-    return f"{NAME}.{config.build_namespace}.svc:{daemon(build)['port']}"
+def cluster_address(config: KubernetesRunners, build: BuildService, replica: int = 0) -> str:
+    """Return a replica's ``host:port`` for the cluster's pods."""
+    return f"{of_replica(NAME, replica)}.{config.build_namespace}.svc:{daemon(build)['port']}"
 
 
-def address(config: KubernetesRunners, build: BuildService) -> str:
-    """Return the service's ``host:port`` for the machine that runs Pulumi."""
-    return build.address or cluster_address(config, build)
+def address(config: KubernetesRunners, build: BuildService, replica: int = 0) -> str:
+    """Return a replica's ``host:port`` for the machine that runs Pulumi."""
+    return build.address[replica] if build.address else cluster_address(config, build, replica)
 
 
-def hosts(config: KubernetesRunners, build: BuildService) -> list[str]:
-    """Return the host names and IP addresses for the service's certificate."""
-    host = cluster_address(config, build).partition(":")[0]
-    configured = [build.address.rpartition(":")[0] or build.address] if build.address else []
-    return list(
-        dict.fromkeys(
-            [host, f"{host}.cluster.local", f"{NAME}.{config.build_namespace}", "localhost", "127.0.0.1", *configured]
-        )
-    )
+def addresses(config: KubernetesRunners, build: BuildService) -> dict[str, str]:
+    """Return all of :func:`address`, by namespace and name of each replica's deployment, the first replica first."""
+    return {
+        f"{config.build_namespace}/{of_replica(NAME, replica)}": address(config, build, replica)
+        for replica in range(build.replicas)
+    }
+
+
+def hosts(config: KubernetesRunners, build: BuildService, replica: int = 0) -> list[str]:
+    """Return the host names and IP addresses for a replica's certificate."""
+    host = cluster_address(config, build, replica).partition(":")[0]
+    short = f"{of_replica(NAME, replica)}.{config.build_namespace}"
+    configured = [build.address[replica].rpartition(":")[0]] if build.address else []
+    return list(dict.fromkeys([host, f"{host}.cluster.local", short, "localhost", "127.0.0.1", *configured]))
 
 
 def client(config: KubernetesRunners, build: BuildService) -> Spec:
@@ -75,8 +80,8 @@ def client(config: KubernetesRunners, build: BuildService) -> Spec:
     return {"env": env, "secret": f"{NAME}-client"}
 
 
-def _policy(config: KubernetesRunners, build: BuildService, ports: Iterable[int]) -> Manifest:
-    """Return the policy that lets clients reach the service, and the service reach what builds fetch and push.
+def _policy(config: KubernetesRunners, build: BuildService, ports: Iterable[int], replica: int) -> Manifest:
+    """Return the policy that lets clients reach a replica, and the replica reach what builds fetch and push.
 
     Clients are the runners if it is for jobs, and else pods that run Pulumi. A port forward needs no rule: it ends
     inside the pod. A service with an address outside of the cluster admits any source; its certificate decides.
@@ -85,12 +90,13 @@ def _policy(config: KubernetesRunners, build: BuildService, ports: Iterable[int]
     clients = runners if build.jobs else {"namespaceSelector": {}, "podSelector": {"matchLabels": DEPLOYER}}
     outside = build.service != "ClusterIP"
     spec = {
-        "podSelector": {"matchLabels": service_labels()},
+        "podSelector": {"matchLabels": service_labels(replica)},
         "policyTypes": ["Ingress", "Egress"],
         "ingress": [{**({} if outside else {"from": [clients]}), "ports": _port(build)}],
         "egress": isolation.outward(ports),
     }
-    return isolation.manifest(*isolation.POLICY, "build-service", config.build_namespace, spec=spec)
+    name = of_replica("build-service", replica)
+    return isolation.manifest(*isolation.POLICY, name, config.build_namespace, spec=spec)
 
 
 def clients_policy(config: KubernetesRunners, build: BuildService) -> Manifest:
@@ -104,18 +110,21 @@ def _port(build: BuildService) -> list[Spec]:
     return [{"protocol": "TCP", "port": daemon(build)["port"]}]
 
 
-def secret(config: KubernetesRunners, certificates: dict[str, Any], side: Literal["server", "client"]) -> Manifest:
+def secret(
+    config: KubernetesRunners, certificates: dict[str, Any], side: Literal["server", "client"], replica: int = 0
+) -> Manifest:
     """Return the secret with a side's certificate and key, in that side's namespace.
 
     Args:
         config: the configuration of the runners.
         certificates: by the names of :class:`components.runners.kubernetes.certificates.Certificates`.
         side: the service, or its clients.
+        replica: the replica's number.
     """
     return isolation.manifest(
         "v1",
         "Secret",
-        f"{NAME}-{side}",
+        f"{of_replica(NAME, replica)}-{side}",
         {"server": config.build_namespace, "client": config.namespace}[side],
         type="Opaque",
         stringData={

@@ -41,8 +41,8 @@ def warnings(config: KubernetesRunners, specs: Iterable[ImageSpec] = ()) -> list
     """
     try:
         nodes = _nodes(config)
-        lines = [*_devices(config, nodes), *_drivers(config, nodes, specs), *_controller(config), *_waiting(config)]
-        return [*map(printable, lines)]
+        problems = (_devices(config, nodes), _drivers(config, nodes, specs), _controller(config), _waiting(config))
+        return [printable(line) for lines in (*problems, _replicas(config)) for line in lines]
     except FileNotFoundError:
         return [
             "kubectl is not on PATH: whether jobs wait for a runner, or for a device that no node offers, is not known"
@@ -127,6 +127,25 @@ def _waiting(config: KubernetesRunners) -> Iterator[str]:
             )
         elif status.get("phase") in {None, "", "Pending"} and name not in pod_names and _age(runner) > PENDING_LIMIT:
             yield f"{config.namespace}/{name} has waited {_minutes(runner)} and has no pod: {reason or _log(config)}"
+
+
+def _replicas(config: KubernetesRunners) -> Iterator[str]:
+    """Look for replicas of the build service that do not work: an update does without them, at the cost of its time.
+
+    A pod that is pending is reported with the others.
+    """
+    if config.build is None or config.build.replicas == 1:
+        return
+    space = config.build_namespace
+    pods = _items(config, "pods", f"--namespace={space}")
+    for replica in _items(config, "deployments.apps", f"--namespace={space}"):
+        selected = replica["spec"]["selector"]["matchLabels"].items()
+        own = [pod for pod in pods if selected <= pod["metadata"].get("labels", {}).items()]
+        if replica["status"].get("readyReplicas") or any(pod["status"].get("phase") == "Pending" for pod in own):
+            continue
+        if _age(replica) > PENDING_LIMIT:
+            reason = next(filter(None, map(_not_ready, own)), "its pod is not ready" if own else "it has no pod")
+            yield f"{space}/{replica['metadata']['name']} does not work, so that other replicas build for it: {reason}"
 
 
 def _runners(config: KubernetesRunners) -> list[Item]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pulumi
@@ -15,6 +16,7 @@ import pulumi_docker as docker
 import pulumi_kubernetes as k8s
 
 from components.engines.reached_engine import ReachedEngine
+from components.engines.replicas import Replicas
 from components.registry.interface import Login
 from components.runners.kubernetes import arc, build_daemon, build_service, gpu_validation, isolation, pod
 from components.runners.kubernetes.certificates import Certificates, CertificatesArgs
@@ -54,8 +56,8 @@ class KubernetesRunners(pulumi.ComponentResource):
     scale_set: str
     """The value of ``runs-on`` in a workflow."""
 
-    address: str | None
-    """``host:port`` of the build service for this machine; None without a build service."""
+    addresses: dict[str, str]
+    """``host:port`` of each replica of the build service for this machine, by the replica's name; none without one."""
 
     outputs: dict[str, Any]
     """The stack's outputs of its runners."""
@@ -82,22 +84,25 @@ class KubernetesRunners(pulumi.ComponentResource):
             isolation.disruption_budget(config),
             isolation.builds_priority(config),
         )
-        self.address = None
-        self._certificates: Certificates | None = None
+        self.addresses = {}
+        self._certificates: list[Certificates] = []
+        self._services: list[pulumi.CustomResource] = []
         self._clients: list[pulumi.CustomResource] = []
         client = None
         if config.build:
-            self.address = build_service.address(config, config.build)
+            self.addresses = build_service.addresses(config, config.build)
             # Who has the key is root over what is built there.
             client = build_service.client(config, config.build) if config.build.jobs else None
             self._build_service(args)
         template = pod.template(config, args.mirrored(config.image), args.mirrored(config.docker_image), client)
         self._controller(args, template)
+        of_service = list(self.addresses.values())
         self.outputs = {
             "kind": config.kind,
             "namespace": config.namespace,
             "scaleSet": self.scale_set,
-            **({"buildService": self.address} if self.address else {}),
+            **({"buildService": of_service[0]} if of_service else {}),
+            **({"buildServices": of_service} if len(of_service) > 1 else {}),
         }
         self.register_outputs(self.outputs)
 
@@ -148,65 +153,85 @@ class KubernetesRunners(pulumi.ComponentResource):
     def _build_service(self, args: KubernetesRunnersArgs) -> None:
         config, build = self._config, self._config.build
         assert build is not None  # noqa: S101 - asked for by the caller
-        certificates = Certificates(
-            f"{self._name}-certificates",
-            CertificatesArgs(build_service.hosts(config, build), build.jobs),
-            pulumi.ResourceOptions(parent=self),
-        )
-        self._certificates = certificates
+        # Each replica has its own: an authority whose key is gone signs nothing for one that comes later.
+        self._certificates = [
+            Certificates(
+                build_daemon.of_replica(f"{self._name}-certificates", replica),
+                CertificatesArgs(build_service.hosts(config, build, replica), build.jobs),
+                pulumi.ResourceOptions(parent=self),
+            )
+            for replica in range(build.replicas)
+        ]
         # Declared first so that they are deleted last: a running build needs its certificate and its policy.
         clients = (
-            build_service.secret(config, certificates.pem, "client"),
+            build_service.secret(config, self._certificates[0].pem, "client"),
             build_service.clients_policy(config, build),
         )
         self._clients = [self._declare(each, *self._guards) for each in clients if build.jobs]
         policies = self._guarded(build_service.namespace(config), *build_service.guarded(config, build, args.ports))
-        objects = [
-            build_service.secret(config, certificates.pem, "server"),
-            build_daemon.claim(config, build),
-            build_daemon.service(config, build),
-            build_daemon.disruption_budget(config),
-        ]
-        # The priority class is among the runners' guards.
-        before = [*self._clients, *(self._declare(each, *policies, *self._guards) for each in objects)]
         image = args.mirrored(build_daemon.BUILDKIT if build.rootless else config.docker_image)
-        certificate = certificates.server_cert.apply(_digest)
-        self._service = self._declare(build_daemon.deployment(config, build, image, certificate), *before)
+        for replica, certificates in enumerate(self._certificates):
+            objects = [
+                build_service.secret(config, certificates.pem, "server", replica),
+                build_daemon.claim(config, build, replica),
+                build_daemon.service(config, build, replica),
+                build_daemon.disruption_budget(config, replica),
+            ]
+            # The priority class is among the runners' guards.
+            before = [*self._clients, *(self._declare(each, *policies, *self._guards) for each in objects)]
+            certificate = certificates.server_cert.apply(_digest)
+            daemon = build_daemon.deployment(config, build, image, certificate, replica)
+            self._services.append(self._declare(daemon, *before))
 
     @property
-    def reached_engine(self) -> ReachedEngine:
-        """How this machine reaches the build service.
+    def _reached(self) -> list[ReachedEngine]:
+        """How this machine reaches each replica of the build service."""
+        return [
+            ReachedEngine(f"tcp://{address}", tls={"ca": of.ca, "cert": of.client_cert, "key": of.pem["client_key"]})
+            for address, of in zip(self.addresses.values(), self._certificates, strict=True)
+        ]
+
+    def reached_engine(self, shared: str) -> ReachedEngine:
+        """Return how this machine reaches the build service; ``shared`` is as of :meth:`engine`.
 
         Raises:
             ValueError: there is none.
         """
-        certificates = self._certificates
-        if certificates is None or self.address is None:
+        reached = self._reached
+        if not reached:
             raise ValueError("the runners have no build service")
-        tls = {"ca": certificates.ca, "cert": certificates.client_cert, "key": certificates.pem["client_key"]}
-        return ReachedEngine(f"tcp://{self.address}", tls=tls)
+        return reached[0] if len(reached) == 1 else ReachedEngine(shared)
 
-    def engine(self) -> docker.Provider:
+    def engine(self, shared: str, replicas: Replicas | None = None) -> docker.Provider:
         """Return the build service as a Docker engine for images, which waits until it answers.
+
+        Args:
+            shared: the address at which its replicas are one engine, where it has several.
+            replicas: those that serve this address, which learn their certificates; None in a preview.
 
         Raises:
             ValueError: there is no build service with a Docker API.
         """
-        reached = self.reached_engine
-        ca, cert, key = (reached.tls[name] for name in ("ca", "cert", "key"))
-        readiness = EngineReadiness(
-            f"{self._name}-build-service",
-            EngineReadinessArgs(reached.host.removeprefix("tcp://"), ca, cert, key),
-            pulumi.ResourceOptions(parent=self, depends_on=[self._service]),
-        )
+        reached = self.reached_engine(shared)
+        ready = []
+        for number, (name, each) in enumerate(zip(self.addresses, self._reached, strict=True)):
+            ca, cert, key = (each.tls[part] for part in ("ca", "cert", "key"))
+            readiness = EngineReadiness(
+                build_daemon.of_replica(f"{self._name}-build-service", number),
+                EngineReadinessArgs(each.host.removeprefix("tcp://"), ca, cert, key),
+                pulumi.ResourceOptions(parent=self, depends_on=[self._services[number]]),
+            )
+            ready.append(readiness)
+            if replicas:
+                pulumi.Output.all(**each.tls).apply(partial(replicas.learn, name))
         return docker.Provider(
             f"{self._name}-engine",
             host=reached.host,
-            ca_material=ca,
-            cert_material=cert,
-            key_material=key,
+            ca_material=reached.tls.get("ca"),
+            cert_material=reached.tls.get("cert"),
+            key_material=reached.tls.get("key"),
             disable_docker_daemon_check=True,  # a preview needs no daemon
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[readiness]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=ready),
         )
 
     def validate(

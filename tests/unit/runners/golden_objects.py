@@ -36,6 +36,15 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "build": {"rootless": True, "jobs": True, "service": "LoadBalancer"},
         "daemon": False,
     },
+    "replicas": {
+        "kind": "kubernetes",
+        "github": GITHUB,
+        "build": {
+            "replicas": 3,
+            "service": "LoadBalancer",
+            "address": [f"b{number}.example:2376" for number in range(3)],
+        },
+    },
     "ec2": {
         "kind": "ec2",
         "region": "eu-west-1",
@@ -50,7 +59,8 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "build": {"instanceType": "m7i.4xlarge"},
     },
 }
-"""In a cluster: a daemon in each pod and none, and both kinds of build service, one for jobs. At AWS: all there is."""
+"""In a cluster: a daemon in each pod and none, and each kind of build service: one for jobs, one with replicas. At AWS: all
+there is."""
 _ZONES = ("eu-west-1a", "eu-west-1b")
 SITE = Site(
     machines=[Machine("p5.48xlarge", ("x86_64",), 8, 32, 32, 8, cluster=True, spot=True, zones=_ZONES)],

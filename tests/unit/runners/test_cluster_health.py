@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from components.runners.kubernetes import cluster_health
+from components.runners.kubernetes.build_daemon import service_labels
 from stacks.config.kubernetes import BuildService, KubernetesRunners
 from stacks.plan import specs
 from stacks.versions.nodes import EFA, GPU
@@ -32,10 +33,10 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def says(folder: Path, **items: list[Any]) -> None:
-    """Have kubectl answer with ``nodes``, the runners' ``pods`` and ``runners``, those of the ``build`` service, and those
-    ``own`` to the controller's namespace, which is among the ``namespaces``; what is not given is empty, and a kind of ``runners`` unknown then.
+    """Have kubectl answer with ``nodes``, the runners' ``pods`` and ``runners``, those of the ``build`` service and its
+    ``deployments``, and those ``own`` to the controller's namespace, which is among the ``namespaces``; what is not given is empty, and a kind of ``runners`` unknown then.
     """
-    for name in ("nodes", "pods", "own", "runners", "namespaces", "build"):
+    for name in ("nodes", "pods", "own", "runners", "namespaces", "build", "deployments"):
         (folder / f"{name}.json").write_text(json.dumps({"items": items.get(name, [])}))
     (folder / "unknown").write_text('error: the server doesn\'t have a resource type "ephemeralrunners"\n')
     known = f"cat {folder}/runners.json" if "runners" in items else f"cat {folder}/unknown >&2; exit 1"
@@ -50,6 +51,7 @@ case "$*" in
   *"--namespace=slipway-runners-controller"*) cat {folder}/own.json;;
   *"get pods --namespace=slipway-runners "*) cat {folder}/pods.json;;
   *"get pods --namespace=slipway-runners-build "*) cat {folder}/build.json;;
+  *"get deployments.apps --namespace=slipway-runners-build "*) cat {folder}/deployments.json;;
 esac
 """
     )
@@ -117,6 +119,43 @@ def test_warnings_with_a_pending_build_service_name_its_reason(kubectl: Path) ->
     assert cluster_health.warnings(with_service) == [
         f"slipway-runners-build/build-1 has waited 7 min: {reason['message']}"
     ]
+
+
+def test_warnings_name_a_replica_that_does_not_work(kubectl: Path) -> None:
+    def replica(number: int, minutes: int = 60, ready: int = 0) -> dict[str, Any]:
+        made = pod(f"build-{number}", minutes=minutes)
+        selector = {"matchLabels": service_labels(number)}
+        return {**made, "spec": {"selector": selector}, "status": {"readyReplicas": ready} if ready else {}}
+
+    def pod_of(number: int, phase: str = "Running", **status: Any) -> dict[str, Any]:
+        made = pod(f"build-{number}-x", phase, 1, **status)
+        return {
+            **made,
+            "metadata": {**made["metadata"], "labels": {**service_labels(number), "pod-template-hash": "x"}},
+        }
+
+    crashed = {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}}
+    unready = {"status": "False", "message": "containers with unready status: [daemon]"}
+    says(
+        kubectl,
+        deployments=[replica(0, ready=1), replica(1), replica(2), replica(3), replica(4, minutes=1), replica(5)],
+        build=[
+            pod_of(0),
+            pod_of(1, containerStatuses=[crashed]),
+            pod_of(3, "Pending"),  # as any other that waits
+            pod_of(5, conditions=[unready]),
+        ],
+    )
+    several = CONFIG.model_copy(update={"build": BuildService(replicas=6)})
+    assert cluster_health.warnings(several) == [
+        f"slipway-runners-build/build-{number} does not work, so that other replicas build for it: {reason}"
+        for number, reason in (
+            (1, "CrashLoopBackOff: back-off 5m0s"),
+            (2, "it has no pod"),
+            (5, "containers with unready status: [daemon]"),
+        )
+    ]
+    assert cluster_health.warnings(CONFIG.model_copy(update={"build": BuildService()})) == []
 
 
 def test_warnings_with_a_runner_without_a_pod_name_its_reason(kubectl: Path) -> None:

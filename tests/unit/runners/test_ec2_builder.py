@@ -311,6 +311,10 @@ def test_builder_cache_below_the_images_size_is_refused() -> None:
         ({"instanceType": "c7i"}, "slipway:runners.build.instanceType: 'c7i': expected an instance type"),
         ({"instanceType": "c7i.large", "cache": 5}, "slipway:runners.build.cache: '5': input should be greater"),
         ({"instanceType": "c7i.large", "size": 5}, "slipway:runners.build: unknown key 'size'"),
+        (
+            {"instanceType": "c7i.large", "replicas": 2},
+            "slipway:runners.build: replicas: the builder on EC2 is one machine, which each update that builds starts",
+        ),
         ({}, "slipway:runners.build.instanceType: "),
     ],
 )

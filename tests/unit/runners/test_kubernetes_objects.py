@@ -77,6 +77,15 @@ def refusal(**values: Any) -> str:
         ({"profile": "eks-p5", "gpus": 0, "validation": {"image": "torch"}}, ": validation: runners of eks-p5 have no GPU, which"),
         ({"group": "ml", "github": {"url": "https://github.com/acme/images", "secret": "s"}}, ": group 'ml': a repository has no runner groups"),
         ({"build": {"address": "builds.example"}}, "build.address: expected host:port, such as builds.acme.internal:2376"),
+        ({"build": {"replicas": 2, "address": ["a.example:1", "b"]}}, "build.address: expected host:port, such as builds.acme.internal:2376"),
+        ({"build": {"replicas": 2, "address": "a.example:1"}}, "build: address: 'a.example:1': expected 2 different ones, one for each of replicas; or leave address out"),
+        ({"build": {"replicas": 2, "address": ["a.example:1"] * 2}}, "build: address: 'a.example:1, a.example:1': expected 2 different ones, one for"),
+        ({"build": {"address": ["a.example:1", "b.example:1"]}}, "build: address: 'a.example:1, b.example:1': expected 1, one for each of replicas;"),
+        ({"build": {"address": []}}, "build: address: '': expected 1, one for each of replicas; or leave address out if Pulumi runs in the cluster"),
+        ({"build": {"replicas": 2, "jobs": True}}, "build: replicas 2 share the stack's images with buildOn: runners, and a job knows one address: leave out replicas, or jobs"),
+        ({"build": {"replicas": 3, "rootless": True}}, "build: replicas 3 share the stack's images with buildOn: runners, and a job knows one address: leave out replicas, or rootless"),
+        ({"build": {"replicas": 0}}, "build.replicas: Input should be greater than or equal to 1"),
+        ({"build": {"replicas": 65}}, "build.replicas: Input should be less than or equal to 64"),
         ({"nodeSelector": {"a b": "c"}}, "nodeSelector.a b.[key]: expected a node's label, such as acme.example/pool"),
         ({"tolerations": [{"key": "a"}]}, "tolerations.0: give a value with the operator Equal, and none with Exists"),
         ({"runtimeClass": "Kata!"}, "runtimeClass: expected 1 to 63 lower-case letters, digits and -"),
@@ -376,3 +385,12 @@ def test_checks_several_mistakes_are_reported_at_once(tmp_path: Path) -> None:
         "slipway:runners.validation.image",
         "slipway:runners.validation.image",
     ]
+
+
+def test_service_without_replicas_has_the_inputs_of_old_states() -> None:
+    dumped = runners(build={"address": "a.example:1"}).model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert dumped["build"]["address"] == "a.example:1"
+    assert "replicas" not in dumped["build"]
+    several = runners(build={"replicas": 2}).model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert several["build"]["replicas"] == 2
+    assert "address" not in several["build"]

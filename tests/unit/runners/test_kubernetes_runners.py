@@ -24,6 +24,7 @@ from tests.fakes.pulumi_mocks import DIGEST, SECRET, Recorder, run
 from tests.unit.runners.network_policies import Peer, allowed
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
+CERTIFICATES = "pulumi-python:dynamic/runners:Certificates"
 GITHUB = {"url": "https://github.com/acme", "secret": "github"}
 
 
@@ -158,6 +159,121 @@ def test_images_on_runners_use_the_build_services_engine() -> None:
         "Service build",
         "ServiceAccount build",
     }
+
+
+ADDRESSES = [f"builds-{number}.example:2376" for number in range(3)]
+OF_REPLICA = {
+    "Deployment build",
+    "NetworkPolicy build-service",
+    "PersistentVolumeClaim publish",
+    "PodDisruptionBudget build",
+    "Secret build-server",
+    "Service build",
+}
+
+
+def replicated(replicas: int, *, preview: bool = False, **config: Any) -> tuple[Recorder, dict[str, Any]]:
+    """Return what a stack declares that is built on some replicas."""
+    build = {"replicas": replicas, "address": ADDRESSES[:replicas]}
+    registry = {"kind": "local", "address": "r.example"}
+    return run(runners=runners(build=build), buildOn="runners", registry=registry, preview=preview, **config)
+
+
+def of_replica(name: str, number: int) -> str:
+    """Return the kind and name of a replica's object, by that of the first replica's."""
+    return f"{name.removesuffix('-server')}-{number}-server" if name.endswith("-server") else f"{name}-{number}"
+
+
+def test_replicas_leave_the_first_one_as_it_is() -> None:
+    (alone, _), (shared, values) = replicated(1), replicated(3)
+    before, after = ({name: plainly(each) for name, each in objects(one).items()} for one in (alone, shared))
+    (quota,) = [
+        name for name, each in before.items() if each != after[name] and "certificate" not in json.dumps(each).lower()
+    ]
+    assert quota == "ResourceQuota build"
+    assert after[quota]["spec"]["hard"] == {"pods": "6", "persistentvolumeclaims": "4"}
+    templates = [each["Deployment build"]["spec"]["template"] for each in (before, after)]
+    for template in templates:  # the mocks' certificates are others with each run
+        assert template["metadata"].pop("annotations")
+    assert templates[0] == templates[1]
+    assert {*after} - {*before} == {of_replica(name, number) for name in OF_REPLICA for number in (1, 2)}
+    hosts = [one.of_type(CERTIFICATES)["runners-certificates"]["hosts"] for one in (alone, shared)]
+    assert hosts[0] == hosts[1]
+    assert "builds-0.example" in hosts[0]
+    assert shared.of_type(CERTIFICATES)["runners-certificates-2"]["hosts"] == [
+        "build-2.slipway-runners-build.svc",
+        "build-2.slipway-runners-build.svc.cluster.local",
+        "build-2.slipway-runners-build",
+        "localhost",
+        "127.0.0.1",
+        "builds-2.example",
+    ]
+    assert values["outputs"]["runners"]["buildService"] == ADDRESSES[0]
+    assert values["outputs"]["runners"]["buildServices"] == ADDRESSES
+
+
+def test_replica_has_its_own_volume_secret_and_selectors() -> None:
+    declared = objects(replicated(3)[0])
+    pods = []
+    for number in range(3):
+        name = f"build-{number}" if number else "build"
+        deployment = declared[f"Deployment {name}"]["spec"]
+        pod = deployment["template"]
+        pods.append(pod["metadata"]["labels"])
+        volumes = {each["name"]: each for each in pod["spec"]["volumes"]}
+        claim = volumes["layers"]["persistentVolumeClaim"]["claimName"]
+        assert claim == (f"publish-{number}" if number else "publish")
+        assert f"PersistentVolumeClaim {claim}" in declared
+        assert volumes["certificates"]["secret"]["secretName"] == f"{name}-server"
+        policy = declared[f"NetworkPolicy build-service-{number}" if number else "NetworkPolicy build-service"]
+        for selector in (
+            deployment["selector"]["matchLabels"],
+            declared[f"Service {name}"]["spec"]["selector"],
+            declared[f"PodDisruptionBudget {name}"]["spec"]["selector"]["matchLabels"],
+            policy["spec"]["podSelector"]["matchLabels"],
+        ):
+            assert selector == pods[-1]
+    # No selector of one replica is also of another.
+    assert not [one for one in pods for other in pods if one is not other and one.items() <= other.items()]
+    keys = [plainly(declared[f"Secret build{end}-server"])["stringData"]["key.pem"] for end in ("", "-1", "-2")]
+    assert len({*keys}) == 3
+
+
+def test_replicas_prefer_nodes_of_their_own() -> None:
+    declared = objects(replicated(2)[0])
+    first, second = (declared[f"Deployment {name}"]["spec"]["template"] for name in ("build", "build-1"))
+    assert "affinity" not in first["spec"]  # it would be another pod than that of one replica
+    ((rule,),) = (second["spec"]["affinity"]["podAntiAffinity"].values(),)
+    (term,) = [each["podAffinityTerm"] for each in rule]
+    assert term["topologyKey"] == "kubernetes.io/hostname"
+    for template in (first, second):
+        assert term["labelSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_images_on_replicas_show_no_choice_of_one(preview: bool) -> None:
+    one, two, three = (replicated(number, preview=preview)[0] for number in (1, 2, 3))
+    providers = [each.resources["pulumi:providers:docker", "runners-engine"] for each in (two, three)]
+    assert (
+        providers[0]
+        == providers[1]
+        == {
+            "host": "unix://.slipway/engines/t-runners.sock",
+            "disableDockerDaemonCheck": "true",
+        }
+    )
+    for kind in ("docker:index/image:Image", "slipway:image:ImageVariant"):
+        assert one.of_type(kind) == two.of_type(kind) == three.of_type(kind)
+    for number, each in enumerate((one, two, three), 1):
+        waits = each.of_type("pulumi-python:dynamic/runners:Reached")
+        assert sorted(inputs["address"] for inputs in waits.values()) == ADDRESSES[:number]
+
+
+def test_unpushed_image_on_replicas_is_read_where_they_are_one() -> None:
+    checks = {"torch": {"torch/checks/10-one": "a" * 64}}
+    recorder, _ = replicated(2, publish=False, checks=checks)
+    unpushed = recorder.of_type("pulumi-python:dynamic/image:UnpushedImage")["torch-inspection"]
+    assert (unpushed["engine"], unpushed["tls"]) == ("unix://.slipway/engines/t-runners.sock", {})
 
 
 def test_rootless_service_has_no_privileges_and_no_docker() -> None:
@@ -359,8 +475,9 @@ def validate(manifest: str) -> None:
 @pytest.mark.parametrize(
     "values",
     [{"profile": name, **WHOLE} for name in node_names()]
-    + [{"build": {"rootless": True, "jobs": True, "service": "LoadBalancer"}, "daemon": False}, {"build": {}}],
-    ids=[*node_names(), "rootless", "publishing"],
+    + [{"build": {"rootless": True, "jobs": True, "service": "LoadBalancer"}, "daemon": False}, {"build": {}}]
+    + [{"build": {"replicas": 2}}],
+    ids=[*node_names(), "rootless", "publishing", "replicas"],
 )
 def test_objects_are_valid_in_each_supported_release(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubernetes_validate.utils, "schema_contents", schema_contents)
@@ -434,6 +551,20 @@ def policies(service: str = "ClusterIP") -> list[dict[str, Any]]:
 def test_network_policies_of_a_flow_allow_or_deny_it(source: Peer, to: Peer, port: int, may: bool) -> None:
     assert len(policies()) == 7
     assert allowed(policies(), source, to, port) == may
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_network_policies_of_a_replica_let_only_pulumi_in(number: int) -> None:
+    declared = [each for name, each in objects(replicated(3)[0]).items() if name.startswith("NetworkPolicy")]
+    replica = Peer("10.0.0.2", CONFIG.build_namespace, build_daemon.service_labels(number))
+    other = Peer("10.0.0.9", CONFIG.build_namespace, build_daemon.service_labels((number + 1) % 3))
+    deployer = Peer("10.0.0.10", "ops", {"slipway/deployer": "true"})
+    assert allowed(declared, deployer, replica, 2376)
+    assert not allowed(declared, deployer, replica, 2375)
+    for source in (RUNNER, STRANGER, other):
+        assert not allowed(declared, source, replica, 2376)
+    assert allowed(declared, replica, GITHUB_COM, 443)
+    assert not allowed(declared, replica, METADATA, 80)
 
 
 @pytest.mark.parametrize("source", [RUNNER, SERVICE, CONTROLLER])

@@ -1,0 +1,143 @@
+"""Replicas of a build service, whose cluster is a folder: they share a stack's images, and what one costs that is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.engines.replicas import Replicas
+from tests.engine.old_stacks import on_folder, service_context
+from tests.engine.project import Project
+from tests.fakes.docker_relay import Relay
+
+pytestmark = pytest.mark.slow
+
+NAMES = ["build", "build-1", "build-2"]
+LINKS = ["link0", "link1", "link2"]
+OF_REPLICA = {
+    "kubernetes:apps/v1:Deployment",
+    "kubernetes:core/v1:PersistentVolumeClaim",
+    "kubernetes:core/v1:Secret",
+    "kubernetes:core/v1:Service",
+    "kubernetes:networking.k8s.io/v1:NetworkPolicy",
+    "kubernetes:policy/v1:PodDisruptionBudget",
+    "pulumi-python:dynamic/runners:Certificates",
+    "pulumi-python:dynamic/runners:Reached",
+}
+"""The types of the resources of one replica, one of each."""
+SHARED = {"kubernetes:core/v1:ResourceQuota", "slipway:runners:KubernetesRunners"}
+"""The types of those that say how many replicas there are."""
+
+
+class ReplicatedProject:
+    """A project on replicas, each of which is this machine's engine behind a relay with the certificate of its secret."""
+
+    def __init__(self, project: Project, relays: dict[str, Relay]) -> None:
+        self.project, self.relays = project, relays
+
+    def configure(self, replicas: int, **values: Any) -> None:
+        """Write the stack's YAML."""
+        hosts = [relay.host.removeprefix("tcp://") for relay in self.relays.values()][:replicas]
+        build: dict[str, Any] = {"address": hosts, "nodeSelector": {"acme.example/pool": "builds"}}
+        runners = {
+            "kind": "kubernetes",
+            "github": {"url": "https://github.com/acme", "secret": "github"},
+            "daemon": False,
+            "build": {**build, "replicas": replicas} if replicas > 1 else {**build, "address": hosts[0]},
+        }
+        self.project.configure(length=3, runners=runners, buildOn="runners", **values)
+
+    def steps(self) -> set[tuple[str, str, str]]:
+        """Return what a preview changes: operation, type and name of each resource."""
+        steps = json.loads(self.project.preview("--json").stdout)["steps"]
+        changing = [(step["op"], *step["urn"].split("::")[2:]) for step in steps if step["op"] != "same"]
+        return {(operation, typ.rpartition("$")[2], name) for operation, typ, name in changing}
+
+    def builds(self) -> dict[str, int]:
+        """Return how many builds each replica has had."""
+        return {name: relay.builds for name, relay in self.relays.items()}
+
+
+@pytest.fixture
+def replicated(tmp_path: Path) -> Iterator[ReplicatedProject]:
+    project, cluster = on_folder(tmp_path)
+    with ExitStack() as stack:
+        relays = {
+            name: stack.enter_context(Relay(os.environ["DOCKER_HOST"], partial(service_context, cluster, name)))
+            for name in NAMES
+        }
+        yield ReplicatedProject(project, relays)
+        project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
+
+
+def of_replicas(steps: set[tuple[str, str, str]], operation: str) -> list[str]:
+    """Return the types of the resources with an operation."""
+    return sorted(typ for done, typ, _ in steps if done == operation)
+
+
+def test_replicas_share_images_and_one_may_go(replicated: ReplicatedProject) -> None:
+    project = replicated.project
+    replicated.configure(1)
+    project.up()
+    before = replicated.builds()
+    assert before["build"] >= 3
+    assert before["build-1"] == before["build-2"] == 0
+
+    # The first replica stays as it is, and no image is touched.
+    replicated.configure(3)
+    steps = replicated.steps()
+    assert of_replicas(steps, "create") == sorted([*OF_REPLICA, *OF_REPLICA])
+    assert {(operation, typ) for operation, typ, _ in steps if operation != "create"} == {
+        ("update", typ) for typ in SHARED | {"pulumi:providers:docker"}
+    }
+    digests = project.outputs()["images"]
+    project.up()
+    assert project.outputs()["images"] == digests
+    assert replicated.builds() == before
+    project.preview("--expect-no-changes")
+
+    # Each builds its share; a preview says no more of it than of an image that is built anywhere else.
+    replicated.configure(3, word="two")
+    preview = project.preview("--json").stdout
+    images = [step for step in json.loads(preview)["steps"] if step["urn"].split("::")[2].endswith("image:Image")]
+    assert len(images) == 3
+    chosen = [NAMES[1], "runners.sock", *(relay.host for relay in replicated.relays.values())]
+    assert not [word for word in chosen if word.removeprefix("tcp://") in json.dumps(images)]
+    output = project.up().output
+    after = replicated.builds()
+    shared = {name: f"slipway-runners-build/{name}" for name in NAMES}
+    order = Replicas("linux/amd64", dict.fromkeys(shared.values(), ""), LINKS).order
+    assert {name for name in NAMES if after[name] > before[name]} == set(NAMES)
+    project.preview("--expect-no-changes")
+
+    # One that is gone costs its build, and shows in no preview.
+    gone = next(name for name in NAMES if shared[name] == order("link2")[0])
+    replicated.relays[gone].__exit__(None, None, None)
+    project.preview("--expect-no-changes")
+    project.write("dockerfiles/link2/file.txt", f"other {project.path}\n")
+    taken = project.up().output
+    address = replicated.relays[gone].host.removeprefix("tcp://")
+    assert f"slipway:runners.build: {shared[gone]}: no answer at {address}: " in taken
+    assert "other replicas take its images" in taken
+    takes = next(name for name in NAMES if shared[name] == order("link2")[1])
+    assert replicated.builds()[takes] > after[takes]
+    project.preview("--expect-no-changes")
+    assert "PRIVATE KEY" not in output + taken + project.pulumi("stack", "export", "-s", "t").stdout
+
+    # Fewer replicas take nothing away but themselves.
+    replicated.configure(2, word="two")
+    steps = replicated.steps()
+    assert of_replicas(steps, "delete") == sorted(OF_REPLICA)
+    assert {name for operation, _, name in steps if operation == "delete"} == {
+        name for name in (each for _, _, each in steps) if "-2" in name
+    }
+    assert {(operation, typ) for operation, typ, _ in steps if operation != "delete"} == {
+        ("update", typ) for typ in SHARED
+    }
