@@ -16,6 +16,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _VALUE = re.compile(r"[A-Za-z0-9_./+=:,;-]+( [A-Za-z0-9_./+=:,;-]+)*")
 """Values that no shell, and no list of CMake's, reads in another way."""
 
+_NATIVE = re.compile(r"-m(?:arch|cpu|tune)=native\b")
+"""Options of gcc's, and of clang's, for the processor that compiles (gcc's manual, x86 and AArch64 options)."""
+
 _FALSE = re.compile(r"0|OFF|NO|FALSE|N|IGNORE|(.*-)?NOTFOUND", re.IGNORECASE)
 """What CMake's ``if`` takes for false (cmake-commands, `if`, "Constant")."""
 
@@ -38,6 +41,11 @@ def _mistakes(name: str, value: str, flavor: str) -> Iterator[str]:
         yield (
             f"the variable {name} cannot be '{one_line(value)}': expected words of letters, digits and "
             "_ . / + = : , ; -, with one blank between them"
+        )
+    elif native := _NATIVE.search(value):
+        yield (
+            f"the variable {name} cannot be '{value}': {native[0]} compiles for the builder's own processor; name the "
+            "oldest one that the image runs on, such as -march=haswell"
         )
     elif flavor not in flavors and not _FALSE.fullmatch(value):
         yield (

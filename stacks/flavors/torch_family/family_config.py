@@ -60,6 +60,9 @@ from stacks.versions.torch_libraries import check_cudnn_release, cudnn_warnings,
 
 TagField = Literal["distro", "abi"]
 
+_ARM = ("armv", "cortex-", "neoverse-", "ampere", "thunderx")
+"""How the names of Arm's architectures and of its servers' cores begin (GCC, config/aarch64/aarch64-cores.def)."""
+
 
 class Commits(Model):
     """Commits to build instead of the releases' own. Compatibility and tags still follow the version."""
@@ -282,13 +285,13 @@ class FamilyConfig(StackConfig):
             raise Incompatible("cmake", ", ".join(self.cmake), why, ("torch.source: build", "no cmake"), "torch.source")
 
     def _check_march(self) -> None:
-        arm, why = self.processor.startswith("armv"), ""
+        architecture, why = self.processor.startswith("armv"), ""
         allowed = {"amd64": ("haswell", "x86-64-v3", "skylake-avx512"), "arm64": ("armv8.2-a", "armv9-a")}[self.machine]
         if self.march and len(self.every_platform) > 1:
             why, allowed = "cannot be set for several platforms, as no name is of both", ("no march", "one platform")
-        elif self.machine == "amd64" and arm:
+        elif self.machine == "amd64" and self.processor.startswith(_ARM):
             why = f"is a processor of linux/arm64, and the stack is for {self.platform}"
-        elif self.machine == "arm64" and not arm:
+        elif self.machine == "arm64" and not architecture:
             why = "is no Arm architecture, which gcc's -march takes on linux/arm64"
         if why:
             source = "gcc's manual, AArch64 and x86 options"

@@ -351,6 +351,11 @@ def test_cudnn_release_is_installed_where_wheels_are_compiled() -> None:
             "armv8.2-a",
             "is a processor of linux/arm64, and the stack is for linux/amd64; allowed: haswell, x86-64-v3, ",
         ),
+        (
+            "linux/amd64",
+            "neoverse-v2",
+            "is a processor of linux/arm64, and the stack is for linux/amd64; allowed: haswell, x86-64-v3, ",
+        ),
     ],
 )
 def test_processor_of_another_machine_is_refused(platform: str, march: str, why: str) -> None:
@@ -407,6 +412,10 @@ def test_switches_move_torch_and_what_stands_on_it_alone() -> None:
         ({"USE_X": "$(id)"}, "the variable USE_X cannot be '$(id)': expected words of letters, digits and"),
         ({"USE_X": "1\nUSE_CUDA=0"}, "the variable USE_X cannot be '1\\nUSE_CUDA=0': expected words"),
         ({"USE_X": ""}, "the variable USE_X cannot be '': expected words"),
+        (
+            {"CMAKE_CXX_FLAGS": "-O2 -march=native"},
+            "CMAKE_CXX_FLAGS cannot be '-O2 -march=native': -march=native compiles for the builder's own processor; name",
+        ),
         ({"CMAKE_CXX_FLAGS": "-DX='y'"}, "the variable CMAKE_CXX_FLAGS cannot be '-DX='y'': expected words"),
     ],
 )
