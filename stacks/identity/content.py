@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -20,7 +20,7 @@ from stacks.identity import context
 from stacks.identity.context import MOST_LINKS, Context
 from stacks.identity.dockerfile import git_sources, instructions, pip_packages, stages
 from stacks.identity.dockerfile.instructions import Dockerfile
-from stacks.identity.dockerfile.stages import Source
+from stacks.identity.dockerfile.stages import Run, Source
 from stacks.identity.ignore import join
 from stacks.identity.wildcards import comparing
 from stacks.spec import CHECKED_ARG, CONTEXT, ImageSpec, Parent, Sibling, label_args
@@ -202,7 +202,8 @@ class Contents:
         path, dockerfile = spec.dockerfile, self._dockerfile(spec.dockerfile)
         packages = spec.packages.files if spec.packages else {}
         reach = stages.reach(dockerfile, spec.target, given, spec.platform)
-        files = _Files(dockerfile, self._context, self._context.paths(path)).of(reach.sources)
+        folder = _Files(dockerfile, self._context, self._context.paths(path))
+        files = folder.of(reach.sources)
         digests = {file: self._context.digest(file) for file in sorted(files)}
         arguments = {**reach.arguments, **{name: value for name, value in given.items() if name in reach.arguments}}
         # A script may see the value of ENV, which wins over that of ARG.
@@ -211,7 +212,7 @@ class Contents:
             for name, values in reach.environment.items()
             if name in arguments and values != {arguments[name]}
         }
-        sources = self._sources(spec, digests, arguments)
+        sources = self._sources(spec, digests, arguments, [(run, folder.of(run.sources)) for run in reach.runs])
         commits = git_sources.locked(sources)
         prologues = {git_sources.SCRIPT: git_sources.prologue(commits)} if commits else {}
         if packages and pip_packages.SCRIPT in digests:
@@ -223,13 +224,20 @@ class Contents:
         return _Reached(reach.render(given), digests, reach.arguments, sources, prologues, outside, reach.stages)
 
     def _sources(
-        self, spec: ImageSpec, files: Iterable[str], arguments: Mapping[str, str | None]
+        self,
+        spec: ImageSpec,
+        files: Iterable[str],
+        arguments: Mapping[str, str | None],
+        runs: Sequence[tuple[Run, Set[str]]],
     ) -> dict[str, str | None]:
-        """Return what files fetch of git, each with its own commit or that in the lock, None where that lacks it."""
+        """Return what files fetch of git, each with its own commit or that in the lock, None where that lacks it.
+
+        ``runs`` has the steps of the build, each with the files that it can run.
+        """
         if git_sources.SCRIPT not in files:
             return {}
         scripts = {file: self._text(file) for file in files if self._context.link(file) is None}
-        names = sorted(git_sources.refs(scripts, arguments))
+        names = sorted(git_sources.refs(scripts, arguments, _unsure(scripts, arguments, runs)))
         return {name: git_sources.own_commit(name) or spec.commits.get(name) for name in names}
 
     def _text(self, path: str) -> str:
@@ -241,6 +249,25 @@ class Contents:
         if path not in self._dockerfiles:
             self._dockerfiles[path] = instructions.parse(self._context.read(path), f"{CONTEXT}/{path}")
         return self._dockerfiles[path]
+
+
+def _unsure(
+    scripts: Mapping[str, str], arguments: Mapping[str, str | None], runs: Sequence[tuple[Run, Set[str]]]
+) -> dict[str, set[str]]:
+    """Return by script the arguments that it may see with another value.
+
+    An argument is of a stage. In another one the name may be that of an ``ENV`` of the parent image, which nobody knows
+    here. A script is of the steps that name it, or that name a script which does; without one, of all that have it.
+    """
+    fetching = [(run, {file: scripts[file] for file in files & scripts.keys()}) for run, files in runs]
+    fetching = [(run, had) for run, had in fetching if git_sources.SCRIPT in had]
+    named = [git_sources.named(run.command, had) for run, had in fetching]
+    unsure = {}
+    for file in scripts:
+        naming = [run for (run, _), names in zip(fetching, named, strict=True) if file in names]
+        running = naming or [run for run, had in fetching if file in had]
+        unsure[file] = {name for name, value in arguments.items() for run in running if run.value(name) != value}
+    return unsure
 
 
 class _Files:

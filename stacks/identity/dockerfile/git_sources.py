@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Final
 
 from stacks.identity.dockerfile.expansion import ExpansionError, expand
@@ -39,7 +39,9 @@ _SETTING: Final = re.compile(r"\b(?:read|for|unset)\b(.*)", re.DOTALL)
 _WHOLE_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 
 
-def refs(scripts: Mapping[str, str], arguments: Mapping[str, str | None]) -> Iterator[str]:
+def refs(
+    scripts: Mapping[str, str], arguments: Mapping[str, str | None], unsure: Mapping[str, Set[str]] | None = None
+) -> Iterator[str]:
     """Yield the tags and commits that scripts fetch, as ``owner/name tag``, without what is not fetched at all.
 
     A repository or tag that is not known before the build is yielded as the script has it.
@@ -47,12 +49,14 @@ def refs(scripts: Mapping[str, str], arguments: Mapping[str, str | None]) -> Ite
     Args:
         scripts: texts by path.
         arguments: the values of the build arguments that the scripts read.
+        unsure: by path, the arguments that a script may see with another value.
     """
-    variables = dict(arguments)
-    for text in scripts.values():
-        for name, word in _ASSIGNMENT.findall(text):
-            variables[name] = _expanded(word, arguments)
+    seen = {path: {**arguments, **dict.fromkeys((unsure or {}).get(path, ()))} for path in scripts}
+    named = {
+        name: _expanded(word, seen[path]) for path, text in scripts.items() for name, word in _ASSIGNMENT.findall(text)
+    }
     for path, text in scripts.items():
+        variables = {**seen[path], **named}
         for call in _CALL.finditer(_reached(text, variables)) if path != SCRIPT else ():
             words = call.groups()
             known = _before(text[: call.start()], variables)
@@ -64,6 +68,18 @@ def refs(scripts: Mapping[str, str], arguments: Mapping[str, str | None]) -> Ite
                 yield " ".join(words)
             elif ref:
                 yield f"{repository} {ref}"
+
+
+def named(text: str, scripts: Mapping[str, str]) -> set[str]:
+    """Return those of the scripts that a text names, by the last part of their paths, and those that these name."""
+    words = {path: re.compile(rf"(?<![\w.-]){re.escape(path.rpartition('/')[2])}(?![\w.-])") for path in scripts}
+    found: set[str] = set()
+    texts = [text]
+    while texts:
+        named_there = {path for path in words.keys() - found if words[path].search(texts[-1])}
+        texts[-1:] = [scripts[path] for path in named_there]
+        found |= named_there
+    return found
 
 
 def own_commit(source: str) -> str | None:

@@ -60,6 +60,23 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Run:
+    """A ``RUN``: its command, what its stage and its mounts have of the context, and the variables that it sees.
+
+    ``complete`` says that no parent image can have set a variable that is not among them.
+    """
+
+    command: str
+    sources: tuple[Source, ...]
+    variables: Mapping[str, str | None]
+    complete: bool
+
+    def value(self, name: str) -> str | None:
+        """Return a variable's value, empty if it has none; None if only the build knows it."""
+        return self.variables.get(name, "" if self.complete else None)
+
+
+@dataclass(frozen=True)
 class Reach:
     """What the build of one target can read: instructions, paths in the context, and build arguments.
 
@@ -77,6 +94,7 @@ class Reach:
     stages: frozenset[str]
     outside: frozenset[str]
     environment: Mapping[str, Set[str | None]]
+    runs: tuple[Run, ...]
 
     def render(self, given: Mapping[str, object]) -> str:
         """Return a Dockerfile of these instructions alone, each in its one form.
@@ -202,6 +220,8 @@ class _Search:
         self._sources: list[Source] = []
         self._outside: set[str] = set()
         self._environment: defaultdict[str, set[str | None]] = defaultdict(set)
+        self._had: dict[int, int] = {}  # by stage, its sources: bit N is that of self._sources[N]
+        self._runs: list[tuple[Instruction, int, _Scope]] = []
 
     def of(self, target: str | None) -> Reach:
         index = self._find(target.lower(), len(self._stages)) if target else len(self._stages) - 1
@@ -236,7 +256,16 @@ class _Search:
         given = self._arguments.get(_SYNTAX, "").split()[:1]
         outside = frozenset({*self._outside, *frontend, *given})
         sources = tuple(self._sources)
-        return Reach(self._dockerfile, instructions, sources, read, reached_names, outside, self._environment)
+        runs = tuple(
+            Run(
+                "".join([run.rest, *run.heredocs]),
+                tuple(source for place, source in enumerate(sources) if had >> place & 1),
+                scope.variables,
+                scope.complete,
+            )
+            for run, had, scope in self._runs
+        )
+        return Reach(self._dockerfile, instructions, sources, read, reached_names, outside, self._environment, runs)
 
     def _stage(self, first: Instruction) -> _Stage:
         words = first.words
@@ -274,9 +303,11 @@ class _Search:
         base = self._find(image, index)
         if base is None:
             self._outside.add(image)
+            self._had[index] = 0
             scope = _Scope({"PATH": None}, {}, complete=image == "scratch")
         else:
             scope = self._visit(base).child()
+            self._had[index] = self._had[base]
             for instruction in self._stages[base].instructions:
                 if instruction.keyword == "ONBUILD":
                     raise self._dockerfile.error(
@@ -301,12 +332,14 @@ class _Search:
                 for name, value in values.items():
                     self._environment[name].add(value)
             case "COPY" | "ADD":
-                self._read_paths(instruction, index, scope)
+                self._had[index] |= self._read_paths(instruction, index, scope)
             case "RUN":
+                had = self._had[index]
                 for flag in instruction.flags:
                     name, _, mount = flag.partition("=")
                     if name == "--mount":
-                        self._read_mount(instruction, mount, index, scope)
+                        had |= self._read_mount(instruction, mount, index, scope)
+                self._runs.append((instruction, had, replace(scope, variables=dict(scope.variables))))
 
     def _declare(self, instruction: Instruction, scope: _Scope) -> None:
         for name, default in self._declarations(instruction):
@@ -319,17 +352,18 @@ class _Search:
             elif name in self._outer.variables:
                 scope.variables[name] = self._outer.variables[name]
 
-    def _read_paths(self, instruction: Instruction, index: int, scope: _Scope) -> None:
+    def _read_paths(self, instruction: Instruction, index: int, scope: _Scope) -> int:
+        """Read a ``COPY`` or an ``ADD``; return the sources that the stage has by it."""
         origin = instruction.flag("from")
         if origin:
             if "$" in origin:
                 raise self._dockerfile.error(
                     instruction, f"--from={one_line(origin)}: BuildKit takes no variable; name a stage FROM it"
                 )
-            self._depend(instruction, origin, index, _number(instruction))
-            return
+            return self._depend(instruction, origin, index, _number(instruction))
         if instruction.rest.startswith("[") and '"' in instruction.rest and json_array(instruction.rest) is None:
             raise self._dockerfile.error(instruction, f"{one_line(instruction.rest)}: expected a JSON array of strings")
+        had = 0
         for word in instruction.words[:-1]:
             if (heredoc := HEREDOC.fullmatch(word)) and heredoc["name"]:
                 continue
@@ -338,11 +372,13 @@ class _Search:
                 continue
             path = self._expand(instruction, word, scope)
             if instruction.keyword == "COPY" or not _REMOTE.match(path):
-                self._add(instruction, path, pattern=any(character in path for character in "*?["))
+                had |= self._add(instruction, path, pattern=any(character in path for character in "*?["))
             else:
                 self._fetch(instruction, path, scope)
+        return had
 
-    def _read_mount(self, instruction: Instruction, mount: str, index: int, scope: _Scope) -> None:
+    def _read_mount(self, instruction: Instruction, mount: str, index: int, scope: _Scope) -> int:
+        """Read a mount of a ``RUN``; return the sources that it has."""
         try:
             fields = next(csv.reader([mount], strict=True), [])
         except csv.Error as error:
@@ -357,15 +393,17 @@ class _Search:
                 raise self._dockerfile.error(
                     instruction, f"from={one_line(origin)}: BuildKit takes no variable; name a stage FROM it"
                 )
-            self._depend(instruction, origin, index, None)
-        elif self._expand(instruction, options.get("type", "bind"), scope).lower() == "bind":
+            return self._depend(instruction, origin, index, None)
+        if self._expand(instruction, options.get("type", "bind"), scope).lower() == "bind":
             path = self._expand(instruction, options.get("source", ""), scope)
-            self._add(instruction, path, pattern=False)
+            return self._add(instruction, path, pattern=False)
+        return 0
 
-    def _add(self, instruction: Instruction, path: str, *, pattern: bool) -> None:
+    def _add(self, instruction: Instruction, path: str, *, pattern: bool) -> int:
         if re.search("[\\\\\0\ud800-\udfff]", path):
             raise self._dockerfile.error(instruction, f"{one_line(path)}: a path with a backslash, or that no file has")
         self._sources.append(Source(_within(path), pattern, instruction))
+        return 1 << len(self._sources) - 1
 
     def _fetch(self, instruction: Instruction, address: str, scope: _Scope) -> None:
         """Note what an ``ADD`` fetches, unless it says by a checksum or a whole commit which content."""
@@ -373,14 +411,16 @@ class _Search:
         if not _CHECKSUM.fullmatch(checksum) and not _AT_COMMIT.fullmatch(address):
             self._outside.add(address)
 
-    def _depend(self, instruction: Instruction, name: str, index: int, number: int | None) -> None:
+    def _depend(self, instruction: Instruction, name: str, index: int, number: int | None) -> int:
+        """Visit a stage of which an instruction takes files; return the sources that it has."""
         place = self._find(name.lower(), len(self._stages)) if number is None else number
         if place is None:
             self._outside.add(name)
-            return
+            return 0
         if not 0 <= place < index:
             raise self._dockerfile.error(instruction, f"the stage '{one_line(name)}' must stand before this one")
         self._visit(place)
+        return self._had[place]
 
     def _declarations(self, instruction: Instruction) -> Iterator[tuple[str, str | None]]:
         """Yield the arguments that an ``ARG`` declares, and their defaults."""

@@ -73,6 +73,62 @@ def test_variable_that_env_sets_decides_no_guard(tmp_path: Path, line: str, expe
     assert Contents(Folder(tmp_path)).of(spec()).sources == expected
 
 
+HEAD = "FROM debian:12 AS base\nARG EXTRA=\n"
+RUN = "COPY common run /\nRUN /run\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"FROM scratch\nARG VERSION\nARG EXTRA=\n{RUN}", []),
+        (f"FROM scratch AS base\nARG EXTRA=\nENV EXTRA=1\nFROM base\nARG VERSION\n{RUN}", ["owner/name v2"]),
+        (f"FROM debian:12\nARG VERSION\nARG EXTRA=\n{RUN}", []),
+        ("FROM debian:12\nARG VERSION\nARG EXTRA=\nCOPY common run /\nRUN [ '/run' ]\n", []),
+        (f"FROM debian:12\nARG VERSION\nARG EXTRA\n{RUN}", ["owner/name v2"]),
+        # The parent's ENV counts where no ARG of the stage comes before the step.
+        (f"FROM debian:12\nARG VERSION\n{RUN}ARG EXTRA=\n", ["owner/name v2"]),
+        (f"{HEAD}FROM debian:12\nARG VERSION\n{RUN}COPY --from=base /x /\n", ["owner/name v2"]),
+        (f"{HEAD}ARG VERSION\nFROM base\nARG VERSION\n{RUN}", ["owner/name v2"]),
+        (f"{HEAD}FROM base\nARG VERSION\nARG EXTRA=\n{RUN}", []),
+        # A step without the script, or that runs another one, decides nothing.
+        (
+            f"FROM debian:12 AS a\nCOPY run /\nRUN /run\nFROM debian:12\nCOPY --from=a /x /\nARG VERSION\nARG EXTRA=\n{RUN}",
+            [],
+        ),
+        (f"FROM debian:12\nCOPY common /common\nRUN true\nARG VERSION\nARG EXTRA=\n{RUN}RUN a/other\n", []),
+        # The steps' names: of a script that names it, and of none, where all may run it.
+        (
+            "FROM debian:12\nARG VERSION\nCOPY common a/caller run /\nRUN /caller\nARG EXTRA=\nRUN true\n",
+            ["owner/name v2"],
+        ),
+        (
+            "FROM debian:12\nARG VERSION\nCOPY common run /\nRUN for i in /r*; do $i; done\nARG EXTRA=\n",
+            ["owner/name v2"],
+        ),
+        (
+            "FROM debian:12\nRUN --mount=type=bind,source=/,target=/mnt /mnt/run\nARG VERSION\nARG EXTRA=\n",
+            ['owner/name "v$VERSION"'],
+        ),
+        # An argument of another stage has another value.
+        (
+            f"FROM scratch AS a\nARG EXTRA=1\nARG VERSION\n{RUN}FROM scratch\nARG EXTRA=\nCOPY --from=a /x /\n",
+            ["owner/name v2"],
+        ),
+    ],
+)
+def test_guard_counts_the_env_that_a_step_may_have(tmp_path: Path, text: str, expected: list[str]) -> None:
+    files = {
+        "a/Dockerfile": text,
+        "run": f'[ -n "$EXTRA" ] || exit 0\n{CALL}',
+        "a/caller": "exec ./run\n",
+        SCRIPT: CALL,
+    }
+    for path, content in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(content)
+    assert [*Contents(Folder(tmp_path)).of(spec(parents={})).sources] == expected
+
+
 def test_tags_of_a_component_are_those_of_its_source_file() -> None:
     scripts = {
         "fetch": 'exec /srv/build/fetch-source "$repository" "${COMMIT:-$tag}" "$1"\n',
