@@ -153,10 +153,6 @@ FOUND: Mapping[str, tuple[str, bytes]] = {
         b"FROM scratch AS s0\n" + b"".join(b"FROM s%d AS s%d\n" % (each, each + 1) for each in range(2000)),
     ),
     "a class of letters in the wrong order": ("dockerfile", b"FROM scratch\nCOPY a[z-a] /\n"),
-    "an error about a hundred thousand slashes": (
-        "dockerfile",
-        b"FROM scratch\nCOPY --from=$" + b"/" * 60_000 + b" /x /\n",
-    ),
     "a Dockerfile in another encoding": ("dockerfile", b"# \xff\nFROM scratch\nARG A\n"),
     "a script of empty lines": ("script", b"\n" * 200_000),
     "a script that reads in vain": (
@@ -173,16 +169,11 @@ FOUND: Mapping[str, tuple[str, bytes]] = {
         "grype",
         json.dumps({**REPORT, "matches": [_match(fix={"state": "fixed", "versions": [9]})]}).encode(),
     ),
-    "a report with a text in place of aliases": (
-        "grype",
-        json.dumps({**REPORT, "matches": [{**_match(), "relatedVulnerabilities": {"id": 1}}]}).encode(),
-    ),
     "a report nested too deep": ("grype", b'{"matches": ' + b"[" * 200_000),
     "an engine of no version": ("engine", b"\0HTTP/1.1 200 X\r\nApi-Version: 1.x\r\n\r\n"),
     "an engine that says no id": ("engine", b"\1HTTP/1.1 200 X\r\n\r\n[]"),
     "an engine's answer that ends": ("engine", b'\1HTTP/1.1 200 X\r\nContent-Length: 9\r\n\r\n{"Id": '),
     "an engine that upgrades without HTTP": ("engine", b"\2\r\n\r\n"),
-    "an engine's head without an end": ("engine", b"\2" + b"x" * 100_000),
     "an engine's message that is a number": ("engine", b"\3HTTP/1.1 200 X\r\n\r\n5\r\n"),
     "an engine's message nested too deep": ("engine", b"\4HTTP/1.1 200 X\r\n\r\n" + b"[" * 200_000),
     "an engine's trace that is none": (
@@ -210,7 +201,6 @@ FOUND: Mapping[str, tuple[str, bytes]] = {
         "relayed",
         b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n" + b"F" * 20 + b"\r\n",
     ),
-    "an engine's body of fewer bytes than none": ("relayed", b"HTTP/1.1 200 X\r\nContent-Length: -5\r\n\r\nabc"),
     "docker's output in another encoding": ("docker", b"\xff\n"),
     "a cluster of numbers": ("cluster", b'{"items": [5]}'),
     "a cluster whose pods have no status": ("cluster", b'{"items": [{"metadata": {"name": "x", "labels": []}}]}'),
