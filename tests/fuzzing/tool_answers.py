@@ -167,7 +167,12 @@ _POLICY = Vulnerabilities.model_validate(
     }
 )
 _RUNNERS = KubernetesRunners.model_validate(
-    {"kind": "kubernetes", "profile": "eks-p5", "github": {"url": "https://github.com/acme", "secret": "s"}}
+    {
+        "kind": "kubernetes",
+        "profile": "eks-p5",
+        "github": {"url": "https://github.com/acme", "secret": "s"},
+        "build": {"replicas": 2},
+    }
 )
 GRYPE_REPORTS = [json.dumps(REPORT).encode()]
 
@@ -219,6 +224,7 @@ _NODE = {
     "status": {"allocatable": {"nvidia.com/gpu": "8"}},
 }
 _POD = {
+    "spec": {"selector": {"matchLabels": {}}},
     "metadata": {"name": "listener", "creationTimestamp": "2026-01-01T00:00:00Z"},
     "status": {
         "phase": "Pending",
@@ -226,7 +232,13 @@ _POD = {
         "conditions": [{"status": "False", "message": "0/3 nodes"}],
     },
 }
-CLUSTERS = [json.dumps({"items": [each]}).encode() for each in (_NODE, _POD)]
+_REPLICA = {
+    "metadata": {"name": "build-1", "creationTimestamp": "2026-11-20T00:00:00Z", "labels": {"a": "b"}},
+    "spec": {"selector": {"matchLabels": {"a": "b"}}},
+    "status": {"phase": "Running", "conditions": [{"status": "False", "message": "not ready"}]},
+}
+"""A deployment without a ready pod, and its pod."""
+CLUSTERS = [json.dumps({"items": [each]}).encode() for each in (_NODE, _POD, _REPLICA)]
 CLUSTERS.append(b"!error: the server doesn't have a resource type\n")
 AZURE_ANSWERS = [
     network_answers._http({"access_token": "ey.x"}),
