@@ -18,13 +18,14 @@ from typing import Any
 
 import pytest
 
+from components.engines.replicas import Replicas
 from components.runners.kubernetes import build_daemon
 from tests.cluster.conftest import STORAGE, ClusterProject
 from tests.cluster.control_plane import Cluster, control_plane, free_port, until
 from tests.cluster.machine import GATEWAY, IMAGE, Machine, build, build_rootless, engine, machine
 from tests.cluster.programs import program
 from tests.cluster.test_runners import UNCHANGED
-from tests.engine.project import MANIFESTS
+from tests.engine.project import FLAVOR, MANIFESTS
 from tests.fakes.kubernetes.load_balancer import relay
 from tests.helpers.elf_writer import LOADER, elf, loader
 from tests.provider.conftest import private_registry
@@ -130,10 +131,19 @@ class BuildProject(ClusterProject):
             and any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
         ]
 
-    def daemon(self) -> tuple[str, int]:
-        """Return where the build service's pod listens."""
-        (pod,) = self.pods()
+    def daemon(self, replica: int = 0) -> tuple[str, int]:
+        """Return where a replica's pod of the build service listens."""
+        component = build_daemon.service_labels(replica)["app.kubernetes.io/component"]
+        (pod,) = [
+            each for each in self.pods() if each["metadata"]["labels"]["app.kubernetes.io/component"] == component
+        ]
         return pod["status"]["podIP"], pod["spec"]["containers"][0]["ports"][0]["containerPort"]
+
+    def scale_to_none(self, name: str) -> None:
+        """Take the pod of a replica away."""
+        path = self.at("deployments", name, api="/apis/apps/v1", of="-build")
+        merge = {"Content-Type": "application/merge-patch+json"}
+        self.cluster.call("PATCH", path, {"spec": {"replicas": 0}}, headers=merge)
 
     def restart(self) -> None:
         """End the build service's pod, and wait for the next."""
@@ -224,6 +234,68 @@ def test_unpushed_image_of_build_service_is_inspected(project: BuildProject, she
         output = failed.output + project.up(**unreachable).output
         assert UNCHANGED.search(project.up(**unreachable).output)
         assert project.outputs()["images"]["link0"]["ref"].startswith("sha256:")
+        assert "PRIVATE KEY" not in output + project.exported()
+        project.destroy()
+
+
+def test_replicas_have_volumes_of_their_own_and_one_may_go(project: BuildProject, registry: str, shell: Path) -> None:
+    for number in range(2):
+        shutil.copy(shell, project.root / f"dockerfiles/link{number}/busybox")
+        project.write(f"dockerfiles/link{number}/Dockerfile", DOCKERFILE.replace("link0", f"link{number}"))
+    project.write("stacks/flavors/chain.py", FLAVOR.replace('Sibling(image=f"link{number - 1}") if number else ', ""))
+    with relay(project.daemon) as first, relay(lambda: project.daemon(1)) as second:
+        service = {"cache": "2Gi", "cpu": "100m", "memory": "2Gi"}
+        unreachable: dict[str, Any] = {"DOCKER_HOST": "tcp://127.0.0.1:9"}
+
+        def configure(addresses: list[str], **values: Any) -> None:
+            where = {"kind": "local", "address": registry, "path": project.path}
+            build = {**service, "address": addresses, "replicas": len(addresses)}
+            keys = {"flavor": "chain", "length": 2, "buildOn": "runners", "registry": where, **values}
+            project.configure({"build": build, "daemon": False}, **keys)
+
+        def layers(name: str) -> list[Any]:
+            digest = project.outputs()["images"][name]["digest"]
+            content: list[Any] = manifest(registry, f"{project.path}/{name}", digest)["layers"]
+            return content
+
+        configure([first])
+        project.up(**unreachable)
+        uid = project.pods()[0]["metadata"]["uid"]
+        built = {name: layers(name) for name in ("link0", "link1")}
+
+        # The pod stays, and its volume with what it has built.
+        configure([first, second])
+        project.up(**unreachable)
+        assert sorted(each["metadata"]["uid"] == uid for each in project.pods()) == [False, True]
+        claims = project.cluster.items(project.at("persistentvolumeclaims", of="-build"))
+        assert {each["metadata"]["name"] for each in claims} == {"publish", "publish-1"}
+        assert {name: layers(name) for name in built} == built
+        refuses_strangers(second)
+
+        # Each takes one image. The first finds the layers of its own, the other one builds them once.
+        names = [f"{project.namespace}-build/{name}" for name in ("build", "build-1")]
+        order = Replicas("linux/amd64", dict.fromkeys(names, ""), ["link0", "link1"]).order
+        (of_first,), (of_second,) = ([name for name in built if order(name)[0] == replica] for replica in names)
+        configure([first, second], word="two")
+        project.up(**unreachable)
+        shared = {name: layers(name) for name in built}
+        assert shared[of_first][:2] == built[of_first][:2]  # the stamp too
+        assert shared[of_second][1] != built[of_second][1]
+        configure([first, second], word="three")
+        project.up(**unreachable)
+        assert {name: layers(name)[:2] for name in built} == {name: shared[name][:2] for name in built}
+
+        # One that is gone costs its build.
+        project.scale_to_none("build-1")
+        until(lambda: len(project.pods()) == 1, 180)
+        project.preview("--expect-no-changes", **unreachable)
+        configure([first, second], word="four")
+        output = project.up(**unreachable).output
+        assert f"slipway:runners.build: {names[1]}: no answer at {second}: " in output
+        assert "other replicas take its images" in output
+        assert layers(of_first)[:2] == shared[of_first][:2]
+        assert layers(of_second)[:2] == built[of_second][:2]  # which the first one has from before
+        assert UNCHANGED.search(project.up(**unreachable).output)
         assert "PRIVATE KEY" not in output + project.exported()
         project.destroy()
 
