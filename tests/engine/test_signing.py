@@ -47,14 +47,20 @@ class Keys:
         return {"key": str(self.private), "publicKey": self.public, **more}
 
 
-@pytest.fixture(scope="session")
-def programs() -> str:
-    """Have cosign and Syft; return the PATH that they are on."""
+def install(*names: str) -> str:
+    """Have some of the programs that sign and scan; return the PATH that they are on."""
     checkout = Checkout.here()
+    tools = [tool for tool in signing.TOOLS if tool.name in names]
     with golang.caches(checkout):
-        folders = [folder for tool in signing.TOOLS for folder in signing.get(checkout, tool).path]
+        folders = [folder for tool in tools for folder in signing.get(checkout, tool).path]
     os.environ["PATH"] = os.pathsep.join(dict.fromkeys([*folders, *os.environ["PATH"].split(os.pathsep)]))
     return os.environ["PATH"]
+
+
+@pytest.fixture(scope="session")
+def programs() -> str:
+    """Have all of them; return the PATH that they are on."""
+    return install(*(tool.name for tool in signing.TOOLS))
 
 
 @pytest.fixture
