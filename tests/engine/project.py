@@ -71,10 +71,10 @@ class Run(subprocess.CompletedProcess[str]):
 
 
 class Project:
-    """The project's folder, its stack ``t``, and Pulumi on it."""
+    """The project's folder, its stack ``t``, and Pulumi on it, which may run for some seconds each time."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, seconds: float = 300) -> None:
+        self.root, self.seconds = root, seconds
         self.path = f"test-{uuid.uuid4().hex[:8]}"
         self.registry = os.environ["SLIPWAY_REGISTRY"]
         self.environment = pulumi_cli.environment(root)
@@ -124,7 +124,7 @@ class Project:
         """Run Pulumi; by default it must succeed."""
         process = self.start(*arguments, **environment)
         try:
-            out, err = process.communicate(timeout=300)
+            out, err = process.communicate(timeout=self.seconds)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             raise
@@ -162,6 +162,10 @@ class Project:
         """Return the stack's outputs."""
         outputs: dict[str, Any] = json.loads(self.pulumi("stack", "output", "-s", "t", "--json").stdout)
         return outputs
+
+    def built(self) -> list[str]:
+        """Return the names under which the engine has the stack's images and their checks."""
+        return pulumi_cli.image_names(self.pulumi("stack", "export", "-s", "t").stdout)
 
     def fetch(self, path: str) -> bytes:
         """Fetch a path of the registry's API."""

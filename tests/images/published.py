@@ -56,8 +56,7 @@ class Published:
 
     def built(self) -> list[str]:
         """Return the names under which the engine has the stack's images and their checks."""
-        resources = json.loads(self.pulumi("stack", "export", "-s", self.stack))["deployment"]["resources"]
-        return [each["outputs"]["imageName"] for each in resources if each["type"] == "docker:index/image:Image"]
+        return pulumi_cli.image_names(self.pulumi("stack", "export", "-s", self.stack))
 
     def up(self, *options: str, **environment: str) -> str:
         """Run `pulumi up` and return what it printed."""
