@@ -32,13 +32,14 @@ def run(options: argparse.Namespace) -> int:
     if is_current and pulls:
         print(f"pull request {pulls[0]['number']}: unchanged")
         return 0
+    # Before the push, after which the next run takes the pull request for done.
+    if pulls and pulls[0]["title"] != options.title:  # of a job that proposed something else on this branch
+        actions.api("PATCH", f"pulls/{pulls[0]['number']}", {"title": options.title})
     if not is_current:
         repository.push(ROOT, commit, options.branch, force=True)
     if not pulls:
         request = {"title": options.title, "head": options.branch, "base": actions.variable("GITHUB_REF_NAME")}
         pulls = [actions.api("POST", "pulls", {**request, "body": _BODY})]
-    elif pulls[0]["title"] != options.title:  # of a job that proposed something else on this branch
-        actions.api("PATCH", f"pulls/{pulls[0]['number']}", {"title": options.title})
     actions.api("POST", f"actions/workflows/{_PREVIEW}/dispatches", {"ref": options.branch})
     print(f"pull request {pulls[0]['number']}: {options.title}")
     return 0

@@ -85,7 +85,7 @@ def shared_replicas(plan: Plan) -> Replicas | None:
     from components.engines.replicas import Replicas  # noqa: PLC0415 - few stacks have any
     from components.runners.kubernetes import build_service  # noqa: PLC0415 - as above
 
-    # What is the same for all platforms may be of none of the stack's.
+    # A product that is the same for all platforms may have a platform that is none of the stack's.
     images = [image.spec.published_name for image in plan.images if image.spec.platform not in config.engines]
     platform = f"linux/{node(runners.profile).arch}"
     addresses = build_service.addresses(runners, runners.build)

@@ -19,6 +19,16 @@ _SECONDS: Final = 20
 """Until a connection must be there."""
 
 
+_KEPT_ALIVE: Final = {
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE): 1,
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE): 30,
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL): 10,
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT): 6,
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT): 90_000,
+}
+"""By these a connection ends 90 seconds after the engine's machine is lost, which says nothing (tcp(7))."""
+
+
 class Connection:
     """An open connection. Closing it ends the ssh that carries it.
 
@@ -35,6 +45,8 @@ class Connection:
                 self.socket.connect(engine.removeprefix("unix://"))
             elif url.scheme == "tcp":
                 self.socket = socket.create_connection((url.hostname or "", url.port or 2375), timeout=_SECONDS)
+                for option, value in _KEPT_ALIVE.items():
+                    self.socket.setsockopt(*option, value)
                 if tls:
                     secure = client_context(tls).wrap_socket(self.socket, server_hostname=url.hostname)
                     self.socket = tunnel(secure)

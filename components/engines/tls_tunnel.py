@@ -34,10 +34,10 @@ def _serve(plain: socket.socket, secure: ssl.SSLSocket) -> None:
 def _pass_on(plain: socket.socket, secure: ssl.SSLSocket) -> None:
     """Pass bytes on, at most a block at a time each way, until an end. What the engine sent last still arrives."""
     up = down = b""
-    ended = False
+    ended = refused = False
     while down or not ended:
-        _wait(plain, secure, up, down, ended=ended)
-        if not up and not ended:
+        _wait(plain, secure, up, down, ended=ended, refused=refused)
+        if not up and not ended and not refused:
             with suppress(BlockingIOError):
                 up = plain.recv(_BLOCK)
                 if not up:
@@ -46,22 +46,26 @@ def _pass_on(plain: socket.socket, secure: ssl.SSLSocket) -> None:
             with suppress(*_LATER):
                 down = secure.recv(_BLOCK)
                 ended = not down
-        if up and not ended:
-            with suppress(*_LATER):
-                up = up[secure.send(up) :]
         if down:
             with suppress(BlockingIOError):
                 down = down[plain.send(down) :]
+        if up and not ended:
+            try:
+                up = up[secure.send(up) :]
+            except _LATER:
+                pass
+            except OSError:  # an engine that refuses answers before it has read all, and leaves
+                up, refused = b"", True
 
 
-def _wait(plain: socket.socket, secure: ssl.SSLSocket, up: bytes, down: bytes, *, ended: bool) -> None:
-    """Wait until something can be done.
+def _wait(plain: socket.socket, secure: ssl.SSLSocket, up: bytes, down: bytes, *, ended: bool, refused: bool) -> None:
+    """Wait until something can be done; ``refused`` says that the engine takes no more.
 
     Raises:
         ConnectionResetError: who asked has gone.
     """
     poll = select.poll()
-    poll.register(plain, (select.POLLOUT if down else 0) | (0 if up or ended else select.POLLIN))
+    poll.register(plain, (select.POLLOUT if down else 0) | (0 if up or ended or refused else select.POLLIN))
     events = (select.POLLOUT if up else 0) | (0 if down else select.POLLIN)
     if events and not ended:
         poll.register(secure, events)

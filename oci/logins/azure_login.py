@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +35,16 @@ _EXCHANGE: Final = "https://{host}/oauth2/exchange"
 
 _TIMEOUT: Final = 30
 """Seconds for a response of Azure, and for its next bytes."""
+
+_SLOWEST: Final = 60
+"""Seconds for all of a response."""
+
+_PASSING: Final = frozenset({429, 500, 502, 503, 504})
+"""Statuses that may pass: the request is sent again."""
+
+_TRIES: Final = 3
+_PAUSE: Final = 0.5
+"""How often it is sent again, and the seconds before the first time, which double."""
 
 _LONGEST: Final = 1 << 20
 """Bytes of the longest response that is read. A token has a few thousand."""
@@ -75,17 +86,17 @@ def _post(url: str, form: Mapping[str, str], key: str) -> str:
     from urllib3.exceptions import HTTPError  # noqa: PLC0415
     from urllib3.util.retry import Retry  # noqa: PLC0415
 
-    retry = Retry(
-        total=3,
-        backoff_factor=0.5,
-        status_forcelist=(429, 500, 502, 503, 504),
-        allowed_methods=("POST",),
-        raise_on_status=False,
-    )
+    # For connections alone: before urllib3 asks again, it reads the whole response, and waits as long as that says.
+    retry = Retry(_TRIES, backoff_factor=_PAUSE, allowed_methods=("POST",), respect_retry_after_header=False)
     with requests.Session() as session:
         session.mount("http", HTTPAdapter(max_retries=retry))
         try:
-            response = session.post(url, data=form, timeout=_TIMEOUT, stream=True)
+            for tried in range(_TRIES + 1):
+                response = session.post(url, data=form, timeout=_TIMEOUT, stream=True, allow_redirects=False)
+                if response.status_code not in _PASSING or tried == _TRIES:
+                    break
+                response.close()
+                time.sleep(_PAUSE * 2**tried)
             content = json.loads(_body(response))
             if response.ok:
                 return _token(content[key])
@@ -99,12 +110,15 @@ def _post(url: str, form: Mapping[str, str], key: str) -> str:
 
 
 def _body(response: Any) -> bytes:
-    """Return a response's body. Raises ValueError if it is longer than any of Azure's."""
+    """Return a response's body. Raises ValueError if it is longer than any of Azure's, or takes longer."""
     content = bytearray()
+    end = time.monotonic() + _SLOWEST
     for chunk in response.iter_content(1 << 16):
         content += chunk
         if len(content) > _LONGEST:
             raise ValueError(f"it has more than {_LONGEST >> 20} MiB")
+        if time.monotonic() > end:
+            raise ValueError(f"it takes more than {_SLOWEST} seconds")
     return bytes(content)
 
 

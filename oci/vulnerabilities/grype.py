@@ -137,14 +137,22 @@ def _parse(text: str, ref: str, started: datetime) -> Scan:
 def _vulnerability(match: Mapping[str, Any]) -> Vulnerability:
     vulnerability, package = match["vulnerability"], match["artifact"]
     fix = vulnerability["fix"]
+    versions = _texts(fix["versions"]) if fix["state"] == "fixed" else ()
     return Vulnerability(
         id=_text(vulnerability["id"]),
         aliases=tuple(_text(related["id"]) for related in match.get("relatedVulnerabilities") or ()),
         severity=_text(vulnerability["severity"]).lower(),
         package=_text(package["name"]),
         version=_text(package["version"]),
-        fixed_in=tuple(map(_text, [*fix["versions"]])) if fix["state"] == "fixed" else (),
+        fixed_in=versions,
     )
+
+
+def _texts(values: object) -> tuple[str, ...]:
+    """Return a list of texts. Raises TypeError for anything else."""
+    if not isinstance(values, list):
+        raise TypeError(f"{type(values).__name__} in place of a list")
+    return tuple(map(_text, values))
 
 
 def _text(value: object) -> str:

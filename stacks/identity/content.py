@@ -251,21 +251,30 @@ class Contents:
         return self._dockerfiles[path]
 
 
+_OPEN: Final = re.compile(r"\A(?!\s*\[).*[$*?\[`]", re.DOTALL)
+"""A command of a shell in which something may stand for the name of a script."""
+
+
 def _unsure(
     scripts: Mapping[str, str], arguments: Mapping[str, str | None], runs: Sequence[tuple[Run, Set[str]]]
 ) -> dict[str, set[str]]:
     """Return by script the arguments that it may see with another value.
 
     An argument is of a stage. In another one the name may be that of an ``ENV`` of the parent image, which nobody knows
-    here. A script is of the steps that name it, or that name a script which does; without one, of all that have it.
+    here. A script is of the steps that name it, or that name a script which does. A step of a shell may also run it
+    without its name, by a variable, a pattern or a command's output. A step that runs it by another name, which a COPY
+    gave it, is missed.
     """
     fetching = [(run, {file: scripts[file] for file in files & scripts.keys()}) for run, files in runs]
     fetching = [(run, had) for run, had in fetching if git_sources.SCRIPT in had]
     named = [git_sources.named(run.command, had) for run, had in fetching]
     unsure = {}
     for file in scripts:
-        naming = [run for (run, _), names in zip(fetching, named, strict=True) if file in names]
-        running = naming or [run for run, had in fetching if file in had]
+        running = [
+            run
+            for (run, had), names in zip(fetching, named, strict=True)
+            if file in had and (file in names or _OPEN.search(run.command))
+        ]
         unsure[file] = {name for name, value in arguments.items() for run in running if run.value(name) != value}
     return unsure
 

@@ -16,7 +16,7 @@ _MOST_TRIED: Final = 2
 _FOLDERS, _ANY = "(.*/)?", ".*"
 _CLASS = r"\[\^?\]?(?:\\.|[^\]\\])*\]"
 _PIECE: Final = re.compile(
-    rf"{re.escape(_FOLDERS)}|(?P<any>{re.escape(_ANY)})|(?P<repeated>{_CLASS})\*|{_CLASS}|\\[^0-9AbBZ]|[^\\\[(.*?^$+{{}}|)]",
+    rf"{re.escape(_FOLDERS)}|(?P<any>{re.escape(_ANY)})|(?P<repeated>{_CLASS})\*|{_CLASS}|\\[^0-9A-Za-z]|\\[dDsSwW]|\.|[^\\\[(.*?^$+{{}}|)]",
     re.DOTALL,
 )
 """A wildcard, or what stands for one character."""
@@ -44,12 +44,12 @@ def comparing(expression: str, flags: re.RegexFlag) -> Callable[[str], bool]:
         re.error: the expression is malformed, or has many wildcards beside what is none of these.
     """
     whole = re.compile(expression, flags)
+    if expression.count("*") <= _MOST_TRIED:
+        return lambda text: whole.fullmatch(text) is not None
     pieces = list(_pieces(expression, flags))
-    if None not in pieces and sum(piece.repeated or piece.folders for piece in pieces if piece) > _MOST_TRIED:
-        return _Automaton([piece for piece in pieces if piece]).fits
-    if None in pieces and len(re.findall(r"\*", expression)) > _MOST_TRIED:
+    if None in pieces:
         raise re.error("many wildcards beside an anchor or a group")
-    return lambda text: whole.fullmatch(text) is not None
+    return _Automaton([piece for piece in pieces if piece]).fits
 
 
 def _pieces(expression: str, flags: re.RegexFlag) -> Iterator[_Piece | None]:

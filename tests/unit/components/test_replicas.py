@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -296,6 +296,46 @@ def test_tunnel_passes_much_both_ways_at_once() -> None:
         rest.start()
         assert received(server, len(sent)) == sent
         rest.join()
+
+
+class Refusing:
+    """The TLS connection to an engine that has answered and left before it read what it is sent."""
+
+    def __init__(self, answer: bytes) -> None:
+        self._left = [answer[:1000], answer[1000:], b""]
+        self._readable, self._end = socket.socketpair()
+        self._end.sendall(b"always")
+
+    def fileno(self) -> int:
+        return self._readable.fileno()
+
+    def setblocking(self, flag: bool) -> None:
+        pass
+
+    def pending(self) -> int:
+        return 0
+
+    def recv(self, _size: int) -> bytes:
+        return self._left.pop(0)
+
+    def send(self, _content: bytes) -> int:
+        raise BrokenPipeError
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        self._readable.close()
+        self._end.close()
+
+
+def test_tunnel_gives_an_answer_that_comes_before_the_end() -> None:
+    answer = bytes(range(256)) * 200
+    client = tunnel(cast("ssl.SSLSocket", Refusing(answer)))
+    client.settimeout(10)
+    with client:
+        client.send(bytes(1000))
+        assert received(client, len(answer)) == answer
 
 
 def test_tunnel_ends_when_either_end_leaves() -> None:

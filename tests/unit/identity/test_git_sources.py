@@ -75,6 +75,7 @@ def test_variable_that_env_sets_decides_no_guard(tmp_path: Path, line: str, expe
 
 HEAD = "FROM debian:12 AS base\nARG EXTRA=\n"
 RUN = "COPY common run /\nRUN /run\n"
+NAMELESS = "ARG VERSION\nCOPY common run /\nRUN for i in /r*; do $i; done\nCOPY --from=a /x /\n"
 
 
 @pytest.mark.parametrize(
@@ -105,6 +106,8 @@ RUN = "COPY common run /\nRUN /run\n"
             "FROM debian:12\nARG VERSION\nCOPY common run /\nRUN for i in /r*; do $i; done\nARG EXTRA=\n",
             ["owner/name v2"],
         ),
+        # That one step names the script decides nothing of another that runs it without its name.
+        (f"FROM debian:12 AS a\nARG VERSION\nARG EXTRA=\n{RUN}FROM debian:12\n{NAMELESS}", ["owner/name v2"]),
         (
             "FROM debian:12\nRUN --mount=type=bind,source=/,target=/mnt /mnt/run\nARG VERSION\nARG EXTRA=\n",
             ['owner/name "v$VERSION"'],

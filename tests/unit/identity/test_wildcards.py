@@ -17,7 +17,7 @@ from tests.unit.identity.test_content import made
 
 PIECES = st.lists(
     st.sampled_from(
-        ["(.*/)?", ".*", "[^/]*", "[^/]", "a", "b", "/", r"\.", "[ab]", "[^a]", "[b-z]*", r"\d", "-", "\n"]
+        ["(.*/)?", ".*", "[^/]*", "[^/]", "a", "b", "/", r"\.", "[ab]", "[^a]", "[b-z]*", r"\d", "-", "\n", "."]
     ),
     max_size=8,
 )
@@ -47,6 +47,10 @@ def test_pattern_of_many_wildcards_is_compared_at_once(expression: str, text: st
     assert time.process_time() - begun < 5
 
 
+def test_pattern_with_an_escape_of_digits_is_compared() -> None:
+    assert comparing(r"\x41[^/]*", re.ASCII)("Abc")
+
+
 @pytest.mark.parametrize("expression", [r"[^/]*[^/]*[^/]*\b", "[^/]*^[^/]*[^/]*", "[^/]*[^/]*[^/]*[z-a]", "[^/]*("])
 def test_pattern_with_more_than_wildcards_is_refused(expression: str) -> None:
     with pytest.raises(re.error):
@@ -60,7 +64,8 @@ def test_copied_names_are_those_that_several_wildcards_fit(tmp_path: Path) -> No
     begun = time.process_time()
     content = made(tmp_path, "FROM scratch\nCOPY a/*o*t*h*e*t*t* /\n")
     assert list(content.files) == ["a/other.txt"]
-    assert list(made(tmp_path, "FROM scratch\nCOPY a/*.t?t /\n").files) == ["a/one.txt", "a/other.txt"]
+    for pattern in ("a/*.t?t", "a/*o*e*.t?t"):
+        assert list(made(tmp_path, f"FROM scratch\nCOPY {pattern} /\n").files) == ["a/one.txt", "a/other.txt"]
     assert not made(tmp_path, f"FROM scratch\nCOPY a/{'*o' * 20}x /\n").files
     assert time.process_time() - begun < 5
 

@@ -82,6 +82,21 @@ def test_login_exchanges_job_token_for_registry_token(host: str) -> None:
     }  # fmt: skip
 
 
+def test_login_is_tried_again_and_the_answer_bounded(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(azure_login, "_PAUSE", 0.01)
+    Azure.answers["/oauth2/exchange"] = 503, b" " * (2 << 20)
+    with pytest.raises(SlipwayError, match="ValueError: it has more than 1 MiB"):
+        azure_login.login(host)
+    assert [path for path, _ in Azure.requests] == ["/tenant/oauth2/v2.0/token", *["/oauth2/exchange"] * 4]
+
+
+def test_login_sends_a_redirect_nothing(host: str) -> None:
+    Azure.answers["/oauth2/exchange"] = 307, {}
+    with pytest.raises(SlipwayError, match="KeyError: 'refresh_token'"):
+        azure_login.login(host)
+    assert len(Azure.requests) == 2
+
+
 @pytest.mark.parametrize(
     ("path", "answer", "reason"),
     [
