@@ -304,6 +304,9 @@ class Refusing:
     def __init__(self, answer: bytes) -> None:
         self._left = [answer[:1000], answer[1000:], b""]
         self._readable, self._end = socket.socketpair()
+
+    def begin(self) -> None:
+        """Have something to read."""
         self._end.sendall(b"always")
 
     def fileno(self) -> int:
@@ -331,10 +334,12 @@ class Refusing:
 
 def test_tunnel_gives_an_answer_that_comes_before_the_end() -> None:
     answer = bytes(range(256)) * 200
-    client = tunnel(cast("ssl.SSLSocket", Refusing(answer)))
+    engine = Refusing(answer)
+    client = tunnel(cast("ssl.SSLSocket", engine))
     client.settimeout(10)
     with client:
         client.send(bytes(1000))
+        engine.begin()
         assert received(client, len(answer)) == answer
 
 
