@@ -28,9 +28,6 @@ _QUANTITY: Final = re.compile(
     re.ASCII,
 )
 
-MALFORMED: Final = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
-"""What is raised where an object is not of the shape that Kubernetes documents."""
-
 Item = dict[str, Any]
 
 

@@ -9,6 +9,9 @@ from typing import Final
 MOST_LINES: Final = 30
 """Lines of one error, below its header."""
 
+MALFORMED: Final = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
+"""What is raised where a document that was read is not of the shape that its source documents."""
+
 
 class SlipwayError(Exception):
     """A mistake of the user, or a fault of the machine; ``str()`` has one line for each."""

@@ -30,8 +30,8 @@ class Pool:
     are that they stand on.
     """
 
-    key: ClassVar[str] = "slipway:engines.{platform}"
-    """The key of the configuration that errors begin with."""
+    of_platform: ClassVar[str] = "slipway:engines.{platform}"
+    """The form of :attr:`key`."""
     others: ClassVar[str] = "others of the list take its images"
     """What is said of an engine that is gone."""
 
@@ -45,7 +45,8 @@ class Pool:
         together: bool = False,
     ) -> None:
         self.platform = platform
-        self._key = self.key.format(platform=platform)
+        self.key = self.of_platform.format(platform=platform)
+        """The key of the configuration that errors begin with."""
         self._programs = [platform] if runs_programs else []
         self._together = together
         self.engines = tuple(engines)
@@ -71,7 +72,7 @@ class Pool:
             if self._is_up(engine):
                 return engine
         reasons = "; ".join(self._failures[engine] for engine in self.engines)
-        raise SlipwayError(f"{self._key}: no engine answers: {reasons}")
+        raise SlipwayError(f"{self.key}: no engine answers: {reasons}")
 
     def connect(self, engine: str) -> Connection:
         """Connect to an engine.
@@ -111,7 +112,7 @@ class Pool:
         left = len(self.engines) > len(self._failures)
         then = self.others if left else f"nothing can be built for {self.platform}"
         # Standard output is the way from a thread of the program to the user.
-        sys.stdout.write(f"{self._key}: {reason}; {then}\n")
+        sys.stdout.write(f"{self.key}: {reason}; {then}\n")
         sys.stdout.flush()
 
     def _is_up(self, engine: str) -> bool:

@@ -26,7 +26,7 @@ class Replicas(Pool):
     platform's processor, so that they are not asked which programs they run.
     """
 
-    key = "slipway:runners.build"
+    of_platform = "slipway:runners.build"
     others = "other replicas take its images"
 
     def __init__(

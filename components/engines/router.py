@@ -130,8 +130,7 @@ class Router:
             path.chmod(0o600)  # whoever reaches it is root where the engine is
             listener.listen(128)
         except OSError as error:
-            key = pool.key.format(platform=pool.platform)
-            raise SlipwayError(f"{path}: the socket of {key} cannot be made: {error.strerror or error}") from None
+            raise SlipwayError(f"{path}: the socket of {pool.key} cannot be made: {error.strerror or error}") from None
         _thread(lambda: self._accept(listener, pool))
 
     def _accept(self, listener: socket.socket, pool: Pool) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from oci import kubectl
 from oci.kubectl import Item, Unanswered
-from stacks.errors import SlipwayError, abridged, one_line
+from stacks.errors import MALFORMED, SlipwayError, abridged, one_line
 from stacks.versions.nodes import GPU, labelled_driver
 from stacks.versions.tables import order
 
@@ -57,7 +57,7 @@ def read(kubeconfig: str | None = None, context: str | None = None) -> NodeDrive
         raise SlipwayError("kubectl is not on PATH: it asks the cluster for its nodes") from None
     except Unanswered as error:
         raise SlipwayError(f"the cluster does not answer kubectl: {error}") from None
-    except kubectl.MALFORMED as error:
+    except MALFORMED as error:
         raise SlipwayError(
             f"the cluster answers kubectl with nodes of another shape than documented: {type(error).__name__}"
         ) from None

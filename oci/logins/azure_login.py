@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stacks.config.registries.acr import AcrRegistry
-from stacks.errors import SlipwayError, one_line
+from stacks.errors import MALFORMED, SlipwayError, one_line
 
 VARIABLES: Final = AcrRegistry.IDENTITY
 """Environment variables with the client id, the tenant id, and the path of the token."""
@@ -48,9 +48,6 @@ _PAUSE: Final = 0.5
 
 _LONGEST: Final = 1 << 20
 """Bytes of the longest response that is read. A token has a few thousand."""
-
-_SHAPE: Final = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""What is raised where a response is not of the shape that Azure documents. No text of these has a part of it."""
 
 
 def login(host: str) -> tuple[str, str]:
@@ -102,7 +99,7 @@ def _post(url: str, form: Mapping[str, str], key: str) -> str:
                 return _token(content[key])
             errors = content.get("errors") or [{}]
             reason = str(content.get("error_description") or errors[0].get("message") or "no reason given")
-        except (requests.RequestException, HTTPError, *_SHAPE) as error:
+        except (requests.RequestException, HTTPError, *MALFORMED) as error:
             reason = f"{type(error).__name__}: {error}"
     raise SlipwayError(
         f"slipway:registry: login with ${VARIABLES[0]} failed: {url}: {one_line(' '.join(reason.split()), 240)}"

@@ -25,13 +25,11 @@ from oci import programs
 from oci.credentials import Login
 from stacks.config.gates.vulnerabilities import Vulnerabilities
 from stacks.config.stack_file import ROOT
-from stacks.errors import SlipwayError, one_line
+from stacks.errors import MALFORMED, SlipwayError, one_line
 
 KEY: Final = "slipway:vulnerabilities"
 _CACHE: Final = ROOT / ".slipway" / "cache" / "grype"
 _PROGRAM: Final = "grype"
-_MALFORMED: Final = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
-"""What is raised where a report is not of Grype's shape."""
 _MARK: Final = re.compile(r"\[\d+\]\s+ERROR\s+")
 """What Grype's log has before an error."""
 
@@ -130,7 +128,7 @@ def _parse(text: str, ref: str, started: datetime) -> Scan:
             started=started,
             finished=datetime.now(UTC),
         )
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise SlipwayError(f"{ref}: {_PROGRAM}: its report cannot be read: {one_line(str(error))}") from None
 
 

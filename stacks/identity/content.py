@@ -212,7 +212,7 @@ class Contents:
             for name, values in reach.environment.items()
             if name in arguments and values != {arguments[name]}
         }
-        sources = self._sources(spec, digests, arguments, [(run, folder.of(run.sources)) for run in reach.runs])
+        sources = self._sources(spec, digests, arguments, ((run, folder.of(run.sources)) for run in reach.runs))
         commits = git_sources.locked(sources)
         prologues = {git_sources.SCRIPT: git_sources.prologue(commits)} if commits else {}
         if packages and pip_packages.SCRIPT in digests:
@@ -228,11 +228,11 @@ class Contents:
         spec: ImageSpec,
         files: Iterable[str],
         arguments: Mapping[str, str | None],
-        runs: Sequence[tuple[Run, Set[str]]],
+        runs: Iterable[tuple[Run, Set[str]]],
     ) -> dict[str, str | None]:
         """Return what files fetch of git, each with its own commit or that in the lock, None where that lacks it.
 
-        ``runs`` has the steps of the build, each with the files that it can run.
+        ``runs`` has the steps of the build, each with the files that it can run. It is asked only if something fetches.
         """
         if git_sources.SCRIPT not in files:
             return {}
@@ -256,7 +256,7 @@ _OPEN: Final = re.compile(r"\A(?!\s*\[).*[$*?\[`]", re.DOTALL)
 
 
 def _unsure(
-    scripts: Mapping[str, str], arguments: Mapping[str, str | None], runs: Sequence[tuple[Run, Set[str]]]
+    scripts: Mapping[str, str], arguments: Mapping[str, str | None], runs: Iterable[tuple[Run, Set[str]]]
 ) -> dict[str, set[str]]:
     """Return by script the arguments that it may see with another value.
 

@@ -11,12 +11,10 @@ import hashlib
 import json
 import os
 import shlex
-import socket
 import ssl
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,9 +27,10 @@ from tests.aws.conftest import HTPASSWD, AwsProject
 from tests.aws.runners import RUNNERS, image
 from tests.aws.runners import RunnersProject as Ec2Project
 from tests.engine.project import Project
+from tests.fakes.docker_relay import Relay
 from tests.fakes.tls_relays import server_context
 from tests.images.engine import client
-from tests.provider.conftest import free_port, private_registry
+from tests.provider.conftest import private_registry
 from tests.provider.plugin import CHECKOUT
 
 PRODUCT = """ARG BASE_IMAGE
@@ -123,15 +122,16 @@ def on_folder(root: Path) -> tuple[Project, Path]:
 def kubernetes(root: Path) -> Iterator[Stack]:
     """Runners on Kubernetes, an image built on their build service, and its GPU checks."""
     project, cluster = on_folder(root)
-    port = free_port()
-    runners = {
-        "kind": "kubernetes",
-        "profile": "eks-p5",
-        "github": {"url": "https://github.com/acme", "secret": "github"},
-        "build": {"address": f"127.0.0.1:{port}", "nodeSelector": {"acme.example/pool": "builds"}},
-        "validation": {"image": "link0", "command": ["true"]},
-    }
-    with _build_service(cluster, port):
+    # This machine's engine, behind the certificate that the cluster has now: an update may make another one.
+    engine = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    with Relay(engine, partial(service_context, cluster)) as relay:
+        runners = {
+            "kind": "kubernetes",
+            "profile": "eks-p5",
+            "github": {"url": "https://github.com/acme", "secret": "github"},
+            "build": {"address": relay.host.removeprefix("tcp://"), "nodeSelector": {"acme.example/pool": "builds"}},
+            "validation": {"image": "link0", "command": ["true"]},
+        }
         yield project, partial(project.configure, runners=runners, buildOn="runners")
 
 
@@ -292,39 +292,6 @@ def _push(project: Project, name: str) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-@contextmanager
-def _build_service(cluster: Path, port: int) -> Iterator[None]:
-    """Be the build service: this machine's engine behind the certificate that the cluster has for it."""
-    engine = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
-    ended = threading.Event()
-
-    def serve() -> None:
-        with socket.create_server(("127.0.0.1", port)) as listening:
-            listening.settimeout(0.2)
-            while not ended.is_set():
-                with suppress(OSError):
-                    plain, _ = listening.accept()
-                    plain.settimeout(None)
-                    threading.Thread(target=relay, args=[plain], daemon=True).start()
-
-    def relay(plain: socket.socket) -> None:
-        # An update may have made another certificate since the last connection.
-        with plain, suppress(OSError), service_context(cluster).wrap_socket(plain, server_side=True) as here:
-            there = socket.socket(socket.AF_UNIX)
-            there.connect(engine)
-            with there:
-                back = threading.Thread(target=_pump, args=[there, here], daemon=True)
-                back.start()
-                _pump(here, there)
-                back.join()
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    yield
-    ended.set()
-    thread.join()
-
-
 def service_context(cluster: Path, name: str = "build") -> ssl.SSLContext:
     """Return the TLS of the service, or of a replica, by the certificate that the cluster has now.
 
@@ -336,13 +303,6 @@ def service_context(cluster: Path, name: str = "build") -> ssl.SSLContext:
         raise OSError("no certificate")
     pem = json.loads(secret.read_text())["stringData"]
     return server_context(pem["ca.pem"], pem["cert.pem"], pem["key.pem"])
-
-
-def _pump(source: socket.socket, sink: socket.socket) -> None:
-    with suppress(OSError):
-        while data := source.recv(65536):
-            sink.sendall(data)
-        sink.shutdown(socket.SHUT_WR)
 
 
 def main() -> None:

@@ -73,11 +73,11 @@ class Parent:
             docker("push", "--quiet", name)
             docker("image", "rm", "--force", name)
             self.parts[platform] = f"{self.repository}@{client.digest(name)}"
-        made, tag = index.of(self.parts, None), f"{self.repository}:bookworm-slim"
-        index.push(made, tag, None)
+        merged, tag = index.of(self.parts, None), f"{self.repository}:bookworm-slim"
+        index.push(merged, tag, None)
         digests = {platform: ref.partition("@")[2] for platform, ref in self.parts.items()}
-        tables = lock.Tables(platforms={lock.index_key(tag, made.digest): digests})
-        lock.write(self.project.root, {tag: made.digest}, tables=tables)
+        tables = lock.Tables(platforms={lock.index_key(tag, merged.digest): digests})
+        lock.write(self.project.root, {tag: merged.digest}, tables=tables)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from oci.gpu import node_drivers
 from oci.kubectl import Item, Unanswered
 from stacks.checks import drivers
 from stacks.config.kubernetes import KubernetesRunners
-from stacks.errors import one_line, printable
+from stacks.errors import MALFORMED, one_line, printable
 from stacks.spec import ImageSpec
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, node
 
@@ -49,7 +49,7 @@ def warnings(config: KubernetesRunners, specs: Iterable[ImageSpec] = ()) -> list
         ]
     except Unanswered as error:
         return [f"the cluster does not answer kubectl: {error}"]
-    except kubectl.MALFORMED as error:
+    except MALFORMED as error:
         return [f"the cluster answers kubectl with objects of another shape than documented: {type(error).__name__}"]
 
 

@@ -51,12 +51,14 @@ def refs(
         arguments: the values of the build arguments that the scripts read.
         unsure: by path, the arguments that a script may see with another value.
     """
-    seen = {path: {**arguments, **dict.fromkeys((unsure or {}).get(path, ()))} for path in scripts}
+    values = {path: {**arguments, **dict.fromkeys((unsure or {}).get(path, ()))} for path in scripts}
     named = {
-        name: _expanded(word, seen[path]) for path, text in scripts.items() for name, word in _ASSIGNMENT.findall(text)
+        name: _expanded(word, values[path])
+        for path, text in scripts.items()
+        for name, word in _ASSIGNMENT.findall(text)
     }
     for path, text in scripts.items():
-        variables = {**seen[path], **named}
+        variables = {**values[path], **named}
         for call in _CALL.finditer(_reached(text, variables)) if path != SCRIPT else ():
             words = call.groups()
             known = _before(text[: call.start()], variables)

@@ -46,12 +46,12 @@ Served = dict[str, tuple[Relay, dict[str, str]]]
 
 
 @contextmanager
-def routed(root: Path, *, told: bool = True) -> Iterator[tuple[Path, Replicas, dict[str, Engine], Served]]:
+def routed(root: Path, *, learned: bool = True) -> Iterator[tuple[Path, Replicas, dict[str, Engine], Served]]:
     """Serve two replicas; yield the socket, their pool, and by name their engines and what is before these."""
     behind = {name: Engine(root / f"{number}.sock") for number, name in enumerate(NAMES)}
     with relays({name: engine.address for name, engine in behind.items()}) as served:
         pool = Replicas(AMD64, {name: relay.host.removeprefix("tcp://") for name, (relay, _) in served.items()}, IMAGES)
-        for name, (_, certificates) in served.items() if told else ():
+        for name, (_, certificates) in served.items() if learned else ():
             pool.learn(name, certificates)
         host = engines.shared_address("t")
         Router(root).serve(host, pool)
@@ -88,9 +88,9 @@ def test_replica_that_is_gone_costs_its_builds_only(tmp_path: Path, capsys: pyte
         assert all(ask(path, "POST", f"/build?t=r.example/ml/{image}:1")[0] == 200 for image in IMAGES[:10])
         assert behind[gone].requests == []
         assert sum("/build" in line for line in behind[left].requests) == 10
-        told = f"slipway:runners.build: {gone}: no answer at {served[gone][0].host.removeprefix('tcp://')}: "
+        line = f"slipway:runners.build: {gone}: no answer at {served[gone][0].host.removeprefix('tcp://')}: "
         output = capsys.readouterr().out
-        assert output.startswith(told)
+        assert output.startswith(line)
         assert output.endswith("; other replicas take its images\n")
         assert output.count("\n") == 1
         assert pool.answering(NAMES) == [left]
@@ -162,7 +162,7 @@ def test_replica_that_answers_with_an_error_is_passed_over(tmp_path: Path) -> No
 
 
 def test_replicas_wait_for_the_certificates_of_the_update(tmp_path: Path) -> None:
-    with routed(tmp_path, told=False) as (path, pool, _, served):
+    with routed(tmp_path, learned=False) as (path, pool, _, served):
         answers: list[int] = []
         asking = threading.Thread(target=lambda: answers.append(ask(path, "POST", "/build?t=r.example/x:1")[0]))
         asking.start()

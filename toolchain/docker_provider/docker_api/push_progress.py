@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from stacks.errors import MALFORMED
 from toolchain.provider_base import ProviderError
 
 _LAST_LINES: Final = 20
@@ -29,8 +30,6 @@ _LONGEST_ERROR: Final = 16_000
 """Characters of a build's error that are shown."""
 _MOST_STEPS: Final = 10_000
 """Steps of a build. A Dockerfile has some hundred at most."""
-_MALFORMED: Final = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
-"""What is raised where a message is not of the shape that Docker documents."""
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 Show = Callable[[str], None]
@@ -174,7 +173,7 @@ def _documented() -> Iterator[None]:
     """Read a message in a block. Raises StreamError if it is not of the shape that Docker documents."""
     try:
         yield
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise StreamError(
             f"a message of the Docker daemon has another shape than documented: {type(error).__name__}"
         ) from error
