@@ -103,11 +103,15 @@ class Evidence:
         required = signing.policy.attestations
         self._sbom = self._attested("sbom") if signing.sbom or "sbom" in required else None
         self._provenance = self._attested("provenance") if signing.provenance or "provenance" in required else None
-        self._loading = self._attested("loading") if "loading" in {*published, *required} else None
+        self._loading = self._newest_loading() if "loading" in {*published, *required} else None
         self._scan = self._newest_scan() if "scan" in {*published, *required} else None
 
     def _attested(self, kind: cosign.Kind) -> Mapping[str, Any]:
         return cosign.attested(self._ref, kind, self._signing, self._login)
+
+    def _newest_loading(self) -> Mapping[str, Any]:
+        with shape.expected(self._ref):
+            return loading_evidence.newest(cosign.every_attested(self._ref, "loading", self._signing, self._login))
 
     def _newest_scan(self) -> Mapping[str, Any]:
         with shape.expected(self._ref):

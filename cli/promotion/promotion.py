@@ -130,7 +130,7 @@ def _against_policy(ref: str, target: PublishedImage, now: datetime) -> list[str
 def _loading(ref: str, target: PublishedImage, promotion: Promotion, now: datetime) -> Iterator[str]:
     every = cosign.every_attested(ref, "loading", target.signing, target.login)
     with shape.expected(f"{ref}: loading"):
-        evidence = max(every, key=lambda each: str(each["inspected"]))
+        evidence = loading_evidence.newest(every)
         faults = loading_evidence.counting(evidence, target.config.inspection.exceptions)
     for fault in faults:
         yield f"{ref}: loading: {one_line(fault, 500)}"

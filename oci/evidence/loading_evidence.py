@@ -7,7 +7,7 @@ them by exceptions of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -49,6 +49,11 @@ def _image(inspection: Inspection) -> dict[str, Any]:
         "resolved": inspection.loading.resolved,
         "driver": vars(driver) if driver else None,
     }
+
+
+def newest(every: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the last of an image's inspections: the registry keeps earlier ones, in any order."""
+    return max(every, key=lambda evidence: str(evidence["inspected"]))
 
 
 def counting(evidence: Mapping[str, Any], exceptions: Sequence[InspectionException]) -> list[str]:

@@ -15,6 +15,7 @@ from oci import cosign
 from oci.credentials import Login
 from stacks import plan
 from stacks.config.signing import Signer
+from stacks.config.stack_config import StackConfig
 from stacks.errors import SlipwayError
 from tests.helpers.sample_repository import STACK, Checkout, make
 
@@ -170,3 +171,28 @@ def test_verify_reports_all_violations_of_the_policy(checkout: Checkout, monkeyp
 def test_verify_without_provenance_shows_no_level(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     _, output = ask(checkout, monkeypatch, [], signing={"provenance": False})
     assert output.endswith("  slsa        build level 0: no provenance is attested")
+
+
+def test_evidence_shows_the_newest_inspection(monkeypatch: pytest.MonkeyPatch) -> None:
+    signing = StackConfig.model_validate(
+        {
+            "flavor": "local",
+            "registry": {"kind": "local"},
+            "signing": {"key": OURS, "sbom": False, "provenance": False},
+        }
+    ).signing
+    assert signing
+    old, new = (
+        {
+            "inspected": f"2026-11-{day}T00:00:00+00:00",
+            "result": "PASSED",
+            "images": [{"resolved": day}],
+            "faults": [],
+            "notListed": 0,
+        }
+        for day in (19, 25)
+    )
+    for every in ([old, new], [new, old]):
+        monkeypatch.setattr(cosign, "every_attested", lambda *_, every=every: every)
+        shown = verify.Evidence(TORCH, signing, None, ["loading"]).lines()
+        assert shown[0] == "  loading     everything loads: 25 files resolved, inspected 2026-11-25T00:00:00+00:00"
