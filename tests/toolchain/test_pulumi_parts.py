@@ -1,8 +1,11 @@
 """The Pulumi CLI, its language host and the docker provider: the official thing first, and nothing ever half there."""
 
+import json
+import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +17,7 @@ from tests.toolchain.clone import Clone
 from toolchain.checkout import Checkout
 from toolchain.machine import apt, golang
 from toolchain.machine.network import net
-from toolchain.parts import pulumi_cli
+from toolchain.parts import language_host, pulumi_cli
 from toolchain.parts.plugins import provider_choice
 
 GO = """
@@ -233,9 +236,45 @@ def test_language_host_is_built_for_cli_without_one(clone: Clone, builder: Path)
     clone.program("pulumi", f"echo v{clone.checkout.locked('pulumi')}")
     part = clone.get("language_host")
     assert part["why"] == f"not beside {clone.programs / 'pulumi'}"
-    assert {file.name for file in clone.checkout.bin.iterdir()} == set(PROGRAMS) - {"pulumi"}
-    assert (clone.checkout.bin / "pulumi-resource-pulumi-python").stat().st_mode & 0o111
+    assert {file.name for file in clone.checkout.bin.iterdir()} == {*PROGRAMS, language_host.PYTHON} - {"pulumi"}
+    for program in ("pulumi-resource-pulumi-python", language_host.PYTHON):
+        assert (clone.checkout.bin / program).stat().st_mode & 0o111
+    assert part["env"] == {"PULUMI_PYTHON_CMD": str(clone.checkout.bin / language_host.PYTHON)}
     assert builder.read_text() == "started\n"
+
+
+LIST = ("-m", "pip", "list", "-v", "--format", "json")
+"""As the built host asks for packages."""
+
+
+def _host_python(*arguments: str, **more: str) -> str:
+    script = Path(language_host.__file__).with_name(language_host.PYTHON)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [script, *arguments], check=True, capture_output=True, text=True, env={**os.environ, "PATH": path, **more}
+    )
+    return done.stdout
+
+
+def test_host_python_lists_packages_as_pip_does(tmp_path: Path) -> None:
+    for folder, version in (("first", "1.0"), ("second", "2.0")):
+        metadata = tmp_path / folder / f"pulumi_acme-{version}.dist-info/METADATA"
+        metadata.parent.mkdir(parents=True)
+        metadata.write_text(f"Metadata-Version: 2.1\nName: pulumi-acme\nVersion: {version}\n\nVersion: of its text\n")
+    (tmp_path / "first/empty-1.0.dist-info").mkdir()  # what an interrupted installation leaves
+    path = f"{tmp_path / 'first'}:{tmp_path / 'second'}"
+    command = [sys.executable, *LIST]
+    done = subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONPATH": path})
+    known = [{key: package[key] for key in ("name", "version", "location")} for package in json.loads(done.stdout)]
+    known = [package for package in known if package["name"] != "empty"]
+    listed = json.loads(_host_python(*LIST, PYTHONPATH=path))
+    assert {"name": "pulumi-acme", "version": "1.0", "location": str(tmp_path / "first")} in listed
+    assert sorted(listed, key=repr) == sorted(known, key=repr)
+
+
+def test_host_python_runs_all_else_as_it_is() -> None:
+    program = "import sys; print(sys.prefix, sys.argv[1:])"
+    assert _host_python("-c", program, "-v", "two words") == f"{sys.prefix} ['-v', 'two words']\n"
 
 
 def test_killed_build_is_repeated(clone: Clone, builder: Path) -> None:

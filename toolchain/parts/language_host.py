@@ -5,6 +5,7 @@ from typing import Final
 
 from toolchain.checkout import Checkout
 from toolchain.machine import golang
+from toolchain.machine.files import write
 from toolchain.machine.steps import step
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.parts import pulumi_cli
@@ -19,6 +20,8 @@ SCRIPTS: Final = (
     "python/dist/pulumi-resource-pulumi-python",  # the provider behind pulumi.dynamic
 )
 """Programs that `sdk/v3` carries as they are. They have the SDK's version; the host is the last one in that module."""
+PYTHON: Final = "pulumi-python"
+"""The script beside this module, which the host calls as Python; copied, as another commit may lack it."""
 
 
 def find(checkout: Checkout) -> Part | None:
@@ -43,6 +46,7 @@ def get(checkout: Checkout) -> Part:
     try:
         with step("Building the Python language host from its Go module"):
             golang.copy(checkout, "cli", SDK, {path: checkout.bin / Path(path).name for path in SCRIPTS})
+            write(checkout.bin / PYTHON, Path(__file__).with_name(PYTHON).read_text(), mode=0o755)
             golang.build(checkout, "language_host", PACKAGE, checkout.bin / PROGRAM)
     except ToolchainError as error:
         raise ToolchainError(
@@ -50,9 +54,8 @@ def get(checkout: Checkout) -> Part:
             f"install Pulumi {pulumi_cli.version(checkout)} and run this again"
         ) from None
     version = f"{golang.required('language_host', SDK)}, built from its Go module"
-    return remember(
-        checkout, Part(NAME, str(checkout.bin / PROGRAM), version, f"not beside {cli}", path=[str(checkout.bin)])
-    )
+    used, env = str(checkout.bin / PROGRAM), {"PULUMI_PYTHON_CMD": str(checkout.bin / PYTHON)}
+    return remember(checkout, Part(NAME, used, version, f"not beside {cli}", env, path=[str(checkout.bin)]))
 
 
 KIND: Final = Kind(NAME, find, get)
