@@ -21,9 +21,25 @@ INSTRUMENTED = [
     *("components.runners.ec2.scaler", "toolchain.docker_provider.docker_api.registry_digest"),
     *("ci.verbs.comment", "cli.verify", "cli.torch_table", "cli.refresh.apt_index"),
     *("stacks.identity.dockerfile", "stacks.identity.content", "stacks.identity.ignore", "stacks.identity.wildcards"),
-    *("stacks.config.stack_file", "stacks.lock", "stacks.references", "tarfile"),
+    *("stacks.config.stack_file", "stacks.lock", "stacks.references", "stacks.errors"),
+    *("tarfile", "tomllib", "http.client", "html.parser", "zipfile", "urllib3.response"),
 ]
-"""The modules whose branches guide the fuzzer."""
+"""The modules whose branches guide the fuzzer; of the libraries, those that parse what comes from outside."""
+
+WORDS = (
+    *("null", "true", "1e999", "-1", "NaN", "[]", "{}", r'"\ud800"', r'"\n"', '"', "\\", "[[[[[[[[", '{"a":'),
+    *("\r\n", "\r\n\r\n", "\n--\n", "HTTP/1.1 200 X\r\n", "HTTP/1.1 401 X\r\n", "HTTP/1.1 503 X\r\n"),
+    *("Content-Length: ", "Transfer-Encoding: chunked\r\n", "Content-Encoding: gzip\r\n", "Location: http://"),
+    *('Link: <http://x?a>; rel="next"\r\n', 'WWW-Authenticate: Bearer realm="http://', "Retry-After: ", "0\r\n\r\n"),
+    *("2026-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59", "9" * 20, "sha256:", " " * 40, "\t", "\0", "\u202e", "../"),
+    *("FROM ", "ARG A=", "${A:-", "<<A\n", "--from=", "**/", "[^", "fetch-source ", "#", "'", "$"),
+)
+"""What the fuzzer puts into inputs, beside what it finds in comparisons."""
+
+
+def _quoted(word: str) -> str:
+    """Return a word as an entry of a dictionary of libFuzzer's."""
+    return '"' + "".join(f"\\x{byte:02x}" for byte in word.encode()) + '"'
 
 
 def main(seconds: str, *names: str) -> int:
@@ -47,7 +63,9 @@ def fuzz(seconds: str, name: str) -> None:
     corpus.mkdir(parents=True, exist_ok=True)
     for number, seed in enumerate(harness.seeds):
         (corpus / f"seed-{number}").write_bytes(seed)
-    limits = ["-timeout=10", "-rss_limit_mb=2048", "-max_len=65536", "-print_final_stats=1"]
+    words = FOLDER / "words"
+    words.write_text("".join(f"{_quoted(word)}\n" for word in WORDS), encoding="ascii")
+    limits = [f"-dict={words}", "-timeout=10", "-rss_limit_mb=2048", "-max_len=65536", "-print_final_stats=1"]
     places = [f"-artifact_prefix={FOLDER}/{name}-", str(corpus)]
     atheris.Setup([sys.argv[0], f"-max_total_time={seconds}", *limits, *places], harness.run)
     atheris.Fuzz()

@@ -6,6 +6,7 @@ Whatever else a harness raises is a fault of the parser.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import io
 import json
@@ -125,7 +126,8 @@ def oci_document(data: bytes) -> None:
         registry_image.chosen("r.example/x:1", content, None)
     with suppress(SlipwayError):
         manifest = Manifest(DIGEST, "application/vnd.oci.image.manifest.v1+json", content, data)
-        registry_image.of(_Blobs(content.get("configuration")), manifest)
+        image = registry_image.of(_Blobs(content.get("configuration")), manifest)
+        assert image.size + len(image.diff_ids) + len(image.platform)
 
 
 def archive(data: bytes) -> None:
@@ -168,12 +170,17 @@ def attested(data: bytes) -> None:
         assert all("\n" not in line for line in (report.summary(), *gpu_report.violations(report, _GPU_CHECKS)))
 
 
+@functools.cache
+def _reports() -> tempfile.TemporaryDirectory[str]:
+    """Return a folder for the reports of a pull request."""
+    return tempfile.TemporaryDirectory()
+
+
 def comment_text(data: bytes) -> None:
     """Render a report that a fork's pull request made."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "local.txt")
-        file.write_bytes(data)
-        body = comment.text({"conclusion": "success", "head_sha": "a" * 40, "html_url": "u"}, [file])
+    file = Path(_reports().name, "local.txt")
+    file.write_bytes(data)
+    body = comment.text({"conclusion": "success", "head_sha": "a" * 40, "html_url": "u"}, [file])
     assert len(body) <= 65_536
     fence = body.partition("text\n")[0].rpartition("\n")[2]
     assert set(fence) == {"`"}
@@ -194,9 +201,23 @@ def lock_file(data: bytes) -> None:
 
 
 def reference(data: bytes) -> None:
-    """Read an image's reference."""
-    with suppress(SlipwayError, ValueError):
-        references.qualified(data.decode())
+    """Read an image's reference, its parts, and a list of registries and repositories, a line each."""
+    text = data.decode(errors="replace")
+    assert references.qualified(text)
+    assert len(references.split(text)) == 2
+    references.on_loopback(text)
+    prefixes = text.split("\n")
+    references.covering(prefixes, prefixes[-1])
+    for check in (
+        references.check_host,
+        references.check_path,
+        references.check_repository,
+        references.check_reference,
+    ):
+        with suppress(ValueError):
+            assert check(text) == text
+    with suppress(ValueError):
+        references.check_prefixes(prefixes)
 
 
 def _archive() -> bytes:
@@ -256,6 +277,65 @@ _MANIFEST = {
         "config": {"Env": ["A=b"]},
     },
 }
+_OTHER_IMAGES = (
+    {"manifests": [*_INDEX["manifests"], {"digest": "b", "platform": {"os": "unknown", "architecture": "unknown"}}]},
+    {
+        "manifests": [
+            {"digest": DIGEST, "platform": {"os": "linux", "architecture": each}} for each in ("amd64", "s390x")
+        ]
+    },
+    {
+        **_MANIFEST,
+        "layers": [{"digest": DIGEST, "size": 1, "mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip"}] * 2,
+        "configuration": {
+            "os": "linux",
+            "architecture": "arm",
+            "variant": "v7",
+            "rootfs": {"type": "layers", "diff_ids": [DIGEST, DIGEST]},
+            "history": [{"created_by": "ENV", "empty_layer": True}, {"created_by": "RUN"}, {}],
+            "config": {
+                "Env": ["A=b"],
+                "Entrypoint": ["/x"],
+                "Cmd": None,
+                "Volumes": {"/v": {}},
+                "Labels": {"a": "b"},
+                "WorkingDir": "/",
+                "User": "1",
+            },
+        },
+    },
+)
+_STATUS = b"""Package: a
+Status: deinstall ok config-files
+Version: 1
+
+Package: libc6
+Status: install ok installed
+Multi-Arch: same
+Architecture: amd64
+Version: 2.36-9
+Description: x
+ y
+
+Package: base-files
+Version:   12\x20
+"""
+_LOCKED = f"""refresh = "2026-01-31"
+"https://github.com/a/b#main" = "{"a" * 40}"
+"https://github.com/a/b#{"b" * 7}^{{commit}}" = "{"b" * 40}"
+"https://github.com/a/b#refs/tags/v1" = '{"c" * 40}'
+[packages."linux/amd64 https://i.example/simple torch==2"]
+"https://i.example/a.whl" = "{"d" * 64}"
+[platforms]
+"docker.io/library/debian:12@{DIGEST}" = {{ "linux/arm64" = "{DIGEST}" }}
+"""
+_REFERENCES = (
+    b"localhost:5000/a/b__c.d-e:v1_2",
+    b"debian",
+    b"index.docker.io/library/debian:12",
+    b"ghcr.io/acme\nnvidia/cuda\nghcr.io/acme/x:1",
+    b"127.0.0.1:65535/x",
+)
 _RECORD_PATHS = (
     "usr/lib/python3/dist-packages/a-1.dist-info/RECORD",
     "opt/conda/conda-meta/a-1-0.json",
@@ -312,6 +392,9 @@ _ATTESTED = {
     "gpu": _REPORT,
 }
 _HEADER = rpm_writer.header("bash", "5.1", "1")
+_WITH_FILES = rpm_writer.header(
+    "a", "1", "2", "x86_64", 3, {"/usr/lib/a.so": ("ab" * 32, 5), "/etc/a": ("", 0)}, states=(0, 1)
+)
 
 
 def _berkeley_db() -> bytes:
@@ -350,17 +433,30 @@ HARNESSES: Mapping[str, Harness] = {
             elf_writer.loader(),
         ],
     ),
-    "fatbin": Harness(fatbin, [elf_writer.fatbin((2, 90, 0), (1, 80, 0))]),
+    "fatbin": Harness(
+        fatbin,
+        [
+            elf_writer.fatbin((2, 90, 0), (1, 80, 0)),
+            bytes(16) + elf_writer.fatbin((16, 100, 1 << 20), (2, 120, 1 << 21), (64, 1, 0)) + bytes(8),
+            elf_writer.fatbin((1, 75, 0), payload=0) + elf_writer.fatbin(),
+        ],
+    ),
     "layer": Harness(tar_layer, [_archive()]),
     "archive": Harness(archive, [_layout(), _saved()]),
     "saved": Harness(saved, [_saved(), _layout()]),
-    "dpkg": Harness(database("var/lib/dpkg/status"), [b"Package: a\nStatus: install ok installed\nVersion: 1\n\n"]),
+    "dpkg": Harness(
+        database("var/lib/dpkg/status"), [b"Package: a\nStatus: install ok installed\nVersion: 1\n\n", _STATUS]
+    ),
     "rpm": Harness(database("var/lib/rpm/Packages"), [_berkeley_db()]),
-    "rpm-sqlite": Harness(database("var/lib/rpm/rpmdb.sqlite"), [rpm_writer.rpmdb(_HEADER)]),
-    "oci": Harness(oci_document, [json.dumps(each).encode() for each in (_INDEX, _MANIFEST)]),
+    "rpm-sqlite": Harness(
+        database("var/lib/rpm/rpmdb.sqlite"), [rpm_writer.rpmdb(_HEADER), rpm_writer.rpmdb(_HEADER, _WITH_FILES)]
+    ),
+    "oci": Harness(oci_document, [json.dumps(each).encode() for each in (_INDEX, _MANIFEST, *_OTHER_IMAGES)]),
     "records": Harness(records, [_ld_cache(), *_RECORDS]),
     "attested": Harness(attested, [json.dumps(_ATTESTED).encode()]),
-    "comment": Harness(comment_text, [b"torch  would change\n  + a\n", b"```\n@acme ````\n"]),
+    "comment": Harness(
+        comment_text, [b"torch  would change\n  + a\n", b"```\n@acme ````\n", b"</details>\xff\0\n" * 9]
+    ),
     "webhook": Harness(network_answers.delivery, network_answers.DELIVERIES),
     "aws": Harness(network_answers.aws_answer, network_answers.AWS_ANSWERS),
     "github": Harness(network_answers.github_answer, network_answers.GITHUB_ANSWERS),
@@ -376,6 +472,6 @@ HARNESSES: Mapping[str, Harness] = {
     "script": Harness(build_inputs.script, build_inputs.SCRIPTS),
     "ignore": Harness(build_inputs.ignore_file, build_inputs.IGNORE_FILES),
     "stack": Harness(stack_yaml, [b"config:\n  slipway:flavor: local\n  slipway:torch: &t {version: 2.6.0}\n"]),
-    "lock": Harness(lock_file, [f'"docker.io/library/debian:12" = "{DIGEST}"\n'.encode()]),
-    "reference": Harness(reference, [b"ghcr.io/acme/x:1@" + DIGEST.encode()]),
+    "lock": Harness(lock_file, [f'"docker.io/library/debian:12" = "{DIGEST}"\n'.encode(), _LOCKED.encode()]),
+    "reference": Harness(reference, [b"ghcr.io/acme/x:1@" + DIGEST.encode(), *_REFERENCES]),
 }

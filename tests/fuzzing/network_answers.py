@@ -48,12 +48,15 @@ _LONGEST = 1000
 
 def delivery(data: bytes) -> None:
     """Take a webhook's call, signed, and not signed."""
-    os.environ |= {"WEBHOOK_SECRET": "arn", "OWN_LABELS": "none", "LABELS": "none", "GITHUB_SCOPE": "acme"}
+    os.environ |= {"WEBHOOK_SECRET": "arn", "OWN_LABELS": "a", "LABELS": "a,b", "GITHUB_SCOPE": "acme"}
+    os.environ |= {"JOBS": ENVIRONMENT["JOBS"], "RETRIES": "2"}
     aws._SECRETS["arn"] = aws._Secret(time.time(), "key")
     signature = f"sha256={hmac.new(b'key', data, hashlib.sha256).hexdigest()}"
     headers = {"X-Hub-Signature-256": signature, "content-type": "application/json", "x-github-event": "workflow_job"}
     signed = {"headers": headers, "body": base64.b64encode(data).decode(), "isBase64Encoded": True}
-    assert webhook.handle(signed, None)["statusCode"] in {200, 403, 422}
+    world = World(1, Faults(0.0, (0.0, 0.0), 0.0), 0)
+    with patch.object(webhook, "client", world.client), patch.object(jobs, "time", world), _logged():
+        assert webhook.handle(signed, None)["statusCode"] in {200, 202, 403, 422}
     for encoded in (False, True):
         forged = {"headers": headers, "body": data.decode("latin-1") + "x", "isBase64Encoded": encoded}
         assert webhook.handle(forged, None)["statusCode"] in {400, 401}
@@ -251,7 +254,18 @@ def _first(number: int, *answers: bytes) -> bytes:
 
 _JOB = {"id": 7, "labels": ["a"], "created_at": "2027-01-15T08:00:00Z", "conclusion": None, "runner_name": None}
 _PAYLOAD = {"action": "queued", "repository": {"full_name": "acme/x"}, "workflow_job": {**_JOB, "run_attempt": 1}}
-DELIVERIES = [json.dumps(_PAYLOAD).encode()]
+_ENDED = {**_JOB, "conclusion": "failure", "runner_name": "x-i-0", "run_attempt": 1}
+DELIVERIES = [
+    json.dumps(each).encode()
+    for each in (
+        _PAYLOAD,
+        {**_PAYLOAD, "action": "in_progress"},
+        {**_PAYLOAD, "action": "waiting"},
+        {**_PAYLOAD, "action": "completed", "workflow_job": _ENDED},
+        {**_PAYLOAD, "workflow_job": {**_JOB, "labels": ["a", "c"]}},
+        {**_PAYLOAD, "repository": {"full_name": "other/x"}},
+    )
+]
 
 _ROW = {"id": {"S": "7"}, "state": {"S": "queued"}, "repository": {"S": "acme/x"}, "since": {"N": "4000000000"}}
 _RESULT = b"DescribeAutoScalingGroupsResult"
@@ -295,7 +309,7 @@ _DELIVERY = {
 _EVERY = {**_RUNNERS, "token": "t", "encoded_jit_config": "Yw==", "status": "queued"}
 GITHUB_ANSWERS = [
     _http(_EVERY),
-    b"@" + BETWEEN.join([_http(_EVERY)] * 9 + [_http([_DELIVERY], Link='<https://api.example/a?x=1>; rel="next"')]),
+    b"@" + BETWEEN.join([_http(_EVERY)] * 7 + [_http([_DELIVERY], Link='<https://api.example/a?x=1>; rel="next"')]),
     BETWEEN.join([_http(_RUNNERS), _http({"message": "Already exists"}, 409), _http({"status": "waiting"})]),
     _http({"message": "API rate limit exceeded"}, 403),
     _http("", 302, Location="http://api.example/moved"),
@@ -319,12 +333,12 @@ REGISTRY_ANSWERS = [
 ]
 
 
-def _wheel() -> bytes:
+def _wheel(requirement: str = "torch (==2.9.0)") -> bytes:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         archive.writestr(
             "vllm-1.0.0.dist-info/METADATA",
-            "Metadata-Version: 2.1\nRequires-Python: >=3.10\nRequires-Dist: torch (==2.9.0)\n"
+            f"Metadata-Version: 2.1\nRequires-Python: >=3.10\nRequires-Dist: {requirement}\n"
             "Requires-Dist: torchvision==0.24.0 ; platform_machine != 'x'\n\nx",
         )
         archive.writestr("vllm/envs.py", '\n    VLLM_MAIN_CUDA_VERSION: str = "12.9"\n')
@@ -336,8 +350,15 @@ _PAGE = (
     '<a href="torch-2.9.0-cp312-cp312-linux_aarch64.whl" data-yanked>y</a><a href="t-1-py3-none-any.whl">z</a>'
 )
 _PACKAGES = "Package: libnccl2\nVersion: 2.28.3-1+cuda13.0\n\nPackage: b\n"
+
+
+def index_of_wheel(wheel: bytes) -> bytes:
+    """Return the answers of an index that has one wheel."""
+    return _first(1, _http(_PAGE), _http("", Content_Length=str(len(wheel))), _http(wheel, 206))
+
+
 INDEX_ANSWERS = [
     _first(0, _http(_PAGE)),
-    _first(1, _http(_PAGE), _http("", Content_Length=str(len(_wheel()))), _http(_wheel(), 206)),
+    index_of_wheel(_wheel()),
     _first(2, _http(gzip.compress(_PACKAGES.encode()))),
 ]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import http.client
 import io
 import json
+import os
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -118,12 +120,14 @@ def relayed(data: bytes) -> None:
 
 @contextmanager
 def _printing(data: bytes) -> Iterator[None]:
-    """Have each program print the input, and fail if it begins with ``!``."""
+    """Have each program print a part of the input, and those that follow the last; it fails if that begins with ``!``."""
+    answers = data.split(network_answers.BETWEEN)
 
     def run(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[Any]:
-        printed: Any = data.removeprefix(b"!")
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        printed: Any = answer.removeprefix(b"!")
         printed = printed.decode(errors="replace") if options.get("text") else printed
-        failed = data[:1] == b"!"
+        failed = answer[:1] == b"!"
         if failed and options.get("check"):
             raise subprocess.CalledProcessError(1, command, printed, printed)
         return subprocess.CompletedProcess(command, int(failed), printed, printed)
@@ -134,8 +138,12 @@ def _printing(data: bytes) -> Iterator[None]:
 
 def docker_client(data: bytes) -> None:
     """Ask the docker client which platforms an engine runs."""
-    with _printing(data), suppress(SlipwayError):
-        engine_platforms.runnable_platforms("ssh://engine.example")
+    for ask in (engine_platforms.runnable_platforms, lambda host: engine_platforms.check_runnable(_PLATFORMS, host)):
+        with _printing(data):
+            try:
+                assert set(ask("ssh://engine.example")) <= {*_PLATFORMS}
+            except SlipwayError as error:
+                assert "\n" not in str(error)
 
 
 def cluster(data: bytes) -> None:
@@ -149,12 +157,23 @@ def cluster(data: bytes) -> None:
 
 
 def azure(data: bytes) -> None:
-    """Ask Azure for a token."""
-    with network_answers._answering(data), suppress(SlipwayError):
-        token = azure_login._post("http://login.example/token", {}, "access_token")
-        assert token
-        assert token.isascii()
-        assert token.isprintable()
+    """Log in to a registry of Azure: ask for a token of Entra, and for the registry's in its place."""
+    with ExitStack() as stack:
+        stack.enter_context(network_answers._answering(data))
+        clouds = {"io": ("http://login.example", "https://registry.example")}
+        stack.enter_context(patch.object(azure_login, "_CLOUDS", clouds))
+        stack.enter_context(patch.object(azure_login, "_EXCHANGE", "http://{host}/oauth2/exchange"))
+        identity = dict(zip(azure_login.VARIABLES, ("client", "tenant", os.devnull), strict=True))
+        stack.enter_context(patch.dict(os.environ, identity))
+        try:
+            user, token = azure_login.login("acme.azurecr.io")
+        except SlipwayError as error:
+            assert "\n" not in str(error)
+        else:
+            assert user == azure_login.USER
+            assert token
+            assert token.isascii()
+            assert token.isprintable()
 
 
 _POLICY = Vulnerabilities.model_validate(
@@ -217,8 +236,20 @@ _CHUNKED = network_answers._http(b'10\r\n{"stream": "x"}\n\r\n0\r\n\r\n', Transf
 RELAYED = [
     _CHUNKED,
     network_answers.BETWEEN.join([_CHUNKED[:-5], network_answers._http({"message": "busy"}, 503, Content_Length="19")]),
+    network_answers.BETWEEN.join([_CHUNKED[:-5], network_answers._http("busy", 500, Content_Length="4"), _CHUNKED]),
+    network_answers.BETWEEN.join([network_answers._http("x", Content_Length="9"), network_answers._http("no", 404)]),
 ]
-DOCKER_CLIENTS = [b"linux/amd64\n", b"Loaded image ID: sha256:aa\n", b"!exec format error\n"]
+_PLATFORMS = ("linux/amd64", "linux/arm64", "linux/riscv64")
+_DOCKER_LOADED = b"Loaded image ID: sha256:aa\n"
+DOCKER_CLIENTS = [
+    b"linux/amd64\n",
+    _DOCKER_LOADED,
+    b"!exec format error\n",
+    network_answers.BETWEEN.join([b"linux/amd64\n", _DOCKER_LOADED, b"", b"sha256:aa\n", b"linux/amd64\n"]),
+    network_answers.BETWEEN.join([b"linux/arm64\n", _DOCKER_LOADED, b"!a\nexec format error\n", b"linux/arm64\n"]),
+    network_answers.BETWEEN.join([b"windows/amd64\n", b"Loaded image: --x\n", _DOCKER_LOADED, b"!no space left\n"]),
+    network_answers.BETWEEN.join([b"\n", b"!\n"]),
+]
 _NODE = {
     "metadata": {"name": "n", "labels": {"nvidia.com/cuda.driver-version.full": "550.107.02"}},
     "status": {"allocatable": {"nvidia.com/gpu": "8"}},
@@ -232,16 +263,46 @@ _POD = {
         "conditions": [{"status": "False", "message": "0/3 nodes"}],
     },
 }
-_REPLICA = {
+_REPLICA: Mapping[str, Any] = {
     "metadata": {"name": "build-1", "creationTimestamp": "2026-11-20T00:00:00Z", "labels": {"a": "b"}},
     "spec": {"selector": {"matchLabels": {"a": "b"}}},
     "status": {"phase": "Running", "conditions": [{"status": "False", "message": "not ready"}]},
 }
 """A deployment without a ready pod, and its pod."""
 CLUSTERS = [json.dumps({"items": [each]}).encode() for each in (_NODE, _POD, _REPLICA)]
-CLUSTERS.append(b"!error: the server doesn't have a resource type\n")
+_NO_RESOURCE = b"!error: the server doesn't have a resource type\n"
+CLUSTERS.append(_NO_RESOURCE)
+_ENDED = {**_POD, "status": {"phase": "Failed", "reason": "Evicted", "message": "no space"}}
+_RUNNER = {"metadata": _POD["metadata"], "status": {"phase": "Failed", "reason": "TooManyPodFailures", "message": "x"}}
+_LATE = {"metadata": {**_REPLICA["metadata"], "name": "late"}, "status": {"phase": "Pending"}}
+
+
+def _cluster(*lists: Sequence[object]) -> bytes:
+    """Return what kubectl lists, one command after the other: nodes, pods, runners, deployments, and nodes."""
+    return network_answers.BETWEEN.join(json.dumps({"items": each}).encode() for each in lists)
+
+
+_SMALL = {"metadata": {"name": "m"}, "status": {"allocatable": {"nvidia.com/gpu": "1k", "rdma/ib": "2Ki"}}}
+CLUSTERS += [
+    _cluster([_NODE, _SMALL], [_POD, _ENDED], [_POD], [_REPLICA], [_RUNNER, _LATE], [_REPLICA], [_REPLICA], [_NODE]),
+    _cluster([], [], [{"metadata": {"name": "arc"}}], [], [], [_LATE], [], [{**_REPLICA, "status": {}}], [_SMALL]),
+    network_answers.BETWEEN.join([_cluster([], [], [], [], []), _NO_RESOURCE, _cluster([], [_REPLICA])]),
+]
+_TOKENS = {"access_token": "ey.x", "refresh_token": "ey.y"}
 AZURE_ANSWERS = [
-    network_answers._http({"access_token": "ey.x"}),
+    network_answers._http(_TOKENS),
     network_answers._http({"error_description": "no\r\n"}, 400),
     network_answers._http({"errors": [{"message": "no"}]}, 401),
+    network_answers._http({"errors": []}, 404),
+    network_answers.BETWEEN.join(
+        [
+            network_answers._http("", 503, Retry_After="1"),
+            network_answers._http({"access_token": "a"}, Content_Length="21"),
+            network_answers._http("busy", 429),
+            network_answers._http("", 302, Location="http://elsewhere.example/"),
+        ]
+    ),
+    network_answers._http(gzip.compress(json.dumps(_TOKENS).encode()), Content_Encoding="gzip"),
+    network_answers._http(b'11\r\n{"access_token":1\r\n1\r\n}\r\n0\r\n\r\n', Transfer_Encoding="chunked"),
+    network_answers._http(_TOKENS, Content_Length="999"),
 ]
