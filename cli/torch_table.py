@@ -69,7 +69,9 @@ _WHEEL = re.compile(
     r"-[\w.]*linux[\w.]*_(?P<machine>x86_64|aarch64)\.whl"
 )
 _FREE_THREADED = re.compile(r"-cp3\d+t-")
-_REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)\s*(?:\[[^]]*\])?\s*\(?(?P<spec>[^;()]*)\)?\s*(?:;.*)?")
+_REQUIREMENT = re.compile(r"(?P<name>[\w.-]++)\s*+(?:\[[^]]*\]\s*+)?\(?(?P<spec>[^;()]*+)\)?\s*+(?:;.*)?")
+_LONGEST_NAME = 255
+"""Characters of a file's name (limits.h, NAME_MAX): longer ones are no wheels, and take long to compare."""
 _BLOCK = 1 << 18
 _MOST = 64 << 20
 """Bytes of a page, of a wheel's directory and of a file in it that are read; torch's page has 2 MB."""
@@ -79,7 +81,7 @@ INSIDE = {
     "torch": {
         "cuda": ("torch/version.py", r"\ncuda[^=\n]*= '([\d.]+)'"),
         "cuda_min": ("torch/share/cmake/Caffe2/public/cuda.cmake", r"requires CUDA ([\d.]+) (?:or|and) above"),
-        "archs": ("torch/utils/cpp_extension.py", r"supported_arches = \[(.*?)\]"),
+        "archs": ("torch/utils/cpp_extension.py", r"supported_arches = \[([^][]*)\]"),
     },
     "vllm": {"cuda": ("vllm/envs.py", r"\n    VLLM_MAIN_CUDA_VERSION: str = \"([\d.]+)\"")},
 }
@@ -182,6 +184,12 @@ def _links(page: str) -> list[str]:
     return links.urls
 
 
+def _file_name(href: str) -> str:
+    """Return the name of the file at an address; an empty text for one that no file system has."""
+    name = urllib.parse.unquote(Path(href).name)
+    return name if len(name) <= _LONGEST_NAME else ""
+
+
 def _bounded(file: IO[bytes], name: str) -> bytes:
     """Return the content of a file. Raises ValueError if it is too long."""
     content = file.read(_MOST + 1)
@@ -214,7 +222,7 @@ def versions(index_url: str, project: str) -> set[str]:
     """
     page = f"{index_url.rstrip('/')}/{project}/"
     with _answered(page):
-        names = [urllib.parse.unquote(Path(href).name) for href in _links(page)]
+        names = [_file_name(href) for href in _links(page)]
     return {name.split("-")[1] for name in names if re.search(r"-.*linux[\w.]*_x86_64\.whl$|-any\.whl$", name)}
 
 
@@ -223,7 +231,7 @@ def wheels(index_url: str, package: str) -> dict[str, list[Wheel]]:
     page = f"{index_url.rstrip('/')}/{package}/"
     releases: defaultdict[str, list[Wheel]] = defaultdict(list)
     for href in _links(page):
-        match = _WHEEL.fullmatch(urllib.parse.unquote(Path(href).name))
+        match = _WHEEL.fullmatch(_file_name(href))
         if not match or _FREE_THREADED.search(href) or order(match["version"]) < order(FIRST[package]):
             continue
         minor = int(match["minor"]) if match["minor"] else None

@@ -9,7 +9,7 @@ from typing import IO, Any, Final, Protocol, TypeVar
 from oci.client import IMAGES, INDEXES, Manifest, Repository
 from oci.credentials import Login
 from oci.layers.layer import Facts, Index, index
-from stacks.errors import SlipwayError, one_line
+from stacks.errors import MALFORMED, SlipwayError, one_line
 from stacks.references import split
 
 Result = TypeVar("Result")
@@ -146,7 +146,7 @@ def of(blobs: Blobs, manifest: Manifest) -> Image:
     """
     try:
         return _image(blobs, manifest)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except MALFORMED as error:
         why = one_line(repr(error))
         raise SlipwayError(f"{blobs.reference}: malformed manifest or configuration: {why}") from None
 
@@ -159,7 +159,7 @@ def _listed(reference: str, content: Mapping[str, Any]) -> dict[str, str]:
     """
     try:
         return _platforms(content)
-    except (KeyError, TypeError, AttributeError) as error:
+    except MALFORMED as error:
         raise SlipwayError(f"{reference}: malformed index: {one_line(repr(error))}") from None
 
 

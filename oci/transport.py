@@ -41,7 +41,7 @@ _RETRY: Final = Retry(
     redirect=10,
     raise_on_status=False,
 )
-_CHALLENGE: Final = re.compile(r'(\w+)="([^"]*)"')
+_CHALLENGE: Final = re.compile(r'\b(\w+)="([^"]*)"')
 
 
 class Unreachable(SlipwayError):

@@ -55,7 +55,7 @@ def _dpkg(content: bytes) -> Packages:
     """Return the installed packages of a status file, which has a paragraph for each (dpkg, deb-control)."""
     packages = {}
     for paragraph in content.decode(errors="replace").split("\n\n"):
-        fields = dict(_FIELD.findall(paragraph))
+        fields = {name: value.strip(" ") for name, value in _FIELD.findall(paragraph)}
         # Distroless images have one file for each package, without a status.
         if "Package" in fields and fields.get("Status", "install ok installed").endswith(" installed"):
             multi_arch = fields.get("Multi-Arch") == "same" and "Architecture" in fields
@@ -64,7 +64,7 @@ def _dpkg(content: bytes) -> Packages:
     return packages
 
 
-_FIELD: Final = re.compile(r"^(Package|Version|Status|Architecture|Multi-Arch): *(.*?) *$", re.MULTILINE)
+_FIELD: Final = re.compile(r"^(Package|Version|Status|Architecture|Multi-Arch):(.*)$", re.MULTILINE)
 
 
 def _rpm(content: bytes) -> Packages:

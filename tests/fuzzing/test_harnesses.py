@@ -24,8 +24,9 @@ from oci.layers import packages
 from stacks import lock
 from stacks.errors import SlipwayError
 from tests.fakes.vulnerability_scanner import REPORT
+from tests.fuzzing import network_answers
 from tests.fuzzing.__main__ import INSTRUMENTED
-from tests.fuzzing.harnesses import HARNESSES, _berkeley_db
+from tests.fuzzing.harnesses import _MANIFEST, DIGEST, HARNESSES, _berkeley_db
 from tests.helpers import elf_writer, rpm_writer
 
 SECONDS = 5
@@ -96,6 +97,23 @@ FOUND: Mapping[str, tuple[str, bytes]] = {
         "records",
         b'{"paths_data": {"paths": [{"_path": "a", "sha256": "b", "size_in_bytes": 1e999}]}}',
     ),
+    "an image of endless bytes": (
+        "oci",
+        json.dumps({**_MANIFEST, "config": {"digest": DIGEST, "size": float("inf")}}).encode(),
+    ),
+    "a package's name with a long space": ("dpkg", b"Package: a" + b" " * 200_000 + b"b\n"),
+    "a next page at an address without an end": (
+        "github",
+        network_answers.GITHUB_ANSWERS[1].replace(b'>; rel="next"', b"<?" * 20_000),
+    ),
+    "a challenge of one word": (
+        "registry",
+        b"\0HTTP/1.1 401 X\r\nWWW-Authenticate: Bearer " + b"a" * 65_000 + b"\r\n\r\n",
+    ),
+    "a challenge of one word to the provider": (
+        "registry",
+        b"\6HTTP/1.1 401 X\r\nWWW-Authenticate: Bearer " + b"a" * 65_000 + b"\r\n\r\n",
+    ),
     "a table of computed rows": ("rpm-sqlite", _view()),
     "provenance of another program": ("attested", b'{"sbom": {}, "provenance": {"buildDefinition": {}}}'),
     "provenance with lines of its own": (
@@ -103,6 +121,14 @@ FOUND: Mapping[str, tuple[str, bytes]] = {
         json.dumps({"sbom": {}, "provenance": _OF_LINES}).encode(),
     ),
     "a wheel's name without a version": ("index", b"\0HTTP/1.1 200 X\r\n\r\n<a href=linux_x86_64.whl>"),
+    "a requirement with a long space": (
+        "index",
+        network_answers.index_of_wheel(network_answers._wheel(f"a{' ' * 20_000})(")),
+    ),
+    "a wheel of many platforms": (
+        "index",
+        b"\0HTTP/1.1 200 X\r\n\r\n<a href=" + b"-" * 5000 + b"linux" * 5000 + b"_x86_64.whx>",
+    ),
     "a page in another encoding": ("index", b"\0HTTP/1.1 200 X\r\n\r\n\xff"),
     "no HTTP in place of an archive": ("index", b"\x02x\r\n"),
     "a layer that ends before a file of exbibytes": ("layer", _exbibytes()),

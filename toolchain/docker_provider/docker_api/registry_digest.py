@@ -144,7 +144,7 @@ def _token(session: requests.Session, challenge: str, scope: str, username: str,
         ProviderError: if the registry requires something else, or gives none.
     """
     kind, _, rest = challenge.partition(" ")
-    parameters = dict(re.findall(r'(\w+)="([^"]*)"', rest))
+    parameters = dict(re.findall(r'\b(\w+)="([^"]*)"', rest))
     if kind.lower() != "bearer" or "realm" not in parameters:
         raise ProviderError("getRegistryImage: bad credentials: 401 Unauthorized; check the provider's registryAuth")
     query = {"service": parameters.get("service", ""), "scope": parameters.get("scope") or scope}

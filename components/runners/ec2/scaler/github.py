@@ -181,7 +181,7 @@ class GitHub:
             if not isinstance(deliveries, list):
                 raise Refused(0, "the answer is no list of deliveries")
             yield from deliveries
-            more = re.search(r'<[^>]*\?([^>]*)>; rel="next"', headers.get("Link", ""))
+            more = re.search(r'<[^<>?]*\?([^<>]*)>; rel="next"', headers.get("Link", ""))
             if (
                 more is None
                 or not deliveries
