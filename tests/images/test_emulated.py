@@ -1,31 +1,68 @@
-"""The `local` stack for the processor that this machine does not have, built and run under emulation."""
+"""The stack `local-multi` with the real torch: built for both machines, one of them emulated, merged, pulled and run."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import hashlib
+import json
 
 import pytest
+import requests
 
+from oci.client import INDEXES
+from oci.engine_platforms import PLATFORMS
+from tests.engine.test_platforms import UNCHANGED
 from tests.images.engine import docker
 from tests.images.published import Published
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
 from toolchain.parts import base_image, emulation
 
-FOREIGN = {"amd64": ("linux/arm64", "aarch64"), "arm64": ("linux/amd64", "x86_64")}[apt.machine()]
+pytestmark = pytest.mark.slow  # it installs torch under emulation
+
+MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
+"""What a program calls its machine, by platform."""
 PRODUCT = "import torch, platform; a = torch.arange(6.).reshape(2, 3); print(platform.machine(), (a @ a.T).tolist())"
 
 
-@pytest.mark.slow
-def test_local_stack_of_another_processor_multiplies(tmp_path: Path) -> None:
-    platform, machine = FOREIGN
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Published:
+    """The stack, up. The engine has its images no longer."""
     checkout = Checkout.here()
-    emulation.get(checkout, platform)
-    base_image.get_for(checkout, platform)
-    stack = Published(tmp_path, "local", platform=platform)
+    for platform in {*PLATFORMS} - {f"linux/{apt.machine()}"}:
+        emulation.get(checkout, platform)
+        base_image.get_for(checkout, platform)
+    stack = Published(tmp_path_factory.mktemp("local-multi"), "local-multi")
     stack.up()
-    ref = stack.refs()["torch"]
-    output = docker("run", "--rm", "--platform", platform, ref, "python", "-c", PRODUCT).stdout.splitlines()
+    docker("image", "rm", "--force", *stack.built())
+    return stack
+
+
+def test_index_names_torch_for_both_machines(stack: Published) -> None:
+    output = stack.outputs()["images"]["torch"]
+    host, _, path = output["ref"].partition("@")[0].partition("/")
+    url = f"http://{host}/v2/{path}/manifests/{output['tag']}"
+    raw = requests.get(url, headers={"Accept": ", ".join(INDEXES)}, timeout=10).content
+    assert output["digest"] == f"sha256:{hashlib.sha256(raw).hexdigest()}"
+    listed = {
+        f"{each['platform']['os']}/{each['platform']['architecture']}": each["digest"]
+        for each in json.loads(raw)["manifests"]
+    }
+    assert listed == {platform: part["digest"] for platform, part in output["platforms"].items()}
+    assert [*listed] == [*PLATFORMS]
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_torch_pulled_by_platform_multiplies(stack: Published, platform: str) -> None:
+    output = stack.outputs()["images"]["torch"]
+    name = f"{output['ref'].partition('@')[0]}:{output['tag']}"
+    docker("pull", "--quiet", "--platform", platform, name)
+    printed = docker("run", "--rm", "--platform", platform, name, "python", "-c", PRODUCT).stdout.splitlines()
+    docker("image", "rm", "--force", name)
     # Before it, oneDNN may say that the emulated processor has no entry in sysfs.
-    assert output[-1] == f"{machine} [[5.0, 14.0], [14.0, 50.0]]"
-    docker("image", "rm", "--force", *stack.built(), ref)
+    assert printed[-1] == f"{MACHINES[platform]} [[5.0, 14.0], [14.0, 50.0]]"
+
+
+def test_second_up_changes_nothing(stack: Published) -> None:
+    before = stack.outputs()
+    assert UNCHANGED.search(stack.up())
+    assert stack.outputs() == before

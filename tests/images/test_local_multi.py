@@ -1,6 +1,6 @@
 """The `local-multi` stack with a small image in place of torch's: built, merged, pulled by platform and run on both machines.
 
-The machine that is not this one is emulated. `test_emulated.py` has the real torch on it.
+The machine that is not this one is emulated. `test_emulated.py` has the real torch.
 """
 
 from __future__ import annotations
