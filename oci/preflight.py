@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from oci.logins import stack_login
 from stacks.errors import SlipwayError
 from stacks.plan import Plan
 from stacks.spec import Outside
 
+_USUAL: Final = "linux/amd64"
+
 
 def check(plan: Plan) -> None:
     """Check that the images of a plan can be pushed and signed, and their parents verified.
 
-    Where an image has several platforms, its parents must have them too: an engine would build on a parent for another
-    platform without a word.
+    Parents must have the platforms of their images: an engine would build on a parent for another platform without a
+    word. A stack for linux/amd64 alone is not checked, as nearly all parents have that one, and registries count
+    requests.
 
     Raises:
         SlipwayError: credentials, a program or a key is missing, or a parent lacks a platform; one line for each.
@@ -30,7 +34,7 @@ def check(plan: Plan) -> None:
         from oci import cosign  # noqa: PLC0415 - other stacks start faster without it
 
         cosign.check(signing)
-    if plan.indexes and (mistakes := list(_lacking(plan))):
+    if plan.config.every_platform != (_USUAL,) and (mistakes := list(_lacking(plan))):
         raise SlipwayError("\n".join(mistakes))
 
 
@@ -51,7 +55,8 @@ def _lacking(plan: Plan) -> Iterator[str]:
         except Unreachable:  # only the engine may reach it
             continue
         if lacking := [platform for platform in platforms if platform not in present]:
+            key = "take {} out of slipway:platforms" if plan.config.platforms else "another slipway:platform"
             yield (
                 f"{reference}: no image for {', '.join(lacking)}; it has: {', '.join(present) or 'none'}; give another "
-                f"parent, or take {', '.join(lacking)} out of slipway:platforms"
+                f"parent, or {key.format(', '.join(lacking))}"
             )
