@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -125,6 +125,15 @@ _SENSITIVE = {key.rpartition(".")[2] for key, field in keys(StackConfig) if is_s
 """Last parts of the keys whose value no error shows."""
 
 
+_OF_KEY: Final = "[key]"
+"""What pydantic puts last into the location of an error of a mapping's key."""
+
+
+def _written(value: Any) -> Any:
+    """Return a value as YAML has it: a list with its items in brackets."""
+    return f"[{', '.join(str(as_yaml(item)) for item in value)}]" if isinstance(value, list | tuple) else as_yaml(value)
+
+
 def _full(parts: Sequence[str]) -> str:
     """Return a key as in a stack's file, or ``config`` for no key."""
     return f"{NAMESPACE}:" + ".".join(map(one_line, parts)) if parts else "config"
@@ -139,12 +148,13 @@ def _line(detail: ErrorDetails, where: str) -> str:
     if isinstance(context.get("error"), Incompatible):  # it names the field and the value itself
         return f"{where}: {NAMESPACE}:{context['error']}"
     # A discriminated union puts the tag into the location; the user wrote no such key.
-    parts = [one_line(str(part)) for part in detail["loc"] if part not in _TAGS]
+    # A wrong key of a mapping is its own value: pydantic puts a mark behind it.
+    parts = [one_line(str(part)) for part in detail["loc"] if part not in _TAGS and part != _OF_KEY]
     name = _full(parts)
     value = detail["input"]
     message = detail["msg"].removeprefix("Value error, ")
     hidden = isinstance(value, Mapping | Model) or _SENSITIVE & set(parts) or "PRIVATE KEY" in str(value)
-    quoted = "" if hidden else f" '{one_line(as_yaml(value))}':"
+    quoted = "" if hidden else f" '{one_line(_written(value))}':"
     match detail["type"]:
         case "missing":
             quoted, message = "", "is required"
@@ -158,4 +168,6 @@ def _line(detail: ErrorDetails, where: str) -> str:
             quoted, message = "", "has no value: give one, or leave the key out"
         case "model_type" | "model_attributes_type" | "dict_type":
             message = "expected a mapping of keys to values"
+        case "tuple_type" | "list_type":
+            message = "expected a list"
     return f"{where}: {name}:{quoted} {message[:1].lower()}{message[1:]}"

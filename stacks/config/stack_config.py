@@ -67,6 +67,7 @@ class StackConfig(Model):
     platform: Platform = Field("linux/amd64", description="Platform of the stack's images.")
     platforms: tuple[Platform, ...] = Field(
         (),
+        validate_default=False,
         description="Platforms of the stack's images, in place of `platform`. Each image is built for all of them, and "
         "one tag names them.",
     )
@@ -168,6 +169,8 @@ class StackConfig(Model):
     @field_validator("platforms")
     @classmethod
     def _several(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise ValueError("names no platform: name one, or leave the key out")
         if len(set(value)) < len(value):
             raise ValueError("one of them is repeated; remove it")
         return value

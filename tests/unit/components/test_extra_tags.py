@@ -58,8 +58,8 @@ def test_extra_tags_on_a_branch_have_its_prefix(branch: str, monkeypatch: pytest
         (["unchecked--mine"], "slipway:extraTags.0: 'unchecked--mine': tags that begin with"),
         (["sha256-abc"], "slipway:extraTags.0: 'sha256-abc': tags that begin with"),
         (["la test"], "slipway:extraTags.0: 'la test': expected a tag such as latest"),
-        (["latest", "latest"], "slipway:extraTags: '['latest', 'latest']': one of them is repeated"),
-        ("latest", "slipway:extraTags: 'latest': input should be a valid tuple"),
+        (["latest", "latest"], "slipway:extraTags: '[latest, latest]': one of them is repeated"),
+        ("latest", "slipway:extraTags: 'latest': expected a list"),
     ],
 )
 def test_extra_tags_invalid_are_refused_in_one_line(tags: object, message: str) -> None:

@@ -133,7 +133,16 @@ def test_sources_of_a_family_are_built_once_for_both() -> None:
         ),
         ({"platform": "linux/arm64/v8"}, "images of linux/arm64 are for all its variants here: expected linux/arm64"),
         ({"platforms": [AMD64, "linux/riscv64"]}, "platforms.1: 'linux/riscv64': input should be 'linux/amd64'"),
-        ({"platforms": [*BOTH, AMD64]}, "one of them is repeated; remove it"),
+        (
+            {"platforms": [AMD64, AMD64]},
+            "slipway:platforms: '[linux/amd64, linux/amd64]': one of them is repeated; remove it",
+        ),
+        ({"platforms": []}, "slipway:platforms: '[]': names no platform: name one, or leave the key out"),
+        ({"platforms": ARM64}, "slipway:platforms: 'linux/arm64': expected a list"),
+        (
+            {"engines": {"linux/amd64/v3": "ssh://a"}},
+            "slipway:engines.linux/amd64/v3: 'linux/amd64/v3': images of linux/amd64 are for all its variants here",
+        ),
     ],
 )
 def test_unknown_platform_is_refused_in_one_line(values: Mapping[str, Any], line: str) -> None:
