@@ -25,6 +25,8 @@ from stacks.references import qualified, split
 def lines(stack: str, root: Path, image: str | None = None, now: datetime | None = None) -> Iterator[str]:
     """Verify the last published images of a stack, or one of them, and yield a line for each result.
 
+    With an index, the images that it names are verified.
+
     What the policy refuses is raised last, for all images at once. ``now`` is the time at which their age counts.
 
     Raises:
@@ -45,9 +47,10 @@ def lines(stack: str, root: Path, image: str | None = None, now: datetime | None
     login = stack_login.configured(planned.config.registry)
     # Without provenance, the parents are those of the present configuration and lock.
     parents = {} if signing.provenance or image else planned.signers
+    selected = {image, *(platforms.parts({image: images[image]}) if image and image in images else ())}
     violations: list[str] = []
     for name, built in pushed.items():
-        if image in {None, name}:
+        if image is None or name in selected:
             ref = built["ref"]
             yield f"{name}: {ref}"
             annotations = stated(planned, name, built)

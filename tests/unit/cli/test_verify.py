@@ -24,6 +24,7 @@ THEIRS = "awskms:///arn:aws:kms:eu-west-1:123456789012:key/1"
 THEN, NOW = ("sha256:" + digit * 64 for digit in "ab")
 TORCH = f"r.example/x/torch@sha256:{'c' * 64}"
 DEBIAN = "docker.io/library/debian"
+PLATFORMS = {"linux/amd64": "1", "linux/arm64": "2"}
 
 
 class Recorder:
@@ -57,7 +58,8 @@ def ask(
 ) -> tuple[Recorder, str]:
     """Verify a stack whose one image was built on ``parents``; return the recorder and the output."""
     recorder = Recorder(parents)
-    monkeypatch.setattr(stack_diff, "outputs", lambda *_: {"images": {"torch": {"ref": TORCH, "tag": "1-base"}}})
+    published = config.pop("published", {"torch": {"ref": TORCH, "tag": "1-base"}})
+    monkeypatch.setattr(stack_diff, "outputs", lambda *_: {"images": published})
     monkeypatch.setattr(cosign, "verify", recorder.verify)
     monkeypatch.setattr(cosign, "attested", recorder.attested)
     login = {"kind": "generic", "repository": "r.example/x", "username": "me", "password": {"secure": "x"}}
@@ -156,6 +158,21 @@ def test_verify_of_a_planned_image_requires_its_fingerprint(
     assert verify.stated(planned, "torch", {"tag": image.tag}) == image.annotations
     assert len(image.annotations["fingerprint"]) == 64
     assert verify.stated(planned, "gone", {"tag": "x"}) == {"tag": "x"}
+
+
+def test_verify_of_an_index_covers_its_platforms(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evidence is about the image of one platform, so an index alone would show none."""
+    own = {platform: {"ref": f"{TORCH[:-1]}{digit}", "tag": digit} for platform, digit in PLATFORMS.items()}
+    published = {
+        "torch": {"ref": TORCH, "tag": "1-base", "platforms": own},
+        "tool": {"ref": f"r.example/x/tool@{NOW}", "tag": "1-tool"},
+    }
+    both: dict[str, Any] = {"published": published, "platforms": [*PLATFORMS]}
+    recorder, output = ask(checkout, monkeypatch, [], "torch", **both)
+    assert [*recorder.verified] == [TORCH, *(part["ref"] for part in own.values())]
+    assert output.count("  provenance  ") == 2
+    recorder, _ = ask(checkout, monkeypatch, [], "torch-arm64", **both)
+    assert [*recorder.verified] == [own["linux/arm64"]["ref"]]
 
 
 def test_verify_reports_all_violations_of_the_policy(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
