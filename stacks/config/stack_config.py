@@ -320,11 +320,17 @@ class StackConfig(Model):
                     "runners.build.jobs is true: what is published would be built where every job is root; leave jobs "
                     "out, or build on the engine"
                 )
-            platforms = info.data.get("platforms") or filter(None, [info.data.get("platform")])
-            for platform in platforms if isinstance(runners, KubernetesRunners) else ():
-                # An engine of its own builds what these nodes do not.
-                if platform not in info.data.get("engines", {}) and (why := runners.platform_conflict(platform)):
+            first, *others = info.data.get("platforms") or [info.data.get("platform", "")]
+            engines = info.data.get("engines", {})  # those of its own build what the runners do not
+            for platform in (first, *others) if isinstance(runners, KubernetesRunners) else ():
+                if platform and platform not in engines and (why := runners.platform_conflict(platform)):
                     raise ValueError(f"{why}: leave one out, or name an engine in slipway:engines.{platform}")
+            for platform in others if isinstance(runners, Ec2Runners) else ():
+                if platform not in engines:
+                    raise ValueError(
+                        f"runners.build is one machine, for {first}, the first of slipway:platforms: name an engine "
+                        f"in slipway:engines.{platform}"
+                    )
             registry = info.data.get("registry")
             if info.data.get("publish") and registry and registry.of_this_machine:
                 raise ValueError(

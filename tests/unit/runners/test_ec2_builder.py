@@ -347,3 +347,22 @@ def test_build_on_runners_without_a_build_service_is_refused() -> None:
         flavors.load(given, "stack x")
     for pushed in ({"publish": False}, {"registry": {"kind": "local", "address": "r.example:5000"}}):
         assert flavors.load({**given, **pushed}, "stack x").build_on == "runners"
+
+
+def test_builder_of_one_platform_is_refused_the_other() -> None:
+    """It has no emulation: a build for the other one would fail on it after all that comes before."""
+    given = {
+        "flavor": "local",
+        "platforms": ["linux/arm64", "linux/amd64"],
+        "buildOn": "runners",
+        "publish": False,
+        "runners": {**RUNNERS, "build": {"instanceType": "c7g.large"}},
+    }
+    with pytest.raises(SlipwayError) as refusal:
+        flavors.load(given, "stack x")
+    assert str(refusal.value) == (
+        "stack x: slipway:buildOn: 'runners': runners.build is one machine, for linux/arm64, the first of "
+        "slipway:platforms: name an engine in slipway:engines.linux/amd64"
+    )
+    engines = {"linux/amd64": "ssh://builder"}
+    assert flavors.load({**given, "engines": engines}, "stack x").build_on == "runners"
