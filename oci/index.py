@@ -12,6 +12,7 @@ from oci import registry_image
 from oci.client import IMAGES, INDEXES, PUSH_REASONS, Repository
 from oci.credentials import Login
 from stacks.errors import SlipwayError
+from stacks.platforms import architecture
 from stacks.references import split
 
 _OCI_INDEX, _DOCKER_LIST = INDEXES
@@ -23,7 +24,11 @@ _REASONS: Final = PUSH_REASONS | dict.fromkeys(
     "slipway:platform and slipway:tagSuffix in a stack for each platform",
 )
 
-_AGAIN: Final = "an update builds it again after `pulumi state taint` of its docker.Image"
+_KEPT: Final = PUSH_REASONS | dict.fromkeys(
+    (400, 405, 409, 412),
+    "the registry does not let the tag move, which names another index; delete it there, or give slipway:tagSuffix",
+)
+"""Of a tag that is there, where the index itself was taken; 412 is Harbor's (src/server/middleware/immutable)."""
 
 
 @dataclass(frozen=True)
@@ -63,20 +68,24 @@ def push(index: Index, reference: str, login: Login | None) -> None:
     """
     name, tag = split(reference)
     by_digest = Repository(f"{name}@{index.digest}", login, reasons=_REASONS)
-    if Repository(reference, login).visible_digest() == index.digest:
+    tagged = Repository(reference, login, reasons=_KEPT)
+    there = tagged.visible_digest()
+    if there == index.digest:
         return
     if by_digest.visible_digest() is None:
         by_digest.put(index.digest, index.body, index.media_type)
-    by_digest.put(tag, index.body, index.media_type)
+    (tagged if there else by_digest).put(tag, index.body, index.media_type)
 
 
 def _entries(platform: str, ref: str, login: Login | None) -> Iterator[dict[str, Any]]:
     """Yield the entry of an image. An engine may have pushed an index itself, with attestations beside the image."""
     repository = Repository(ref, login)
     if not repository.exists():
+        name = f"{split(ref)[0].rpartition('/')[2]}-{architecture(platform)}"
         raise SlipwayError(
             f"{ref}: the registry no longer has the image for {platform}; see that it deletes nothing that an update "
-            f"has just pushed; {_AGAIN}"
+            f"has just pushed. To build it again: `pulumi stack --show-urns` has the URN of the docker.Image {name}; "
+            "then `pulumi state taint 'URN'`, and an update"
         )
     manifest = repository.manifest()
     if manifest.media_type in INDEXES:
@@ -89,10 +98,10 @@ def _entries(platform: str, ref: str, login: Login | None) -> Iterator[dict[str,
             f"{ref}: the engine built an image for {image.platform}, not for {platform}; a parent may be for "
             f"{image.platform} alone, or a FROM in its Dockerfile names a platform"
         )
-    system, architecture = platform.split("/")
+    system, _, of_system = platform.partition("/")
     yield {
         "mediaType": manifest.media_type,
         "digest": manifest.digest,
         "size": len(manifest.body),
-        "platform": {"architecture": architecture, "os": system},
+        "platform": {"architecture": of_system, "os": system},
     }

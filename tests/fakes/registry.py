@@ -34,7 +34,8 @@ class Registry:
     content that does not fit its digest makes a corrupt one. ``refusals`` are the statuses of the next responses.
     ``broken`` is the number of responses that end in the middle; while ``slow`` is set, blobs halt there, and while
     ``silent`` is set, there is no response. ``unknown`` maps media types that it takes no manifest of to the status of
-    its refusal. ``login`` is required for a token, or without ``token`` for everything.
+    its refusal, and ``kept`` maps each ``name:tag`` that must not move to that of a move's. ``login`` is required for a
+    token, or without ``token`` for everything.
     """
 
     def __init__(self, address: str) -> None:
@@ -44,6 +45,7 @@ class Registry:
         self.blobs: dict[str, bytes] = {}
         self.refusals: list[int] = []
         self.unknown: dict[str, int] = {}
+        self.kept: dict[str, int] = {}
         self.broken = 0
         self.slow = threading.Event()
         self.silent = threading.Event()
@@ -167,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(401, {"WWW-Authenticate": 'Basic realm="test"'})
             return
         self.registry.requests.append(f"PUT {self.path} {self.headers['Content-Type']}")
-        if status := self.registry.unknown.get(self.headers["Content-Type"]):
+        if status := self.registry.unknown.get(self.headers["Content-Type"]) or self.registry.kept.get(f"{name}:{tag}"):
             self._answer(status, {})
             return
         digest = f"sha256:{hashlib.sha256(body).hexdigest()}"

@@ -98,6 +98,10 @@ def test_part_that_the_registry_deleted_is_named(registry: Registry, parts: dict
     del registry.manifests[parts[ARM64].partition("@")[2]]
     line = refusal_line(index.of, parts, None)
     assert line.startswith(f"{parts[ARM64]}: the registry no longer has the image for linux/arm64; ")
+    assert line.endswith(
+        " To build it again: `pulumi stack --show-urns` has the URN of the docker.Image torch-arm64; then "
+        "`pulumi state taint 'URN'`, and an update"
+    )
 
 
 @pytest.mark.parametrize("status", [400, 404, 415])
@@ -106,3 +110,19 @@ def test_registry_without_indexes_keeps_its_tag(registry: Registry, parts: dict[
     line = refusal_line(index.push, index.of(parts, None), f"{registry.address}/a/torch:1", None)
     assert "the registry does not take an index" in line
     assert "a/torch:1" not in registry.digests
+
+
+@pytest.mark.parametrize("status", [400, 412])
+def test_tag_that_must_not_move_is_named_as_the_cause(registry: Registry, parts: dict[str, str], status: int) -> None:
+    """The index is taken: what is refused is another one under the same tag."""
+    name = f"{registry.address}/a/torch:1"
+    index.push(index.of({AMD64: parts[AMD64]}, None), name, None)
+    before = registry.digests["a/torch:1"]
+    registry.kept["a/torch:1"] = status
+    merged = index.of(parts, None)
+    assert refusal_line(index.push, merged, name, None) == (
+        f"{name}: the registry does not let the tag move, which names another index; delete it there, or give "
+        f"slipway:tagSuffix ({status})"
+    )
+    assert registry.digests["a/torch:1"] == before
+    assert merged.digest in registry.manifests
