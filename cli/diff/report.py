@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cli.diff.comparison import Comparison, Package, Setting
-from cli.diff.stack_diff import ImageDiff, StackDiff
+from cli.diff.stack_diff import ImageDiff, IndexDiff, StackDiff
 from oci.layers.file_tree import Difference
 from oci.layers.layer import Entry
 from oci.registry_image import Image, Layer
@@ -62,6 +62,7 @@ def of_stack(diff: StackDiff) -> Report:
     parts += [
         Part(f"{name}: removed", [("published", "the stack no longer builds it")], [], None) for name in diff.removed
     ]
+    parts += [_index(index) for index in diff.indexes if index.state != "unchanged" or index.moved]
     if not parts:
         images = "only build products, which are unchanged" if diff.images else "none: the stack builds no image"
         parts = [Part(diff.stack, [("images", images)], [], None)]
@@ -114,6 +115,14 @@ def _part(image: ImageDiff) -> Part:
         facts += _facts(content)
         tables += _tables(content)
     return Part(f"{image.name}: {image.state}", facts, tables, content)
+
+
+def _index(index: IndexDiff) -> Part:
+    facts = [("index", _cell(index.planned))]
+    if index.moved:
+        named = f"names {index.tagged}" if index.tagged else "is not in the registry"
+        facts.append(("tag", f"{named}, not {index.published}: `pulumi refresh` and the next update mend it"))
+    return Part(f"index {index.name}: {index.state}{', moved by hand' if index.moved else ''}", facts, [], None)
 
 
 def _mark(before: object, after: object, *, certain: bool = True) -> str:

@@ -74,16 +74,40 @@ class ImageDiff:
 
 
 @dataclass(frozen=True)
+class IndexDiff:
+    """The index of an image's platforms: the published one and the planned one.
+
+    ``published`` is its digest, None if none was. ``tagged`` is what the published tag names today, None for nothing.
+    """
+
+    name: str
+    state: State
+    planned: str
+    published: str | None
+    tagged: str | None
+
+    @property
+    def moved(self) -> bool:
+        """Whether somebody has moved or deleted the published tag."""
+        return self.published != self.tagged
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the diff as JSON."""
+        return vars(self)
+
+
+@dataclass(frozen=True)
 class StackDiff:
-    """A stack's images, parents before children, and the names of published ones that it no longer builds."""
+    """A stack's images, parents before children, its indexes, and the names of published images no longer built."""
 
     stack: str
     images: tuple[ImageDiff, ...]
     removed: tuple[str, ...]
+    indexes: tuple[IndexDiff, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return the diff as JSON; its images stay objects with an ``as_json`` of their own."""
-        return {"stack": self.stack, "images": self.images, "removed": self.removed}
+        """Return the diff as JSON; its images and indexes stay objects with an ``as_json`` of their own."""
+        return {"stack": self.stack, "images": self.images, "indexes": self.indexes, "removed": self.removed}
 
 
 def diff(
@@ -107,11 +131,13 @@ def diff(
     planned = plan.make(stack, root=root)
     names = [each.spec.name for each in planned.images]
     selected = planned.select(image, platform)
-    published = _Published(outputs(stack, root) if before is None else before)
+    before = outputs(stack, root) if before is None else before
+    published = _Published(before)
     compared = partial(compare, thorough=thorough, inspect=inspect)
     images = [_image(each, planned, published, compared) for each in selected]
     removed = [name for name in published.images if name not in names] if image is platform is None else []
-    return StackDiff(stack, tuple(images), tuple(removed))
+    indexes = [_index(each, planned, before) for each in planned.indexes if image in {None, each} and platform is None]
+    return StackDiff(stack, tuple(images), tuple(removed), tuple(indexes))
 
 
 def published_images(stack: str, root: Path, image: str | None, platforms: Iterable[str]) -> list[Image]:
@@ -210,6 +236,17 @@ def _image(image: PlannedImage, planned: Plan, last: _Published, compared: Calla
         content,
         planned.config.budgets.get(spec.published_name),
     )
+
+
+def _index(name: str, planned: Plan, outputs: Mapping[str, Any]) -> IndexDiff:
+    reference = planned.references[name]
+    built = outputs.get("images", {}).get(name, {})
+    if "@" not in built.get("ref", "") or "platforms" not in built:  # an image of one platform is no index
+        return IndexDiff(name, "new", reference, None, None)
+    published = f"{built['ref'].partition('@')[0]}:{built['tag']}"
+    tagged = Repository(published, stack_login.configured(planned.config.registry)).visible_digest()
+    state: State = "unchanged" if published == reference else "changed"
+    return IndexDiff(name, state, reference, built["digest"], tagged)
 
 
 def _change(path: tuple[str, ...], before: Any, after: Any) -> Change:

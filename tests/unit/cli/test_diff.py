@@ -18,6 +18,7 @@ from cli.diff.comparison import Comparison, compare
 from cli.diff.report import of_stack
 from cli.diff.stack_diff import Change, StackDiff, diff
 from cli.diff.stack_diff import _base as moved
+from cli.diff.text import terminal
 from cli.main import main
 from oci.registry_image import fetch
 from stacks import plan
@@ -293,6 +294,46 @@ def test_diff_of_stack_takes_index_and_platform(capsys: pytest.CaptureFixture[st
     assert mistake(capsys, "local-multi", "torch-amd64", "--platform", "linux/arm64") == (
         "stack local-multi: torch-amd64 is for linux/amd64, not for linux/arm64"
     )
+
+
+@pytest.mark.parametrize("named", ["the index", "one platform", "nothing"])
+def test_diff_names_an_index_whose_tag_was_moved(
+    registry: Registry, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its platforms' images are there as before."""
+    monkeypatch.setenv("SLIPWAY_REGISTRY", registry.address)
+    monkeypatch.setattr(stack_diff, "_base", Mock(return_value=None))  # the parent's registry is another one
+    parts = {
+        f"linux/{arch}": {"ref": registry.image(f"a:{arch}", [archive(BASE)], platform=("linux", arch)), "tag": arch}
+        for arch in ("amd64", "arm64")
+    }
+    entries = [{"digest": part["ref"].partition("@")[2]} for part in parts.values()]
+    digest = registry.manifest("a:1", INDEX, {"manifests": entries})
+    if named == "one platform":
+        registry.digests["a:1"] = entries[0]["digest"]
+    elif named == "nothing":
+        del registry.digests["a:1"]
+    image = {"ref": f"{registry.address}/a@{digest}", "digest": digest, "tag": "1", "platforms": parts}
+    before = {"images": {"torch": image}}
+
+    result = diff("local-multi", ROOT, before=before)
+    (of_index,) = result.indexes
+    assert (of_index.name, of_index.state, of_index.published) == ("torch", "changed", digest)
+    assert json.dumps(result, default=lambda part: part.as_json())
+    printed = terminal(of_stack(result))
+    assert f"  index  {of_index.planned}" in printed
+    moved = {
+        "the index": "",
+        "one platform": f"  tag    names {entries[0]['digest']}, not {digest}: `pulumi refresh` and the next update",
+        "nothing": f"  tag    is not in the registry, not {digest}: `pulumi refresh` and the next update mend it",
+    }[named]
+    assert moved in printed
+    assert ("index torch: changed, moved by hand\n" in printed) == of_index.moved == bool(moved)
+    assert diff("local-multi", ROOT, "torch-arm64", before=before).indexes == ()
+    assert diff("local-multi", ROOT, "torch", "linux/arm64", before=before).indexes == ()
+
+    (new,) = diff("local-multi", ROOT, "torch", before={}).indexes
+    assert (new.state, new.moved) == ("new", False)
 
 
 def test_published_images_are_of_the_named_platforms(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
