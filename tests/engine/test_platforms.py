@@ -76,6 +76,11 @@ def test_platforms_are_merged_under_one_tag_by_digest(both: Project) -> None:
 
     assert UNCHANGED.search(both.up().output)
 
+    # An image's budget is that of each platform.
+    both.configure(platforms=PLATFORMS, length=3, budgets={"link1": "0.1 kB"})
+    over = both.stacks("diff", "t", code=1).splitlines()
+    assert [line.split(": ")[:2] for line in over] == [["stack t", "link1-amd64"], ["stack t", "link1-arm64"]]
+
 
 BY_ARCHITECTURE = """ARG BASE_IMAGE
 FROM ${BASE_IMAGE} AS amd64
