@@ -30,12 +30,15 @@ def render(stack: str, nodes: int) -> str:
     return yaml.dump_all(objects, Dumper=PlainDumper, sort_keys=False, width=120)
 
 
-def batch_script(stack: str, nodes: int) -> str:
-    """Return a batch script for Slurm that runs a stack's last image on so many nodes, of its first platform.
+def batch_script(stack: str, nodes: int, platform: str | None = None) -> str:
+    """Return a batch script for Slurm that runs a stack's last image on so many nodes.
+
+    ``platform`` is that of the nodes. By default it is the stack's first.
 
     Raises:
-        SlipwayError: the stack is wrong, it has no image to run or none with CUDA, or ``nodes`` is less than one.
+        SlipwayError: the stack is wrong, it has no image to run, none with CUDA or none for the platform, or ``nodes``
+            is less than one.
     """
     planned = plan.make(stack)
-    image = planned.image(platform=planned.config.platform if planned.indexes else None)
+    image = planned.image(platform=platform or (planned.config.platform if planned.indexes else None))
     return slurm.script(planned, image, nodes)

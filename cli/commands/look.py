@@ -27,7 +27,10 @@ def list_() -> None:
         except SlipwayError as error:
             mistakes.append(str(error))
         else:
-            rows.append((name, config.flavor, " -> ".join(spec.name for spec in specs if not spec.product)))
+            # An image of several platforms is one, by the name of its index: none is built on another platform's.
+            images = " -> ".join(dict.fromkeys(spec.published_name for spec in specs if not spec.product))
+            several = f"  for {', '.join(config.platforms)}" if len(config.platforms) > 1 else ""
+            rows.append((name, config.flavor, images + several))
     for line in aligned([("STACK", "FLAVOR", "IMAGES"), *rows]):
         print(line)
     if mistakes:

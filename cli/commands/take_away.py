@@ -128,13 +128,19 @@ def compose(
     examples=[
         ("slipway job aks-megatron | kubectl apply -f -", "a training on two nodes"),
         ("slipway job nccl-cu132 --slurm --nodes 4 > train.sbatch", "a batch script for four nodes"),
+        ("slipway job nccl-cu132-multi --slurm --platform linux/arm64 > train.sbatch", "for Grace machines"),
     ],
 )
 @click.argument("stack", shell_complete=completion.stacks)
 @click.option("--nodes", metavar="N", type=int, default=2, show_default=True, help="How many nodes.")
 @click.option("--slurm", is_flag=True, help="A batch script for Slurm with enroot, for any stack with CUDA.")
-def job(stack: str, nodes: int, *, slurm: bool) -> None:
+@click.option(
+    "--platform", metavar="PLATFORM", help="Of Slurm's nodes, for a stack of several.  [default: the stack's first]"
+)
+def job(stack: str, nodes: int, platform: str | None, *, slurm: bool) -> None:
     """Print an example of a job that runs a stack's image on a cluster."""
     from cli import job as jobs
 
-    sys.stdout.write(jobs.batch_script(stack, nodes) if slurm else jobs.render(stack, nodes))
+    if platform and not slurm:
+        raise SlipwayError("--platform is for --slurm: nodes of Kubernetes take the image of their own platform")
+    sys.stdout.write(jobs.batch_script(stack, nodes, platform) if slurm else jobs.render(stack, nodes))

@@ -25,6 +25,8 @@ def test_list_names_every_stack(capsys: pytest.CaptureFixture[str]) -> None:
     assert head == ["STACK", "FLAVOR", "IMAGES"]
     assert [row[0] for row in rows] == stack_names()
     assert ["local", "local", "torch"] in rows
+    both = "base-cu132-multi base torch -> torch-extras for linux/amd64, linux/arm64"
+    assert both.split() in rows  # no image of one platform is built on the other's
 
 
 def test_check_passes_for_every_stack(capsys: pytest.CaptureFixture[str]) -> None:

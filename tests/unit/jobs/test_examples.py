@@ -112,6 +112,7 @@ def test_pytorch_job_grace_nodes_share_an_nvlink_domain() -> None:
         ),
         (["aks-megatron", "--nodes", "1"], "--nodes 1: the example is for several nodes; give 2 or more\n"),
         (["aks-megatrn"], "aks-megatron"),
+        (["aks-megatron", "--platform", "linux/amd64"], "--platform is for --slurm: nodes of Kubernetes take"),
         (["runners-eks", "--slurm"], "stack runners-eks builds no image to run; choose a stack that does\n"),
     ],
 )

@@ -118,3 +118,14 @@ def test_slurm_node_has_the_gpus_of_its_kind(nodes: str, gpus: int) -> None:
 def test_slurm_no_node_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["job", "local", "--slurm", "--nodes", "0"]) == 1
     assert capsys.readouterr().err == "--nodes 0: give 1 or more\n"
+
+
+def test_slurm_script_takes_the_platform_of_its_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    script = ["job", "nccl-cu132-multi", "--slurm"]
+    for words, image in (([], "torch-extras-amd64"), (["--platform", "linux/arm64"], "torch-extras-arm64")):
+        assert main([*script, *words]) == 0
+        assert f"slipway export nccl-cu132-multi {image} --format sqsh" in capsys.readouterr().out
+    assert main([*script, "--platform", "linux/s390x"]) == 1
+    assert capsys.readouterr().err == (
+        "stack nccl-cu132-multi: torch-extras is for linux/amd64 and linux/arm64, not for linux/s390x\n"
+    )
