@@ -93,9 +93,14 @@ def check_runnable(platforms: Collection[str], host: str = "", *, key: str = "sl
 
 
 def engine_failure(host: str, command: str, printed: str, status: int) -> SlipwayError:
-    """Return the error of a command of the docker client: the last line that it ``printed``, or its status."""
+    """Return the error of a command of the docker client: the last line that it ``printed``, or its status.
+
+    Of a connection by ssh that is what ssh said, which the client puts last (docker/cli at 0573ec2,
+    cli/connhelper/commandconn/commandconn.go, ``onEOF``).
+    """
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    reason = one_line(lines[-1] if lines else f"status {status}", 300)
+    last = lines[-1] if lines else f"status {status}"
+    reason = one_line(last.rpartition("stderr=")[2] or last, 300)
     return SlipwayError(f"the Docker engine{at(host)}: `docker {command}` failed: {reason}")
 
 
