@@ -53,7 +53,7 @@ find "$source/tree" -type f \( -name '*.so*' -o -path '*/bin/*' \) -exec ldd {} 
   cp -L "$file" "$source/tree/lib/"
 done
 sed -i 's#/openmpi *$##' "$source"/tree/share/openmpi/*-wrapper-data.txt
-tar -czf "$top/sources/openmpi-gitclone.tar.gz" -C /tmp openmpi-gitclone
+tar -I 'gzip -1' -cf "$top/sources/openmpi-gitclone.tar.gz" -C /tmp openmpi-gitclone
 # Whoever sources it sets the variable.
 # shellcheck disable=SC2016
 echo 'export HPCX_MPI_DIR=${HPCX_DIR}/ompi' > "$top/hpcx-init.sh"
