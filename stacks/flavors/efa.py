@@ -183,14 +183,17 @@ class Config(StackConfig):
 
     @property
     def warnings(self) -> list[str]:
-        """A line if the tables do not know whether there is a package of the NCCL for the parent's CUDA."""
+        """A line for each part of which the tables do not know whether there is one for the machine and the CUDA."""
+        lines = super().warnings
+        if self.machine == "arm64":  # the table of installers is about amd64
+            lines.append(
+                f"slipway:efa.installer: {self.efa.installer} may not have all its packages for arm64; the build fails "
+                "without them"
+            )
         cuda = ngc_release(self.ngc).cuda
-        if not cuda or not self.nccl.version or self.nccl.source != "package":
-            return super().warnings
-        return [
-            *super().warnings,
-            *nccl_package_warnings(self.nccl.version, cuda, machine=self.machine, field="nccl.version"),
-        ]
+        if cuda and self.nccl.version and self.nccl.source == "package":
+            lines += nccl_package_warnings(self.nccl.version, cuda, machine=self.machine, field="nccl.version")
+        return lines
 
     @property
     def nccl_version(self) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stacks import flavors, plan
+from stacks import flavors, graph, plan
 from stacks.config.stack_file import ROOT
 from stacks.identity.dockerfile.declarations import arguments
 from stacks.spec import CONTEXT, ImageSpec, Outside
@@ -195,3 +195,15 @@ def test_nccl_built_from_source_needs_no_package() -> None:
     nccl = {"version": "2.32.3-1", "source": "build"}
     assert spec(ngc="26.02", nccl=nccl).args["WITH_NCCL"] == "2.32.3-1"
     assert "has no package for CUDA 13.1" in refusal(ngc="26.02", nccl={**nccl, "source": "package"})
+
+
+def test_installer_for_arm64_is_in_doubt() -> None:
+    """No row says which machines an installer has packages for."""
+
+    def warnings(**values: Any) -> tuple[str, ...]:
+        return graph.unlocked({"flavor": "efa", "efa": {"installer": "1.43.2"}, **values}, "x").warnings
+
+    line = "slipway:efa.installer: 1.43.2 may not have all its packages for arm64; the build fails without them"
+    assert line not in warnings()
+    for platforms in (["linux/arm64"], ["linux/amd64", "linux/arm64"]):
+        assert warnings(platforms=platforms).count(line) == 1
