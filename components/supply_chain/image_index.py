@@ -50,10 +50,12 @@ class PutIndex(ImageAction):
         return DiffResult(changes=moved or bool(super().diff(_id, olds, news).changes))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """Read which digest the tag has today; None where this machine sees none."""
-        from oci import client
+        """Read which digest the tag has today; None where this machine sees none, or not all images that it names."""
+        from oci.client import Repository
 
-        return ReadResult(id_, {**props, "tagged": client.Repository(props["ref"]).visible_digest()})
+        tagged = Repository(props["ref"]).visible_digest()
+        whole = all(Repository(part).visible_digest() for part in props["parts"].values())
+        return ReadResult(id_, {**props, "tagged": tagged if whole else None})
 
 
 class ImageIndex(Resource, module="image", name="ImageIndex"):
