@@ -209,9 +209,12 @@ def _answered(page: str) -> Iterator[None]:
 
 _UNREADABLE = (
     *(OSError, EOFError, http.client.HTTPException, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
-    *(ArithmeticError, AttributeError, LookupError, NotImplementedError, RuntimeError, ValueError),
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, RuntimeError, ValueError),
 )
-"""What is raised where an index, or a wheel in it, is none: `zipfile` has a dozen kinds of errors."""
+"""What is raised where an index, or a wheel in it, is none: `zipfile` has a dozen kinds of errors.
+
+AssertionError is `html.parser`'s, for a declaration such as ``<![=``.
+"""
 
 
 def versions(index_url: str, project: str) -> set[str]:

@@ -353,7 +353,7 @@ class _Files:
 def _expression(pattern: str) -> str:
     """Return the regular expression of one part of a pattern."""
     expression = ""
-    for piece in re.findall(r"\\.|\[\^?(?:\\.|[^\]\\])+\]|.", pattern, re.DOTALL):
+    for piece in _pieces(pattern):
         if piece in "*?":
             expression += ".*" if piece == "*" else "."
         elif piece[0] == "[" and len(piece) > 1:
@@ -361,6 +361,17 @@ def _expression(pattern: str) -> str:
         else:
             expression += re.escape(piece[-1])
     return expression
+
+
+def _pieces(pattern: str) -> list[str]:
+    """Return the characters, escaped characters and classes of one part of a pattern.
+
+    Behind the last bracket that closes, no class is looked for: each would be searched to the end of the pattern.
+    """
+    closing = (each.end() for each in re.finditer(r"\\.|\]", pattern, re.DOTALL) if each[0] == "]")
+    end = max(closing, default=0)
+    classes = re.findall(r"\\.|\[\^?(?:\\.|[^\]\\])+\]|.", pattern[:end], re.DOTALL)
+    return [*classes, *re.findall(r"\\.|.", pattern[end:], re.DOTALL)]
 
 
 def of_stack(specs: Sequence[ImageSpec], contents: Contents) -> dict[str, Content]:

@@ -17,6 +17,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
+from email.parser import BytesHeaderParser
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -223,7 +224,7 @@ def registry_answer(data: bytes) -> None:
     with _answering(data[1:]) as sent, suppress(SlipwayError, ProviderError):
         _OF_REGISTRY[data[0] % len(_OF_REGISTRY) if data else 0]()
     for request in sent:
-        headers = http.client.parse_headers(io.BytesIO(request.partition(b"\r\n")[2]))
+        headers = BytesHeaderParser().parsebytes(request.partition(b"\r\n")[2])
         basic = headers.get("Authorization", "").startswith("Basic ")
         assert not basic or headers["Host"].startswith(("localhost", "127.")), headers["Host"]
 

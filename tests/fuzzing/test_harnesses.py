@@ -114,6 +114,7 @@ FOUND: Mapping[str, tuple[str, bytes]] = {
         "registry",
         b"\6HTTP/1.1 401 X\r\nWWW-Authenticate: Bearer " + b"a" * 65_000 + b"\r\n\r\n",
     ),
+    "a long address to go to": ("registry", b"\3HTTP/1.1 307 X\r\nLocation: http://x/" + b"<" * 30_000 + b"\r\n\r\n"),
     "a table of computed rows": ("rpm-sqlite", _view()),
     "provenance of another program": ("attested", b'{"sbom": {}, "provenance": {"buildDefinition": {}}}'),
     "provenance with lines of its own": (
@@ -129,6 +130,8 @@ FOUND: Mapping[str, tuple[str, bytes]] = {
         "index",
         b"\0HTTP/1.1 200 X\r\n\r\n<a href=" + b"-" * 5000 + b"linux" * 5000 + b"_x86_64.whx>",
     ),
+    "a page with a section of no name": ("index", b"\0HTTP/1.1 200 X\r\n\r\n<![=>"),
+    "a wheel's page with a section of no name": ("index", b"\1HTTP/1.1 200 X\r\n\r\n<![=>"),
     "a page in another encoding": ("index", b"\0HTTP/1.1 200 X\r\n\r\n\xff"),
     "no HTTP in place of an archive": ("index", b"\x02x\r\n"),
     "a layer that ends before a file of exbibytes": ("layer", _exbibytes()),
@@ -178,6 +181,7 @@ FOUND: Mapping[str, tuple[str, bytes]] = {
         "dockerfile",
         b"FROM scratch AS s0\n" + b"".join(b"FROM s%d AS s%d\n" % (each, each + 1) for each in range(2000)),
     ),
+    "a class of letters without an end": ("dockerfile", b"FROM scratch\nCOPY a/" + b"[" * 60_000 + b"\\] /\n"),
     "a class of letters in the wrong order": ("dockerfile", b"FROM scratch\nCOPY a[z-a] /\n"),
     "a Dockerfile in another encoding": ("dockerfile", b"# \xff\nFROM scratch\nARG A\n"),
     "a script of empty lines": ("script", b"\n" * 200_000),
@@ -185,6 +189,7 @@ FOUND: Mapping[str, tuple[str, bytes]] = {
         "script",
         b'VERSION= "$ABSENT" ' + b"for " * 40_000 + b"\nfetch-source a/b v$VERSION /\n",
     ),
+    "a script of defaults without an end": ("script", b"fetch-source a/b " + b"${a:-" * 40_000),
     "wildcards that share a name": ("ignore", b"*a" * 20 + b"b\0" + b"a" * 200),
     "wildcards that share folders": ("ignore", b"**/" * 20 + b"x\0" + b"a/" * 100 + b"y"),
     "a report with a list in place of an identifier": (
@@ -213,6 +218,7 @@ FOUND: Mapping[str, tuple[str, bytes]] = {
         b'\4HTTP/1.1 200 X\r\n\r\n{"status": "x", "progressDetail": {"current": "a", "total": 5}}\n',
     ),
     "an engine's refusal that ends": ("engine", b"\3HTTP/1.1 500 X\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nx"),
+    "an engine's long progress": ("engine", b'\4HTTP/1.1 200 X\r\n\r\n{"status": "' + b"x" * 20_000 + b'"}\n'),
     "an engine's long line": (
         "engine",
         b'\3HTTP/1.1 200 X\r\n\r\n{"stream": "' + b"x" * 100_000 + b'\\n"}\n',

@@ -62,14 +62,22 @@ def refs(
         for call in _CALL.finditer(_reached(text, variables)) if path != SCRIPT else ():
             words = call.groups()
             known = _before(text[: call.start()], variables)
-            used = _DEFAULT.sub(lambda match, known=known: "" if known.get(match[1]) else match[2], words[1])
-            if any(known.get(name) == "" for name in _PLAIN.findall(used)):
+            if any(known.get(name) == "" for name in _PLAIN.findall(_used(words[1], known))):
                 continue  # scripts leave out what has no version
             repository, ref = (_expanded(word, known) for word in words)
             if repository is None or ref is None:
                 yield " ".join(words)
             elif ref:
                 yield f"{repository} {ref}"
+
+
+def _used(word: str, known: Mapping[str, str | None]) -> str:
+    """Return a word with the defaults of the variables that are unset or empty, and without the others that have one.
+
+    Nothing behind the last brace has a default that ends: each would be searched to the end of the word.
+    """
+    closed, brace, rest = word.rpartition("}")
+    return _DEFAULT.sub(lambda match: "" if known.get(match[1]) else match[2], closed + brace) + rest
 
 
 def named(text: str, scripts: Mapping[str, str]) -> set[str]:

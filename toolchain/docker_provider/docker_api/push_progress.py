@@ -189,7 +189,8 @@ def transfer_line(message: dict[str, Any]) -> str:
     """Write one line for a layer's progress: its id, what happens, and how far it is."""
     detail = message.get("progressDetail") or {}
     layer = f"{message['id']}: " if message.get("id") else ""
-    return f"{layer}{message.get('status', '')}{amount(detail.get('current'), detail.get('total'))}"
+    line = f"{layer}{message.get('status', '')}{amount(detail.get('current'), detail.get('total'))}"
+    return line[:_LONGEST_LINE]
 
 
 def amount(current: int | None, total: int | None) -> str:
