@@ -357,10 +357,18 @@ def _expression(pattern: str) -> str:
         if piece in "*?":
             expression += ".*" if piece == "*" else "."
         elif piece[0] == "[" and len(piece) > 1:
-            expression += piece
+            expression += f"[{re.sub(_SET, _escaped, piece[1:])}"
         else:
             expression += re.escape(piece[-1])
     return expression
+
+
+_SET: Final = re.compile(r"\\.|[\[&|~]", re.DOTALL)
+"""What `re` warns of in a class, since it may begin a set there one day."""
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return match[0] if len(match[0]) > 1 else f"\\{match[0]}"
 
 
 def _pieces(pattern: str) -> list[str]:
