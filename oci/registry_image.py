@@ -133,7 +133,8 @@ def chosen(reference: str, content: Mapping[str, Any], platform: str | None) -> 
         return next(iter(digests.values()))
     if platform not in digests:
         names = ", ".join(f"{one_line(name)} ({one_line(digest)})" for name, digest in digests.items()) or "none"
-        problem = f"without an image for {platform}" if platform else "of several images; name one by its digest"
+        choose = "of several images; choose one with --platform, or name one by its digest"
+        problem = f"without an image for {platform}" if platform else choose
         raise SlipwayError(f"{reference}: an index {problem}: {names}")
     return digests[platform]
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stacks import checks, graph, lock, tags
+from stacks import checks, graph, lock, platforms, tags
 from stacks.checks import clusters, extra_tags
 from stacks.checks.secrets import check_clear_text
 from stacks.config.fetching.mirrors import Mirrors
@@ -321,10 +321,7 @@ def make(
 def _file_values(stack: str, root: Path) -> dict[str, Any]:
     values = read_stack(stack, root)
     check_clear_text(values, f"stack {stack}")
-    if {"platform", "platforms"} <= values.keys():
-        raise SlipwayError(
-            f"stack {stack}: slipway:platform is for one platform, and slipway:platforms for several: leave one out"
-        )
+    platforms.check_keys(values, f"stack {stack}")
     return values
 
 

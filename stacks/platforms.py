@@ -20,6 +20,18 @@ def architecture(platform: str) -> str:
     return platform.split("/")[1]
 
 
+def check_keys(values: Mapping[str, Any], where: str) -> None:
+    """Check that a stack's file has one of the two keys of platforms.
+
+    Raises:
+        SlipwayError: it has both.
+    """
+    if {"platform", "platforms"} <= values.keys():
+        raise SlipwayError(
+            f"{where}: slipway:platform is for one platform, and slipway:platforms for several: leave one out"
+        )
+
+
 def merged(specs: Mapping[str, Sequence[ImageSpec]]) -> list[ImageSpec]:
     """Return the images of all platforms as those of one stack; ``specs`` maps each platform to its own.
 

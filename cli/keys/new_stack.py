@@ -13,7 +13,7 @@ from typing import Any, Final
 import yaml
 
 from cli.keys.key import Key, keys
-from stacks import checks, flavors, graph
+from stacks import checks, flavors, graph, platforms
 from stacks.checks.secrets import check_clear_text
 from stacks.config.stack_file import NAMESPACE, ROOT, parse, stack_file, survives_yaml
 from stacks.errors import SlipwayError, one_line
@@ -79,6 +79,7 @@ def text(stack: str, values: Mapping[str, Any]) -> str:
         SlipwayError: a value is wrong; one line for each mistake.
     """
     where = f"stack {stack}"
+    platforms.check_keys(values, where)
     checks.run(checks.GRAPH_RULES, graph.unlocked(values, where), where)
     differing = _differing(values, where)
     rows = keys(str(values["flavor"]))

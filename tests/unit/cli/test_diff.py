@@ -253,7 +253,7 @@ def test_diff_of_index_is_refused_with_its_platforms(registry: Registry, capsys:
     registry.manifest("a:all", INDEX, {"manifests": [*entries, attestation]})
     name = f"{registry.address}/a:all"
     assert mistake(capsys, name, one) == (
-        f"{name}: an index of several images; name one by its digest: "
+        f"{name}: an index of several images; choose one with --platform, or name one by its digest: "
         f"linux/amd64 ({entries[0]['digest']}), linux/arm64 ({entries[1]['digest']})"
     )
     assert fetch(name, platform="linux/arm64").digest == entries[1]["digest"]

@@ -89,6 +89,10 @@ def test_new_of_every_stack_builds_the_same(stack: str) -> None:
         (["mine", "--flavor", "nccl", "cudda=1"], "stack mine: config: unknown key 'cudda' (did you mean 'cuda'?)"),
         (["mine", "--flavor", "nccl", "cuda=0.1"], "stack mine: slipway:cuda: '0.1' "),
         (["mine", "--flavor", "nccl", "budgets={trch: 1 GB}"], "stack mine: slipway:budgets: "),
+        (
+            ["mine", "--flavor", "local", "platform=linux/arm64", "platforms=[linux/arm64]"],
+            "stack mine: slipway:platform is for one platform, and slipway:platforms for several: leave one out",
+        ),
         (["mine", "--flavor", "nccl", "cuda"], "'cuda': expected KEY=VALUE, such as "),
         (["mine", "--flavor", "nccl", "cuda=1", "cuda=2"], "cuda: is given twice"),
         (["mine", "--flavor", "nccl", "torch=1", "torch.version=2"], "torch.version: 'torch' has a value already"),
