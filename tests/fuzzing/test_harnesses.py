@@ -219,6 +219,14 @@ FOUND: Mapping[str, tuple[str, bytes]] = {
     ),
     "an engine's refusal that ends": ("engine", b"\3HTTP/1.1 500 X\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nx"),
     "an engine's long progress": ("engine", b'\4HTTP/1.1 200 X\r\n\r\n{"status": "' + b"x" * 20_000 + b'"}\n'),
+    "an engine's long digest": (
+        "engine",
+        network_answers._first(
+            5,
+            network_answers._http({"aux": {"Digest": "x" * 20_000}}),
+            network_answers._http({"Id": "sha256:a", "RepoDigests": []}),
+        ),
+    ),
     "an engine's long line": (
         "engine",
         b'\3HTTP/1.1 200 X\r\n\r\n{"stream": "' + b"x" * 100_000 + b'\\n"}\n',

@@ -165,7 +165,7 @@ def follow(messages: Iterable[dict[str, Any]], show: Show) -> str:
                 match = _PUSHED.fullmatch(message["status"])
                 digest = digest or (match[1] if match else "")
                 show(transfer_line(message))
-    return digest
+    return digest[:_LONGEST_NAME]
 
 
 @contextmanager
