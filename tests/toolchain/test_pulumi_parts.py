@@ -44,6 +44,10 @@ def builder(clone: Clone, tmp_path: Path) -> Path:
     for script in ("cmd/pulumi-language-python-exec", "dist/pulumi-resource-pulumi-python"):
         (sdk / script).parent.mkdir(parents=True)
         (sdk / script).write_text(f"#!/bin/sh\n# {script}\n")
+    # What each dependency is, of those that are edited.
+    for file, edits in pulumi_cli.EDITS["github.com/nbutton23/zxcvbn-go"].items():
+        (sdk.parent / file).parent.mkdir(parents=True)
+        (sdk.parent / file).write_text("".join(old for old, _ in edits))
     builds = tmp_path / "builds"
     # In the program, as it gets no variable that Go does not need.
     values = {"BUILDS": builds, "SDK": sdk.parent, "VERSION": clone.checkout.locked("pulumi")}
@@ -357,6 +361,34 @@ def test_cli_build_leaves_clients_of_clouds_unoptimized(clone: Clone, monkeypatc
     assert "-gcflags=github.com/aws/...=-dwarf=false -N -l" in flags
     busy = ("pkg/v3/backend", "pkg/v3/engine", "pkg/v3/resource", "pulumi/sdk", "grpc")
     assert not [flag for flag in flags for package in busy if package in flag]
+
+
+def test_cli_is_built_with_edited_copies_of_dependencies(clone: Clone, builder: Path) -> None:
+    clone.env["SLIPWAY_PULUMI_BASE_URL"] = "http://127.0.0.1:9"
+    seen = builder.with_name("seen")
+    go = clone.programs / "go"
+    copy = 'for word; do case $word in -modfile=*) cp -r "$(dirname "${word#*=}")" ' + f"'{seen}' ;; esac; done\n"
+    go.write_text(go.read_text().replace("    while [", f"    {copy}    while [", 1))
+    clone.get("pulumi_cli")
+    required = (golang.MODULES / "cli/go.mod").read_text()
+    module = (seen / "go.mod").read_text()
+    assert module.startswith(required)
+    replaced = dict(re.findall(r"^replace (\S+) => (\S+)$", module.removeprefix(required), re.MULTILINE))
+    assert set(replaced) == set(pulumi_cli.EDITS)
+    assert (seen / "go.sum").read_text() == (golang.MODULES / "cli/go.sum").read_text()
+    for dependency, copied in replaced.items():
+        files = seen / Path(copied).name
+        assert (files / "go.mod").read_text() == f"module {dependency}\n"
+        assert (files / "frequency/frequency.go").read_text() == "func Load() {\n"
+        assert "func init" not in (files / "matching/matching.go").read_text()
+
+
+def test_cli_with_other_text_to_edit_is_one_line(clone: Clone, builder: Path) -> None:
+    clone.env["SLIPWAY_PULUMI_BASE_URL"] = "http://127.0.0.1:9"
+    (builder.with_name("sdk") / "frequency/frequency.go").write_text("func init() {}\n")
+    error = clone.refused("pulumi_cli")
+    assert "github.com/ccojocar/zxcvbn-go has not once in frequency/frequency.go: func init() {" in error
+    assert not builder.exists()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -81,6 +81,46 @@ def _environment(checkout: Checkout) -> dict[str, str]:
     }
 
 
+Edits = Mapping[str, Mapping[str, Sequence[tuple[str, str]]]]
+"""By module, and by file in it: each text that is there once, and what it is replaced with."""
+
+
+def _directory(checkout: Checkout, go: str, folder: Path, dependency: str) -> Path:
+    """Return where a dependency of a module is, which is fetched and held against `go.sum`."""
+    command(
+        [go, "mod", "download", "-modcacherw", dependency],
+        checkout.logs / "go-download.log",
+        env=_environment(checkout),
+        cwd=folder,
+    )
+    words = [go, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", dependency]
+    return Path(output(words, env=_environment(checkout), cwd=folder))
+
+
+def _edited(checkout: Checkout, go: str, folder: Path, name: str, edits: Edits) -> Path:
+    """Return a go.mod that is a module's, with edited copies of some dependencies. Raises ToolchainError."""
+    scratch = _home(checkout) / "edited" / name
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    shutil.copyfile(folder / "go.sum", scratch / "go.sum")
+    lines = [(folder / "go.mod").read_text()]
+    for dependency, files in edits.items():
+        copied = scratch / dependency.replace("/", "-")
+        shutil.copytree(_directory(checkout, go, folder, dependency), copied)
+        if not (copied / "go.mod").exists():  # from before there were modules
+            (copied / "go.mod").write_text(f"module {dependency}\n")
+        for file, replacements in files.items():
+            text = (copied / file).read_text()
+            for old, new in replacements:
+                if text.count(old) != 1:
+                    raise ToolchainError(f"{dependency} has not once in {file}: {old.splitlines()[0]}")
+                text = text.replace(old, new)
+            (copied / file).write_text(text)
+        lines.append(f"replace {dependency} => {copied}\n")
+    (scratch / "go.mod").write_text("\n".join(lines))
+    return scratch / "go.mod"
+
+
 def build(
     checkout: Checkout,
     module: str,
@@ -89,10 +129,12 @@ def build(
     *,
     ldflags: str = "",
     unoptimized: Sequence[str] = (),
+    edits: Edits | None = None,
 ) -> None:
     """Build the program `package` of MODULES/`module` into `target`, which appears complete or not at all.
 
-    `unoptimized` has patterns of packages that are compiled without optimization, which takes half of the CPU time.
+    `unoptimized` has patterns of packages that are compiled without optimization, which takes half of the CPU time;
+    `edits` what is changed in its dependencies.
 
     To be called within `caches`, or what Go downloads stays for who builds next. An interrupted build goes on where it
     stopped. Raises ToolchainError.
@@ -101,11 +143,13 @@ def build(
     go = _go(checkout, folder)
     unfinished = target.with_name(f".{target.name}.new")
     target.parent.mkdir(parents=True, exist_ok=True)
+    modfile = [f"-modfile={_edited(checkout, go, folder, target.name, edits)}"] if edits else []
     command(
         [
             go,
             "build",
             "-mod=readonly",
+            *modfile,
             "-modcacherw",
             "-buildvcs=false",
             "-trimpath",
@@ -128,17 +172,7 @@ def copy(checkout: Checkout, module: str, dependency: str, files: dict[str, Path
     """Copy programs that a module carries as they are: path in `dependency` -> where it goes. Raises ToolchainError."""
     folder = MODULES / module
     go = _go(checkout, folder)
-    command(
-        [go, "mod", "download", "-modcacherw", dependency],
-        checkout.logs / "go-download.log",
-        env=_environment(checkout),
-        cwd=folder,
-    )
-    source = Path(
-        output(
-            [go, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", dependency], env=_environment(checkout), cwd=folder
-        )
-    )
+    source = _directory(checkout, go, folder, dependency)
     for inside, target in files.items():
         target.parent.mkdir(parents=True, exist_ok=True)
         unfinished = target.with_name(f".{target.name}.new")

@@ -42,6 +42,17 @@ UNOPTIMIZED: Final = (
 """Packages that are compiled without optimization: clients of clouds and of git, OpenAPI, colours for source text, the
 commands themselves and what generates code. They took 230 of the 407 s of CPU time of a build, and a run of the CLI is
 seldom within them."""
+_WORDS: Final = {
+    "frequency/frequency.go": [("func init() {\n", "func Load() {\n")],
+    "matching/matching.go": [
+        ("func init() {\n\tloadFrequencyList()\n}\n", ""),
+        ("func loadFrequencyList() {\n", "func loadFrequencyList() {\n\tfrequency.Load()\n"),
+    ],
+}
+EDITS: Final[golang.Edits] = {"github.com/ccojocar/zxcvbn-go": _WORDS, "github.com/nbutton23/zxcvbn-go": _WORDS}
+"""What judges passwords reads its lists of words when it is first asked, as its `Omnimatch` can do, and not at each
+start of the CLI. That took half of the 0.2 s of CPU time of a start. It is asked by `config set` and `env set` alone
+(config.go:1457 in cmd/pulumi/config and env_set.go:271 in cmd/esc/cli of pkg/v3 v3.259.0)."""
 VERSION_VARIABLE: Final = "github.com/pulumi/pulumi/sdk/v3/go/common/version.Version"
 
 
@@ -164,6 +175,7 @@ def get(checkout: Checkout) -> Part:
                     program,
                     ldflags=f"-X {VERSION_VARIABLE}=v{required}",
                     unoptimized=UNOPTIMIZED,
+                    edits=EDITS,
                 )
         except ToolchainError as error:
             raise ToolchainError(
