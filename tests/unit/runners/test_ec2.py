@@ -63,8 +63,8 @@ def load(**values: Any) -> ec2.Ec2Runners:
             {"instanceTypes": ["p5"]},
             "slipway:runners.instanceTypes.0: 'p5': expected an instance type such as g5.xlarge",
         ),
-        ({"labels": ["gpu", "gpu"]}, "slipway:runners.labels: '['gpu', 'gpu']': expected at least one, each only once"),
-        ({"labels": ["GPU", "gpu"]}, "slipway:runners.labels: '['GPU', 'gpu']': expected at least one, each only once"),
+        ({"labels": ["gpu", "gpu"]}, "slipway:runners.labels: '[gpu, gpu]': expected at least one, each only once"),
+        ({"labels": ["GPU", "gpu"]}, "slipway:runners.labels: '[GPU, gpu]': expected at least one, each only once"),
         *(
             (
                 {"labels": ["gpu", label]},
