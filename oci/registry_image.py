@@ -202,6 +202,18 @@ _SETTINGS: Final[Mapping[str, type]] = {
 """The settings that are read, with their types; of the lists and of the labels each value is text."""
 
 
+def _size(descriptor: Mapping[str, Any]) -> int:
+    """Return the bytes of a blob (opencontainers/image-spec v1.1.1, descriptor.md: an int64).
+
+    Raises:
+        ValueError: it is no size; a negative one would make an image smaller than it is, for its budget too.
+    """
+    size = int(descriptor["size"])
+    if not 0 <= size < 2**63:
+        raise ValueError(f"size {size}")
+    return size
+
+
 def _image(repository: Blobs, manifest: Manifest) -> Image:
     descriptor = manifest.content["config"]
     config = repository.json(descriptor["digest"])
@@ -212,9 +224,9 @@ def _image(repository: Blobs, manifest: Manifest) -> Image:
     if len(commands) != len(blobs):
         commands = [""] * len(blobs)
     layers = tuple(
-        Layer(str(blob["digest"]), int(blob["size"]), str(diff_id), str(blob["mediaType"]), command)
+        Layer(str(blob["digest"]), _size(blob), str(diff_id), str(blob["mediaType"]), command)
         for blob, diff_id, command in zip(blobs, diff_ids, commands, strict=True)
     )
-    size, settings = int(descriptor["size"]), config.get("config") or {}
+    size, settings = _size(descriptor), config.get("config") or {}
     _check_settings(settings)
     return Image(repository, manifest.digest, _platform(config), settings, layers, size, manifest)

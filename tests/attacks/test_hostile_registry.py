@@ -103,6 +103,16 @@ def test_configuration_of_other_types_is_one_line(registry: Registry, changes: d
     assert "malformed manifest or configuration" in refusal_line(fetch, name)
 
 
+@pytest.mark.parametrize("size", [-1, 2**63, "-5"])
+@pytest.mark.parametrize("part", ["config", "layer"])
+def test_blob_of_a_size_that_none_has_is_refused(registry: Registry, part: str, size: int | str) -> None:
+    def change(manifest: dict[str, Any], _: dict[str, Any]) -> None:
+        (manifest["config"] if part == "config" else manifest["layers"][0])["size"] = size
+
+    line = refusal_line(fetch, image_of(registry, change))
+    assert f"malformed manifest or configuration: ValueError('size {int(size)}')" in line
+
+
 def test_json_nested_too_deep_is_one_line(registry: Registry) -> None:
     body = b"[" * 1_000_000
     registry.manifests[digest_of(body)] = (MANIFEST, body)
