@@ -96,7 +96,7 @@ def _explained(name: str, host: str) -> Iterator[None]:
         yield
     except IncompleteRead:
         raise _failure(name, host, "the connection ended in the middle") from None
-    except (OSError, HTTPException) as error:
+    except (OSError, HTTPException, ValueError) as error:  # http.client reads a chunk of any size, negative ones too
         raise _failure(name, host, f"{type(error).__name__}: {error}") from None
 
 

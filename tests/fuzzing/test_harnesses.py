@@ -204,6 +204,10 @@ FOUND: Mapping[str, tuple[str, bytes]] = {
     "an engine of no version": ("engine", b"\0HTTP/1.1 200 X\r\nApi-Version: 1.x\r\n\r\n"),
     "an engine that says no id": ("engine", b"\1HTTP/1.1 200 X\r\n\r\n[]"),
     "an engine's answer that ends": ("engine", b'\1HTTP/1.1 200 X\r\nContent-Length: 9\r\n\r\n{"Id": '),
+    "an engine's chunk of a negative size": (
+        "engine",
+        b"\6HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r-1\n0\t\r\r-A\n",
+    ),
     "an engine that upgrades without HTTP": ("engine", b"\2\r\n\r\n"),
     "an engine's message that is a number": ("engine", b"\3HTTP/1.1 200 X\r\n\r\n5\r\n"),
     "an engine's message nested too deep": ("engine", b"\4HTTP/1.1 200 X\r\n\r\n" + b"[" * 200_000),
