@@ -98,10 +98,9 @@ def _entries(platform: str, ref: str, login: Login | None) -> Iterator[dict[str,
             f"{ref}: the engine built an image for {image.platform}, not for {platform}; a parent may be for "
             f"{image.platform} alone, or a FROM in its Dockerfile names a platform"
         )
-    system, _, of_system = platform.partition("/")
     yield {
         "mediaType": manifest.media_type,
         "digest": manifest.digest,
         "size": len(manifest.body),
-        "platform": {"architecture": of_system, "os": system},
+        "platform": {"architecture": architecture(platform), "os": platform.partition("/")[0]},
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stacks.errors import SlipwayError
+from stacks.errors import MALFORMED, SlipwayError
 
 
 @contextmanager
@@ -17,7 +17,7 @@ def expected(where: str) -> Iterator[None]:
     """
     try:
         yield
-    except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError) as error:
+    except MALFORMED as error:
         raise SlipwayError(
             f"{where}: what is attested has another shape than `slipway` attests ({type(error).__name__}); publish the "
             "image again"
