@@ -365,19 +365,21 @@ def test_cli_build_leaves_clients_of_clouds_unoptimized(clone: Clone, monkeypatc
 
 def test_cli_is_built_with_edited_copies_of_dependencies(clone: Clone, builder: Path) -> None:
     clone.env["SLIPWAY_PULUMI_BASE_URL"] = "http://127.0.0.1:9"
-    seen = builder.with_name("seen")
+    module_copy = builder.with_name("module_copy")
     go = clone.programs / "go"
-    copy = 'for word; do case $word in -modfile=*) cp -r "$(dirname "${word#*=}")" ' + f"'{seen}' ;; esac; done\n"
+    copy = (
+        'for word; do case $word in -modfile=*) cp -r "$(dirname "${word#*=}")" ' + f"'{module_copy}' ;; esac; done\n"
+    )
     go.write_text(go.read_text().replace("    while [", f"    {copy}    while [", 1))
     clone.get("pulumi_cli")
     required = (golang.MODULES / "cli/go.mod").read_text()
-    module = (seen / "go.mod").read_text()
+    module = (module_copy / "go.mod").read_text()
     assert module.startswith(required)
     replaced = dict(re.findall(r"^replace (\S+) => (\S+)$", module.removeprefix(required), re.MULTILINE))
     assert set(replaced) == set(pulumi_cli.EDITS)
-    assert (seen / "go.sum").read_text() == (golang.MODULES / "cli/go.sum").read_text()
+    assert (module_copy / "go.sum").read_text() == (golang.MODULES / "cli/go.sum").read_text()
     for dependency, copied in replaced.items():
-        files = seen / Path(copied).name
+        files = module_copy / Path(copied).name
         assert (files / "go.mod").read_text() == f"module {dependency}\n"
         assert (files / "frequency/frequency.go").read_text() == "func Load() {\n"
         assert "func init" not in (files / "matching/matching.go").read_text()

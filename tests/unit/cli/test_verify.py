@@ -211,5 +211,5 @@ def test_evidence_shows_the_newest_inspection(monkeypatch: pytest.MonkeyPatch) -
     )
     for every in ([old, new], [new, old]):
         monkeypatch.setattr(cosign, "every_attested", lambda *_, every=every: every)
-        shown = verify.Evidence(TORCH, signing, None, ["loading"]).lines()
-        assert shown[0] == "  loading     everything loads: 25 files resolved, inspected 2026-11-25T00:00:00+00:00"
+        lines = verify.Evidence(TORCH, signing, None, ["loading"]).lines()
+        assert lines[0] == "  loading     everything loads: 25 files resolved, inspected 2026-11-25T00:00:00+00:00"

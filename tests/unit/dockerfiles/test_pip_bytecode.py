@@ -23,11 +23,11 @@ def test_pip_starts_from_bytecode_of_its_source_alone(tmp_path: Path) -> None:
     """Flags and hash as PEP 552 has them: 3 is a hash that Python checks. One test, as compiling pip takes seconds."""
     prefix = tmp_path / "prefix"
     subprocess.run([sys.executable, SCRIPT, prefix], check=True)
-    made = sorted(prefix.rglob("*.pyc"))
-    for compiled in made:
+    bytecode = sorted(prefix.rglob("*.pyc"))
+    for compiled in bytecode:
         source = source_of(prefix, compiled).read_bytes()
         assert compiled.read_bytes()[4:16] == b"\3\0\0\0" + importlib.util.source_hash(source), compiled
-    names = {str(source_of(prefix, compiled)) for compiled in made}
+    names = {str(source_of(prefix, compiled)) for compiled in bytecode}
     for module in ("pip/_internal/operations/install/wheel", "email/parser"):
         assert [name for name in names if name.endswith(f"/{module}.py")], module
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(prefix), "PYTHONDONTWRITEBYTECODE": "1"}

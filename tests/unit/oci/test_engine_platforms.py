@@ -102,15 +102,15 @@ def test_engine_that_fails_otherwise_is_an_error(client: Path) -> None:
 
 def test_engine_behind_ssh_fails_with_what_ssh_said(client: Path) -> None:
     """The docker client puts a long line before it, which would leave no room for it."""
-    said = f"ssh: Could not resolve hostname {'builder.' * 12}example: Name or service not known"
+    from_ssh = f"ssh: Could not resolve hostname {'builder.' * 12}example: Name or service not known"
     wrapped = (
         'error during connect: Get "http://docker.example.com/v1.50/version": command [ssh -o ConnectTimeout=30 -T -- '
         "builder docker system dial-stdio] has exited with exit status 255, make sure the URL is valid, and Docker "
-        f"18.09 or later is installed on the remote host: stderr={said}"
+        f"18.09 or later is installed on the remote host: stderr={from_ssh}"
     )
     (client / "docker").write_text(f"#!/bin/sh\necho '{wrapped}' >&2\nexit 1\n")
     assert refusal_line(runnable_platforms, "ssh://builder") == (
-        f"the Docker engine at ssh://builder: `docker version` failed: {said}"
+        f"the Docker engine at ssh://builder: `docker version` failed: {from_ssh}"
     )
 
 
