@@ -4,12 +4,15 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+
+from tests.fakes.registry import Registry, serve, skip_retry_waits
 
 # A shell's background job ignores Ctrl-C, and what it starts does too: Pulumi ends its plugins so, and would wait 5 s for
 # each run, and no test of Ctrl-C would tell anything.
@@ -81,3 +84,11 @@ def pytest_collection_finish() -> None:
     """Collect garbage again, but never what is there by now."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    """A stand-in of a registry, without waits and logins; folders with a real one have a fixture of this name."""
+    skip_retry_waits(monkeypatch)
+    with serve() as served:
+        yield served

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import subprocess
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,7 @@ from cli.export import squashfs, wheels
 from cli.export.filesystem import Filesystem
 from oci.registry_image import fetch
 from stacks.errors import SlipwayError
-from tests.fakes.registry import Registry, serve, skip_retry_waits
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    skip_retry_waits(monkeypatch)
-    with serve() as served:
-        yield served
+from tests.fakes.registry import Registry
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "", **more: Any) -> tarfile.TarInfo:

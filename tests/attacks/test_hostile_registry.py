@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
@@ -31,7 +31,7 @@ from oci.registry_image import fetch
 from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
 from tests.fakes.loopback import serving
-from tests.fakes.registry import INDEX, LAYER, MANIFEST, Registry, digest_of, serve, skip_retry_waits
+from tests.fakes.registry import INDEX, LAYER, MANIFEST, Registry, digest_of, skip_retry_waits
 from tests.helpers.refusals import refusal_line
 
 ESCAPES = (
@@ -43,13 +43,6 @@ ESCAPES = (
     "sha512:" + "0" * 128,
 )
 CONTROL = "\x1b]0;title\x07"
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    skip_retry_waits(monkeypatch)
-    with serve() as served:
-        yield served
 
 
 def image_of(registry: Registry, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> str:

@@ -26,20 +26,13 @@ from stacks.errors import SlipwayError
 from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
 from tests.fakes.package_index import Index, standins, wheel
-from tests.fakes.registry import MANIFEST, Registry, serve, skip_retry_waits
+from tests.fakes.registry import MANIFEST, Registry, skip_retry_waits
 from tests.helpers.program_copy import copy_folders
 from tests.helpers.refusals import refusal_line
 from tests.helpers.sample_repository import Checkout as Repository
 
 ONE, TWO = (f"sha256:{digit * 64}" for digit in "12")
 VISION = "https://github.com/pytorch/vision#refs/tags/v0.15.2"
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    skip_retry_waits(monkeypatch)
-    with serve() as served:
-        yield served
 
 
 def image(**parents: str) -> ImageSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -27,7 +27,7 @@ from stacks.errors import SlipwayError
 from stacks.plan import PlannedImage
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
-from tests.fakes.registry import INDEX, Registry, compress, digest_of, serve, skip_retry_waits
+from tests.fakes.registry import INDEX, Registry, compress, digest_of
 from tests.helpers.contents import content
 from tests.helpers.elf_writer import LOADER, elf, fatbin, loader
 from tests.helpers.html_elements import Page
@@ -35,13 +35,6 @@ from tests.helpers.layers import Item, archive, files_archive
 from tests.helpers.sample_repository import STACK, make
 
 VENV = "opt/venv/lib/python3.11/site-packages"
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    skip_retry_waits(monkeypatch)
-    with serve() as served:
-        yield served
 
 
 def file(path: str, text: str = "x", mode: int = 0o644) -> Item:

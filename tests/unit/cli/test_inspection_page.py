@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import pytest
 
 from cli.main import main
-from tests.fakes.registry import Registry, serve, skip_retry_waits
+from tests.fakes.registry import Registry
 from tests.helpers.elf_writer import LOADER, elf, fatbin, loader
 from tests.helpers.html_elements import Page
 from tests.helpers.layers import files_archive
@@ -25,13 +25,6 @@ HOSTILE: Final = (
     "\udcff\udcfe",
     "n" * 90 + "/" + "m" * 200,
 )
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    skip_retry_waits(monkeypatch)
-    with serve() as served:
-        yield served
 
 
 def page_of(registry: Registry, files: Mapping[str, bytes], capsys: pytest.CaptureFixture[str], *options: str) -> Page:

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from components.supply_chain.image_index import PutIndex
-from tests.fakes.registry import Registry, serve, skip_retry_waits
+from tests.fakes.registry import Registry
 from tests.helpers.refusals import refusal_line
 
 ARM64 = "linux/arm64"
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    skip_retry_waits(monkeypatch)
-    with serve() as served:
-        yield served
 
 
 @pytest.fixture

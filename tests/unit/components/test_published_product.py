@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +10,7 @@ import pytest
 
 from components.supply_chain.published_product import FindPublished
 from stacks.errors import SlipwayError
-from tests.fakes.registry import MANIFEST, Registry, serve, skip_retry_waits
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    skip_retry_waits(monkeypatch)
-    with serve() as served:
-        yield served
-
+from tests.fakes.registry import MANIFEST, Registry
 
 NAMED = {"tag": "x1", "fingerprint": "1" * 64}
 TRUSTED = {"signer": None, "annotations": NAMED, "trusted": True}

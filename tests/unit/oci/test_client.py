@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO
@@ -17,18 +16,11 @@ from oci.client import Repository
 from oci.credentials import Login
 from oci.transport import _RETRY
 from stacks.errors import SlipwayError
-from tests.fakes.registry import MANIFEST, Registry, digest_of, serve, skip_retry_waits
+from tests.fakes.registry import MANIFEST, Registry, digest_of, skip_retry_waits
 from tests.helpers.refusals import refusal_line
 
 AS_IT_IS = _RETRY
 """How requests are made again, before :func:`skip_retry_waits` takes the waits out."""
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    skip_retry_waits(monkeypatch)
-    with serve() as served:
-        yield served
 
 
 def read(stream: IO[bytes]) -> bytes:

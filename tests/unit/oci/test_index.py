@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from oci import index
 from oci.client import IMAGES, INDEXES
-from tests.fakes.registry import INDEX, Registry, serve, skip_retry_waits
+from tests.fakes.registry import INDEX, Registry
 from tests.helpers.refusals import refusal_line
 
 AMD64, ARM64 = "linux/amd64", "linux/arm64"
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    skip_retry_waits(monkeypatch)
-    with serve() as served:
-        yield served
 
 
 @pytest.fixture

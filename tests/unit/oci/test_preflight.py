@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from oci import preflight
 from stacks import plan
-from tests.fakes.registry import INDEX, Registry, serve, skip_retry_waits
+from tests.fakes.registry import INDEX, Registry, skip_retry_waits
 from tests.helpers.refusals import refusal, refusal_line
 
 AMD64, ARM64 = "linux/amd64", "linux/arm64"
 BOTH = [AMD64, ARM64]
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    skip_retry_waits(monkeypatch)
-    with serve() as served:
-        yield served
 
 
 @pytest.fixture
