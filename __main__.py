@@ -1,7 +1,8 @@
 """The Pulumi program: configuration -> plan -> components -> outputs."""
 
-from components.runtime import reduce_overhead, settle_outputs
+from components.runtime import end_at_interrupt, reduce_overhead, settle_outputs
 
+end_at_interrupt()
 reduce_overhead()  # before the imports, which make much garbage
 
 import pulumi

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 from typing import Any
 
 from pulumi.runtime.proto import engine_pb2
@@ -12,6 +13,9 @@ from pulumi.runtime.settings import SETTINGS, get_engine
 
 DEBUG_VARIABLE = "SLIPWAY_DEBUG"
 """Environment variable that, when set, keeps the SDK's debug lines for ``pulumi up --debug``."""
+
+MESSAGE_WAS_SHOWN = 32
+"""``pythonProcessExitedAfterShowingUserActionableMessage`` in ``main.go`` of ``sdk/v3``'s ``pulumi-language-python``."""
 
 
 def reduce_overhead() -> None:
@@ -26,6 +30,16 @@ def reduce_overhead() -> None:
     if engine is not None and not os.environ.get(DEBUG_VARIABLE):
         send = engine.Log
         engine.Log = lambda line: None if line.severity == engine_pb2.DEBUG else send(line)
+
+
+def end_at_interrupt() -> None:
+    """End the program at SIGINT without a traceback, with the status after which Pulumi's host says nothing more.
+
+    Ctrl-C cancels the update; the engine then sends SIGINT to the group of the language host (``TerminateProcessGroup``
+    in ``go/common/util/cmdutil/term.go`` of ``sdk/v3`` 3.256), which is the program's too. Python would print where it
+    waited.
+    """
+    signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(MESSAGE_WAS_SHOWN))
 
 
 async def settle_outputs() -> None:

@@ -31,14 +31,27 @@ checkout = Checkout(Path(sys.argv[1]))
 parts = [Part("all", "", "", env={"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true"}, path=sys.argv[3].split(":"))]
 sys.exit(getattr(stack_command, sys.argv[4])(checkout, sys.argv[2], environment.variables(checkout, parts)))
 """
-PROGRAM = """
-import pulumi, time
+PROGRAM = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from components.runtime import end_at_interrupt
+end_at_interrupt()
+import asyncio, pulumi, time
 from pathlib import Path
+"""
+RUNS = """
 pulumi.export("images", {})
 pulumi.export("secret", pulumi.Output.secret("hidden"))
 Path("running").touch()
 while Path("wait").exists():
     time.sleep(0.1)
+"""
+AWAITS = """
+async def end():
+    Path("running").touch()
+    while Path("wait").exists():
+        await asyncio.sleep(0.1)
+pulumi.export("end", pulumi.Output.from_input(end()))
 """
 
 
@@ -57,7 +70,7 @@ class Project:
             dict.fromkeys(folder for part in parts for folder in part.path or [str(Path(part.used).parent)])
         )
         (self.root / "Pulumi.yaml").write_text("name: slipway\nruntime: python\nstackConfigDir: stacks\n")
-        (self.root / "__main__.py").write_text(PROGRAM)
+        (self.root / "__main__.py").write_text(PROGRAM + RUNS)
         (self.root / "stacks").mkdir(exist_ok=True)
         self.tracked = self.root / "stacks" / "Pulumi.local.yaml"
         self.tracked.write_text("config:\n  slipway:flavor: local\n")
@@ -191,7 +204,9 @@ def test_usage_has_known_sizes_and_run_command(
     assert stack_command._usage("torch", "r/torch@sha256:1", environment) == ["torch: r/torch@sha256:1", *line, run]
 
 
-def test_up_forwards_interrupt_once_and_leaves_no_lock(project: Project) -> None:
+@pytest.mark.parametrize("body", [RUNS, AWAITS], ids=["runs", "awaits"])
+def test_up_forwards_interrupt_once_and_leaves_no_lock(project: Project, body: str) -> None:
+    (project.root / "__main__.py").write_text(PROGRAM + body)
     process = project.hold()
     process.send_signal(signal.SIGINT)
     (project.root / "wait").unlink()
