@@ -15,7 +15,7 @@ DEBUG_VARIABLE = "SLIPWAY_DEBUG"
 """Environment variable that, when set, keeps the SDK's debug lines for ``pulumi up --debug``."""
 
 MESSAGE_WAS_SHOWN = 32
-"""``pythonProcessExitedAfterShowingUserActionableMessage`` in ``main.go`` of ``sdk/v3``'s ``pulumi-language-python``."""
+"""As in ``sdk/v3/python/cmd/pulumi-language-python/main.go``: the program has said why it ended."""
 
 
 def reduce_overhead() -> None:
