@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
@@ -29,7 +28,7 @@ from stacks.config.registries import Registry
 from stacks.config.registries.this_machine import LocalRegistry
 from stacks.config.signing import Signer, Signing
 from stacks.config.stack_file import NAMESPACE
-from stacks.config.values import Engines, Label, Size
+from stacks.config.values import PLATFORMS, Engines, Label, Platform, Size
 from stacks.references import check_prefixes, covering, on_loopback, qualified
 from stacks.tags import check_extra, check_tail
 from stacks.versions.cuda_toolkit import Machine
@@ -38,20 +37,6 @@ from stacks.versions.tables import Reliance, weak_line
 
 Runners = Annotated[KubernetesRunners | Ec2Runners, Field(discriminator="kind")]
 """What ``runners`` may be."""
-
-_PLATFORMS = Literal["linux/amd64", "linux/arm64"]
-
-
-def _without_variant(value: object) -> object:
-    """Refuse the variant that the architectures here always have (containerd, platforms/database.go)."""
-    plain = str(value).rpartition("/")[0]
-    if plain in get_args(_PLATFORMS):
-        raise ValueError(f"images of {plain} are for all its variants here: expected {plain}")
-    return value
-
-
-Platform = Annotated[_PLATFORMS, BeforeValidator(_without_variant)]
-"""A platform of images, as Docker names it."""
 
 _MOST_MOVING = 3
 """Extra tags in ECR."""
@@ -164,7 +149,7 @@ class StackConfig(Model):
         ):
             return values
         first = next(iter(values["platforms"]), None)
-        return {**values, "platform": first} if first in get_args(_PLATFORMS) else values
+        return {**values, "platform": first} if first in PLATFORMS else values
 
     @field_validator("platforms")
     @classmethod

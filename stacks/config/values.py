@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, PlainValidator, PositiveInt
@@ -185,3 +185,20 @@ Engines = Annotated[
     tuple[Engine, ...], AfterValidator(_pool), BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...])
 ]
 """The engines that share a platform's images; one may be given without a list."""
+
+
+_Platforms = Literal["linux/amd64", "linux/arm64"]
+PLATFORMS: Final = get_args(_Platforms)
+"""The platforms that a stack may have."""
+
+
+def _without_variant(value: object) -> object:
+    """Refuse the variant that the architectures here always have (containerd, platforms/database.go)."""
+    plain = str(value).rpartition("/")[0]
+    if plain in PLATFORMS:
+        raise ValueError(f"images of {plain} are for all its variants here: expected {plain}")
+    return value
+
+
+Platform = Annotated[_Platforms, BeforeValidator(_without_variant)]
+"""A platform of images, as Docker names it."""
