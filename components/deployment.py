@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pulumi
 import pulumi_docker as docker
@@ -16,9 +16,9 @@ from components.engines.reached_engine import ReachedEngine
 from components.image import ImageVariant, ImageVariantArgs
 from components.registry.interface import Registry
 from stacks.config import ec2, kubernetes
+from stacks.config.values import architecture
 from stacks.differences import file_list
 from stacks.plan import Plan, PlannedImage
-from stacks.platforms import architecture
 from stacks.references import qualified
 
 if TYPE_CHECKING:
@@ -28,10 +28,17 @@ if TYPE_CHECKING:
     from components.supply_chain.image_index import ImageIndex
 
 
-def deploy(plan: Plan, replicas: Replicas | None = None) -> dict[str, Any]:
+class Builder(NamedTuple):
+    """An engine of the runners that builds a platform's images, and how this machine reaches what it built."""
+
+    engine: docker.Provider
+    reached: ReachedEngine
+
+
+def deploy(plan: Plan, replicas: Mapping[str, Replicas] | None = None) -> dict[str, Any]:
     """Declare all resources of a plan and return the stack's outputs.
 
-    ``replicas`` are those of the stack's build service that :func:`components.engines.start` serves.
+    ``replicas`` are those of the stack's build service that :func:`components.engines.start` serves, by platform.
 
     ``images`` maps each image to its ``ref``, ``digest`` and ``tag``. Where it has several ``platforms``, the ``ref``
     and ``digest`` are the index's, and each platform has its own; ``merged`` is false and the index's are missing where
@@ -47,18 +54,14 @@ def deploy(plan: Plan, replicas: Replicas | None = None) -> dict[str, Any]:
     registry = _registry(plan)
     cluster = _cluster(plan)
     machines = _machines(plan)
-    # All images are built on one engine, whose layers they share.
-    on_runners = plan.config.build_on == "runners"
-    builder = machines.builder if machines and on_runners else None
-    engine: list[pulumi.ProviderResource] = []
-    reached = ReachedEngine()
-    if cluster and on_runners:
-        shared = engines.shared_address(plan.stack)
-        engine, reached = [cluster.engine(shared, replicas)], cluster.reached_engine(shared)
+    builder = machines.builder if machines and plan.config.build_on == "runners" else None
+    builders: dict[str, Builder] = {}
+    if cluster and plan.config.build_on == "runners":
+        builders = _of_cluster(plan, cluster, replicas or {})
     elif builder:
-        reached = builder.reached_engine
-        engine = [builder.engine({image.spec.name: image.tag for image in plan.images} | _tried(plan))]
-    by_platform = _engines(plan, engine)
+        engine = builder.engine({image.spec.name: image.tag for image in plan.images} | _tried(plan))
+        builders = {plan.config.every_platform[0]: Builder(engine, builder.reached_engine)}
+    by_platform = _engines(plan, builders)
     for providers in by_platform.values():
         secrets.lend(providers[0] if providers else None)
     verified = _supply_chain().verified(plan, registry) if plan.signers else {}
@@ -68,7 +71,7 @@ def deploy(plan: Plan, replicas: Replicas | None = None) -> dict[str, Any]:
         # A component that depends on its parents' components is listed after them.
         parents = [variants[parent] for parent in image.siblings.values()]
         options = pulumi.ResourceOptions(depends_on=[registry, *parents], providers=by_platform[image.spec.platform])
-        args = _variant_args(plan, image, registry, variants, verified, reached)
+        args = _variant_args(plan, image, registry, variants, verified, _reached(builders, image))
         variants[name] = ImageVariant(name, args, options)
         if not image.spec.is_part:
             registry.keep(name, variants[name].ref, variants[name])
@@ -101,7 +104,24 @@ def _tried(plan: Plan) -> dict[str, str]:
     return tried | {f"{name}-inspection": "saved" for name in kept}
 
 
-def _engines(plan: Plan, default: list[pulumi.ProviderResource]) -> dict[str, list[pulumi.ProviderResource]]:
+def _of_cluster(plan: Plan, cluster: KubernetesRunners, replicas: Mapping[str, Replicas]) -> dict[str, Builder]:
+    """Declare the engines of a cluster's build service by platform, that of the runners first."""
+    builders: dict[str, Builder] = {}
+    for platform in cluster.platforms:
+        shared = engines.address(plan.stack, platform)
+        engine = cluster.engine(platform, shared, replicas.get(platform))
+        builders[platform] = Builder(engine, cluster.reached_engine(platform, shared))
+    return builders
+
+
+def _reached(builders: Mapping[str, Builder], image: PlannedImage) -> ReachedEngine:
+    """Return how this machine reaches the engine of an image: what is for no builder's platform is on the first."""
+    first = next(iter(builders.values()), None)
+    builder = builders.get(image.spec.platform, first)
+    return builder.reached if builder else ReachedEngine()
+
+
+def _engines(plan: Plan, builders: Mapping[str, Builder]) -> dict[str, list[pulumi.ProviderResource]]:
     """Declare the engines by platform: configured ones, and those of a stack for several platforms.
 
     Each platform has a provider of its own from the first update on, because an image that moves between providers is
@@ -109,18 +129,24 @@ def _engines(plan: Plan, default: list[pulumi.ProviderResource]) -> dict[str, li
     """
     config = plan.config
     platforms = config.platforms if plan.indexes else (config.platform,)
-    own = [platform for platform in platforms if platform in config.engines or (plan.indexes and not default)]
+    own = [platform for platform in platforms if platform in config.engines or (plan.indexes and not builders)]
+    of_runners: dict[str, list[pulumi.ProviderResource]] = {key: [builder.engine] for key, builder in builders.items()}
     # What is the same for all platforms, such as a source, is built for one that the stack may not have.
-    return dict.fromkeys((image.spec.platform for image in plan.images), default) | {
-        platform: [
-            docker.Provider(
-                f"engine-{architecture(platform)}",
-                host=engines.address(plan.stack, platform) if platform in config.engines else None,
-                disable_docker_daemon_check=True,
-            )
-        ]
-        for platform in own
-    }
+    default = next(iter(of_runners.values()), [])
+    return (
+        dict.fromkeys((image.spec.platform for image in plan.images), default)
+        | of_runners
+        | {
+            platform: [
+                docker.Provider(
+                    f"engine-{architecture(platform)}",
+                    host=engines.address(plan.stack, platform) if platform in config.engines else None,
+                    disable_docker_daemon_check=True,
+                )
+            ]
+            for platform in own
+        }
+    )
 
 
 def _indexes(plan: Plan, registry: Registry, variants: Mapping[str, ImageVariant]) -> dict[str, ImageIndex]:

@@ -11,8 +11,8 @@ from typing import Any, Final
 from oci import registry_image
 from oci.client import IMAGES, INDEXES, PUSH_REASONS, Repository
 from oci.credentials import Login
+from stacks.config.values import architecture
 from stacks.errors import SlipwayError
-from stacks.platforms import architecture
 from stacks.references import split
 
 _OCI_INDEX, _DOCKER_LIST = INDEXES

@@ -8,16 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from stacks.config.values import architecture
 from stacks.errors import SlipwayError
 from stacks.spec import ImageSpec, Sibling
 
 OF_MACHINES: Final = {"x86_64": "linux/amd64", "amd64": "linux/amd64", "aarch64": "linux/arm64", "arm64": "linux/arm64"}
 """The platform of a machine, by what its kernel or Python calls its processor."""
-
-
-def architecture(platform: str) -> str:
-    """Return a platform's architecture: ``arm64`` of ``linux/arm64``."""
-    return platform.split("/")[1]
 
 
 def check_keys(values: Mapping[str, Any], where: str) -> None:

@@ -13,9 +13,9 @@ from ci.repository import ROOT
 from stacks import impact, plan
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import stack_names
+from stacks.config.values import architecture
 from stacks.errors import SlipwayError
 from stacks.identity.git import git
-from stacks.platforms import architecture
 from toolchain.needs import local
 
 HOSTED = {"linux/amd64": "ubuntu-24.04", "linux/arm64": "ubuntu-24.04-arm"}

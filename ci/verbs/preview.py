@@ -14,9 +14,9 @@ from ci.repository import ROOT
 from cli.diff import report, text
 from cli.diff.stack_diff import diff
 from stacks import plan
+from stacks.config.values import architecture
 from stacks.errors import SlipwayError
 from stacks.identity.history import BRANCH_VARIABLE
-from stacks.platforms import architecture
 from toolchain.checkout import Checkout
 from toolchain.machine.files import write
 

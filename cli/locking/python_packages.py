@@ -21,8 +21,8 @@ import uv
 from stacks import lock
 from stacks.child_environment import child_environment
 from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.values import architecture
 from stacks.errors import SlipwayError, one_line
-from stacks.platforms import architecture
 from stacks.spec import Packages
 from stacks.versions.tables import order
 

@@ -7,7 +7,7 @@ added, that moves or that is gone changes no resource and shows in no preview.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,13 @@ from platform import machine
 from typing import TYPE_CHECKING, Final
 
 from stacks.config.kubernetes import KubernetesRunners
-from stacks.config.stack_config import StackConfig
+from stacks.config.values import architecture
 from stacks.errors import SlipwayError
 from stacks.plan import Plan
-from stacks.platforms import OF_MACHINES, architecture
-from stacks.versions.nodes import node
+from stacks.platforms import OF_MACHINES
 
 if TYPE_CHECKING:
+    from components.engines.pool import Pool
     from components.engines.replicas import Replicas
 
 FOLDER: Final = ".slipway/engines"
@@ -29,41 +29,34 @@ FOLDER: Final = ".slipway/engines"
 
 
 def address(stack: str, platform: str) -> str:
-    """Return the address of a platform's engines for the docker provider."""
+    """Return the address of a platform's engines, or of its replicas, for the docker provider."""
     return f"unix://{FOLDER}/{stack}-{architecture(platform)}.sock"
 
 
-def shared_address(stack: str) -> str:
-    """Return the address of the replicas of the stack's build service for the docker provider."""
-    return f"unix://{FOLDER}/{stack}-runners.sock"
-
-
-def start(plan: Plan, root: Path) -> Replicas | None:
+def start(plan: Plan, root: Path) -> dict[str, Replicas]:
     """Check all engines of a plan, and forward what arrives at the addresses to them, until the program ends.
 
     An engine that does not answer is no error yet: there may be nothing to build on it. Replicas of a build service are
-    returned. They may be part of what the update makes, and learn their certificates from it.
+    returned by platform. They may be part of what the update makes, and learn their certificates from it.
 
     Raises:
         SlipwayError: an engine cannot run the programs of its platform, one line for each; or a socket cannot be made.
     """
-    running = {image.spec.platform for image in plan.images if image.content.runs_programs}
-    checks = list(_of_this_machine(plan.config, running))
+    checks = list(_of_this_machine(plan))
     serving: list[Callable[[], None]] = []
-    shared = shared_replicas(plan)
-    if plan.config.engines or shared:
-        from components.engines.pool import Pool  # noqa: PLC0415 - few stacks name engines
-        from components.engines.router import Router  # noqa: PLC0415 - as above
+    shared: dict[str, Replicas] = {}
+    own = {platform: pool for platform, pool in pools(plan).items() if platform == pool.platform}
+    if own:
+        from components.engines.replicas import Replicas  # noqa: PLC0415 - few stacks have any
+        from components.engines.router import Router  # noqa: PLC0415 - few stacks name engines
 
-        router, together = Router(root), not plan.config.publish
-        for platform, engines in plan.config.engines.items():
-            runs_programs = platform in running
-            images = plan.names_for(platform)
-            pool = Pool(platform, engines, images, runs_programs=runs_programs, together=together)
-            checks += [partial(pool.refusal, engine) for engine in engines]
+        router = Router(root)
+        for platform, pool in own.items():
             serving.append(partial(router.serve, address(plan.stack, platform), pool))
-        if shared:
-            serving.append(partial(router.serve, shared_address(plan.stack), shared))
+            if isinstance(pool, Replicas):
+                shared[platform] = pool
+            else:
+                checks += [partial(pool.refusal, engine) for engine in pool.engines]
     if checks:
         with ThreadPoolExecutor(len(checks)) as threads:
             mistakes = [line for line in threads.map(lambda check: check(), checks) if line]
@@ -74,30 +67,60 @@ def start(plan: Plan, root: Path) -> Replicas | None:
     return shared
 
 
-def shared_replicas(plan: Plan) -> Replicas | None:
-    """Return the replicas of the build service that build a plan's images; None where there are not several."""
+def pools(plan: Plan) -> dict[str, Pool]:
+    """Return the pool that takes the images of each platform, where it is configured or the builders are several.
+
+    An image that is the same for all platforms may have a platform of no pool. The runners' own takes it.
+    """
     config = plan.config
+    found: dict[str, Pool] = {}
+    if config.engines:
+        from components.engines.pool import Pool  # noqa: PLC0415 - few stacks name engines
+
+        running = _running(plan)
+        for platform, engines in config.engines.items():
+            images, runs_programs = plan.names_for(platform), platform in running
+            together = not config.publish
+            found[platform] = Pool(platform, engines, images, runs_programs=runs_programs, together=together)
     runners = config.runners
-    if config.build_on != "runners" or not isinstance(runners, KubernetesRunners) or runners.build is None:
-        return None
-    if runners.build.replicas == 1:
-        return None
+    if config.build_on == "runners" and isinstance(runners, KubernetesRunners):
+        found = _replicas(plan, runners) | found
+    return found
+
+
+def _replicas(plan: Plan, runners: KubernetesRunners) -> dict[str, Pool]:
+    builds = {
+        image.spec.platform: image.spec.platform if image.spec.platform in runners.build_pools else runners.platform
+        for image in plan.images
+        if image.spec.platform not in plan.config.engines
+    }
+    several = [platform for platform, pool in runners.build_pools.items() if pool.replicas > 1]
+    if runners.build is None or not several:
+        return {}
     from components.engines.replicas import Replicas  # noqa: PLC0415 - few stacks have any
     from components.runners.kubernetes import build_service  # noqa: PLC0415 - as above
 
-    # A product that is the same for all platforms may have a platform that is none of the stack's.
-    images = [image.spec.published_name for image in plan.images if image.spec.platform not in config.engines]
-    platform = f"linux/{node(runners.profile).arch}"
     addresses = build_service.addresses(runners, runners.build)
-    return Replicas(platform, addresses, images, together=not config.publish)
+    found: dict[str, Pool] = {}
+    for platform in several:
+        images = [name for of, at in builds.items() if at == platform for name in plan.names_for(of)]
+        pool = Replicas(platform, addresses[platform], images, together=not plan.config.publish)
+        found |= {of: pool for of, at in builds.items() if at == platform} | {platform: pool}
+    return found
 
 
-def _of_this_machine(config: StackConfig, running: Collection[str]) -> Iterator[Callable[[], str]]:
+def _running(plan: Plan) -> set[str]:
+    """Return the platforms whose programs run while the images are built."""
+    return {image.spec.platform for image in plan.images if image.content.runs_programs}
+
+
+def _of_this_machine(plan: Plan) -> Iterator[Callable[[], str]]:
     """Yield a check for each platform whose programs the engine runs that the docker client uses.
 
     An engine on this machine runs this machine's own. It is not asked about them, so that most updates take no time
     for it.
     """
+    config, running = plan.config, _running(plan)
     if config.build_on != "engine":
         return
     local = os.environ.get("DOCKER_HOST", "unix://").startswith("unix://")

@@ -7,8 +7,7 @@ from typing import Any
 
 import pulumi
 
-from components.engines import shared_replicas
-from components.engines.pool import Pool
+from components.engines import pools
 from components.image import ImageVariant
 from components.registry.interface import Login, Registry
 from components.supply_chain.extra_tag import ExtraTag, ExtraTagArgs
@@ -48,11 +47,7 @@ def after_push(
     """
     tags: dict[str, Any] = {}
     signed: dict[str, Any] = {}
-    pools = {
-        str(platform): Pool(platform, engines, plan.names_for(platform))
-        for platform, engines in plan.config.engines.items()
-    }
-    shared = shared_replicas(plan)
+    by_platform = pools(plan)
     for image in plan.images:
         if image.spec.product and not plan.config.signing:
             continue
@@ -64,7 +59,7 @@ def after_push(
             extra = ExtraTagArgs(ref=variant.ref, tag=tag, login=login)
             tags.setdefault(name, []).append(ExtraTag(f"{name}-tag-{tag}", extra, below).name)
         if plan.config.signing:
-            pool = pools.get(image.spec.platform, shared)
+            pool = by_platform.get(image.spec.platform)
             engines = pool.order(image.spec.published_name) if pool else []
             signed[name] = _signed(image, variants, login, plan, plan.config.signing, engines)
     for name, index in indexes.items():

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, field_validator, model_validator
 
 from stacks.config import github_url
 from stacks.config.model import SENSITIVE, Line, Model, NonEmpty, Reference, Secret, matching
-from stacks.config.values import Driver
+from stacks.config.values import Driver, Platform, architecture
 from stacks.errors import one_line
 from stacks.references import check_host, check_reference
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, check_count, labelled_driver, node
@@ -68,6 +70,11 @@ def _with_ports(value: tuple[str, ...]) -> tuple[str, ...]:
 def _one_or_all(value: tuple[str, ...]) -> str | list[str]:
     """Return what the state has: that of one service is no list there."""
     return value[0] if len(value) == 1 else [*value]
+
+
+def _ending(*parts: str | int) -> str:
+    """Return the ending of names: of several parts, those that say something."""
+    return "-".join(str(part) for part in parts if part)
 
 
 Addresses = Annotated[
@@ -169,14 +176,9 @@ class Pool(Model):
         return any(key not in _ANY_NODE for key in self.node_selector)
 
 
-class BuildService(Pool):
-    """A Docker daemon that builds share. Its layers outlive its pod; it and its clients have TLS certificates."""
+class DaemonPool(Pool):
+    """Docker daemons for one platform, which share its images."""
 
-    jobs: bool = Field(
-        default=False,
-        description="Give jobs its key, so that they can build on it. The key controls all that is built there, "
-        "so buildOn: runners refuses it.",
-    )
     replicas: int = Field(
         1,
         ge=1,
@@ -184,6 +186,37 @@ class BuildService(Pool):
         exclude_if=lambda value: value == 1,  # states from before there were several have no such input
         description="Daemons that share the stack's images with buildOn: runners, each with a pod, a volume and an "
         "address of its own.",
+    )
+    address: Addresses | None = Field(
+        None,
+        description="host:port at which the machine that runs Pulumi reaches it; a list with one for each of its "
+        "replicas. Default: its name in the cluster.",
+    )
+
+    @model_validator(mode="after")
+    def _addressed(self) -> Self:
+        if self.address is not None and not len(self.address) == len(set(self.address)) == self.replicas:
+            raise ValueError(
+                f"address: '{', '.join(self.address)}': expected {self.replicas}"
+                f"{' different ones' * (self.replicas > 1)}, one for each of replicas; or leave address out if Pulumi "
+                "runs in the cluster"
+            )
+        return self
+
+
+class BuildService(DaemonPool):
+    """A Docker daemon that builds share. Its layers outlive its pod; it and its clients have TLS certificates."""
+
+    jobs: bool = Field(
+        default=False,
+        description="Give jobs its key, so that they can build on it. The key controls all that is built there, "
+        "so buildOn: runners refuses it.",
+    )
+    platforms: dict[Platform, DaemonPool] = Field(
+        default_factory=dict,
+        exclude_if=lambda value: not value,  # as for replicas
+        description="Daemons for another platform than the profile's, with the nodes of each: {linux/arm64: "
+        "{nodeSelector: {acme.example/pool: builds-arm}}}.",
     )
     cache: Quantity = Field("500Gi", description="Size of the volume for its layers.")
     storage_class: Line | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
@@ -196,26 +229,39 @@ class BuildService(Pool):
     service: Literal["ClusterIP", "LoadBalancer", "NodePort"] = Field(
         "ClusterIP", description="Type of its Kubernetes service."
     )
-    address: Addresses | None = Field(
-        None,
-        description="host:port at which the machine that runs Pulumi reaches it; a list with one for each of its "
-        "replicas. Default: its name in the cluster.",
-    )
 
     @model_validator(mode="after")
-    def _replicated(self) -> Self:
-        several = self.replicas > 1
-        if several and (self.jobs or self.rootless):
+    def _shared(self) -> Self:
+        key = f"replicas {self.replicas}" if self.replicas > 1 else "platforms" if self.platforms else ""
+        if key and (self.jobs or self.rootless):
             raise ValueError(
-                f"replicas {self.replicas} share the stack's images with buildOn: runners, and a job knows one "
-                f"address: leave out replicas, or {'jobs' if self.jobs else 'rootless'}"
-            )
-        if self.address is not None and not len(self.address) == len(set(self.address)) == self.replicas:
-            raise ValueError(
-                f"address: '{', '.join(self.address)}': expected {self.replicas}{' different ones' * several}, one for "
-                "each of replicas; or leave address out if Pulumi runs in the cluster"
+                f"{key} share the stack's images with buildOn: runners, and a job knows one address: leave out "
+                f"{key.partition(' ')[0]}, or {'jobs' if self.jobs else 'rootless'}"
             )
         return self
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A daemon of the build service.
+
+    ``number`` counts those of its pool from 0. ``ending`` is that of its objects' names; the first one has none, and is
+    named as the service.
+    """
+
+    platform: str
+    pool: DaemonPool
+    number: int
+    ending: str
+
+    def named(self, name: str) -> str:
+        """Return the name of one of its objects."""
+        return f"{name}-{self.ending}" if self.ending else name
+
+    @property
+    def address(self) -> str | None:
+        """``host:port`` at which the configuration says that it is reached."""
+        return self.pool.address[self.number] if self.pool.address else None
 
 
 class Validation(Model):
@@ -331,6 +377,11 @@ class KubernetesRunners(Pool):
             count = getattr(self, name)
             if count is not None:
                 check_count(self.profile, resource, count, field=f"runners.{name}")
+        if self.build and self.platform in self.build.platforms:
+            raise ValueError(
+                f"build.platforms.{self.platform}: nodes of {self.profile} are {self.platform} themselves: give "
+                "build.replicas, or leave it out"
+            )
         if not self.daemon and not self.build:
             raise ValueError("daemon is false and there is no build service: set build.jobs: true, or leave daemon out")
         if self.gpus == 0 and (self.efa or self.infiniband):
@@ -348,15 +399,43 @@ class KubernetesRunners(Pool):
         return self
 
     @property
+    def platform(self) -> str:
+        """The platform of the profile's nodes."""
+        return f"linux/{node(self.profile).arch}"
+
+    @property
+    def build_pools(self) -> dict[str, DaemonPool]:
+        """The pools of the build service by their platforms, that of the profile first; none without a service."""
+        others: Mapping[Any, DaemonPool] = self.build.platforms if self.build else {}
+        return {self.platform: self.build, **others} if self.build else {}
+
+    @property
+    def replicas(self) -> tuple[Replica, ...]:
+        """The daemons of the build service, the profile's platform first."""
+        return tuple(
+            Replica(platform, pool, number, _ending("" if pool is self.build else architecture(platform), number))
+            for platform, pool in self.build_pools.items()
+            for number in range(pool.replicas)
+        )
+
+    @property
     def unpooled(self) -> tuple[str, ...]:
         """The keys under which a pool is missing for what is privileged: nothing keeps it to nodes of its own."""
         runners = self.daemon and not node(self.profile).pool and not self.dedicated
-        service = self.build is not None and not self.build.rootless and not self.build.dedicated
-        return (*(["nodeSelector"] if runners else []), *(["build.nodeSelector"] if service else []))
+        services = {
+            "build" if pool is self.build else f"build.platforms.{platform}": pool
+            for platform, pool in self.build_pools.items()
+            if self.build and not self.build.rootless
+        }
+        unpooled = [f"{key}.nodeSelector" for key, pool in services.items() if not pool.dedicated]
+        return (*(["nodeSelector"] if runners else []), *unpooled)
 
     @property
     def shares_pool(self) -> bool:
-        """Whether one node may get both the build service and a runner's privileged daemon."""
+        """Whether one node may get both the build service and a runner's privileged daemon.
+
+        No node of another platform gets a runner.
+        """
         if self.build is None or self.unpooled or not self.daemon or node(self.profile).pool:
             return False
         return all(self.node_selector.get(key, value) == value for key, value in self.build.node_selector.items())
@@ -373,11 +452,10 @@ class KubernetesRunners(Pool):
 
     def platform_conflict(self, platform: str) -> str:
         """Return why the profile's nodes cannot run a platform's images; empty if they can."""
-        of_nodes = f"linux/{node(self.profile).arch}"
         return (
             ""
-            if platform == of_nodes
-            else f"nodes of {self.profile} are {of_nodes}, and slipway:platform is {platform}"
+            if platform == self.platform
+            else f"nodes of {self.profile} are {self.platform}, and slipway:platform is {platform}"
         )
 
     @property

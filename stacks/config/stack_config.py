@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
@@ -307,9 +307,8 @@ class StackConfig(Model):
                 )
             first, *others = info.data.get("platforms") or [info.data.get("platform", "")]
             engines = info.data.get("engines", {})  # those of its own build what the runners do not
-            for platform in (first, *others) if isinstance(runners, KubernetesRunners) else ():
-                if platform and platform not in engines and (why := runners.platform_conflict(platform)):
-                    raise ValueError(f"{why}: leave one out, or name an engine in slipway:engines.{platform}")
+            if isinstance(runners, KubernetesRunners):
+                _check_pools(runners, [platform for platform in (first, *others) if platform], engines)
             for platform in others if isinstance(runners, Ec2Runners) else ():
                 if platform not in engines:
                     raise ValueError(
@@ -355,3 +354,20 @@ class StackConfig(Model):
                 if public not in names and qualified(self.pulled(public)) == qualified(pulled):
                     names.append(public)
         return names[::-1]
+
+
+def _check_pools(runners: KubernetesRunners, platforms: Sequence[str], engines: Collection[str]) -> None:
+    """Check that a build service has a pool for each platform that no engine builds, and for no other."""
+    pools = runners.build_pools
+    for platform in platforms:
+        if platform not in pools and platform not in engines and (why := runners.platform_conflict(platform)):
+            raise ValueError(
+                f"{why}: leave one out, or give slipway:runners.build.platforms a pool for {platform}, or "
+                f"slipway:engines an engine"
+            )
+    for platform in runners.build.platforms if runners.build else ():
+        key = f"runners.build.platforms.{platform}"
+        if platform not in platforms:
+            raise ValueError(f"{key}: the stack has {' and '.join(platforms)}: leave it out")
+        if platform in engines:
+            raise ValueError(f"{key}: slipway:engines.{platform} builds these images: leave one of the two out")

@@ -33,7 +33,11 @@ def pods(root: Path, **runners: Any) -> list[dict[str, Any]]:
         assert "is privileged, and would run on any node: give the labels of a pool for it alone" in str(error)
         return []
     config = KubernetesRunners.model_validate(values)
-    daemons = [build_daemon.deployment(config, config.build, "docker:1", "digest")] if config.build else []
+    daemons = (
+        [build_daemon.deployment(config, config.build, "docker:1", "digest", config.replicas[0])]
+        if config.build
+        else []
+    )
     return [pod.template(config, "runner:1", "docker:1")["spec"], *(one["spec"]["template"]["spec"] for one in daemons)]
 
 

@@ -133,7 +133,7 @@ class BuildProject(ClusterProject):
 
     def daemon(self, replica: int = 0) -> tuple[str, int]:
         """Return where a replica's pod of the build service listens."""
-        component = build_daemon.service_labels(replica)["app.kubernetes.io/component"]
+        component = build_daemon.service_labels(str(replica or ""))["app.kubernetes.io/component"]
         (pod,) = [
             each for each in self.pods() if each["metadata"]["labels"]["app.kubernetes.io/component"] == component
         ]

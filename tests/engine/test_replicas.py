@@ -20,6 +20,7 @@ from tests.fakes.docker_relay import Relay
 pytestmark = pytest.mark.slow
 
 NAMES = ["build", "build-1", "build-2"]
+OF_BOTH = ["build", "build-arm64", "build-arm64-1"]
 LINKS = ["link0", "link1", "link2"]
 OF_REPLICA = {
     "kubernetes:apps/v1:Deployment",
@@ -43,14 +44,22 @@ class ReplicatedProject:
         self.project, self.relays = project, relays
 
     def configure(self, replicas: int, **values: Any) -> None:
+        """Write the stack's YAML, with replicas for one platform."""
+        self.write(self.pool(*[*self.relays][:replicas]), **values)
+
+    def pool(self, *names: str) -> dict[str, Any]:
+        """Return the configuration of some replicas."""
+        hosts = [self.relays[name].host.removeprefix("tcp://") for name in names]
+        pool = {"address": hosts, "nodeSelector": {"acme.example/pool": names[0]}}
+        return {**pool, "replicas": len(names)} if len(names) > 1 else {**pool, "address": hosts[0]}
+
+    def write(self, build: dict[str, Any], **values: Any) -> None:
         """Write the stack's YAML."""
-        hosts = [relay.host.removeprefix("tcp://") for relay in self.relays.values()][:replicas]
-        build: dict[str, Any] = {"address": hosts, "nodeSelector": {"acme.example/pool": "builds"}}
         runners = {
             "kind": "kubernetes",
             "github": {"url": "https://github.com/acme", "secret": "github"},
             "daemon": False,
-            "build": {**build, "replicas": replicas} if replicas > 1 else {**build, "address": hosts[0]},
+            "build": build,
         }
         self.project.configure(length=3, runners=runners, buildOn="runners", **values)
 
@@ -66,12 +75,13 @@ class ReplicatedProject:
 
 
 @pytest.fixture
-def replicated(tmp_path: Path) -> Iterator[ReplicatedProject]:
+def replicated(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ReplicatedProject]:
+    """Yield a project with the replicas that a test names; those of one platform if it names none."""
     project, cluster = on_folder(tmp_path)
     with ExitStack() as stack:
         relays = {
             name: stack.enter_context(Relay(os.environ["DOCKER_HOST"], partial(service_context, cluster, name)))
-            for name in NAMES
+            for name in getattr(request, "param", NAMES)
         }
         yield ReplicatedProject(project, relays)
         project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
@@ -108,7 +118,7 @@ def test_replicas_share_images_and_one_may_go(replicated: ReplicatedProject) -> 
     preview = project.preview("--json").stdout
     images = [step for step in json.loads(preview)["steps"] if step["urn"].split("::")[2].endswith("image:Image")]
     assert len(images) == 3
-    chosen = [NAMES[1], "runners.sock", *(relay.host for relay in replicated.relays.values())]
+    chosen = [NAMES[1], "amd64.sock", *(relay.host for relay in replicated.relays.values())]
     assert not [word for word in chosen if word.removeprefix("tcp://") in json.dumps(images)]
     output = project.up().output
     after = replicated.builds()
@@ -141,3 +151,56 @@ def test_replicas_share_images_and_one_may_go(replicated: ReplicatedProject) -> 
     assert {(operation, typ) for operation, typ, _ in steps if operation != "delete"} == {
         ("update", typ) for typ in SHARED
     }
+
+
+@pytest.mark.parametrize("replicated", [OF_BOTH], indirect=True, ids=["both"])
+def test_pools_of_both_platforms_build_each_its_images(replicated: ReplicatedProject) -> None:
+    project = replicated.project
+    both = {"platforms": ["linux/amd64", "linux/arm64"]}
+    own, other = replicated.pool("build"), replicated.pool("build-arm64", "build-arm64-1")
+
+    one = {**own, "platforms": {"linux/arm64": replicated.pool("build-arm64")}}
+    replicated.write(one, **both)
+    project.up()
+    first = replicated.builds()
+    assert first["build"] > 0
+    assert first["build-arm64"] > 0
+    images = project.outputs()["images"]
+    for name in LINKS:
+        machines = {
+            platform: project.config_of(part["ref"])["architecture"]
+            for platform, part in images[name]["platforms"].items()
+        }
+        assert machines == {"linux/amd64": "amd64", "linux/arm64": "arm64"}
+    project.preview("--expect-no-changes")
+
+    # Another replica of one platform touches no image, and nothing of the other platform.
+    replicated.write({**own, "platforms": {"linux/arm64": other}}, **both)
+    steps = replicated.steps()
+    assert of_replicas(steps, "create") == sorted(OF_REPLICA)
+    assert {(operation, typ, name) for operation, typ, name in steps if operation != "create"} >= {
+        ("update", "pulumi:providers:docker", "runners-engine-arm64")
+    }
+    assert {typ for operation, typ, _ in steps if operation != "create"} == SHARED | {"pulumi:providers:docker"}
+    project.up()
+    after = replicated.builds()
+    assert after == {**first, "build-arm64-1": 0}
+    assert project.outputs()["images"] == images
+
+    # An image that changes is built by its platform's daemons; the index waits for both.
+    project.write("dockerfiles/link2/file.txt", f"other {project.path}\n")
+    project.up()
+    changed = replicated.builds()
+    assert changed["build"] > after["build"]
+    assert changed["build-arm64"] + changed["build-arm64-1"] > after["build-arm64"]
+
+    # Without its pool, the platform has to be left out as well.
+    replicated.write(own, **both)
+    refused = project.up(check=False)
+    assert refused.returncode != 0
+    assert "give slipway:runners.build.platforms a pool for linux/arm64, or slipway:engines an engine" in refused.output
+    replicated.write(own, platforms=["linux/amd64"])
+    project.up()
+    left = replicated.builds()
+    assert {name for name in OF_BOTH if left[name] > changed[name]} == {"build"}
+    assert "platforms" not in project.outputs()["images"]["link0"]

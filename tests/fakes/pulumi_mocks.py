@@ -33,6 +33,8 @@ class Recorder(pulumi.runtime.Mocks):
     def __init__(self, answers: Mapping[str, Mapping[str, Any]]) -> None:
         self.answers = answers
         self.resources: dict[tuple[str, str], dict[str, Any]] = {}
+        self.providers: dict[str, str] = {}
+        """The name of each image's provider, by the image's; empty for the default one."""
         self.calls: list[tuple[str, dict[str, Any]]] = []
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
@@ -44,6 +46,8 @@ class Recorder(pulumi.runtime.Mocks):
             return args.name, {**args.inputs, "status": {"succeeded": 1}}
         if args.typ != "docker:index/image:Image":
             return args.name, {**args.inputs, **self.answers.get(args.name, {})}
+        # provider is the URN of the provider and its id, urn:pulumi:t::slipway::pulumi:providers:docker::NAME::ID.
+        self.providers[args.name] = (args.provider or "::" * 4).split("::")[3]
         name = args.inputs["imageName"]
         pushed = f"{name.rpartition(':')[0]}@{DIGEST}"
         digest = DIGEST if args.inputs["skipPush"] else pushed
@@ -73,11 +77,13 @@ def planned(
     extra_tags: tuple[str, ...] = (),
     base: str = "",
     checks: Mapping[str, str] | None = None,
+    platform: str = "linux/amd64",
     **parents: str,
 ) -> PlannedImage:
     """Return an image; ``checks`` are the files of its checks."""
     spec = ImageSpec(
         name=name,
+        platform=platform,
         dockerfile=f"{name}/Dockerfile",
         args={"V": "1"},
         parents={a: Sibling(image=p) for a, p in parents.items()}
@@ -111,11 +117,13 @@ def run(
     gpu_checks: Mapping[str, str] | None = None,
     answers: Mapping[str, Mapping[str, Any]] | None = None,
     checks: Mapping[str, Mapping[str, str]] | None = None,
+    on: Mapping[str, str] | None = None,
     **config: Any,
 ) -> tuple[Recorder, dict[str, Any]]:
     """Deploy a chain of images, or of ``products`` among them; return what was registered and the outputs' values.
 
-    ``answers`` are outputs of resources, by name. ``checks`` has the files of images' checks.
+    ``answers`` are outputs of resources, by name. ``checks`` has the files of images' checks, and ``on`` the platforms of
+    images that are not for linux/amd64.
     """
     recorder = Recorder(answers or {})
     values: dict[str, Any] = {}
@@ -135,6 +143,7 @@ def run(
                     extra_tags=tuple(config.get("extraTags", ())),
                     base=config.get("base", ""),
                     checks=(checks or {}).get(name),
+                    platform=(on or {}).get(name, "linux/amd64"),
                     **parents,
                 )
                 for name, parents in chain.items()

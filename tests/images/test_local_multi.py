@@ -19,7 +19,7 @@ from oci.engine_platforms import PLATFORMS
 from stacks import lock
 from stacks.config.fetching.mirrors import MIRRORS_VARIABLE
 from stacks.config.stack_file import read_stack
-from stacks.platforms import architecture
+from stacks.config.values import architecture
 from tests.engine import test_signing as signing
 from tests.engine.project import Project
 from tests.engine.test_platforms import UNCHANGED, changed

@@ -5,7 +5,8 @@ log in with a certificate, and the daemon shows one of its own.
 
 A service may have several replicas. Each is a deployment, because two daemons cannot share their layers, and has a
 volume, a Service and a budget of its own, by which its clients meet the layers that they left. The objects of the first
-one have the names of a service without replicas, so that it stays when others come.
+one have the names of a service without replicas, so that it stays when others come. Those for another platform than the
+runners' have its name in theirs.
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ from typing import Any
 from components.runners.kubernetes import isolation
 from components.runners.kubernetes.isolation import Manifest
 from components.runners.kubernetes.pod import CLIENT, Spec, on_disk, placement, priority_class
-from stacks.config.kubernetes import BuildService, KubernetesRunners
-from stacks.versions.nodes import node
+from stacks.config.kubernetes import BuildService, KubernetesRunners, Replica
 
 NAME = "build"
 BUILDKIT = "moby/buildkit:v0.25.2-rootless"
@@ -25,8 +25,8 @@ _CERTIFICATES = "/certs"
 _SOCKET = "/run/slipway"
 _SCRATCH = "4Gi"
 """Most that each container writes to its node's disk: layers and builds are on the volume."""
-_PROFILES = {"amd64": "cpu", "arm64": "cpu-arm64"}
-"""The profile of the service's node, by the architecture of the runners' nodes, whose images it builds.
+_PROFILES = {"linux/amd64": "cpu", "linux/arm64": "cpu-arm64"}
+"""The profile of a replica's node, by the platform of the images that it builds.
 
 The daemon stays, needs no GPU, and would keep a GPU node alive for ever.
 """
@@ -125,22 +125,18 @@ def daemon(build: BuildService) -> Spec:
     return _ROOTLESS if build.rootless else _DOCKER
 
 
-def of_replica(name: str, replica: int) -> str:
-    """Return the name of a replica's object: ``name`` for the first replica, which has the number 0."""
-    return f"{name}-{replica}" if replica else name
+def service_labels(ending: str = "") -> dict[str, str]:
+    """Return the labels of a replica's pod by the ending of its names. No selector of one replica matches another."""
+    component = f"build-service-{ending}" if ending else "build-service"
+    return {**isolation.LABELS, "app.kubernetes.io/component": component}
 
 
-def service_labels(replica: int = 0) -> dict[str, str]:
-    """Return the labels of a replica's pod. No selector of one replica matches another."""
-    return {**isolation.LABELS, "app.kubernetes.io/component": of_replica("build-service", replica)}
-
-
-def _volume(build: BuildService, replica: int) -> str:
+def _volume(build: BuildService, replica: Replica) -> str:
     """Return the name of the claim of the layers. Who publishes builds on no layer that a job has made."""
-    return of_replica(NAME if build.jobs else "publish", replica)
+    return replica.named(NAME if build.jobs else "publish")
 
 
-def claim(config: KubernetesRunners, build: BuildService, replica: int = 0) -> Manifest:
+def claim(config: KubernetesRunners, build: BuildService, replica: Replica) -> Manifest:
     """Return the claim of the volume with the layers, which outlives the pod.
 
     Pulumi does not await it: many storage classes provision a volume only once a pod uses it.
@@ -155,7 +151,7 @@ def claim(config: KubernetesRunners, build: BuildService, replica: int = 0) -> M
 
 
 def deployment(
-    config: KubernetesRunners, build: BuildService, image: str, certificate: Any, replica: int = 0
+    config: KubernetesRunners, build: BuildService, image: str, certificate: Any, replica: Replica
 ) -> Manifest:
     """Return the daemon. A new pod starts after the old one has ended, because two cannot share their layers.
 
@@ -164,7 +160,7 @@ def deployment(
         build: the configuration of the service.
         image: the daemon's image.
         certificate: the digest of the server's certificate. A daemon reads it once: a new one takes a new pod.
-        replica: the replica's number.
+        replica: the replica.
     """
     kind = daemon(build)
     ready = {"exec": {"command": kind["ready"]}, "periodSeconds": 5, "timeoutSeconds": 5}
@@ -186,8 +182,8 @@ def deployment(
         ],
     }
     pod = {
-        **placement(_PROFILES[node(config.profile).arch], build),
-        **({"affinity": _APART} if replica else {}),
+        **placement(_PROFILES[replica.platform], replica.pool),
+        **({"affinity": _APART} if replica.ending else {}),
         "serviceAccountName": NAME,
         "automountServiceAccountToken": False,
         "priorityClassName": priority_class(config),
@@ -195,7 +191,7 @@ def deployment(
         "containers": [container, *([_cleanup(image, kind["state"])] if kind["cleanup"] else [])],
         "volumes": [
             {"name": "layers", "persistentVolumeClaim": {"claimName": _volume(build, replica)}},
-            {"name": "certificates", "secret": {"secretName": f"{of_replica(NAME, replica)}-server"}},
+            {"name": "certificates", "secret": {"secretName": f"{replica.named(NAME)}-server"}},
             *([{"name": "socket", "emptyDir": {}}] if kind["cleanup"] else []),
         ],
         **({"securityContext": kind["pod"]} if kind["pod"] else {}),
@@ -203,13 +199,13 @@ def deployment(
     spec = {
         "replicas": 1,
         "strategy": {"type": "Recreate"},
-        "selector": {"matchLabels": service_labels(replica)},
+        "selector": {"matchLabels": service_labels(replica.ending)},
         "template": {
-            "metadata": {"labels": service_labels(replica), "annotations": {"slipway/certificate": certificate}},
+            "metadata": {"labels": service_labels(replica.ending), "annotations": {"slipway/certificate": certificate}},
             "spec": pod,
         },
     }
-    name = of_replica(NAME, replica)
+    name = replica.named(NAME)
     return isolation.manifest("apps/v1", "Deployment", name, config.build_namespace, spec=spec)
 
 
@@ -231,21 +227,21 @@ def _cleanup(image: str, state: str) -> Spec:
     }
 
 
-def disruption_budget(config: KubernetesRunners, replica: int = 0) -> Manifest:
+def disruption_budget(config: KubernetesRunners, replica: Replica) -> Manifest:
     """Return the budget that keeps a replica's node from being drained during a build."""
-    spec = {"minAvailable": 1, "selector": {"matchLabels": service_labels(replica)}}
-    name = of_replica(NAME, replica)
+    spec = {"minAvailable": 1, "selector": {"matchLabels": service_labels(replica.ending)}}
+    name = replica.named(NAME)
     return isolation.manifest("policy/v1", "PodDisruptionBudget", name, config.build_namespace, spec=spec)
 
 
-def service(config: KubernetesRunners, build: BuildService, replica: int = 0) -> Manifest:
+def service(config: KubernetesRunners, build: BuildService, replica: Replica) -> Manifest:
     """Return a daemon's Service. A load balancer gets a private address on EKS and AKS."""
     spec = {
         "type": build.service,
-        "selector": service_labels(replica),
+        "selector": service_labels(replica.ending),
         "ports": [{"name": "api", "port": daemon(build)["port"], "targetPort": "api"}],
     }
-    manifest = isolation.manifest("v1", "Service", of_replica(NAME, replica), config.build_namespace, spec=spec)
+    manifest = isolation.manifest("v1", "Service", replica.named(NAME), config.build_namespace, spec=spec)
     if build.service == "LoadBalancer":
         manifest["metadata"]["annotations"] = dict(_PRIVATE)
     return manifest

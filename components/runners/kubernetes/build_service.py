@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from components.runners.kubernetes import isolation
-from components.runners.kubernetes.build_daemon import NAME, daemon, of_replica, service_labels
+from components.runners.kubernetes.build_daemon import NAME, daemon, service_labels
 from components.runners.kubernetes.isolation import Manifest
 from components.runners.kubernetes.pod import Spec, labels
-from stacks.config.kubernetes import BuildService, KubernetesRunners
+from stacks.config.kubernetes import BuildService, KubernetesRunners, Replica
 
 DEPLOYER = {"slipway/deployer": "true"}
 """The label of pods that run Pulumi. No job's pod has it, and no job can label a pod."""
@@ -32,7 +32,8 @@ def guarded(config: KubernetesRunners, build: BuildService, ports: Iterable[int]
     The quota admits a second pod of each replica: one on a lost node remains until it is deleted. It admits one more
     claim: another ``jobs`` means another volume.
     """
-    hard = {"pods": str(2 * build.replicas), "persistentvolumeclaims": str(build.replicas + 1)}
+    count = len(config.replicas)
+    hard = {"pods": str(2 * count), "persistentvolumeclaims": str(count + 1)}
     return [
         isolation.manifest("v1", "ResourceQuota", NAME, config.build_namespace, spec={"hard": hard}),
         isolation.manifest(
@@ -40,33 +41,38 @@ def guarded(config: KubernetesRunners, build: BuildService, ports: Iterable[int]
         ),
         isolation.account(NAME, config.build_namespace),
         isolation.closed("build-closed", config.build_namespace),
-        *(_policy(config, build, ports, replica) for replica in range(build.replicas)),
+        *(_policy(config, build, ports, replica) for replica in config.replicas),
     ]
 
 
-def cluster_address(config: KubernetesRunners, build: BuildService, replica: int = 0) -> str:
+def cluster_address(config: KubernetesRunners, build: BuildService, replica: Replica) -> str:
     """Return a replica's ``host:port`` for the cluster's pods."""
-    return f"{of_replica(NAME, replica)}.{config.build_namespace}.svc:{daemon(build)['port']}"
+    return f"{replica.named(NAME)}.{config.build_namespace}.svc:{daemon(build)['port']}"
 
 
-def address(config: KubernetesRunners, build: BuildService, replica: int = 0) -> str:
+def address(config: KubernetesRunners, build: BuildService, replica: Replica) -> str:
     """Return a replica's ``host:port`` for the machine that runs Pulumi."""
-    return build.address[replica] if build.address else cluster_address(config, build, replica)
+    return replica.address or cluster_address(config, build, replica)
 
 
-def addresses(config: KubernetesRunners, build: BuildService) -> dict[str, str]:
-    """Return all of :func:`address`, by namespace and name of each replica's deployment, the first replica first."""
-    return {
-        f"{config.build_namespace}/{of_replica(NAME, replica)}": address(config, build, replica)
-        for replica in range(build.replicas)
-    }
+def full_name(config: KubernetesRunners, replica: Replica) -> str:
+    """Return a replica's name to its users: namespace and name of its deployment."""
+    return f"{config.build_namespace}/{replica.named(NAME)}"
 
 
-def hosts(config: KubernetesRunners, build: BuildService, replica: int = 0) -> list[str]:
+def addresses(config: KubernetesRunners, build: BuildService) -> dict[str, dict[str, str]]:
+    """Return all of :func:`address`, by platform and by :func:`full_name`."""
+    found: dict[str, dict[str, str]] = {}
+    for replica in config.replicas:
+        found.setdefault(replica.platform, {})[full_name(config, replica)] = address(config, build, replica)
+    return found
+
+
+def hosts(config: KubernetesRunners, build: BuildService, replica: Replica) -> list[str]:
     """Return the host names and IP addresses for a replica's certificate."""
     host = cluster_address(config, build, replica).partition(":")[0]
-    short = f"{of_replica(NAME, replica)}.{config.build_namespace}"
-    configured = [build.address[replica].rpartition(":")[0]] if build.address else []
+    short = f"{replica.named(NAME)}.{config.build_namespace}"
+    configured = [replica.address.rpartition(":")[0]] if replica.address else []
     return list(dict.fromkeys([host, f"{host}.cluster.local", short, "localhost", "127.0.0.1", *configured]))
 
 
@@ -75,12 +81,12 @@ def client(config: KubernetesRunners, build: BuildService) -> Spec:
 
     If the runner has a Docker daemon, the variables begin with ``BUILD_``, so that Docker still uses that daemon.
     """
-    at, prefix = cluster_address(config, build), "BUILD_" if config.daemon else ""
+    at, prefix = cluster_address(config, build, config.replicas[0]), "BUILD_" if config.daemon else ""
     env = {f"{prefix}{name}": value.format(address=at) for name, value in daemon(build)["env"].items()}
     return {"env": env, "secret": f"{NAME}-client"}
 
 
-def _policy(config: KubernetesRunners, build: BuildService, ports: Iterable[int], replica: int) -> Manifest:
+def _policy(config: KubernetesRunners, build: BuildService, ports: Iterable[int], replica: Replica) -> Manifest:
     """Return the policy that lets clients reach a replica, and the replica reach what builds fetch and push.
 
     Clients are the runners if it is for jobs, and else pods that run Pulumi. A port forward needs no rule: it ends
@@ -90,12 +96,12 @@ def _policy(config: KubernetesRunners, build: BuildService, ports: Iterable[int]
     clients = runners if build.jobs else {"namespaceSelector": {}, "podSelector": {"matchLabels": DEPLOYER}}
     outside = build.service != "ClusterIP"
     spec = {
-        "podSelector": {"matchLabels": service_labels(replica)},
+        "podSelector": {"matchLabels": service_labels(replica.ending)},
         "policyTypes": ["Ingress", "Egress"],
         "ingress": [{**({} if outside else {"from": [clients]}), "ports": _port(build)}],
         "egress": isolation.outward(ports),
     }
-    name = of_replica("build-service", replica)
+    name = replica.named("build-service")
     return isolation.manifest(*isolation.POLICY, name, config.build_namespace, spec=spec)
 
 
@@ -111,7 +117,7 @@ def _port(build: BuildService) -> list[Spec]:
 
 
 def secret(
-    config: KubernetesRunners, certificates: dict[str, Any], side: Literal["server", "client"], replica: int = 0
+    config: KubernetesRunners, certificates: dict[str, Any], side: Literal["server", "client"], replica: Replica
 ) -> Manifest:
     """Return the secret with a side's certificate and key, in that side's namespace.
 
@@ -119,12 +125,12 @@ def secret(
         config: the configuration of the runners.
         certificates: by the names of :class:`components.runners.kubernetes.certificates.Certificates`.
         side: the service, or its clients.
-        replica: the replica's number.
+        replica: the replica; clients know the first one alone.
     """
     return isolation.manifest(
         "v1",
         "Secret",
-        f"{of_replica(NAME, replica)}-{side}",
+        f"{replica.named(NAME)}-{side}",
         {"server": config.build_namespace, "client": config.namespace}[side],
         type="Opaque",
         stringData={

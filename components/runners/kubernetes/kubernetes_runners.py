@@ -24,6 +24,8 @@ from components.runners.kubernetes.engine_readiness import EngineReadiness, Engi
 from components.runners.kubernetes.isolation import Manifest
 from components.runners.kubernetes.objects import declare
 from stacks.config.kubernetes import KubernetesRunners as Config
+from stacks.config.kubernetes import Replica
+from stacks.config.values import architecture
 
 
 def _unchanged(reference: str) -> str:
@@ -47,6 +49,16 @@ class KubernetesRunnersArgs:
     mirrored: Callable[[str], str] = field(default=_unchanged)
 
 
+@dataclass(frozen=True)
+class _Daemon:
+    """A replica of the build service: ``host:port`` for this machine, the certificates for it, and its deployment."""
+
+    replica: Replica
+    address: str
+    tls: dict[str, pulumi.Output[str]]
+    service: pulumi.CustomResource
+
+
 class KubernetesRunners(pulumi.ComponentResource):
     """The runners' namespace with its isolation, ARC's controller and scale set, and a build service if configured."""
 
@@ -55,9 +67,6 @@ class KubernetesRunners(pulumi.ComponentResource):
 
     scale_set: str
     """The value of ``runs-on`` in a workflow."""
-
-    addresses: dict[str, str]
-    """``host:port`` of each replica of the build service for this machine, by the replica's name; none without one."""
 
     outputs: dict[str, Any]
     """The stack's outputs of its runners."""
@@ -84,19 +93,16 @@ class KubernetesRunners(pulumi.ComponentResource):
             isolation.disruption_budget(config),
             isolation.builds_priority(config),
         )
-        self.addresses = {}
-        self._certificates: list[Certificates] = []
-        self._services: list[pulumi.CustomResource] = []
+        self._daemons: list[_Daemon] = []
         self._clients: list[pulumi.CustomResource] = []
         client = None
         if config.build:
-            self.addresses = build_service.addresses(config, config.build)
             # Who has the key is root over what is built there.
             client = build_service.client(config, config.build) if config.build.jobs else None
             self._build_service(args)
         template = pod.template(config, args.mirrored(config.image), args.mirrored(config.docker_image), client)
         self._controller(args, template)
-        of_service = list(self.addresses.values())
+        of_service = [daemon.address for daemon in self._daemons]
         self.outputs = {
             "kind": config.kind,
             "namespace": config.namespace,
@@ -154,78 +160,80 @@ class KubernetesRunners(pulumi.ComponentResource):
         config, build = self._config, self._config.build
         assert build is not None  # noqa: S101 - asked for by the caller
         # Each replica has its own: an authority whose key is gone signs nothing for one that comes later.
-        self._certificates = [
+        certificates = [
             Certificates(
-                build_daemon.of_replica(f"{self._name}-certificates", replica),
+                replica.named(f"{self._name}-certificates"),
                 CertificatesArgs(build_service.hosts(config, build, replica), build.jobs),
                 pulumi.ResourceOptions(parent=self),
             )
-            for replica in range(build.replicas)
+            for replica in config.replicas
         ]
         # Declared first so that they are deleted last: a running build needs its certificate and its policy.
         clients = (
-            build_service.secret(config, self._certificates[0].pem, "client"),
+            build_service.secret(config, certificates[0].pem, "client", config.replicas[0]),
             build_service.clients_policy(config, build),
         )
         self._clients = [self._declare(each, *self._guards) for each in clients if build.jobs]
         policies = self._guarded(build_service.namespace(config), *build_service.guarded(config, build, args.ports))
         image = args.mirrored(build_daemon.BUILDKIT if build.rootless else config.docker_image)
-        for replica, certificates in enumerate(self._certificates):
+        for replica, own in zip(config.replicas, certificates, strict=True):
             objects = [
-                build_service.secret(config, certificates.pem, "server", replica),
+                build_service.secret(config, own.pem, "server", replica),
                 build_daemon.claim(config, build, replica),
                 build_daemon.service(config, build, replica),
                 build_daemon.disruption_budget(config, replica),
             ]
             # The priority class is among the runners' guards.
             before = [*self._clients, *(self._declare(each, *policies, *self._guards) for each in objects)]
-            certificate = certificates.server_cert.apply(_digest)
-            daemon = build_daemon.deployment(config, build, image, certificate, replica)
-            self._services.append(self._declare(daemon, *before))
+            daemon = build_daemon.deployment(config, build, image, own.server_cert.apply(_digest), replica)
+            address = build_service.address(config, build, replica)
+            tls = {"ca": own.ca, "cert": own.client_cert, "key": own.pem["client_key"]}
+            self._daemons.append(_Daemon(replica, address, tls, self._declare(daemon, *before)))
 
     @property
-    def _reached(self) -> list[ReachedEngine]:
-        """How this machine reaches each replica of the build service."""
-        return [
-            ReachedEngine(f"tcp://{address}", tls={"ca": of.ca, "cert": of.client_cert, "key": of.pem["client_key"]})
-            for address, of in zip(self.addresses.values(), self._certificates, strict=True)
-        ]
+    def platforms(self) -> list[str]:
+        """The platforms for which the build service has daemons, that of the runners first."""
+        return list(dict.fromkeys(daemon.replica.platform for daemon in self._daemons))
 
-    def reached_engine(self, shared: str) -> ReachedEngine:
-        """Return how this machine reaches the build service; ``shared`` is as of :meth:`engine`.
+    def reached_engine(self, platform: str, shared: str) -> ReachedEngine:
+        """Return how this machine reaches the build service for a platform; ``shared`` is as of :meth:`engine`.
 
         Raises:
             ValueError: there is none.
         """
-        reached = self._reached
-        if not reached:
-            raise ValueError("the runners have no build service")
-        return reached[0] if len(reached) == 1 else ReachedEngine(shared)
+        daemons = self._of(platform)
+        return (
+            ReachedEngine(f"tcp://{daemons[0].address}", tls=daemons[0].tls)
+            if len(daemons) == 1
+            else ReachedEngine(shared)
+        )
 
-    def engine(self, shared: str, replicas: Replicas | None = None) -> docker.Provider:
-        """Return the build service as a Docker engine for images, which waits until it answers.
+    def engine(self, platform: str, shared: str, replicas: Replicas | None = None) -> docker.Provider:
+        """Return the build service as a Docker engine for a platform's images, which waits until it answers.
 
         Args:
+            platform: one of the service's.
             shared: the address at which its replicas are one engine, where it has several.
             replicas: those that serve this address, which learn their certificates; None in a preview.
 
         Raises:
             ValueError: there is no build service with a Docker API.
         """
-        reached = self.reached_engine(shared)
+        reached = self.reached_engine(platform, shared)
         ready = []
-        for number, (name, each) in enumerate(zip(self.addresses, self._reached, strict=True)):
-            ca, cert, key = (each.tls[part] for part in ("ca", "cert", "key"))
+        for daemon in self._of(platform):
             readiness = EngineReadiness(
-                build_daemon.of_replica(f"{self._name}-build-service", number),
-                EngineReadinessArgs(each.host.removeprefix("tcp://"), ca, cert, key),
-                pulumi.ResourceOptions(parent=self, depends_on=[self._services[number]]),
+                daemon.replica.named(f"{self._name}-build-service"),
+                EngineReadinessArgs(daemon.address, **daemon.tls),
+                pulumi.ResourceOptions(parent=self, depends_on=[daemon.service]),
             )
             ready.append(readiness)
             if replicas:
-                pulumi.Output.all(**each.tls).apply(partial(replicas.learn, name))
+                name = build_service.full_name(self._config, daemon.replica)
+                pulumi.Output.all(**daemon.tls).apply(partial(replicas.learn, name))
+        other = "" if platform == self._config.platform else f"-{architecture(platform)}"
         return docker.Provider(
-            f"{self._name}-engine",
+            f"{self._name}-engine{other}",
             host=reached.host,
             ca_material=reached.tls.get("ca"),
             cert_material=reached.tls.get("cert"),
@@ -233,6 +241,12 @@ class KubernetesRunners(pulumi.ComponentResource):
             disable_docker_daemon_check=True,  # a preview needs no daemon
             opts=pulumi.ResourceOptions(parent=self, depends_on=ready),
         )
+
+    def _of(self, platform: str) -> list[_Daemon]:
+        daemons = [daemon for daemon in self._daemons if daemon.replica.platform == platform]
+        if not daemons:
+            raise ValueError(f"the runners have no build service for {platform}")
+        return daemons
 
     def validate(
         self,

@@ -53,7 +53,7 @@ def routed(root: Path, *, learned: bool = True) -> Iterator[tuple[Path, Replicas
         pool = Replicas(AMD64, {name: relay.host.removeprefix("tcp://") for name, (relay, _) in served.items()}, IMAGES)
         for name, (_, certificates) in served.items() if learned else ():
             pool.learn(name, certificates)
-        host = engines.shared_address("t")
+        host = engines.address("t", AMD64)
         Router(root).serve(host, pool)
         yield root / host.removeprefix("unix://"), pool, behind, served
 
@@ -206,31 +206,45 @@ def stack(**values: Any) -> plan.Plan:
 
 def test_start_serves_replicas_and_asks_none(tmp_path: Path) -> None:
     replicas = engines.start(stack(), tmp_path)
-    assert replicas is not None
-    assert replicas.engines == (*NAMES,)
-    assert (tmp_path / ".slipway/engines/local-runners.sock").is_socket()
-    assert engines.start(stack(runners={**RUNNERS, "build": {**RUNNERS["build"], "replicas": 1}}), tmp_path) is None
+    assert {platform: pool.engines for platform, pool in replicas.items()} == {AMD64: (*NAMES,)}
+    assert (tmp_path / ".slipway/engines/local-amd64.sock").is_socket()
+    assert engines.start(stack(runners={**RUNNERS, "build": {**RUNNERS["build"], "replicas": 1}}), tmp_path) == {}
 
 
 def test_replicas_and_a_list_of_engines_share_two_platforms(tmp_path: Path) -> None:
     both = stack(platforms=[AMD64, ARM64], engines={ARM64: ["tcp://127.0.0.1:1", "tcp://127.0.0.1:2"]})
     replicas = engines.start(both, tmp_path)
-    assert replicas is not None
-    assert replicas.platform == AMD64
+    assert replicas.keys() == {AMD64}
     sockets = {path.name for path in (tmp_path / ".slipway/engines").iterdir()}
-    assert sockets == {"local-runners.sock", "local-arm64.sock"}
+    assert sockets == {"local-amd64.sock", "local-arm64.sock"}
     # Each pool shares its own platform's images in equal numbers.
     names = both.names_for(AMD64)
-    firsts = [replicas.order(name)[0] for name in names]
+    firsts = [replicas[AMD64].order(name)[0] for name in names]
     assert max(map(firsts.count, NAMES)) <= -(-len(names) // 2)
+
+
+def test_replicas_of_two_platforms_share_each_its_images(tmp_path: Path) -> None:
+    build = {**RUNNERS["build"], "platforms": {ARM64: {"replicas": 2, "nodeSelector": {"acme.example/pool": "arm"}}}}
+    both = stack(platforms=[AMD64, ARM64], runners={**RUNNERS, "build": build})
+    replicas = engines.start(both, tmp_path)
+    other = ["slipway-runners-build/build-arm64", "slipway-runners-build/build-arm64-1"]
+    assert {platform: pool.engines for platform, pool in replicas.items()} == {AMD64: (*NAMES,), ARM64: (*other,)}
+    sockets = {path.name for path in (tmp_path / ".slipway/engines").iterdir()}
+    assert sockets == {"local-amd64.sock", "local-arm64.sock"}
+    # One daemon of a platform needs no pool; the other platform's images are not its.
+    del build["platforms"][ARM64]["replicas"]
+    one = engines.pools(stack(platforms=[AMD64, ARM64], runners={**RUNNERS, "build": build}))
+    assert {platform: pool.engines for platform, pool in one.items()} == {AMD64: (*NAMES,)}
 
 
 def test_addresses_of_replicas_are_their_own() -> None:
     config = KubernetesRunners.model_validate(RUNNERS)
     assert config.build
     assert build_service.addresses(config, config.build) == {
-        NAMES[0]: "build.slipway-runners-build.svc:2376",
-        NAMES[1]: "build-1.slipway-runners-build.svc:2376",
+        AMD64: {
+            NAMES[0]: "build.slipway-runners-build.svc:2376",
+            NAMES[1]: "build-1.slipway-runners-build.svc:2376",
+        }
     }
 
 

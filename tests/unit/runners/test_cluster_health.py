@@ -124,14 +124,14 @@ def test_warnings_with_a_pending_build_service_name_its_reason(kubectl: Path) ->
 def test_warnings_name_a_replica_that_does_not_work(kubectl: Path) -> None:
     def replica(number: int, minutes: int = 60, ready: int = 0) -> dict[str, Any]:
         named = pod(f"build-{number}", minutes=minutes)
-        selector = {"matchLabels": service_labels(number)}
+        selector = {"matchLabels": service_labels(str(number))}
         return {**named, "spec": {"selector": selector}, "status": {"readyReplicas": ready} if ready else {}}
 
     def pod_of(number: int, phase: str = "Running", **status: Any) -> dict[str, Any]:
         running = pod(f"build-{number}-x", phase, 1, **status)
         return {
             **running,
-            "metadata": {**running["metadata"], "labels": {**service_labels(number), "pod-template-hash": "x"}},
+            "metadata": {**running["metadata"], "labels": {**service_labels(str(number)), "pod-template-hash": "x"}},
         }
 
     crashed = {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}}

@@ -174,7 +174,7 @@ def test_pod_without_a_daemon_is_unprivileged(build: dict[str, Any], variable: s
     assert runner["securityContext"]["privileged"] is False
     assert {mount["name"] for mount in runner["volumeMounts"]} == {volume["name"] for volume in spec["volumes"]}
     env = {entry["name"]: entry["value"] for entry in runner["env"]}
-    assert env[variable] == f"tcp://{build_service.cluster_address(config, config.build)}"
+    assert env[variable] == f"tcp://{build_service.cluster_address(config, config.build, config.replicas[0])}"
     assert "RUNNER_WAIT_FOR_DOCKER_IN_SECONDS" not in env  # the runner would wait for a socket that nobody makes
     assert isolation.quota(config)["spec"]["hard"]["persistentvolumeclaims"] == "0"
 
@@ -284,7 +284,50 @@ def stack(root: Path, **keys: Any) -> str:
                 "buildOn": "runners",
                 "runners": {"build": {"nodeSelector": POOL}, "profile": "eks-p5"},
             },
-            "slipway:buildOn: 'runners': nodes of eks-p5 are linux/amd64, and slipway:platform is linux/arm64: leave one out, or name an engine in slipway:engines.linux/arm64",
+            "slipway:buildOn: 'runners': nodes of eks-p5 are linux/amd64, and slipway:platform is linux/arm64: leave one out, or give slipway:runners.build.platforms a pool for linux/arm64, or slipway:engines an engine",
+        ),
+        (
+            {
+                "buildOn": "runners",
+                "registry": REMOTE,
+                "runners": {"build": {"nodeSelector": POOL, "platforms": {"linux/arm64": {"nodeSelector": POOL}}}},
+            },
+            "slipway:buildOn: 'runners': runners.build.platforms.linux/arm64: the stack has linux/amd64: leave it out",
+        ),
+        (
+            {
+                "platforms": ["linux/amd64", "linux/arm64"],
+                "engines": {"linux/arm64": "ssh://arm"},
+                "buildOn": "runners",
+                "registry": REMOTE,
+                "runners": {"build": {"nodeSelector": POOL, "platforms": {"linux/arm64": {"nodeSelector": POOL}}}},
+            },
+            "slipway:buildOn: 'runners': runners.build.platforms.linux/arm64: slipway:engines.linux/arm64 builds these images: leave one of the two out",
+        ),
+        (
+            {"runners": {"build": {"nodeSelector": POOL, "platforms": {"linux/amd64": {"nodeSelector": POOL}}}}},
+            "slipway:runners: build.platforms.linux/amd64: nodes of cpu are linux/amd64 themselves: give build.replicas, or leave it out",
+        ),
+        (
+            {"runners": {"build": {"nodeSelector": POOL, "jobs": True, "platforms": {"linux/arm64": {}}}}},
+            "slipway:runners.build: platforms share the stack's images with buildOn: runners, and a job knows one address: leave out platforms, or jobs",
+        ),
+        (
+            {"runners": {"build": {"nodeSelector": POOL, "rootless": True, "platforms": {"linux/arm64": {}}}}},
+            "slipway:runners.build: platforms share the stack's images with buildOn: runners, and a job knows one address: leave out platforms, or rootless",
+        ),
+        (
+            {"runners": {"build": {"nodeSelector": POOL, "platforms": {"linux/arm64": {"address": ["a:1", "b:1"]}}}}},
+            "slipway:runners.build.platforms.linux/arm64: address: 'a:1, b:1': expected 1, one for each of replicas; or leave address out if Pulumi runs in the cluster",
+        ),
+        (
+            {
+                "platforms": ["linux/amd64", "linux/arm64"],
+                "buildOn": "runners",
+                "registry": REMOTE,
+                "runners": {"daemon": False, "build": {"nodeSelector": POOL, "platforms": {"linux/arm64": {}}}},
+            },
+            "slipway:runners.build.platforms.linux/arm64.nodeSelector: the build service is privileged, and would run on any node: give the labels of a pool for it alone, such as {acme.example/pool: builds}, or build.rootless: true",
         ),
         (
             {

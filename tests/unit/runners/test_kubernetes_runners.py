@@ -258,7 +258,7 @@ def test_images_on_replicas_show_no_choice_of_one(preview: bool) -> None:
         providers[0]
         == providers[1]
         == {
-            "host": "unix://.slipway/engines/t-runners.sock",
+            "host": "unix://.slipway/engines/t-amd64.sock",
             "disableDockerDaemonCheck": "true",
         }
     )
@@ -273,7 +273,76 @@ def test_unpushed_image_on_replicas_is_read_where_they_are_one() -> None:
     checks = {"torch": {"torch/checks/10-one": "a" * 64}}
     recorder, _ = replicated(2, publish=False, checks=checks)
     unpushed = recorder.of_type("pulumi-python:dynamic/image:UnpushedImage")["torch-inspection"]
-    assert (unpushed["engine"], unpushed["tls"]) == ("unix://.slipway/engines/t-runners.sock", {})
+    assert (unpushed["engine"], unpushed["tls"]) == ("unix://.slipway/engines/t-amd64.sock", {})
+
+
+ARM_POOL = {"nodeSelector": {"acme.example/pool": "arm"}, "tolerations": [{"key": "arm", "operator": "Exists"}]}
+
+
+def of_both(arm64: dict[str, Any] | None = None, **config: Any) -> tuple[Recorder, dict[str, Any]]:
+    """Return what a stack for two platforms declares that is built on a pool of each."""
+    build = {"platforms": {"linux/arm64": {**ARM_POOL, **(arm64 or {})}}, "nodeSelector": {"acme.example/pool": "b"}}
+    registry = {"kind": "local", "address": "r.example"}
+    both = ["linux/amd64", "linux/arm64"]
+    values: dict[str, Any] = {
+        "registry": registry,
+        "platforms": both,
+        "chain": {"torch": {}, "arm": {}},
+        "on": {"arm": both[1]},
+    }
+    return run(runners=runners(build=build), buildOn="runners", **values, **config)
+
+
+def test_pool_of_another_platform_leaves_the_first_as_it_is() -> None:
+    alone, both = (objects(each) for each in (replicated(1)[0], of_both()[0]))
+    added = {*both} - {*alone}
+    assert added == {name.replace("-server", "") + "-arm64" + "-server" * ("-server" in name) for name in OF_REPLICA}
+    assert both["ResourceQuota build"]["spec"]["hard"] == {"pods": "4", "persistentvolumeclaims": "3"}
+    pod = both["Deployment build-arm64"]["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "arm64",
+        "acme.example/pool": "arm",
+    }
+    assert pod["tolerations"] == [{"key": "arm", "operator": "Exists"}]
+    first = both["Deployment build"]["spec"]["template"]["spec"]
+    assert first["nodeSelector"]["kubernetes.io/arch"] == "amd64"
+    assert "tolerations" not in first
+    names = ("claimName", "persistentVolumeClaim")
+    claims = [volume[names[1]][names[0]] for volume in pod["volumes"] if names[1] in volume]
+    assert claims == ["publish-arm64"]
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_images_of_each_platform_are_on_its_pool(replicas: int) -> None:
+    recorder, values = of_both({"replicas": replicas} if replicas > 1 else {})
+    hosts = {name: inputs.get("host") for name, inputs in recorder.of_type("pulumi:providers:docker").items()}
+    assert hosts == {
+        "runners-engine": "tcp://build.slipway-runners-build.svc:2376",
+        "runners-engine-arm64": (
+            "unix://.slipway/engines/t-arm64.sock"
+            if replicas > 1
+            else "tcp://build-arm64.slipway-runners-build.svc:2376"
+        ),
+    }
+    assert recorder.providers == {"torch": "runners-engine", "arm": "runners-engine-arm64"}
+    waits = recorder.of_type("pulumi-python:dynamic/runners:Reached")
+    assert {*waits} == {
+        "runners-build-service",
+        "runners-build-service-arm64",
+        *(["runners-build-service-arm64-1"] if replicas > 1 else []),
+    }
+    assert len(values["outputs"]["runners"]["buildServices"]) == 1 + replicas
+
+
+def test_unpushed_image_is_read_on_the_pool_of_its_platform() -> None:
+    checks = {name: {f"{name}/checks/10-one": "a" * 64} for name in ("torch", "arm")}
+    recorder, _ = of_both(publish=False, checks=checks)
+    unpushed = recorder.of_type("pulumi-python:dynamic/image:UnpushedImage")
+    assert {name: each["engine"] for name, each in unpushed.items()} == {
+        "torch-inspection": "tcp://build.slipway-runners-build.svc:2376",
+        "arm-inspection": "tcp://build-arm64.slipway-runners-build.svc:2376",
+    }
 
 
 def test_rootless_service_has_no_privileges_and_no_docker() -> None:
@@ -553,11 +622,11 @@ def test_network_policies_of_a_flow_allow_or_deny_it(source: Peer, to: Peer, por
     assert allowed(policies(), source, to, port) == may
 
 
-@pytest.mark.parametrize("number", [0, 1, 2])
-def test_network_policies_of_a_replica_let_only_pulumi_in(number: int) -> None:
+@pytest.mark.parametrize(("ending", "next_one"), [("", "1"), ("1", "2"), ("2", "")])
+def test_network_policies_of_a_replica_let_only_pulumi_in(ending: str, next_one: str) -> None:
     declared = [each for name, each in objects(replicated(3)[0]).items() if name.startswith("NetworkPolicy")]
-    replica = Peer("10.0.0.2", CONFIG.build_namespace, build_daemon.service_labels(number))
-    other = Peer("10.0.0.9", CONFIG.build_namespace, build_daemon.service_labels((number + 1) % 3))
+    replica = Peer("10.0.0.2", CONFIG.build_namespace, build_daemon.service_labels(ending))
+    other = Peer("10.0.0.9", CONFIG.build_namespace, build_daemon.service_labels(next_one))
     deployer = Peer("10.0.0.10", "ops", {"slipway/deployer": "true"})
     assert allowed(declared, deployer, replica, 2376)
     assert not allowed(declared, deployer, replica, 2375)

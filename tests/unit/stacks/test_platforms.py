@@ -10,6 +10,7 @@ import pytest
 
 from stacks import graph, plan, platforms, tags
 from stacks.config.stack_file import read_stack
+from stacks.config.values import architecture
 from stacks.errors import SlipwayError
 from stacks.identity.fingerprint import published_fingerprints
 from stacks.plan import Plan
@@ -81,10 +82,10 @@ def test_plan_of_platforms_has_one_tag_and_parts_by_content() -> None:
     assert amd64.repository == arm64.repository
     assert amd64.index_tag == arm64.index_tag
     assert planned.references == {"torch": f"{amd64.repository}:{amd64.index_tag}"}
-    for image, architecture in ((amd64, "amd64"), (arm64, "arm64")):
-        assert image.tag.startswith(f"{architecture}--x")
+    for image, machine in ((amd64, "amd64"), (arm64, "arm64")):
+        assert image.tag.startswith(f"{machine}--x")
         assert tags.parse(image.tag)[1] == image.spec.suffix
-        assert image.contents["platform"] == f"linux/{architecture}"
+        assert image.contents["platform"] == f"linux/{machine}"
     assert [*planned.indexes] == ["torch"]
 
 
@@ -163,8 +164,7 @@ def test_stack_of_both_has_what_its_twin_has(stack: str) -> None:
     config, specs = plan.resolve(stack)
     assert config.platforms == tuple(BOTH)
     for platform in BOTH:
-        architecture = platforms.architecture(platform)
-        own = {spec.name.removesuffix(f"-{architecture}") for spec in specs if spec.platform == platform}
+        own = {spec.name.removesuffix(f"-{architecture(platform)}") for spec in specs if spec.platform == platform}
         assert own | {spec.name for spec in specs if spec.repository is None} == twin
 
 
