@@ -12,6 +12,7 @@ import pulumi_docker as docker
 
 from components import engines
 from components.build_secrets import BuildSecrets
+from components.engines.kept_products import with_kept_products
 from components.engines.reached_engine import ReachedEngine
 from components.image import ImageVariant, ImageVariantArgs
 from components.registry.interface import Registry
@@ -50,6 +51,7 @@ def deploy(plan: Plan, replicas: Mapping[str, Replicas] | None = None) -> dict[s
     and each product's signature. ``extraTags`` has the additional tags, and ``verifiedParents`` the signers of outside
     parents.
     """
+    plan = with_kept_products(plan)
     secrets = BuildSecrets.of(plan.config)
     registry = _registry(plan)
     cluster = _cluster(plan)
