@@ -232,6 +232,11 @@ class BuildService(DaemonPool):
 
     @model_validator(mode="after")
     def _shared(self) -> Self:
+        pools: list[DaemonPool] = [self, *self.platforms.values()]
+        addresses = [address for pool in pools for address in pool.address or ()]
+        for address in addresses:
+            if addresses.count(address) > 1:
+                raise ValueError(f"address '{address}' is given twice: each daemon has its own")
         key = f"replicas {self.replicas}" if self.replicas > 1 else "platforms" if self.platforms else ""
         if key and (self.jobs or self.rootless):
             raise ValueError(

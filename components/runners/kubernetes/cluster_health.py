@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
+from components.runners.kubernetes.build_daemon import NAME
 from oci import kubectl
 from oci.gpu import node_drivers
 from oci.kubectl import Item, Unanswered
@@ -132,13 +133,16 @@ def _waiting(config: KubernetesRunners) -> Iterator[str]:
 def _replicas(config: KubernetesRunners) -> Iterator[str]:
     """Look for replicas of the build service that do not work: an update does without them, at the cost of its time.
 
-    A pod that is pending is reported with the others.
+    A pod that is pending is reported with the others. A platform's only daemon is not reported: its build says more.
     """
-    if config.build is None or config.build.replicas == 1:
+    several = {replica.named(NAME) for replica in config.replicas if replica.pool.replicas > 1}
+    if not several:
         return
     space = config.build_namespace
     pods = _items(config, "pods", f"--namespace={space}")
     for replica in _items(config, "deployments.apps", f"--namespace={space}"):
+        if replica["metadata"]["name"] not in several:
+            continue
         selected = replica["spec"]["selector"]["matchLabels"].items()
         own = [pod for pod in pods if selected <= pod["metadata"].get("labels", {}).items()]
         if replica["status"].get("readyReplicas") or any(pod["status"].get("phase") == "Pending" for pod in own):

@@ -122,7 +122,7 @@ def test_warnings_with_a_pending_build_service_name_its_reason(kubectl: Path) ->
 
 
 def test_warnings_name_a_replica_that_does_not_work(kubectl: Path) -> None:
-    def replica(number: int, minutes: int = 60, ready: int = 0) -> dict[str, Any]:
+    def replica(number: int | str, minutes: int = 60, ready: int = 0) -> dict[str, Any]:
         named = pod(f"build-{number}", minutes=minutes)
         selector = {"matchLabels": service_labels(str(number))}
         return {**named, "spec": {"selector": selector}, "status": {"readyReplicas": ready} if ready else {}}
@@ -156,6 +156,14 @@ def test_warnings_name_a_replica_that_does_not_work(kubectl: Path) -> None:
         )
     ]
     assert cluster_health.warnings(CONFIG.model_copy(update={"build": BuildService()})) == []
+    # Of a service for both platforms, the daemons of the other one are reported by their own number.
+    pools = {"linux/arm64": {"replicas": 2}}
+    both = CONFIG.model_copy(update={"build": BuildService.model_validate({"platforms": pools})})
+    says(kubectl, deployments=[replica(0), *(replica(name) for name in ("arm64", "arm64-1"))], build=[])
+    assert cluster_health.warnings(both) == [
+        f"slipway-runners-build/build-{name} does not work, so that other replicas build for it: it has no pod"
+        for name in ("arm64", "arm64-1")
+    ]
 
 
 def test_warnings_with_a_runner_without_a_pod_name_its_reason(kubectl: Path) -> None:

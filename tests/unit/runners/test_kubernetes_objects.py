@@ -321,6 +321,10 @@ def stack(root: Path, **keys: Any) -> str:
             "slipway:runners.build.platforms.linux/arm64: address: 'a:1, b:1': expected 1, one for each of replicas; or leave address out if Pulumi runs in the cluster",
         ),
         (
+            {"runners": {"build": {"address": "a:1", "platforms": {"linux/arm64": {"address": "a:1"}}}}},
+            "slipway:runners.build: address 'a:1' is given twice: each daemon has its own",
+        ),
+        (
             {
                 "platforms": ["linux/amd64", "linux/arm64"],
                 "buildOn": "runners",
