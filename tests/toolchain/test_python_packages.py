@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from tests.toolchain.clone import ROOT, Clone
 from toolchain.checkout import Checkout
-from toolchain.machine import apt
+from toolchain.machine import apt, uv
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.parts import python_env
 
@@ -40,6 +41,19 @@ def _installed(clone: Clone) -> set[str]:
     return names - {"pip", "setuptools", "slipway", "uv"}
 
 
+def _installer(clone: Clone) -> str:
+    """Return what installed the small package."""
+    (record,) = clone.checkout.venv.glob("lib/*/site-packages/iniconfig-*.dist-info/INSTALLER")
+    return record.read_text().strip()
+
+
+def _expected_installer(clone: Clone) -> str:
+    """Return what is to install it: pip where this machine's pip has an index of its own, or the like."""
+    words = [str(clone.checkout.venv / "bin" / "python"), "-m", "pip", "config", "list"]
+    done = subprocess.run(words, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True)
+    return "pip" if uv.certificates(done.stdout.splitlines()) is None else "uv"
+
+
 def test_killed_installation_is_repeated_and_then_kept(small: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     process = small.start("python_env")
     until = time.monotonic() + 20
@@ -52,6 +66,7 @@ def test_killed_installation_is_repeated_and_then_kept(small: Clone, monkeypatch
     part = small.get("python_env")
     assert part["path"] == [str(small.checkout.venv / "bin")]
     assert _installed(small) == {"iniconfig"}
+    assert _installer(small) == _expected_installer(small)
     program = (small.checkout.venv / "bin" / "slipway").read_text()
     assert program.startswith(f"#!{small.checkout.venv}/bin/python\n")
     assert "from cli.main import run" in program
@@ -91,6 +106,7 @@ def test_installation_ignores_users_pip_targets(small: Clone, tmp_path: Path) ->
     small.env |= {"PIP_USER": "1", "PIP_DRY_RUN": "1", "PIP_CONFIG_FILE": str(tmp_path / "pip.conf")}
     small.get("python_env")
     assert _installed(small) == {"iniconfig"}
+    assert _installer(small) == "pip"
     assert not (tmp_path / "elsewhere").exists()
 
 

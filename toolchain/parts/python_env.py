@@ -8,7 +8,7 @@ import tomllib
 from typing import Final
 
 from toolchain.checkout import Checkout
-from toolchain.machine import apt, pip
+from toolchain.machine import apt, uv
 from toolchain.machine.steps import command, step
 from toolchain.parts.part import Kind, Part, forget, recall, remember
 
@@ -28,10 +28,10 @@ def key(checkout: Checkout) -> str:
 
 def _install_command(checkout: Checkout) -> None:
     """Put `slipway` on the environment's PATH: this project, editable, built by uv itself without a network."""
-    uv = checkout.venv / "bin" / "uv"
+    program = checkout.venv / "bin" / "uv"
     command(
         [
-            *(uv, "pip", "install", "--quiet", "--offline", "--no-cache", "--no-config", "--no-deps"),
+            *(program, "pip", "install", "--quiet", "--offline", "--no-cache", "--no-config", "--no-deps"),
             *("--python", checkout.venv / "bin" / "python", "--editable", checkout.root),
         ],
         checkout.logs / "slipway.log",
@@ -53,7 +53,7 @@ def get(checkout: Checkout) -> Part:
     forget(checkout, NAME)
     with step("Installing Python packages"):
         command([sys.executable, "-m", "venv", "--clear", checkout.venv], checkout.logs / "venv.log")
-        pip.install(checkout.venv / "bin" / "python", checkout.lock, checkout.logs / "pip.log")
+        uv.install(checkout, checkout.venv / "bin" / "python")
         _install_command(checkout)
     part = Part(NAME, str(checkout.venv), f"Python {platform.python_version()}", path=[str(checkout.venv / "bin")])
     return remember(checkout, part, key(checkout))
