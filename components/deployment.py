@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -56,13 +56,12 @@ def deploy(plan: Plan, replicas: Mapping[str, Replicas] | None = None) -> dict[s
     registry = _registry(plan)
     cluster = _cluster(plan)
     machines = _machines(plan)
-    builder = machines.builder if machines and plan.config.build_on == "runners" else None
+    on_runners = plan.config.build_on == "runners"
     builders: dict[str, Builder] = {}
-    if cluster and plan.config.build_on == "runners":
+    if cluster and on_runners:
         builders = _of_cluster(plan, cluster, replicas or {})
-    elif builder:
-        engine = builder.engine({image.spec.name: image.tag for image in plan.images} | _tried(plan))
-        builders = {plan.config.every_platform[0]: Builder(engine, builder.reached_engine)}
+    elif machines and on_runners:
+        builders = _of_machines(plan, machines)
     by_platform = _engines(plan, builders)
     for providers in by_platform.values():
         secrets.lend(providers[0] if providers else None)
@@ -78,9 +77,8 @@ def deploy(plan: Plan, replicas: Mapping[str, Replicas] | None = None) -> dict[s
         if not image.spec.is_part:
             registry.keep(name, variants[name].ref, variants[name])
     indexes = _indexes(plan, registry, variants) if plan.config.publish else {}
-    if builder:
-        digests = {name: pulumi.Output.concat(variant.tag, "@", variant.digest) for name, variant in variants.items()}
-        builder.stop_after({**digests, **_tried(plan)}, list(variants.values()))
+    if machines and on_runners:
+        _stop(plan, machines, variants)
     outputs = _image_outputs(plan, variants, indexes)
     if cluster:
         outputs["runners"] = {**cluster.outputs, **_validated(plan, cluster, {**variants, **indexes}, registry)}
@@ -93,16 +91,46 @@ def deploy(plan: Plan, replicas: Mapping[str, Replicas] | None = None) -> dict[s
     return outputs | _plan_outputs(plan)
 
 
-def _tried(plan: Plan) -> dict[str, str]:
-    """Return what the builder does with images that are built, by a name: it is on when that changes.
+def _of_machines(plan: Plan, machines: Deployed) -> dict[str, Builder]:
+    """Declare the builders on EC2 as engines by platform, each on before the first of its images."""
+    builders: dict[str, Builder] = {}
+    for platform, builder in machines.builders.items():
+        images = _images_of(plan, machines, platform)
+        engine = builder.engine({image.spec.name: image.tag for image in images} | _tried(plan, images))
+        builders[platform] = Builder(engine, builder.reached_engine)
+    return builders
+
+
+def _stop(plan: Plan, machines: Deployed, variants: Mapping[str, ImageVariant]) -> None:
+    """Stop each builder on EC2 after the last of its images."""
+    for platform, builder in machines.builders.items():
+        images = _images_of(plan, machines, platform)
+        built = {image.spec.name: variants[image.spec.name] for image in images}
+        digests = {name: pulumi.Output.concat(variant.tag, "@", variant.digest) for name, variant in built.items()}
+        builder.stop_after({**digests, **_tried(plan, images)}, list(built.values()))
+
+
+def _images_of(plan: Plan, machines: Deployed, platform: str) -> list[PlannedImage]:
+    """Return the images that a platform's builder on EC2 builds: a change of the others leaves it off."""
+    first = next(iter(machines.builders))
+    return [
+        image
+        for image in plan.images
+        if image.spec.platform not in plan.config.engines
+        and platform == (image.spec.platform if image.spec.platform in machines.builders else first)
+    ]
+
+
+def _tried(plan: Plan, images: Sequence[PlannedImage]) -> dict[str, str]:
+    """Return what a builder does with its images that are built, by a name: it is on when that changes.
 
     That is what their checks are made of, and whether those that are not pushed go through gates.
     """
-    checks = {image.spec.name: image.content.checks for image in plan.images}
+    checks = {image.spec.name: image.content.checks for image in images}
     tried = {f"{name}-checks": content.folder for name, content in checks.items() if content}
     if plan.config.publish or not (plan.config.inspection.gate or plan.config.vulnerabilities):
         return tried
-    kept = [image.spec.name for image in plan.images if image.content.checks and not image.spec.product]
+    kept = [image.spec.name for image in images if image.content.checks and not image.spec.product]
     return tried | {f"{name}-inspection": "saved" for name in kept}
 
 

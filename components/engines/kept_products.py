@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from stacks.config.kubernetes import KubernetesRunners
 from stacks.config.stack_config import StackConfig
 from stacks.config.values import architecture
 from stacks.identity.content import Content
@@ -57,8 +56,8 @@ def _renamed(content: Content, names: Mapping[str, str], platform: str) -> Conte
 
 
 def _engine(config: StackConfig, platform: str) -> tuple[str, ...]:
-    """Return what is built on: engines that the configuration names, daemons of a platform, or the default one."""
+    """Return what is built on: engines that the configuration names, a builder of a platform, or the default one."""
     if platform in config.engines:
         return config.engines[platform]
-    build = config.runners.build if isinstance(config.runners, KubernetesRunners) else None
-    return (platform,) if build and config.build_on == "runners" and platform in build.platforms else ()
+    build = config.runners.build if config.runners and config.build_on == "runners" else None
+    return (platform,) if build and platform in build.platforms else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from stacks.config.ec2 import ARCHITECTURES, Ec2Runners
@@ -63,12 +63,22 @@ class Network:
 
 
 @dataclass(frozen=True)
+class Builder:
+    """The machine that builds a platform's images, by its key below ``slipway:runners``, and its machine image."""
+
+    key: str
+    machine: Machine
+    image: str
+    image_architecture: str
+
+
+@dataclass(frozen=True)
 class Site:
     """The AWS resources that a configuration names, as AWS describes them.
 
     ``image_gb`` is the size of the image's own root volume, ``root_device`` the name of it; ``prices`` are of spot
     capacity and ``on_demand_prices`` of the other, in US dollars per hour and by type, as far as AWS tells.
-    ``builder`` is the machine that builds images.
+    ``builders`` has the machines that build images, by platform.
     """
 
     machines: Sequence[Machine]
@@ -80,16 +90,11 @@ class Site:
     root_device: str
     prices: Mapping[str, float]
     on_demand_prices: Mapping[str, float]
-    builder: Machine | None = None
+    builders: Mapping[str, Builder] = field(default_factory=dict)
 
     def gpus(self, requested: int | None) -> int:
         """Return the GPUs of each machine: the number requested, else the fewest of any type."""
         return min(machine.gpus for machine in self.machines) if requested is None else requested
-
-    @property
-    def builder_network(self) -> Network | None:
-        """The first subnet that the builder can be in; None where it can be in none."""
-        return self.network(self.builder) if self.builder else None
 
     def network(self, machine: Machine) -> Network | None:
         """Return the first subnet that a machine of a type can be in; None where it can be in none."""
@@ -120,7 +125,7 @@ def check(config: Ec2Runners, site: Site, platform: str, budgets: Mapping[str, i
     Args:
         config: the stack's configuration.
         site: what AWS has.
-        platform: of the stack's images.
+        platform: of the runners, the first of the stack's images.
         budgets: most compressed bytes of images that are built here, by name.
 
     Raises:
@@ -129,7 +134,7 @@ def check(config: Ec2Runners, site: Site, platform: str, budgets: Mapping[str, i
     mistakes = [
         *_machine_mistakes(config, site, platform),
         *_place_mistakes(config, site),
-        *_builder_mistakes(config, site, platform, budgets),
+        *(line for builds in site.builders for line in _builder_mistakes(config, site, builds, platform, budgets)),
     ]
     on_root = not all(machine.disks for machine in site.machines)  # else layers are on the disks
     images = UNPACKED * sum(budgets.values()) // 1024**3 if on_root else 0
@@ -191,20 +196,25 @@ def _place_mistakes(config: Ec2Runners, site: Site) -> list[str]:
     return mistakes
 
 
-def _builder_mistakes(config: Ec2Runners, site: Site, platform: str, budgets: Mapping[str, int]) -> list[str]:
-    build, machine = config.build, site.builder
-    if build is None or machine is None:
-        return []
-    mistakes = []
+def _builder_mistakes(
+    config: Ec2Runners, site: Site, platform: str, first: str, budgets: Mapping[str, int]
+) -> list[str]:
+    """Return what is wrong with the machine of a platform; ``first`` is the platform of the runners."""
+    build, builder = config.builders(first)[platform], site.builders[platform]
     architecture = ARCHITECTURES[platform]
-    where = f"build.instanceType: {machine.name}"
-    if architecture not in machine.architectures:
-        offered = " and ".join(machine.architectures)
-        mistakes.append(f"{where} is {offered}; slipway:platform {platform} is {architecture}")
-    mistakes += _zone_mistakes(where, machine, config, site)
+    expected = f"{f'slipway:platform {platform}' if platform == first else platform} is {architecture}"
+    where = f"{builder.key}.instanceType: {builder.machine.name}"
+    mistakes = []
+    if architecture not in builder.machine.architectures:
+        mistakes.append(f"{where} is {' and '.join(builder.machine.architectures)}; {expected}")
+    # The first one has the image of the runners, which is checked with these.
+    if platform != first and builder.image_architecture != architecture:
+        mistakes.append(f"{builder.key}.image: {builder.image} is for {builder.image_architecture}; {expected}")
+    mistakes += _zone_mistakes(where, builder.machine, config, site)
     need = UNPACKED * sum(budgets.values()) // 1024**3
     if build.cache < need:
         mistakes.append(
-            f"build.cache: {build.cache} GiB is too small for {', '.join(budgets)} within budgets; give at least {need}"
+            f"{builder.key}.cache: {build.cache} GiB is too small for {', '.join(budgets)} within budgets; give at "
+            f"least {need}"
         )
     return mistakes

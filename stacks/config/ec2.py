@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from stacks.config import github_url
 from stacks.config.model import SENSITIVE, Model, matching
-from stacks.config.values import Driver
+from stacks.config.values import Driver, Platform
 from stacks.errors import one_line
 from stacks.versions.checksums import runner_names
 
@@ -129,8 +129,8 @@ class Alarm(Model):
     topic: Topic | None = Field(None, description="ARN of the SNS topic to notify. Default: none.")
 
 
-class Ec2Build(Model):
-    """A machine that builds images. It runs during builds only; its layers are kept."""
+class BuildMachine(Model):
+    """A machine that builds images of one platform. It runs during builds only; its layers are kept."""
 
     instance_type: InstanceType = Field(description="Instance type, such as c7i.4xlarge. Builds use no GPU and no EFA.")
     cache: int = Field(500, ge=50, le=16384, description="Size of the volume for its layers, in GiB.")
@@ -147,6 +147,23 @@ class Ec2Build(Model):
                 "replicas out and give a larger instanceType, or name several engines in slipway:engines"
             )
         return values
+
+
+class PlatformBuild(BuildMachine):
+    """The machine that builds the images of a further platform."""
+
+    image: Ami | None = Field(
+        None, description="Id of its machine image. Default: the newest Deep Learning AMI of its architecture."
+    )
+
+
+class Ec2Build(BuildMachine):
+    """The machine that builds the images of the stack's first platform, and those of further ones."""
+
+    platforms: dict[Platform, PlatformBuild] = Field(
+        default_factory=dict,
+        description="Machines that build the other platforms of the stack: {linux/arm64: {instanceType: c8g.4xlarge}}.",
+    )
 
 
 class Ec2Runners(Model):
@@ -273,3 +290,41 @@ class Ec2Runners(Model):
     def runner_labels(self, platform: str) -> tuple[str, ...]:
         """Return all labels of a runner, GitHub's own first."""
         return ("self-hosted", "linux", {"linux/amd64": "x64", "linux/arm64": "arm64"}[platform], *self.labels)
+
+    def builders(self, platform: str) -> dict[str, BuildMachine]:
+        """Return the machines that build images by their platforms; ``platform`` is the first of the stack."""
+        if self.build is None:
+            return {}
+        others: dict[str, BuildMachine] = {str(other): build for other, build in self.build.platforms.items()}
+        return {platform: self.build} | others
+
+    def check_builders(self, platforms: Sequence[str], engines: Collection[str]) -> None:
+        """Check that each platform has one machine or engine that builds it; ``engines`` are platforms with an engine.
+
+        Raises:
+            ValueError: a platform has none or two, or a machine is for no further platform of the stack.
+        """
+        first, *others = platforms
+        machines = self.build.platforms if self.build else {}
+        for platform in machines:
+            where = f"runners.{build_key(platform, first)}"
+            if platform == first:
+                raise ValueError(
+                    f"runners.build.platforms.{platform}: runners.build itself builds {platform}, the stack's first "
+                    "platform: leave it out"
+                )
+            if platform not in others:
+                raise ValueError(f"{where}: the stack has {' and '.join(platforms)}: leave it out")
+            if platform in engines:
+                raise ValueError(f"{where}: slipway:engines.{platform} builds these images: leave one of the two out")
+        for other in others:
+            if other not in engines and other not in machines:
+                raise ValueError(
+                    f"runners.build is one machine, for {first}, the first of slipway:platforms: give an instanceType "
+                    f"in runners.{build_key(other, first)}, or an engine in slipway:engines.{other}"
+                )
+
+
+def build_key(platform: str, first: str) -> str:
+    """Return the key below ``slipway:runners`` of a platform's builder; ``first`` is the stack's first platform."""
+    return "build" if platform == first else f"build.platforms.{platform}"

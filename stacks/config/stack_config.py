@@ -292,8 +292,13 @@ class StackConfig(Model):
     @field_validator("build_on")
     @classmethod
     def _built(cls, value: str, info: ValidationInfo) -> str:
+        runners = info.data.get("runners")
+        if value == "engine" and isinstance(runners, Ec2Runners) and runners.build and runners.build.platforms:
+            raise ValueError(
+                f"nothing is built on runners.build.platforms.{next(iter(runners.build.platforms))}: say runners here, "
+                "or leave that out"
+            )
         if value == "runners" and "runners" in info.data:
-            runners = info.data["runners"]
             if runners is None or runners.build is None:
                 raise ValueError("the stack has no build service: set runners.build")
             if isinstance(runners, KubernetesRunners) and runners.build.rootless:
@@ -309,12 +314,8 @@ class StackConfig(Model):
             engines = info.data.get("engines", {})  # those of its own build what the runners do not
             if isinstance(runners, KubernetesRunners):
                 _check_pools(runners, [platform for platform in (first, *others) if platform], engines)
-            for platform in others if isinstance(runners, Ec2Runners) else ():
-                if platform not in engines:
-                    raise ValueError(
-                        f"runners.build is one machine, for {first}, the first of slipway:platforms: name an engine "
-                        f"in slipway:engines.{platform}"
-                    )
+            if isinstance(runners, Ec2Runners) and first:
+                runners.check_builders([first, *others], engines)
             registry = info.data.get("registry")
             if info.data.get("publish") and registry and registry.of_this_machine:
                 raise ValueError(

@@ -633,11 +633,11 @@ def test_refused_key_of_the_builder_has_no_answer_in_it(
 def test_instance_type_of_another_shape_is_one_line(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("get_instance_type", "get_instance_type_offerings", "get_ami", "get_parameter", "get_subnets"):
         monkeypatch.setattr(f"pulumi_aws.{'ssm' if name == 'get_parameter' else 'ec2'}.{name}", lambda **_: answer)
-    config: Any = SimpleNamespace(image=None, subnets=(), vpc="vpc-1")
+    config: Any = SimpleNamespace(subnets=(), vpc="vpc-1")
     options = pulumi.InvokeOptions()
     for look in (
         lambda: aws_lookup._machine("p5.48xlarge", options),
-        lambda: aws_lookup._image(config, "linux/amd64", options),
+        lambda: aws_lookup._image(None, "linux/amd64", "image", options),
         lambda: aws_lookup._networks(config, options),
     ):
         with pytest.raises(SlipwayError, match=r"^slipway:runners\..*: AWS's answer has another shape") as caught:

@@ -21,6 +21,7 @@ from tests.aws.test_ecr import UNCHANGED, operations
 from tests.aws.test_runners import documented, rules
 from tests.engine.project import Project
 from tests.engine.test_checks import CHECK, DOCKERFILE, PASSING
+from tests.engine.test_platforms import write_files
 from tests.fakes.aws.ssh_builder import far_side
 from tests.helpers.elf_writer import LOADER, elf
 from tests.images.engine import base_image
@@ -29,7 +30,11 @@ from tests.unit.runners import iam
 
 AWAY: dict[str, Any] = {"DOCKER_HOST": "tcp://127.0.0.1:9"}
 """No engine: this machine's own has no part in it."""
+ENGINE = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+"""This machine's engine."""
 BUILDER = f"{NAME}-builder"
+SECOND = f"{BUILDER}-arm64"
+AMD64, ARM64 = PLATFORMS = ["linux/amd64", "linux/arm64"]
 
 
 class BuilderProject(RunnersProject):
@@ -48,18 +53,18 @@ class BuilderProject(RunnersProject):
         """The folder of the builder's alias."""
         return self.root / ".slipway/builder" / BUILDER
 
-    def machine(self) -> Any:
-        """Return the builder, as EC2 has it."""
+    def machine(self, name: str = BUILDER) -> Any:
+        """Return a builder, as EC2 has it."""
         filters = [
-            {"Name": "tag:Name", "Values": [BUILDER]},
+            {"Name": "tag:Name", "Values": [name]},
             {"Name": "instance-state-name", "Values": ["running", "stopped", "stopping", "pending"]},
         ]
         (reservation,) = self.api("ec2").describe_instances(Filters=filters)["Reservations"]
         return reservation["Instances"][0]
 
-    def volumes(self) -> list[Any]:
-        """Return the builder's own volumes, as EC2 has them."""
-        filters = [{"Name": "tag:Name", "Values": [BUILDER]}]
+    def volumes(self, name: str = BUILDER) -> list[Any]:
+        """Return a builder's own volumes, as EC2 has them."""
+        filters = [{"Name": "tag:Name", "Values": [name]}]
         volumes: list[Any] = self.api("ec2").describe_volumes(Filters=filters)["Volumes"]
         return volumes
 
@@ -78,9 +83,9 @@ def project(tmp_path_factory: pytest.TempPathFactory, moto: str, registry: Regis
 
 @pytest.fixture
 def sessions(project: BuilderProject) -> Iterator[Path]:
-    """The builder's far side."""
-    engine = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
-    with far_side(project.root.with_name("plugins"), project.alias, engine) as calls:
+    """The far side of both builders."""
+    aliases = [project.alias, project.alias.with_name(SECOND)]
+    with far_side(project.root.with_name("plugins"), aliases, ENGINE) as calls:
         yield calls
 
 
@@ -270,3 +275,82 @@ def test_builder_preview_is_offline_and_refuses_mistakes(project: BuilderProject
     refusal = "build.instanceType: c7g.4xlarge is arm64; slipway:platform linux/amd64 is x86_64"
     assert f"error: slipway:runners.{refusal}" in failed.output
     assert "Traceback" not in failed.output
+
+
+def targets(sessions: Path, begin: int = 0) -> list[str]:
+    """Return the machines to which sessions were opened, from a line on."""
+    return re.findall(r"--target (\S+)", "\n".join(sessions.read_text().splitlines()[begin:]))
+
+
+def several(project: BuilderProject, second: dict[str, Any] | None = None, **values: Any) -> None:
+    """Write the YAML of a stack for both platforms; the ``second`` builder, or this machine's engine in its place."""
+    build = {"platforms": {ARM64: second}} if second else {}
+    engines = {} if second else {"engines": {ARM64: ENGINE}}
+    project.building(build, platforms=PLATFORMS, **engines, **values)
+
+
+@pytest.mark.slow  # apt, and four updates
+def test_second_builder_comes_builds_and_goes_alone(project: BuilderProject, sessions: Path) -> None:
+    newest = image(project.moto, "arm64")
+    write_files(project, amd64="one", arm64="one")
+    several(project)
+    project.up(**AWAY)
+    first, outputs, calls = project.machine(), project.outputs(), len(targets(sessions))
+    parts = outputs["images"]["link0"]["platforms"]
+    assert {*targets(sessions)} == {first["InstanceId"]}
+
+    # It comes, and takes over its platform's images. Nothing of the other changes, and its builder sleeps on.
+    several(project, {"instanceType": "c8g.4xlarge", "cache": 300, "idle": 20})
+    changes = operations(project.preview(**AWAY).output)
+    assert {f"Instance {SECOND}", "Awake builder-arm64-awake", "Asleep builder-arm64-asleep"} <= changes.keys()
+    assert {what for what in changes if "arm64" not in what} <= {"Stack slipway-t", "ImageIndex link0"}
+    project.up(**AWAY)
+    second = project.machine(SECOND)
+    assert project.machine() == first
+    assert {*targets(sessions, calls)} == {second["InstanceId"]} != {first["InstanceId"]}
+    assert (second["InstanceType"], second["ImageId"], second["State"]["Name"]) == ("c8g.4xlarge", newest, "stopped")
+    assert first["ImageId"] != newest
+    (volume,) = project.volumes(SECOND)
+    assert (volume["Size"], [one["InstanceId"] for one in volume["Attachments"]]) == (300, [second["InstanceId"]])
+    policy = project.api("iam").get_role_policy(RoleName=SECOND, PolicyName="builder")["PolicyDocument"]
+    assert iam.mistakes(policy, "builder") == []
+    after = project.outputs()
+    assert after["runners"].pop("otherBuilders") == {
+        ARM64: {
+            "instance": second["InstanceId"],
+            "volume": volume["VolumeId"],
+            "connect": f"ssh -F .slipway/builder/{SECOND}/config slipway-builder",
+        }
+    }
+    assert {**after["runners"], "onDemandDollarsPerHour": {}} == {**outputs["runners"], "onDemandDollarsPerHour": {}}
+    assert after["images"]["link0"]["platforms"][AMD64] == parts[AMD64]
+    assert after["images"]["link0"]["platforms"][ARM64]["digest"] == parts[ARM64]["digest"]
+    keys = [(project.root / f".slipway/builder/{name}/key.pub").read_text() for name in (BUILDER, SECOND)]
+    assert len({*keys}) == 2
+
+    # A change of either platform wakes its own builder alone.
+    for changed, machine in (({"amd64": "one", "arm64": "two"}, second), ({"amd64": "two", "arm64": "two"}, first)):
+        calls = len(targets(sessions))
+        write_files(project, **changed)
+        project.up(**AWAY)
+        assert {*targets(sessions, calls)} == {machine["InstanceId"]}
+        assert {project.machine(name)["State"]["Name"] for name in (BUILDER, SECOND)} == {"stopped"}
+    assert len({*targets(sessions)}) == 2
+    calls = len(targets(sessions))
+    assert UNCHANGED.search(project.up(**AWAY).output)
+    assert len(targets(sessions)) == calls
+
+    # It goes.
+    several(project)
+    project.up(**AWAY)
+    assert project.volumes(SECOND) == []
+    assert project.machine()["InstanceId"] == first["InstanceId"]
+    assert "otherBuilders" not in project.outputs()["runners"]
+    assert [role["RoleName"] for role in project.api("iam").list_roles()["Roles"] if "builder" in role["RoleName"]] == [
+        BUILDER
+    ]
+    project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
+    assert project.volumes() == []
+    connecting = {"ec2:StartInstances", "ec2:StopInstances", "ec2:DescribeInstances"}
+    through = {"ec2-instance-connect:SendSSHPublicKey", "ssm:StartSession"}
+    assert sorted((project.calls() | connecting | through) - documented()) == []

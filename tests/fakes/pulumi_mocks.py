@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from pulumi.runtime.stack import wait_for_rpcs
 from components.deployment import deploy
 from components.runners.kubernetes.certificates import make
 from stacks import flavors
+from stacks.config.values import architecture
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import CHECKED_ARG, ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
@@ -78,11 +79,13 @@ def planned(
     base: str = "",
     checks: Mapping[str, str] | None = None,
     platform: str = "linux/amd64",
+    index: str | None = None,
     **parents: str,
 ) -> PlannedImage:
-    """Return an image; ``checks`` are the files of its checks."""
+    """Return an image; ``checks`` are the files of its checks, ``index`` names its index of several platforms."""
     spec = ImageSpec(
         name=name,
+        repository=index,
         platform=platform,
         dockerfile=f"{name}/Dockerfile",
         args={"V": "1"},
@@ -99,14 +102,29 @@ def planned(
         of = replace(of, checks=content(checked, checks, "FROM checks\n", {}))
     return PlannedImage(
         content=of,
-        repository=f"r.example/x/{name}",
+        repository=f"r.example/x/{spec.published_name}",
         tag="abc1234-base",
         args={"V": "1", **({"BASE_IMAGE": base} if base and not parents else {})},
         parents={argument: f"r.example/x/{parent}:abc1234-base" for argument, parent in parents.items()},
         fingerprint="f" * 64,
         extra_tags=() if product else extra_tags,
         checks_args={"V": "1"} if checks is not None else {},
+        index_tag="abc1234-base" if index else None,
     )
+
+
+def _by_platform(
+    chain: Mapping[str, Mapping[str, str]], products: Collection[str], platforms: Sequence[str]
+) -> Iterator[tuple[str, str, str, Mapping[str, str]]]:
+    """Yield the name, index, platform and parents of each image, as ``stacks.platforms`` names them."""
+
+    def named(image: str, platform: str) -> str:
+        return image if image in products or not platforms else f"{image}-{architecture(platform)}"
+
+    for name, parents in chain.items():
+        for platform in ("linux/amd64",) if name in products else platforms or ("linux/amd64",):
+            own = {argument: named(parent, platform) for argument, parent in parents.items()}
+            yield named(name, platform), name, platform, own
 
 
 def run(
@@ -118,12 +136,14 @@ def run(
     answers: Mapping[str, Mapping[str, Any]] | None = None,
     checks: Mapping[str, Mapping[str, str]] | None = None,
     on: Mapping[str, str] | None = None,
+    indexed: bool = False,
     **config: Any,
 ) -> tuple[Recorder, dict[str, Any]]:
     """Deploy a chain of images, or of ``products`` among them; return what was registered and the outputs' values.
 
     ``answers`` are outputs of resources, by name. ``checks`` has the files of images' checks, and ``on`` the platforms of
-    images that are not for linux/amd64.
+    images that are not for linux/amd64. With ``indexed``, each image is one for each of the stack's platforms, and each
+    product is one for all.
     """
     recorder = Recorder(answers or {})
     values: dict[str, Any] = {}
@@ -139,14 +159,17 @@ def run(
             tuple(
                 planned(
                     name,
-                    product=name in products,
+                    product=index in products,
                     extra_tags=tuple(config.get("extraTags", ())),
                     base=config.get("base", ""),
-                    checks=(checks or {}).get(name),
-                    platform=(on or {}).get(name, "linux/amd64"),
+                    checks=(checks or {}).get(index),
+                    platform=(on or {}).get(name, platform),
+                    index=index if name != index else None,
                     **parents,
                 )
-                for name, parents in chain.items()
+                for name, index, platform, parents in _by_platform(
+                    chain, products, config["platforms"] if indexed else ()
+                )
             ),
             gpu_checks or {},
         )

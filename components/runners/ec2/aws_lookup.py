@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 import pulumi
 import pulumi_aws as aws
 
-from stacks.checks.ec2_site import Machine, Network, Site
-from stacks.config.ec2 import AMI_PARAMETER, ARCHITECTURES, Ec2Runners
+from stacks.checks.ec2_site import Builder, Machine, Network, Site
+from stacks.config.ec2 import AMI_PARAMETER, ARCHITECTURES, Ec2Runners, PlatformBuild, build_key
 from stacks.errors import SlipwayError, one_line
 
 
@@ -19,7 +19,7 @@ def look_up(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions, price
 
     Args:
         config: the configuration of the runners.
-        platform: platform of the stack's images, such as ``linux/amd64``.
+        platform: platform of the runners, the first of the stack's images, such as ``linux/amd64``.
         opts: with the provider of the runners' region.
         price_list: with the provider of a region that has the price API.
 
@@ -28,8 +28,7 @@ def look_up(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions, price
     """
     networks = _networks(config, opts)
     vpc = config.vpc or (networks[0].vpc if networks else "")
-    image, image_gb = _image(config, platform, opts)
-    build = config.build.instance_type if config.build else None
+    image, image_gb = _image(config.image, platform, "image", opts)
     return Site(
         machines=[_machine(name, opts) for name in config.instance_types],
         networks=networks,
@@ -39,9 +38,22 @@ def look_up(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions, price
         image_gb=image_gb,
         root_device=image.root_device_name,
         prices=_prices(config, networks, opts),
-        on_demand_prices=_on_demand_prices(config, price_list),
-        builder=_machine(build, opts, "build.instanceType") if build else None,
+        on_demand_prices=_on_demand_prices(config, platform, price_list),
+        builders=_builders(config, platform, image, opts),
     )
+
+
+def _builders(
+    config: Ec2Runners, first: str, image: aws.ec2.GetAmiResult, opts: pulumi.InvokeOptions
+) -> dict[str, Builder]:
+    """Look up the builders by platform. That of the ``first`` one has the ``image`` of the runners."""
+    builders = {}
+    for platform, build in config.builders(first).items():
+        key = build_key(platform, first)
+        own = _image(build.image, platform, f"{key}.image", opts)[0] if isinstance(build, PlatformBuild) else image
+        machine = _machine(build.instance_type, opts, f"{key}.instanceType")
+        builders[platform] = Builder(key, machine, own.id, own.architecture)
+    return builders
 
 
 def _machine(name: str, opts: pulumi.InvokeOptions, key: str = "instanceTypes") -> Machine:
@@ -78,14 +90,13 @@ def _networks(config: Ec2Runners, opts: pulumi.InvokeOptions) -> list[Network]:
     return networks
 
 
-def _image(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions) -> tuple[aws.ec2.GetAmiResult, int]:
-    """Return the machine image, and the size of its root volume in GiB."""
-    ami = config.image
+def _image(ami: str | None, platform: str, key: str, opts: pulumi.InvokeOptions) -> tuple[aws.ec2.GetAmiResult, int]:
+    """Return a machine image, the newest by default, and the size of its root volume in GiB."""
     if ami is None:
         parameter = AMI_PARAMETER.format(architecture=ARCHITECTURES[platform])
-        with _aws_errors(f"image: {parameter}"):
+        with _aws_errors(f"{key}: {parameter}"):
             ami = aws.ssm.get_parameter(name=parameter, opts=opts).value
-    with _aws_errors(f"image: {ami}"):
+    with _aws_errors(f"{key}: {ami}"):
         # Whoever owns it: an image may be shared with the account.
         image = aws.ec2.get_ami(filters=[{"name": "image-id", "values": [ami]}], opts=opts)
         volumes = {mapping.device_name: mapping.ebs for mapping in image.block_device_mappings}
@@ -111,8 +122,8 @@ def _prices(config: Ec2Runners, networks: list[Network], opts: pulumi.InvokeOpti
     return prices
 
 
-def _on_demand_prices(config: Ec2Runners, opts: pulumi.InvokeOptions) -> dict[str, float]:
-    """Return the list price of each type, the builder's too, in US dollars per hour; types without one are left out."""
+def _on_demand_prices(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions) -> dict[str, float]:
+    """Return the list price of each type, builders' too, in US dollars per hour; types without one are left out."""
     offer = {
         "regionCode": config.region,
         "operatingSystem": "Linux",
@@ -122,7 +133,8 @@ def _on_demand_prices(config: Ec2Runners, opts: pulumi.InvokeOptions) -> dict[st
         "marketoption": "OnDemand",
     }
     prices = {}
-    for name in (*config.instance_types, *([config.build.instance_type] if config.build else [])):
+    builders = (build.instance_type for build in config.builders(platform).values())
+    for name in dict.fromkeys((*config.instance_types, *builders)):
         fields = {"instanceType": name, **offer}
         with suppress(Exception):  # as above
             response = aws.pricing.get_product(

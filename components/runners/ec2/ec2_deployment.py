@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from components.runners.ec2.user_data import user_data
 from stacks.checks import ec2_site
 from stacks.config import ec2
 from stacks.config.registries.ecr import EcrRegistry
+from stacks.config.values import architecture
 from stacks.errors import SlipwayError
 from stacks.plan import Plan
 
@@ -30,10 +31,10 @@ _CODE = Path(__file__).parent / "scaler"
 
 @dataclass(frozen=True)
 class Deployed:
-    """The stack's outputs of its runners, and the builder if there is one."""
+    """The stack's outputs of its runners, and the builders by platform, that of the runners' own first."""
 
     outputs: dict[str, Any]
-    builder: Ec2Builder | None
+    builders: Mapping[str, Ec2Builder]
 
 
 def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
@@ -74,7 +75,7 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
             labels=config.runner_labels(platform),
         ),
     )
-    builder = _builder(name, config, site, provider)
+    builders = {each: _builder(plan, config, site, each, provider) for each in site.builders}
     outputs = {
         "groups": runners.groups,
         "templateVersions": runners.template_versions,
@@ -86,22 +87,30 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
         "spotDollarsPerHour": site.prices,
         "onDemandDollarsPerHour": site.on_demand_prices,
         "image": site.image,
-        **({"builder": builder.outputs} if builder else {}),
+        **_builder_outputs(builders, platform),
     }
-    return Deployed(outputs, builder)
+    return Deployed(outputs, builders)
 
 
-def _builder(name: str, config: ec2.Ec2Runners, site: ec2_site.Site, provider: aws.Provider) -> Ec2Builder | None:
-    """Declare the builder. An update also writes the ssh configuration for it."""
-    network = site.builder_network
-    if config.build is None or network is None:
-        return None
+def _builder(
+    plan: Plan, config: ec2.Ec2Runners, site: ec2_site.Site, platform: str, provider: aws.Provider
+) -> Ec2Builder:
+    """Declare the builder of a platform. An update also writes the ssh configuration for it.
+
+    Names of another platform's end with its architecture, so that those of the first stay when one is added.
+    """
+    first = plan.config.platform
+    name = "builder" if platform == first else f"builder-{architecture(platform)}"
+    found, build = site.builders[platform], config.builders(first)[platform]
+    network = site.network(found.machine)
+    assert network is not None  # noqa: S101 - ec2_site.check refuses a type that no subnet has
     args = Ec2BuilderArgs(
-        name=f"{name}-builder",
+        name=f"slipway-{plan.stack}-{name}",
+        stack=f"slipway-{plan.stack}",
         region=config.region,
-        build=config.build,
-        image=site.image,
-        pinned=config.image is not None,
+        build=build,
+        image=found.image,
+        pinned=(build.image if isinstance(build, ec2.PlatformBuild) else config.image) is not None,
         network=network,
         provider=provider,
         boundary=config.permissions_boundary,
@@ -111,7 +120,14 @@ def _builder(name: str, config: ec2.Ec2Runners, site: ec2_site.Site, provider: a
             ssh_config.write(config.region, args.name)
         except SlipwayError as error:
             raise pulumi.RunError(str(error)) from None
-    return Ec2Builder("builder", args)
+    return Ec2Builder(name, args)
+
+
+def _builder_outputs(builders: Mapping[str, Ec2Builder], first: str) -> dict[str, Any]:
+    """Return the outputs of the builders: of the ``first`` platform's, and of the others by platform."""
+    others = {platform: builder.outputs for platform, builder in builders.items() if platform != first}
+    own = {"builder": builders[first].outputs} if first in builders else {}
+    return own | ({"otherBuilders": others} if others else {})
 
 
 def _repositories(plan: Plan, names: Sequence[str]) -> list[str]:

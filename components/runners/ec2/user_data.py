@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from stacks.config.ec2 import Ec2Build, Ec2Runners
+from stacks.config.ec2 import BuildMachine, Ec2Runners
 from stacks.versions.checksums import runner_checksum
 
 _BOOT = Path(__file__).parent / "boot"
@@ -41,7 +41,7 @@ def user_data(config: Ec2Runners, platform: str, *, name: str, gpus: int, efa: i
     return _filled("cloud-config.yaml", contents)
 
 
-def builder_user_data(build: Ec2Build, volume: str) -> str:
+def builder_user_data(build: BuildMachine, volume: str) -> str:
     """Return the user data of the builder; ``volume`` is the id of the volume with its layers."""
     contents = {
         "/etc/slipway/builder.env": f"VOLUME={volume}\nCACHE={build.cache}\nIDLE={build.idle}\n",

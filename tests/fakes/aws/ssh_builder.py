@@ -1,14 +1,14 @@
 """The builder's far side: a real ssh server, in a container that shares the tests' Docker engine.
 
 Stand-ins, as AWS cannot be reached: ``aws ssm start-session`` runs the server on its own standard input and output, so that
-there is no port here either; the key that EC2 Instance Connect would let in is read from the alias' folder; and
+there is no port here either; the keys that EC2 Instance Connect would let in are read from the aliases' folders; and
 ``slipway-ready`` says that Docker answers, which there has no volume.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,7 +22,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends openssh-server 
 RUN useradd --non-unique --uid 0 --create-home --shell /bin/bash {USER}
 RUN printf '#!/bin/sh\\nexec docker version --format x >/dev/null\\n' >/usr/local/bin/slipway-ready && chmod +x /usr/local/bin/slipway-ready
 """
-_SERVER = "/usr/sbin/sshd -i -o AuthorizedKeysFile=/alias/key.pub -o StrictModes=no -o MaxSessions=500"
+_SERVER = "/usr/sbin/sshd -i -o 'AuthorizedKeysFile={keys}' -o StrictModes=no -o MaxSessions=500"
 _AWS = """#!/bin/sh
 # In place of AWS's CLI. The first time, Session Manager's agent has not called yet.
 echo "$@" >>{calls}
@@ -36,20 +36,31 @@ DOCKER_HOST={engine} exec {docker} exec -i {container} {server}
 
 
 @contextmanager
-def far_side(folder: Path, alias: Path, engine: str) -> Iterator[Path]:
-    """Put the stand-ins' programs into a folder, and yield the file that notes how Session Manager is called."""
+def far_side(folder: Path, aliases: Sequence[Path], engine: str) -> Iterator[Path]:
+    """Put the stand-ins' programs into a folder, and yield the file that notes how Session Manager is called.
+
+    Builders with several ``aliases`` are all this one.
+    """
     tag = unique("far-side")
     (folder / "far").mkdir()
     (folder / "far/Dockerfile").write_text(DOCKERFILE)
     docker("build", "--network=host", "--build-arg", f"BASE_IMAGE={base_image()}", "--tag", tag, folder / "far")
     socket = engine.removeprefix("unix://")
-    alias.mkdir(mode=0o700, parents=True)
-    volumes = [f"{alias}:/alias:ro", f"{socket}:/var/run/docker.sock", f"{client()}:/usr/bin/docker:ro"]
+    for alias in aliases:
+        alias.mkdir(mode=0o700, parents=True)
+    keys = " ".join(f"/{alias.name}/key.pub" for alias in aliases)
+    volumes = [
+        *(f"{alias}:/{alias.name}:ro" for alias in aliases),
+        f"{socket}:/var/run/docker.sock",
+        f"{client()}:/usr/bin/docker:ro",
+    ]
     options = [word for volume in volumes for word in ("--volume", volume)]
     container = docker("run", "--detach", "--init", "--network=none", *options, tag, "sleep", "infinity").stdout.strip()
     calls = folder / "calls-of-aws"
     scripts = {
-        "aws": _AWS.format(calls=calls, engine=engine, docker=client(), container=container, server=_SERVER),
+        "aws": _AWS.format(
+            calls=calls, engine=engine, docker=client(), container=container, server=_SERVER.format(keys=keys)
+        ),
         "session-manager-plugin": "#!/bin/sh\n",
     }
     for name, text in scripts.items():

@@ -10,12 +10,17 @@ from components.engines.kept_products import with_kept_products
 from stacks import plan
 from stacks.config.stack_file import read_stack
 from stacks.plan import Plan
+from tests.unit.runners.test_ec2 import RUNNERS
 
 AMD64, ARM64 = PLATFORMS = ["linux/amd64", "linux/arm64"]
 GITHUB = {"url": "https://github.com/acme", "secret": "github"}
 BUILD: dict[str, Any] = {"nodeSelector": {"acme.example/pool": "builds"}}
 ARM: dict[str, Any] = {"nodeSelector": {"acme.example/pool": "builds-arm"}}
 CPU: dict[str, Any] = {"kind": "kubernetes", "github": GITHUB, "build": BUILD, "daemon": False}
+EC2: dict[str, Any] = {
+    **RUNNERS,
+    "build": {"instanceType": "c7i.4xlarge", "platforms": {ARM64: {"instanceType": "c8g.4xlarge"}}},
+}
 CLUSTER: dict[str, Any] = {"buildOn": "runners", "runners": {**CPU, "build": {**BUILD, "platforms": {ARM64: ARM}}}}
 
 
@@ -25,7 +30,11 @@ def made(stack: str = "base-cu132-multi", **values: Any) -> Plan:
     return plan.make(stack, {**read_stack(stack), "registry": registry, "publish": False, **values}, search=False)
 
 
-@pytest.mark.parametrize("values", [CLUSTER, {"engines": {ARM64: "ssh://arm"}}], ids=["cluster", "engine"])
+@pytest.mark.parametrize(
+    "values",
+    [CLUSTER, {"buildOn": "runners", "runners": EC2}, {"engines": {ARM64: "ssh://arm"}}],
+    ids=["cluster", "ec2", "engine"],
+)
 def test_unpushed_plan_has_products_on_each_engine(values: dict[str, Any]) -> None:
     before = made(**values)
     after = with_kept_products(before)

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from components.runners.ec2 import ec2_deployment
 from components.runners.ec2.builder import ssh_config
-from stacks.checks.ec2_site import Machine, Network, Site
+from stacks.checks.ec2_site import Builder, Machine, Network, Site
 from stacks.config.stack_file import ROOT
 from tests.fakes.pulumi_mocks import SECRET, Recorder, run
 
@@ -72,7 +72,14 @@ SITE = Site(
     root_device="/dev/sda1",
     prices={},
     on_demand_prices={},
-    builder=Machine("m7i.4xlarge", ("x86_64",), 0, 0, 1, 0, cluster=True, spot=True, zones=_ZONES),
+    builders={
+        "linux/amd64": Builder(
+            "build",
+            Machine("m7i.4xlarge", ("x86_64",), 0, 0, 1, 0, cluster=True, spot=True, zones=_ZONES),
+            "ami-1",
+            "x86_64",
+        )
+    },
 )
 """What AWS answers."""
 CHANGING = {"slipway/certificate", "version", "code", "userData"}

@@ -281,13 +281,15 @@ def refused(zones: list[str], budgets: dict[str, int] | None = None, **build: An
     assert isinstance(config, ec2.Ec2Runners)
     types = [a_type(name, ["eu-west-1a"]) for name in config.instance_types]
     builder = a_type("c7i.4xlarge", zones)
-    site = ec2_site.Site(types, NETWORKS, "vpc-1", "ami-1", "x86_64", 60, "/dev/sda1", {}, {}, builder)
+    builders = {"linux/amd64": ec2_site.Builder("build", builder, "ami-1", "x86_64")}
+    site = ec2_site.Site(types, NETWORKS, "vpc-1", "ami-1", "x86_64", 60, "/dev/sda1", {}, {}, builders)
     try:
         ec2_site.check(config, site, "linux/amd64", budgets or {})
     except SlipwayError as error:
         return str(error)
-    assert site.builder_network
-    return site.builder_network.subnet
+    network = site.network(builder)
+    assert network
+    return network.subnet
 
 
 def test_builder_network_is_in_a_zone_with_its_type() -> None:
@@ -362,7 +364,8 @@ def test_builder_of_one_platform_is_refused_the_other() -> None:
         flavors.load(given, "stack x")
     assert str(refusal.value) == (
         "stack x: slipway:buildOn: 'runners': runners.build is one machine, for linux/arm64, the first of "
-        "slipway:platforms: name an engine in slipway:engines.linux/amd64"
+        "slipway:platforms: give an instanceType in runners.build.platforms.linux/amd64, or an engine in "
+        "slipway:engines.linux/amd64"
     )
     engines = {"linux/amd64": "ssh://builder"}
     assert flavors.load({**given, "engines": engines}, "stack x").build_on == "runners"

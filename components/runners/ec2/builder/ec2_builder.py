@@ -1,4 +1,4 @@
-"""``Ec2Builder``: one machine that builds a stack's images, on a volume that outlives the machine."""
+"""``Ec2Builder``: one machine that builds a platform's images, on a volume that outlives the machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from components.runners.ec2.builder import ssh_config
 from components.runners.ec2.builder.power import Asleep, Awake, PowerArgs
 from components.runners.ec2.user_data import builder_user_data
 from stacks.checks.ec2_site import Network
-from stacks.config.ec2 import Ec2Build
+from stacks.config.ec2 import BuildMachine
 
 _DEVICE = "/dev/sdf"
 """The volume's device name at EC2. The machine finds the volume by its id instead."""
@@ -27,14 +27,16 @@ _DEVICE = "/dev/sdf"
 class Ec2BuilderArgs:
     """What :class:`Ec2Builder` consists of.
 
-    ``name`` is the name of every resource. ``image`` is the machine image: ``pinned`` by the configuration, or else
-    today's newest. ``network`` is the subnet and zone of machine and volume.
+    ``name`` is the name of every resource, and ``stack`` their tag, which all resources of the stack have. ``image`` is
+    the machine image: ``pinned`` by the configuration, or else today's newest. ``network`` is the subnet and zone of
+    machine and volume.
     ``boundary`` is the ARN of the policy that bounds its role.
     """
 
     name: str
+    stack: str
     region: str
-    build: Ec2Build
+    build: BuildMachine
     image: str
     pinned: bool
     network: Network
@@ -55,7 +57,7 @@ class Ec2Builder(pulumi.ComponentResource):
         super().__init__("slipway:runners:Ec2Builder", name, {}, opts)
         self._name, self._args = name, args
         self._opts = pulumi.ResourceOptions(parent=self, provider=args.provider)
-        self._tags = {"slipway": args.name.removesuffix("-builder"), "Name": args.name}
+        self._tags = {"slipway": args.stack, "Name": args.name}
         volume = aws.ebs.Volume(
             args.name,
             availability_zone=args.network.zone,
