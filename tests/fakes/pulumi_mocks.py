@@ -137,6 +137,7 @@ def run(
     checks: Mapping[str, Mapping[str, str]] | None = None,
     on: Mapping[str, str] | None = None,
     indexed: bool = False,
+    stack: str = "t",
     **config: Any,
 ) -> tuple[Recorder, dict[str, Any]]:
     """Deploy a chain of images, or of ``products`` among them; return what was registered and the outputs' values.
@@ -152,10 +153,10 @@ def run(
         # A run that failed leaves what it waited for, which belongs to a loop that has ended.
         SETTINGS.outputs.clear()
         SETTINGS.rpc_manager.clear()
-        pulumi.runtime.set_mocks(recorder, project="slipway", stack="t", preview=preview)
+        pulumi.runtime.set_mocks(recorder, project="slipway", stack=stack, preview=preview)
         plan = Plan(
-            "t",
-            flavors.load({"flavor": "local", **config}, "stack t"),
+            stack,
+            flavors.load({"flavor": "local", **config}, f"stack {stack}"),
             tuple(
                 planned(
                     name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -14,11 +14,13 @@ import pytest
 import yaml
 
 from components.runners.ec2 import aws_lookup, ec2_deployment
-from components.runners.ec2.builder import ssh_config
+from components.runners.ec2.builder import ec2_builder, ssh_config
 from stacks import flavors
 from stacks.checks import ec2_site
 from stacks.config import ec2
+from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
+from stacks.graph import Graph
 from tests.fakes.pulumi_mocks import Recorder, run
 from tests.unit.runners.test_ec2 import RUNNERS
 from tests.unit.runners.test_ec2_builder import NETWORKS
@@ -28,6 +30,7 @@ FIRST: dict[str, Any] = {"instanceType": "c7i.4xlarge"}
 SECOND: dict[str, Any] = {"instanceType": "c8g.4xlarge"}
 BOTH: dict[str, Any] = {**FIRST, "platforms": {ARM64: SECOND}}
 IMAGE = "ami-0123456789abcdef0"
+ORIGINAL = ec2_builder.Ec2Builder.__init__
 POWER = "pulumi-python:dynamic/runners:"
 NAMES = {AMD64: "slipway-t-builder", ARM64: "slipway-t-builder-arm64"}
 
@@ -250,21 +253,31 @@ def test_second_builder_image_is_looked_up_for_its_processor(own: str | None, mo
     assert [name.split("/")[5] for name in asked] == (["x86_64"] if own else ["x86_64", "arm64"])
 
 
-def declared(build: Mapping[str, Any] = BOTH, **config: Any) -> tuple[Recorder, dict[str, Any]]:
-    """Return what a stack declares, and its outputs."""
-    given = {"chain": {"source": {}, "torch": {"SOURCE": "source"}}, "products": ("source",), "indexed": True, **config}
-    with (
-        patch.object(ec2_deployment, "look_up", lambda config, *_: looked_up(config)),
-        patch.object(ssh_config, "write"),
-    ):
-        recorder, values = run(**{key: value for key, value in {**stack(build), **given}.items() if key != "flavor"})
-    return recorder, values["outputs"]
-
-
 def looked_up(config: ec2.Ec2Runners) -> ec2_site.Site:
     """Return what AWS answers to a configuration."""
     found = site(GOOD)
     return replace(found, builders={platform: found.builders[platform] for platform in config.builders(AMD64)})
+
+
+def reversed_site(config: ec2.Ec2Runners) -> ec2_site.Site:
+    """Return what AWS answers where the runners, and so the first builder, are for arm64."""
+    first = replace(GOOD, key="build")
+    second = replace(site(GOOD).builders[AMD64], key="build.platforms.linux/amd64", image="ami-1")
+    found = replace(site(GOOD), image="ami-2", image_architecture="arm64", builders={ARM64: first, AMD64: second})
+    return replace(found, machines=[a_type(name, "arm64") for name in config.instance_types])
+
+
+def declared(
+    build: Mapping[str, Any] = BOTH, answer: Callable[[ec2.Ec2Runners], ec2_site.Site] = looked_up, **config: Any
+) -> tuple[Recorder, dict[str, Any]]:
+    """Return what a stack declares, with AWS's answer, and its outputs."""
+    given = {"chain": {"source": {}, "torch": {"SOURCE": "source"}}, "products": ("source",), "indexed": True, **config}
+    with (
+        patch.object(ec2_deployment, "look_up", lambda config, *_: answer(config)),
+        patch.object(ssh_config, "write"),
+    ):
+        recorder, values = run(**{key: value for key, value in {**stack(build), **given}.items() if key != "flavor"})
+    return recorder, values["outputs"]
 
 
 def test_both_builders_have_resources_of_their_own() -> None:
@@ -347,3 +360,50 @@ def test_image_of_an_engine_does_not_wake_the_builder() -> None:
     recorder, _ = declared(FIRST, engines={ARM64: "ssh://arm"})
     (power,) = recorder.of_type(f"{POWER}Awake").values()
     assert power["images"].keys() == {"source", "torch-amd64"}
+
+
+def test_first_builder_of_arm64_has_a_second_of_amd64() -> None:
+    build = {**SECOND, "platforms": {AMD64: FIRST}}
+    recorder, outputs = declared(build, reversed_site, platforms=[ARM64, AMD64])
+    machines = recorder.of_type("aws:ec2/instance:Instance")
+    assert {name: (one["ami"], one["instanceType"]) for name, one in machines.items()} == {
+        "slipway-t-builder": ("ami-2", "c8g.4xlarge"),
+        "slipway-t-builder-amd64": ("ami-1", "c7i.4xlarge"),
+    }
+    assert outputs["runners"]["otherBuilders"].keys() == {AMD64}
+    # The source is for linux/amd64 whatever the stack's platforms are, and each builder needs it.
+    assert recorder.providers["torch-arm64"] == recorder.providers["source-arm64"] == "builder-engine"
+    assert recorder.providers["torch-amd64"] == recorder.providers["source"] == "builder-amd64-engine"
+
+
+def test_second_builder_of_the_longest_stack_has_fitting_names() -> None:
+    """At most 64 characters for a role (CreateRole, IAM); a security group and a profile may have more."""
+    name = "g" * 36
+    graph = Graph(f"stack {name}", flavors.load(stack(BOTH), "stack x"), (), ROOT, ())
+    assert list(ec2_site.unfit_name(graph)) == []
+    recorder, _ = declared(stack=name)
+    roles = [one["name"] for one in recorder.of_type("aws:iam/role:Role").values()]
+    assert max(roles, key=len) == f"slipway-{name}-builder-arm64"
+    assert max(map(len, roles)) <= 64
+
+
+def test_second_builder_pinned_image_alone_replaces_it() -> None:
+    """AWS publishes an image each week."""
+    for own, of_runners in ((None, None), (IMAGE, None), (None, IMAGE)):
+        second = {**SECOND, **({"image": own} if own else {})}
+        pinned: dict[str, bool] = {}
+
+        def keep(
+            of: ec2_builder.Ec2Builder, name: str, args: ec2_builder.Ec2BuilderArgs, pinned: dict[str, bool] = pinned
+        ) -> None:
+            pinned[name] = args.pinned
+            ORIGINAL(of, name, args)
+
+        runners = {
+            **RUNNERS,
+            "build": {**FIRST, "platforms": {ARM64: second}},
+            **({"image": of_runners} if of_runners else {}),
+        }
+        with patch.object(ec2_builder.Ec2Builder, "__init__", keep):
+            declared(runners=runners)
+        assert pinned == {"builder": of_runners is not None, "builder-arm64": own is not None}
