@@ -150,7 +150,7 @@ class RunnersProject(AwsProject):
         kept = []
         for one in listed:
             name = (one["type"], one.get("logicalName", one["name"]))
-            if one["name"] in {"runners", "builder", "runners-aws"}:
+            if one["name"] in {"runners", "builder", "builder-arm64", "runners-aws"}:
                 kept.append(one)
             elif name in ids and KINDS[one["type"]].read is not remembered:
                 kept.append({**one, "id": ids[name]})
