@@ -152,9 +152,10 @@ def check_drift_is_previewed_and_reverted(project: RunnersProject) -> None:
 def untagged(project: RunnersProject) -> list[str]:
     """Take the tag of the stack from all of its resources that have tags of their own, and return them."""
     names = []
+    resources = json.loads(project.exported())["deployment"]["resources"]
     for token, kind in KINDS.items():
-        for one in project.resources(token.removeprefix("aws:")):
-            if isinstance(one["inputs"].get("tags"), dict):
+        for one in resources:
+            if one["type"] == token and isinstance(one["inputs"].get("tags"), dict):
                 of = taggable(kind, one["id"], one["outputs"])
                 untag(project.api(kind.service), kind.service, of, ["slipway"])
                 names.append(f"{token.rpartition(':')[2]} {one['urn'].rpartition('::')[2]}")
