@@ -4,13 +4,14 @@ import functools
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from oci.engine_platforms import PLATFORMS
 from stacks.child_environment import child_environment
 from toolchain import environment, modes
 from toolchain.checkout import Checkout
-from toolchain.machine import apt, golang
+from toolchain.machine import apt, golang, steps
 from toolchain.machine.network import apt_mirrors
 from toolchain.machine.steps import output
 from toolchain.machine.toolchain_error import ToolchainError
@@ -32,6 +33,8 @@ KINDS: Final[tuple[Kind, ...]] = (
     docker_registry.KIND, base_image.KIND,
 )  # fmt: skip
 """The parts of the toolchain, each after those it needs."""
+_SERVICES: Final = (docker_engine.KIND, docker_registry.KIND, base_image.KIND)
+"""Those that need none of the others, so they are had beside them. The last to fail is waited for."""
 
 _ON_DEMAND: Final[Mapping[str, Callable[[Checkout], Part]]] = {
     **{each.title: functools.partial(plugin.get, plugin=each) for each in plugin.REQUIRED},
@@ -81,6 +84,10 @@ def unneeded_parts(
     return {name for name, needed in used.items() if not needed}
 
 
+def _get(checkout: Checkout, kinds: Iterable[Kind]) -> list[Part]:
+    return [kind.get(checkout) for kind in kinds]
+
+
 def ready(
     checkout: Checkout,
     stack: str | None = None,
@@ -98,8 +105,15 @@ def ready(
     left_out = set(_ON_DEMAND)
     if stack:
         left_out = unneeded_parts(checkout, stack, pushing=pushing, emulating=emulating, building=building)
+    wanted = [kind for kind in KINDS if kind.name not in left_out]
     with golang.caches(checkout):
-        parts = [kind.get(checkout) for kind in KINDS if kind.name not in left_out]
+        with ThreadPoolExecutor(1) as pool:
+            services = pool.submit(_get, checkout, [kind for kind in wanted if kind in _SERVICES])
+            try:
+                parts = [*_get(checkout, [kind for kind in wanted if kind not in _SERVICES]), *services.result()]
+            except KeyboardInterrupt:
+                steps.end_programs()
+                raise
         parts += [get(checkout) for name, get in _ON_DEMAND.items() if name not in left_out]
     environment.save(checkout, parts)
     return parts

@@ -1,11 +1,11 @@
-"""Long steps: a line at the start, progress, and a line with the duration at the end."""
+"""Long steps: a line at the start, progress, and a line with the duration at the end. Two may run at once."""
 
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +13,23 @@ from stacks.child_environment import child_environment
 from toolchain.machine.toolchain_error import ToolchainError
 
 HEARTBEAT_SECONDS: Final = 20.0
-"""Interval of progress lines in a log. A terminal shows the seconds."""
+"""Interval of progress lines in a log."""
+TICK_SECONDS: Final = 1.0
+"""Interval in which a terminal shows what runs, and for how long."""
+END_SECONDS: Final = 5.0
+"""How long a program may take to end where the run is interrupted."""
+
+_ERASE: Final = "\r\x1b[K"
+"""Moves a terminal to the start of its line, and empties that."""
+
+_running: dict[str, float] = {}
+"""The steps that run, and when each began."""
+_printing: Final = threading.Lock()
+_programs: set[subprocess.Popen[bytes]] = set()
+"""The programs that :func:`command` runs."""
+_ended = threading.Event()
+"""Set once the run is to end: then no program is started."""
+_starting: Final = threading.Lock()
 
 inherited: list[int] = []
 """File descriptors that every program of a step gets: the checkout's lock."""
@@ -39,19 +55,24 @@ def step(title: str, detail: str = "") -> Iterator[None]:
     begun = time.monotonic()
     done = threading.Event()
     terminal = sys.stdout.isatty()
-    start = "\r" if terminal else ""
 
     def beat() -> None:
-        while not done.wait(1.0 if terminal else HEARTBEAT_SECONDS):
-            passed = elapsed(time.monotonic() - begun)
-            print(
-                f"\r{title} ... {passed} " if terminal else f"  still at it: {title} ({passed})",
-                end="" if terminal else "\n",
-                flush=True,
-            )
+        while not done.wait(TICK_SECONDS if terminal else HEARTBEAT_SECONDS):
+            now = time.monotonic()
+            with _printing:
+                if terminal:
+                    told = ", ".join(f"{each} ... {elapsed(now - since)}" for each, since in _running.items())
+                    _write(f"{_ERASE}{told} ")
+                else:
+                    _write(f"  still at it: {title} ({elapsed(now - begun)})\n")
 
     heading = f"{title} ({detail})" if detail else title
-    print(heading if terminal and detail else f"{heading} ...", end="" if terminal and not detail else "\n", flush=True)
+    with _printing:
+        _running[title] = begun
+        if terminal:
+            _write(f"{_ERASE}{heading}\n" if detail else f"{_ERASE}{heading} ...")
+        else:
+            _write(f"{heading} ...\n")
     pulse = threading.Thread(target=beat, daemon=True)
     pulse.start()
     finished = False
@@ -61,10 +82,19 @@ def step(title: str, detail: str = "") -> Iterator[None]:
     finally:
         done.set()
         pulse.join()
-        if finished:
-            print(f"{start}{title}: done in {elapsed(time.monotonic() - begun)}", flush=True)
-        elif terminal:
-            print(flush=True)
+        with _printing:
+            del _running[title]
+            if finished:
+                start = _ERASE if terminal else ""
+                _write(f"{start}{title}: done in {elapsed(time.monotonic() - begun)}\n")
+            elif terminal:
+                _write("\n")
+
+
+def _write(text: str) -> None:
+    """Print at once and in one piece: another step may print, too."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def last_line(text: str) -> str:
@@ -87,17 +117,26 @@ def command(
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         try:
-            code = subprocess.run(
-                [str(word) for word in argv],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=child_environment(argv[0]) if env is None else env,
-                cwd=cwd,
-                timeout=timeout,
-                check=False,
-                pass_fds=inherited,
-            ).returncode
+            with _starting:
+                if _ended.is_set():
+                    raise ToolchainError(f"`{argv[0]}` was not started, as the run was ended")
+                process = subprocess.Popen(
+                    [str(word) for word in argv],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=child_environment(argv[0]) if env is None else env,
+                    cwd=cwd,
+                    pass_fds=inherited,
+                )
+                _programs.add(process)
+            with process:
+                try:
+                    code = process.wait(timeout)
+                finally:
+                    process.kill()  # which does nothing after its end
+                    with _starting:
+                        _programs.discard(process)
         except FileNotFoundError:
             raise ToolchainError(f"`{argv[0]}` is not installed on this machine") from None
         except subprocess.TimeoutExpired:
@@ -107,6 +146,21 @@ def command(
         raise ToolchainError(
             f"`{' '.join(str(word) for word in argv[:4])} ...` failed ({code}): {words}; all output is in {log}"
         )
+
+
+def end_programs() -> None:
+    """End what :func:`command` runs in other threads, and let it start nothing more.
+
+    A program that has not ended some seconds after it was asked to is killed.
+    """
+    with _starting:
+        _ended.set()
+        for process in _programs:
+            process.terminate()
+        for process in _programs:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(END_SECONDS)
+            process.kill()
 
 
 def output(
