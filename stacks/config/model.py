@@ -35,6 +35,7 @@ class Model(BaseModel):
         alias_generator=to_camel,
         coerce_numbers_to_str=True,
         validate_default=True,
+        defer_build=True,  # a command validates a few of the models, and each program of a run imports all
     )
 
     plain_key: ClassVar[str | None] = None
