@@ -104,7 +104,9 @@ def _replicas(plan: Plan, runners: KubernetesRunners) -> dict[str, Pool]:
     found: dict[str, Pool] = {}
     for platform in several:
         images = [name for of, at in builds.items() if at == platform for name in plan.names_for(of)]
-        pool = Replicas(platform, addresses[platform], images, together=not plan.config.publish)
+        other = "" if platform == runners.platform else f".platforms.{platform}"
+        together, key = not plan.config.publish, f"slipway:runners.build{other}"
+        pool = Replicas(platform, addresses[platform], images, together=together, key=key)
         found |= {of: pool for of, at in builds.items() if at == platform} | {platform: pool}
     return found
 

@@ -30,8 +30,6 @@ class Pool:
     are that they stand on.
     """
 
-    of_platform: ClassVar[str] = "slipway:engines.{platform}"
-    """The form of :attr:`key`."""
     others: ClassVar[str] = "others of the list take its images"
     """What is said of an engine that is gone."""
 
@@ -45,7 +43,7 @@ class Pool:
         together: bool = False,
     ) -> None:
         self.platform = platform
-        self.key = self.of_platform.format(platform=platform)
+        self.key = f"slipway:engines.{platform}"
         """The key of the configuration that errors begin with."""
         self._programs = [platform] if runs_programs else []
         self._together = together

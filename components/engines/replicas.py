@@ -23,16 +23,23 @@ class Replicas(Pool):
     """The replicas of a build service. They are chosen by name, because their addresses may move, as a port forward's.
 
     ``addresses`` has the ``host:port`` of each by its name. ``images`` are as of :class:`Pool`. Their nodes have the
-    platform's processor, so that they are not asked which programs they run.
+    platform's processor, so that they are not asked which programs they run. ``key`` is that of their pool in the
+    configuration.
     """
 
-    of_platform = "slipway:runners.build"
     others = "other replicas take its images"
 
     def __init__(
-        self, platform: str, addresses: Mapping[str, str], images: Collection[str] = (), *, together: bool = False
+        self,
+        platform: str,
+        addresses: Mapping[str, str],
+        images: Collection[str] = (),
+        *,
+        together: bool = False,
+        key: str = "slipway:runners.build",
     ) -> None:
         super().__init__(platform, list(addresses), images, together=together)
+        self.key = key
         self._addresses = addresses
         self._certificates: dict[str, Mapping[str, str]] = {}
         self._learned = {name: threading.Event() for name in addresses}

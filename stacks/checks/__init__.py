@@ -23,6 +23,7 @@ GRAPH_RULES: tuple[Callable[[Graph], Iterator[str]], ...] = (
     clusters.unnamed_pools,
     clusters.unused_build_service,
     clusters.shared_pool,
+    ec2_site.unused_builders,
     drivers.too_old,
     pushes.products,
 )

@@ -36,13 +36,14 @@ def unnamed_pools(graph: Graph) -> Iterator[str]:
         return
     for key in runners.unpooled:
         part, other = (
-            ("the build service", "build.rootless: true")
+            # What has no Docker API builds nothing of the stack.
+            ("the build service", "" if graph.config.build_on == "runners" else ", or build.rootless: true")
             if key.startswith("build.")
-            else (f"the Docker daemon beside each runner of profile {runners.profile}", "daemon: false")
+            else (f"the Docker daemon beside each runner of profile {runners.profile}", ", or daemon: false")
         )
         yield (
             f"slipway:runners.{key}: {part} is privileged, and would run on any node: give the labels of a pool for it "
-            f"alone, such as {{acme.example/pool: builds}}, or {other}"
+            f"alone, such as {{acme.example/pool: builds}}{other}"
         )
 
 
@@ -83,7 +84,8 @@ def validation_image(graph: Graph) -> Iterator[str]:
             f"{key}: '{validation.image}': slipway:publish is false, and no cluster can pull what is not pushed: leave "
             "out validation or publish: false, or give a reference with a tag or a digest"
         )
-    if why := runners.platform_conflict(config.platform):
+    if runners.platform not in config.every_platform:
+        why = runners.platform_conflict(config.every_platform[0])
         yield f"{key}: '{validation.image}': {why}: leave out validation"
     if config.registry.of_this_machine and config.publish:
         host = config.registry.repository.partition("/")[0]

@@ -119,6 +119,17 @@ def unfit_name(graph: Graph) -> Iterator[str]:
         )
 
 
+def unused_builders(graph: Graph) -> Iterator[str]:
+    """Yield a message for each machine of a further platform where the stack's images are built elsewhere."""
+    runners = graph.config.runners
+    if isinstance(runners, Ec2Runners) and runners.build and graph.config.build_on != "runners":
+        for platform in runners.build.platforms:
+            yield (
+                f"slipway:runners.build.platforms.{platform}: nothing is built there: set slipway:buildOn: runners, or "
+                "leave it out"
+            )
+
+
 def check(config: Ec2Runners, site: Site, platform: str, budgets: Mapping[str, int]) -> None:
     """Refuse what could not run, before any of it exists.
 

@@ -306,6 +306,8 @@ class Ec2Runners(Model):
         """
         first, *others = platforms
         machines = self.build.platforms if self.build else {}
+        if first in engines:
+            raise ValueError(f"runners.build: slipway:engines.{first} builds these images: leave one of the two out")
         for platform in machines:
             where = f"runners.{build_key(platform, first)}"
             if platform == first:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
@@ -387,6 +387,7 @@ class KubernetesRunners(Pool):
                 f"build.platforms.{self.platform}: nodes of {self.profile} are {self.platform} themselves: give "
                 "build.replicas, or leave it out"
             )
+        self._check_selectors()
         if not self.daemon and not self.build:
             raise ValueError("daemon is false and there is no build service: set build.jobs: true, or leave daemon out")
         if self.gpus == 0 and (self.efa or self.infiniband):
@@ -403,6 +404,19 @@ class KubernetesRunners(Pool):
             )
         return self
 
+    def _check_selectors(self) -> None:
+        """Check that no label asks for nodes of another platform than the pods are for."""
+        pools: dict[str, tuple[str, Pool]] = {"": (self.platform, self)}
+        pools |= {f"{key}.": pool for key, pool in self._build_keys.items()}
+        for where, (platform, pool) in pools.items():
+            system, machine = platform.split("/")
+            for label in sorted(_ANY_NODE & pool.node_selector.keys()):
+                if pool.node_selector[label] != (system if label.endswith("/os") else machine):
+                    raise ValueError(
+                        f"{where}nodeSelector.{label}: '{one_line(pool.node_selector[label])}': these pods are for "
+                        f"{platform}: leave it out"
+                    )
+
     @property
     def platform(self) -> str:
         """The platform of the profile's nodes."""
@@ -413,6 +427,14 @@ class KubernetesRunners(Pool):
         """The pools of the build service by their platforms, that of the profile first; none without a service."""
         others: Mapping[Any, DaemonPool] = self.build.platforms if self.build else {}
         return {self.platform: self.build, **others} if self.build else {}
+
+    @property
+    def _build_keys(self) -> dict[str, tuple[str, DaemonPool]]:
+        """The pools of the build service with their platforms, by key."""
+        return {
+            "build" if pool is self.build else f"build.platforms.{platform}": (platform, pool)
+            for platform, pool in self.build_pools.items()
+        }
 
     @property
     def replicas(self) -> tuple[Replica, ...]:
@@ -427,12 +449,8 @@ class KubernetesRunners(Pool):
     def unpooled(self) -> tuple[str, ...]:
         """The keys under which a pool is missing for what is privileged: nothing keeps it to nodes of its own."""
         runners = self.daemon and not node(self.profile).pool and not self.dedicated
-        services = {
-            "build" if pool is self.build else f"build.platforms.{platform}": pool
-            for platform, pool in self.build_pools.items()
-            if self.build and not self.build.rootless
-        }
-        unpooled = [f"{key}.nodeSelector" for key, pool in services.items() if not pool.dedicated]
+        services = {} if self.build is None or self.build.rootless else self._build_keys
+        unpooled = [f"{key}.nodeSelector" for key, (_, pool) in services.items() if not pool.dedicated]
         return (*(["nodeSelector"] if runners else []), *unpooled)
 
     @property
@@ -460,8 +478,28 @@ class KubernetesRunners(Pool):
         return (
             ""
             if platform == self.platform
-            else f"nodes of {self.profile} are {self.platform}, and slipway:platform is {platform}"
+            else f"nodes of {self.profile} are {self.platform}, and the stack's images are for {platform}"
         )
+
+    def check_builders(self, platforms: Sequence[str], engines: Collection[str]) -> None:
+        """Check that each platform has one pool or engine that builds it; ``engines`` are platforms with an engine.
+
+        Raises:
+            ValueError: a platform has none or two, or a pool is for no platform of the stack.
+        """
+        for platform in platforms:
+            if platform not in self.build_pools and platform not in engines:
+                raise ValueError(
+                    f"{self.platform_conflict(platform)}: give slipway:runners.build.platforms a pool for {platform}, "
+                    f"or slipway:engines an engine, or leave {platform} out"
+                )
+        for key, (platform, _) in self._build_keys.items():
+            if platform in engines:
+                raise ValueError(
+                    f"runners.{key}: slipway:engines.{platform} builds these images: leave one of the two out"
+                )
+            if key != "build" and platform not in platforms:
+                raise ValueError(f"runners.{key}: the stack has {' and '.join(platforms)}: leave it out")
 
     @property
     def nodes_driver(self) -> tuple[str, str] | None:

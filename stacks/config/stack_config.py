@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
@@ -247,7 +247,7 @@ class StackConfig(Model):
     @classmethod
     def _of_this_stack(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         platforms: tuple[str, ...] = info.data.get("platforms") or (info.data.get("platform", ""),)
-        for platform in value:
+        for platform in value if "platforms" in info.data else ():  # else they are a mistake of their own
             if platforms[0] and platform not in platforms:
                 raise ValueError(
                     f"{platform} is no platform of the stack, which has {', '.join(platforms)}: leave it out"
@@ -292,13 +292,8 @@ class StackConfig(Model):
     @field_validator("build_on")
     @classmethod
     def _built(cls, value: str, info: ValidationInfo) -> str:
-        runners = info.data.get("runners")
-        if value == "engine" and isinstance(runners, Ec2Runners) and runners.build and runners.build.platforms:
-            raise ValueError(
-                f"nothing is built on runners.build.platforms.{next(iter(runners.build.platforms))}: say runners here, "
-                "or leave that out"
-            )
         if value == "runners" and "runners" in info.data:
+            runners = info.data["runners"]
             if runners is None or runners.build is None:
                 raise ValueError("the stack has no build service: set runners.build")
             if isinstance(runners, KubernetesRunners) and runners.build.rootless:
@@ -310,12 +305,9 @@ class StackConfig(Model):
                     "runners.build.jobs is true: what is published would be built where every job is root; leave jobs "
                     "out, or build on the engine"
                 )
-            first, *others = info.data.get("platforms") or [info.data.get("platform", "")]
-            engines = info.data.get("engines", {})  # those of its own build what the runners do not
-            if isinstance(runners, KubernetesRunners):
-                _check_pools(runners, [platform for platform in (first, *others) if platform], engines)
-            if isinstance(runners, Ec2Runners) and first:
-                runners.check_builders([first, *others], engines)
+            if info.data.keys() >= {"platform", "platforms", "engines"}:  # else they are a mistake of their own
+                platforms: Sequence[str] = info.data["platforms"] or [info.data["platform"]]
+                runners.check_builders(platforms, info.data["engines"])
             registry = info.data.get("registry")
             if info.data.get("publish") and registry and registry.of_this_machine:
                 raise ValueError(
@@ -355,20 +347,3 @@ class StackConfig(Model):
                 if public not in names and qualified(self.pulled(public)) == qualified(pulled):
                     names.append(public)
         return names[::-1]
-
-
-def _check_pools(runners: KubernetesRunners, platforms: Sequence[str], engines: Collection[str]) -> None:
-    """Check that a build service has a pool for each platform that no engine builds, and for no other."""
-    pools = runners.build_pools
-    for platform in platforms:
-        if platform not in pools and platform not in engines and (why := runners.platform_conflict(platform)):
-            raise ValueError(
-                f"{why}: leave one out, or give slipway:runners.build.platforms a pool for {platform}, or "
-                f"slipway:engines an engine"
-            )
-    for platform in runners.build.platforms if runners.build else ():
-        key = f"runners.build.platforms.{platform}"
-        if platform not in platforms:
-            raise ValueError(f"{key}: the stack has {' and '.join(platforms)}: leave it out")
-        if platform in engines:
-            raise ValueError(f"{key}: slipway:engines.{platform} builds these images: leave one of the two out")

@@ -64,8 +64,9 @@ def wait(address: str, ca: str, cert: str, key: str, seconds: float = SECONDS) -
         except (OSError, HTTPException) as error:
             if time.monotonic() > end:
                 raise TimeoutError(
-                    f"the build service does not answer at {address}: {error}; runners.build.address is how this "
-                    "machine reaches it: a load balancer's name, or 127.0.0.1:PORT with `kubectl port-forward` running"
+                    f"the build service does not answer at {address}: {error}; runners.build.address, or that of "
+                    "its platform's pool, is how this machine reaches it: a load balancer's name, or 127.0.0.1:PORT "
+                    "with `kubectl port-forward` running"
                 ) from None
             time.sleep(1)
         else:

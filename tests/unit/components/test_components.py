@@ -251,7 +251,12 @@ RUNNERS = {
         ({"inspection": {"gate": False}}, None),
         ({"products": ("torch",)}, None),
         (
-            {"buildOn": "runners", "runners": RUNNERS, "engines": {"linux/amd64": "ssh://b"}},
+            {
+                "platforms": ["linux/arm64", "linux/amd64"],
+                "buildOn": "runners",
+                "runners": {**RUNNERS, "profile": "eks-p6e-gb200"},
+                "engines": {"linux/amd64": "ssh://b"},
+            },
             "unix://.slipway/engines/t-amd64.sock",
         ),
         ({"publish": True}, None),

@@ -231,6 +231,8 @@ def test_replicas_of_two_platforms_share_each_its_images(tmp_path: Path) -> None
     assert {platform: pool.engines for platform, pool in replicas.items()} == {AMD64: (*NAMES,), ARM64: (*other,)}
     sockets = {path.name for path in (tmp_path / ".slipway/engines").iterdir()}
     assert sockets == {"local-amd64.sock", "local-arm64.sock"}
+    keys = {platform: pool.key for platform, pool in replicas.items()}
+    assert keys == {AMD64: "slipway:runners.build", ARM64: "slipway:runners.build.platforms.linux/arm64"}
     # One daemon of a platform needs no pool; the other platform's images are not its.
     del build["platforms"][ARM64]["replicas"]
     one = engines.pools(stack(platforms=[AMD64, ARM64], runners={**RUNNERS, "build": build}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -15,7 +16,7 @@ import yaml
 
 from components.runners.ec2 import aws_lookup, ec2_deployment
 from components.runners.ec2.builder import ec2_builder, ssh_config
-from stacks import flavors
+from stacks import flavors, plan
 from stacks.checks import ec2_site
 from stacks.config import ec2
 from stacks.config.stack_file import ROOT
@@ -94,9 +95,15 @@ def test_second_builder_has_keys_and_defaults_of_its_own() -> None:
         ),
         (
             BOTH,
-            {"buildOn": "engine"},
-            ("slipway:buildOn: 'engine': nothing is built on runners.build.platforms.linux/arm64: say runners here, or "
-            "leave that out"),
+            {"platforms": [AMD64, "linux/arm64/v8"]},
+            ("slipway:platforms.1: 'linux/arm64/v8': images of linux/arm64 are for all its variants here: expected "
+            "linux/arm64"),
+        ),
+        (
+            BOTH,
+            {"engines": {AMD64: "ssh://amd"}},
+            ("slipway:buildOn: 'runners': runners.build: slipway:engines.linux/amd64 builds these images: leave one of the "
+            "two out"),
         ),
         (
             FIRST,
@@ -148,6 +155,17 @@ def test_second_builder_config_wrong_is_refused_in_one_line(
     with pytest.raises(SlipwayError) as caught:
         loaded(build, **values)
     assert str(caught.value) == f"stack x: {message}"
+
+
+@pytest.mark.parametrize("keys", [{"buildOn": "engine"}, {}], ids=["engine", "default"])
+def test_second_builder_that_builds_nothing_is_refused(tmp_path: Path, keys: dict[str, Any]) -> None:
+    values = {key: value for key, value in stack(BOTH).items() if key != "buildOn"} | keys
+    with pytest.raises(SlipwayError) as caught:
+        plan.specs(values, "stack x", tmp_path)
+    assert str(caught.value) == (
+        "stack x: slipway:runners.build.platforms.linux/arm64: nothing is built there: set slipway:buildOn: runners, or "
+        "leave it out"
+    )
 
 
 def test_second_builder_replicas_are_refused() -> None:

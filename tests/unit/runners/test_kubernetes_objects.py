@@ -284,7 +284,7 @@ def stack(root: Path, **keys: Any) -> str:
                 "buildOn": "runners",
                 "runners": {"build": {"nodeSelector": POOL}, "profile": "eks-p5"},
             },
-            "slipway:buildOn: 'runners': nodes of eks-p5 are linux/amd64, and slipway:platform is linux/arm64: leave one out, or give slipway:runners.build.platforms a pool for linux/arm64, or slipway:engines an engine",
+            "slipway:buildOn: 'runners': nodes of eks-p5 are linux/amd64, and the stack's images are for linux/arm64: give slipway:runners.build.platforms a pool for linux/arm64, or slipway:engines an engine, or leave linux/arm64 out",
         ),
         (
             {
@@ -331,7 +331,47 @@ def stack(root: Path, **keys: Any) -> str:
                 "registry": REMOTE,
                 "runners": {"daemon": False, "build": {"nodeSelector": POOL, "platforms": {"linux/arm64": {}}}},
             },
-            "slipway:runners.build.platforms.linux/arm64.nodeSelector: the build service is privileged, and would run on any node: give the labels of a pool for it alone, such as {acme.example/pool: builds}, or build.rootless: true",
+            "slipway:runners.build.platforms.linux/arm64.nodeSelector: the build service is privileged, and would run on any node: give the labels of a pool for it alone, such as {acme.example/pool: builds}",
+        ),
+        (
+            {
+                "platforms": ["linux/amd64", "linux/arm64"],
+                "engines": {"linux/amd64": "ssh://amd"},
+                "buildOn": "runners",
+                "registry": REMOTE,
+                "runners": {"build": {"nodeSelector": POOL, "platforms": {"linux/arm64": {"nodeSelector": POOL}}}},
+            },
+            "slipway:buildOn: 'runners': runners.build: slipway:engines.linux/amd64 builds these images: leave one of the two out",
+        ),
+        (
+            {
+                "platforms": ["linux/amd64", "linux/arm64/v8"],
+                "buildOn": "runners",
+                "registry": REMOTE,
+                "engines": {"linux/arm64": "ssh://arm"},
+                "runners": {"build": {"nodeSelector": POOL, "platforms": {"linux/arm64": {"nodeSelector": POOL}}}},
+            },
+            "slipway:platforms.1: 'linux/arm64/v8': images of linux/arm64 are for all its variants here: expected linux/arm64",
+        ),
+        (
+            {
+                "runners": {
+                    "build": {"platforms": {"linux/arm64": {"nodeSelector": {**POOL, "kubernetes.io/arch": "amd64"}}}}
+                }
+            },
+            "slipway:runners: build.platforms.linux/arm64.nodeSelector.kubernetes.io/arch: 'amd64': these pods are for linux/arm64: leave it out",
+        ),
+        (
+            {"runners": {"nodeSelector": {**POOL, "beta.kubernetes.io/os": "windows"}}},
+            "slipway:runners: nodeSelector.beta.kubernetes.io/os: 'windows': these pods are for linux/amd64: leave it out",
+        ),
+        (
+            {
+                "platforms": ["linux/arm64"],
+                "registry": REMOTE,
+                "runners": {"validation": {"image": "torch", "command": ["x"]}},
+            },
+            "slipway:runners.validation.image: 'torch': nodes of cpu are linux/amd64, and the stack's images are for linux/arm64: leave out validation",
         ),
         (
             {
@@ -339,7 +379,7 @@ def stack(root: Path, **keys: Any) -> str:
                 "registry": REMOTE,
                 "runners": {"validation": {"image": "torch", "command": ["x"]}},
             },
-            "slipway:runners.validation.image: 'torch': nodes of cpu are linux/amd64, and slipway:platform is linux/arm64: leave out validation",
+            "slipway:runners.validation.image: 'torch': nodes of cpu are linux/amd64, and the stack's images are for linux/arm64: leave out validation",
         ),
         (
             {"registry": {"kind": "local"}, "runners": {"validation": {"image": "torch", "command": ["x"]}}},
@@ -353,6 +393,15 @@ def stack(root: Path, **keys: Any) -> str:
 )
 def test_kubernetes_stack_invalid_is_refused_in_its_plan(tmp_path: Path, keys: dict[str, Any], line: str) -> None:
     assert stack(tmp_path, **keys) == f"stack t: {line}"
+
+
+@pytest.mark.parametrize("platforms", [["linux/amd64", "linux/arm64"], ["linux/arm64", "linux/amd64"]])
+@pytest.mark.parametrize("profile", ["eks-p5", "eks-p6e-gb200"])
+def test_gpu_check_of_an_index_needs_one_of_its_platforms(tmp_path: Path, profile: str, platforms: list[str]) -> None:
+    validation = {"image": "torch", "command": ["x"]}
+    block = {"kind": "kubernetes", "github": GITHUB, "profile": profile, "validation": validation}
+    keys = {"flavor": "local", "runners": block, "platforms": platforms, "registry": REMOTE}
+    plan.specs(keys, "stack t", tmp_path)
 
 
 @pytest.mark.parametrize("key", ["runners.github.token", "runners.github.app.privateKey"])
