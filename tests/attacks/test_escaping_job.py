@@ -59,7 +59,7 @@ def escapes(spec: dict[str, Any]) -> bool:
         {"nodeSelector": {"kubernetes.io/os": "linux"}},
         {"nodeSelector": POOL},
         {"build": {"jobs": True}},
-        {"nodeSelector": POOL, "build": {"jobs": True, "nodeSelector": ANY}},
+        {"nodeSelector": POOL, "build": {"jobs": True, "nodeSelector": {"kubernetes.io/os": "linux"}}},
         {"build": {"jobs": True}, "daemon": False},
         {"nodeSelector": POOL, "build": {"jobs": True, "nodeSelector": POOL, "tolerations": [TAINT]}},
         {"build": {"jobs": True, "rootless": True}, "daemon": False},
@@ -69,6 +69,17 @@ def escapes(spec: dict[str, Any]) -> bool:
 def test_privileged_pod_stays_off_nodes_of_others(tmp_path: Path, profile: str, more: dict[str, Any]) -> None:
     declared = pods(tmp_path, profile=profile, **more)
     assert not [spec["nodeSelector"] for spec in declared if escapes(spec)]
+
+
+def test_pool_of_another_platform_cannot_name_the_nodes_of_jobs(tmp_path: Path) -> None:
+    other = {"nodeSelector": {**POOL, "kubernetes.io/arch": "amd64"}}
+    build = {"nodeSelector": {"acme.example/pool": "builds"}, "platforms": {"linux/arm64": other}}
+    runners = {"kind": "kubernetes", "github": GITHUB, "nodeSelector": POOL, "build": build}
+    keys = {"flavor": "local", "platforms": ["linux/amd64", "linux/arm64"], "publish": False, "buildOn": "runners"}
+    with pytest.raises(SlipwayError, match="'amd64': these pods are for linux/arm64: leave it out"):
+        plan.specs({**keys, "runners": runners}, "stack t", tmp_path)
+    del other["nodeSelector"]["kubernetes.io/arch"]
+    plan.specs({**keys, "runners": runners}, "stack t", tmp_path)
 
 
 @pytest.mark.parametrize("daemon", [True, False])
