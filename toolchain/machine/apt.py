@@ -5,6 +5,7 @@ import platform
 import re
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,8 @@ LOCK_SECONDS: Final = 120
 """How long to wait for another apt that runs on this machine."""
 KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 """Debian's keys, of the package `debian-archive-keyring`, which apt needs."""
+_turn: Final = threading.RLock()
+"""Held while apt runs: parts of the toolchain are had side by side, and apt does not wait for the lock of its lists."""
 _INSTALL: Final = (
     "apt-get", "install", "-q", "-y", "--no-install-recommends", f"-oDPkg::Lock::Timeout={LOCK_SECONDS}",
 )  # fmt: skip
@@ -45,8 +48,9 @@ def _environment() -> dict[str, str]:
 
 def candidate(checkout: Checkout, package: str) -> tuple[int, ...]:
     """Return the version of a package that `install` gets, without its epoch; () if there is none."""
-    _update(checkout)
-    policy = output(["apt-cache", "policy", package], env={**_environment(), "LC_ALL": "C", "LANGUAGE": "C"})
+    with _turn:
+        _update(checkout)
+        policy = output(["apt-cache", "policy", package], env={**_environment(), "LC_ALL": "C", "LANGUAGE": "C"})
     match = re.search(r"^ *Candidate: (?:\d+:)?([\d.]+)", policy, re.MULTILINE)
     return numbers(match[1]) if match else ()
 
@@ -69,7 +73,8 @@ def install_backport(checkout: Checkout, package: str) -> None:
 
     Raises ToolchainError where there is none.
     """
-    _update(checkout)
+    with _turn:
+        _update(checkout)
     source = _backports()
     if source is None:
         raise ToolchainError(f"{package}: only Debian has backports")
@@ -79,7 +84,7 @@ def install_backport(checkout: Checkout, package: str) -> None:
         file.flush()
         Path(file.name).chmod(0o644)  # apt reads it as its own user
         sources = [f"-oDir::Etc::SourceList={file.name}", "-oAPT::Get::List-Cleanup=false"]
-        with step(f"Installing the backport of Debian's {package}"):
+        with _turn, step(f"Installing the backport of Debian's {package}"):
             command(
                 ["apt-get", "update", "-q", "-oDir::Etc::SourceParts=-", "-oAPT::Update::Error-Mode=any", *sources],
                 checkout.logs / "apt.log",
@@ -96,7 +101,7 @@ def install(checkout: Checkout, *packages: str) -> None:
         raise ToolchainError(f"{names} not found, and this machine has no apt-get to install it with")
     if not is_root():
         raise ToolchainError(f"{names} not found: run `apt-get install {names}` as root")
-    with step(f"Installing Debian's {names}"):
+    with _turn, step(f"Installing Debian's {names}"):
         _update(checkout)
         words = [*_INSTALL, *packages]
         try:
@@ -116,7 +121,7 @@ def unpack(checkout: Checkout, package: str, program: str, target: Path) -> None
     if not available():
         raise ToolchainError(f"{package} not found, and this machine has no apt-get to get it with")
     checkout.cache.mkdir(parents=True, exist_ok=True)
-    with step(f"Unpacking Debian's {package}"), tempfile.TemporaryDirectory(dir=checkout.cache) as folder:
+    with _turn, step(f"Unpacking Debian's {package}"), tempfile.TemporaryDirectory(dir=checkout.cache) as folder:
         Path(folder).chmod(0o755)  # apt downloads as its own user
         _update(checkout)
         command(["apt-get", "download", "-q", package], checkout.logs / "apt.log", cwd=Path(folder))

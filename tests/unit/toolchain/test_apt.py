@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,11 @@ def test_system_other_than_debian_has_no_backports(programs: Path, monkeypatch: 
     install(programs, "apt-get", "echo 'Ubuntu noble http://archive.ubuntu.com/ubuntu/'")
     with pytest.raises(ToolchainError, match="^qemu-user-static: only Debian has backports$"):
         apt.install_backport(Checkout(programs), "qemu-user-static")
+
+
+def test_installations_of_two_parts_take_turns(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apt, "is_root", lambda: True)
+    # Only one at a time can make the folder, as apt's lock.
+    install(programs, "apt-get", f"mkdir {programs}/lock && sleep 0.2 && rmdir {programs}/lock")
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda package: apt.install(Checkout(programs), package), ["docker.io", "python3-venv"]))
