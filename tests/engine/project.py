@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +109,13 @@ class Project:
     def add_stack(self) -> None:
         """Add the empty stack `t`, as `pulumi stack init` does."""
         pulumi_cli.add_stack(self.root, self.root / "stacks/Pulumi.t.yaml")
+
+    def copy(self, root: Path) -> Project:
+        """Return a copy in its present state, in another folder; its images have the same names."""
+        shutil.copytree(self.root, root, symlinks=True)
+        other = copy(self)
+        other.root, other.environment = root, {**self.environment, "PULUMI_BACKEND_URL": root.as_uri()}
+        return other
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         """Start Pulumi in a process group of its own."""

@@ -63,21 +63,19 @@ def test_chain_unpublished_is_built_and_not_pushed(project: Project) -> None:
     assert all(project.published(name) for name in images)
 
 
-def test_preview_of_argument_has_old_and_new_value_alone(project: Project) -> None:
-    project.up()
-    project.configure(word="two")
-    preview = project.preview().output
+def test_preview_of_argument_has_old_and_new_value_alone(deployed: Project) -> None:
+    deployed.configure(word="two")
+    preview = deployed.preview().output
     assert re.search(r'~ WORD *: *"one" => "two"', preview), preview
     assert re.findall(r"[~+-] (\S+) *: \"", preview) == ["tag", "WORD", "tag"], preview
-    detailed = project.preview("--diff").output
+    detailed = deployed.preview("--diff").output
     assert re.search(r'WORD *: *"one" => "two"', detailed), detailed
     assert re.search(r'~ tag *: ".*" => ".*"', detailed), detailed
 
 
-def test_preview_of_changed_file_names_it(project: Project) -> None:
-    project.up()
-    project.write("dockerfiles/link0/file.txt", "other\n")
-    preview = project.preview().output
+def test_preview_of_changed_file_names_it(deployed: Project) -> None:
+    deployed.write("dockerfiles/link0/file.txt", "other\n")
+    preview = deployed.preview().output
     old, new = re.findall(r"[+-] ([0-9a-f]{12})  link0/file\.txt", preview)
     assert old != new
     assert FILES.findall(preview) == [("-", "link0/file.txt"), ("+", "link0/file.txt")], preview
@@ -95,10 +93,9 @@ def test_preview_of_new_and_removed_file_names_it(project: Project) -> None:
     assert FILES.findall(project.preview().output) == [("-", "link0/old.txt")]
 
 
-def test_preview_of_changed_instruction_names_its_dockerfile(project: Project) -> None:
-    project.up()
-    project.write("dockerfiles/link0/Dockerfile", DOCKERFILE.format(number=0) + "ENV A=b\n")
-    preview = project.preview().output
+def test_preview_of_changed_instruction_names_its_dockerfile(deployed: Project) -> None:
+    deployed.write("dockerfiles/link0/Dockerfile", DOCKERFILE.format(number=0) + "ENV A=b\n")
+    preview = deployed.preview().output
     assert FILES.findall(preview) == [("-", "link0/Dockerfile"), ("+", "link0/Dockerfile")], preview
     assert re.findall(r"[~+-] (\S.*?) *: *\"", preview) == ["tag", "tag"], preview
 
@@ -112,11 +109,10 @@ def test_changed_comment_and_spacing_change_nothing(project: Project) -> None:
     assert UNCHANGED.search(project.preview("--expect-no-changes").output)
 
 
-def test_instruction_outside_the_target_changes_nothing(project: Project) -> None:
-    project.up()
+def test_instruction_outside_the_target_changes_nothing(deployed: Project) -> None:
     unreached = "ARG BASE_IMAGE\nFROM scratch AS unreached\nCOPY link0/none /\n"
-    project.write("dockerfiles/link0/Dockerfile", unreached + DOCKERFILE.format(number=0).partition("\n")[2])
-    assert UNCHANGED.search(project.preview("--expect-no-changes").output)
+    deployed.write("dockerfiles/link0/Dockerfile", unreached + DOCKERFILE.format(number=0).partition("\n")[2])
+    assert UNCHANGED.search(deployed.preview("--expect-no-changes").output)
 
 
 def test_changed_credentials_are_no_change(project: Project) -> None:
@@ -128,12 +124,11 @@ def test_changed_credentials_are_no_change(project: Project) -> None:
     assert UNCHANGED.search(project.preview("--expect-no-changes").output)
 
 
-def test_unread_file_changes_nothing(project: Project) -> None:
-    project.up()
-    project.write("dockerfiles/link0/README.md", "about\n")
-    project.write("dockerfiles/link0/new.txt", "beside what is read\n")
-    project.write("dockerfiles/other/file.txt", "elsewhere\n")
-    assert UNCHANGED.search(project.preview("--expect-no-changes").output)
+def test_unread_file_changes_nothing(deployed: Project) -> None:
+    deployed.write("dockerfiles/link0/README.md", "about\n")
+    deployed.write("dockerfiles/link0/new.txt", "beside what is read\n")
+    deployed.write("dockerfiles/other/file.txt", "elsewhere\n")
+    assert UNCHANGED.search(deployed.preview("--expect-no-changes").output)
 
 
 def test_plan_is_known_at_first_preview(project: Project) -> None:

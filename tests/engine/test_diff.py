@@ -62,20 +62,19 @@ def test_diff_compares_new_build_with_published_images(project: Project) -> None
 UNCHANGED_IMAGES = re.compile(r"docker:index/image:Image +link0")
 
 
-def test_diff_of_images_in_registry_compares_them(project: Project) -> None:
-    project.up()
-    project.configure(word="two")
-    project.up()
-    project.configure(word="one")
-    content = as_json(project)["link0"]["content"]
+def test_diff_of_images_in_registry_compares_them(deployed: Project) -> None:
+    deployed.configure(word="two")
+    deployed.up()
+    deployed.configure(word="one")
+    content = as_json(deployed)["link0"]["content"]
     assert [(file["path"], file["change"]) for file in content["files"]] == [
         ("/link0-one.txt", "added"),
         ("/link0-two.txt", "removed"),
     ]
     assert all(file["certain"] for file in content["files"])
-    markdown = diff(project, "t", "--markdown")
+    markdown = diff(deployed, "t", "--markdown")
     assert "| `+` | `/link0-one.txt` |" in markdown
-    assert diff(project, "t", "--html").startswith("<!DOCTYPE html>")
+    assert diff(deployed, "t", "--html").startswith("<!DOCTYPE html>")
 
 
 def test_diff_over_its_budget_is_one_line(project: Project) -> None:
@@ -114,24 +113,23 @@ def test_diff_of_moved_base_is_reported_without_building(project: Project) -> No
     assert report["state"] == "unchanged"
 
 
-def test_diff_mistakes_are_one_line(project: Project) -> None:
-    project.up()
-    assert diff(project, "u", code=1).startswith("there is no stack 'u'")
-    line = diff(project, "t", "link", code=1)
+def test_diff_mistakes_are_one_line(deployed: Project) -> None:
+    assert diff(deployed, "u", code=1).startswith("there is no stack 'u'")
+    line = diff(deployed, "t", "link", code=1)
     assert line == "stack t builds no image 'link' (did you mean 'link0'?); it builds: link0\n"
-    line = diff(project, "t", code=1, PATH="/nonexistent")
+    line = diff(deployed, "t", code=1, PATH="/nonexistent")
     assert line.startswith("pulumi cannot be run: ")
-    assert diff(project, "t", code=1, PULUMI_BACKEND_URL="file:///nonexistent/state").startswith(
+    assert diff(deployed, "t", code=1, PULUMI_BACKEND_URL="file:///nonexistent/state").startswith(
         "stack t: pulumi cannot read the published outputs: error: "
     )
-    project.configure(budgets={"link9": "1 GB"})
-    assert diff(project, "t", code=1).startswith("stack t: slipway:budgets: the stack builds no image 'link9'")
-    project.configure(budgets={"link0": "1"})
-    assert diff(project, "t", code=1) == (
+    deployed.configure(budgets={"link9": "1 GB"})
+    assert diff(deployed, "t", code=1).startswith("stack t: slipway:budgets: the stack builds no image 'link9'")
+    deployed.configure(budgets={"link0": "1"})
+    assert diff(deployed, "t", code=1) == (
         "stack t: slipway:budgets.link0: '1': expected a size with its unit, such as 3.5 GB or 800 MiB\n"
     )
-    project.configure(registry={"kind": "local", "address": "127.0.0.1:9", "path": project.path}, word="two")
-    assert "request to 127.0.0.1:9 failed: " in diff(project, "t", code=1)
+    deployed.configure(registry={"kind": "local", "address": "127.0.0.1:9", "path": deployed.path}, word="two")
+    assert "request to 127.0.0.1:9 failed: " in diff(deployed, "t", code=1)
 
 
 def test_diff_of_stack_without_publish_compares_plans(project: Project) -> None:
