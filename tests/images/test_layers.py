@@ -124,7 +124,8 @@ def test_user_installs_and_removes_packages(built: Built, shared_index: Index) -
 
 
 def test_environment_is_that_of_the_readme(built: Built) -> None:
-    base = parent("USER root")
+    # Steps start in the parent's folder, as those of nccl-tests, with its variables.
+    base = parent("USER root\nWORKDIR /workspace\nENV PYTHONDONTWRITEBYTECODE=1")
     assert variables(
         Image(base), built(BASE_IMAGE=base, ARCH_LIST="8.0 9.0+PTX", REQUIRE_CUDA="cuda>=13.0 driver>=580")
     ) == {
