@@ -211,9 +211,15 @@ def torch_environment(folder: Path, cuda: str, machine: str, names: str, **argum
 
 
 @pytest.mark.parametrize(
-    ("cuda", "flags"), [("11.8.0", "-Xfatbin -compress-all"), ("12.9.1", "-Xfatbin -compress-all"), ("13.2.1", "")]
+    ("cuda", "flags"),
+    [
+        ("11.8.0", "-Xfatbin -compress-all"),
+        ("12.9.1", "-Xfatbin -compress-all"),
+        ("13.0.0", "-compress-mode=size"),
+        ("13.2.1", "-compress-mode=size"),
+    ],
 )
-def test_torch_for_cuda_before_13_is_compressed(tmp_path: Path, cuda: str, flags: str) -> None:
+def test_torch_for_cuda_is_compressed_as_published(tmp_path: Path, cuda: str, flags: str) -> None:
     assert torch_environment(tmp_path, cuda, "x86_64", '"${TORCH_NVCC_FLAGS:-}"')[0] == flags
 
 
@@ -402,6 +408,32 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+STAGE_TWO = """
+import os, pathlib, sys, zipfile
+
+run = "9.0" in os.environ["ARCH_LIST"].split()
+if sys.argv[1:] == ["--print-verdict"]:
+    sys.exit(print("RUN" if run else "SKIP"))
+import torch
+
+if run:
+    with zipfile.ZipFile(sys.argv[sys.argv.index("--wheel") + 1], "a") as wheel:
+        wheel.writestr("torch/lib/kernels", pathlib.Path("compiler").read_text())
+"""
+"""What tools/native_aot/build_stage2.py of pytorch/pytorch does to a wheel, by the contract of torch; it reads TORCH_CUDA_ARCH_LIST."""
+
+UTILS = 'install_cutlass_dsl() { echo "$PIP_INDEX_URL ${PIP_TRUSTED_HOST:-}" > compiler; }\n'
+"""Of .ci/pytorch/common_utils.sh, which gives it to pip."""
+
+
+def with_kernels(folder: Path) -> Path:
+    """Return a source of torch that has kernels to compile ahead of time."""
+    for name, text in {"tools/native_aot/build_stage2.py": STAGE_TWO, ".ci/pytorch/common_utils.sh": UTILS}.items():
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text(text)
+    return folder
+
+
 def torch_wheel(folder: Path, builder: Path, **versions: str) -> tuple[Path, str]:
     """Return the wheel that torch's recipe makes with libraries at these versions, and what it installs to build it."""
     (folder / "setup.py").write_text(TORCH_SETUP)
@@ -420,7 +452,7 @@ def torch_wheel(folder: Path, builder: Path, **versions: str) -> tuple[Path, str
         "TRITON_VERSION": "3.9.0",
     }
     environment = {**known, "CUDA_VERSION": "13.2.1", "VIRTUAL_ENV": str(builder), "PATH": path, **given}
-    done = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
     (wheel,) = (folder / "dist").glob("*.whl")
     return wheel, done.stdout
 
@@ -448,3 +480,41 @@ def test_torch_without_nvidias_libraries_is_left_as_built(tmp_path: Path, builde
     assert "nvidia" not in installed
     with zipfile.ZipFile(wheel) as archive:
         assert "nvidia" not in archive.read("torch-2.15.0.dist-info/METADATA").decode()
+
+
+@pytest.mark.parametrize(
+    ("index", "trusted"), [("https://index.test/simple", ""), ("http://index.test:80/simple", "index.test:80")]
+)
+def test_torch_gets_its_kernels_compiled_ahead(tmp_path: Path, builder: Path, index: str, trusted: str) -> None:
+    """The published wheel of 2.15.0 has them: its libtorch_cuda.so names build/native_aot/topk/aot_topk_cuda.cpp."""
+    wheel, _ = torch_wheel(with_kernels(tmp_path), builder, PYTHON_INDEX_URL=index)
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read("torch/lib/kernels").decode() == f"{index} {trusted}\n"
+
+
+@pytest.mark.parametrize("archs", ["8.0", ""])
+def test_torch_without_gpus_for_kernels_gets_no_compiler(tmp_path: Path, builder: Path, archs: str) -> None:
+    torch_wheel(with_kernels(tmp_path), builder, ARCH_LIST=archs)
+    assert not (tmp_path / "compiler").exists()
+
+
+def test_torch_left_without_kernels_gets_no_compiler(tmp_path: Path, builder: Path) -> None:
+    (with_kernels(tmp_path) / "CMakeLists.txt").write_text("set(TORCH_NATIVE_AOT 1)\n")
+    torch_wheel(tmp_path, builder, TORCH_SWITCHES="TORCH_NATIVE_AOT=0")
+    assert not (tmp_path / "compiler").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "word"),
+    [
+        (".ci/pytorch/common_utils.sh", "install_cutlass_dsl"),
+        ("tools/native_aot/build_stage2.py", "--print-verdict"),
+        ("tools/native_aot/build_stage2.py", "--wheel"),
+    ],
+)
+def test_torch_with_unknown_kernels_is_not_compiled(tmp_path: Path, builder: Path, file: str, word: str) -> None:
+    (with_kernels(tmp_path) / file).write_text((tmp_path / file).read_text().replace(word, "other"))
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        torch_wheel(tmp_path, builder)
+    assert f"has kernels to compile ahead, and no {word} in {file}; take a release's" in failed.value.stderr
+    assert not (tmp_path / "dist").exists()
