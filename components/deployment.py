@@ -45,13 +45,14 @@ def deploy(plan: Plan, replicas: Mapping[str, Replicas] | None = None) -> dict[s
     and ``digest`` are the index's, and each platform has its own; ``merged`` is false and the index's are missing where
     nothing is pushed. ``products`` does the same for build products. ``plan`` has the contents of each, and
     ``planFiles`` lists the files that its build reads. ``checkFiles`` lists those that its checks read besides. A
-    preview knows them all. ``runners`` says where the stack's runners are, and whether the GPU checks passed.
+    preview knows them all. They have each image once, as ``slipway show`` has, however many engines build it.
+    ``runners`` says where the stack's runners are, and whether the GPU checks passed.
 
     The other outputs depend on the stack's configuration. ``signed`` has each image's signature, SBOM and provenance,
     and each product's signature. ``extraTags`` has the additional tags, and ``verifiedParents`` the signers of outside
     parents.
     """
-    plan = with_kept_products(plan)
+    of_stack, plan = plan, with_kept_products(plan)
     secrets = BuildSecrets.of(plan.config)
     registry = _registry(plan)
     cluster = _cluster(plan)
@@ -79,7 +80,7 @@ def deploy(plan: Plan, replicas: Mapping[str, Replicas] | None = None) -> dict[s
     indexes = _indexes(plan, registry, variants) if plan.config.publish else {}
     if machines and on_runners:
         _stop(plan, machines, variants)
-    outputs = _image_outputs(plan, variants, indexes)
+    outputs = _image_outputs(of_stack, variants, indexes)
     if cluster:
         outputs["runners"] = {**cluster.outputs, **_validated(plan, cluster, {**variants, **indexes}, registry)}
     if machines:
@@ -88,7 +89,7 @@ def deploy(plan: Plan, replicas: Mapping[str, Replicas] | None = None) -> dict[s
         outputs |= _supply_chain().after_push(plan, registry, variants, indexes)
     if verified:
         outputs["verifiedParents"] = {ref: parent.by for ref, parent in verified.items()}
-    return outputs | _plan_outputs(plan)
+    return outputs | _plan_outputs(of_stack)
 
 
 def _of_machines(plan: Plan, machines: Deployed) -> dict[str, Builder]:

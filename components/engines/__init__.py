@@ -14,6 +14,7 @@ from pathlib import Path
 from platform import machine
 from typing import TYPE_CHECKING, Final
 
+from components.engines.kept_products import with_kept_products
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.config.values import architecture
 from stacks.errors import SlipwayError
@@ -36,12 +37,14 @@ def address(stack: str, platform: str) -> str:
 def start(plan: Plan, root: Path) -> dict[str, Replicas]:
     """Check all engines of a plan, and forward what arrives at the addresses to them, until the program ends.
 
+    They are checked for all that they build, such as sources that a stack that pushes nothing has on each engine.
     An engine that does not answer is no error yet: there may be nothing to build on it. Replicas of a build service are
     returned by platform. They may be part of what the update makes, and learn their certificates from it.
 
     Raises:
         SlipwayError: an engine cannot run the programs of its platform, one line for each; or a socket cannot be made.
     """
+    plan = with_kept_products(plan)
     checks = list(_of_this_machine(plan))
     serving: list[Callable[[], None]] = []
     shared: dict[str, Replicas] = {}

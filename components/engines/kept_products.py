@@ -15,31 +15,55 @@ from stacks.identity.content import Content
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import Sibling
 
+Engine = tuple[str, ...]
+"""What tells an engine from the others of a stack."""
+
 
 def with_kept_products(plan: Plan) -> Plan:
     """Return a plan that pushes nothing with each shared product once for each engine that builds on it.
 
-    The name of one for a further engine ends in its platform's architecture: ``torch-source-arm64``. Another plan is
+    The one on its own engine keeps its name. If nothing there is made of it, it moves to the engine of what is. The
+    name of one for a further engine ends in its platform's architecture: ``torch-source-arm64``. Another plan is
     returned as it is.
     """
-    if plan.config.publish or len({_engine(plan.config, image.spec.platform) for image in plan.images}) == 1:
+    if plan.config.publish or len({_engine(plan.config, image.spec.platform) for image in plan.images}) <= 1:
         return plan
-    planned = {image.spec.name: image for image in plan.images}
-    images: dict[str, PlannedImage] = {}
+    places = _places(plan)
 
-    def add(image: PlannedImage, name: str, platform: str) -> None:
-        names = {image.spec.name: name}
-        for sibling in image.spec.siblings:
-            shared = _engine(plan.config, planned[sibling].spec.platform) != _engine(plan.config, platform)
-            names[sibling] = f"{sibling}-{architecture(platform)}" if shared else sibling
-            if names[sibling] not in images:
-                add(planned[sibling], names[sibling], platform if shared else planned[sibling].spec.platform)
-        images[name] = replace(image, content=_renamed(image.content, names, platform))
+    def built(image: PlannedImage, engine: Engine) -> PlannedImage:
+        names = {name: _name(name, places[name], engine) for name in (image.spec.name, *_made_of(image))}
+        return replace(image, content=_renamed(image.content, names, places[image.spec.name][engine]))
 
-    for image in plan.images:
-        if image.spec.name not in images:
-            add(image, image.spec.name, image.spec.platform)
-    return replace(plan, images=tuple(images.values()))
+    return replace(
+        plan, images=tuple(built(image, engine) for image in plan.images for engine in places[image.spec.name])
+    )
+
+
+def _places(plan: Plan) -> dict[str, dict[Engine, str]]:
+    """Return by image the engines that build it, each with the platform that it is for there.
+
+    The image has its own name on the first of them.
+    """
+    places: dict[str, dict[Engine, str]] = {image.spec.name: {} for image in plan.images}
+    for image in reversed(plan.images):  # what is made of an image says first where it is needed
+        spec, needed = image.spec, places[image.spec.name]
+        own = _engine(plan.config, spec.platform)
+        if own in needed or not needed:
+            places[spec.name] = {own: spec.platform, **{key: value for key, value in needed.items() if key != own}}
+        for parent in _made_of(image):
+            places[parent] = {**places[spec.name], **places[parent]}
+    return places
+
+
+def _made_of(image: PlannedImage) -> set[str]:
+    """Return the names of the images that the build of an image reads, or that of its checks."""
+    checks = image.content.checks
+    return {*image.siblings.values(), *(checks.siblings.values() if checks else ())} - {image.spec.name}
+
+
+def _name(name: str, places: Mapping[Engine, str], engine: Engine) -> str:
+    """Return the name of an image on an engine."""
+    return name if engine == next(iter(places)) else f"{name}-{architecture(places[engine])}"
 
 
 def _renamed(content: Content, names: Mapping[str, str], platform: str) -> Content:
@@ -55,9 +79,13 @@ def _renamed(content: Content, names: Mapping[str, str], platform: str) -> Conte
     return replace(content, spec=spec.model_copy(update=update), checks=checks)
 
 
-def _engine(config: StackConfig, platform: str) -> tuple[str, ...]:
-    """Return what is built on: engines that the configuration names, a builder of a platform, or the default one."""
+def _engine(config: StackConfig, platform: str) -> Engine:
+    """Return what is built on: engines that the configuration names, a builder of a platform, or the default one.
+
+    Platforms with one list of several engines need not share one: each platform's pool chooses its own.
+    """
     if platform in config.engines:
-        return config.engines[platform]
+        engines = config.engines[platform]
+        return engines if len(engines) == 1 else (platform, *engines)
     build = config.runners.build if config.runners and config.build_on == "runners" else None
     return (platform,) if build and platform in build.platforms else ()

@@ -138,13 +138,14 @@ def run(
     on: Mapping[str, str] | None = None,
     indexed: bool = False,
     stack: str = "t",
+    of: Plan | None = None,
     **config: Any,
 ) -> tuple[Recorder, dict[str, Any]]:
     """Deploy a chain of images, or of ``products`` among them; return what was registered and the outputs' values.
 
     ``answers`` are outputs of resources, by name. ``checks`` has the files of images' checks, and ``on`` the platforms of
     images that are not for linux/amd64. With ``indexed``, each image is one for each of the stack's platforms, and each
-    product is one for all.
+    product is one for all. ``of`` is a whole plan in place of the chain and the configuration.
     """
     recorder = Recorder(answers or {})
     values: dict[str, Any] = {}
@@ -154,7 +155,7 @@ def run(
         SETTINGS.outputs.clear()
         SETTINGS.rpc_manager.clear()
         pulumi.runtime.set_mocks(recorder, project="slipway", stack=stack, preview=preview)
-        plan = Plan(
+        plan = of or Plan(
             stack,
             flavors.load({"flavor": "local", **config}, f"stack {stack}"),
             tuple(
