@@ -178,10 +178,11 @@ def test_pools_of_both_platforms_build_each_its_images(replicated: ReplicatedPro
     replicated.write({**own, "platforms": {"linux/arm64": other}}, **both)
     steps = replicated.steps()
     assert of_replicas(steps, "create") == sorted(OF_REPLICA)
-    assert {(operation, typ, name) for operation, typ, name in steps if operation != "create"} >= {
-        ("update", "pulumi:providers:docker", "runners-engine-arm64")
+    assert {step for step in steps if step[0] != "create"} == {
+        ("update", "kubernetes:core/v1:ResourceQuota", "runners-resourcequota-build"),
+        ("update", "pulumi:providers:docker", "runners-engine-arm64"),
+        ("update", "slipway:runners:KubernetesRunners", "runners"),
     }
-    assert {typ for operation, typ, _ in steps if operation != "create"} == SHARED | {"pulumi:providers:docker"}
     project.up()
     after = replicated.builds()
     assert after == {**first, "build-arm64-1": 0}

@@ -23,11 +23,11 @@ from components.runners.kubernetes import build_service
 from components.runners.kubernetes.certificates import make
 from components.supply_chain.provenance_attestation import AttestProvenance
 from oci.engine import engine_access
-from stacks import plan
+from stacks import flavors, plan
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.errors import SlipwayError
 from tests.fakes.docker_relay import Relay
-from tests.fakes.pulumi_mocks import run
+from tests.fakes.pulumi_mocks import planned, run
 from tests.fakes.tls_relays import relays, server_context
 from tests.helpers.refusals import refusal_line
 from tests.unit.components.test_engines import CHUNKED, IMAGES, Engine, Unix, ask, session, wait_for
@@ -237,6 +237,20 @@ def test_replicas_of_two_platforms_share_each_its_images(tmp_path: Path) -> None
     del build["platforms"][ARM64]["replicas"]
     one = engines.pools(stack(platforms=[AMD64, ARM64], runners={**RUNNERS, "build": build}))
     assert {platform: pool.engines for platform, pool in one.items()} == {AMD64: (*NAMES,)}
+
+
+def test_image_of_no_pools_platform_is_the_runners_own() -> None:
+    """A source is for linux/amd64, which a service for arm64 alone has no replicas of."""
+    keys = {"flavor": "local", "registry": REGISTRY, "buildOn": "runners", "platform": ARM64}
+    runners = {**RUNNERS, "profile": "cpu-arm64", "build": {"replicas": 2}}
+    del runners["nodeSelector"]
+    sources = [f"source{number}" for number in range(9)]
+    images = (*(planned(name, product=True) for name in sources), planned("torch", platform=ARM64, SOURCE="source0"))
+    found = engines.pools(plan.Plan("t", flavors.load({**keys, "runners": runners}, "stack t"), images))
+    assert {platform: pool.platform for platform, pool in found.items()} == {AMD64: ARM64, ARM64: ARM64}
+    assert found[AMD64] is found[ARM64]
+    firsts = [found[ARM64].order(name)[0] for name in (*sources, "torch")]
+    assert {firsts.count(name) for name in NAMES} == {5}
 
 
 def test_addresses_of_replicas_are_their_own() -> None:

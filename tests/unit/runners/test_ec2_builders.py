@@ -394,6 +394,29 @@ def test_first_builder_of_arm64_has_a_second_of_amd64() -> None:
     assert recorder.providers["torch-amd64"] == recorder.providers["source"] == "builder-amd64-engine"
 
 
+def test_what_no_builder_is_for_is_built_on_the_first() -> None:
+    """A source is for linux/amd64, which a stack for arm64 alone has no builder of."""
+    chain: dict[str, dict[str, str]] = {"source": {}, "torch": {"SOURCE": "source"}, "other": {}}
+    checks = {name: {f"{name}/checks/10-one": "a" * 64} for name in ("torch", "other")}
+
+    def answer(config: ec2.Ec2Runners) -> ec2_site.Site:
+        found = reversed_site(config)
+        return replace(found, builders={ARM64: found.builders[ARM64]})
+
+    recorder, _ = declared(
+        SECOND, answer, platforms=[ARM64], indexed=False, chain=chain, checks=checks, on={"torch": ARM64}
+    )
+    built = {name: one for name, one in recorder.providers.items() if "checks" not in name}
+    assert built == dict.fromkeys(("source", "torch", "other"), "builder-engine")
+    for kind in ("Awake", "Asleep"):
+        (power,) = recorder.of_type(f"{POWER}{kind}").values()
+        assert {name for name in power["images"] if "-" not in name} == {"source", "torch", "other"}
+    unpushed = recorder.of_type("pulumi-python:dynamic/image:UnpushedImage")
+    assert {name: (one["engine"], one["ssh"]) for name, one in unpushed.items()} == dict.fromkeys(
+        ("torch-inspection", "other-inspection"), ("ssh://slipway-builder", ssh_config.options(NAMES[AMD64]))
+    )
+
+
 def test_second_builder_of_the_longest_stack_has_fitting_names() -> None:
     """At most 64 characters for a role (CreateRole, IAM); a security group and a profile may have more."""
     name = "g" * 36

@@ -278,10 +278,12 @@ def test_unpushed_image_on_replicas_is_read_where_they_are_one() -> None:
 
 ARM_POOL = {"nodeSelector": {"acme.example/pool": "arm"}, "tolerations": [{"key": "arm", "operator": "Exists"}]}
 
+FIRST_POOL = {"nodeSelector": {"acme.example/pool": "b"}}
+
 
 def of_both(arm64: dict[str, Any] | None = None, **config: Any) -> tuple[Recorder, dict[str, Any]]:
     """Return what a stack for two platforms declares that is built on a pool of each."""
-    build = {"platforms": {"linux/arm64": {**ARM_POOL, **(arm64 or {})}}, "nodeSelector": {"acme.example/pool": "b"}}
+    build = {**FIRST_POOL, "platforms": {"linux/arm64": {**ARM_POOL, **(arm64 or {})}}}
     registry = {"kind": "local", "address": "r.example"}
     both = ["linux/amd64", "linux/arm64"]
     values: dict[str, Any] = {
@@ -293,9 +295,30 @@ def of_both(arm64: dict[str, Any] | None = None, **config: Any) -> tuple[Recorde
     return run(runners=runners(build=build), buildOn="runners", **values, **config)
 
 
+def without_certificates(value: Any) -> Any:
+    """Return what the mocks recorded without certificates, which are others with each run."""
+    if isinstance(value, dict):
+        return {key: without_certificates(item) for key, item in value.items() if key != "slipway/certificate"}
+    if isinstance(value, list):
+        return [without_certificates(item) for item in value]
+    return value.partition("\n")[0] if isinstance(value, str) and value.startswith("-----BEGIN ") else value
+
+
 def test_pool_of_another_platform_leaves_the_first_as_it_is() -> None:
-    alone, both = (objects(each) for each in (replicated(1)[0], of_both()[0]))
-    added = {*both} - {*alone}
+    registry = {"kind": "local", "address": "r.example"}
+    one, two = (
+        run(runners=runners(build=FIRST_POOL), buildOn="runners", registry=registry, chain={"torch": {}})[0],
+        of_both()[0],
+    )
+    before, after = (without_certificates(plainly(each.resources)) for each in (one, two))
+    changed = [key for key in before if before[key] != after[key]]
+    # They say how many there are.
+    assert changed == [
+        ("slipway:runners:KubernetesRunners", "runners"),
+        ("kubernetes:core/v1:ResourceQuota", "runners-resourcequota-build"),
+    ]
+    both = objects(two)
+    added = {*both} - {*objects(one)}
     assert added == {name.replace("-server", "") + "-arm64" + "-server" * ("-server" in name) for name in OF_REPLICA}
     assert both["ResourceQuota build"]["spec"]["hard"] == {"pods": "4", "persistentvolumeclaims": "3"}
     pod = both["Deployment build-arm64"]["spec"]["template"]["spec"]
@@ -343,6 +366,32 @@ def test_unpushed_image_is_read_on_the_pool_of_its_platform() -> None:
         "torch-inspection": "tcp://build.slipway-runners-build.svc:2376",
         "arm-inspection": "tcp://build-arm64.slipway-runners-build.svc:2376",
     }
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_what_no_pool_is_for_is_on_the_first(replicas: int) -> None:
+    """A source is for linux/amd64, which a stack for arm64 alone has no pool of."""
+    both = {name: {f"{name}/checks/10-one": "a" * 64} for name in ("torch", "other")}
+    recorder, _ = run(
+        runners=runners(profile="cpu-arm64", build={"replicas": replicas} if replicas > 1 else {}),
+        buildOn="runners",
+        platform="linux/arm64",
+        publish=False,
+        chain={"source": {}, "torch": {"SOURCE": "source"}, "other": {}},
+        products=("source",),
+        on={"torch": "linux/arm64"},
+        checks=both,
+    )
+    (host,) = [one["host"] for one in recorder.of_type("pulumi:providers:docker").values()]
+    assert host == (
+        "unix://.slipway/engines/t-arm64.sock" if replicas > 1 else "tcp://build.slipway-runners-build.svc:2376"
+    )
+    built = {name: one for name, one in recorder.providers.items() if "checks" not in name}
+    assert built == dict.fromkeys(("source", "torch", "other"), "runners-engine")
+    unpushed = recorder.of_type("pulumi-python:dynamic/image:UnpushedImage")
+    assert {name: one["engine"] for name, one in unpushed.items()} == dict.fromkeys(
+        ("torch-inspection", "other-inspection"), host
+    )
 
 
 def test_rootless_service_has_no_privileges_and_no_docker() -> None:
