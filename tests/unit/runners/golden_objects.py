@@ -43,6 +43,13 @@ CASES: Mapping[str, Mapping[str, Any]] = {
             "replicas": 3,
             "service": "LoadBalancer",
             "address": [f"b{number}.example:2376" for number in range(3)],
+            "platforms": {
+                "linux/arm64": {
+                    "address": "arm.example:2376",
+                    "nodeSelector": {"acme.example/pool": "arm"},
+                    "tolerations": [{"key": "kubernetes.io/arch", "value": "arm64", "effect": "NoSchedule"}],
+                },
+            },
         },
     },
     "ec2": {
@@ -59,8 +66,8 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "build": {"instanceType": "m7i.4xlarge"},
     },
 }
-"""In a cluster: a daemon in each pod and none, and each kind of build service: one for jobs, one with replicas. At AWS: all
-there is."""
+"""In a cluster: a daemon in each pod and none, and each kind of build service: one for jobs, one with replicas and a
+pool of another platform. At AWS: all there is."""
 _ZONES = ("eu-west-1a", "eu-west-1b")
 SITE = Site(
     machines=[Machine("p5.48xlarge", ("x86_64",), 8, 32, 32, 8, cluster=True, spot=True, zones=_ZONES)],
