@@ -105,12 +105,12 @@ def ready(
     left_out = set(_ON_DEMAND)
     if stack:
         left_out = unneeded_parts(checkout, stack, pushing=pushing, emulating=emulating, building=building)
-    wanted = [kind for kind in KINDS if kind.name not in left_out]
+    kinds = [kind for kind in KINDS if kind.name not in left_out]
     with golang.caches(checkout):
         with ThreadPoolExecutor(1) as pool:
-            services = pool.submit(_get, checkout, [kind for kind in wanted if kind in _SERVICES])
+            services = pool.submit(_get, checkout, [kind for kind in kinds if kind in _SERVICES])
             try:
-                parts = [*_get(checkout, [kind for kind in wanted if kind not in _SERVICES]), *services.result()]
+                parts = [*_get(checkout, [kind for kind in kinds if kind not in _SERVICES]), *services.result()]
             except KeyboardInterrupt:
                 steps.end_programs()
                 raise

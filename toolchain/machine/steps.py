@@ -61,8 +61,8 @@ def step(title: str, detail: str = "") -> Iterator[None]:
             now = time.monotonic()
             with _printing:
                 if terminal:
-                    told = ", ".join(f"{each} ... {elapsed(now - since)}" for each, since in _running.items())
-                    _write(f"{_ERASE}{told} ")
+                    durations = ", ".join(f"{each} ... {elapsed(now - since)}" for each, since in _running.items())
+                    _write(f"{_ERASE}{durations} ")
                 else:
                     _write(f"  still at it: {title} ({elapsed(now - begun)})\n")
 

@@ -101,15 +101,15 @@ def _builder(
     """
     first = plan.config.platform
     name = "builder" if platform == first else f"builder-{architecture(platform)}"
-    found, build = site.builders[platform], config.builders(first)[platform]
-    network = site.network(found.machine)
+    at_aws, build = site.builders[platform], config.builders(first)[platform]
+    network = site.network(at_aws.machine)
     assert network is not None  # noqa: S101 - ec2_site.check refuses a type that no subnet has
     args = Ec2BuilderArgs(
         name=f"slipway-{plan.stack}-{name}",
         stack=f"slipway-{plan.stack}",
         region=config.region,
         build=build,
-        image=found.image,
+        image=at_aws.image,
         pinned=(build.image if isinstance(build, ec2.PlatformBuild) else config.image) is not None,
         network=network,
         provider=provider,

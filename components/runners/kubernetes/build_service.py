@@ -62,10 +62,10 @@ def full_name(config: KubernetesRunners, replica: Replica) -> str:
 
 def addresses(config: KubernetesRunners, build: BuildService) -> dict[str, dict[str, str]]:
     """Return all of :func:`address`, by platform and by :func:`full_name`."""
-    found: dict[str, dict[str, str]] = {}
+    by_platform: dict[str, dict[str, str]] = {}
     for replica in config.replicas:
-        found.setdefault(replica.platform, {})[full_name(config, replica)] = address(config, build, replica)
-    return found
+        by_platform.setdefault(replica.platform, {})[full_name(config, replica)] = address(config, build, replica)
+    return by_platform
 
 
 def hosts(config: KubernetesRunners, build: BuildService, replica: Replica) -> list[str]:

@@ -182,9 +182,9 @@ def test_outputs_and_diff_know_no_copy(stack: str, values: dict[str, Any], monke
     assert [image.spec.name for image in of.images if image.spec.product] == [*published["products"]]
     assert {image.spec.name for image in of.images} == published["plan"].keys() == published["planFiles"].keys()
     monkeypatch.setattr(plan, "make", lambda *_, **__: of)
-    found = diff(of.stack, Path(), before=published)
-    assert found.removed == ()
-    assert {image.state for image in found.images} == {"unchanged"}
+    report = diff(of.stack, Path(), before=published)
+    assert report.removed == ()
+    assert {image.state for image in report.images} == {"unchanged"}
 
 
 def test_copy_that_runs_programs_is_checked_on_its_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

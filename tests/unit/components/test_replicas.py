@@ -246,10 +246,10 @@ def test_image_of_no_pools_platform_is_the_runners_own() -> None:
     del runners["nodeSelector"]
     sources = [f"source{number}" for number in range(9)]
     images = (*(planned(name, product=True) for name in sources), planned("torch", platform=ARM64, SOURCE="source0"))
-    found = engines.pools(plan.Plan("t", flavors.load({**keys, "runners": runners}, "stack t"), images))
-    assert {platform: pool.platform for platform, pool in found.items()} == {AMD64: ARM64, ARM64: ARM64}
-    assert found[AMD64] is found[ARM64]
-    firsts = [found[ARM64].order(name)[0] for name in (*sources, "torch")]
+    pools = engines.pools(plan.Plan("t", flavors.load({**keys, "runners": runners}, "stack t"), images))
+    assert {platform: pool.platform for platform, pool in pools.items()} == {AMD64: ARM64, ARM64: ARM64}
+    assert pools[AMD64] is pools[ARM64]
+    firsts = [pools[ARM64].order(name)[0] for name in (*sources, "torch")]
     assert {firsts.count(name) for name in NAMES} == {5}
 
 

@@ -51,12 +51,12 @@ def test_folder_exists_before_pip_starts(tmp_path: Path, monkeypatch: pytest.Mon
 
     No test may write to /, so this one looks when pip would start.
     """
-    prefix, found = tmp_path / "above/prefix", []
+    prefix, was_folder = tmp_path / "above/prefix", []
 
     def start(_: list[str], **__: Any) -> None:
-        found.append(prefix.is_dir())
+        was_folder.append(prefix.is_dir())
 
     monkeypatch.setattr(subprocess, "run", start)
     monkeypatch.setattr(sys, "argv", [str(SCRIPT), str(prefix)])
     runpy.run_path(str(SCRIPT), run_name="__main__")
-    assert found == [True]
+    assert was_folder == [True]

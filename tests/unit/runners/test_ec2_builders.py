@@ -223,12 +223,12 @@ def test_second_builder_that_could_not_run_is_refused(
     second: ec2_site.Builder, build: dict[str, Any], message: str
 ) -> None:
     config = loaded({**FIRST, "platforms": {ARM64: {**SECOND, **build}}})
-    said = ""
+    refusal = ""
     try:
         ec2_site.check(config, site(second), AMD64, {"torch": 20 * 1024**3})
     except SlipwayError as error:
-        said = str(error)
-    assert said == (message and f"slipway:runners.build.platforms.linux/arm64.{message}")
+        refusal = str(error)
+    assert refusal == (message and f"slipway:runners.build.platforms.linux/arm64.{message}")
 
 
 def test_both_builders_mistakes_are_said_together() -> None:
@@ -273,16 +273,17 @@ def test_second_builder_image_is_looked_up_for_its_processor(own: str | None, mo
 
 def looked_up(config: ec2.Ec2Runners) -> ec2_site.Site:
     """Return what AWS answers to a configuration."""
-    found = site(GOOD)
-    return replace(found, builders={platform: found.builders[platform] for platform in config.builders(AMD64)})
+    both = site(GOOD)
+    return replace(both, builders={platform: both.builders[platform] for platform in config.builders(AMD64)})
 
 
 def reversed_site(config: ec2.Ec2Runners) -> ec2_site.Site:
     """Return what AWS answers where the runners, and so the first builder, are for arm64."""
     first = replace(GOOD, key="build")
     second = replace(site(GOOD).builders[AMD64], key="build.platforms.linux/amd64", image="ami-1")
-    found = replace(site(GOOD), image="ami-2", image_architecture="arm64", builders={ARM64: first, AMD64: second})
-    return replace(found, machines=[a_type(name, "arm64") for name in config.instance_types])
+    machines = [a_type(name, "arm64") for name in config.instance_types]
+    builders = {ARM64: first, AMD64: second}
+    return replace(site(GOOD), image="ami-2", image_architecture="arm64", builders=builders, machines=machines)
 
 
 def declared(
@@ -400,8 +401,8 @@ def test_what_no_builder_is_for_is_built_on_the_first() -> None:
     checks = {name: {f"{name}/checks/10-one": "a" * 64} for name in ("torch", "other")}
 
     def answer(config: ec2.Ec2Runners) -> ec2_site.Site:
-        found = reversed_site(config)
-        return replace(found, builders={ARM64: found.builders[ARM64]})
+        both = reversed_site(config)
+        return replace(both, builders={ARM64: both.builders[ARM64]})
 
     recorder, _ = declared(
         SECOND, answer, platforms=[ARM64], indexed=False, chain=chain, checks=checks, on={"torch": ARM64}
