@@ -17,6 +17,7 @@ from components.engines.reached_engine import ReachedEngine
 from components.image import ImageVariant, ImageVariantArgs
 from components.registry.interface import Registry
 from stacks.config import ec2, kubernetes
+from stacks.config.builders import taking
 from stacks.config.values import architecture
 from stacks.differences import file_list
 from stacks.plan import Plan, PlannedImage
@@ -113,12 +114,10 @@ def _stop(plan: Plan, machines: Deployed, variants: Mapping[str, ImageVariant]) 
 
 def _images_of(plan: Plan, machines: Deployed, platform: str) -> list[PlannedImage]:
     """Return the images that a platform's builder on EC2 builds: a change of the others leaves it off."""
-    first = next(iter(machines.builders))
     return [
         image
         for image in plan.images
-        if image.spec.platform not in plan.config.engines
-        and platform == (image.spec.platform if image.spec.platform in machines.builders else first)
+        if image.spec.platform not in plan.config.engines and platform == taking(machines.builders, image.spec.platform)
     ]
 
 
@@ -146,10 +145,8 @@ def _of_cluster(plan: Plan, cluster: KubernetesRunners, replicas: Mapping[str, R
 
 
 def _reached(builders: Mapping[str, Builder], image: PlannedImage) -> ReachedEngine:
-    """Return how this machine reaches the engine of an image: what is for no builder's platform is on the first."""
-    first = next(iter(builders.values()), None)
-    builder = builders.get(image.spec.platform, first)
-    return builder.reached if builder else ReachedEngine()
+    """Return how this machine reaches the engine of an image."""
+    return builders[taking(builders, image.spec.platform)].reached if builders else ReachedEngine()
 
 
 def _engines(plan: Plan, builders: Mapping[str, Builder]) -> dict[str, list[pulumi.ProviderResource]]:

@@ -15,6 +15,7 @@ from platform import machine
 from typing import TYPE_CHECKING, Final
 
 from components.engines.kept_products import with_kept_products
+from stacks.config.builders import build_key, taking
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.config.values import architecture
 from stacks.errors import SlipwayError
@@ -76,7 +77,7 @@ def pools(plan: Plan) -> dict[str, Pool]:
     An image that is the same for all platforms may have a platform of no pool. The runners' own takes it.
     """
     config = plan.config
-    found: dict[str, Pool] = {}
+    by_platform: dict[str, Pool] = {}
     if config.engines:
         from components.engines.pool import Pool  # noqa: PLC0415 - few stacks name engines
 
@@ -84,34 +85,33 @@ def pools(plan: Plan) -> dict[str, Pool]:
         for platform, engines in config.engines.items():
             images, runs_programs = plan.names_for(platform), platform in running
             together = not config.publish
-            found[platform] = Pool(platform, engines, images, runs_programs=runs_programs, together=together)
+            by_platform[platform] = Pool(platform, engines, images, runs_programs=runs_programs, together=together)
     runners = config.runners
     if config.build_on == "runners" and isinstance(runners, KubernetesRunners):
-        found = _replicas(plan, runners) | found
-    return found
+        by_platform = _replicas(plan, runners) | by_platform
+    return by_platform
 
 
 def _replicas(plan: Plan, runners: KubernetesRunners) -> dict[str, Pool]:
-    builds = {
-        image.spec.platform: image.spec.platform if image.spec.platform in runners.build_pools else runners.platform
-        for image in plan.images
-        if image.spec.platform not in plan.config.engines
-    }
     several = [platform for platform, pool in runners.build_pools.items() if pool.replicas > 1]
     if runners.build is None or not several:
         return {}
     from components.engines.replicas import Replicas  # noqa: PLC0415 - few stacks have any
     from components.runners.kubernetes import build_service  # noqa: PLC0415 - as above
 
+    builds = {
+        image.spec.platform: taking(runners.build_pools, image.spec.platform)
+        for image in plan.images
+        if image.spec.platform not in plan.config.engines
+    }
     addresses = build_service.addresses(runners, runners.build)
-    found: dict[str, Pool] = {}
+    by_platform: dict[str, Pool] = {}
     for platform in several:
         images = [name for of, at in builds.items() if at == platform for name in plan.names_for(of)]
-        other = "" if platform == runners.platform else f".platforms.{platform}"
-        together, key = not plan.config.publish, f"slipway:runners.build{other}"
+        together, key = not plan.config.publish, f"slipway:runners.{build_key(platform, runners.platform)}"
         pool = Replicas(platform, addresses[platform], images, together=together, key=key)
-        found |= {of: pool for of, at in builds.items() if at == platform} | {platform: pool}
-    return found
+        by_platform |= {of: pool for of, at in builds.items() if at == platform} | {platform: pool}
+    return by_platform
 
 
 def _running(plan: Plan) -> set[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from stacks.config import github_url
+from stacks.config import builders, github_url
 from stacks.config.model import SENSITIVE, Model, matching
 from stacks.config.values import Driver, Platform
 from stacks.errors import one_line
@@ -306,27 +306,15 @@ class Ec2Runners(Model):
         """
         first, *others = platforms
         machines = self.build.platforms if self.build else {}
-        if first in engines:
-            raise ValueError(f"runners.build: slipway:engines.{first} builds these images: leave one of the two out")
-        for platform in machines:
-            where = f"runners.{build_key(platform, first)}"
-            if platform == first:
-                raise ValueError(
-                    f"runners.build.platforms.{platform}: runners.build itself builds {platform}, the stack's first "
-                    "platform: leave it out"
-                )
-            if platform not in others:
-                raise ValueError(f"{where}: the stack has {' and '.join(platforms)}: leave it out")
-            if platform in engines:
-                raise ValueError(f"{where}: slipway:engines.{platform} builds these images: leave one of the two out")
+        if first in machines:
+            raise ValueError(
+                f"runners.build.platforms.{first}: runners.build itself builds {first}, the stack's first platform: "
+                "leave it out"
+            )
+        builders.check([first, *machines], first, platforms, engines)
         for other in others:
             if other not in engines and other not in machines:
                 raise ValueError(
                     f"runners.build is one machine, for {first}, the first of slipway:platforms: give an instanceType "
-                    f"in runners.{build_key(other, first)}, or an engine in slipway:engines.{other}"
+                    f"in runners.{builders.build_key(other, first)}, or an engine in slipway:engines.{other}"
                 )
-
-
-def build_key(platform: str, first: str) -> str:
-    """Return the key below ``slipway:runners`` of a platform's builder; ``first`` is the stack's first platform."""
-    return "build" if platform == first else f"build.platforms.{platform}"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, field_validator, model_validator
 
-from stacks.config import github_url
+from stacks.config import builders, github_url
 from stacks.config.model import SENSITIVE, Line, Model, NonEmpty, Reference, Secret, matching
 from stacks.config.values import Driver, Platform, architecture
 from stacks.errors import one_line
@@ -432,8 +432,7 @@ class KubernetesRunners(Pool):
     def _build_keys(self) -> dict[str, tuple[str, DaemonPool]]:
         """The pools of the build service with their platforms, by key."""
         return {
-            "build" if pool is self.build else f"build.platforms.{platform}": (platform, pool)
-            for platform, pool in self.build_pools.items()
+            builders.build_key(platform, self.platform): (platform, pool) for platform, pool in self.build_pools.items()
         }
 
     @property
@@ -474,12 +473,8 @@ class KubernetesRunners(Pool):
         return f"{self.namespace}{_CONTROLLER}"
 
     def platform_conflict(self, platform: str) -> str:
-        """Return why the profile's nodes cannot run a platform's images; empty if they can."""
-        return (
-            ""
-            if platform == self.platform
-            else f"nodes of {self.profile} are {self.platform}, and the stack's images are for {platform}"
-        )
+        """Return why the profile's nodes cannot run the images of another platform than theirs."""
+        return f"nodes of {self.profile} are {self.platform}, and the stack's images are for {platform}"
 
     def check_builders(self, platforms: Sequence[str], engines: Collection[str]) -> None:
         """Check that each platform has one pool or engine that builds it; ``engines`` are platforms with an engine.
@@ -493,13 +488,7 @@ class KubernetesRunners(Pool):
                     f"{self.platform_conflict(platform)}: give slipway:runners.build.platforms a pool for {platform}, "
                     f"or slipway:engines an engine, or leave {platform} out"
                 )
-        for key, (platform, _) in self._build_keys.items():
-            if platform in engines:
-                raise ValueError(
-                    f"runners.{key}: slipway:engines.{platform} builds these images: leave one of the two out"
-                )
-            if key != "build" and platform not in platforms:
-                raise ValueError(f"runners.{key}: the stack has {' and '.join(platforms)}: leave it out")
+        builders.check(self.build_pools, self.platform, platforms, engines)
 
     @property
     def nodes_driver(self) -> tuple[str, str] | None:

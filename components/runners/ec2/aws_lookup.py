@@ -10,7 +10,8 @@ import pulumi
 import pulumi_aws as aws
 
 from stacks.checks.ec2_site import Builder, Machine, Network, Site
-from stacks.config.ec2 import AMI_PARAMETER, ARCHITECTURES, Ec2Runners, PlatformBuild, build_key
+from stacks.config.builders import build_key
+from stacks.config.ec2 import AMI_PARAMETER, ARCHITECTURES, Ec2Runners, PlatformBuild
 from stacks.errors import SlipwayError, one_line
 
 
