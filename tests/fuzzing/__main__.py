@@ -1,14 +1,18 @@
 """Fuzz parsers: ``python -m tests.fuzzing SECONDS [NAME]...``, or `make fuzz`, which installs atheris.
 
+The name ``tonight`` is the parser whose turn it is by the date: each has one before any has its second.
+
 What is found stays in ``.slipway/fuzzing``: a corpus for each harness, from which the next run goes on, and the inputs
 of crashes, hangs (ten seconds) and of more than 2 GB of memory. Such an input becomes a regression test.
 """
 
 from __future__ import annotations
 
+import datetime
 import importlib
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 FOLDER = Path(".slipway/fuzzing")
@@ -42,9 +46,17 @@ def _quoted(word: str) -> str:
     return '"' + "".join(f"\\x{byte:02x}" for byte in word.encode()) + '"'
 
 
+def tonight(names: Iterable[str], day: datetime.date) -> str:
+    """Return the name whose turn it is on a day."""
+    turns = sorted(names)
+    return turns[day.toordinal() % len(turns)]
+
+
 def main(seconds: str, *names: str) -> int:
     """Fuzz some parsers, or all, one after another; return how many do not take an input that was found."""
     harnesses = importlib.import_module("tests.fuzzing.harnesses").HARNESSES
+    today = datetime.datetime.now(datetime.UTC).date()
+    names = tuple(tonight(harnesses, today) if name == "tonight" else name for name in names)
     if unknown := [name for name in names if name not in harnesses]:
         sys.exit(f"fuzzing: no harness '{unknown[0]}': there are {', '.join(harnesses)}")
     failed = 0

