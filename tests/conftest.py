@@ -50,6 +50,7 @@ SCOPES: Final = (
     "provider",
     "workflows",
     "cluster",
+    "jobs",
 )
 """Files and folders whose tests one worker of pytest-xdist runs, as they share what they start and build. A test is of the
 first that holds it. The longest come first, so that no worker has one left when the others are done. The other tests run

@@ -196,6 +196,7 @@ def test_builder_after_failed_image_is_reused_in_any_state(project: BuilderProje
     assert "AccessDeniedException" in failed.output
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sessions")
 def test_unpushed_image_on_builder_is_inspected(project: BuilderProject) -> None:
     project.write("dockerfiles/link0/Dockerfile", f"{DOCKERFILE}COPY --chmod=755 link0/program /opt/program\n")

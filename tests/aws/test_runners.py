@@ -347,6 +347,7 @@ FORGOTTEN: dict[str, dict[str, list[Any]]] = {
 """What moto does not keep, or does not change, or the plugin keeps to itself: as the stack is to ask for it, by name."""
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning:moto.core.serialize")  # that a refusal is not among AWS's own
 def test_runners_option_changed_outside_is_detected(project: RunnersProject) -> None:
     project.up()

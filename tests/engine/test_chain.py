@@ -194,10 +194,8 @@ def test_config_mistake_is_one_line(project: Project, yaml: str, line: str) -> N
     assert "Traceback" not in failed.output
 
 
-@pytest.mark.parametrize(
-    "word", ["$(id) `id` \"x\" 'y' ; rm -rf / | & * ~", "ünïcode 漢字", "back\\slash", "two\nlines"]
-)
-def test_value_with_any_characters_stays_text(project: Project, word: str) -> None:
+def test_value_with_any_characters_stays_text(project: Project) -> None:
+    word = "$(id) `id` \"x\" 'y' ; rm -rf / | & * ~ ünïcode 漢字 back\\slash two\nlines"
     project.write("dockerfiles/link0/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nARG WORD\nLABEL word=$WORD\n")
     project.configure(word=word)
     project.up()

@@ -130,6 +130,7 @@ def test_failing_check_stops_image_and_child_until_mended(checked: Project) -> N
         assert [tags(checked, name) for name in ("link0", "link1")] == before
 
 
+@pytest.mark.slow
 def test_image_that_is_published_later_is_checked_then(checked: Project) -> None:
     checked.configure(base="debian:bookworm-slim", length=2, publish=False)
     checked.up()

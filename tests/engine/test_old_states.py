@@ -52,6 +52,10 @@ OTHERS = {
 RENEWED = {"signed": {("update", "pulumi-python:dynamic/image:Signature")}}
 """By stack: what a refresh has the next update do again: signatures that state neither tag nor fingerprint."""
 
+QUICK = {"kubernetes", "signed"}
+"""The stacks whose states `make test` updates."""
+KINDS = [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in STACKS]
+
 
 def previewed(project: Project) -> set[tuple[str, str]]:
     """Return the operations of a preview that change something, and the type of the resource of each."""
@@ -59,7 +63,7 @@ def previewed(project: Project) -> set[tuple[str, str]]:
     return {(step["op"], step["urn"].split("::")[2].rpartition("$")[2]) for step in steps if step["op"] != "same"}
 
 
-@pytest.mark.parametrize("kind", STACKS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_images_of_old_state_are_updated_once(tmp_path: Path, kind: str) -> None:
     with STACKS[kind](tmp_path) as (project, configure):
         configure()

@@ -68,6 +68,7 @@ def images(built: Built) -> Iterator[tuple[Image, Image, Image]]:
     docker("rmi", "--force", plain.tag, before.tag, after.tag)
 
 
+@pytest.mark.slow
 def test_compare_packages_equals_dpkg_and_pip_lists(images: tuple[Image, Image, Image]) -> None:
     parent, before, after = images
     comparison = compare(fetch(before.tag), fetch(after.tag), thorough=True)

@@ -149,6 +149,7 @@ def parent(instruction: str) -> str:
     return tag
 
 
+@pytest.mark.slow
 def test_parent_with_user_1000_builds(built: Built) -> None:
     """As Ubuntu's images have from 23.04 on; and one that runs as it."""
     base = parent("RUN useradd --uid 1000 --create-home ubuntu\nUSER ubuntu")
@@ -158,6 +159,7 @@ def test_parent_with_user_1000_builds(built: Built) -> None:
     docker("rmi", base)
 
 
+@pytest.mark.slow
 def test_build_uses_mirror_with_root_certificate(
     built: Built, shared_index: Index, archives: dict[str, str], tmp_path: Path
 ) -> None:
@@ -255,6 +257,7 @@ def test_build_by_mirror_without_cache_gives_the_same_layers(
     assert first.diff_ids() == second.diff_ids()
 
 
+@pytest.mark.slow
 def test_wheel_is_built_against_torch_of_its_own_index(built: Built, index: Index, tmp_path: Path) -> None:
     """The other index, which has one for another CUDA, is for what torch needs."""
     torch_index = only_torch(tmp_path / "torch", index)

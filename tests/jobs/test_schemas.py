@@ -47,7 +47,7 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], A
         for kind, (module, path) in RELEASES.items():
             golang.copy(checkout, "kubeflow", module, {path: folder / kind})
     for kind in RELEASES:
-        definition = yaml.safe_load((folder / kind).read_text())["spec"]
+        definition = yaml.load((folder / kind).read_text(), yaml.CSafeLoader)["spec"]
         for version in definition["versions"]:
             schema = strict(version["schema"]["openAPIV3Schema"])
             schema["properties"]["metadata"] = {"type": "object"}  # the API server's own

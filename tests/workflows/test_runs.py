@@ -128,6 +128,7 @@ def test_push_without_image_changes_publishes_nothing(world: World) -> None:
     assert world.upto() == event.sha
 
 
+@pytest.mark.slow
 def test_stack_with_new_repository_is_published_there(world: World) -> None:
     yaml = world.repository.root / "stacks/Pulumi.two.yaml"
     yaml.write_text(yaml.read_text().replace(f"{world.repository.path}/two", f"{world.repository.path}/new"))
@@ -180,6 +181,7 @@ def test_missing_file_ends_run_before_any_build(world: World) -> None:
     assert world.upto() == world.event.sha
 
 
+@pytest.mark.slow
 def test_reverted_change_is_reverted_in_publication(world: World) -> None:
     before = world.published_state("two")["outputs"]["images"]["link0"]
     kept = (world.repository.root / "dockerfiles/link1/Dockerfile").read_text()
@@ -202,6 +204,7 @@ def test_reverted_change_is_reverted_in_publication(world: World) -> None:
     assert again.results == NOTHING_TO_DO, again.log
 
 
+@pytest.mark.slow
 def test_run_of_older_commit_keeps_later_publication(world: World) -> None:
     world.repository.configure("two", word="three")
     older = world.repository.push("older")
@@ -225,6 +228,7 @@ def test_run_of_older_commit_keeps_later_publication(world: World) -> None:
     assert world.upto() == later.sha
 
 
+@pytest.mark.slow
 def test_removed_image_is_previewed_and_deleted(world: World) -> None:
     world.repository.configure("one")
     request = world.repository.pull_request()
@@ -284,6 +288,7 @@ def test_preview_of_fork_builds_changes_and_pushes_nothing(world: World, github:
     assert report.strip() in comment["body"]
 
 
+@pytest.mark.slow
 def test_preview_begins_with_images_over_their_budget(world: World) -> None:
     world.repository.configure("one", length=2, budgets={"link0": "0.1 kB"})
     world.repository.write("dockerfiles/link1/file.txt", "of the fork\n")

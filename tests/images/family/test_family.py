@@ -250,6 +250,7 @@ def test_second_up_changes_nothing(up: Up, stack: str) -> None:
     assert published.refs() == before
 
 
+@pytest.mark.slow
 def test_second_build_takes_all_from_cache(built: Built, world: World, tmp_path: Path) -> None:
     """The second stack has another state and repository. A rebuilt image would have another date, and so another id."""
     first = built("base-cu121")
