@@ -7,7 +7,8 @@ Dockerfile in the same folder follows ``<!-- arguments -->``. Each ends at an em
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -104,12 +105,19 @@ def _present_key(match: re.Match[str]) -> str:
     return f"{NAMESPACE}:{next((config.former_keys[name] for config in configs if name in config.former_keys), name)}"
 
 
-def _meaning(name: str, path: Path) -> str:
-    """Return what a key means in the first flavor that has it."""
+@cache
+def _meanings() -> Mapping[str, str]:
+    """Return what each key means in the first flavor that has it."""
+    meanings: dict[str, str] = {}
     for key in owners(flavors.names()):
-        if f"{NAMESPACE}:{key.name}" == name:
-            return key.meaning
-    raise SlipwayError(f"{path}: no flavor has the key {name}, which the description of an argument names")
+        meanings.setdefault(f"{NAMESPACE}:{key.name}", key.meaning)
+    return meanings
+
+
+def _meaning(name: str, path: Path) -> str:
+    if name not in _meanings():
+        raise SlipwayError(f"{path}: no flavor has the key {name}, which the description of an argument names")
+    return _meanings()[name]
 
 
 def readmes(root: Path = ROOT) -> dict[Path, str]:

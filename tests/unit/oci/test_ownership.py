@@ -73,13 +73,18 @@ def damaged(tag: int, kind: int, count: int) -> bytes:
         *(rpmdb(damaged(tag, 8, 1 << 31)) for tag in (1000, 1116, 1117, 1118)),
         rpmdb(damaged(1116, 4, 0)),
         rpmdb(damaged(1116, 6, 1)),
-        rpmdb(header("a", "1", "1", files={f"/{'x' * 100_000}/{number}": (A, 1) for number in range(1000)})),
     ],
 )
 def test_rpm_malformed_database_is_named(content: bytes) -> None:
     read = image({DATABASE: content})
     assert read.unread[DATABASE].startswith("malformed: ")
     assert ownership.contested(read) == []
+
+
+def test_rpm_database_of_long_paths_is_named() -> None:
+    paths = {f"/{'x' * 100_000}/{number}": (A, 1) for number in range(1000)}
+    read = image({DATABASE: rpmdb(header("a", "1", "1", files=paths))})
+    assert read.unread[DATABASE].startswith("malformed: ")
 
 
 def test_rpm_own_format_is_not_read() -> None:
