@@ -20,6 +20,9 @@ _PIECE: Final = re.compile(
     re.DOTALL,
 )
 """A wildcard, or what stands for one character."""
+_ESCAPE_OR_CLASS: Final = re.compile(rf"\\.|{_CLASS}", re.DOTALL)
+_SET: Final = re.compile(r"(?<=.)(?<!\\)(\[|&(?=&)|~(?=~)|\|(?=\|))")
+"""What may one day be a set in a class of ``re``, which warns of it, and is a character in one of Go's."""
 
 
 class _Piece(NamedTuple):
@@ -43,6 +46,7 @@ def comparing(expression: str, flags: re.RegexFlag) -> Callable[[str], bool]:
     Raises:
         re.error: the expression is malformed, or has many wildcards beside what is none of these.
     """
+    expression = _ESCAPE_OR_CLASS.sub(lambda written: _SET.sub(r"\\\g<1>", written[0]), expression)
     whole = re.compile(expression, flags)
     if expression.count("*") <= _MOST_TRIED:
         return lambda text: whole.fullmatch(text) is not None

@@ -51,6 +51,26 @@ def test_pattern_with_an_escape_of_digits_is_compared() -> None:
     assert comparing(r"\x41[^/]*", re.ASCII)("Abc")
 
 
+@pytest.mark.parametrize("repeated", ["", "[^/]*[^/]*[^/]*"])
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [("[[a]", "["), (r"[\[a]", "["), ("[^[a]", "b"), ("[a&&b]", "&"), ("[~~]", "~"), ("[a||b]", "|"), (r"[\\[]", "[")],
+)
+def test_class_with_a_set_in_it_is_of_characters(
+    expression: str, text: str, repeated: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    fits = comparing(expression + repeated, re.ASCII)
+    assert fits(text)
+    assert not fits("c" if text != "b" else "[")
+    assert not recwarn.list
+
+
+def test_class_behind_an_escaped_bracket_is_a_class() -> None:
+    fits = comparing(r"\[[ab]", re.ASCII)
+    assert fits("[a")
+    assert not fits("[[a]")
+
+
 @pytest.mark.parametrize("expression", [r"[^/]*[^/]*[^/]*\b", "[^/]*^[^/]*[^/]*", "[^/]*[^/]*[^/]*[z-a]", "[^/]*("])
 def test_pattern_with_more_than_wildcards_is_refused(expression: str) -> None:
     with pytest.raises(re.error):
