@@ -6,6 +6,7 @@ Ubuntu, which is Debian here.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -16,6 +17,7 @@ from typing import Any
 from stacks.config.stack_file import ROOT
 from tests.fakes.upstreams import upstreams
 from tests.images import chain
+from tests.images.engine import Image
 
 STACKS = ("base-cu132", "nccl-cu132")
 DEEPSPEED = "0.19.7"
@@ -63,6 +65,13 @@ def cuobjdump(folder: Path) -> Path:
         program = Path(wheel.extract(name, folder))
     program.chmod(0o755)
     return program
+
+
+def code(image: Image, file: str, *options: str) -> tuple[set[str], set[str]]:
+    """Return what a program or library has machine code and what it has PTX for, as the image's cuobjdump reads it."""
+    output = image.run("sh", "-c", f"cuobjdump --list-elf {file} && cuobjdump --list-ptx {file}", options=options)
+    elf, ptx = (set(re.findall(rf"\bsm_(\w+)\.{kind}\b", output)) for kind in ("cubin", "ptx"))
+    return elf, ptx
 
 
 def built(world: upstreams.World, stack: str, archs: str, have: Mapping[str, str] | None = None) -> chain.Chain:

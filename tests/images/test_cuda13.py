@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from tests.fakes.upstreams.upstreams import World
 from tests.images import cuda13
 from tests.images.chain import Chain, remove
-from tests.images.engine import DOCKERFILES, Image, docker
+from tests.images.engine import DOCKERFILES, docker
 
 pytestmark = (
     pytest.mark.slow
@@ -44,13 +43,6 @@ def chain(world: World) -> Iterator[Chain]:
     remove(built)
 
 
-def code(image: Image, file: str, *options: str) -> tuple[set[str], set[str]]:
-    """Return what a library has machine code and what it has PTX for, as the image's cuobjdump reads it."""
-    output = image.run("sh", "-c", f"cuobjdump --list-elf {file} && cuobjdump --list-ptx {file}", options=options)
-    elf, ptx = (set(re.findall(rf"\bsm_(\w+)\.{kind}\b", output)) for kind in ("cubin", "ptx"))
-    return elf, ptx
-
-
 CHAINS = pytest.mark.parametrize("fixture", ["base", "chain"])
 
 
@@ -67,7 +59,7 @@ def test_fused_adam_has_code_of_requested_archs_alone(
 ) -> None:
     extras = request.getfixturevalue(fixture).image("torch-extras")
     reader = f"--volume={cuda13.cuobjdump(tmp_path)}:/usr/local/bin/cuobjdump:ro"
-    assert code(extras, f"{PACKAGES}/{FUSED_ADAM}*.so", reader) == ({"90", "100"}, {"100"})
+    assert cuda13.code(extras, f"{PACKAGES}/{FUSED_ADAM}*.so", reader) == ({"90", "100"}, {"100"})
 
 
 @CHAINS
@@ -112,7 +104,7 @@ print(version.value, library.ncclGetErrorString(3).decode())
 
 
 def test_nccl_tests_have_code_of_requested_archs(chain: Chain) -> None:
-    assert code(chain.image("nccl-tests"), "/opt/nccl-tests/build/all_reduce_perf") == ({"90", "100"}, {"100"})
+    assert cuda13.code(chain.image("nccl-tests"), "/opt/nccl-tests/build/all_reduce_perf") == ({"90", "100"}, {"100"})
 
 
 def test_fused_adam_of_other_archs_differs(world: World, chain: Chain, tmp_path: Path) -> None:
@@ -125,4 +117,4 @@ def test_fused_adam_of_other_archs_differs(world: World, chain: Chain, tmp_path:
     with zipfile.ZipFile(next(tmp_path.glob("dist/*.whl"))) as opened:
         library = opened.extract(next(name for name in opened.namelist() if name.startswith(FUSED_ADAM)), tmp_path)
     options = ("--volume", f"{library}:/media/library.so:ro")
-    assert code(chain.image("torch-extras"), "/media/library.so", *options) == ({"80", "86"}, set())
+    assert cuda13.code(chain.image("torch-extras"), "/media/library.so", *options) == ({"80", "86"}, set())

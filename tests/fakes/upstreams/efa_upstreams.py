@@ -31,7 +31,7 @@ class Upstreams(ngc.Upstreams):
 
 
 class Compiled(Upstreams):
-    """The same with OpenMPI 4.1.4 as it is released, and the header of CUDA's driver."""
+    """The same with OpenMPI 4.1.4 as it is released, on a parent with NVIDIA's own compiler and NCCL."""
 
     standin = "efa-compiled"
     parent_stage = "ngc-compiled"

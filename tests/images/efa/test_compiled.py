@@ -1,17 +1,27 @@
-"""OpenMPI of the EFA image, compiled from its own source by the image's recipe, against Debian's PMIx."""
+"""OpenMPI of the EFA image, compiled from its own source by the image's recipe, against Debian's PMIx; NCCL's tests on it.
+
+NVIDIA's compiler and NCCL are real. The source of NCCL's tests is a stand-in, as no package index has it.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.fakes.upstreams.efa_upstreams import Compiled
+from tests.images import cuda13
 from tests.images.engine import Image, remove
+from tests.images.real_loader import of_container
 
 pytestmark = pytest.mark.slow  # compilers at work for minutes
 
 RELEASES = {"pmix": "4.2.6", "version": "4.1.4"}
+ARCHS = "9.0 10.0+PTX"
+TESTS = "opt/nccl-tests/build"
+MPIRUN = "mpirun --allow-run-as-root --oversubscribe -np 2 --mca opal_warn_on_missing_libcuda 0"
 
 PROGRAM = """
 #include <mpi.h>
@@ -32,9 +42,9 @@ int main(int argc, char **argv) {
 
 @pytest.fixture(scope="module")
 def image() -> Iterator[Image]:
-    """The image, on which its checks pass: two processes of it talk to each other."""
+    """The image, on which its checks pass: two processes of it talk to each other, and NCCL's tests start."""
     served = Compiled()
-    built = served.built(openmpi=RELEASES, nccl={"tests": False})
+    built = served.built(openmpi=RELEASES, archList=ARCHS)
     yield built
     remove(built)
     served.server.close()
@@ -62,8 +72,30 @@ def test_compiled_openmpi_takes_libraries_from_outside(image: Image) -> None:
 
 
 def test_compiled_openmpi_runs_program_that_may_use_gpus(image: Image) -> None:
-    options = "--allow-run-as-root --oversubscribe -np 2 --mca opal_warn_on_missing_libcuda 0"
-    script = f"cat > /tmp/p.c && mpicc /tmp/p.c -o /tmp/p && mpirun {options} /tmp/p"
-    output = image.run("sh", "-c", script, text=PROGRAM)
+    output = image.run("sh", "-c", f"cat > /tmp/p.c && mpicc /tmp/p.c -o /tmp/p && {MPIRUN} /tmp/p", text=PROGRAM)
     answers = [line for line in output.splitlines() if "Open MPI v" in line]  # Debian's PMIx misses its own folder
     assert sorted(answers) == ["0 Open MPI v4.1.4 1", "1 Open MPI v4.1.4 1"]
+
+
+def test_nccl_tests_load_compiled_openmpi_and_system_nccl(image: Image) -> None:
+    programs = image.run("sh", "-c", f"ls /{TESTS}").split()
+    assert {"all_reduce_perf", "alltoall_perf", "sendrecv_perf"} <= {*programs}
+    for listing in of_container(image, [f"{TESTS}/{name}" for name in programs]).values():
+        assert not listing.missing
+        assert {"/opt/amazon/openmpi/lib/libmpi.so.40", "/lib/x86_64-linux-gnu/libnccl.so.2"} <= listing.libraries
+        assert [path for path in listing.libraries if re.fullmatch(r"/usr/local/cuda.*/libcudart\.so\.13", path)]
+
+
+def test_nccl_tests_have_code_of_requested_archs(image: Image, tmp_path: Path) -> None:
+    reader = f"--volume={cuda13.cuobjdump(tmp_path)}:/usr/local/bin/cuobjdump:ro"
+    assert cuda13.code(image, f"/{TESTS}/all_reduce_perf", reader) == ({"90", "100"}, {"100"})
+
+
+def test_nccl_tests_of_two_ranks_miss_the_gpu_together(image: Image) -> None:
+    program = f"/{TESTS}/all_reduce_perf"
+    image.fails("sh", "-c", f"{MPIRUN} {program}")
+    # By default mpirun ends the second rank as soon as the first one has failed; so it waits for both, and is content.
+    both = "--mca orte_abort_on_non_zero_status 0 --mca orte_allowed_exit_without_sync 1"
+    output = image.run("sh", "-c", f"{MPIRUN} {both} {program}")
+    assert len(re.findall("^# nThread ", output, re.MULTILINE)) == 1
+    assert output.count("'CUDA driver version is insufficient for CUDA runtime version'") == 2

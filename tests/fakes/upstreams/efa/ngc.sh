@@ -1,6 +1,8 @@
 #!/bin/sh
-# ngc.sh: turns Debian into the stand-in of one of NVIDIA's PyTorch images: CUDA's compiler, NCCL, HPC-X, the distribution's
-# InfiniBand libraries, and a torch that is linked with HPC-X's UCC. It calls itself Ubuntu, as they do.
+# ngc.sh [PACKAGE...]
+#
+# Turns Debian into the stand-in of one of NVIDIA's PyTorch images: CUDA's compiler, NCCL, HPC-X, the distribution's InfiniBand
+# libraries, a torch that is linked with HPC-X's UCC, and further packages. It calls itself Ubuntu, as they do.
 set -eu
 
 short=$(printf '%s' "$CUDA_VERSION" | cut -d . -f 1,2)
@@ -13,7 +15,7 @@ apt-get update -q
 nccl=$NCCL_VERSION-1+cuda$short
 apt-get install -q -y --no-install-recommends "cuda-nvcc-$dashed" "cuda-cudart-dev-$dashed" "cuda-driver-dev-$dashed" \
   "cuda-nvml-dev-$dashed" "libnccl2=$nccl" "libnccl-dev=$nccl" bzip2 ibverbs-providers ibverbs-utils libibverbs-dev \
-  libnuma1 librdmacm1 pybind11-dev python3-dev python3-pip python3-setuptools python3-wheel
+  libnuma1 librdmacm1 pybind11-dev python3-dev python3-pip python3-setuptools python3-wheel "$@"
 apt-mark hold libnccl2 libnccl-dev
 ln -s "cuda-$short" /usr/local/cuda
 echo /usr/local/cuda/lib64 > /etc/ld.so.conf.d/cuda.conf
