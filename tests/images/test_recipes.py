@@ -54,8 +54,21 @@ PYPROJECT = '[build-system]\nrequires = ["setuptools>=61.0", "pybind11[global]",
 NCCL = '#define NCCL_MAJOR {}\n#define NCCL_MINOR {}\n#define NCCL_PATCH {}\n#define NCCL_SUFFIX ""\n'
 
 
-def engine(folder: Path, pyproject: str, nccl: str = "", setup: str = "    nproc = os.cpu_count() or 8") -> list[str]:
+SYMMETRIC = "torch/include/torch/csrc/distributed/c10d/symm_mem/nccl_dev_cap.hpp"
+"""A header that the wheels of torch from 2.11 on have, and those to 2.10 have not."""
+
+
+def engine(
+    folder: Path,
+    pyproject: str,
+    nccl: str = "",
+    setup: str = "    nproc = os.cpu_count() or 8",
+    header: str = SYMMETRIC,
+) -> list[str]:
     """Return what is installed to build a TransformerEngine, its switch of NCCL's expert parallelism, and its compilers."""
+    (folder / header).parent.mkdir(parents=True)
+    (folder / header).touch()
+    (folder / "torch/__init__.py").touch()
     (folder / "pyproject.toml").write_text(pyproject)
     (folder / "setup.py").write_text(f"{setup}\n")
     (folder / "include").mkdir()
@@ -64,6 +77,7 @@ def engine(folder: Path, pyproject: str, nccl: str = "", setup: str = "    nproc
     script = '. "${0%/*}/recipe"; cd "$1"; environment; echo $requirements; echo "${NVTE_WITH_NCCL_EP:-}"; cat setup.py'
     command = ["sh", "-euc", script, str(ROOT / "dockerfiles/wheels/build"), str(folder)]
     environment = {"COMPONENT": "transformer-engine", "ARCH_LIST": "9.0", "MAX_JOBS": "3", "NCCL_HOME": str(folder)}
+    environment["PYTHONPATH"] = str(folder)
     output = subprocess.run(
         command, check=True, env={**environment, "PATH": os.environ["PATH"]}, stdout=subprocess.PIPE, text=True
     ).stdout
@@ -91,6 +105,16 @@ def test_engine_before_cudnn_frontend_gets_none(tmp_path: Path) -> None:
 )
 def test_engine_on_older_nccl_has_no_expert_parallelism(tmp_path: Path, nccl: str, switch: str) -> None:
     assert engine(tmp_path, PYPROJECT % "", nccl)[1:] == [switch, "nproc = 3"]
+
+
+@pytest.mark.parametrize(("condition", "switch"), [("#if __has_include(<{}>)\n", ""), ("#include <{}>\n", "0")])
+def test_engine_on_older_torch_has_no_expert_parallelism(tmp_path: Path, condition: str, switch: str) -> None:
+    """torch 2.10 lacks the header. Lines 29 at d0067d0 and 23 at v2.17.1 of ep.cpp."""
+    source = tmp_path / "transformer_engine/pytorch/csrc/extensions/ep.cpp"
+    source.parent.mkdir(parents=True)
+    source.write_text(condition.format(SYMMETRIC.removeprefix("torch/include/")))
+    older = SYMMETRIC.replace("nccl_dev_cap", "SymmetricMemory")
+    assert engine(tmp_path, PYPROJECT % "", "2.30.4", header=older)[1] == switch
 
 
 BUILDER = """
