@@ -188,9 +188,23 @@ def test_apex_asks_for_each_extension_that_it_has(tmp_path: Path) -> None:
     (tmp_path / "setup.py").write_text(APEX)
     (tmp_path / "python").write_text('#!/bin/sh\necho "$@"\n')
     (tmp_path / "python").chmod(0o755)
-    built = recipe("apex", tmp_path, "wheel /there", PATH=f"{tmp_path}:{os.environ['PATH']}")
+    built = recipe("apex", tmp_path, "wheel /there", PATH=f"{tmp_path}:{os.environ['PATH']}", MAX_JOBS="32")
     assert built == ["setup.py bdist_wheel --dist-dir /there --cuda_ext --group_norm"]
     assert recipe("apex", tmp_path, "extensions") == ["amp_C", "group_norm_cuda"]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "modules", "compilers"),
+    [("1", "", "1"), ("3", "", "3"), ("4", "--parallel 1 ", "4"), ("30", "--parallel 7 ", "4")],
+)
+def test_apex_compiles_modules_at_once_if_it_can(tmp_path: Path, jobs: str, modules: str, compilers: str) -> None:
+    """Line 849 of setup.py of NVIDIA/apex at 6424da3. All compilers together are no more than the jobs."""
+    (tmp_path / "setup.py").write_text(f'{APEX}if "--parallel" in sys.argv:\n    pass\n')
+    (tmp_path / "python").write_text('#!/bin/sh\necho "$@" with $MAX_JOBS\n')
+    (tmp_path / "python").chmod(0o755)
+    built = recipe("apex", tmp_path, "wheel /there", PATH=f"{tmp_path}:{os.environ['PATH']}", MAX_JOBS=jobs)
+    options = f"{modules}--cuda_ext --group_norm"
+    assert built == [f"setup.py bdist_wheel --dist-dir /there {options} with {compilers}"]
 
 
 def test_apex_of_two_days_is_the_same(tmp_path: Path) -> None:
