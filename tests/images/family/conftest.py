@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from _pytest.mark import ParameterSet
 
+from stacks.config.stack_file import read_stack
 from tests.fakes.upstreams.upstreams import World
 from tests.images import chain
 from tests.images.once import once
@@ -46,11 +48,24 @@ DEEPEP = {
     "extras": {"deepspeed": False, "apex": False, "flashAttention": False, "deepep": "567632d"},
 }
 
+NEWEST = [f"{variant}-{cuda}" for cuda in ("cu129", "cu132") for variant in ("base", "nccl")]
+"""The stacks of today's torch."""
+
+
+def every_switch(stack: str) -> dict[str, Any]:
+    """Return the keys with which a stack of today's torch has all that the family offers beside what the stack's file has."""
+    extras = {**read_stack(stack)["extras"], "xformers": "0.0.35", "flashAttention4": "4.0.0.beta27"}
+    if stack.startswith("nccl"):
+        extras["deepep"] = "567632d"
+    return {"extras": extras, "cudnn": "9.26.0.51", "cmake": {"USE_MKLDNN": 0}, "march": "x86-64-v3"}
+
+
 MORE: list[chain.Variation] = [
     ("base-cu121", XFORMERS),
     ("base-cu129", FRONTEND),
     ("base-cu132", ATTENTION4),
     ("nccl-cu132", DEEPEP),
+    *((stack, every_switch(stack)) for stack in NEWEST),
 ]
 
 Built = Callable[..., chain.Chain]

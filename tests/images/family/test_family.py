@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stacks.versions.extras import extras
 from tests.fakes.package_index import wheel
 from tests.fakes.upstreams.upstreams import World
 from tests.images import chain
@@ -17,12 +18,14 @@ from tests.images.family.conftest import (
     ATTENTION4,
     DEEPEP,
     FRONTEND,
+    NEWEST,
     OLD,
     PUBLISHED,
     STACKS,
     XFORMERS,
     Built,
     Up,
+    every_switch,
     stacks,
 )
 
@@ -299,6 +302,26 @@ def test_deepep_is_linked_with_the_nvshmem_of_torch(built: Built) -> None:
     assert pip(image)["deep-ep"] == "1.2.1"
     linked = image.run("sh", "-c", "ldd /opt/venv/lib/python3*/site-packages/deep_ep_cpp*.so")
     assert re.search(r"libnvshmem_host\.so\.3 => /opt/venv/lib/python3\S+/site-packages/nvidia/nvshmem/lib/", linked)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stack", NEWEST)
+def test_chain_with_every_switch_has_all_its_parts(world: World, stack: str) -> None:
+    """The checks of each image, which its build runs, import all of them in one environment."""
+    images = chain.built(stack, world, **every_switch(stack))
+    try:
+        variant, _, cuda = stack.partition("-")
+        have = pip(images.image("torch-extras"))
+        assert {extra.distribution for extra in extras().values() if extra.flavor in {"", variant}} <= have.keys()
+        assert (have["flash-attn"], have["flash-attn-4"], have["xformers"]) == ("2.8.3", "4.0.0b27", "0.0.35")
+        assert (have["deepspeed"], have["transformer-engine"]) == ("0.19.7", "2.17.1")
+        program = "import torch; print(torch.__version__, torch.version.cuda, torch.backends.mkldnn.is_available())"
+        output = images.image("torch-extras").run("python", "-c", program)
+        assert output.split() == ["2.15.0", {"cu129": "12.9", "cu132": "13.2"}[cuda], "False"]
+        cudnn = {name: version for name, version in installed(images.image("torch")).items() if "cudnn9" in name}
+        assert {*cudnn.values()} == {"9.26.0.51-1"}
+    finally:
+        chain.remove(images)
 
 
 @pytest.mark.slow
