@@ -27,6 +27,11 @@ MODULES = {
     "--transducer": "transducer_joint_cuda",
     "--xentropy": "xentropy_cuda",
 }
+# How many modules at once; setuptools does not know it.
+if "--parallel" in sys.argv:
+    place = sys.argv.index("--parallel")
+    int(sys.argv[place + 1])
+    del sys.argv[place : place + 2]
 chosen = [option for option in MODULES if option in sys.argv]
 
 
