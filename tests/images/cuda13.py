@@ -56,15 +56,18 @@ def _sources(name: str, scratch: Path) -> list[Path]:
     return [source]
 
 
-def cuobjdump(folder: Path) -> Path:
-    """Put NVIDIA's reader of machine code into a folder; runtime images lack it."""
+def cuobjdump(folder: Path) -> str:
+    """Return the option of `docker run` that gives a container NVIDIA's reader of machine code, put into a folder.
+
+    Runtime images lack it.
+    """
     requirement = "cuda-toolkit[cuobjdump]==13.2.1"
     subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", f"--dest={folder}", requirement], check=True)
     with zipfile.ZipFile(next(folder.glob("nvidia_cuda_cuobjdump-*.whl"))) as wheel:
         (name,) = (name for name in wheel.namelist() if name.endswith("/bin/cuobjdump"))
         program = Path(wheel.extract(name, folder))
     program.chmod(0o755)
-    return program
+    return f"--volume={program}:/usr/local/bin/cuobjdump:ro"
 
 
 def code(image: Image, file: str, *options: str) -> tuple[set[str], set[str]]:

@@ -36,9 +36,9 @@ def small(clone: Clone) -> Clone:
 
 
 def _installed(clone: Clone) -> set[str]:
-    """Return what an environment has beside what `python -m venv` puts there by itself."""
+    """Return what an environment has beside pip, and uv and the command, which every one has."""
     names = {folder.name.partition("-")[0] for folder in clone.checkout.venv.glob("lib/*/site-packages/*.dist-info")}
-    return names - {"pip", "setuptools", "slipway", "uv"}
+    return names - {"pip", "slipway", "uv"}
 
 
 def _installer(clone: Clone) -> str:

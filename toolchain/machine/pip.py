@@ -24,8 +24,8 @@ ensurepip._run_pip = lambda words, *paths: run_pip(
 )
 sys.exit(ensurepip._bootstrap(upgrade=True, default_pip=True))
 """
-"""ensurepip has no option for it: what it hands to pip is changed (_run_pip of Lib/ensurepip/__init__.py, 3.8 to
-3.14)."""
+"""ensurepip has no option for it: what it hands to pip is changed (_run_pip of Lib/ensurepip/__init__.py, 3.8 to 3.14).
+``dockerfiles/common/layers/pip-venv`` has the same lines, for containers, which have no module of this program."""
 
 
 def environment(folder: Path, log: Path) -> None:

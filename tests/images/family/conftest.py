@@ -35,17 +35,19 @@ XFORMERS = {"extras": {**OLD, "xformers": "0.0.20"}}
 FRONTEND = {"transformerEngine": "2.18"}
 """The first TransformerEngine that needs cuDNN's frontend to build."""
 
+_ATTENTION4, _DEEPEP = "4.0.0.beta27", "567632d"
+
 ATTENTION4 = {
     "transformerEngine": False,
     "flashAttention3": False,
-    "extras": {"deepspeed": False, "apex": False, "flashAttention": "2.8.3", "flashAttention4": "4.0.0.beta27"},
+    "extras": {"deepspeed": False, "apex": False, "flashAttention": "2.8.3", "flashAttention4": _ATTENTION4},
 }
 """FlashAttention 4 beside FlashAttention 2.8.3, which has a copy of it."""
 
 DEEPEP = {
     "transformerEngine": False,
     "flashAttention3": False,
-    "extras": {"deepspeed": False, "apex": False, "flashAttention": False, "deepep": "567632d"},
+    "extras": {"deepspeed": False, "apex": False, "flashAttention": False, "deepep": _DEEPEP},
 }
 
 NEWEST = [f"{variant}-{cuda}" for cuda in ("cu129", "cu132") for variant in ("base", "nccl")]
@@ -54,9 +56,9 @@ NEWEST = [f"{variant}-{cuda}" for cuda in ("cu129", "cu132") for variant in ("ba
 
 def every_switch(stack: str) -> dict[str, Any]:
     """Return the keys with which a stack of today's torch has all that the family offers beside what the stack's file has."""
-    extras = {**read_stack(stack)["extras"], "xformers": "0.0.35", "flashAttention4": "4.0.0.beta27"}
+    extras = {**read_stack(stack)["extras"], "xformers": "0.0.35", "flashAttention4": _ATTENTION4}
     if stack.startswith("nccl"):
-        extras["deepep"] = "567632d"
+        extras["deepep"] = _DEEPEP
     return {"extras": extras, "cudnn": "9.26.0.51", "cmake": {"USE_MKLDNN": 0}, "march": "x86-64-v3"}
 
 
