@@ -5,7 +5,7 @@ PYTEST_ARGS ?=
 SECONDS ?= 300
 HARNESS ?=
 TESTS  ?= $(if $(SHARD),$(or $(shard-$(SHARD)),$(error SHARD=$(SHARD) is none of: $(shards))))
-WORKERS ?= 6
+WORKERS ?= 4
 export STACK
 
 # All tests in parts that take about as long: by folder, as the tests of a folder share what they start and build.

@@ -6,7 +6,10 @@ Each check passes on the image, as its build ran them, and fails for its fault.
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import urllib.request
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -141,6 +144,7 @@ def test_labels_have_title_version_and_base(local: Published, image: Image) -> N
     assert labels["base.name"] == "debian:bookworm-slim"
     assert labels["slipway.driver"] == planned["LABEL_SLIPWAY_DRIVER"]
     assert f"NVIDIA_REQUIRE_CUDA={local.outputs()['plan']['torch']['args']['REQUIRE_CUDA']}" in config["Env"]
+    assert "CUDNN_HOME=/opt/venv/cudnn" in config["Env"]
     assert config["WorkingDir"] == "/workspace"
     assert (config["User"], config["Cmd"]) == ("1000:1000", ["python"])
 
@@ -155,6 +159,38 @@ def test_check_of_faulty_image_fails(image: Image, bytecode: tuple[str, ...], ch
     program = (CHECKS / check).read_text()
     script = f"set -e; cat > /tmp/check; chmod +x /tmp/check; {fault}; exec /tmp/check"
     assert output in image.fails("sh", "-c", script, options=bytecode, text=program)
+
+
+def test_second_cudnn_in_process_fails_check(image: Image, bytecode: tuple[str, ...]) -> None:
+    copy = f"cp {PACKAGES}/nvidia/cudnn/lib/libcudnn.so.9 /tmp"
+    module = f"echo 'import ctypes; ctypes.CDLL(\"/tmp/libcudnn.so.9\")' > $(echo {PACKAGES})/flash_attn_interface.py"
+    script = f"set -e; cat > /tmp/check; {copy}; {module}; exec python /tmp/check"
+    program = (CHECKS / "11-switches.py").read_text()
+    assert re.fullmatch(
+        r"flash_attn_interface loads a second cuDNN: /opt/\S+/libcudnn\.so\.9 /tmp/libcudnn\.so\.9; CUDNN_HOME .*\n",
+        image.fails("sh", "-c", script, options=bytecode, text=program),
+    )
+
+
+@pytest.mark.slow
+def test_cudnn_home_keeps_parents_cudnn_out(image: Image, bytecode: tuple[str, ...], tmp_path: Path) -> None:
+    """TransformerEngine's own search, beside a cuDNN of the system as NVIDIA's development images have it."""
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", f"--dest={tmp_path}"]
+    subprocess.run([*pip, "transformer-engine==2.17.1"], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as engine:
+        search = engine.read("transformer_engine/common/__init__.py").decode()
+    lib = "/usr/lib/x86_64-linux-gnu/libcudnn.so"
+    system = f"cp {PACKAGES}/nvidia/cudnn/lib/libcudnn.so.9 {lib}.9; ln -s libcudnn.so.9 {lib}; ldconfig"
+    program = f"{search}\nimport torch, re\n_load_cuda_library('cudnn')\n"
+    program += "print(*sorted(set(re.findall(r'/\\S+/libcudnn\\.so\\S*', open('/proc/self/maps').read()))))"
+    loaded = []
+    for unset in ("", "-u CUDNN_HOME"):
+        script = f"set -e; {system}; exec env {unset} NVTE_PROJECT_BUILDING=1 python -"
+        loaded.append(image.run("sh", "-c", script, options=(*bytecode, "--user=0"), text=program).split())
+    assert loaded[1] == [*loaded[0], f"{lib}.9"]
+    (torchs,) = loaded[0]
+    assert re.fullmatch(r"/opt/venv/lib/python3\S+/site-packages/nvidia/cudnn/lib/libcudnn\.so\.9", torchs)
 
 
 def test_build_with_failing_check_fails(local: Published, context: Path) -> None:
