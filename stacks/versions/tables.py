@@ -9,13 +9,39 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from stacks.errors import SlipwayError
+
 T = TypeVar("T")
+
+
+class _Row(dict[str, Any]):
+    """A row of a table, or the table itself. A key that it lacks is a mistake in the file.
+
+    Args:
+        place: the file, and the keys that lead to the row.
+        values: what it holds.
+    """
+
+    def __init__(self, place: str, values: Mapping[str, Any]) -> None:
+        super().__init__((key, _rows(f"{place} [{key}]", value)) for key, value in values.items())
+        self.place = place
+
+    def __missing__(self, key: str) -> Any:
+        raise SlipwayError(f"{self.place} has no '{key}'; add it: the comments of the file say what it is")
+
+
+def _rows(place: str, value: Any) -> Any:
+    return _Row(place, value) if isinstance(value, dict) else value
 
 
 @functools.cache
 def table(name: str) -> Mapping[str, Any]:
-    """Return the parsed ``<name>.toml``. Callers must not change it."""
-    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
+    """Return the parsed ``<name>.toml``. Callers must not change it.
+
+    To look up a key that the file lacks raises SlipwayError.
+    """
+    path = Path(__file__).with_name(f"{name}.toml")
+    return _Row(f"stacks/versions/{name}.toml:", tomllib.loads(path.read_text(encoding="utf-8")))
 
 
 class Reliance(NamedTuple):

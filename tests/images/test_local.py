@@ -144,7 +144,6 @@ def test_labels_have_title_version_and_base(local: Published, image: Image) -> N
     assert labels["base.name"] == "debian:bookworm-slim"
     assert labels["slipway.driver"] == planned["LABEL_SLIPWAY_DRIVER"]
     assert f"NVIDIA_REQUIRE_CUDA={local.outputs()['plan']['torch']['args']['REQUIRE_CUDA']}" in config["Env"]
-    assert "CUDNN_HOME=/opt/venv/cudnn" in config["Env"]
     assert config["WorkingDir"] == "/workspace"
     assert (config["User"], config["Cmd"]) == ("1000:1000", ["python"])
 
@@ -161,36 +160,59 @@ def test_check_of_faulty_image_fails(image: Image, bytecode: tuple[str, ...], ch
     assert output in image.fails("sh", "-c", script, options=bytecode, text=program)
 
 
-def test_second_cudnn_in_process_fails_check(image: Image, bytecode: tuple[str, ...]) -> None:
-    copy = f"cp {PACKAGES}/nvidia/cudnn/lib/libcudnn.so.9 /tmp"
-    module = f"echo 'import ctypes; ctypes.CDLL(\"/tmp/libcudnn.so.9\")' > $(echo {PACKAGES})/flash_attn_interface.py"
-    script = f"set -e; cat > /tmp/check; {copy}; {module}; exec python /tmp/check"
-    program = (CHECKS / "11-switches.py").read_text()
-    assert re.fullmatch(
-        r"flash_attn_interface loads a second cuDNN: /opt/\S+/libcudnn\.so\.9 /tmp/libcudnn\.so\.9; CUDNN_HOME .*\n",
-        image.fails("sh", "-c", script, options=bytecode, text=program),
-    )
+SYSTEM = rf"""
+set -e
+system=/usr/lib/$(uname -m)-linux-gnu
+cp {PACKAGES}/nvidia/cudnn/lib/libcudnn.so.9 {PACKAGES}/nvidia/cudnn/lib/libcudnn_graph.so.9 $system
+ln -s libcudnn.so.9 $system/libcudnn.so
+"""
+"""Puts cuDNN where NVIDIA's development images have theirs."""
+
+LOADED = r"""
+import re
+print(*sorted(set(re.findall(r"(/\S+)/libcudnn[^/\s]*\.so", open("/proc/self/maps").read()))))
+"""
+"""Prints the folders of the cuDNN that is loaded."""
+
+
+def test_cudnn_of_torch_is_found_before_the_systems(image: Image) -> None:
+    program = f"import ctypes; ctypes.CDLL('libcudnn.so'); ctypes.CDLL('libcudnn_graph.so.9')\n{LOADED}"
+    folders = [
+        image.run("sh", "-c", f"{SYSTEM} {change}ldconfig; exec python -", options=("--user=0",), text=program)
+        for change in ("", "rm /etc/ld.so.conf.d/000-cudnn.conf; ")
+    ]
+    assert re.fullmatch(r"/opt/venv/lib/python3\S+/site-packages/nvidia/cudnn/lib\n", folders[0])
+    assert re.fullmatch(r"/usr/lib/\w+-linux-gnu\n", folders[1])
 
 
 @pytest.mark.slow
-def test_cudnn_home_keeps_parents_cudnn_out(image: Image, bytecode: tuple[str, ...], tmp_path: Path) -> None:
-    """TransformerEngine's own search, beside a cuDNN of the system as NVIDIA's development images have it."""
+def test_search_of_engine_finds_cudnn_of_torch(image: Image, bytecode: tuple[str, ...], tmp_path: Path) -> None:
+    """TransformerEngine's own, out of its release."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", f"--dest={tmp_path}"]
     subprocess.run([*pip, "transformer-engine==2.17.1"], check=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as engine:
         search = engine.read("transformer_engine/common/__init__.py").decode()
-    lib = "/usr/lib/x86_64-linux-gnu/libcudnn.so"
-    system = f"cp {PACKAGES}/nvidia/cudnn/lib/libcudnn.so.9 {lib}.9; ln -s libcudnn.so.9 {lib}; ldconfig"
-    program = f"{search}\nimport torch, re\n_load_cuda_library('cudnn')\n"
-    program += "print(*sorted(set(re.findall(r'/\\S+/libcudnn\\.so\\S*', open('/proc/self/maps').read()))))"
-    loaded = []
-    for unset in ("", "-u CUDNN_HOME"):
-        script = f"set -e; {system}; exec env {unset} NVTE_PROJECT_BUILDING=1 python -"
-        loaded.append(image.run("sh", "-c", script, options=(*bytecode, "--user=0"), text=program).split())
-    assert loaded[1] == [*loaded[0], f"{lib}.9"]
-    (torchs,) = loaded[0]
-    assert re.fullmatch(r"/opt/venv/lib/python3\S+/site-packages/nvidia/cudnn/lib/libcudnn\.so\.9", torchs)
+    program = f"{search}\nimport torch\n_load_cuda_library('cudnn')\n{LOADED}"
+    options = (*bytecode, "--user=0", "--env=NVTE_PROJECT_BUILDING=1")
+    folders = [
+        image.run("sh", "-c", f"{SYSTEM} {change}ldconfig; exec python -", options=options, text=program).split()
+        for change in ("", "rm /etc/ld.so.conf.d/000-cudnn.conf; ")
+    ]
+    assert [len(each) for each in folders] == [1, 2], folders
+    assert folders[0][0].startswith("/opt/venv/")
+
+
+@pytest.mark.parametrize("part", ["libcudnn.so.9", "libcudnn_graph.so.9"])
+def test_second_cudnn_in_process_fails_check(image: Image, bytecode: tuple[str, ...], part: str) -> None:
+    copy = f"cp {PACKAGES}/nvidia/cudnn/lib/{part} /tmp"
+    module = f'import ctypes; print(1, 2); ctypes.CDLL("/tmp/{part}")'
+    script = f"set -e; cat > /tmp/check; {copy}; echo '{module}' > $(echo {PACKAGES})/flash_attn_interface.py"
+    program = (CHECKS / "11-switches.py").read_text()
+    assert re.fullmatch(
+        r"flash_attn_interface loads cuDNN of /opt/\S+/nvidia/cudnn/lib and of /tmp; ldconfig -p must name .*\n",
+        image.fails("sh", "-c", f"{script}; exec python /tmp/check", options=bytecode, text=program),
+    )
 
 
 def test_build_with_failing_check_fails(local: Published, context: Path) -> None:

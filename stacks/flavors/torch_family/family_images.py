@@ -160,7 +160,6 @@ def _torch(config: FamilyConfig, variant: Variant, components: Sequence[Componen
             "TORCH_VERSION": versions["torch"],
             "TORCHVISION_VERSION": versions["vision"],
             "TORCHAUDIO_VERSION": versions.get("audio", ""),
-            "TORCH_SOURCE": config.torch.source,
             "CONSTRAINTS": constraints(versions["torch"]),
             "PYTHON": f"python{config.python_version}",
             "VARIANT": variant.name,

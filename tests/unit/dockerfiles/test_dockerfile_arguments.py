@@ -20,7 +20,6 @@ CHECKED = re.compile(rf"^ARG {CHECKED_ARG}=(\S+)$", re.MULTILINE)
 """The stage whose image the checks try; a stack gives them the finished one."""
 NAME = re.compile(r"\b[A-Z][A-Z0-9_]+\b")
 OUTSIDE = re.compile(r"\$\{\w+\}")
-PART = re.compile(r"(?<=[\w-])\$\{(\w+)\}")
 MOUNT = re.compile(r"--mount=type=bind,(\S+)")
 PLACE = re.compile(r"/(?:srv|mnt|media)[\w./-]*")
 SIBLING = re.compile(r"""\$\(dirname "\$0"\)/([\w./-]*)|\$here/([\w./-]*)""")
@@ -73,20 +72,13 @@ class Stage:
 
 
 def stages(dockerfile: str) -> dict[str, Stage]:
-    """Return the stages by name, the last one by the name that it has or ``""``.
-
-    An argument that is a part of a parent's name, as in ``from-${TORCH_SOURCE}``, has its default.
-    """
+    """Return the stages by name, the last one by the name that it has or ``""``."""
     by_name: dict[str, Stage] = {}
-    defaults: dict[str, str] = {}
     for line in code((FOLDER / dockerfile).read_text()).replace("\\\n", " ").splitlines():
         kind, _, rest = line.strip().partition(" ")
         if kind == "FROM":
             parent, _, name = re.sub(r"^--platform=\S+ ", "", rest).partition(" AS ")
-            parent = PART.sub(lambda part: defaults[part[1]], parent)
             stage = by_name[name] = Stage(parent)
-        elif not by_name and kind == "ARG":
-            defaults.update([rest.partition("=")[::2]])
         elif by_name and kind:
             stage.steps.append((kind, rest))
     return by_name

@@ -16,6 +16,7 @@ import moto
 import pytest
 
 import stacks.versions
+from stacks.errors import SlipwayError
 from stacks.versions.aks import aks_node
 from stacks.versions.cuda_toolkit import cuda_versions
 from stacks.versions.efa_ngc import (
@@ -43,6 +44,17 @@ from stacks.versions.torch_libraries import (
     nccl_release,
     nccl_versions,
 )
+
+
+def test_row_without_a_key_is_one_line() -> None:
+    row = table("cuda")["release"]["13.2.1"]
+    assert row["driver"]
+    assert row.get("speed") is None
+    with pytest.raises(SlipwayError) as error:
+        _ = row["speed"]
+    assert str(error.value) == (
+        "stacks/versions/cuda.toml: [release] [13.2.1] has no 'speed'; add it: the comments of the file say what it is"
+    )
 
 
 def test_nccl_release_of_known_stacks_is_complete() -> None:

@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
 """What is switched on imports, each in a process of its own: TransformerEngine's part for torch, FlashAttention 3.
 
-No process then has a second cuDNN: with two of different versions, calls of either fail. TransformerEngine takes the
-parent's before that of NVIDIA's wheel unless CUDNN_HOME names the latter (transformer_engine/common/__init__.py:312 at
-v2.17.1).
+Neither process has parts of two cuDNNs, which fail together: common/layers/prefer-cudnn says how it comes to that.
 
 Both are linked with the GPU's driver in some releases (NVIDIA/TransformerEngine#3381). It comes when a container
 starts: it alone may be missing here, and `gpu.py` imports them on a machine with a GPU.
@@ -24,9 +22,9 @@ try:
     importlib.import_module(sys.argv[1])
 finally:
     with open("/proc/self/maps") as maps:
-        print(*sorted(set(re.findall(r"/\S+/libcudnn\.so\S*", maps.read()))))
+        print("\ncuDNN:", *sorted(set(re.findall(r"(/\S+)/libcudnn[^/\s]*\.so", maps.read()))))
 """
-"""Imports a module and prints the cuDNNs that are then loaded."""
+"""Imports a module; prints last the folders of the cuDNN that is then loaded."""
 
 for module in MODULES:
     if not find_spec(module.partition(".")[0]):
@@ -36,6 +34,7 @@ for module in MODULES:
     error = done.stderr.strip().rpartition("\n")[2]
     if done.returncode and DRIVER not in error:
         sys.exit(f"{module} cannot be imported: {error}")
-    if " " in (loaded := done.stdout.strip()):
-        sys.exit(f"{module} loads a second cuDNN: {loaded}; CUDNN_HOME must name the folder of torch's")
+    folders = done.stdout.rpartition("\ncuDNN:")[2].split()
+    if len(folders) > 1:
+        sys.exit(f"{module} loads cuDNN of {' and of '.join(folders)}; ldconfig -p must name that of torch first")
     print(f"{module} {'imports' if done.returncode == 0 else 'wants the driver'}")

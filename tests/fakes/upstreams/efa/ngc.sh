@@ -22,7 +22,7 @@ echo /usr/local/cuda/lib64 > /etc/ld.so.conf.d/cuda.conf
 # They have no repository of NVIDIA's, and let pip install into the system.
 rm /etc/apt/sources.list.d/cuda.list /usr/lib/python3*/EXTERNALLY-MANAGED
 
-mkdir -p /opt/hpcx /opt/hpcx/nccl_rdma_sharp_plugin/lib /opt/hpcx/ncclnet_plugin/lib /opt/amazon/aws-ofi-nccl/lib /opt/nvidia /workspace
+mkdir -p /opt/hpcx /opt/hpcx/nccl_rdma_sharp_plugin/lib /opt/hpcx/nccl_spectrum-x_plugin/lib /opt/hpcx/ncclnet_plugin/lib /opt/amazon/aws-ofi-nccl/lib /opt/nvidia /workspace
 # With two OpenMPIs, as HPC-X from 2.26 on has them, and both in ld.so.conf.
 tar -xf /hpcx/hpcx-2.26.tbz -C /opt/hpcx --strip-components 1
 rm -r /opt/hpcx/sources
@@ -32,7 +32,9 @@ for folder in /opt/hpcx/nccl_rdma_sharp_plugin /opt/hpcx/ncclnet_plugin /opt/ama
   echo 'int ncclNetPlugin_v6;' | gcc -x c -shared -o "$folder/lib/libnccl-net.so" -
 done
 echo /opt/amazon/aws-ofi-nccl/lib > /etc/ld.so.conf.d/aws-ofi-nccl.conf
-printf '/opt/hpcx/%s/lib\n' ompi4 ompi5 ucx ucc nccl_rdma_sharp_plugin ncclnet_plugin > /etc/ld.so.conf.d/hpcx.conf
+# What their NCCL_NET_PLUGIN names.
+echo 'int ncclNetPlugin_v10;' | gcc -x c -shared -o /opt/hpcx/nccl_spectrum-x_plugin/lib/libnccl-net-spcx.so -
+printf '/opt/hpcx/%s/lib\n' ompi4 ompi5 ucx ucc nccl_rdma_sharp_plugin nccl_spectrum-x_plugin ncclnet_plugin > /etc/ld.so.conf.d/hpcx.conf
 printf '#!/bin/bash\nexec "$@"\n' > /opt/nvidia/nvidia_entrypoint.sh
 chmod +x /opt/nvidia/nvidia_entrypoint.sh
 ldconfig
