@@ -57,9 +57,7 @@ def check(ctx: click.Context, stacks: tuple[str, ...], *, locked: bool) -> None:
     from stacks.config.stack_file import read_stack, stack_names
 
     if stacks and not locked:
-        raise click.UsageError(
-            "every stack is checked: leave out the STACK, or add --locked for what it does not pin"
-        )
+        raise click.UsageError("every stack is checked: leave out the STACK, or add --locked for what it does not pin")
     for stack in stacks:
         read_stack(stack)
     if mistakes := stack_checks.check((stacks or stack_names()) if locked else ()):
