@@ -13,13 +13,14 @@ from stacks.errors import SlipwayError, one_line
 from stacks.identity.content import Content, Contents
 from stacks.identity.context import Folder
 from stacks.identity.dockerfile import pip_packages
-from stacks.spec import CONTEXT, Outside
+from stacks.spec import CONTEXT, Outside, Sibling
 
 
 def check(locked: Collection[str] = ()) -> list[str]:
     """Print a line for each valid stack, and warnings on standard error; return the mistakes, each once.
 
     A file that is no stack's for its name is a mistake.
+    So is a parent, or a build product, that an image's Dockerfile does not read.
     In the ``locked`` stacks, what the lock does not pin is a mistake too.
     """
     built, mistakes = [], misnamed()
@@ -33,6 +34,7 @@ def check(locked: Collection[str] = ()) -> list[str]:
         except SlipwayError as error:
             mistakes.append(str(error))
             continue
+        mistakes += (f"stack {name}: {line}" for image in planned.images for line in _unread(image.content))
         if name in locked:
             mistakes += _unpinned(name, (image.content for image in planned.images), planned.config)
         for warning in planned.warnings:
@@ -51,6 +53,17 @@ def check(locked: Collection[str] = ()) -> list[str]:
         print(f"{name}: {images} image{'' if images == 1 else 's'}{platforms}{source}, ok")
     mistakes += collisions(built) + shared_repositories(owned) + shared_tags(tagged)
     return list(dict.fromkeys(mistakes))  # a mistake of the branch is one of every stack
+
+
+def _unread(content: Content) -> Iterator[str]:
+    """Yield a line for each parent of an image that its build would leave out."""
+    for argument, parent in content.spec.parents.items():
+        if argument not in content.parents:
+            what = parent.image if isinstance(parent, Sibling) else one_line(parent.reference)
+            yield (
+                f"{content.spec.name}: {CONTEXT}/{content.spec.dockerfile} does not read {argument}, which names "
+                f"{what}; declare the argument, and take a stage from it"
+            )
 
 
 def _unpinned(stack: str, contents: Iterable[Content], config: StackConfig) -> list[str]:
@@ -73,7 +86,8 @@ def _unpinned(stack: str, contents: Iterable[Content], config: StackConfig) -> l
     if unknown := [content.spec.name for content in everything if _installs(content) and not content.spec.packages]:
         lines.append(
             f"stack {stack}: what pip installs ({', '.join(unknown)}) is not known before the build, and the lock "
-            "cannot have it; docs/guides/parents-and-mirrors.md says what it can have"
+            "cannot have it; docs/guides/parents-and-mirrors.md says what it can have; of an extra, [<extra>.packages] "
+            "in stacks/versions/extras.toml says it"
         )
     return lines
 

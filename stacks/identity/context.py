@@ -188,7 +188,7 @@ class Folder:
 
 def no_dockerfile(path: Path | str) -> SlipwayError:
     """Return the error about a missing Dockerfile."""
-    return SlipwayError(f"{path}: there is no such Dockerfile; an image's folder holds its Dockerfile")
+    return SlipwayError(f"{path}: there is no such Dockerfile; create it, or correct `dockerfile` in its flavor")
 
 
 def digest(content: bytes, *, executable: bool = False, link: bool = False) -> str:

@@ -576,7 +576,7 @@ def test_check_locked_names_what_the_lock_cannot_have(checkout: Checkout) -> Non
     assert unknown == (
         "what pip installs (vision-wheel, audio-wheel, deepspeed-wheel, flash-attention-wheel, apex-wheel, torch, "
         "torch-extras) is not known before the build, and the lock cannot have it; docs/guides/parents-and-mirrors.md says "
-        "what it can have"
+        "what it can have; of an extra, [<extra>.packages] in stacks/versions/extras.toml says it"
     )
     assert (
         "stack aks-megatron: the hash of each wheel that pip installs is not in stacks/lock.toml (megatron-lm): run "

@@ -11,22 +11,20 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import boto3
 import grpc
 from botocore.exceptions import BotoCoreError, ClientError
-from botocore.stub import Stubber
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import provider_pb2
 
 from tests.fakes.aws import resource_reads as reads
 from tests.fakes.aws.resource_types import FUNCTIONS, RUNNERS, Client, Kind, retag, taggable
+from tests.fakes.aws.unanswered import NOTED, note, unanswered
 from toolchain.provider_base import (
     Host,
     Properties,
@@ -89,12 +87,8 @@ def _put_policy(client: Client, inputs: Properties) -> tuple[str, Properties]:
 
 
 def _create_cache_rule(client: Client, inputs: Properties) -> tuple[str, Properties]:
-    """Moto has no such action: the request is validated and made, and answered here, by a client of its own."""
-    own = boto3.client("ecr", client.meta.region_name, aws_access_key_id="none", aws_secret_access_key="none")
-    own.meta.events.register("before-call.*.*", _note)
-    with Stubber(own) as stubbed:
-        stubbed.add_response("create_pull_through_cache_rule", {})
-        own.create_pull_through_cache_rule(**inputs)
+    """Moto has no such action."""
+    unanswered(client, "create_pull_through_cache_rule", **inputs)
     return inputs["ecrRepositoryPrefix"], inputs
 
 
@@ -151,7 +145,7 @@ class AwsProvider(Provider):
             aws_access_key_id=given.get("accessKey"),
             aws_secret_access_key=given.get("secretKey"),
         )
-        self._session.events.register("before-call.*.*", _note)
+        self._session.events.register(NOTED, note)
         self._session.client = _once(self._session.client)
         if self._session.get_credentials() is None:
             raise ProviderError(f"{NO_CREDENTIALS} Please see the AWS provider's documentation")
@@ -254,18 +248,6 @@ def _once(make: Callable[[str], Client]) -> Callable[[str], Client]:
             return made[service]
 
     return client
-
-
-_IAM = {"monitoring": "cloudwatch"}
-"""Services that IAM knows by another name than that in their requests."""
-
-
-def _note(model: Any, **_: Any) -> None:
-    """Note each call of AWS's API in the file that ``AWS_CALLS`` names, as ``service:Action``."""
-    if path := os.environ.get("AWS_CALLS"):
-        with Path(path).open("a", encoding="utf-8") as calls:
-            service = model.service_model.signing_name
-            calls.write(f"{_IAM.get(service, service)}:{model.name}\n")
 
 
 def _invoked(outputs: Properties) -> provider_pb2.InvokeResponse:

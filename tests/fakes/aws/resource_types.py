@@ -2,7 +2,7 @@
 
 Each turns the plugin's inputs into the API's arguments, which botocore checks against its own models, and the API's answer
 into the outputs that Slipway uses. Where moto has no such action, the request is checked and answered here, and kept
-nowhere: :func:`_unanswered`.
+nowhere: :func:`tests.fakes.aws.unanswered.unanswered`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from botocore.stub import Stubber
-
 from tests.fakes.aws import resource_reads as reads
+from tests.fakes.aws.unanswered import unanswered
 from toolchain.provider_base import Properties
 
 Client = Any
@@ -75,13 +74,6 @@ def tags(given: Mapping[str, str]) -> list[dict[str, str]]:
 def without(inputs: Mapping[str, Any], *names: str) -> Properties:
     """Return the inputs without some, and without what Pulumi itself adds."""
     return {key: value for key, value in inputs.items() if key not in {*names, "__defaults", "region"}}
-
-
-def _unanswered(client: Client, method: str, **arguments: Any) -> None:
-    """Make a request of which moto knows nothing: botocore checks its arguments, and nobody gets it."""
-    with Stubber(client) as stubbed:
-        stubbed.add_response(method, {})
-        getattr(client, method)(**arguments)
 
 
 def _specified(kind: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,7 +257,7 @@ def taggable(kind: Kind, name: str, outputs: Mapping[str, str]) -> str:
 
 
 def _create_placement_group(client: Client, inputs: Properties) -> tuple[str, Properties]:
-    _unanswered(
+    unanswered(
         client,
         "create_placement_group",
         GroupName=inputs["name"],
@@ -528,7 +520,7 @@ RUNNERS: Final = {
     "aws:ec2/placementGroup:PlacementGroup": Kind(
         _create_placement_group,
         _kept,
-        lambda client, name, _: _unanswered(client, "delete_placement_group", GroupName=name),
+        lambda client, name, _: unanswered(client, "delete_placement_group", GroupName=name),
         reads.remembered,
         frozenset({"name", "strategy"}),
         "ec2",
@@ -809,12 +801,13 @@ def _product(session: Any, args: Mapping[str, Any]) -> Properties:
         raise ValueError("your query did not return any results")
     price = {"unit": "Hrs", "pricePerUnit": {"USD": "1.3540000000"}}
     product = {"terms": {"OnDemand": {"X.Y": {"priceDimensions": {"X.Y.Z": price}}}}}
-    with Stubber(client) as stubbed:
-        stubbed.add_response("get_products", {"PriceList": [json.dumps(product)]})
-        answer = client.get_products(
-            ServiceCode=args["serviceCode"],
-            Filters=[{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in fields.items()],
-        )
+    answer = unanswered(
+        client,
+        "get_products",
+        {"PriceList": [json.dumps(product)]},
+        ServiceCode=args["serviceCode"],
+        Filters=[{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in fields.items()],
+    )
     return {"result": answer["PriceList"][0]}
 
 

@@ -53,9 +53,12 @@ class Copy:
         files = (path for path in self.root.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
         return {path.relative_to(self.root).as_posix(): path.read_bytes() for path in files}
 
-    def _run(self, command: str) -> str:
+    def _call(self, command: str) -> subprocess.CompletedProcess[str]:
         words = [sys.executable, "-m", "stacks", command]
-        done = subprocess.run(words, cwd=self.root, capture_output=True, text=True, check=False)
+        return subprocess.run(words, cwd=self.root, capture_output=True, text=True, check=False)
+
+    def _run(self, command: str) -> str:
+        done = self._call(command)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -98,6 +101,12 @@ class Copy:
     def check(self, stack: str) -> None:
         """Run the check of all stacks, and see that it passes and knows of one of them."""
         assert re.search(rf"^{stack}: .*\bok$", self._run("check"), re.MULTILINE)
+
+    def mistakes(self) -> str:
+        """Run the check of all stacks, and return the mistakes that it finds."""
+        done = self._call("check")
+        assert done.returncode == 1
+        return "".join(line for line in done.stderr.splitlines(keepends=True) if not line.startswith("warning: "))
 
     def changed(self) -> set[str]:
         """Return the files that differ from those copied."""
@@ -168,11 +177,17 @@ def test_new_extra_in_the_files_of_its_row_passes_check(copy: Copy) -> None:
     Contract.model_validate(tomllib.loads(example("an extra", contract)))
     row = "stacks/versions/extras.toml"
     copy.append(row, example("an extra", row))
+    stack = "config:\n  slipway:flavor: base\n  slipway:extras: {mamba: 2.2.4}\n  slipway:tagSuffix: try\n"
+    copy.write("stacks/Pulumi.try.yaml", stack)
+    assert copy.mistakes() == (
+        f"stack try: torch-extras: {dockerfile} does not read MAMBA_WHEEL_IMAGE, which names mamba-wheel; "
+        "declare the argument, and take a stage from it\n"
+    )
+    (copy.root / "stacks/Pulumi.try.yaml").unlink()
     copy.repeat(dockerfile, r"^(?:# XFORMERS_.*\nARG XFORMERS_.*|FROM \S+ AS xformers-wheel)\n", "xformers", "mamba")
     copy.repeat(dockerfile, r"^    --mount=.*,target=/built/xformers \\\n", "xformers", "mamba")
     copy.repeat(dockerfile, r"^RUN .*\n +--mount=.*/wheels/xformers,.*\n(?: +.*\n)+", "xformers", "mamba")
     assert copy.changed() == files
     assert copy.generate() <= {*GENERATED, "dockerfiles/torch/README.md", "dockerfiles/torch-extras/README.md"}
-    stack = "config:\n  slipway:flavor: base\n  slipway:extras: {mamba: 2.2.4}\n  slipway:tagSuffix: try\n"
     copy.write("stacks/Pulumi.try.yaml", stack)
     copy.check("try")
