@@ -31,6 +31,8 @@ class _Row(dict[str, Any]):
 
 
 def _rows(place: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_rows(place, each) for each in value]
     return _Row(place, value) if isinstance(value, dict) else value
 
 

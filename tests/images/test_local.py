@@ -6,15 +6,13 @@ Each check passes on the image, as its build ran them, and fails for its fault.
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import urllib.request
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.index_wheel import fetched
 from tests.images.engine import DOCKERFILES, Image, base_image, check_planted, docker, forget
 from tests.images.published import Published
 
@@ -175,12 +173,17 @@ print(*sorted(set(re.findall(r"(/\S+)/libcudnn[^/\s]*\.so", open("/proc/self/map
 """Prints the folders of the cuDNN that is loaded."""
 
 
-def test_cudnn_of_torch_is_found_before_the_systems(image: Image) -> None:
-    program = f"import ctypes; ctypes.CDLL('libcudnn.so'); ctypes.CDLL('libcudnn_graph.so.9')\n{LOADED}"
-    folders = [
-        image.run("sh", "-c", f"{SYSTEM} {change}ldconfig; exec python -", options=("--user=0",), text=program)
+def _folders(image: Image, program: str, *options: str) -> list[str]:
+    """Return what a program prints beside a cuDNN of the system: in the image, and without what finds torch's first."""
+    return [
+        image.run("sh", "-c", f"{SYSTEM} {change}ldconfig; exec python -", options=("--user=0", *options), text=program)
         for change in ("", "rm /etc/ld.so.conf.d/000-cudnn.conf; ")
     ]
+
+
+def test_cudnn_of_torch_is_found_before_the_systems(image: Image) -> None:
+    program = f"import ctypes; ctypes.CDLL('libcudnn.so'); ctypes.CDLL('libcudnn_graph.so.9')\n{LOADED}"
+    folders = _folders(image, program)
     assert re.fullmatch(r"/opt/venv/lib/python3\S+/site-packages/nvidia/cudnn/lib\n", folders[0])
     assert re.fullmatch(r"/usr/lib/\w+-linux-gnu\n", folders[1])
 
@@ -188,17 +191,11 @@ def test_cudnn_of_torch_is_found_before_the_systems(image: Image) -> None:
 @pytest.mark.slow
 def test_search_of_engine_finds_cudnn_of_torch(image: Image, bytecode: tuple[str, ...], tmp_path: Path) -> None:
     """TransformerEngine's own, out of its release."""
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", f"--dest={tmp_path}"]
-    subprocess.run([*pip, "transformer-engine==2.17.1"], check=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as engine:
+    with fetched("transformer-engine==2.17.1", tmp_path) as engine:
         search = engine.read("transformer_engine/common/__init__.py").decode()
     program = f"{search}\nimport torch\n_load_cuda_library('cudnn')\n{LOADED}"
-    options = (*bytecode, "--user=0", "--env=NVTE_PROJECT_BUILDING=1")
-    folders = [
-        image.run("sh", "-c", f"{SYSTEM} {change}ldconfig; exec python -", options=options, text=program).split()
-        for change in ("", "rm /etc/ld.so.conf.d/000-cudnn.conf; ")
-    ]
+    output = _folders(image, program, *bytecode, "--env=NVTE_PROJECT_BUILDING=1")
+    folders = [each.split() for each in output]
     assert [len(each) for each in folders] == [1, 2], folders
     assert folders[0][0].startswith("/opt/venv/")
 

@@ -23,8 +23,8 @@ from google.protobuf import empty_pb2
 from pulumi.runtime.proto import provider_pb2
 
 from tests.fakes.aws import resource_reads as reads
+from tests.fakes.aws.calls import note_calls, unanswered
 from tests.fakes.aws.resource_types import FUNCTIONS, RUNNERS, Client, Kind, retag, taggable
-from tests.fakes.aws.unanswered import NOTED, note, unanswered
 from toolchain.provider_base import (
     Host,
     Properties,
@@ -145,7 +145,7 @@ class AwsProvider(Provider):
             aws_access_key_id=given.get("accessKey"),
             aws_secret_access_key=given.get("secretKey"),
         )
-        self._session.events.register(NOTED, note)
+        note_calls(self._session.events)
         self._session.client = _once(self._session.client)
         if self._session.get_credentials() is None:
             raise ProviderError(f"{NO_CREDENTIALS} Please see the AWS provider's documentation")

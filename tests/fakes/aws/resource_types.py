@@ -2,7 +2,7 @@
 
 Each turns the plugin's inputs into the API's arguments, which botocore checks against its own models, and the API's answer
 into the outputs that Slipway uses. Where moto has no such action, the request is checked and answered here, and kept
-nowhere: :func:`tests.fakes.aws.unanswered.unanswered`.
+nowhere: :func:`tests.fakes.aws.calls.unanswered`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.fakes.aws import resource_reads as reads
-from tests.fakes.aws.unanswered import unanswered
+from tests.fakes.aws.calls import unanswered
 from toolchain.provider_base import Properties
 
 Client = Any

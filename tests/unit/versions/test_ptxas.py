@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from stacks.versions.tables import order, table
+from tests.helpers.index_wheel import fetched
 
 PACKAGES = [(name, package) for name, row in table("cuda")["line"].items() for package in row.get("nvcc", ())]
-
-
-def fetched(requirement: str, folder: Path) -> zipfile.ZipFile:
-    """Download one wheel, as pip is configured here, and open it."""
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), requirement]
-    subprocess.run(pip, check=True)
-    (wheel,) = folder.glob(f"{requirement.partition('==')[0].replace('-', '_')}-*.whl")
-    return zipfile.ZipFile(wheel)
 
 
 def member(wheel: zipfile.ZipFile, ending: str) -> bytes | None:

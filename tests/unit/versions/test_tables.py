@@ -55,6 +55,8 @@ def test_row_without_a_key_is_one_line() -> None:
     assert str(error.value) == (
         "stacks/versions/cuda.toml: [release] [13.2.1] has no 'speed'; add it: the comments of the file say what it is"
     )
+    with pytest.raises(SlipwayError, match=r"^stacks/versions/archs\.toml: \[deepspeed-kernels\] has no 'speed'; "):
+        _ = table("archs")["deepspeed-kernels"][0]["speed"]
 
 
 def test_nccl_release_of_known_stacks_is_complete() -> None:

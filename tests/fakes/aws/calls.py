@@ -1,4 +1,4 @@
-"""What a client does beside its call: calls are noted, and those of which moto knows nothing are answered here."""
+"""Calls of AWS's API: each is noted, and one of which moto knows nothing is answered here."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ from botocore.stub import Stubber
 _IAM = {"monitoring": "cloudwatch"}
 """Services that IAM knows by another name than that in their requests."""
 
-NOTED = "before-call.*.*"
-"""The event of botocore's at which a call is noted."""
+
+def note_calls(events: Any) -> None:
+    """Have a session, or a client, note each of its calls in the file that ``AWS_CALLS`` names, as ``service:Action``.
+
+    ``events`` are its events, of botocore's.
+    """
+    events.register("before-call.*.*", _note)
 
 
-def note(model: Any, **_: Any) -> None:
-    """Note each call of AWS's API in the file that ``AWS_CALLS`` names, as ``service:Action``."""
+def _note(model: Any, **_: Any) -> None:
     if path := os.environ.get("AWS_CALLS"):
         with Path(path).open("a", encoding="utf-8") as calls:
             service = model.service_model.signing_name
@@ -32,7 +36,7 @@ def unanswered(client: Any, method: str, answer: Mapping[str, Any] | None = None
     """
     service, region = client.meta.service_model.service_name, client.meta.region_name
     own = boto3.client(service, region, aws_access_key_id="none", aws_secret_access_key="none")
-    own.meta.events.register(NOTED, note)
+    note_calls(own.meta.events)
     with Stubber(own) as stubbed:
         stubbed.add_response(method, answer or {})
         return getattr(own, method)(**arguments)
