@@ -455,6 +455,17 @@ def test_docker_provider_can_be_forced(installable: Clone, release: Release) -> 
     )
 
 
+def test_embedded_provider_stays_where_official_one_fails(installable: Clone, release: Release) -> None:
+    installable.env["SLIPWAY_PULUMI_PLUGIN_URL"] = release.url
+    part = installable.get("plugins.provider_choice")
+    launcher = provider_choice._program(installable.checkout).read_text()
+    installable.env["SLIPWAY_DOCKER_PROVIDER"] = "official"
+    installable.refused("plugins.provider_choice")
+    del installable.env["SLIPWAY_DOCKER_PROVIDER"]
+    assert provider_choice._program(installable.checkout).read_text() == launcher
+    assert installable.get("plugins.provider_choice") == part
+
+
 @pytest.mark.parametrize(
     ("name", "title", "needed", "instead"),
     [

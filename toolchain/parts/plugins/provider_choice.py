@@ -63,12 +63,15 @@ def get(checkout: Checkout) -> Part:
         return part
     version, choice = plugin.version(checkout, PLUGIN), _forced()
     shutil.rmtree(checkout.state / "embedded", ignore_errors=True)  # on the PATH of earlier versions, and found first
-    if choice == "embedded" or _is_embedded(checkout):
+    was_embedded = _is_embedded(checkout)
+    if choice == "embedded" or was_embedded:
         shutil.rmtree(plugin.folder(checkout, PLUGIN), ignore_errors=True)
     why = f"{VARIABLE}=embedded" if choice == "embedded" else plugin.install(checkout, PLUGIN)
     if not why:
         used = Part(NAME, "official plugin", version, env={VARIABLE: "official", **ON_DEMAND})
     elif choice == "official":
+        if was_embedded:  # it stays until another is there: what was set up with it goes on working
+            write(_program(checkout), _launcher(checkout), mode=0o755)
         raise ToolchainError(
             f"the official docker provider {version} is not available: {why}; unset {VARIABLE} to use the embedded one"
         )
