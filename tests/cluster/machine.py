@@ -124,6 +124,10 @@ def _plugins() -> Path:
     return folder
 
 
+def _remove_bridge() -> None:
+    subprocess.run(["ip", "link", "delete", BRIDGE], check=False, stderr=subprocess.DEVNULL)
+
+
 def _network(folder: Path) -> None:
     """Write the network of the pods, and make its bridge, so that the machine has its address before any pod."""
     (folder / "cni").mkdir()
@@ -136,6 +140,7 @@ def _network(folder: Path) -> None:
     bridge = {"type": "bridge", "bridge": BRIDGE, "isGateway": True, "ipMasq": True, "ipam": ipam}
     plugins = {"cniVersion": "0.4.0", "name": BRIDGE, "plugins": [bridge]}
     (folder / "cni/10-pods.conflist").write_text(json.dumps(plugins))
+    _remove_bridge()  # of tests that were killed
     subprocess.run(["ip", "link", "add", BRIDGE, "type", "bridge"], check=True)
     subprocess.run(["ip", "addr", "add", f"{GATEWAY}/{NETWORK.prefixlen}", "dev", BRIDGE], check=True)
     subprocess.run(["ip", "link", "set", BRIDGE, "up"], check=True)
@@ -220,5 +225,5 @@ def _end(machine: Machine, cluster: Cluster) -> None:
         below = [line.split()[1] for line in mounts if line.split()[1].startswith(f"{machine.folder}/")]
     for path in reversed(below):
         subprocess.run(["umount", "--lazy", path], check=False)
-    subprocess.run(["ip", "link", "delete", BRIDGE], check=False, stderr=subprocess.DEVNULL)
+    _remove_bridge()
     shutil.rmtree(machine.folder, ignore_errors=True)
