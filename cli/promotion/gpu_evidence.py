@@ -18,7 +18,7 @@ _MOST: Final = 64 << 20
 
 
 def attach(stack: str, image: str, report: str, root: Path, digest: str | None = None) -> str:
-    """Attest the report in a file, or on standard input (``-``), of a published image; return a line that says so.
+    """Attest the reports in a file, or on standard input (``-``), of a published image; return a line that says so.
 
     A report of failed checks is attested too: without it, an earlier one of checks that passed would go on to count.
 
@@ -29,24 +29,26 @@ def attach(stack: str, image: str, report: str, root: Path, digest: str | None =
     target = published(stack, image, root, digest)
     cosign.check(target.signing)
     parsed = gpu_report.parse(_text(report), report)
-    if not parsed.digest:
-        raise SlipwayError(
-            f"{one_line(report)}: the report does not say which image was checked: run the checks with "
-            f"CHECKED_IMAGE={target.ref}"
-        )
-    if parsed.digest != target.digest:
-        raise SlipwayError(f"{one_line(report)}: the report is of {parsed.digest}, and {image} is {target.digest}")
-    old = age.days(parsed.finished.isoformat(), datetime.now(UTC))
-    if old is None or age.is_ahead(old) or parsed.started > parsed.finished:
-        raise SlipwayError(f"{one_line(report)}: the checks ended at {parsed.finished}, which cannot be; set the clock")
+    for each in parsed.every:
+        if not each.digest:
+            raise SlipwayError(
+                f"{one_line(report)}: the report does not say which image was checked: run the checks with "
+                f"CHECKED_IMAGE={target.ref}"
+            )
+        if each.digest != target.digest:
+            raise SlipwayError(f"{one_line(report)}: the report is of {each.digest}, and {image} is {target.digest}")
+        old = age.days(each.finished.isoformat(), datetime.now(UTC))
+        if old is None or age.is_ahead(old) or each.started > each.finished:
+            raise SlipwayError(
+                f"{one_line(report)}: the checks ended at {each.finished}, which cannot be; set the clock"
+            )
     newest = newest_evidence.noted(stack, image, target.digest, root)
-    if newest and parsed.finished < newest:
+    if newest and parsed.ended < newest:
         raise SlipwayError(
-            f"{one_line(report)}: the checks ended at {parsed.finished}, and newer ones, of {newest}, are attested "
-            "already"
+            f"{one_line(report)}: the checks ended at {parsed.ended}, and newer ones, of {newest}, are attested already"
         )
     # Noted first: if it then fails, nothing counts until a report is attested.
-    newest_evidence.note(stack, image, target.digest, parsed.finished, root)
+    newest_evidence.note(stack, image, target.digest, parsed.ended, root)
     cosign.attest(target.ref, "gpu", parsed.predicate(), target.signing, target.login)
     return f"{image}: {target.ref}: attested: {parsed.summary()}"
 

@@ -147,17 +147,19 @@ def _gpu(target: PublishedImage, required: GpuChecks, promotion: Promotion, root
     every = cosign.every_attested(target.ref, "gpu", target.signing, target.login)
     report = gpu_report.newest([gpu_report.of_predicate(each, target.ref) for each in every])
     where = f"{target.ref}: gpu:"
-    if report.digest != target.digest:
-        yield f"{where} the report is of another image, {report.digest or 'which it does not name'}"
+    for digest in dict.fromkeys(each.digest for each in report.every):
+        if digest != target.digest:
+            yield f"{where} the report is of another image, {digest or 'which it does not name'}"
     newest = newest_evidence.noted(target.stack, target.name, target.digest, root)
-    if newest and report.finished < newest:
+    if newest and report.ended < newest:
         yield (
-            f"{where} the report of {report.finished.isoformat()} is not the newest: one of {newest.isoformat()} was "
+            f"{where} the report of {report.ended.isoformat()} is not the newest: one of {newest.isoformat()} was "
             "attested, and is not there any more"
         )
     for violation in gpu_report.violations(report, required):
         yield f"{where} {violation}"
-    yield from _old(f"{where} checked", report.finished.isoformat(), promotion, now)
+    first = min(each.finished for each in report.every)
+    yield from _old(f"{where} checked", first.isoformat(), promotion, now)
 
 
 def _old(what: str, date: str, promotion: Promotion, now: datetime) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
@@ -19,6 +20,9 @@ from stacks.versions.nodes import GPU, node
 
 LIMIT: Final = 1 << 20
 """Bytes of one report."""
+
+_NODES: Final = 1024
+"""Most reports of one run."""
 
 SHARE: Final = 1 / 3
 NVLINK: Final = 64.0
@@ -59,7 +63,7 @@ class Nccl(_Part):
 
 
 class Measured(_Part):
-    """What the checks measured. Bandwidths are in GB/s; ``gpus`` is how many GPUs an all-reduce ran over."""
+    """What the checks measured. Bandwidths are in GB/s; an all-reduce ran over ``gpus`` GPUs of ``nodes`` nodes."""
 
     torch: Text = ""
     cuda: Text = ""
@@ -67,13 +71,14 @@ class Measured(_Part):
     bus_bandwidth: Rate | None = None
     copy_bandwidth: Rate | None = None
     gpus: int | None = Field(None, ge=1)
+    nodes: int | None = Field(None, ge=1)
     peer_access: bool | None = None
     kernels: Texts = ()
     networks: Texts = ()
 
 
 class Report(_Part):
-    """The report of one run of an image's GPU checks on one node."""
+    """The report of one run of an image's GPU checks on one node, and those of the ``others`` of its nodes."""
 
     gpu_checks: Literal[1]
     result: Literal["PASSED", "FAILED"]
@@ -88,6 +93,14 @@ class Report(_Part):
     measured: Measured = Measured()
     checks: Texts = ()
     failure: Text = ""
+    others: Annotated[tuple[Report, ...], Field(max_length=_NODES)] = ()
+
+    @property
+    def every(self) -> Iterator[Report]:
+        """This report and those of the other nodes."""
+        yield self
+        for other in self.others:
+            yield from other.every
 
     @property
     def digest(self) -> str:
@@ -96,15 +109,26 @@ class Report(_Part):
         return match[1] if match else ""
 
     @property
+    def passed(self) -> bool:
+        """Whether the checks passed on every node."""
+        return all(report.result == "PASSED" for report in self.every)
+
+    @property
+    def ended(self) -> datetime:
+        """When the last node ended."""
+        return max(report.finished for report in self.every)
+
+    @property
     def networks(self) -> set[str]:
         """The networks that NCCL used: those that the checks judged, else those in NCCL's log."""
         return {*(self.measured.networks or self.nccl.networks)}
 
     @property
     def hardware(self) -> str:
-        """The GPUs and the driver, in words."""
-        names = list(dict.fromkeys(gpu.name for gpu in self.gpus))
-        return f"{len(self.gpus)} x {', '.join(names) or 'no GPU'}, driver {self.driver or 'unknown'}"
+        """The GPUs of all nodes and the driver, in words."""
+        gpus = [gpu for report in self.every for gpu in report.gpus]
+        names = list(dict.fromkeys(gpu.name for gpu in gpus))
+        return f"{len(gpus)} x {', '.join(names) or 'no GPU'}, driver {self.driver or 'unknown'}"
 
     def predicate(self) -> dict[str, Any]:
         """Return the report as it is attested."""
@@ -115,28 +139,36 @@ class Report(_Part):
         measured = self.measured
         rate = f", {measured.bus_bandwidth:g} GB/s bus bandwidth" if measured.bus_bandwidth is not None else ""
         where = f" on {self.profile}" if self.profile else ""
-        why = f": {one_line(self.failure, 200)}" if self.failure else ""
-        times = self.finished.isoformat(timespec="seconds")
-        return one_line(f"{self.result}{where}, {self.hardware}{rate}, {times}{why}", 500)
+        failure = next((report.failure for report in self.every if report.failure), "")
+        why = f": {one_line(failure, 200)}" if failure else ""
+        times = self.ended.isoformat(timespec="seconds")
+        result = "PASSED" if self.passed else "FAILED"
+        return one_line(f"{result}{where}, {self.hardware}{rate}, {times}{why}", 500)
 
 
 def parse(text: str, where: str) -> Report:
-    """Return the last report in the output of a job; ``where`` names the output in errors.
+    """Return the reports in the output of a job: the one that measured bandwidth has those of the others.
+
+    A run on several nodes has one of each. ``where`` names the output in errors.
 
     Raises:
-        SlipwayError: there is none, or it is malformed.
+        SlipwayError: there is none, or one is malformed.
     """
     lines = [line for line in text.splitlines() if line.startswith(_PREFIX)]
     if not lines:
         raise SlipwayError(
             f"{one_line(where)}: no report of GPU checks is in it; run them by dockerfiles/common/gpu/report.py"
         )
-    if len(lines[-1]) > LIMIT:
+    if any(len(line) > LIMIT for line in lines):
         raise SlipwayError(f"{one_line(where)}: the report is longer than {LIMIT} bytes")
+    if len(lines) > _NODES:
+        raise SlipwayError(f"{one_line(where)}: {len(lines)} reports; at most {_NODES} are read: give those of one run")
     try:
-        return Report.model_validate_json(lines[-1])
+        reports = [Report.model_validate_json(line) for line in lines]
     except ValidationError as error:
         raise SlipwayError(f"{one_line(where)}: the report is malformed: {_first(error)}") from None
+    first, *others = sorted(reports, key=lambda report: report.measured.bus_bandwidth is None)
+    return first.model_copy(update={"others": (*first.others, *others)})
 
 
 def of_predicate(predicate: Any, ref: str) -> Report:
@@ -159,11 +191,29 @@ def _first(error: ValidationError) -> str:
 
 def newest(reports: Sequence[Report]) -> Report:
     """Return the report whose checks ended last; of several, one that failed."""
-    return max(reports, key=lambda report: (report.finished, report.result == "FAILED"))
+    return max(reports, key=lambda report: (report.ended, not report.passed))
 
 
 def violations(report: Report, required: GpuChecks) -> Iterator[str]:
     """Yield what a report lacks, a clause for each. Its numbers are judged again, whatever its result says."""
+    measured, every = report.measured, list(report.every)
+    for each in every:
+        clauses = list(_of_node(each, required))
+        yield from (f"node {one_line(each.node)}: {clause}" for clause in clauses) if report.others else clauses
+    yield from _missing(every)
+    total = _gpus(every)
+    count = min(total, measured.gpus or total)
+    if count < required.gpus:
+        yield f"they ran on {count} GPUs, and {required.gpus} are required"
+    if required.bus_bandwidth:
+        if measured.bus_bandwidth is None:
+            yield f"they measured no bus bandwidth, and {required.bus_bandwidth:g} GB/s are required"
+        elif measured.bus_bandwidth < required.bus_bandwidth:
+            yield f"{measured.bus_bandwidth:g} GB/s bus bandwidth, and {required.bus_bandwidth:g} are required"
+
+
+def _of_node(report: Report, required: GpuChecks) -> Iterator[str]:
+    """Yield what the report of one node lacks."""
     measured = report.measured
     if report.result != "PASSED":
         yield f"the GPU checks failed: {one_line(report.failure, 200) or 'no reason is given'}"
@@ -172,19 +222,30 @@ def violations(report: Report, required: GpuChecks) -> Iterator[str]:
             f"the report says PASSED, but {measured.bus_bandwidth:g} GB/s bus bandwidth is less than a third of what "
             f"one GPU copies to another, {measured.copy_bandwidth:g} GB/s"
         )
-    count = min(len(report.gpus), measured.gpus or len(report.gpus))
-    if count < required.gpus:
-        yield f"they ran on {count} GPUs, and {required.gpus} are required"
     if required.profile:
         yield from _other_node(report, required.profile)
-    if required.bus_bandwidth:
-        if measured.bus_bandwidth is None:
-            yield f"they measured no bus bandwidth, and {required.bus_bandwidth:g} GB/s are required"
-        elif measured.bus_bandwidth < required.bus_bandwidth:
-            yield f"{measured.bus_bandwidth:g} GB/s bus bandwidth, and {required.bus_bandwidth:g} are required"
     if required.network and report.networks != {required.network}:
         names = ", ".join(one_line(name) for name in sorted(report.networks)) or "no known network"
         yield f"NCCL used {names}, and {required.network} alone is required"
+
+
+def _missing(reports: Sequence[Report]) -> Iterator[str]:
+    """Yield which nodes have no report, by how many nodes and GPUs the reports say that they ran on."""
+    nodes = max(report.measured.nodes or 1 for report in reports)
+    names = {report.node for report in reports}
+    if len(names) < nodes:
+        yield f"they ran on {nodes} nodes, and the reports are of {len(names)}: give those of all nodes"
+    gpus = max(report.measured.gpus or 0 for report in reports)
+    if (shown := _gpus(reports)) < gpus and len(names) >= nodes:
+        yield f"an all-reduce ran over {gpus} GPUs, and the reports are of {shown}: give those of all nodes"
+
+
+def _gpus(reports: Sequence[Report]) -> int:
+    """Return the number of GPUs in reports. Those of one node, such as of two attempts, are of the same GPUs."""
+    gpus: dict[str, int] = {}
+    for report in reports:
+        gpus[report.node] = max(len(report.gpus), gpus.get(report.node, 0))
+    return sum(gpus.values())
 
 
 def _slow(measured: Measured) -> bool:

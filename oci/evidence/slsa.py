@@ -185,14 +185,14 @@ def summary(provenance: Mapping[str, Any]) -> dict[str, str]:
     return {
         "source": source["uri"],
         "revision": source["digest"]["sha1"],
-        "date": provenance["runDetails"]["metadata"]["finishedOn"] or "",
+        "date": provenance["runDetails"]["metadata"].get("finishedOn") or "",
     }
 
 
 def parents(provenance: Mapping[str, Any]) -> list[str]:
     """Return the parents in a provenance: ``repository@sha256:...``, or ``repository@tag``."""
-    # cosign leaves an empty list out.
-    uris = [dependency["uri"] for dependency in provenance["buildDefinition"].get("resolvedDependencies", [])]
+    # cosign leaves out what is empty: a list, and the URI of a checkout that has no public address.
+    uris = [dependency.get("uri", "") for dependency in provenance["buildDefinition"].get("resolvedDependencies", [])]
     return [uri.removeprefix(_IMAGE).partition("?")[0] for uri in uris if uri.startswith(_IMAGE)]
 
 

@@ -371,6 +371,17 @@ def test_policy_refuses_what_provenance_does_not_state(project: Project, keys: K
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("remote", [None, "/srv/git/images"])
+def test_image_of_a_checkout_without_address_verifies(project: Project, keys: Keys, remote: str | None) -> None:
+    project.configure(signing=keys.signing(sbom=False), base=BASE)
+    revision = commit(project)
+    git = ["git", "-C", str(project.root), "remote"]
+    subprocess.run([*git, "set-url", "origin", remote] if remote else [*git, "remove", "origin"], check=True)
+    project.up()
+    assert f"  provenance  {revision[:12]}, built " in project.stacks("verify", "t")
+
+
+@pytest.mark.slow
 def test_published_image_is_promoted_on_its_evidence(project: Project, keys: Keys, tmp_path: Path) -> None:
     """From `pulumi up` to the tag: the inspection is attested by the update, the GPU checks by a report."""
     project.write("dockerfiles/link0/Dockerfile", DOCKERFILE.replace("PATH", project.path))

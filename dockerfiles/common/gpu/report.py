@@ -6,7 +6,7 @@ COMMAND adds to it what it measures: one JSON object for each line that it appen
 exit status is that of COMMAND.
 
 Variables that the report repeats: CHECKED_IMAGE, the image as REPOSITORY@sha256:...; NODE_PROFILE, the kind of node as
-Slipway's stacks name it; NODE_NAME.
+Slipway's stacks name it; NODE_NAME, by default the host's name: of several nodes, each one's report counts.
 
 What NCCL's log looks like: src/transport/p2p.cc, shm.cc, net.cc and coll_net.cc ("via P2P/CUMEM", "via SHM/direct",
 "via NET/IB/0", "via COLLNET/SHARP/0"), src/init.cc ("Using network Socket", "NCCL version 2.28.9+cuda13.0"), src/net.cc
@@ -20,6 +20,7 @@ import ctypes
 import datetime
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -163,7 +164,7 @@ def main() -> None:
             "result": "FAILED" if status else "PASSED",
             "image": os.environ.get("CHECKED_IMAGE", ""),
             "profile": os.environ.get("NODE_PROFILE", ""),
-            "node": os.environ.get("NODE_NAME", ""),
+            "node": os.environ.get("NODE_NAME") or platform.node(),
             "started": started,
             "finished": now(),
             **hardware(),

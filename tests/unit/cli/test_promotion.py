@@ -35,6 +35,15 @@ LOADS = {
 }
 
 
+def provenance(builder: str) -> dict[str, Any]:
+    """Return provenance of a build, as far as a policy reads it."""
+    source = {"uri": "git+https://git.example/acme/images", "digest": {"sha1": "a" * 40}}
+    return {
+        "buildDefinition": {"externalParameters": {"configSource": source}, "internalParameters": {}},
+        "runDetails": {"builder": {"id": builder}, "metadata": {"finishedOn": "2026-11-24T00:00:00Z"}},
+    }
+
+
 class Evidence:
     """A stand-in of cosign, which keeps what was attested by reference and kind, and of the tags of Pulumi's stack."""
 
@@ -53,6 +62,9 @@ class Evidence:
         if not self.kept.get((ref, kind)):
             raise SlipwayError(f"{ref}: {kind}: cosign verify-attestation: no matching attestations")
         return self.kept[ref, kind]
+
+    def attested(self, ref: str, kind: str, *_: Any) -> Mapping[str, Any]:
+        return self.every_attested(ref, kind)[-1]
 
     def attest(self, ref: str, kind: str, predicate: Mapping[str, Any], *_: Any) -> str:
         self.kept[ref, kind] = [predicate]
@@ -143,7 +155,7 @@ def stack(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack
     """A published image that loads, and whose GPU checks passed."""
     skip_retry_waits(monkeypatch)
     evidence = Evidence()
-    for name in ("verify", "every_attested", "attest"):
+    for name in ("verify", "attested", "every_attested", "attest"):
         monkeypatch.setattr(cosign, name, getattr(evidence, name))
     monkeypatch.setattr(cosign, "check", lambda _: None)
     monkeypatch.setattr(newest_evidence, "noted", lambda _stack, _image, digest, _root: evidence.noted.get(digest))
@@ -244,6 +256,43 @@ def test_report_of_another_image_is_refused(stack: Stack) -> None:
     stack.checked(stack.report("good", stack.refs[0]))
     other = stack.refs[0].partition("@")[2]
     assert stack.refused()[1:] == [f"  {stack.published}: gpu: the report is of another image, {other}"]
+
+
+@pytest.mark.parametrize("image", ["", "registry.example/acme/torch:1-base"])
+def test_report_that_names_no_image_promotes_none(stack: Stack, image: str) -> None:
+    nameless = gpu_report.parse(gpu_reports.text("good", image=image), "report").predicate()
+    refusal = [f"  {stack.published}: gpu: the report is of another image, which it does not name"]
+    stack.checked(nameless)
+    assert stack.refused()[1:] == refusal
+    stack.checked({**stack.report("good"), "others": [nameless]})
+    assert stack.refused()[1:] == refusal
+
+
+@pytest.mark.parametrize("others", [["planted"], ["good", "planted"], ["planted", "good"]])
+def test_failed_report_of_another_node_promotes_none(stack: Stack, others: list[str]) -> None:
+    """The first node passed; what another one wrote into the same log, before or after, did not."""
+    for names in (["good", *others], [*others, "good"]):
+        log = "\n".join(gpu_reports.text(name, image=stack.published, node=name) for name in names)
+        assert "attested: FAILED" in stack.attach(log)
+        assert [line for line in stack.refused()[1:] if "node planted: the GPU checks failed" in line]
+
+
+def test_report_of_a_node_of_another_image_is_refused(stack: Stack) -> None:
+    log = "\n".join(gpu_reports.text("good", image=ref) for ref in (stack.refs[0], stack.published))
+    with pytest.raises(SlipwayError, match=r"the report is of sha256:[0-9a-f]{64}, and torch is sha256:"):
+        stack.attach(log)
+
+
+def test_policy_is_held_for_each_platforms_image(stack: Stack, parts: list[str]) -> None:
+    """Each image of an index is what some machine runs: one that another builder built is not promoted."""
+    stack.configure(keys={"signing": {"key": KEY, "sbom": False, "policy": {"builder": "urn:ours"}}})
+    builders = {stack.published: "urn:ours", parts[0]: "urn:ours", parts[1]: "urn:other"}
+    for ref, builder in builders.items():
+        stack.evidence.kept[ref, "provenance"] = [provenance(builder)]
+    policy = f"{parts[1]}: policy: builder is 'urn:other', but must be 'urn:ours'"
+    assert stack.refused()[1:] == [f"  {policy}"]
+    stack.evidence.kept[parts[1], "provenance"] = [provenance("urn:ours")]
+    assert "names sha256:" in stack.promote()
 
 
 def test_promotion_without_gpu_checks_asks_for_none(stack: Stack) -> None:

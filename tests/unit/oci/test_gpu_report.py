@@ -64,7 +64,7 @@ def test_report_without_peer_to_peer_is_a_violation(name: str) -> None:
         ("good", {}, {"network": "efa"}, "NCCL used Socket, and efa alone is required"),
         ("good", {"nccl": {}}, {"network": "efa"}, "NCCL used no known network, and efa alone is required"),
         ("good", {"measured": {"networks": ["efa", "Socket"]}}, {"network": "efa"}, "NCCL used Socket, efa, and efa"),
-        ("good", {"gpus": []}, {}, "they ran on 0 GPUs, and 1 are required"),
+        ("good", {"gpus": [], "measured": {}}, {}, "they ran on 0 GPUs, and 1 are required"),
     ],
 )
 def test_report_lacks_what_is_required(
@@ -86,9 +86,51 @@ def test_more_gpus_than_the_node_has_are_a_violation() -> None:
     assert line == "a node of eks-p5 has 8 GPUs, and they ran on 10"
 
 
-def test_last_report_in_the_log_of_a_job_counts() -> None:
-    log = "\n".join(["pulling", gpu_reports.text("good"), '{"other": 1}', gpu_reports.text("planted"), "the end"])
-    assert gpu_report.parse(log, "log").result == "FAILED"
+NODES = {"measured": {"busBandwidth": 300, "gpus": 4, "nodes": 2}, "node": "a"}
+
+
+def of_nodes(*changes: dict[str, Any]) -> list[str]:
+    """Return what the log of a job lacks whose nodes wrote these reports, each at its time."""
+    texts = [gpu_reports.text("good", **{**NODES, **one}) for one in changes]
+    log = "\n".join(["pulling", *texts[:1], '{"other": 1}', *texts[1:], "the end"])
+    return list(gpu_report.violations(gpu_report.parse(log, "log"), GpuChecks(profile="eks-p5", gpus=4)))
+
+
+OTHER: dict[str, Any] = {"node": "b", "measured": {"nodes": 2}}
+
+
+def test_reports_of_all_nodes_have_no_violation() -> None:
+    assert of_nodes({}, OTHER) == of_nodes(OTHER, {}) == []
+
+
+@pytest.mark.parametrize("last", [0, 1])
+def test_failed_report_of_one_node_fails_the_run(last: int) -> None:
+    log = "\n".join(gpu_reports.text(name, node=name) for name in [("good", "planted"), ("planted", "good")][last])
+    report = gpu_report.parse(log, "log")
+    assert not report.passed
+    assert report.summary().startswith("FAILED on eks-p5, 4 x NVIDIA H100")
+    (line,) = gpu_report.violations(report, GpuChecks())
+    assert line.startswith("node planted: the GPU checks failed: NCCL is slow: ")
+    attested = gpu_report.of_predicate(json.loads(json.dumps(report.predicate())), "ref")
+    assert attested == report
+    passed = gpu_report.parse(gpu_reports.text("good", finished=report.ended.isoformat()), "log")
+    assert gpu_report.newest([passed, attested]) == attested
+
+
+@pytest.mark.parametrize(
+    ("reports", "expected"),
+    [
+        ([{}], "they ran on 2 nodes, and the reports are of 1: give those of all nodes"),
+        ([OTHER], "they ran on 2 nodes, and the reports are of 1: give those of all nodes"),
+        ([{}, {}], "they ran on 2 nodes, and the reports are of 1: give those of all nodes"),
+        ([{}, {**OTHER, "gpus": []}], "an all-reduce ran over 4 GPUs, and the reports are of 2: give those of all"),
+        ([{}, {**OTHER, "profile": "eks-p4d"}], "node b: they ran on eks-p4d, and eks-p5 is required"),
+        ([{}, {**OTHER, "result": "FAILED", "failure": "x"}], "node b: the GPU checks failed: x"),
+        ([{}, OTHER, {"result": "FAILED", "failure": "x"}], "node a: the GPU checks failed: x"),
+    ],
+)
+def test_run_without_a_good_report_of_each_node_fails(reports: list[dict[str, Any]], expected: str) -> None:
+    assert of_nodes(*reports)[0].startswith(expected)
 
 
 def test_newest_report_counts_and_failed_before_passed() -> None:

@@ -79,6 +79,16 @@ def test_parents_that_the_evidence_leaves_out_are_none() -> None:
     assert slsa.parents({"buildDefinition": {}}) == []
 
 
+def test_source_without_an_address_is_no_parent() -> None:
+    """Of a checkout without a public remote, cosign leaves the empty URI out, and the time that nobody knows."""
+    document = provenance()
+    parent = {"uri": f"pkg:docker/docker.io/library/debian@{DIGEST}?platform=linux%2Famd64"}
+    document["buildDefinition"]["resolvedDependencies"] = [{"digest": {"gitCommit": "c" * 40}}, parent]
+    document["runDetails"]["metadata"] = {}
+    assert slsa.parents(document) == [f"docker.io/library/debian@{DIGEST}"]
+    assert slsa.summary(document)["date"] == ""
+
+
 def test_policy_that_is_met_or_empty_refuses_nothing() -> None:
     assert refused(provenance(), **ALL) == []
     assert refused(provenance(uncommitted=True, ref="")) == []
