@@ -97,7 +97,7 @@ class Report(_Part):
 
     @property
     def every(self) -> Iterator[Report]:
-        """This report and those of the other nodes."""
+        """Yield this report and those of the other nodes."""
         yield self
         for other in self.others:
             yield from other.every
