@@ -11,7 +11,7 @@ from pulumi.runtime.config import CONFIG
 from components import engines
 from components.deployment import deploy
 from oci import preflight
-from stacks import plan
+from stacks import placement, plan
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.config.load import from_pulumi
 from stacks.config.stack_file import ROOT
@@ -20,10 +20,11 @@ from stacks.identity import staged_context
 
 try:
     planned = plan.make(pulumi.get_stack(), from_pulumi(CONFIG.get()))
+    placed = placement.place(planned)
     replicas = None
     if not pulumi.runtime.is_dry_run():
         preflight.check(planned)
-        replicas = engines.start(planned, ROOT)
+        replicas = engines.start(placed.built, ROOT)
     staged_context.write((image.content for image in planned.images), ROOT)
 except SlipwayError as error:
     raise pulumi.RunError(str(error)) from None
@@ -37,6 +38,6 @@ if isinstance(planned.config.runners, KubernetesRunners) and not pulumi.runtime.
     for line in cluster_health.warnings(planned.config.runners, specs):
         pulumi.warn(line)
 
-for name, value in deploy(planned, replicas).items():
+for name, value in deploy(placed, replicas).items():
     pulumi.export(name, value)
 pulumi.run(settle_outputs)

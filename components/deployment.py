@@ -1,27 +1,24 @@
-"""A plan's components: its registry, its images in order, and what the stack exports."""
+"""A placed plan's components: its registry, its engines, its images in order, and what the stack exports."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pulumi
 import pulumi_docker as docker
 
-from components import engines
 from components.build_secrets import BuildSecrets
-from components.engines.kept_products import with_kept_products
 from components.engines.reached_engine import ReachedEngine
 from components.image import ImageVariant, ImageVariantArgs
 from components.registry.interface import Registry
 from stacks.config import ec2, kubernetes
-from stacks.config.builders import taking
 from stacks.config.values import architecture
 from stacks.differences import file_list
+from stacks.placement import BuildEngine, Placement
 from stacks.plan import Plan, PlannedImage
-from stacks.references import qualified
 
 if TYPE_CHECKING:
     from components.engines.replicas import Replicas
@@ -30,15 +27,15 @@ if TYPE_CHECKING:
     from components.supply_chain.image_index import ImageIndex
 
 
-class Builder(NamedTuple):
-    """An engine of the runners that builds a platform's images, and how this machine reaches what it built."""
+class DeclaredEngine(NamedTuple):
+    """An engine's provider, None for the default one, and how this machine reaches what it built."""
 
-    engine: docker.Provider
+    provider: docker.Provider | None
     reached: ReachedEngine
 
 
-def deploy(plan: Plan, replicas: Mapping[str, Replicas] | None = None) -> dict[str, Any]:
-    """Declare all resources of a plan and return the stack's outputs.
+def deploy(placement: Placement, replicas: Mapping[str, Replicas] | None = None) -> dict[str, Any]:
+    """Declare all resources of a placed plan and return the stack's outputs.
 
     ``replicas`` are those of the stack's build service that :func:`components.engines.start` serves, by platform.
 
@@ -53,128 +50,72 @@ def deploy(plan: Plan, replicas: Mapping[str, Replicas] | None = None) -> dict[s
     and each product's signature. ``extraTags`` has the additional tags, and ``verifiedParents`` the signers of outside
     parents.
     """
-    of_stack, plan = plan, with_kept_products(plan)
+    plan = placement.plan
     secrets = BuildSecrets.of(plan.config)
     registry = _registry(plan)
-    cluster = _cluster(plan)
-    machines = _machines(plan)
-    on_runners = plan.config.build_on == "runners"
-    builders: dict[str, Builder] = {}
-    if cluster and on_runners:
-        builders = _of_cluster(plan, cluster, replicas or {})
-    elif machines and on_runners:
-        builders = _of_machines(plan, machines)
-    by_platform = _engines(plan, builders)
-    for providers in by_platform.values():
-        secrets.lend(providers[0] if providers else None)
+    cluster, machines = _cluster(plan), _machines(plan)
+    engines = {engine: _engine(placement, engine, cluster, machines, replicas or {}) for engine in placement.engines}
+    for engine in engines.values():
+        secrets.lend(engine.provider)
     verified = _supply_chain().verified(plan, registry) if plan.signers else {}
     variants: dict[str, ImageVariant] = {}
-    for image in plan.images:
-        name = image.spec.name
+    for placed in placement.images:
+        engine, image = engines[placed.engine], placed.image
+        parents = {name: variants[name] for name in placed.parents if name in variants}
+        after = [verified[value] for value in image.args.values() if value in verified]
         # A component that depends on its parents' components is listed after them.
-        parents = [variants[parent] for parent in image.siblings.values()]
-        options = pulumi.ResourceOptions(depends_on=[registry, *parents], providers=by_platform[image.spec.platform])
-        args = _variant_args(plan, image, registry, variants, verified, _reached(builders, image))
-        variants[name] = ImageVariant(name, args, options)
-        if not image.spec.is_part:
-            registry.keep(name, variants[name].ref, variants[name])
+        before = [registry, *(variants[name] for name in image.siblings.values())]
+        variants[placed.name] = ImageVariant(
+            placed.name,
+            ImageVariantArgs(placed, registry, engine.reached, parents, after),
+            pulumi.ResourceOptions(depends_on=before, providers=[engine.provider] if engine.provider else None),
+        )
+        if placed.kept:
+            registry.keep(placed.name, variants[placed.name].ref, variants[placed.name])
     indexes = _indexes(plan, registry, variants) if plan.config.publish else {}
-    if machines and on_runners:
-        _stop(plan, machines, variants)
-    outputs = _image_outputs(of_stack, variants, indexes)
+    _stop(placement, machines, variants)
+    outputs = _image_outputs(plan, variants, indexes)
     if cluster:
-        outputs["runners"] = {**cluster.outputs, **_validated(plan, cluster, {**variants, **indexes}, registry)}
+        outputs["runners"] = {**cluster.outputs, **_validated(placement, cluster, {**variants, **indexes}, registry)}
     if machines:
         outputs["runners"] = machines.outputs
     if plan.config.publish and (plan.config.signing or plan.config.extra_tags):
-        outputs |= _supply_chain().after_push(plan, registry, variants, indexes)
+        outputs |= _supply_chain().after_push(placement, registry, variants, indexes)
     if verified:
         outputs["verifiedParents"] = {ref: parent.by for ref, parent in verified.items()}
-    return outputs | _plan_outputs(of_stack)
+    return outputs | _plan_outputs(plan)
 
 
-def _of_machines(plan: Plan, machines: Deployed) -> dict[str, Builder]:
-    """Declare the builders on EC2 as engines by platform, each on before the first of its images."""
-    builders: dict[str, Builder] = {}
-    for platform, builder in machines.builders.items():
-        images = _images_of(plan, machines, platform)
-        engine = builder.engine({image.spec.name: image.tag for image in images} | _tried(plan, images))
-        builders[platform] = Builder(engine, builder.reached_engine)
-    return builders
+def _engine(
+    placement: Placement,
+    engine: BuildEngine,
+    cluster: KubernetesRunners | None,
+    machines: Deployed | None,
+    replicas: Mapping[str, Replicas],
+) -> DeclaredEngine:
+    """Declare an engine. A builder on EC2 is on before the first of its images."""
+    platform = engine.platform
+    if engine.kind == "cluster" and cluster:
+        provider = cluster.engine(platform, engine.address, replicas.get(platform))
+        return DeclaredEngine(provider, cluster.reached_engine(platform, engine.address))
+    if engine.kind == "machine" and machines:
+        tags = {placed.name: placed.image.tag for placed in placement.on(engine)}
+        builder = machines.builders[platform]
+        return DeclaredEngine(builder.engine(tags | placement.work(engine)), builder.reached_engine)
+    reached = ReachedEngine(engine.address)
+    if engine.kind == "default":
+        return DeclaredEngine(None, reached)
+    name, host = f"engine-{architecture(platform)}", engine.address or None
+    return DeclaredEngine(docker.Provider(name, host=host, disable_docker_daemon_check=True), reached)
 
 
-def _stop(plan: Plan, machines: Deployed, variants: Mapping[str, ImageVariant]) -> None:
+def _stop(placement: Placement, machines: Deployed | None, variants: Mapping[str, ImageVariant]) -> None:
     """Stop each builder on EC2 after the last of its images."""
-    for platform, builder in machines.builders.items():
-        images = _images_of(plan, machines, platform)
-        built = {image.spec.name: variants[image.spec.name] for image in images}
-        digests = {name: pulumi.Output.concat(variant.tag, "@", variant.digest) for name, variant in built.items()}
-        builder.stop_after({**digests, **_tried(plan, images)}, list(built.values()))
-
-
-def _images_of(plan: Plan, machines: Deployed, platform: str) -> list[PlannedImage]:
-    """Return the images that a platform's builder on EC2 builds: a change of the others leaves it off."""
-    return [
-        image
-        for image in plan.images
-        if image.spec.platform not in plan.config.engines and platform == taking(machines.builders, image.spec.platform)
-    ]
-
-
-def _tried(plan: Plan, images: Sequence[PlannedImage]) -> dict[str, str]:
-    """Return what a builder does with its images that are built, by a name: it is on when that changes.
-
-    That is what their checks are made of, and whether those that are not pushed go through gates.
-    """
-    checks = {image.spec.name: image.content.checks for image in images}
-    tried = {f"{name}-checks": content.folder for name, content in checks.items() if content}
-    if plan.config.publish or not (plan.config.inspection.gate or plan.config.vulnerabilities):
-        return tried
-    kept = [image.spec.name for image in images if image.content.checks and not image.spec.product]
-    return tried | {f"{name}-inspection": "saved" for name in kept}
-
-
-def _of_cluster(plan: Plan, cluster: KubernetesRunners, replicas: Mapping[str, Replicas]) -> dict[str, Builder]:
-    """Declare the engines of a cluster's build service by platform, that of the runners first."""
-    builders: dict[str, Builder] = {}
-    for platform in cluster.platforms:
-        shared = engines.address(plan.stack, platform)
-        engine = cluster.engine(platform, shared, replicas.get(platform))
-        builders[platform] = Builder(engine, cluster.reached_engine(platform, shared))
-    return builders
-
-
-def _reached(builders: Mapping[str, Builder], image: PlannedImage) -> ReachedEngine:
-    """Return how this machine reaches the engine of an image."""
-    return builders[taking(builders, image.spec.platform)].reached if builders else ReachedEngine()
-
-
-def _engines(plan: Plan, builders: Mapping[str, Builder]) -> dict[str, list[pulumi.ProviderResource]]:
-    """Declare the engines by platform: configured ones, and those of a stack for several platforms.
-
-    Each platform has a provider of its own from the first update on, because an image that moves between providers is
-    replaced. Which engines there are does not show in it.
-    """
-    config = plan.config
-    platforms = config.platforms if plan.indexes else (config.platform,)
-    own = [platform for platform in platforms if platform in config.engines or (plan.indexes and not builders)]
-    of_runners: dict[str, list[pulumi.ProviderResource]] = {key: [builder.engine] for key, builder in builders.items()}
-    # What is the same for all platforms, such as a source, is built for one that the stack may not have.
-    default = next(iter(of_runners.values()), [])
-    return (
-        dict.fromkeys((image.spec.platform for image in plan.images), default)
-        | of_runners
-        | {
-            platform: [
-                docker.Provider(
-                    f"engine-{architecture(platform)}",
-                    host=engines.address(plan.stack, platform) if platform in config.engines else None,
-                    disable_docker_daemon_check=True,
-                )
-            ]
-            for platform in own
-        }
-    )
+    for engine in placement.engines:
+        if engine.kind == "machine" and machines:
+            built = {placed.name: variants[placed.name] for placed in placement.on(engine)}
+            digests = {name: pulumi.Output.concat(variant.tag, "@", variant.digest) for name, variant in built.items()}
+            machines.builders[engine.platform].stop_after({**digests, **placement.work(engine)}, list(built.values()))
 
 
 def _indexes(plan: Plan, registry: Registry, variants: Mapping[str, ImageVariant]) -> dict[str, ImageIndex]:
@@ -252,22 +193,19 @@ def _cluster(plan: Plan) -> KubernetesRunners | None:
 
 
 def _validated(
-    plan: Plan,
+    placement: Placement,
     cluster: KubernetesRunners,
     variants: Mapping[str, ImageVariant | ImageIndex],
     registry: Registry,
 ) -> dict[str, Any]:
-    runners = plan.config.runners
-    validation = runners.validation if isinstance(runners, kubernetes.KubernetesRunners) else None
+    validation = placement.validation
     if validation is None:
         return {}
-    variant = variants.get(validation.image)
-    reference = plan.config.mirrors.image(validation.image)
-    image, after = (variant.ref, [variant]) if variant else (reference, [])
-    server = registry.server if variant else qualified(reference).partition("/")[0]
+    variant = variants[validation.variant] if validation.variant else None
     # Only a lasting login: the tokens of ECR and Azure would change at each update.
-    private = (server, registry.login([])) if server == registry.server and registry.lasts else None
-    return {"validation": cluster.validate(image, after, plan.gpu_checks, private)}
+    private = (registry.server, registry.login([])) if validation.private and registry.lasts else None
+    image, after = (variant.ref, [variant]) if variant else (validation.reference, [])
+    return {"validation": cluster.validate(image, after, placement.plan.gpu_checks, private)}
 
 
 def _machines(plan: Plan) -> Deployed | None:
@@ -278,30 +216,3 @@ def _machines(plan: Plan) -> Deployed | None:
     from components.runners.ec2.ec2_deployment import deploy as deploy_runners  # noqa: PLC0415 - as above
 
     return deploy_runners(plan, config)
-
-
-def _variant_args(
-    plan: Plan,
-    image: PlannedImage,
-    registry: Registry,
-    variants: dict[str, ImageVariant],
-    verified: Mapping[str, pulumi.Resource],
-    reached: ReachedEngine,
-) -> ImageVariantArgs:
-    siblings = [*image.siblings.values(), *(image.content.checks.siblings.values() if image.content.checks else ())]
-    platform = image.spec.platform
-    named = platform in plan.config.engines
-    reached_from_here = plan.config.build_on == "engine" or plan.config.signing or image.content.checks
-    return ImageVariantArgs(
-        image=image,
-        registry=registry,
-        # A remote engine may reach a registry that this machine does not. Signatures and checked tags are made here.
-        needed=plan.config.publish and bool(reached_from_here),
-        signer=plan.config.signing,
-        trusted=plan.config.registry.trusted or plan.config.trust_registry,
-        inspection=plan.config.inspection,
-        vulnerabilities=plan.config.vulnerabilities,
-        engine=ReachedEngine(engines.address(plan.stack, platform)) if named else reached,
-        parents={sibling: variants[sibling] for sibling in siblings if sibling in variants},
-        after=[verified[value] for value in image.args.values() if value in verified],
-    )

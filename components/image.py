@@ -13,10 +13,7 @@ import pulumi_docker as docker
 from components.engines.reached_engine import ReachedEngine
 from components.image_checks import Checks, ChecksArgs, access, build_inputs
 from components.registry.interface import Login, Registry
-from stacks.config.gates.inspection_gate import Inspection
-from stacks.config.gates.vulnerabilities import Vulnerabilities
-from stacks.config.signing import Signer
-from stacks.plan import PlannedImage
+from stacks.placement import PlacedImage
 from stacks.spec import CHECKED_ARG, PRODUCT_ARG
 
 
@@ -24,22 +21,14 @@ from stacks.spec import CHECKED_ARG, PRODUCT_ARG
 class ImageVariantArgs:
     """The arguments of an :class:`ImageVariant`.
 
-    ``image`` is the planned image. ``parents`` has, by name, the sibling images whose references become arguments of
-    the image or its checks. A product in the registry is reused instead of built if the ``signer`` signed it as this
-    product; without a signer, if the registry is ``trusted``. ``needed`` says that the registry must answer; it is
-    false if this machine pushes nothing. ``inspection`` says what an image with checks must load before it gets its
-    tag, and ``vulnerabilities`` which known ones it must not have; without these it is not scanned. ``engine`` is that
-    which holds an image that is not pushed. ``after`` are the resources that must exist before the build.
+    ``placed`` is the image and what happens to it. ``reached`` is how this machine reaches its engine, which holds an
+    image that is not pushed. ``parents`` has, by name, the sibling images whose references become arguments of the
+    image or its checks. ``after`` are the resources that must exist before the build.
     """
 
-    image: PlannedImage
+    placed: PlacedImage
     registry: Registry
-    needed: bool
-    signer: Signer | None = None
-    trusted: bool = False
-    inspection: Inspection = field(default_factory=Inspection)
-    vulnerabilities: Vulnerabilities | None = None
-    engine: ReachedEngine = field(default_factory=ReachedEngine)
+    reached: ReachedEngine = field(default_factory=ReachedEngine)
     parents: Mapping[str, ImageVariant] = field(default_factory=dict)
     after: Sequence[pulumi.Resource] = ()
 
@@ -80,21 +69,21 @@ class ImageVariant(pulumi.ComponentResource):
     """The record of the scan of an image for vulnerabilities; None for an image that is not scanned."""
 
     def __init__(self, name: str, args: ImageVariantArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        image = args.image
+        image, placed = args.placed.image, args.placed
         kind = "BuildProduct" if image.spec.product else "ImageVariant"
         super().__init__(f"slipway:image:{kind}", name, dict(image.contents), opts)
         self.tag = image.tag
         self.name = image.reference
         login = args.registry.login([parent.ref for parent in args.parents.values()])
         parents = {argument: args.parents[sibling] for argument, sibling in image.siblings.items()}
-        references = _references({key: (parent.ref, parent.name) for key, parent in parents.items()}, args.registry)
-        gated = image.content.checks is not None and args.registry.publish
+        named = {key: (parent.ref, parent.name) for key, parent in parents.items()}
+        references = _references(named, pushed=placed.pushed)
         built = docker.Image(
             name,
-            image_name=image.unchecked_reference if gated else self.name,
+            image_name=placed.built_as,
             build=build_inputs(image.content, {**image.args, **references, **self._published(name, args, login)}),
             registry=access(args.registry, login),
-            skip_push=not args.registry.publish,
+            skip_push=not placed.pushed,
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.after)),
         )
         self.ref = self._checked(name, args, built.repo_digest)
@@ -103,7 +92,8 @@ class ImageVariant(pulumi.ComponentResource):
 
     def _checked(self, name: str, args: ImageVariantArgs, ref: pulumi.Output[str]) -> pulumi.Output[str]:
         """Declare the checks of the image ``ref``, if it has any, and its tag. Return ``ref``, known after these."""
-        content = args.image.content.checks
+        placed, image = args.placed, args.placed.image
+        content, gates = image.content.checks, placed.gates
         if content is None:
             return ref
         below = pulumi.ResourceOptions(parent=self)
@@ -114,48 +104,43 @@ class ImageVariant(pulumi.ComponentResource):
             for argument, sibling in content.siblings.items()
         }
         login = args.registry.login([ref])  # after the push: a login from before the build may have expired
-        inputs = ChecksArgs(args.image, content, ref, _references(images, args.registry), args.registry, login)
-        checks = Checks(f"{name}-checks", inputs, below)
-        inspected = args.inspection.gate and not args.image.spec.product
-        exceptions = [row.model_dump() for row in args.inspection.exceptions]
-        counting = exceptions if inspected else None
-        scanned = None if args.image.spec.product else args.vulnerabilities
-        policy = scanned.model_dump(mode="json", by_alias=True) if scanned else None
-        if not args.registry.publish:
+        references = _references(images, pushed=placed.pushed)
+        checks = Checks(f"{name}-checks", ChecksArgs(image, content, ref, references, args.registry, login), below)
+        if not placed.pushed:
             passed = pulumi.Output.all(ref, checks.checked).apply(lambda values: str(values[0]))
-            if not (inspected or scanned):
+            if not gates:
                 return passed
             from components.supply_chain.gates.unpushed_image import UnpushedImage, UnpushedImageArgs  # noqa: PLC0415 - as below
 
-            spec = args.image.spec
-            unpushed = UnpushedImageArgs(passed, self.name, spec.platform, args.engine, counting, spec.compiled, policy)
+            spec = image.spec
+            unpushed = UnpushedImageArgs(
+                passed, self.name, spec.platform, args.reached, gates.exceptions, spec.compiled, gates.policy
+            )
             return UnpushedImage(f"{name}-inspection", unpushed, below).ref
         from components.supply_chain.checked_tag import CheckedTag, CheckedTagArgs  # noqa: PLC0415 - not all images have checks
 
-        tag = CheckedTagArgs(ref, checks.checked, self.tag, login, counting, policy, args.image.spec.compiled)
+        tag = CheckedTagArgs(ref, checks.checked, self.tag, login, gates.exceptions, gates.policy, image.spec.compiled)
         checked = CheckedTag(f"{name}-tag", tag, below)
-        if inspected:
+        if gates.exceptions is not None:
             self.loading = checked.loading
-        if scanned:
+        if gates.policy is not None:
             self.scan = checked.scan
         return checked.ref
 
     def _published(self, name: str, args: ImageVariantArgs, login: Login) -> dict[str, pulumi.Input[str]]:
         """Return the argument that makes a product's Dockerfile copy the published product instead of building."""
-        if not args.image.spec.product:
+        reuse = args.placed.reuse
+        if reuse is None:
             return {}
         from components.supply_chain.published_product import Published, PublishedArgs  # noqa: PLC0415 - no other stack should pay for it
 
-        product = PublishedArgs(
-            self.name, login, args.needed, args.signer, trusted=args.trusted, annotations=args.image.annotations
-        )
+        needed, annotations = args.placed.needs_registry, args.placed.image.annotations
+        product = PublishedArgs(self.name, login, needed, reuse.signer, trusted=reuse.trusted, annotations=annotations)
         published = Published(f"{name}-published", product, pulumi.ResourceOptions(parent=self))
         return {PRODUCT_ARG: published.found}
 
 
-def _references(
-    images: Mapping[str, tuple[pulumi.Output[str], str]], registry: Registry
-) -> dict[str, pulumi.Input[str]]:
+def _references(images: Mapping[str, tuple[pulumi.Output[str], str]], *, pushed: bool) -> dict[str, pulumi.Input[str]]:
     """Return the arguments that name images of this stack, given by reference and by name.
 
     A pushed image is named by its digest, by a stack that pushes nothing too: a preview of a pull request has it from
@@ -165,7 +150,7 @@ def _references(
     """
     result: dict[str, pulumi.Input[str]] = {}
     for argument, (ref, name) in images.items():
-        if registry.publish:
+        if pushed:
             result[argument] = ref
         else:
             result[argument] = ref.apply(partial(_usable, name))

@@ -12,13 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from platform import machine
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from components.engines.kept_products import with_kept_products
 from stacks.config.builders import build_key, taking
 from stacks.config.kubernetes import KubernetesRunners
-from stacks.config.values import architecture
 from stacks.errors import SlipwayError
+from stacks.placement import address
 from stacks.plan import Plan
 from stacks.platforms import OF_MACHINES
 
@@ -26,26 +25,17 @@ if TYPE_CHECKING:
     from components.engines.pool import Pool
     from components.engines.replicas import Replicas
 
-FOLDER: Final = ".slipway/engines"
-"""The folder of the sockets, relative to the checkout, where the program and the provider run."""
-
-
-def address(stack: str, platform: str) -> str:
-    """Return the address of a platform's engines, or of its replicas, for the docker provider."""
-    return f"unix://{FOLDER}/{stack}-{architecture(platform)}.sock"
-
 
 def start(plan: Plan, root: Path) -> dict[str, Replicas]:
     """Check all engines of a plan, and forward what arrives at the addresses to them, until the program ends.
 
-    They are checked for all that they build, such as sources that a stack that pushes nothing has on each engine.
+    ``plan`` has the copies that each engine builds, as :attr:`stacks.placement.Placement.built`.
     An engine that does not answer is no error yet: there may be nothing to build on it. Replicas of a build service are
     returned by platform. They may be part of what the update makes, and learn their certificates from it.
 
     Raises:
         SlipwayError: an engine cannot run the programs of its platform, one line for each; or a socket cannot be made.
     """
-    plan = with_kept_products(plan)
     checks = list(_of_this_machine(plan))
     serving: list[Callable[[], None]] = []
     shared: dict[str, Replicas] = {}

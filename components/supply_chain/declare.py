@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pulumi
@@ -18,9 +18,9 @@ from components.supply_chain.provenance_attestation import Provenance, Provenanc
 from components.supply_chain.sbom_attestation import Sbom
 from components.supply_chain.scan_attestation import VulnerabilityScan, VulnerabilityScanArgs
 from components.supply_chain.verified_parent import VerifiedParent, VerifiedParentArgs
-from components.supply_chain.vex_attestation import Vex
-from stacks.config.signing import Signing
-from stacks.plan import Plan, PlannedImage
+from components.supply_chain.vex_attestation import Vex, VexArgs
+from stacks.placement import PlacedImage, Placement
+from stacks.plan import Plan
 from stacks.references import covering
 from stacks.spec import CONTEXT
 
@@ -39,75 +39,58 @@ def verified(plan: Plan, registry: Registry) -> dict[str, VerifiedParent]:
 
 
 def after_push(
-    plan: Plan, registry: Registry, variants: Mapping[str, ImageVariant], indexes: Mapping[str, ImageIndex]
+    placement: Placement, registry: Registry, variants: Mapping[str, ImageVariant], indexes: Mapping[str, ImageIndex]
 ) -> dict[str, Any]:
     """Declare the additional tags, signatures and attestations of each image; return the outputs.
 
     An index has the additional tags and a signature. Its platforms' images have signatures and attestations.
     """
+    plan = placement.built
     tags: dict[str, Any] = {}
     signed: dict[str, Any] = {}
     by_platform = pools(plan)
-    for image in plan.images:
-        if image.spec.product and not plan.config.signing:
+    for placed in placement.images:
+        name, variant = placed.name, variants[placed.name]
+        if not (placed.extra_tags or placed.attested):
             continue
-        name = image.spec.name
-        variant = variants[name]
-        below = pulumi.ResourceOptions(parent=variant)
         login = registry.login([variant.ref])  # after the push: a login from before the build may have expired
-        for tag in () if image.spec.is_part else image.extra_tags:
-            extra = ExtraTagArgs(ref=variant.ref, tag=tag, login=login)
-            tags.setdefault(name, []).append(ExtraTag(f"{name}-tag-{tag}", extra, below).name)
-        if plan.config.signing:
-            pool = by_platform.get(image.spec.platform)
-            engines = pool.order(image.spec.published_name) if pool else []
-            signed[name] = _signed(image, variants, login, plan, plan.config.signing, engines)
+        if placed.extra_tags:
+            tags[name] = _tagged(name, variant, placed.extra_tags, login)
+        if placed.attested:
+            pool = by_platform.get(placed.image.spec.platform)
+            engines = pool.order(placed.image.spec.published_name) if pool else []
+            signed[name] = _attested(placed, variants, login, plan, engines)
     for name, index in indexes.items():
-        below = pulumi.ResourceOptions(parent=index)
         login = registry.login([index.ref])
-        for tag in plan.indexes[name][0].extra_tags:
-            extra = ExtraTagArgs(ref=index.ref, tag=tag, login=login)
-            tags.setdefault(name, []).append(ExtraTag(f"{name}-tag-{tag}", extra, below).name)
-        if plan.config.signing:
-            states = plan.index_annotations(name)
-            signature = Signature(
-                f"{name}-signature", SignatureArgs(index.ref, plan.config.signing, login, states), below
-            )
-            signed[name] = {"signature": signature.signature, "by": plan.config.signing.who}
+        if extra := plan.indexes[name][0].extra_tags:
+            tags[name] = _tagged(name, index, extra, login)
+        if signing := plan.config.signing:
+            args = SignatureArgs(index.ref, signing, login, plan.index_annotations(name))
+            signature = Signature(f"{name}-signature", args, pulumi.ResourceOptions(parent=index))
+            signed[name] = {"signature": signature.signature, "by": signing.who}
     return {key: value for key, value in {"extraTags": tags, "signed": signed}.items() if value}
 
 
-def _signed(
-    image: PlannedImage,
-    variants: Mapping[str, ImageVariant],
-    login: Login,
-    plan: Plan,
-    signing: Signing,
-    engines: Sequence[str],
+def _tagged(name: str, image: ImageVariant | ImageIndex, extra: Sequence[str], login: Login) -> list[Any]:
+    below = pulumi.ResourceOptions(parent=image)
+    return [
+        ExtraTag(f"{name}-tag-{tag}", ExtraTagArgs(ref=image.ref, tag=tag, login=login), below).name for tag in extra
+    ]
+
+
+def _attested(
+    placed: PlacedImage, variants: Mapping[str, ImageVariant], login: Login, plan: Plan, engines: Sequence[str]
 ) -> dict[str, Any]:
     """Declare an image's signature and attestations; ``engines`` are in the order in which they take it."""
-    name, config = image.spec.name, plan.config
-    variant = variants[name]
-    args = SignedArgs(variant.ref, signing, login)
-    # One after the other, because all attestations of an image share a tag.
-    named = SignatureArgs(variant.ref, signing, login, image.annotations)
-    signature = Signature(f"{name}-signature", named, pulumi.ResourceOptions(parent=variant))
-    last: pulumi.Resource = signature
-    outputs: dict[str, Any] = {"signature": signature.signature, "by": signing.who}
-    if image.spec.product:  # reuse needs its signature only: its tag already says what it is
-        return outputs
-    if signing.sbom:
-        after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
-        sbom = Sbom(f"{name}-sbom", args, after)
-        last = sbom
-        outputs["sbom"] = {"attestation": sbom.attestation, "packages": sbom.packages}
-    if signing.provenance:
+    config, image, variant, signing = plan.config, placed.image, variants[placed.name], plan.config.signing
+    assert signing is not None  # noqa: S101 - nothing is attested without it
+    signed = SignedArgs(variant.ref, signing, login)
+
+    def provenance() -> ProvenanceArgs:
         parents = {key: image.args[key] for key in image.content.parents if key in image.args}
         siblings = {key: variants[parent].ref for key, parent in image.siblings.items()}
-        provenance_args = ProvenanceArgs(
-            variant.ref,
-            signing,
-            login,
+        return ProvenanceArgs(
+            **vars(signed),
             contents=image.contents,
             dockerfile=f"{CONTEXT}/{image.spec.dockerfile}",
             parents={**parents, **siblings},
@@ -115,34 +98,37 @@ def _signed(
             build_on=config.build_on,
             engines=engines,
         )
-        after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
-        provenance = Provenance(f"{name}-provenance", provenance_args, after)
-        last = provenance
-        outputs["provenance"] = {key: getattr(provenance, key) for key in ("attestation", "source", "revision", "date")}
-    if variant.loading is not None:
+
+    def loading() -> LoadingArgs:
+        assert variant.loading is not None  # noqa: S101 - an image that was inspected
         exceptions = config.inspection.exceptions
-        loading_args = LoadingArgs(
-            variant.ref,
-            signing,
-            login,
-            evidence=variant.loading,
-            exceptions=exceptions,
-            compiled=image.spec.compiled,
+        return LoadingArgs(
+            **vars(signed), evidence=variant.loading, exceptions=exceptions, compiled=image.spec.compiled
         )
-        after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
-        loading = Loading(f"{name}-loading", loading_args, after)
-        last = loading
-        outputs["loading"] = {"attestation": loading.attestation, "result": loading.result}
-    if variant.scan is not None and config.vulnerabilities:
-        scan_args = VulnerabilityScanArgs(
-            variant.ref, signing, login, evidence=variant.scan, policy=config.vulnerabilities
-        )
-        after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
-        scan = VulnerabilityScan(f"{name}-scan", scan_args, after)
-        last = scan
-        outputs["scan"] = {"attestation": scan.attestation}
-    if config.vulnerabilities and config.vulnerabilities.exceptions:
-        after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
-        vex = Vex(f"{name}-vex", args, config.vulnerabilities.exceptions, after)
-        outputs["vex"] = {"attestation": vex.attestation}
+
+    def scan() -> VulnerabilityScanArgs:
+        assert variant.scan is not None and config.vulnerabilities  # noqa: S101, PT018 - an image that was scanned
+        return VulnerabilityScanArgs(**vars(signed), evidence=variant.scan, policy=config.vulnerabilities)
+
+    def vex() -> VexArgs:
+        assert config.vulnerabilities  # noqa: S101 - it has exceptions
+        return VexArgs(**vars(signed), exceptions=config.vulnerabilities.exceptions)
+
+    kinds: dict[str, tuple[Callable[..., pulumi.Resource], Callable[[], SignedArgs], Sequence[str]]] = {
+        "signature": (Signature, lambda: SignatureArgs(**vars(signed), annotations=image.annotations), ()),
+        "sbom": (Sbom, lambda: signed, ("attestation", "packages")),
+        "provenance": (Provenance, provenance, ("attestation", "source", "revision", "date")),
+        "loading": (Loading, loading, ("attestation", "result")),
+        "scan": (VulnerabilityScan, scan, ("attestation",)),
+        "vex": (Vex, vex, ("attestation",)),
+    }
+    outputs: dict[str, Any] = {}
+    last: list[pulumi.Resource] = []
+    for kind in placed.attested:
+        declare, args, exported = kinds[kind]
+        # One after the other, because all attestations of an image share a tag.
+        last = [declare(f"{placed.name}-{kind}", args(), pulumi.ResourceOptions(parent=variant, depends_on=last))]
+        outputs[kind] = {key: getattr(last[0], key) for key in exported}
+        if isinstance(last[0], Signature):
+            outputs |= {"signature": last[0].signature, "by": signing.who}
     return outputs

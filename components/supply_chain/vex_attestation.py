@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,13 @@ from components.supply_chain.image_signature import SignedArgs, signing_inputs
 if TYPE_CHECKING:
     from oci import credentials
     from stacks.config.gates.vulnerabilities import VulnerabilityException
+
+
+@dataclass(frozen=True)
+class VexArgs(SignedArgs):
+    """Also the exceptions of ``slipway:vulnerabilities``."""
+
+    exceptions: Sequence[VulnerabilityException]
 
 
 class AttestVex(ImageAction):
@@ -41,12 +49,6 @@ class Vex(Resource, module="image", name="Vex"):
     attestation: pulumi.Output[str]
     """The attestation's reference: ``repository:sha256-....att``."""
 
-    def __init__(
-        self,
-        name: str,
-        args: SignedArgs,
-        exceptions: Sequence[VulnerabilityException],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        rows = [row.model_dump(mode="json", by_alias=True, exclude_none=True) for row in exceptions]
+    def __init__(self, name: str, args: VexArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        rows = [row.model_dump(mode="json", by_alias=True, exclude_none=True) for row in args.exceptions]
         super().__init__(AttestVex(), name, {**signing_inputs(args, "attestation"), "exceptions": rows}, opts)

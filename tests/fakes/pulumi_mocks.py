@@ -15,6 +15,7 @@ from components.deployment import deploy
 from components.runners.kubernetes.certificates import make
 from stacks import flavors
 from stacks.config.values import architecture
+from stacks.placement import place
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import CHECKED_ARG, ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
@@ -175,7 +176,7 @@ def run(
             ),
             gpu_checks or {},
         )
-        outputs = deploy(plan)
+        outputs = deploy(place(plan))
         values["outputs"] = await pulumi.Output.from_input(outputs).future()
         await wait_for_rpcs()  # what no output waits for
         values["secret"] = await pulumi.Output.from_input(outputs).is_secret()

@@ -40,7 +40,7 @@ STACKS = (
         "jobs",
         "flavors",
     ),
-    *("lock", "platforms", "graph", "checks", "identity", "plan", "jobs.slurm"),
+    *("lock", "platforms", "graph", "checks", "identity", "plan", "placement", "jobs.slurm"),
 )
 """Modules and packages of `stacks`, the lowest first. What is not named stands above them all."""
 

@@ -17,12 +17,13 @@ from typing import Any
 
 import pytest
 
-from components.engines import address, relayed_build, start
+from components.engines import relayed_build, start
 from components.engines.pool import Pool
 from components.engines.relayed_build import Download, Interrupted
 from components.engines.router import Router
 from stacks import flavors, plan
 from stacks.errors import SlipwayError
+from stacks.placement import address
 from stacks.plan import Plan
 from tests.helpers.refusals import refusal_line
 

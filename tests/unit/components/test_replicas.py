@@ -26,6 +26,7 @@ from oci.engine import engine_access
 from stacks import flavors, plan
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.errors import SlipwayError
+from stacks.placement import address
 from tests.fakes.docker_relay import Relay
 from tests.fakes.pulumi_mocks import planned, run
 from tests.fakes.tls_relays import relays, server_context
@@ -53,7 +54,7 @@ def routed(root: Path, *, learned: bool = True) -> Iterator[tuple[Path, Replicas
         pool = Replicas(AMD64, {name: relay.host.removeprefix("tcp://") for name, (relay, _) in served.items()}, IMAGES)
         for name, (_, certificates) in served.items() if learned else ():
             pool.learn(name, certificates)
-        host = engines.address("t", AMD64)
+        host = address("t", AMD64)
         Router(root).serve(host, pool)
         yield root / host.removeprefix("unix://"), pool, behind, served
 

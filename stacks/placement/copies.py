@@ -1,6 +1,6 @@
-"""Products of a stack that pushes nothing: each engine that builds on one builds it itself.
+"""Copies of products in a stack that pushes nothing: each engine that builds on one builds it itself.
 
-What is the same for all platforms, such as a source, is one image, which other engines pull from the registry. An image
+Platform-independent products, such as sources, are built once, and other engines pull them from the registry. An image
 that is not pushed stays in the engine that built it.
 """
 
@@ -15,11 +15,11 @@ from stacks.identity.content import Content
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import Sibling
 
-Engine = tuple[str, ...]
-"""What tells an engine from the others of a stack."""
+Identity = tuple[str, ...]
+"""Distinguishes an engine from the others of a stack."""
 
 
-def with_kept_products(plan: Plan) -> Plan:
+def with_copies(plan: Plan) -> Plan:
     """Return a plan that pushes nothing with each shared product once for each engine that builds on it.
 
     The one on its own engine keeps its name. If nothing there is made of it, it moves to the engine of what is. The
@@ -30,7 +30,7 @@ def with_kept_products(plan: Plan) -> Plan:
         return plan
     places = _places(plan)
 
-    def built(image: PlannedImage, engine: Engine) -> PlannedImage:
+    def built(image: PlannedImage, engine: Identity) -> PlannedImage:
         names = {name: _name(name, places[name], engine) for name in (image.spec.name, *_made_of(image))}
         return replace(image, content=_renamed(image.content, names, places[image.spec.name][engine]))
 
@@ -39,12 +39,12 @@ def with_kept_products(plan: Plan) -> Plan:
     )
 
 
-def _places(plan: Plan) -> dict[str, dict[Engine, str]]:
+def _places(plan: Plan) -> dict[str, dict[Identity, str]]:
     """Return by image the engines that build it, each with the platform that it is for there.
 
     The image has its own name on the first of them.
     """
-    places: dict[str, dict[Engine, str]] = {image.spec.name: {} for image in plan.images}
+    places: dict[str, dict[Identity, str]] = {image.spec.name: {} for image in plan.images}
     for image in reversed(plan.images):  # what is made of an image says first where it is needed
         spec, needed = image.spec, places[image.spec.name]
         own = _engine(plan.config, spec.platform)
@@ -61,7 +61,7 @@ def _made_of(image: PlannedImage) -> set[str]:
     return {*image.siblings.values(), *(checks.siblings.values() if checks else ())} - {image.spec.name}
 
 
-def _name(name: str, places: Mapping[Engine, str], engine: Engine) -> str:
+def _name(name: str, places: Mapping[Identity, str], engine: Identity) -> str:
     """Return the name of an image on an engine."""
     return name if engine == next(iter(places)) else f"{name}-{architecture(places[engine])}"
 
@@ -79,7 +79,7 @@ def _renamed(content: Content, names: Mapping[str, str], platform: str) -> Conte
     return replace(content, spec=spec.model_copy(update=update), checks=checks)
 
 
-def _engine(config: StackConfig, platform: str) -> Engine:
+def _engine(config: StackConfig, platform: str) -> Identity:
     """Return what is built on: engines that the configuration names, a builder of a platform, or the default one.
 
     Platforms with one list of several engines need not share one: each platform's pool chooses its own.

@@ -10,10 +10,10 @@ import pytest
 
 from cli.diff.stack_diff import diff
 from components.engines import start
-from components.engines.kept_products import with_kept_products
 from stacks import flavors, plan
 from stacks.config.stack_file import read_stack
 from stacks.errors import SlipwayError
+from stacks.placement.copies import with_copies
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import Sibling
 from tests.fakes.pulumi_mocks import planned, run
@@ -45,7 +45,7 @@ def made(stack: str = "base-cu132-multi", **values: Any) -> Plan:
 )
 def test_unpushed_plan_has_products_on_each_engine(values: dict[str, Any]) -> None:
     before = made(**values)
-    after = with_kept_products(before)
+    after = with_copies(before)
     shared = {image.spec.name: image for image in before.images if image.spec.product and image.spec.repository is None}
     copies = {
         image.spec.name: image
@@ -91,7 +91,7 @@ def test_unpushed_plan_has_products_on_each_engine(values: dict[str, Any]) -> No
 )
 def test_plan_of_one_engine_or_with_a_push_is_as_it_was(stack: str, values: dict[str, Any]) -> None:
     of = made(stack, **values)
-    assert with_kept_products(of) == of
+    assert with_copies(of) == of
 
 
 def small(*images: PlannedImage, **values: Any) -> Plan:
@@ -102,7 +102,7 @@ def small(*images: PlannedImage, **values: Any) -> Plan:
 
 def placed(of: Plan) -> dict[str, tuple[str, dict[str, str]]]:
     """Return the platform and the parents of what is built, by name."""
-    return {image.spec.name: (image.spec.platform, image.siblings) for image in with_kept_products(of).images}
+    return {image.spec.name: (image.spec.platform, image.siblings) for image in with_copies(of).images}
 
 
 @pytest.mark.parametrize(
@@ -142,13 +142,13 @@ def test_product_that_its_engine_does_not_need_moves() -> None:
         "x-amd64": (AMD64, {"BOTH": "both"}),
         "x-arm64": (ARM64, {"BOTH": "both-arm64", "TOOL": "tool"}),
     }
-    assert with_kept_products(with_kept_products(of)) == with_kept_products(of)
+    assert with_copies(with_copies(of)) == with_copies(of)
 
 
 def test_products_of_one_platform_elsewhere_are_not_built_twice() -> None:
     before = made("base-cu132", platform=ARM64, engines={ARM64: "ssh://arm"})
     assert {image.spec.platform for image in before.images} == {AMD64, ARM64}
-    after = with_kept_products(before)
+    after = with_copies(before)
     assert [image.spec.name for image in after.images] == [image.spec.name for image in before.images]
     assert {image.spec.platform for image in after.images} == {ARM64}
 
@@ -165,7 +165,7 @@ def test_checks_that_read_a_product_have_that_of_their_engine() -> None:
         planned("x-amd64", platform=AMD64, index="x", SOURCE="source"),
         replace(image, content=replace(image.content, checks=checks)),
     )
-    after = {each.spec.name: each.content.checks for each in with_kept_products(of).images}
+    after = {each.spec.name: each.content.checks for each in with_copies(of).images}
     assert {name: each.siblings for name, each in after.items() if each} == {
         "source": {"CHECKED_IMAGE": "source"},
         "source-arm64": {"CHECKED_IMAGE": "source-arm64"},
@@ -198,6 +198,6 @@ def test_copy_that_runs_programs_is_checked_on_its_engine(monkeypatch: pytest.Mo
         )
         if refused:
             with pytest.raises(SlipwayError, match=r"^slipway:engines: 'linux/arm64': the Docker engine at ssh://arm"):
-                start(of, tmp_path)
+                start(with_copies(of), tmp_path)
         else:
-            start(of, tmp_path)
+            start(with_copies(of), tmp_path)
