@@ -225,7 +225,7 @@ def test_job_gets_machine_that_ends_after_it(scaler: Scaler) -> None:
         assert (done.desired, done.end, done.prepare) == ({"spot": 1, "on-demand": 0}, {}, [])
     scaler.job(1, "completed")
     scaler.github.finish(f"{NAME}-{machine}")
-    assert scaler.round().end == {machine: "its job is over"}
+    assert scaler.round().end == {machine: "job finished"}
     assert scaler.instances() == []
     assert scaler.desired() == {"spot": 0, "on-demand": 0}
     scaler.round()
@@ -368,7 +368,7 @@ def test_job_cancelled_before_boot_ends_its_machine(scaler: Scaler) -> None:
     scaler.come_up()
     assert scaler.round().end == {}  # it may yet serve another
     older(601)
-    assert scaler.round().end == {machine: "no job came"}
+    assert scaler.round().end == {machine: "idle"}
     assert (scaler.instances(), scaler.github.runners) == ([], {})
 
 
@@ -477,7 +477,7 @@ def test_job_never_assigned_to_a_runner_keeps_no_machine(scaler: Scaler, capsys:
     assert scaler.round().end == {}
     older(1200 + 601)
     done = scaler.round()
-    assert (done.unassigned, done.end) == ([1], {machine: "no job came"})
+    assert (done.unassigned, done.end) == ([1], {machine: "idle"})
     assert [one["job"] for one in logged(capsys) if one["did"] == "left"] == [1]
     assert scaler.round().desired == {"spot": 0, "on-demand": 0}
     assert scaler.metric() > 3000  # it waits on: the alarm is to ring
@@ -494,7 +494,7 @@ def test_machine_without_runner_is_replaced(scaler: Scaler) -> None:
     scaler.round()
     older(1201)
     done = scaler.round()
-    assert done.end == {first: "no runner came up on it"}
+    assert done.end == {first: "no runner came online"}
     (second,) = scaler.instances()
     assert second != first
     assert [one["name"] for one in scaler.github.runners.values()] == []

@@ -300,7 +300,7 @@ def test_decide_without_jobs_keeps_the_minimum() -> None:
 def test_decide_without_jobs_keeps_a_booting_machine() -> None:
     assert decide(700, RULES, [], machines(0), [], set()).end == {}
     online = [Runner(0, "i-0", online=True, busy=False)]
-    assert decide(700, RULES, [], machines(0), online, {"i-0"}).end == {"i-0": "no job came"}
+    assert decide(700, RULES, [], machines(0), online, {"i-0"}).end == {"i-0": "idle"}
 
 
 def test_decide_with_old_machines_replaces_only_idle_ones() -> None:
@@ -309,7 +309,7 @@ def test_decide_with_old_machines_replaces_only_idle_ones() -> None:
     runners = [Runner(0, "i-0", online=True, busy=False), Runner(1, "i-1", online=True, busy=True)]
     runners.append(Runner(2, "i-2", online=True, busy=False))
     done = decide(90_000, rules, [], there, runners, {"i-0", "i-1", "i-2"})
-    assert done.end == {"i-0": "it is as old as it may be"}
+    assert done.end == {"i-0": "max lifetime reached"}
     assert decide(90_000, replace(rules, least=3), [], there, runners, set()).desired == {SPOT: 3, ON_DEMAND: 0}
 
 
@@ -345,7 +345,7 @@ def test_decide_without_runners_list_starts_but_ends_none() -> None:
     prepared = {"i-0", "i-1", "i-3"}
     jobs = [Job(number, "a/b", 4990) for number in range(2)]
     done = decide(5000, RULES, jobs, there, None, prepared)
-    assert (done.end, done.hold, done.release, done.lost) == ({"i-2": "it was taken away"}, ["i-3"], [], ())
+    assert (done.end, done.hold, done.release, done.lost) == ({"i-2": "taken away"}, ["i-3"], [], ())
     assert done.desired == {SPOT: 3, ON_DEMAND: 0}
     assert decide(5000, RULES, jobs, there[:2], None, None).end == {}
 

@@ -83,6 +83,27 @@ class Decision:
     unassigned: Sequence[int] = ()
 
 
+@dataclass(frozen=True)
+class _Fleet:
+    """The machines by what they do, as far as GitHub and the registrations say.
+
+    ``known`` are those with a runner at GitHub. ``maybe_busy`` may have a job, ``busy`` count as having one: the two
+    differ only where the runners could not be read.
+    """
+
+    machines: Sequence[Machine]
+    known: Collection[str]
+    online: Collection[str]
+    busy: Collection[str]
+    maybe_busy: Collection[str]
+    registered: Collection[str]
+
+    @property
+    def staying(self) -> list[Machine]:
+        """The machines that Auto Scaling does not end."""
+        return [machine for machine in self.machines if not machine.leaving]
+
+
 def decide(
     now: float,
     rules: Rules,
@@ -101,77 +122,112 @@ def decide(
         runners: all runners at GitHub of these machines, or of former ones; None if they could not be read.
         prepared: machines that have a registration; None if these could not be read.
     """
+    fleet = _fleet(now, rules, machines, runners, prepared)
+    end = _endings(now, rules, fleet, prepared)
+    # A machine that is neither busy nor ended can take a job: it starts, or waits for one.
+    free = [machine for machine in fleet.staying if machine.id not in fleet.busy and machine.id not in end]
+    waiting, unassigned = _demand(now, rules, jobs, free)
+    working = sum(machine.id in fleet.busy for machine in fleet.staying)
+    needed = working + (len(free) if jobs is None else len(waiting))
+    target = min(max(needed, rules.least), rules.most)
+    end |= _idle(now, rules, fleet, free, surplus=working + len(free) - target)
+    free = [machine for machine in free if machine.id not in end]
+    release = [each.id for each in machines if each.waits and each.id not in fleet.maybe_busy]
+    complete = runners is not None and prepared is not None
+    present = {machine.id for machine in machines}
+    return Decision(
+        desired=_desired(
+            now, rules, [each for each in fleet.staying if each.id not in end], waiting, len(free), target
+        ),
+        prepare=[machine.id for machine in free if machine.id not in fleet.registered],
+        end=end,
+        release=release,
+        hold=[each.id for each in machines if each.waits and each.id in fleet.maybe_busy],
+        lost=_lost(fleet, {*end, *release}) if complete else (),
+        forget=[runner.id for runner in runners or () if not runner.busy and runner.machine not in present],
+        unassigned=sorted(unassigned),
+    )
+
+
+def _fleet(
+    now: float,
+    rules: Rules,
+    machines: Sequence[Machine],
+    runners: Sequence[Runner] | None,
+    prepared: Collection[str] | None,
+) -> _Fleet:
     by_machine = {runner.machine: runner for runner in runners or ()}
     registered = {machine.id for machine in machines} if prepared is None else set(prepared)
-    staying = [machine for machine in machines if not machine.leaving]
     # GitHub lists the runner of a gone machine as it was, for minutes.
     running = [machine for machine in machines if not machine.gone]
+    known = [machine for machine in running if machine.id in by_machine]
+    online = {machine.id for machine in known if by_machine[machine.id].online}
     if runners is None:
         maybe_busy = {machine.id for machine in running if machine.id in registered}
         # A machine that has run for so long probably has a job. A younger one is counted as free for a waiting job.
-        busy = {machine.id for machine in running if machine.id in maybe_busy and now - machine.started > rules.boot}
-    else:
-        busy = maybe_busy = {
-            machine.id for machine in running if machine.id in by_machine and by_machine[machine.id].busy
-        }
-    online = {machine.id for machine in running if machine.id in by_machine and by_machine[machine.id].online}
+        old = {machine.id for machine in running if now - machine.started > rules.boot}
+        return _Fleet(machines, {*by_machine}, online, maybe_busy & old, maybe_busy, registered)
+    busy = {machine.id for machine in known if by_machine[machine.id].busy}
+    return _Fleet(machines, {*by_machine}, online, busy, busy, registered)
 
+
+def _endings(now: float, rules: Rules, fleet: _Fleet, prepared: Collection[str] | None) -> dict[str, str]:
+    """Return the machines that can take no job any more, with the reason. None of them may have a job."""
     end: dict[str, str] = {}
-    for machine in staying:
+    for machine in fleet.staying:
         age = now - machine.started
-        if machine.id in maybe_busy:
+        if machine.id in fleet.maybe_busy:
             continue
         if machine.gone:
-            end[machine.id] = "it was taken away"
-        elif machine.id not in by_machine and prepared is not None and machine.id in prepared:
-            end[machine.id] = "its job is over"
-        elif machine.id not in online and age > rules.boot:
-            end[machine.id] = "no runner came up on it"
-        elif machine.id in online and age > rules.lifetime:
-            end[machine.id] = "it is as old as it may be"
-    # A machine that is neither busy nor ended can take a job: it starts, or waits for one.
-    free = [machine for machine in staying if machine.id not in busy and machine.id not in end]
-    # Such a machine has been online for `idle` seconds: a job that waited all that time is not for it.
-    idle = any(machine.id in online and now - machine.started > rules.boot + rules.idle for machine in free)
+            end[machine.id] = "taken away"
+        elif machine.id not in fleet.known and prepared is not None and machine.id in prepared:
+            end[machine.id] = "job finished"
+        elif machine.id not in fleet.online and age > rules.boot:
+            end[machine.id] = "no runner came online"
+        elif machine.id in fleet.online and age > rules.lifetime:
+            end[machine.id] = "max lifetime reached"
+    return end
+
+
+def _demand(
+    now: float, rules: Rules, jobs: Sequence[Job] | None, free: Sequence[Machine]
+) -> tuple[list[Job], set[int]]:
+    """Return the jobs that need a machine, and those that GitHub assigns to none."""
     waiting = [
         job for job in jobs or () if job.unassigned_since is None or now - job.unassigned_since > UNASSIGNED_SECONDS
     ]
+    # A free machine of this age has been online for `idle` seconds: a job that waited all that time is not for it.
+    idle = any(now - machine.started > rules.boot + rules.idle for machine in free)
     unassigned = {job.id for job in waiting if idle and now - job.since > rules.idle}
-    waiting = [job for job in waiting if job.id not in unassigned]
-    working = sum(machine.id in busy for machine in staying)
-    needed = working + (len(free) if jobs is None else len(waiting))
-    target = min(max(needed, rules.least), rules.most)
-    for machine in sorted(free, key=lambda one: one.started)[: max(working + len(free) - target, 0)]:
-        if now - machine.started > rules.idle and machine.id in online:
-            end[machine.id] = "no job came"
-    free = [machine for machine in free if machine.id not in end]
+    return [job for job in waiting if job.id not in unassigned], unassigned
 
-    counts = dict.fromkeys(rules.groups, 0)
-    for machine in staying:
-        if machine.id not in end:
-            counts[machine.group] += 1
-    new = max(target - sum(counts.values()), 0)
+
+def _idle(now: float, rules: Rules, fleet: _Fleet, free: Sequence[Machine], *, surplus: int) -> dict[str, str]:
+    """Return the oldest of the machines above the target that have been online without a job for long enough."""
+    oldest = sorted(free, key=lambda machine: machine.started)[: max(surplus, 0)]
+    # A machine that is still starting may be for a job: only an online one is idle.
+    ended = [each for each in oldest if each.id in fleet.online and now - each.started > rules.idle]
+    return {machine.id: "idle" for machine in ended}
+
+
+def _desired(
+    now: float, rules: Rules, staying: Sequence[Machine], waiting: Sequence[Job], free: int, target: int
+) -> dict[str, int]:
+    """Return the desired number of machines by kind of capacity, never below those that stay."""
+    counts = {group: sum(machine.group == group for machine in staying) for group in rules.groups}
+    new = max(target - len(staying), 0)
     # Either kind of capacity may be unavailable: a waiting job asks for each in turn.
-    on_demand_turn = sum(int(max(now - job.since, 0) // rules.patience) % 2 for job in waiting)
-    on_demand = min(new, max(on_demand_turn - len(free), 0)) if SPOT in rules.groups else new
-    release = [machine.id for machine in machines if machine.waits and machine.id not in maybe_busy]
-    leaving = {*end, *release}
-    complete = runners is not None and prepared is not None
-    return Decision(
-        desired={
-            group: count + (on_demand if group == ON_DEMAND else new - on_demand) for group, count in counts.items()
-        },
-        prepare=[machine.id for machine in free if machine.id not in registered],
-        end=end,
-        release=release,
-        hold=[machine.id for machine in machines if machine.waits and machine.id in maybe_busy],
-        lost=registered - {m.id for m in running if m.id not in leaving or m.id not in by_machine or m.id in online}
-        if complete
-        else (),
-        forget=[
-            runner.id
-            for runner in runners or ()
-            if not runner.busy and runner.machine not in {machine.id for machine in machines}
-        ],
-        unassigned=sorted(unassigned),
-    )
+    turns = sum(int(max(now - job.since, 0) // rules.patience) % 2 for job in waiting)
+    on_demand = min(new, max(turns - free, 0)) if SPOT in rules.groups else new
+    return {group: count + (on_demand if group == ON_DEMAND else new - on_demand) for group, count in counts.items()}
+
+
+def _lost(fleet: _Fleet, leaving: Collection[str]) -> set[str]:
+    """Return the registered machines whose runner may not have finished its job."""
+    here = {
+        machine.id
+        for machine in fleet.machines
+        if not machine.gone
+        and (machine.id not in leaving or machine.id not in fleet.known or machine.id in fleet.online)
+    }
+    return {*fleet.registered} - here
