@@ -13,6 +13,9 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.fakes.registry import Registry, serve, skip_retry_waits
+from tests.helpers import own_world
+
+own_world.enter()  # in each worker too, and before any test is imported
 
 # A shell's background job ignores Ctrl-C, and what it starts does too: Pulumi ends its plugins so, and would wait 5 s for
 # each run, and no test of Ctrl-C would tell anything.

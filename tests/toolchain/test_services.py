@@ -23,6 +23,7 @@ from toolchain.machine.daemon import Daemon
 from toolchain.machine.network import bridge
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.parts import docker_engine, docker_registry
+from toolchain.version import numbers
 
 Clones = tuple[Clone, Clone]
 
@@ -82,6 +83,28 @@ def test_two_checkouts_have_one_engine_each(clones: Clones) -> None:
     assert _docker(b, "version", "--format", "{{.Server.Version}}") == parts[1].version
     assert docker_engine.stop(b.checkout)
     assert not _rules(b)
+
+
+def test_engine_of_an_old_debian_is_of_a_newer_release(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
+    newer, installed = clones
+    assert numbers(docker_engine.get(newer.checkout).version) >= (26,)
+    monkeypatch.setenv("SLIPWAY_DOCKER_ENGINE", "installed")
+    printed = subprocess.run(["dockerd", "--version"], capture_output=True, text=True, check=True).stdout
+    assert numbers(docker_engine.get(installed.checkout).version) == numbers(printed)
+
+
+def test_engine_without_containerd_says_why(clones: Clones, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_DOCKER_ENGINE", "installed")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "containerd").write_text("#!/bin/sh\necho 'containerd: no such luck' >&2; exit 1\n")
+    (tmp_path / "containerd").chmod(0o755)
+    with pytest.raises(ToolchainError, match="^Docker engine .*: containerd: no such luck; all output is in "):
+        docker_engine.get(clones[0].checkout)
+
+
+def test_engine_without_its_storage_says_why(clones: Clones) -> None:
+    with pytest.raises(ToolchainError, match="^Docker engine .*: failed to start daemon: .*no-such-driver"):
+        docker_engine.start_own(clones[0].checkout, options=["--storage-driver", "no-such-driver"])
 
 
 def test_killed_engine_restarts_with_its_images(clones: Clones) -> None:

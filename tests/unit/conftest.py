@@ -1,10 +1,15 @@
 """What holds for every test of one module."""
 
+from collections.abc import Iterator
+
 import pytest
 
+from tests.helpers import own_world
 
-@pytest.fixture(autouse=True)
-def _no_defaults_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The registry and the mirrors are those that a test gives, whatever `make` has set for the stacks."""
-    for name in ("SLIPWAY_REGISTRY", "SLIPWAY_MIRRORS"):
-        monkeypatch.delenv(name, raising=False)
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_network() -> Iterator[None]:
+    """Have a test reach what it starts alone: no index, proxy, engine, registry or mirror of this machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        own_world.leave_network(patch)
+        yield

@@ -292,4 +292,8 @@ def test_matrix_has_stacks_images_platforms_and_runners(
     read = {
         name for workflow_ in NAMES for name in re.findall(r"matrix\.(\w+)", (ROOT / WORKFLOWS / workflow_).read_text())
     }
-    assert read <= {*rows[0], *previews[0]} | {"image", "ref"} | {"shard"}  # of a scan, of the night's tests
+    assert read <= {*rows[0], *previews[0]} | {"image", "ref"} | {
+        "shard",
+        "engine",
+        "provider",
+    }  # of a scan, of the night's tests

@@ -6,6 +6,8 @@ import re
 import shutil
 import tempfile
 import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -55,43 +57,78 @@ def candidate(checkout: Checkout, package: str) -> tuple[int, ...]:
     return numbers(match[1]) if match else ()
 
 
-def _backports() -> str | None:
-    """Return the source of backports to the Debian release in use, of the same archive. None for other systems."""
+def _archive() -> str | None:
+    """Return the address of the archive that this machine's Debian is from. None for other systems."""
     targets = output(
         ["apt-get", "indextargets", "--format", "$(ORIGIN) $(CODENAME) $(REPO_URI)", "Identifier: Packages"],
         env=_environment(),
     )
-    codename = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
     for target in targets.splitlines():
-        if target.startswith(f"Debian {codename} "):
-            return f"deb [signed-by={KEYRING}] {target.split()[-1]} {codename}-backports main\n"
+        if target.startswith(f"Debian {codename()} "):
+            return target.split()[-1]
     return None
 
 
-def install_backport(checkout: Checkout, package: str) -> None:
-    """Install a package's backport to this Debian release; the machine's sources stay as they are.
+def codename() -> str:
+    """Return the name of this machine's release: `bookworm`. Empty where it has none."""
+    return platform.freedesktop_os_release().get("VERSION_CODENAME", "")
 
-    Raises ToolchainError where there is none.
+
+@contextmanager
+def _suite(checkout: Checkout, suite: str, package: str) -> Iterator[list[str]]:
+    """Yield apt's options to take packages of one more suite of Debian, by its signed lists.
+
+    The machine's sources stay as they are. Raises ToolchainError where this is not Debian, or its archive has not that
+    suite.
     """
     with _turn:
         _update(checkout)
-    source = _backports()
-    if source is None:
-        raise ToolchainError(f"{package}: only Debian has backports")
+    archive = _archive()
+    if archive is None:
+        raise ToolchainError(f"{package}: only Debian has {suite}")
     checkout.cache.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", suffix=".list", dir=checkout.cache) as file:
-        file.write(source)
+        file.write(f"deb [signed-by={KEYRING}] {archive} {suite} main\n")
         file.flush()
         Path(file.name).chmod(0o644)  # apt reads it as its own user
-        sources = [f"-oDir::Etc::SourceList={file.name}", "-oAPT::Get::List-Cleanup=false"]
-        with _turn, step(f"Installing the backport of Debian's {package}"):
+        options = [f"-oDir::Etc::SourceList={file.name}", "-oAPT::Get::List-Cleanup=false"]
+        with _turn:
             command(
-                ["apt-get", "update", "-q", "-oDir::Etc::SourceParts=-", "-oAPT::Update::Error-Mode=any", *sources],
+                ["apt-get", "update", "-q", "-oDir::Etc::SourceParts=-", "-oAPT::Update::Error-Mode=any", *options],
                 checkout.logs / "apt.log",
                 env=_environment(),
             )
-            words = [*_INSTALL, *sources, f"--target-release={source.split()[-2]}", package]
-            command(words, checkout.logs / "apt.log", env=_environment())
+            yield [*options, f"--target-release={suite}"]
+
+
+def install_backport(checkout: Checkout, package: str) -> None:
+    """Install a package's backport to this Debian release. Raises ToolchainError where there is none."""
+    with (
+        step(f"Installing the backport of Debian's {package}"),
+        _suite(checkout, f"{codename()}-backports", package) as options,
+    ):
+        command([*_INSTALL, *options, package], checkout.logs / "apt.log", env=_environment())
+
+
+def unpack_release(checkout: Checkout, release: str, packages: Sequence[str], target: Path) -> None:
+    """Unpack packages of another Debian release into a folder, where they run with this machine's libraries.
+
+    Nothing is installed, and no service is started. A folder that is there is replaced by a whole one.
+    Raises ToolchainError where this is not Debian, or its archive has no such release.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        step(f"Unpacking {', '.join(packages)} of Debian {release}"),
+        tempfile.TemporaryDirectory(dir=target.parent) as folder,
+        _suite(checkout, release, packages[0]) as options,
+    ):
+        unpacked, log = Path(folder) / "unpacked", checkout.logs / "apt.log"
+        Path(folder).chmod(0o755)  # apt downloads as its own user
+        command(["apt-get", "download", "-q", *options, *packages], log, cwd=Path(folder), env=_environment())
+        for archive in Path(folder).glob("*.deb"):
+            command(["dpkg-deb", "-x", archive, unpacked], log)
+        shutil.rmtree(target, ignore_errors=True)
+        unpacked.rename(target)
 
 
 def install(checkout: Checkout, *packages: str) -> None:

@@ -22,12 +22,14 @@ class Daemon:
 
     `mark` is a word of its command line that no other process has (a path inside this checkout): together with the pid
     it tells the service from a process that was given the same pid later, after a reboot for instance.
+    `reason` returns why a service did not start, given its log.
     """
 
     name: str
     pid_file: Path
     log: Path
     mark: str
+    reason: Callable[[str], str] = last_line
 
     def pid(self) -> int | None:
         """Return the pid of the running service, None if it does not run."""
@@ -63,14 +65,14 @@ class Daemon:
         until = time.monotonic() + seconds
         while not ready():
             if process.poll() is not None:
-                words = last_line(self.log.read_text(errors="replace"))
-                raise ToolchainError(
-                    f"{self.name} ended as soon as it was started: {words}; all output is in {self.log}"
-                )
+                raise ToolchainError(f"{self.name} ended as soon as it was started: {self._words()}")
             if time.monotonic() > until:
                 self.stop(seconds=5)
-                raise ToolchainError(f"{self.name} was not ready within {seconds:.0f} s; its output is in {self.log}")
+                raise ToolchainError(f"{self.name} was not ready within {seconds:.0f} s: {self._words()}")
             time.sleep(POLL_SECONDS)
+
+    def _words(self) -> str:
+        return f"{self.reason(self.log.read_text(errors='replace'))}; all output is in {self.log}"
 
     def stop(self, seconds: float = 30.0) -> bool:
         """End the service and wait for it; after `seconds` it is killed. Returns whether it ran."""

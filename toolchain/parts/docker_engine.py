@@ -1,6 +1,10 @@
-"""The Docker engine: a running one, else Debian's docker.io, started on a socket of the checkout."""
+"""The Docker engine: a running one, else Debian's docker.io, started on a socket of the checkout.
+
+A Debian whose docker.io is old runs the one of a newer release, unpacked beside the machine's own.
+"""
 
 import os
+import re
 import shutil
 import urllib.parse
 from collections.abc import Mapping, Sequence
@@ -13,9 +17,10 @@ from toolchain.checkout import Checkout
 from toolchain.machine import apt
 from toolchain.machine.daemon import Daemon
 from toolchain.machine.network import bridge, proxy
-from toolchain.machine.steps import output, step
+from toolchain.machine.steps import last_line, output, say, step
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.parts.part import Kind, Part, recall, remember
+from toolchain.version import numbers
 
 NAME: Final = "Docker engine"
 DEFAULT_SOCKET: Final = "unix:///var/run/docker.sock"
@@ -28,6 +33,17 @@ PROGRAMS: Final = {
     "ip": "iproute2",
 }
 """The programs that our engine needs on PATH, and their Debian packages."""
+VARIABLE: Final = "SLIPWAY_DOCKER_ENGINE"
+"""Environment variable: `installed` has this machine's docker.io, `newer` (the default) that of RELEASE if older."""
+CHOICES: Final = ("newer", "installed")
+RELEASE: Final = "trixie"
+"""The Debian release whose engine is taken where this machine's is older than :data:`NEW_ENOUGH`."""
+NEW_ENOUGH: Final = (26,)
+"""The engine of :data:`RELEASE` is 26.1.5 with a BuildKit of 2024. Debian 12 has one of 2022, with builds that hang."""
+UNPACKED: Final = ("docker.io", "containerd", "tini")
+"""Its packages. They run with this machine's runc: that of the release wants a newer C library."""
+FOLDER: Final = Path("/var/lib/slipway") / f"docker.io-{RELEASE}"
+"""Where they are, for all checkouts of this machine. Only root starts an engine, so that only root writes there."""
 
 
 def _socket(checkout: Checkout) -> Path:
@@ -44,7 +60,18 @@ def _exec_root(checkout: Checkout) -> Path:
 
 def daemon(checkout: Checkout) -> Daemon:
     """Return our engine, running or not."""
-    return Daemon(NAME, checkout.run / "docker.pid", checkout.logs / "docker.log", mark=_host(checkout))
+    return Daemon(NAME, checkout.run / "docker.pid", checkout.logs / "docker.log", _host(checkout), _reason)
+
+
+def _reason(log: str) -> str:
+    """Return the first of an engine's lines that is an error.
+
+    Its last line may say that it waited for containerd, an earlier one why that did not start.
+    """
+    lines = [
+        line for line in log.splitlines() if line.strip() and not re.search(r"\blevel=(debug|info|warning)\b", line)
+    ]
+    return next((line for line in lines if "level=" not in line), lines[0] if lines else last_line(log))
 
 
 def _server_version(environment: Mapping[str, str]) -> str:
@@ -105,13 +132,27 @@ def find(checkout: Checkout) -> Part | None:
     return _running(checkout) or _configured(checkout)[0]
 
 
-def _install(checkout: Checkout) -> None:
+def _install(checkout: Checkout) -> str:
+    """Install what the engine needs. Return its PATH: the folders of a newer release go first where it has one."""
+    choice = os.environ.get(VARIABLE) or CHOICES[0]
+    if choice not in CHOICES:
+        raise ToolchainError(f"{VARIABLE}={choice}: allowed are {' and '.join(CHOICES)}")
     missing = sorted({package for program, package in PROGRAMS.items() if shutil.which(program) is None})
     if missing:
         apt.install(checkout, *missing)
+    installed = numbers(output(["dockerd", "--version"]))
+    if choice == "installed" or installed >= NEW_ENOUGH:
+        return os.environ["PATH"]
+    if not FOLDER.is_dir():
+        try:
+            apt.unpack_release(checkout, RELEASE, UNPACKED, FOLDER)
+        except ToolchainError as error:
+            say(f"Docker {'.'.join(map(str, installed))} is used, as Debian {RELEASE}'s was not available: {error}")
+            return os.environ["PATH"]
+    return os.pathsep.join([*(str(FOLDER / "usr" / part) for part in ("sbin", "bin")), os.environ["PATH"]])
 
 
-def _start(checkout: Checkout, under: Sequence[str], options: Sequence[str]) -> None:
+def _start(checkout: Checkout, path: str, under: Sequence[str], options: Sequence[str]) -> None:
     """Start dockerd in separate process and mount namespaces: when it ends, nothing of it remains."""
     shutil.rmtree(_exec_root(checkout), ignore_errors=True)  # sockets and pids of an earlier life
     _socket(checkout).unlink(missing_ok=True)
@@ -123,7 +164,7 @@ def _start(checkout: Checkout, under: Sequence[str], options: Sequence[str]) -> 
         "--exec-root", _exec_root(checkout), "--pidfile", _exec_root(checkout) / "dockerd.pid",
         "--bridge", bridge.name(checkout), "--mtu", str(bridge.mtu()), "--iptables=false", "--ip-masq=false", *options,
     ]  # fmt: skip
-    environment = child_environment("dockerd")
+    environment = child_environment("dockerd", PATH=path)
     daemon(checkout).start(argv, lambda: _running(checkout) is not None, env=environment, seconds=START_SECONDS)
 
 
@@ -137,8 +178,7 @@ def start_own(checkout: Checkout, *, under: Sequence[str] = (), options: Sequenc
 
     Raises ToolchainError where it does not start.
     """
-    _install(checkout)
-    _start(checkout, under, options)
+    _start(checkout, _install(checkout), under, options)
     return _host(checkout)
 
 
@@ -153,13 +193,13 @@ def get(checkout: Checkout) -> Part:
         raise ToolchainError(
             f"no Docker engine: {why}. Start Docker, or give this user access to it (group docker), and run this again"
         )
-    _install(checkout)
+    path = _install(checkout)
     part, _ = _configured(checkout)  # on some machines the package starts its service
     if part:
         return remember(checkout, part)
     daemon(checkout).stop()
     with step("Starting Debian's docker.io"):
-        _start(checkout, (), ())
+        _start(checkout, path, (), ())
     engine = _running(checkout)
     if engine is None:
         raise ToolchainError(f"{NAME} ended as soon as it was started; its output is in {checkout.logs / 'docker.log'}")

@@ -73,7 +73,8 @@ def test_no_environment_is_made_of_the_whole_one() -> None:
         str(file.relative_to(ROOT))
         for folder in PRODUCT
         for file in (ROOT / folder).rglob("*.py")
-        if any(whole(node) for node in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8"))))
+        if "os.environ" in file.read_text(encoding="utf-8")
+        and any(whole(node) for node in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8"))))
     ]
     assert copying == []
 

@@ -1,0 +1,82 @@
+"""The environment of the tests: nothing of who runs them, whatever their machine has set for git, Docker, pip or a cloud."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+_PROGRAMS: Final = (
+    r"PATH|TMPDIR|TERM|USER|LOGNAME|SHELL|LD_LIBRARY_PATH|VIRTUAL_ENV|(PYENV|NIX|LOCALE)_\w+"
+    r"|PYTHON\w*|(PYTEST|HYPOTHESIS|COVERAGE|COV)_\w+"
+)
+"""The variables by which programs are found, and by which pytest is told what to do."""
+_NETWORK: Final = (
+    r"(HTTPS?|FTP|NO|ALL)_PROXY|(https?|ftp|no|all)_proxy|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE|GIT_SSL_CAINFO"
+    r"|NODE_EXTRA_CA_CERTS|(PIP|UV)_\w+|GO(PROXY|PRIVATE|NOPROXY|SUMDB|NOSUMDB|NOSUMCHECK|INSECURE|AUTH|ENV)"
+)
+"""The variables of this machine's way to the network. What only reaches stand-ins takes no such way."""
+_SERVICES: Final = r"(SLIPWAY|PULUMI)_\w+|DOCKER_(HOST|CERT_PATH|TLS_VERIFY)"
+"""The variables of `.slipway/env`, by which tests reach the engine and the registry of the checkout."""
+
+_HERMETIC: Final = re.compile(rf"{_NETWORK}|{_SERVICES}")
+_KEPT: Final = re.compile(rf"{_PROGRAMS}|{_HERMETIC.pattern}")
+
+
+def _files(home: Path) -> dict[str, str]:
+    """Return the variables that name what programs read of a user, or of the whole machine."""
+    return {
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "XDG_CACHE_HOME": str(home / ".cache"),
+        "XDG_DATA_HOME": str(home / ".local/share"),
+        "XDG_STATE_HOME": str(home / ".local/state"),
+        "GIT_CONFIG_GLOBAL": str(home / ".gitconfig"),
+        "GIT_CONFIG_SYSTEM": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "DOCKER_CONFIG": str(home / ".docker"),
+        "AWS_CONFIG_FILE": str(home / ".aws/config"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(home / ".aws/credentials"),
+        "AZURE_CONFIG_DIR": str(home / ".azure"),
+        "GNUPGHOME": str(home / ".gnupg"),
+        "LANG": "C.UTF-8",
+    }
+
+
+def _settings(home: Path, suffix: str, environment: dict[str, str]) -> str:
+    """Return the path of a user's settings below `~/.config`, which is empty where there are none."""
+    file = Path(environment.get("XDG_CONFIG_HOME") or home / ".config") / suffix
+    return str(file) if file.is_file() else ""
+
+
+def enter() -> None:
+    """Give this process, and what it starts, a home of its own. What is left of it at the end is removed."""
+    before = dict(os.environ)
+    home = Path(tempfile.mkdtemp(prefix="slipway-home-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    os.environ.clear()
+    os.environ.update({name: value for name, value in before.items() if _KEPT.fullmatch(name)})
+    os.environ.update(_files(home))
+    Path(os.environ["GIT_CONFIG_GLOBAL"]).touch()  # `git config` wants the file
+    user = Path(before.get("HOME", "/nonexistent"))  # its indexes and proxies are the machine's way to the network
+    for variable, suffix in (("PIP_CONFIG_FILE", "pip/pip.conf"), ("GOENV", "go/env")):
+        if file := before.get(variable) or _settings(user, suffix, before):
+            os.environ[variable] = file
+    os.umask(0o022)
+
+
+def leave_network(patch: pytest.MonkeyPatch) -> None:
+    """Take the ways to the network, and to the services of this checkout, from this process and what it starts."""
+    for name in [name for name in os.environ if _HERMETIC.fullmatch(name)]:
+        patch.delenv(name)
+    for name in ("NO_PROXY", "no_proxy"):  # some modules have taken the proxies already, as they were imported
+        patch.setenv(name, "127.0.0.1,localhost,::1")
+    patch.setenv("PIP_CONFIG_FILE", os.devnull)  # /etc/pip.conf too
+    patch.setenv("GOENV", "off")
