@@ -11,7 +11,7 @@ from cli.diff import stack_diff
 from oci import cosign
 from oci.client import Repository
 from oci.credentials import Login
-from oci.evidence import loading_evidence, shape, signing_machines, slsa
+from oci.evidence import loading_evidence, shape, signing_certificates, slsa
 from oci.logins import stack_login
 from oci.vulnerabilities import scan_record
 from stacks import plan, platforms
@@ -143,8 +143,8 @@ class Evidence:
             yield "  slsa        build level 0: no provenance is attested"
             return
         yield from _origin(self._provenance)
-        hosted = self._signing.identity is not None and signing_machines.hosted(self._ref, self._login)
-        level, reason = slsa.level(self._provenance, self._signing, hosted=hosted)
+        claims = signing_certificates.claims(self._ref, self._login) if self._signing.identity else {}
+        level, reason = slsa.level(self._provenance, self._signing, claims)
         yield f"  slsa        build level {level}: {reason}"
 
     def violations(self, now: datetime) -> list[str]:

@@ -161,9 +161,13 @@ def every_attested(ref: str, kind: Kind, signer: Signer, login: Login | None) ->
     with shape.expected(f"{ref}: {kind}"):
         payloads = [json.loads(line)["payload"] for line in output.splitlines()]
         statements = [json.loads(base64.b64decode(payload)) for payload in payloads]
-        predicates = [statement["predicate"] for statement in statements if statement["predicateType"] == uri]
-    if not predicates:
+        ours = [statement for statement in statements if statement["predicateType"] == uri]
+        alone = [{"sha256": ref.rpartition(":")[2]}]  # cosign is content with one of several
+        predicates = [each["predicate"] for each in ours if [about["digest"] for about in each["subject"]] == alone]
+    if not ours:
         raise SlipwayError(f"{ref}: {kind}: cosign verified an attestation, but returned none of type {uri}")
+    if not predicates:
+        raise Unsigned(f"{ref}: {kind}: what is attested names other images too; publish the image again")
     return predicates
 
 

@@ -18,6 +18,7 @@ from urllib.parse import quote, urlsplit
 from oci.client import Repository
 from oci.credentials import Login
 from oci.evidence import age
+from oci.evidence.signing_certificates import Claims
 from stacks.config.signing import Policy, Signer, Signing
 from stacks.errors import one_line
 from stacks.identity.git import git
@@ -31,6 +32,14 @@ _WORKFLOW: Final = "SLIPWAY_WORKFLOW"
 _GITHUB: Final = "https://token.actions.githubusercontent.com"
 """The issuer whose certificates state where a job ran."""
 _THIS_MACHINE, _ELSEWHERE = "machine", "remote"
+_HOSTED: Final = "github-hosted"
+"""The environment of a machine that GitHub hosts, in certificates and in the context ``runner`` of a job."""
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_TRIGGERS: Final = {"push", "schedule", "workflow_dispatch"}
+"""Events that only those cause who may write to the repository."""
+_PARAMETERS: Final = {"configSource", "request", "inputs"}
+_INPUTS: Final = {"stack", "image"}
+"""The inputs of the workflow ``up`` that decide what is built."""
 _IMAGE: Final = "pkg:docker/"
 """Prefix of an image's package URL."""
 
@@ -196,26 +205,99 @@ def parents(provenance: Mapping[str, Any]) -> list[str]:
     return [uri.removeprefix(_IMAGE).partition("?")[0] for uri in uris if uri.startswith(_IMAGE)]
 
 
-def level(provenance: Mapping[str, Any], signer: Signer, *, hosted: bool) -> tuple[int, str]:
-    """Return the SLSA build level that an image's evidence shows, and what limits it.
+def level(provenance: Mapping[str, Any], signer: Signer, claims: Claims) -> tuple[int, str]:
+    """Return the SLSA build level that an image's evidence shows, and why not the next one.
 
-    ``provenance`` is verified, and the ``signer`` attested it. ``hosted``: its certificate says that the job ran on a
-    machine of GitHub's.
+    ``provenance`` is verified, and the ``signer`` attested it with a certificate that states these ``claims``.
 
     Level 1 is provenance that shows how the image was built. Level 2 is signed provenance that a hosted build platform
     generates: "All build steps ran using a hosted build platform on shared or dedicated infrastructure, not on an
-    individual's workstation" (https://slsa.dev/spec/v1.0/requirements). Level 3 is never shown: the job that builds can
-    use the identity that signs.
+    individual's workstation" (https://slsa.dev/spec/v1.0/requirements). Level 3 is provenance that the build cannot
+    forge: a job that builds nothing attests it, and the repository that is built cannot change that job.
     """
+    for reason in _below_two(provenance, signer, claims):
+        return 1, reason
+    for reason in _below_three(provenance, signer, claims):
+        return 2, reason
+    return (
+        3,
+        f"attested by a job that builds nothing, of {claims['signer']}, which {claims['repository']} cannot change",
+    )
+
+
+def _below_two(provenance: Mapping[str, Any], signer: Signer, claims: Claims) -> Iterator[str]:
+    """Yield why the evidence does not show level 2."""
+    internal = provenance["buildDefinition"]["internalParameters"]
     if not signer.identity:
-        return 1, "signed with a key, which does not show where the image was built"
+        yield "signed with a key, which does not show where the image was built"
     if signer.issuer != _GITHUB:
-        return 1, f"certificates for {signer.issuer} do not show where the image was built"
-    if not hosted:
-        return 1, "the certificate does not show a machine that GitHub hosts"
-    if provenance["buildDefinition"]["internalParameters"].get("engine") != _THIS_MACHINE:
-        return 1, "the provenance does not show that the job's own machine built it"
-    return 2, "signed as a job on a machine that GitHub hosts"
+        yield f"certificates for {signer.issuer} do not show where the image was built"
+    if claims.get("machine") != _HOSTED:
+        yield "the certificate does not show a machine that GitHub hosts"
+    if internal.get("engine") != _THIS_MACHINE:
+        yield "the provenance does not show that the job's own machine built it"
+    isolation = internal.get("isolation")
+    if isolation and isolation.get("machine") != _HOSTED:
+        yield "it was built on a runner of one's own, which keeps what earlier jobs left there"
+    for name, (what, value) in _both_state(provenance).items():
+        if name in claims and claims[name] != value:
+            stated = one_line(value) if isinstance(value, str) and value else "none"
+            yield f"the provenance states the {what} {stated}, and the certificate {one_line(claims[name])}"
+
+
+def _both_state(provenance: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
+    """Return what the provenance states of what a certificate states too, by the certificate's claim."""
+    definition, details = provenance["buildDefinition"], provenance["runDetails"]
+    origin = summary(provenance)
+    return {
+        "signer": ("builder", details["builder"]["id"]),
+        "repository": ("repository", origin["source"].removeprefix("git+")),
+        "commit": ("commit", origin["revision"]),
+        "ref": ("ref", definition["internalParameters"].get("ref")),
+        "run": ("run", details["metadata"].get("invocationId")),
+    }
+
+
+def _below_three(provenance: Mapping[str, Any], signer: Signer, claims: Claims) -> Iterator[str]:
+    """Yield why evidence of level 2 does not show level 3."""
+    names = {**{name: what for name, (what, _) in _both_state(provenance).items()}, "started": "started workflow"}
+    yield from (f"the certificates do not all state one {what}" for name, what in names.items() if name not in claims)
+    yield from _changeable_signer(signer, claims)
+    workflow, _, ref = claims["signer"].partition("@")
+    definition = provenance["buildDefinition"]
+    builds = (definition["internalParameters"].get("isolation") or {}).get("workflow", "")
+    if not builds:
+        yield "the provenance does not state that another job built it: the job that builds could sign"
+    elif (builds.partition("@")[0].rpartition("/")[0], builds.partition("@")[2]) != (workflow.rpartition("/")[0], ref):
+        yield f"the workflow that builds, {one_line(builds)}, is not beside the one that signs"
+    elif builds == claims["signer"]:
+        yield "one workflow builds and signs"
+    if definition["internalParameters"].get("uncommitted") is not False:
+        yield "the source had uncommitted changes"
+    if unknown := sorted({*definition["externalParameters"]} - _PARAMETERS):
+        yield f"the workflow that signs has no such parameter, which may decide the content: {one_line(unknown[0])}"
+    inputs = definition["externalParameters"].get("inputs")
+    if not isinstance(inputs, Mapping) or set(inputs) != _INPUTS:
+        yield f"the provenance does not state the inputs of the build alone, {' and '.join(sorted(_INPUTS))}"
+
+
+def _changeable_signer(signer: Signer, claims: Claims) -> Iterator[str]:
+    """Yield how others than the publisher of the workflow that signs may change or start it."""
+    workflow, _, ref = claims["signer"].partition("@")
+    if claims["signer"] != signer.identity:
+        yield f"the certificate is that of {one_line(claims['signer'])}, and not of {signer.identity}"
+    if claims["started"] == claims["signer"]:
+        yield "the job that signs is written in the workflow that was started, and not in one that this calls"
+    if claims.get("trigger") not in _TRIGGERS:
+        yield f"the run was started by {one_line(claims.get('trigger') or 'an unknown event')}, which others may cause"
+    if not (ref.startswith("refs/tags/") or _COMMIT.fullmatch(ref)):
+        yield f"{one_line(ref) or 'no ref'} names the workflow that signs, and may move; call it by a tag or a commit"
+    if not _COMMIT.fullmatch(claims.get("signerDigest", "")):
+        yield "the certificate does not state the commit of the workflow that signs"
+    if _COMMIT.fullmatch(ref) and ref != claims["signerDigest"]:
+        yield "the certificate states another commit of the workflow that signs than its identity"
+    if workflow.partition("/.github/workflows/")[0] == claims["repository"]:
+        yield "the workflow that signs is in the repository that is built, which can change it"
 
 
 def violations(provenance: Mapping[str, Any], policy: Policy, now: datetime) -> Iterator[str]:

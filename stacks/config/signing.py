@@ -16,8 +16,8 @@ from stacks.config.model import Line, Model
 from stacks.references import covering
 
 _KMS = r"(awskms|azurekms|gcpkms|hashivault)://[!-~]+"
-_WORKFLOW = re.compile(r"https://[^/]+/([^/]+/[^/]+)/\.github/workflows/[^/@]+@(refs/[!-~]+)")
-"""The identity of a job of GitHub Actions: the workflow that it is written in, and that workflow's ref.
+_WORKFLOW = re.compile(r"https://[^/]+/([^/]+/[^/]+)/\.github/workflows/[^/@]+@(refs/[!-~]+|[0-9a-f]{40})")
+"""The identity of a job of GitHub Actions: the workflow that it is written in, and that workflow's ref or commit.
 
 In a called workflow, this is the called one, whoever calls it (sigstore/fulcio v1.8.8,
 pkg/identity/github/principal.go, line 198). The certificate has the caller's repository and ref in extensions of their
@@ -85,6 +85,14 @@ class Signer(Model):
         if self.identity and not self.transparency_log:
             raise ValueError(
                 "transparencyLog: without a key, only the log proves when an image was signed; leave this key out"
+            )
+        if (
+            self.identity
+            and self.identity.rpartition("@")[2] == self.origin[1]
+            and not self.origin[1].startswith("refs/")
+        ):
+            raise ValueError(
+                "ref: missing: identity names a commit; give the branch or tag whose runs count: refs/heads/main"
             )
         return self
 

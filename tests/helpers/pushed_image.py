@@ -29,7 +29,7 @@ def push(name: str, word: str = "", created: str = "2026-11-24T12:00:00Z") -> st
         "config": descriptor,
         "layers": [],
     }
-    return f"{repository}@{_put(url, tag, json.dumps(manifest).encode(), MANIFEST)}"
+    return f"{repository}@{put_manifest(url, tag, json.dumps(manifest).encode(), MANIFEST)}"
 
 
 def copy(source: str, name: str) -> str:
@@ -44,7 +44,7 @@ def copy(source: str, name: str) -> str:
         mount = {"mount": blob["digest"], "from": repository.partition("/")[2]}
         response = requests.post(f"{_url(other)}/blobs/uploads/", params=mount, timeout=9)
         assert response.status_code == requests.codes.created, response.text
-    return f"{other}@{_put(_url(other), tag, fetched.content, MANIFEST)}"
+    return f"{other}@{put_manifest(_url(other), tag, fetched.content, MANIFEST)}"
 
 
 def _url(repository: str) -> str:
@@ -52,7 +52,8 @@ def _url(repository: str) -> str:
     return f"http://{host}/v2/{path}"
 
 
-def _put(url: str, tag: str, manifest: bytes, media_type: str) -> str:
+def put_manifest(url: str, tag: str, manifest: bytes, media_type: str) -> str:
+    """Push a manifest to a repository's ``url`` as it is; return its digest."""
     answer = requests.put(f"{url}/manifests/{tag}", data=manifest, headers={"Content-Type": media_type}, timeout=9)
     answer.raise_for_status()
     return answer.headers["Docker-Content-Digest"]

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ObjectIdentifier
 from pydantic import ValidationError
 
-from oci.evidence import signing_machines, slsa
+from oci.evidence import signing_certificates, slsa
 from stacks.config.signing import Policy, Signer, Signing
 from tests.fakes.registry import MANIFEST, Registry, serve
 
@@ -56,7 +56,8 @@ def provenance(**more: Any) -> dict[str, Any]:
 def test_level_is_no_more_than_the_evidence_shows(
     signer: dict[str, str], hosted: bool, internal: dict[str, Any], level: int
 ) -> None:
-    shown, reason = slsa.level(provenance(**internal), Signer.model_validate(signer), hosted=hosted)
+    claims = {"machine": "github-hosted" if hosted else "self-hosted"}
+    shown, reason = slsa.level(provenance(**internal), Signer.model_validate(signer), claims)
     assert shown == level
     assert reason
 
@@ -186,7 +187,8 @@ def test_attestations_are_hosted_if_each_certificate_says_so(
         {"annotations": {"dev.sigstore.cosign/certificate": certificate(environment)}} for environment in environments
     ]
     registry.manifest(f"a/torch:{DIGEST.replace(':', '-')}.att", MANIFEST, {"layers": layers})
-    assert signing_machines.hosted(f"{registry.address}/a/torch@{DIGEST}", None) is hosted
+    claims = signing_certificates.claims(f"{registry.address}/a/torch@{DIGEST}", None)
+    assert (claims.get("machine") == "github-hosted") is hosted
 
 
 @pytest.mark.parametrize(
@@ -194,4 +196,4 @@ def test_attestations_are_hosted_if_each_certificate_says_so(
 )
 def test_attestation_without_a_certificate_is_not_hosted(registry: Registry, layer: Any) -> None:
     registry.manifest(f"a/torch:{DIGEST.replace(':', '-')}.att", MANIFEST, {"layers": [layer]})
-    assert not signing_machines.hosted(f"{registry.address}/a/torch@{DIGEST}", None)
+    assert not signing_certificates.claims(f"{registry.address}/a/torch@{DIGEST}", None)
