@@ -5,9 +5,12 @@ Pulumi runs it in the program's folder, with the engine's address as its argumen
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # Slipway's reader of Dockerfiles
 
 import stack_rules
 from pulumi_policy import (
@@ -42,7 +45,12 @@ def _of_stack(rule: stack_rules.Rule) -> StackValidationPolicy:
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
         resources = [
             stack_rules.Resource(
-                one.resource_type, one.urn, one.name, _plain(one.props), one.parent.urn if one.parent else ""
+                one.resource_type,
+                one.urn,
+                one.name,
+                _plain(one.props),
+                one.parent.urn if one.parent else "",
+                frozenset(dependency.urn for dependency in one.dependencies),
             )
             for one in args.resources
         ]

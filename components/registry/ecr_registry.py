@@ -21,6 +21,7 @@ from stacks.config.registries import ecr
 from stacks.config.stack_config import StackConfig
 from stacks.errors import one_line
 from stacks.plan import Plan
+from stacks.tags import UNCHECKED
 
 KEEP = "keep-"
 """Prefix of the tag that a stack gives to the images it exports; the lifecycle policy keeps these."""
@@ -29,17 +30,19 @@ ATTACHED = "sha256-"
 """Prefix of the tags under which cosign stores the signatures and attestations of a digest."""
 
 
+_OF_PRODUCTS = ("x*-*", f"{UNCHECKED}*", f"{ATTACHED}*")
+"""Products' own tags (``stacks.tags``), that of one whose checks have not passed yet, and those of signatures. They may
+move: two stacks that build a product push the same tag, with other times in the layers. So a product counts by its
+signature alone (``published_product``), and is named by its digest."""
+
+
 def immutable(moving: Sequence[str]) -> dict[str, Any]:
-    """Return a repository's tag settings: immutable, but for the stack's own tag and those that ``moving`` matches."""
-    patterns = (f"{KEEP}*", *moving)
+    """Return a repository's tag settings: immutable, but for the tags that ``moving`` matches."""
     return {
         "image_tag_mutability": "IMMUTABLE_WITH_EXCLUSION",
-        "image_tag_mutability_exclusion_filters": [{"filter": each, "filter_type": "WILDCARD"} for each in patterns],
+        "image_tag_mutability_exclusion_filters": [{"filter": each, "filter_type": "WILDCARD"} for each in moving],
     }
 
-
-MUTABLE: Mapping[str, Any] = {"image_tag_mutability": "MUTABLE"}
-"""Products' tags may move: two stacks that build a product push the same tag, with other times in the layers."""
 
 _TOKEN = "aws:ecr/getAuthorizationToken:getAuthorizationToken"  # noqa: S105 - a function's name
 
@@ -101,9 +104,9 @@ class EcrRegistry(Registry):
         self._opts = pulumi.ResourceOptions(parent=self, provider=provider)
         if args.create:
             for image, manifests in args.images.items():
-                self._repository(image, immutable(args.moving), manifests)
+                self._repository(image, immutable((f"{KEEP}*", *args.moving)), manifests)
             for product, manifests in args.products.items():
-                self._repository(product, MUTABLE, manifests)
+                self._repository(product, immutable(_OF_PRODUCTS), manifests)
             for upstream, (prefix, credential) in args.caches.items():
                 aws.ecr.PullThroughCacheRule(
                     f"{self._name}-{prefix}",

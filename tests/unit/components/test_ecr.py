@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from components.registry.ecr_registry import ATTACHED, KEEP, encryption, lifecycle, manifests
+from policies.stack_rules import RULES, Resource
 from stacks.config.gates.inspection_gate import Inspection
 from stacks.config.gates.vulnerabilities import Vulnerabilities
 from stacks.config.signing import Signing
@@ -54,10 +56,36 @@ def test_ecr_repository_of_image_has_its_settings() -> None:
     assert json.loads(policies["registry-torch"]["policy"]) == lifecycle(30)
 
 
-def test_ecr_repository_of_product_has_mutable_tags() -> None:
+def test_ecr_repository_of_product_has_tags_that_move() -> None:
     recorder, _ = run(registry=ECR, products=("torch",))
-    mutability = {name: inputs["imageTagMutability"] for name, inputs in recorder.of_type(REPOSITORY).items()}
-    assert mutability == {"registry-torch": "MUTABLE", "registry-extras": "IMMUTABLE_WITH_EXCLUSION"}
+    repositories = recorder.of_type(REPOSITORY)
+    assert {one["imageTagMutability"] for one in repositories.values()} == {"IMMUTABLE_WITH_EXCLUSION"}
+    assert filters(repositories["registry-torch"]) == ["x*-*", "unchecked--*", "sha256-*"]
+    assert filters(repositories["registry-extras"]) == ["keep-*"]
+
+
+def filters(repository: Any) -> list[str]:
+    return [one["filter"] for one in repository["imageTagMutabilityExclusionFilters"]]
+
+
+def test_policy_pack_takes_what_the_registry_declares() -> None:
+    """Of images and products, with everything that may move; each product's own tag is one that may."""
+    recorder, _ = run(
+        registry=ECR,
+        products=("torch",),
+        signing={"key": "awskms:///alias/x"},
+        extraTags=["latest"],
+        promotion={"tags": ["stable"]},
+    )
+    (rule,) = (rule for rule in RULES if rule.name == "repositories-immutable")
+    repositories = recorder.of_type(REPOSITORY)
+    assert len(repositories) == 2
+    assert not list(
+        rule.check([Resource(REPOSITORY, f"urn:{name}", name, it) for name, it in repositories.items()], {})
+    )
+    own = [image.tag for image in make("nccl-cu132", root=ROOT).images if image.spec.product]
+    assert len(own) == 22
+    assert all(any(fnmatch.fnmatchcase(tag, one) for one in filters(repositories["registry-torch"])) for tag in own)
 
 
 def test_ecr_options_reach_aws() -> None:

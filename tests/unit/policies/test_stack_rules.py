@@ -28,7 +28,9 @@ def image(base: str = f"debian{DIGEST}", *, push: bool = True, **props: Any) -> 
     contents = {"args": {"BASE_IMAGE": base, "VERSION": "1"}, "platform": "linux/amd64", **props}
     return [
         resource("slipway:image:ImageVariant", **contents),
-        resource("docker:index/image:Image", "torch-build", "torch", skipPush=not push),
+        resource("docker:index/image:Image", "torch-build", "torch", skipPush=not push)._replace(
+            urn="urn:pulumi:t::slipway::slipway:image:ImageVariant$docker:index/image:Image::torch-build"
+        ),
     ]
 
 
