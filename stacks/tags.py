@@ -192,8 +192,8 @@ def check_extra(tag: str) -> str:
     Raises:
         ValueError: it is no tag, or looks like an image's own tag, a signature's, or one that keeps an image in ECR.
     """
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", tag):
-        raise ValueError("expected a tag such as latest: letters, digits and _ . -, at most 128 characters")
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}", tag):  # ECR's filter has a `*` before it, and 128 too
+        raise ValueError("expected a tag such as latest: letters, digits and _ . -, at most 127 characters")
     parts = [f"{architecture}{_PART}" for architecture in _ARCHITECTURES]
     if tag.startswith(("sha256-", "keep-", UNCHECKED, *parts)):
         ours = " or ".join(f"'{prefix}'" for prefix in ("keep-", UNCHECKED, *parts))

@@ -113,7 +113,8 @@ class EcrRegistry(Registry):
                     ecr_repository_prefix=prefix,
                     upstream_registry_url=_DOCKER_HUB.get(upstream, upstream),
                     credential_arn=credential,
-                    opts=self._opts,
+                    # ECR refuses a second rule for a prefix: that for another registry takes the place of the first.
+                    opts=pulumi.ResourceOptions.merge(self._opts, pulumi.ResourceOptions(delete_before_replace=True)),
                 )
 
     def login(self, after: Sequence[pulumi.Input[str]]) -> Login:

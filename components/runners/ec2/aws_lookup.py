@@ -66,7 +66,7 @@ def _machine(name: str, opts: pulumi.InvokeOptions, key: str = "instanceTypes") 
             name=name,
             architectures=tuple(response.supported_architectures),
             gpus=sum(gpu.count for gpu in response.gpuses if gpu.manufacturer == "NVIDIA"),
-            efa=response.efa_maximum_interfaces if response.efa_supported else 0,
+            efa=(response.efa_maximum_interfaces or 0) if response.efa_supported else 0,
             cards=response.maximum_network_cards,
             disks=sum(disk.count for disk in response.instance_disks),
             cluster="cluster" in response.supported_placement_strategies,

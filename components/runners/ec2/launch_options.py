@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pulumi
+
 METADATA: dict[str, Any] = {
     "http_endpoint": "enabled",
     "http_tokens": "required",
@@ -14,3 +16,12 @@ METADATA: dict[str, Any] = {
 
 FAST: dict[str, Any] = {"iops": 6000, "throughput": 500}
 """Options of a gp3 volume: twice the default operations per second, and four times the default MiB/s."""
+
+
+def created_first(opts: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
+    """Return the options of a security group: another VPC's is there before the former one is deleted.
+
+    AWS does not delete a group while a machine is in it, and takes a name once for each VPC. The plugin would delete
+    the former group first, and wait 15 minutes in vain.
+    """
+    return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(delete_before_replace=False))

@@ -35,7 +35,7 @@ def security_group(args: Ec2RunnersArgs, opts: pulumi.ResourceOptions) -> aws.ec
         description="GitHub Actions runners of Slipway: nothing comes in",
         vpc_id=args.site.vpc,
         tags=args.tags,
-        opts=opts,
+        opts=launch_options.created_first(opts),
     )
     rule = {"security_group_id": group.id, "ip_protocol": "-1", "opts": opts}
     aws.vpc.SecurityGroupEgressRule(f"{name}-out", cidr_ipv4="0.0.0.0/0", **rule)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
+from components.runners.ec2 import launch_options
 from components.runners.ec2.runner_args import Ec2RunnersArgs
 
 _SERVICES = ("ssm", "ssmmessages", "ec2messages", "ecr.api", "ecr.dkr", "logs")
@@ -20,7 +21,7 @@ def declare_endpoints(args: Ec2RunnersArgs, opts: pulumi.ResourceOptions) -> Non
         description="Endpoints of AWS for Slipway's runners",
         vpc_id=args.site.vpc,
         tags=args.tags,
-        opts=opts,
+        opts=launch_options.created_first(opts),
     )
     for cidr in sorted({network.cidr for network in args.site.networks}):
         aws.vpc.SecurityGroupIngressRule(

@@ -49,10 +49,10 @@ def _one_line(what: str) -> Iterator[None]:
 
 
 def _mutability(inputs: Properties) -> dict[str, Any]:
-    return {
-        "imageTagMutability": inputs.get("imageTagMutability", "MUTABLE"),
-        "imageTagMutabilityExclusionFilters": inputs.get("imageTagMutabilityExclusionFilters", []),
-    }
+    """Return the arguments of a repository's mutability: AWS refuses an empty list of filters."""
+    filters = inputs.get("imageTagMutabilityExclusionFilters")
+    more = {"imageTagMutabilityExclusionFilters": filters} if filters else {}
+    return {"imageTagMutability": inputs.get("imageTagMutability", "MUTABLE"), **more}
 
 
 def _create_repository(client: Client, inputs: Properties) -> tuple[str, Properties]:
@@ -92,6 +92,10 @@ def _create_cache_rule(client: Client, inputs: Properties) -> tuple[str, Propert
     return inputs["ecrRepositoryPrefix"], inputs
 
 
+def _delete_cache_rule(client: Client, name: str, _: Properties) -> None:
+    unanswered(client, "delete_pull_through_cache_rule", ecrRepositoryPrefix=name)
+
+
 KINDS: Final = {
     "aws:ecr/repository:Repository": Kind(
         _create_repository,
@@ -105,12 +109,13 @@ KINDS: Final = {
         lambda client, _, __, news: _put_policy(client, news)[1],
         lambda client, name, _: client.delete_lifecycle_policy(repositoryName=name),
         reads.lifecycle_policy,
-        frozenset({"repository"}),
+        frozenset({"repository", "policy"}),
+        ends_first=True,
     ),
     "aws:ecr/pullThroughCacheRule:PullThroughCacheRule": Kind(
         _create_cache_rule,
         lambda client, _, __, news: _create_cache_rule(client, news)[1],
-        lambda *_: None,
+        _delete_cache_rule,
         reads.remembered,
         frozenset({"ecrRepositoryPrefix", "upstreamRegistryUrl"}),
     ),
@@ -133,7 +138,9 @@ class AwsProvider(Provider):
         return provider_pb2.CheckResponse(inputs=request.news)
 
     def DiffConfig(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
-        return _diff(plain(decode_struct(request.old_inputs)), plain(decode_struct(request.news)), frozenset())
+        return _diff(
+            plain(decode_struct(request.old_inputs)), plain(decode_struct(request.news)), frozenset(), first=False
+        )
 
     def Configure(
         self, request: provider_pb2.ConfigureRequest, context: grpc.ServicerContext
@@ -183,7 +190,8 @@ class AwsProvider(Provider):
 
     def Diff(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
         olds, news = plain(decode_struct(request.old_inputs)), plain(decode_struct(request.news))
-        return _diff(olds, news, KINDS[_type(request.urn)].replaces)
+        kind = KINDS[_type(request.urn)]
+        return _diff(olds, news, kind.replaces, first=kind.ends_first or "name" in news)
 
     def Create(self, request: provider_pb2.CreateRequest, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:
         if request.preview:
@@ -260,11 +268,12 @@ def _type(urn: str) -> str:
     return urn.split("::")[2].rpartition("$")[2]
 
 
-def _diff(olds: Properties, news: Properties, replaces: frozenset[str]) -> provider_pb2.DiffResponse:
+def _diff(olds: Properties, news: Properties, replaces: frozenset[str], *, first: bool) -> provider_pb2.DiffResponse:
+    """Say what changed; ``first``: a replaced resource is deleted before there is another."""
     changed = sorted(key for key in olds.keys() | news.keys() if olds.get(key) != news.get(key) and key != "version")
     some = provider_pb2.DiffResponse.DIFF_SOME if changed else provider_pb2.DiffResponse.DIFF_NONE
     return provider_pb2.DiffResponse(
-        changes=some, diffs=changed, replaces=[key for key in changed if key in replaces], deleteBeforeReplace=True
+        changes=some, diffs=changed, replaces=[key for key in changed if key in replaces], deleteBeforeReplace=first
     )
 
 

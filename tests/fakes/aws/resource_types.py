@@ -28,6 +28,7 @@ class Kind:
 
     ``replaces`` are the inputs that AWS cannot change, ``moves`` the outputs that are others after any change, and
     ``shape`` of which inputs the id is made by which the plugin imports it, where that is not its name or AWS's own id.
+    A replaced resource is deleted first if it has a name of its own, and otherwise if it ``ends_first``.
     """
 
     create: Callable[[Client, Properties], tuple[str, Properties]]
@@ -38,6 +39,7 @@ class Kind:
     service: str = "ecr"
     moves: frozenset[str] = frozenset()
     shape: str = ""
+    ends_first: bool = False
 
 
 _BOOLEANS = {"encrypted", "deleteOnTermination", "ebsOptimized", "associatePublicIpAddress"}
@@ -170,8 +172,12 @@ def _create_security_group(client: Client, inputs: Properties) -> tuple[str, Pro
 
 
 def _delete_security_group(client: Client, name: str, _: Properties) -> None:
-    """As the plugin does, look for interfaces that are left in it."""
-    client.describe_network_interfaces(Filters=[{"Name": "group-id", "Values": [name]}])
+    """As the plugin does, look for interfaces that are left in it; as AWS does, refuse a group that has some."""
+    left = client.describe_network_interfaces(Filters=[{"Name": "group-id", "Values": [name]}])["NetworkInterfaces"]
+    if left:
+        raise ValueError(
+            f"DependencyViolation: resource {name} has a dependent object: {left[0]['NetworkInterfaceId']}"
+        )
     client.delete_security_group(GroupId=name)
 
 
@@ -296,7 +302,8 @@ def _create_role(client: Client, inputs: Properties) -> tuple[str, Properties]:
 
 
 def _update_role(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
-    client.update_assume_role_policy(RoleName=name, PolicyDocument=news["assumeRolePolicy"])
+    if olds["assumeRolePolicy"] != news["assumeRolePolicy"]:
+        client.update_assume_role_policy(RoleName=name, PolicyDocument=news["assumeRolePolicy"])
     if boundary := news.get("permissionsBoundary"):
         client.put_role_permissions_boundary(RoleName=name, PermissionsBoundary=boundary)
     elif olds.get("permissionsBoundary"):
@@ -462,7 +469,13 @@ def _create_instance(client: Client, inputs: Properties) -> tuple[str, Propertie
     """Start it; the root volume is as large as its image's, which moto wants to be told."""
     image = client.describe_images(ImageIds=[inputs["ami"]])["Images"][0]
     size = {"VolumeSize": image["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"]}
-    root = {**size, **pascal(without(inputs["rootBlockDevice"], "tags"))}
+    assert "tags" not in inputs["rootBlockDevice"]  # the plugin would set these later, by another call
+    root = {**size, **pascal(inputs["rootBlockDevice"])}
+    specified = [
+        one
+        for kind, key in (("instance", "tags"), ("volume", "volumeTags"))
+        for one in _specified(kind, {"tags": inputs[key]})["TagSpecifications"]
+    ]
     metadata = {
         "httpEndpoint": "HttpEndpoint",
         "httpTokens": "HttpTokens",
@@ -482,9 +495,18 @@ def _create_instance(client: Client, inputs: Properties) -> tuple[str, Propertie
         MetadataOptions={metadata[key]: _number(value) for key, value in inputs["metadataOptions"].items()},
         BlockDeviceMappings=[{"DeviceName": image["RootDeviceName"], "Ebs": root}],
         UserData=inputs["userData"],
-        **_specified("instance", inputs),
+        TagSpecifications=specified,
     )["Instances"][0]
     return response["InstanceId"], inputs
+
+
+def _update_instance(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
+    """As the plugin does, stop the machine for another type, and start it, whether it ran or not."""
+    if olds["instanceType"] != news["instanceType"]:
+        client.stop_instances(InstanceIds=[name])
+        client.modify_instance_attribute(InstanceId=name, InstanceType={"Value": news["instanceType"]})
+        client.start_instances(InstanceIds=[name])
+    return _kept(client, name, {**olds, "instanceType": news["instanceType"]}, news)
 
 
 def _attach_volume(client: Client, inputs: Properties) -> tuple[str, Properties]:
@@ -553,7 +575,7 @@ RUNNERS: Final = {
     ),
     "aws:ec2/instance:Instance": Kind(
         _create_instance,
-        _kept,
+        _update_instance,
         lambda client, name, _: client.terminate_instances(InstanceIds=[name]),
         reads.instance,
         frozenset({"ami", "subnetId", "userData"}),  # the last as userDataReplaceOnChange says

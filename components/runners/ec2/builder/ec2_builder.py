@@ -102,7 +102,7 @@ class Ec2Builder(pulumi.ComponentResource):
             description="Builder of Slipway: nothing comes in",
             vpc_id=args.network.vpc,
             tags=self._tags,
-            opts=self._opts,
+            opts=launch_options.created_first(self._opts),
         )
         aws.vpc.SecurityGroupEgressRule(
             f"{args.name}-out", cidr_ipv4="0.0.0.0/0", security_group_id=group.id, ip_protocol="-1", opts=self._opts
@@ -112,6 +112,9 @@ class Ec2Builder(pulumi.ComponentResource):
             delete_before_replace=True,
             # AWS publishes an image each week. Only a pinned one replaces the machine.
             ignore_changes=[] if args.pinned else ["ami"],
+            # Else its network interface would move to the other group. Who may do that may move any machine's: AWS
+            # knows no tag of an interface that a machine came with.
+            replace_on_changes=["vpcSecurityGroupIds"],
         )
         return aws.ec2.Instance(
             args.name,
@@ -132,6 +135,9 @@ class Ec2Builder(pulumi.ComponentResource):
             user_data=volume.id.apply(lambda known: builder_user_data(args.build, known)),
             user_data_replace_on_change=True,  # the machine reads it once
             tags=self._tags,
+            # The root volume has them from its start. The plugin reads those of all volumes of the machine as one, so
+            # the volume of the layers has the same.
+            volume_tags=self._tags,
             opts=pulumi.ResourceOptions.merge(self._opts, lifecycle),
         )
 
