@@ -23,7 +23,7 @@ FOLDERS: Mapping[str, Collection[str]] = {
     "toolchain": ("cli", "oci", "stacks"),
     "ci": ("cli", "oci", "stacks", "toolchain"),
     "bench": ("cli", "oci", "stacks", "toolchain"),
-    "policies": (),
+    "policies": ("stacks",),  # its reader of Dockerfiles, which needs Python alone
 }
 """The folders of product code, and which other folders each may import."""
 
