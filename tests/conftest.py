@@ -14,6 +14,11 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.fakes.registry import Registry, serve, skip_retry_waits
 from tests.helpers import own_world
+from tests.helpers.hanging import (  # noqa: F401 - hooks
+    pytest_runtest_call,
+    pytest_runtest_setup,
+    pytest_runtest_teardown,
+)
 
 own_world.enter()  # in each worker too, and before any test is imported
 
@@ -88,6 +93,13 @@ def pytest_collection_finish() -> None:
     """Collect garbage again, but never what is there by now."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def _no_git_settings_of_others() -> Iterator[None]:
+    """Take back what a test has `git config --global` write, as the recipes of images do."""
+    yield
+    own_world.forget_git()
 
 
 @pytest.fixture

@@ -64,12 +64,19 @@ def enter() -> None:
     os.environ.clear()
     os.environ.update({name: value for name, value in before.items() if _KEPT.fullmatch(name)})
     os.environ.update(_files(home))
-    Path(os.environ["GIT_CONFIG_GLOBAL"]).touch()  # `git config` wants the file
+    forget_git()
     user = Path(before.get("HOME", "/nonexistent"))  # its indexes and proxies are the machine's way to the network
     for variable, suffix in (("PIP_CONFIG_FILE", "pip/pip.conf"), ("GOENV", "go/env")):
         if file := before.get(variable) or _settings(user, suffix, before):
             os.environ[variable] = file
     os.umask(0o022)
+
+
+def forget_git() -> None:
+    """Empty git's settings, which `git config` wants to be a file."""
+    file = Path(os.environ["GIT_CONFIG_GLOBAL"])
+    if not file.exists() or file.stat().st_size:
+        file.write_bytes(b"")
 
 
 def leave_network(patch: pytest.MonkeyPatch) -> None:

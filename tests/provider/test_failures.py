@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import signal
 import threading
@@ -176,6 +177,26 @@ def test_registry_without_space_is_one_line(maker: Maker, tmp_path: Path) -> Non
     text = error_text(failure)
     if EMBEDDED:
         assert "disk space" in text
+
+
+@pytest.mark.skipif(not EMBEDDED, reason="the official one waits for ever")
+def test_build_that_says_nothing_is_ended_in_time(
+    program: Path, folder: Path, docker_host: str, shell: Path, repository: str, marker: str
+) -> None:
+    """The error names the step, and the engine ends the build."""
+    with started(program, environment={"SLIPWAY_SILENT_SECONDS": "5"}) as plugin:
+        plugin.configure(host=docker_host)
+        maker = Maker(plugin, docker.DockerClient(base_url=docker_host), folder, repository)
+        begun = time.monotonic()
+        with pytest.raises(Failure) as failure:
+            plugin.create(sleeper(maker, shell, marker))
+    assert 5 <= time.monotonic() - begun < 30
+    step, silence = (
+        re.escape("it did not end step '[2/2] RUN "),
+        re.escape(f"{docker_host}: the Docker daemon said nothing"),
+    )
+    assert re.search(rf"^error building image .*: {step}.*': {silence} for 5 s", error_text(failure))
+    assert ended(marker, 30)
 
 
 def test_daemon_ending_during_build_is_one_line(

@@ -19,7 +19,7 @@ from toolchain.docker_provider import reference
 from toolchain.docker_provider.build_context import ignore_patterns, matcher, resolve_links
 from toolchain.docker_provider.docker_api import push_progress, tarball
 from toolchain.docker_provider.docker_api.docker_config import Keychain
-from toolchain.docker_provider.docker_api.engine import Engine, EngineError, Query
+from toolchain.docker_provider.docker_api.engine import Engine, EngineError, Query, Silent
 from toolchain.docker_provider.docker_api.session import Session
 from toolchain.docker_provider.inputs import BUILDERS, Image
 from toolchain.provider_base import Operation, Properties, ProviderError
@@ -214,6 +214,8 @@ class _Work:
             except (EngineError, push_progress.StreamError) as error:
                 advice = self._advice(str(error))
                 raise ProviderError(f"error building image {self.image.name}: {error}{advice}") from error
+            except Silent as error:
+                raise ProviderError(f"error building image {self.image.name}: {log.running()}{error}") from error
         self.operation.check()
         if not log.image_id:
             raise ProviderError(f"error building image {self.image.name}: no image id found in build output")

@@ -19,6 +19,9 @@ TICK_SECONDS: Final = 1.0
 END_SECONDS: Final = 5.0
 """How long a program may take to end where the run is interrupted."""
 
+LONGEST_SECONDS: Final = 7200
+"""How long a step's program may take: Pulumi's build takes minutes, a slow download an hour."""
+
 _ERASE: Final = "\r\x1b[K"
 """Moves a terminal to the start of its line, and empties that."""
 
@@ -108,7 +111,7 @@ def command(
     *,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-    timeout: float | None = None,
+    timeout: float = LONGEST_SECONDS,
 ) -> None:
     """Run a program to its end, its output in `log`.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import shlex
 import socket
@@ -28,6 +29,11 @@ from toolchain.provider_base import Operation, ProviderError
 _NEWEST_API: Final = (1, 51)
 """The newest API version this client was written against; older engines are spoken to in their own."""
 _CONNECT_SECONDS: Final = 30
+SILENT_VARIABLE: Final = "SLIPWAY_SILENT_SECONDS"
+"""Environment variable: the number of seconds that an engine may say nothing while it works."""
+_WAITING: Final = re.compile(r"^goroutine \d+ \[[^\]\n]*\d+ minutes[^\n]*\n((?:.+\n)+)", re.MULTILINE)
+_FUNCTION: Final = re.compile(r"^github\.com/(moby/buildkit/.+)\(", re.MULTILINE)
+_MOST_WAITS: Final = 5
 _CHUNK_BYTES: Final = 1 << 20
 _LONGEST_MESSAGE: Final = 32 << 20
 """Most bytes of one message of a stream. BuildKit's statuses have at most 16 MiB (gRPC's limit), here in base64."""
@@ -56,6 +62,21 @@ class EngineError(ProviderError):
 
 class Unreachable(ProviderError):
     """No engine answers at an address; the text has the address and the reason."""
+
+
+class Silent(Unreachable):
+    """An engine took a request, and says nothing any more; the text says where it waits."""
+
+
+def silent_seconds() -> float:
+    """Return how long an engine may say nothing: SILENT_VARIABLE, or two hours. Raises ProviderError.
+
+    A step may compile for an hour without a line of output.
+    """
+    text = os.environ.get(SILENT_VARIABLE) or "7200"
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise ProviderError(f"{SILENT_VARIABLE}={one_line(text)!r}: give a number of seconds")
+    return float(text)
 
 
 @dataclass(frozen=True)
@@ -205,8 +226,9 @@ def _tls(certificates: tuple[str, str, str] | None) -> ssl.SSLContext:
 class Response:
     """What the engine answered, to be read as it comes."""
 
-    def __init__(self, response: http.client.HTTPResponse) -> None:
+    def __init__(self, response: http.client.HTTPResponse, silent: Callable[[], Silent]) -> None:
         self._response = response
+        self._silent = silent
         self.headers = response.headers
 
     def document(self) -> dict[str, Any]:
@@ -215,7 +237,7 @@ class Response:
         Raises:
             ProviderError: if it breaks off, is too long, or is no JSON object.
         """
-        with _unbroken():
+        with _unbroken(self._silent):
             body = self._response.read(_LONGEST_DOCUMENT + 1)
         if len(body) > _LONGEST_DOCUMENT:
             raise ProviderError(f"the Docker daemon's answer has more than {_LONGEST_DOCUMENT >> 20} MiB")
@@ -227,6 +249,11 @@ class Response:
             raise ProviderError("the Docker daemon's answer is no JSON object, or not all of it")
         return document
 
+    def text(self) -> str:
+        """Return the body, as far as a document may be long. Raises ProviderError if it breaks off."""
+        with _unbroken(self._silent):
+            return self._response.read(_LONGEST_DOCUMENT).decode(errors="replace")
+
     def messages(self) -> Iterator[dict[str, Any]]:
         """Yield the JSON messages of a stream as they come, each on a line (moby, pkg/streamformatter).
 
@@ -234,7 +261,7 @@ class Response:
             ProviderError: if the stream breaks off, or a message is too long or no JSON object.
         """
         held = bytearray()
-        with _unbroken():
+        with _unbroken(self._silent):
             while block := self._response.read1(_CHUNK_BYTES):
                 *ended, rest = block.split(b"\n")
                 for line in ended:
@@ -323,17 +350,18 @@ class Engine:
             body: writes the body; None for an empty one.
             sent: takes the number of bytes of the body sent so far.
             operation: what may end the request from another thread.
-            timeout: seconds to wait for each piece of the answer; None for as long as it takes.
+            timeout: seconds to wait for each piece of the answer; None for :func:`silent_seconds`.
 
         Raises:
             Unreachable: if no engine answers.
+            Silent: if it says nothing for that long.
             EngineError: if it refuses the request.
         """
         connection = _Connection(self.address)
         with closing(connection), (operation or Operation()).ending(connection.end):
             connection.connect()
-            if connection.sock is not None and timeout:
-                connection.sock.settimeout(timeout)
+            seconds = timeout or silent_seconds()
+            connection.sock.settimeout(seconds)
             target = self._prefix + path + ("?" + urllib.parse.urlencode(query, doseq=True) if query else "")
             try:
                 connection.putrequest(method, target, skip_accept_encoding=True)
@@ -347,6 +375,8 @@ class Engine:
                     connection.endheaders()
                     _send(connection, body, sent)
                 response = connection.getresponse()
+            except TimeoutError as error:
+                raise self._silent(seconds) from error
             except (OSError, http.client.HTTPException) as error:
                 reason = (
                     connection.complaint() or getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -354,10 +384,31 @@ class Engine:
                 raise Unreachable(f"{self.address.host}: {reason}") from error
             with closing(response):
                 if response.status >= http.client.BAD_REQUEST:
-                    with _unbroken():
+                    with _unbroken(lambda: self._silent(seconds)):
                         refusal = response.read(_LONGEST_REFUSAL + 1)
                     raise EngineError(response.status, _message(refusal))
-                yield Response(response)
+                yield Response(response, lambda: self._silent(seconds))
+
+    def _silent(self, seconds: float) -> Silent:
+        """Return the error for a request that gets no answer."""
+        waits = ""
+        with suppress(ProviderError):
+            waits = "".join(f"; it has waited for minutes in {place}" for place in self.waits())
+        return Silent(
+            f"{self.address.host}: the Docker daemon said nothing for {seconds:g} s{waits}. "
+            f"{SILENT_VARIABLE} is the number of seconds that it may take"
+        )
+
+    def waits(self) -> list[str]:
+        """Return where the engine's goroutines have waited for minutes: of each, its first function of BuildKit.
+
+        Raises ProviderError, also where the engine does not say that.
+        """
+        engine = Engine(self.address)  # its path has no version
+        with engine.request("GET", "/debug/pprof/goroutine", query={"debug": "2"}, timeout=_CONNECT_SECONDS) as answer:
+            stacks = _WAITING.findall(answer.text())
+        places = (_FUNCTION.search(stack) for stack in stacks)
+        return list(dict.fromkeys(place[1] for place in places if place))[:_MOST_WAITS]
 
     def json(self, path: str) -> dict[str, Any]:
         """Get a JSON object.
@@ -378,11 +429,13 @@ class Engine:
         connection = _Connection(self.address)
         connection.connect()
         channel = connection.sock
+        channel.settimeout(_CONNECT_SECONDS)
         try:
             self._agree(connection, path, protocol, headers)
         except ProviderError:
             connection.close()
             raise
+        channel.settimeout(None)  # a session says nothing while a build needs nothing of it
         return channel
 
     def _agree(self, connection: _Connection, path: str, protocol: str, headers: Sequence[tuple[str, str]]) -> None:
@@ -422,10 +475,15 @@ def _send(
 
 
 @contextmanager
-def _unbroken() -> Iterator[None]:
-    """Read an answer in a block. Raises ProviderError if the connection breaks, or what comes is no HTTP."""
+def _unbroken(silent: Callable[[], Silent]) -> Iterator[None]:
+    """Read an answer in a block.
+
+    Raises what ``silent`` returns if none comes, and ProviderError if the connection breaks, or what comes is no HTTP.
+    """
     try:
         yield
+    except TimeoutError as error:
+        raise silent() from error
     except (OSError, http.client.HTTPException) as error:
         raise ProviderError(f"the connection to the Docker daemon broke: {error}") from error
 

@@ -72,6 +72,11 @@ class BuildLog:
             if error:
                 raise StreamError(self._explain(self._hide(error)[:_LONGEST_ERROR]))
 
+    def running(self) -> str:
+        """Return which steps have begun and not ended, for an error."""
+        names = sorted(self._names[step] for step in self._running)
+        return f"it did not end step {', '.join(map(repr, names))}: " if names else ""
+
     def _take(self, message: dict[str, Any]) -> None:
         if message.get("id") == _TRACE:
             self._trace(message["aux"])
