@@ -8,9 +8,8 @@ reduce_overhead()  # before the imports, which make much garbage
 import pulumi
 from pulumi.runtime.config import CONFIG
 
-from components import engines
+from components import engines, preflight
 from components.deployment import deploy
-from oci import preflight
 from stacks import placement, plan
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.config.load import from_pulumi

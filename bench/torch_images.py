@@ -13,9 +13,10 @@ from bench import program
 from bench.bench_error import BenchError
 from bench.program import Program
 from bench.setting import Setting
+from oci.gpu.release_order import line, order
 from oci.registry_image import fetch
 from stacks import plan
-from stacks.versions.tables import line, order, table
+from stacks.versions.tables import table
 from toolchain.machine.steps import step
 
 _NEEDED_BYTES: Final = 25_000_000_000

@@ -27,10 +27,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+from oci.gpu.release_order import order
 from stacks.child_environment import child_environment
 from stacks.errors import SlipwayError, one_line
 from stacks.versions import tables
-from stacks.versions.tables import order
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import IO, Any, Final, TypeVar, cast
 
-from stacks.errors import SlipwayError
+from oci.errors import SlipwayError
 
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 """A digest. What a manifest calls one may be any text, such as a path, until it matches."""

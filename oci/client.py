@@ -19,9 +19,9 @@ from urllib3.exceptions import HTTPError
 
 from oci.blob import DIGEST, Result, read_blob
 from oci.credentials import Login
+from oci.errors import SlipwayError, one_line
+from oci.reference import check_reference, qualified, split
 from oci.transport import LIMIT, Transport, chunk, reason
-from stacks.errors import SlipwayError, one_line
-from stacks.references import check_reference, qualified, split
 
 INDEXES: Final = (
     "application/vnd.oci.image.index.v1+json",

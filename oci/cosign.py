@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from oci import programs
+from oci.child_environment import PASSWORD, WITHHELD
 from oci.credentials import Login
+from oci.errors import SlipwayError, one_line
 from oci.evidence import shape
-from stacks.child_environment import PASSWORD, WITHHELD
-from stacks.config.signing import Signer, Signing
-from stacks.errors import SlipwayError, one_line
+from oci.evidence.signer import Signer, Signing
 
 Kind = Literal["sbom", "provenance", "scan", "vex", "loading", "gpu"]
 

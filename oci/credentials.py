@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from typing import Final
 
 from oci.logins import docker_login
-from stacks.references import covering
+from oci.reference import covering
+
+GITHUB: Final = {"username": "GITHUB_ACTOR", "password": "GITHUB_TOKEN"}
+"""The variables of a GitHub job with its own login to GitHub's registry."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +33,7 @@ def of_machine(host: str) -> Login | None:
         ValueError: a Docker credential helper fails.
     """
     if host == "ghcr.io":
-        from stacks.config.registries.ghcr import GhcrRegistry  # noqa: PLC0415 - a preview loads no models of stacks
-
-        values = {key: os.environ.get(variable, "") for key, variable in GhcrRegistry.VARIABLES.items()}
+        values = {key: os.environ.get(variable, "") for key, variable in GITHUB.items()}
         if all(values.values()):
             return Login(host, **values)
     stored = {key.lower(): value for key, value in docker_login.stored(host).items()}

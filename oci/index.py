@@ -11,9 +11,8 @@ from typing import Any, Final
 from oci import registry_image
 from oci.client import IMAGES, INDEXES, PUSH_REASONS, Repository
 from oci.credentials import Login
-from stacks.config.values import architecture
-from stacks.errors import SlipwayError
-from stacks.references import split
+from oci.errors import SlipwayError
+from oci.reference import split
 
 _OCI_INDEX, _DOCKER_LIST = INDEXES
 _DOCKER_IMAGE = IMAGES[1]
@@ -81,7 +80,7 @@ def _entries(platform: str, ref: str, login: Login | None) -> Iterator[dict[str,
     """Yield the entry of an image. An engine may have pushed an index itself, with attestations beside the image."""
     repository = Repository(ref, login)
     if not repository.exists():
-        name = f"{split(ref)[0].rpartition('/')[2]}-{architecture(platform)}"
+        name = f"{split(ref)[0].rpartition('/')[2]}-{platform.split('/')[1]}"
         raise SlipwayError(
             f"{ref}: the registry no longer has the image for {platform}; see that it deletes nothing that an update "
             f"has just pushed. To build it again: `pulumi stack --show-urns` has the URN of the docker.Image {name}; "
@@ -102,5 +101,5 @@ def _entries(platform: str, ref: str, login: Login | None) -> Iterator[dict[str,
         "mediaType": manifest.media_type,
         "digest": manifest.digest,
         "size": len(manifest.body),
-        "platform": {"architecture": architecture(platform), "os": platform.partition("/")[0]},
+        "platform": dict(zip(("os", "architecture"), platform.split("/"), strict=True)),
     }

@@ -16,8 +16,8 @@ from typing import IO, Any, Final
 
 from oci.blob import DIGEST, Result, read_blob
 from oci.client import IMAGES, INDEXES, Manifest
+from oci.errors import SlipwayError, one_line
 from oci.registry_image import Image, chosen, of
-from stacks.errors import SlipwayError, one_line
 
 LIMIT: Final = 4 << 20
 """Bytes of the largest manifest or configuration, as of registries."""

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from oci.child_environment import child_environment
 from oci.credentials import Login
+from oci.errors import SlipwayError, one_line
 from oci.logins import docker_login
-from stacks.child_environment import child_environment
-from stacks.errors import SlipwayError, one_line
 
 _TIMEOUT: Final = 1800
 """Seconds for one program: some read the whole image."""

@@ -8,9 +8,9 @@ from typing import IO, Any, Final, Protocol, TypeVar
 
 from oci.client import IMAGES, INDEXES, Manifest, Repository
 from oci.credentials import Login
+from oci.errors import MALFORMED, SlipwayError, one_line
 from oci.layers.layer import Facts, Index, index
-from stacks.errors import MALFORMED, SlipwayError, one_line
-from stacks.references import split
+from oci.reference import split
 
 Result = TypeVar("Result")
 

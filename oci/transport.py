@@ -17,8 +17,8 @@ from urllib3.util.retry import Retry
 
 from oci import credentials
 from oci.credentials import Login
-from stacks.errors import SlipwayError, one_line
-from stacks.references import on_loopback
+from oci.errors import SlipwayError, one_line
+from oci.reference import on_loopback
 
 LIMIT: Final = 4 << 20
 """Largest manifest or JSON response in bytes: the limit that the specification names for manifests."""

@@ -1,62 +1,27 @@
-"""The error that a user sees: one line for each mistake, never a traceback."""
+"""The errors of the library of containers, for the stacks."""
 
-from __future__ import annotations
+from oci.errors import (
+    MALFORMED,
+    MOST_LINES,
+    SlipwayError,
+    abridged,
+    builds_no,
+    listing,
+    one_line,
+    printable,
+    quoted,
+    suggest,
+)
 
-import difflib
-from collections.abc import Collection, Iterable, Sequence
-from typing import Final
-
-MOST_LINES: Final = 30
-"""Lines of one error, below its header."""
-
-MALFORMED: Final = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
-"""What is raised where a document that was read is not of the shape that its source documents."""
-
-
-class SlipwayError(Exception):
-    """A mistake of the user, or a fault of the machine; ``str()`` has one line for each."""
-
-
-def one_line(value: object, limit: int = 120) -> str:
-    """Show ``value`` on one line, at most ``limit`` characters long.
-
-    Control characters are escaped. In an address, everything up to the last ``@`` may be a credential and is starred.
-    """
-    text = value if isinstance(value, str) else repr(value)
-    start, end = text.find("//"), text.rfind("@")
-    if 0 <= start < end - 1:
-        text = f"{text[:start]}//***{text[end:]}"
-    text = printable(text)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def printable(text: str) -> str:
-    """Return a text with its control characters escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def abridged(names: Sequence[str], most: int = 1) -> str:
-    """Return the first ``most`` names as words of a line, and how many more there are."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def quoted(value: object, limit: int = 120) -> str:
-    """Return a value on one line in quotes, or ``none`` for None."""
-    return "none" if value is None else f"'{one_line(value, limit)}'"
-
-
-def suggest(value: str, allowed: Iterable[str]) -> str:
-    """Return `` (did you mean 'x'?)`` for the nearest of ``allowed``, or an empty text when none is near."""
-    near = difflib.get_close_matches(value, list(allowed))
-    return f" (did you mean '{near[0]}'?)" if near else ""
-
-
-def builds_no(name: str, names: Collection[str]) -> str:
-    """Return the end of an error about an unknown image: its name, the nearest one, and what the stack builds."""
-    return f"builds no image '{one_line(name)}'{suggest(name, names)}; it builds: {', '.join(names) or 'none'}"
-
-
-def listing(header: str, lines: Sequence[str], rest: str = "") -> str:
-    """Return a header with its lines below, at most :data:`MOST_LINES`; ``rest`` says where the others are."""
-    more = [f"and {len(lines) - MOST_LINES} more{rest}"] if len(lines) > MOST_LINES else []
-    return "\n".join([header, *(f"  {line}" for line in [*lines[:MOST_LINES], *more])])
+__all__ = [
+    "MALFORMED",
+    "MOST_LINES",
+    "SlipwayError",
+    "abridged",
+    "builds_no",
+    "listing",
+    "one_line",
+    "printable",
+    "quoted",
+    "suggest",
+]

@@ -9,10 +9,10 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from oci.gpu.release_order import line
 from stacks.errors import SlipwayError, one_line
 from stacks.tags import Suffix
-from stacks.versions.cuda_toolkit import least_driver
-from stacks.versions.tables import line
+from stacks.versions.cuda_toolkit import DRIVER_LABEL, least_driver
 
 CONTEXT = "dockerfiles"
 """The build context of every image, relative to the checkout; each Dockerfile's own ignore file narrows it."""
@@ -26,9 +26,6 @@ CHECKED_ARG = "CHECKED_IMAGE"
 
 LABEL_PREFIX = "org.opencontainers.image."
 """Prefix of an image's labels (OCI image specification, annotations)."""
-
-DRIVER_LABEL = "slipway.driver"
-"""The label with the oldest driver of NVIDIA's that runs an image."""
 
 _LABEL_ARG = "LABEL_"
 """Prefix of the build arguments that carry labels."""

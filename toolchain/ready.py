@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from oci.engine_platforms import PLATFORMS
+from oci.engine.engine_platforms import PLATFORMS
 from stacks.child_environment import child_environment
 from toolchain import environment, modes
 from toolchain.checkout import Checkout

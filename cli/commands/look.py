@@ -126,12 +126,13 @@ def inspect(
     from cli.inspection import inspection_page, inspection_text
     from oci.binaries import inspection
     from oci.gpu import node_drivers
+    from oci.gpu.release_order import order
     from oci.local_image import is_local, open_image
     from oci.registry_image import fetch
     from stacks import plan
     from stacks.config.kubernetes import KubernetesRunners
+    from stacks.versions import cuda_toolkit
     from stacks.versions.archs import capability
-    from stacks.versions.tables import order
 
     if driver and not order(driver):
         raise SlipwayError(f"--driver: '{one_line(driver)}' is no version, such as 570.86.15")
@@ -155,7 +156,8 @@ def inspect(
         nodes = node_drivers.read(**where) if cluster else None
     except SlipwayError as error:
         raise SlipwayError(f"--cluster: {error}; --driver takes a driver's version without a cluster") from None
-    result = inspection.inspect(image, inspection.Question(capabilities, driver, nodes, compiled), platform)
+    question = inspection.Question(cuda_toolkit, capabilities, driver, nodes, compiled)
+    result = inspection.inspect(image, question, platform)
     if form == "json":
         print(json.dumps(result.as_json(), indent=2))
     else:

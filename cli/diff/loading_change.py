@@ -10,6 +10,7 @@ from oci.binaries import inspection
 from oci.binaries.inspection import Inspection, Question
 from oci.binaries.plugins import Plugin
 from oci.registry_image import Image
+from stacks.versions import cuda_toolkit
 
 _FAULT: Final = "fault"
 
@@ -22,7 +23,7 @@ def values(image: Image, compiled: Mapping[str, str]) -> Mapping[str, str]:
     Raises:
         SlipwayError: a layer cannot be read.
     """
-    return _values(inspection.inspect(image, Question(compiled=compiled)))
+    return _values(inspection.inspect(image, Question(cuda_toolkit, compiled=compiled)))
 
 
 def _values(inspected: Inspection) -> dict[str, str]:

@@ -18,13 +18,13 @@ from typing import Any, Final
 
 import uv
 
+from oci.gpu.release_order import order
 from stacks import lock
 from stacks.child_environment import child_environment
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.values import architecture
 from stacks.errors import SlipwayError, one_line
 from stacks.spec import Packages
-from stacks.versions.tables import order
 
 _NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
 

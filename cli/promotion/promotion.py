@@ -18,6 +18,7 @@ from oci.vulnerabilities import grype
 from oci.vulnerabilities.verdict import judge
 from stacks.config.gates.promotion_gate import GpuChecks, Promotion
 from stacks.config.gates.vulnerabilities import Vulnerabilities
+from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError, one_line, suggest
 
 
@@ -138,7 +139,7 @@ def _loading(ref: str, target: PublishedImage, promotion: Promotion, now: dateti
 
 
 def _vulnerable(ref: str, target: PublishedImage, policy: Vulnerabilities, now: datetime) -> Iterator[str]:
-    scan = grype.scan(ref, policy, target.login)
+    scan = grype.scan(ref, policy, target.login, ROOT)
     for line in judge(scan.vulnerabilities, policy, now.date()).lines():
         yield f"{ref}: vulnerability: {line}"
 

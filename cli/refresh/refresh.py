@@ -18,13 +18,14 @@ from cli.refresh import apt_index, table_text
 from cli.refresh.rows import ROWS
 from cli.upstream import git_objects
 from oci.client import Repository
+from oci.gpu.release_order import order
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.load import environment_mirrors
 from stacks.config.model import Model
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.identity.dockerfile.declarations import mirrored
 from stacks.versions import tables
-from stacks.versions.tables import order, table
+from stacks.versions.tables import table
 
 SOURCES: Final = Path(__file__).with_name("sources.toml")
 """The sources, as data."""

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from cli import torch_table
-from stacks.versions.tables import line, newest_from, order, table
+from oci.gpu.release_order import line, order
+from stacks.versions.tables import newest_from, table
 
 Rows = Mapping[str, Mapping[str, Any]]
 """Rows by release."""

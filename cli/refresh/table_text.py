@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from oci.gpu.release_order import order
 from stacks.errors import SlipwayError
-from stacks.versions.tables import order
 
 _WIDTH = 120
 _INDENT = "  "

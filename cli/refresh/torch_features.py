@@ -15,10 +15,10 @@ import venv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from oci.gpu.release_order import order
 from stacks.child_environment import child_environment
 from stacks.config.stack_file import ROOT
 from stacks.versions import tables
-from stacks.versions.tables import order
 
 #: The program that names features.
 PROBE = ROOT / "dockerfiles/torch/checks/build/12-features.py"

@@ -10,9 +10,9 @@ from typing import Final, Self
 
 from pydantic import Field, model_validator
 
+from oci.gpu.release_order import order
 from stacks.config.model import Model
 from stacks.errors import SlipwayError, one_line, suggest
-from stacks.versions.tables import order
 
 CONTRACTS: Final = Path(__file__).with_name("contracts")
 """The folder of the contracts."""

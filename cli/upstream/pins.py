@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator
 
 from cli.upstream.contract import Contract, Pin
+from oci.gpu.release_order import order
 from stacks import plan
 from stacks.config.stack_file import ROOT, stack_names
 from stacks.identity.dockerfile.declarations import arguments
 from stacks.spec import Outside
-from stacks.versions.tables import order, table
+from stacks.versions.tables import table
 
 
 def tags(contract: Contract) -> list[str]:

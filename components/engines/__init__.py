@@ -127,7 +127,7 @@ def _of_this_machine(plan: Plan) -> Iterator[Callable[[], str]]:
 
 
 def _refusal(platform: str, key: str) -> str:
-    from oci.engine_platforms import CannotRun, check_runnable  # noqa: PLC0415 - most stacks are for this machine
+    from oci.engine.engine_platforms import CannotRun, check_runnable  # noqa: PLC0415 - most stacks are for this machine
 
     try:
         check_runnable([platform], key=key)

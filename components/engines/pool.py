@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import ClassVar
 
 from components.engines.connection import Connection
-from oci.engine_platforms import CannotRun, check_runnable
+from oci.engine.engine_platforms import CannotRun, check_runnable
 from stacks.errors import SlipwayError
 
 

@@ -42,6 +42,7 @@ class AttestProvenance(ImageAction):
         """Attest the provenance; return where the attestation is, and its source, revision and date."""
         from oci import cosign
         from oci.evidence import slsa
+        from stacks.checkout import source_of
         from stacks.config.signing import Signing
         from stacks.config.stack_file import ROOT
 
@@ -56,7 +57,7 @@ class AttestProvenance(ImageAction):
             builder=slsa.builder(signing),
             engines=engines,
         )
-        predicate = slsa.predicate(props["ref"], build, ROOT, login)
+        predicate = slsa.predicate(props["ref"], build, source_of(ROOT), login)
         return {
             "attestation": cosign.attest(props["ref"], "provenance", predicate, signing, login),
             **slsa.summary(predicate),

@@ -18,9 +18,9 @@ from itertools import islice
 from typing import IO, Final, NamedTuple
 
 from oci.binaries import plugin_table
+from oci.errors import SlipwayError
 from oci.gpu import gpu_code
 from oci.gpu.gpu_code import GpuCode
-from stacks.errors import SlipwayError
 
 MAGIC: Final = b"\x7fELF"
 _IN_MEMORY: Final = 16 << 20

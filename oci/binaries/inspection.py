@@ -13,15 +13,15 @@ from oci.binaries.contents import Contents
 from oci.binaries.elf_file import AARCH64, I386, X86_64, Machine
 from oci.binaries.loader import DEFAULT_LEVEL
 from oci.binaries.loading import Fault, Loading
+from oci.errors import SlipwayError
 from oci.gpu import driver, gpu_coverage
-from oci.gpu.driver import Driver
+from oci.gpu.driver import CudaDrivers, Driver
 from oci.gpu.gpu_coverage import Coverage
 from oci.gpu.node_drivers import NodeDrivers
 from oci.layers.space import Space
 from oci.owners import ownership
 from oci.owners.ownership import Contested
 from oci.registry_image import Image
-from stacks.errors import SlipwayError
 
 _MACHINES: Final[Mapping[str, Machine]] = {"amd64": X86_64, "arm64": AARCH64, "386": I386}
 """Machines by the architecture of a platform (image-spec, config.md; Go's GOARCH)."""
@@ -35,6 +35,7 @@ class Question:
     """What is asked of an image beside whether it loads.
 
     Args:
+        drivers: the drivers of CUDA's releases.
         gpus: compute capabilities by GPU, each of which must be able to run all GPU code.
         driver: the version of the host's driver, empty for none.
         nodes: the drivers of a cluster's nodes, on which the image is to run; None for no cluster.
@@ -42,6 +43,7 @@ class Question:
         level: the level of the processor, which decides between variants of a library.
     """
 
+    drivers: CudaDrivers
     gpus: Mapping[str, str] = field(default_factory=dict)
     driver: str = ""
     nodes: NodeDrivers | None = None
@@ -116,7 +118,7 @@ class Inspection:
         }
 
 
-def inspect(image: Image, question: Question | None = None, platform: str | None = None) -> Inspection:
+def inspect(image: Image, question: Question, platform: str | None = None) -> Inspection:
     """Read an image's layers and inspect them; ``platform`` is what the image must be for.
 
     Raises:
@@ -124,7 +126,7 @@ def inspect(image: Image, question: Question | None = None, platform: str | None
     """
     if platform and image.platform != platform:
         raise SlipwayError(f"{image.reference}: an image for {image.platform}, not for {platform}")
-    return of_contents(image, contents.read(image), question or Question())
+    return of_contents(image, contents.read(image), question)
 
 
 def of_contents(image: Image, read: Contents, question: Question) -> Inspection:
@@ -140,7 +142,7 @@ def of_contents(image: Image, read: Contents, question: Question) -> Inspection:
         gpu_coverage.cover(read, question.gpus),
         gpu_coverage.cover(read, {arch: arch for arch in _ARCH.findall(read.environment.get(_ARCH_LIST, ""))}),
         list(gpu_coverage.lacking(read, question.compiled)),
-        driver.needed(read),
+        driver.needed(read, question.drivers),
         ownership.contested(read),
         read.unread,
         read.space,

@@ -22,8 +22,8 @@ from oci.binaries.library_needs import Needs
 from oci.binaries.loader import DEFAULT_LEVEL, Loader, Missing
 from oci.binaries.musl_loader import MuslLoader
 from oci.binaries.plugins import Plugin, Plugins, Unmet
+from oci.errors import abridged
 from oci.owners.environments import Environments
-from stacks.errors import abridged
 
 _EXCEPTIONS: Final = Path(__file__).with_name("exceptions.toml")
 _MUSL: Final = re.compile(r"ld-musl-[^/]+\.so\.1$")

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import IO, Final, cast
 from urllib.parse import urlencode, urlsplit
 
-from oci.engine_platforms import engine_failure
-from stacks.child_environment import child_environment
-from stacks.config.stack_file import ROOT
-from stacks.errors import SlipwayError, one_line
+from oci.child_environment import child_environment
+from oci.engine.engine_platforms import engine_failure
+from oci.errors import SlipwayError, one_line
 
 _SECONDS: Final = 1800
 """Until an engine's next bytes: one without containerd's store of images writes the archive to its disk first."""
@@ -35,7 +34,7 @@ _MOST: Final = 1 << 16
 class Access:
     """How an engine is reached.
 
-    ``host`` is its address; a socket's path may begin in the checkout. Empty for the docker client's own. ``ssh`` are
+    ``host`` is its address; a socket's path may begin in ``folder``. Empty for the docker client's own. ``ssh`` are
     options of ssh for an address that begins with ``ssh://``; empty for those of the docker client. ``tls`` has the
     authority of the engine's certificate, and the client's certificate and key, as PEM: ``ca``, ``cert`` and ``key``;
     empty for an engine without, or whose certificates the docker client has.
@@ -44,6 +43,7 @@ class Access:
     host: str = ""
     ssh: Sequence[str] = ()
     tls: Mapping[str, str] = field(default_factory=dict, repr=False)
+    folder: Path = Path()
 
 
 def saving(name: str, access: Access) -> AbstractContextManager[IO[bytes]]:
@@ -154,7 +154,7 @@ def _by_program(name: str, access: Access) -> Iterator[IO[bytes]]:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                cwd=ROOT,
+                cwd=access.folder,
                 env=child_environment(command[0]),
                 start_new_session=True,  # without a terminal, ssh fails where it would ask for a password
             )

@@ -19,12 +19,12 @@ from typing import IO, Final, cast
 from oci.blob import Unreadable, read_blob
 from oci.engine import engine_access
 from oci.engine.engine_access import Access
-from oci.engine_platforms import at
+from oci.engine.engine_platforms import at
+from oci.errors import SlipwayError, one_line
 from oci.layers import layer
 from oci.layers.layer import Facts, Index
 from oci.local_image import LIMIT, Files, image_of, layer_type
 from oci.registry_image import Image
-from stacks.errors import SlipwayError, one_line
 
 _BLOBS: Final = "blobs/sha256/"
 _SHORTEST_LAYER: Final = 2 * tarfile.BLOCKSIZE

@@ -9,14 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Protocol
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from stacks.config.gates.promotion_gate import GpuChecks
-from stacks.errors import SlipwayError, one_line
-from stacks.versions.nodes import GPU, node
+from oci.errors import SlipwayError, one_line
 
 LIMIT: Final = 1 << 20
 """Bytes of one report."""
@@ -194,6 +192,30 @@ def newest(reports: Sequence[Report]) -> Report:
     return max(reports, key=lambda report: (report.ended, not report.passed))
 
 
+class GpuChecks(Protocol):
+    """What is required of GPU checks."""
+
+    @property
+    def profile(self) -> str | None:
+        """The kind of node; None for any."""
+
+    @property
+    def gpus(self) -> int:
+        """The least number of GPUs."""
+
+    @property
+    def bus_bandwidth(self) -> float | None:
+        """The least bus bandwidth in GB/s; None for any."""
+
+    @property
+    def network(self) -> str | None:
+        """The only network that NCCL may have used; None for any."""
+
+    @property
+    def gpus_of_node(self) -> tuple[str, int]:
+        """The model of the GPUs of a node of the profile, and their number."""
+
+
 def violations(report: Report, required: GpuChecks) -> Iterator[str]:
     """Yield what a report lacks, a clause for each. Its numbers are judged again, whatever its result says."""
     measured, every = report.measured, list(report.every)
@@ -223,7 +245,7 @@ def _of_node(report: Report, required: GpuChecks) -> Iterator[str]:
             f"one GPU copies to another, {measured.copy_bandwidth:g} GB/s"
         )
     if required.profile:
-        yield from _other_node(report, required.profile)
+        yield from _other_node(report, required.profile, *required.gpus_of_node)
     if required.network and report.networks != {required.network}:
         names = ", ".join(one_line(name) for name in sorted(report.networks)) or "no known network"
         yield f"NCCL used {names}, and {required.network} alone is required"
@@ -253,14 +275,13 @@ def _slow(measured: Measured) -> bool:
     return bus is not None and copy is not None and copy > NVLINK and bus < SHARE * copy
 
 
-def _other_node(report: Report, profile: str) -> Iterator[str]:
+def _other_node(report: Report, profile: str, model: str, most: int) -> Iterator[str]:
     """Yield why the node was none of the profile: its name, its GPUs' model, or their number."""
     if report.profile != profile:
         yield f"they ran on {one_line(report.profile) or 'a node of no stated profile'}, and {profile} is required"
         return
-    row = node(profile)
-    others = [gpu.name for gpu in report.gpus if not re.search(rf"\b{re.escape(row.gpu or '')}\b", gpu.name)]
+    others = [gpu.name for gpu in report.gpus if not re.search(rf"\b{re.escape(model)}\b", gpu.name)]
     if others:
-        yield f"a node of {profile} has {row.gpu}, and they ran on {one_line(others[0])}"
-    if len(report.gpus) > row.most(GPU):
-        yield f"a node of {profile} has {row.most(GPU)} GPUs, and they ran on {len(report.gpus)}"
+        yield f"a node of {profile} has {model}, and they ran on {one_line(others[0])}"
+    if len(report.gpus) > most:
+        yield f"a node of {profile} has {most} GPUs, and they ran on {len(report.gpus)}"

@@ -9,16 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from oci.binaries.inspection import Inspection
-from stacks.config.gates.inspection_gate import InspectionException
-from stacks.errors import one_line
+from oci.errors import one_line
 
 _WIDTH: Final = 500
 """Characters of one fault."""
 _MOST: Final = 1000
 """Faults that are listed; an image with more fails whatever is excepted."""
+
+
+class InspectionException(Protocol):
+    """A fault that does not stop an image."""
+
+    def covers(self, file: str, names: Sequence[str]) -> bool:
+        """Return whether it excepts a fault of a file, which misses what the names say."""
+
+    def model_dump(self) -> dict[str, Any]:
+        """Return the exception as the evidence lists it."""
 
 
 def predicate(

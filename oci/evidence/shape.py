@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stacks.errors import MALFORMED, SlipwayError
+from oci.errors import MALFORMED, SlipwayError
 
 
 @contextmanager

@@ -11,18 +11,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from oci.client import Repository
 from oci.credentials import Login
+from oci.errors import one_line
 from oci.evidence import age
 from oci.evidence.signing_certificates import Claims
-from stacks.config.signing import Policy, Signer, Signing
-from stacks.errors import one_line
-from stacks.identity.git import git
-from stacks.references import qualified, split
+from oci.evidence.signer import Policy, Signer, Signing
+from oci.reference import qualified, split
 
 _BUILD_TYPE: Final = "https://github.com/moby/buildkit/blob/master/docs/attestations/slsa-definitions.md"
 _BY_HAND: Final = "urn:slipway:by-hand"
@@ -63,17 +61,17 @@ class Build:
     engines: Sequence[str] = ()
 
 
-def predicate(ref: str, build: Build, root: Path, login: Login | None) -> dict[str, Any]:
+def predicate(ref: str, build: Build, source: Mapping[str, Any], login: Login | None) -> dict[str, Any]:
     """Return the provenance of the image pushed as ``ref``.
 
-    Source and revision are the checkout's; the date is in the image's configuration.
+    ``source`` is the checkout's: ``uri``, ``revision``, ``ref``, and whether it has ``uncommitted`` changes. The date
+    is in the image's configuration.
 
     Raises:
         SlipwayError: the image cannot be fetched.
     """
     repository = Repository(ref, login)
     config = repository.json(repository.manifest().content["config"]["digest"])
-    source = source_of(root)
     contents = build.contents
     arguments = {**contents["args"], **contents["labels"]}
     git_source = [{"uri": source["uri"], "digest": {"gitCommit": source["revision"]}}] if source["revision"] else []
@@ -98,7 +96,7 @@ def predicate(ref: str, build: Build, root: Path, login: Login | None) -> dict[s
                 "builderPlatform": contents["platform"],
                 "engine": build.engine,
                 **({"engines": [_without_user(engine) for engine in build.engines]} if build.engines else {}),
-                "ref": _ref(root),
+                "ref": source["ref"],
                 "uncommitted": source["uncommitted"],
                 "files": dict(contents["files"]),
             },
@@ -111,28 +109,6 @@ def predicate(ref: str, build: Build, root: Path, login: Login | None) -> dict[s
             "metadata": {"invocationId": _invocation(), "finishedOn": config.get("created")},
         },
     }
-
-
-def source_of(root: Path) -> dict[str, Any]:
-    """Return a checkout's ``uri`` and ``revision``, and whether it has ``uncommitted`` changes.
-
-    The URI has no credentials. Both are empty if git knows none.
-    """
-    revision = (git(root, "rev-parse", "HEAD") or "").strip()
-    address = (git(root, "remote", "get-url", "origin") or "").strip()
-    changed = bool((git(root, "status", "--porcelain") or "").strip())
-    return {"uri": _public(address), "revision": revision, "uncommitted": changed}
-
-
-def _public(address: str) -> str:
-    """Return a remote's address as a git+https URI without credentials; empty for a path of this machine."""
-    if ssh := re.fullmatch(r"(?:ssh://)?(?:[^@/]+@)([^:/]+)[:/](.+)", address):
-        return f"git+https://{ssh[1]}/{ssh[2].removesuffix('.git')}"
-    parts = urlsplit(address)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        return ""
-    port = f":{parts.port}" if parts.port else ""
-    return f"git+{parts.scheme}://{parts.hostname}{port}{parts.path.removesuffix('.git')}"
 
 
 def _parent(reference: str, platform: str) -> dict[str, Any]:
@@ -175,11 +151,6 @@ def engine(build_on: str, engines: Sequence[str] = ()) -> str:
 def _without_user(address: str) -> str:
     """Return an engine's address without who logs in there."""
     return re.sub(r"://[^/]*@", "://", address)
-
-
-def _ref(root: Path) -> str:
-    """Return the branch or tag of a checkout; in GitHub Actions, that of the run. Empty if there is none."""
-    return os.environ.get("GITHUB_REF") or (git(root, "symbolic-ref", "--quiet", "HEAD") or "").strip()
 
 
 def _invocation() -> str:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from oci.binaries.contents import Contents
 from oci.binaries.loading import Fault
 from oci.gpu.node_drivers import listed
-from stacks.spec import DRIVER_LABEL
-from stacks.versions.cuda_toolkit import least_driver, line_driver
-from stacks.versions.tables import line, older, order
+from oci.gpu.release_order import line, older, order
 
 _RUNTIME: Final = re.compile(r"lib(?:cudart|nvrtc|cublas|cublasLt)\.so\.(?P<major>\d+)")
 """Sonames with the toolkit's major version."""
@@ -21,13 +19,29 @@ _PACKAGE: Final = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?")
 _FORWARD: Final = re.compile(r"(?:^|/)compat(?:/.*)?/libcuda\.so\.1$")
 
 
+class CudaDrivers(Protocol):
+    """The drivers that NVIDIA documents for releases of CUDA, and the label by which an image names its own."""
+
+    @property
+    def DRIVER_LABEL(self) -> str:  # noqa: N802 - a constant of the module that implements it
+        """The name of an image's label with the least driver."""
+
+    @property
+    def least_driver(self) -> Callable[[str], str | None]:
+        """The function that returns the oldest driver for a major version of CUDA; None for an unknown one."""
+
+    @property
+    def line_driver(self) -> Callable[[str], str | None]:
+        """The function that returns the driver that came with a release line; None for an unknown one."""
+
+
 @dataclass
 class Driver:
     """The least driver: of the newest major version of CUDA in the image, which ``library`` is a file of.
 
     ``cuda`` is its release line, if a file or package names it, and ``belongs`` the driver that came with it: PTX of
     that toolkit needs it. ``forward`` is a compatibility library, which replaces an older driver's. ``labelled`` is the
-    driver that the image's own label names.
+    driver that the image's own ``label`` names.
     """
 
     least: str
@@ -37,6 +51,7 @@ class Driver:
     belongs: str = ""
     forward: str = ""
     labelled: str = ""
+    label: str = ""
 
     def faults(self, driver: str, nodes: Mapping[str, Sequence[str]] | None = None) -> list[Fault]:
         """Return the faults of drivers that are too old: of a host, of ``nodes`` by driver, and of the image's label.
@@ -50,11 +65,11 @@ class Driver:
             if not self.forward and older(one, self.least):
                 reasons.append(f"{one} of {listed(names)} is too old for CUDA {self.major}")
         if self.labelled and older(self.labelled, self.least):
-            reasons.append(f"the image's label {DRIVER_LABEL} is {self.labelled}, too old for CUDA {self.major}")
+            reasons.append(f"the image's label {self.label} is {self.labelled}, too old for CUDA {self.major}")
         return [Fault("driver", self.library, f"misses driver {self.least}", reason) for reason in reasons]
 
 
-def needed(contents: Contents) -> Driver | None:
+def needed(contents: Contents, drivers: CudaDrivers) -> Driver | None:
     """Return the driver that an image needs; None without CUDA libraries, or with those of an unknown version."""
     runtimes = [
         (int(match["major"]), f"/{path}")
@@ -64,14 +79,22 @@ def needed(contents: Contents) -> Driver | None:
     if not runtimes:
         return None
     number, library = max(runtimes)
-    least = least_driver(str(number))
+    least = drivers.least_driver(str(number))
     if least is None:
         return None
     lines = sorted({one for one in _lines(contents) if order(one)[0] == number}, key=order)
     cuda = lines[-1] if lines else ""
     forward = next((f"/{path}" for path in sorted(contents.binaries) if _FORWARD.search(path)), "")
+    label = drivers.DRIVER_LABEL
     return Driver(
-        least, library, str(number), cuda, line_driver(cuda) or "", forward, contents.labels.get(DRIVER_LABEL, "")
+        least=least,
+        library=library,
+        major=str(number),
+        cuda=cuda,
+        belongs=drivers.line_driver(cuda) or "",
+        forward=forward,
+        labelled=contents.labels.get(label, ""),
+        label=label,
     )
 
 

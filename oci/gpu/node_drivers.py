@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from oci import kubectl
-from oci.kubectl import Item, Unanswered
-from stacks.errors import MALFORMED, SlipwayError, abridged, one_line
-from stacks.versions.nodes import GPU, labelled_driver
-from stacks.versions.tables import order
+from oci.errors import MALFORMED, SlipwayError, abridged, one_line
+from oci.gpu import kubectl
+from oci.gpu.kubectl import Item, Unanswered
+from oci.gpu.node_labels import GPU, labelled_driver
+from oci.gpu.release_order import order
 
 _LISTED: Final = 3
 """Nodes in one line; the others are counted."""

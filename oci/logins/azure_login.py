@@ -14,10 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from stacks.config.registries.acr import AcrRegistry
-from stacks.errors import MALFORMED, SlipwayError, one_line
+from oci.errors import MALFORMED, SlipwayError, one_line
 
-VARIABLES: Final = AcrRegistry.IDENTITY
+VARIABLES: Final = ("AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE")
 """Environment variables with the client id, the tenant id, and the path of the token."""
 
 USER: Final = "00000000-0000-0000-0000-000000000000"

@@ -23,12 +23,12 @@ import yaml
 
 from oci import programs
 from oci.credentials import Login
-from stacks.config.gates.vulnerabilities import Vulnerabilities
-from stacks.config.stack_file import ROOT
-from stacks.errors import MALFORMED, SlipwayError, one_line
+from oci.errors import MALFORMED, SlipwayError, one_line
+from oci.vulnerabilities.scan_policy import Vulnerabilities
 
 KEY: Final = "slipway:vulnerabilities"
-_CACHE: Final = ROOT / ".slipway" / "cache" / "grype"
+_CACHE: Final = Path(".slipway", "cache", "grype")
+"""The folder of the databases, below the checkout."""
 _PROGRAM: Final = "grype"
 _MARK: Final = re.compile(r"\[\d+\]\s+ERROR\s+")
 """What Grype's log has before an error."""
@@ -80,16 +80,16 @@ def check() -> None:
         raise SlipwayError(f"{KEY}: {programs.missing(_PROGRAM)}")
 
 
-def scan(ref: str, policy: Vulnerabilities, login: Login | None) -> Scan:
-    """Return the vulnerabilities of a pushed image, read from the registry.
+def scan(ref: str, policy: Vulnerabilities, login: Login | None, root: Path) -> Scan:
+    """Return the vulnerabilities of a pushed image, read from the registry; ``root`` is the checkout.
 
     Raises:
         SlipwayError: Grype fails, or its database cannot be had or is older than the stack allows.
     """
-    return _scan(f"registry:{ref}", ref, policy, login)
+    return _scan(f"registry:{ref}", ref, policy, login, root)
 
 
-def scan_archive(name: str, archive: Path, policy: Vulnerabilities) -> Scan:
+def scan_archive(name: str, archive: Path, policy: Vulnerabilities, root: Path) -> Scan:
     """Return the vulnerabilities of the image in an archive of `docker save`; ``name`` begins errors.
 
     Grype reads no archive as it streams: it opens the file for each layer, and unpacks the layers below TMPDIR
@@ -99,13 +99,17 @@ def scan_archive(name: str, archive: Path, policy: Vulnerabilities) -> Scan:
         SlipwayError: as for a pushed image.
     """
     # The archive is gone when somebody reads the error.
-    return _scan(f"docker-archive:{archive}", name, policy, None, f"{_PROGRAM} on the image that the engine saved")
+    return _scan(
+        f"docker-archive:{archive}", name, policy, None, root, f"{_PROGRAM} on the image that the engine saved"
+    )
 
 
-def _scan(source: str, subject: str, policy: Vulnerabilities, login: Login | None, called: str = "") -> Scan:
+def _scan(
+    source: str, subject: str, policy: Vulnerabilities, login: Login | None, root: Path, called: str = ""
+) -> Scan:
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         folder = Path(name)
-        database = _database(policy, folder)
+        database = _database(policy, folder, root)
         words = [_PROGRAM, source, "--output", "json", "--config", str(database)]
         started = datetime.now(UTC)
         return _parse(_run(words, subject, login, folder, called), subject, started)
@@ -170,10 +174,10 @@ def _reduced(match: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _database(policy: Vulnerabilities, folder: Path) -> Path:
+def _database(policy: Vulnerabilities, folder: Path, root: Path) -> Path:
     """Have the database that the stack names, and return a configuration that uses it."""
-    archive = ROOT / policy.database if policy.database and "://" not in policy.database else None
-    home = _CACHE / _identity(archive) if archive else _CACHE / "fetched"
+    archive = root / policy.database if policy.database and "://" not in policy.database else None
+    home = root / _CACHE / (_identity(archive) if archive else "fetched")
     settings: dict[str, Any] = {
         "cache-dir": str(home),
         "auto-update": False,

@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
 
-from stacks.config.gates.vulnerabilities import VulnerabilityException
-from stacks.references import qualified, split
+from oci.reference import qualified, split
+from oci.vulnerabilities.scan_policy import VulnerabilityException
 
 
 def document(ref: str, exceptions: Sequence[VulnerabilityException], author: str, now: datetime) -> dict[str, Any]:

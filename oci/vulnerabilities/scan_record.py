@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from oci.errors import one_line
 from oci.vulnerabilities.grype import Scan
-from stacks.config.gates.vulnerabilities import Vulnerabilities
-from stacks.errors import one_line
+from oci.vulnerabilities.scan_policy import Vulnerabilities
 
 _GRYPE: Final = "pkg:golang/github.com/anchore/grype"
 _MOST: Final = 5000
@@ -22,10 +22,9 @@ _MOST: Final = 5000
 
 def predicate(scan: Scan, policy: Vulnerabilities) -> dict[str, Any]:
     """Return a scan's record: Grype's matches, reduced to what identifies them, and the stack's policy of the day."""
-    parameters = policy.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"database"})
     release = f"@v{scan.version}" if scan.version[:1].isdigit() else ""  # one that was built by hand may not know it
     return {
-        "invocation": {"parameters": parameters, "uri": "", "event_id": "", "builder.id": ""},
+        "invocation": {"parameters": policy.record(), "uri": "", "event_id": "", "builder.id": ""},
         "scanner": {
             "uri": f"{_GRYPE}{release}",
             "version": scan.version,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from oci.vulnerabilities.grype import Vulnerability
-from stacks.config.gates.vulnerabilities import SEVERITIES, Vulnerabilities, VulnerabilityException
+from oci.vulnerabilities.scan_policy import Vulnerabilities, VulnerabilityException
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,7 @@ def judge(vulnerabilities: Iterable[Vulnerability], policy: Vulnerabilities, tod
 
 
 def _counts(vulnerability: Vulnerability, policy: Vulnerabilities) -> bool:
-    grave = SEVERITIES[SEVERITIES.index(policy.severity) :]
-    return vulnerability.severity in grave and bool(vulnerability.fixed_in or not policy.fixed_only)
+    return vulnerability.severity in policy.grave and bool(vulnerability.fixed_in or not policy.fixed_only)
 
 
 def _names(row: VulnerabilityException, vulnerability: Vulnerability) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from oci.gpu.release_order import line, older
 from stacks.graph import Graph
 from stacks.spec import Cuda, ImageSpec
 from stacks.versions.cuda_toolkit import line_driver, older_branches
-from stacks.versions.tables import line, older
 
 
 def too_old(graph: Graph) -> Iterator[str]:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from stacks.config.fetching.mirrors import MIRRORS_VARIABLE, Mirrors
-from stacks.config.model import Model, as_yaml, is_sensitive, keys, kinds
+from stacks.config.model import ENCRYPTED, Model, as_yaml, is_sensitive, keys, kinds
 from stacks.config.registries import Registry
 from stacks.config.stack_config import Runners, StackConfig
 from stacks.config.stack_file import NAMESPACE
@@ -22,9 +22,6 @@ from stacks.versions.incompatible import Incompatible
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 """The control characters of Unicode, less tabs and line breaks."""
-
-ENCRYPTED = "[secret]"
-"""The placeholder for a value that Pulumi encrypted, where no Pulumi program reads it."""
 
 
 def from_pulumi(values: Mapping[str, str]) -> dict[str, Any]:

@@ -96,6 +96,9 @@ Line = Annotated[str, AfterValidator(_one_line)]
 NonEmpty = Annotated[Line, AfterValidator(_non_empty)]
 """Text on one line that is not empty."""
 
+ENCRYPTED = "[secret]"
+"""The placeholder for a value that Pulumi encrypted, where no Pulumi program reads it."""
+
 Secret = Annotated[SecretStr, AfterValidator(_non_empty)]
 """A secret that is not empty. An unset variable would give an empty one."""
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from oci.gpu.release_order import order
 from stacks.config.model import Environment, Model
 from stacks.config.stack_config import StackConfig
 from stacks.config.values import (
@@ -44,7 +45,7 @@ from stacks.versions.efa_ngc import (
 )
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.nodes import node
-from stacks.versions.tables import Reliance, order
+from stacks.versions.tables import Reliance
 from stacks.versions.torch_libraries import (
     check_nccl_listed,
     check_nccl_package,

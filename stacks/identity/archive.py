@@ -15,7 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
-from stacks.errors import SlipwayError, one_line
+from oci.errors import SlipwayError, one_line
 from stacks.identity import git
 from stacks.identity.context import IGNORE, MOST_LINKS, digest, no_dockerfile
 from stacks.identity.ignore import Matcher, PatternError, parse

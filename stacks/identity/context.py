@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from stacks.errors import SlipwayError
+from oci.errors import SlipwayError
 from stacks.identity.ignore import Matched, Matcher, PatternError, join, parse
 
 IGNORE = ".dockerignore"

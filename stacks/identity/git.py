@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from stacks.child_environment import child_environment
-from stacks.errors import SlipwayError, one_line
+from oci.child_environment import child_environment
+from oci.errors import SlipwayError, one_line
 
 
 def git(root: Path, *arguments: str) -> str | None:

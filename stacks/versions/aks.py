@@ -6,9 +6,10 @@ import functools
 import re
 from dataclasses import dataclass
 
+from oci.gpu.release_order import order
 from stacks.versions.efa_ngc import ngc_release
 from stacks.versions.incompatible import Incompatible, check_listed, row
-from stacks.versions.tables import order, table
+from stacks.versions.tables import table
 
 _AKS = "stacks/versions/aks.toml"
 _DOCA = "stacks/versions/doca.toml"

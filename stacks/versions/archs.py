@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from oci.gpu.release_order import order
 from stacks.versions.cuda_toolkit import CudaRelease, Machine, cuda_release
 from stacks.versions.incompatible import Incompatible, row
 from stacks.versions.pytorch import torch_release
-from stacks.versions.tables import applying, order, table
+from stacks.versions.tables import applying, table
 
 _SEPARATORS = re.compile(r"[\s,;]+")
 _TOKEN = re.compile(

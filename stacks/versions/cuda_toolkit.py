@@ -6,10 +6,11 @@ import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
+from oci.gpu.release_order import line, order
 from stacks.versions.incompatible import Incompatible, check_listed, row
-from stacks.versions.tables import line, newest_from, order, table
+from stacks.versions.tables import newest_from, table
 
 #: The editions of nvidia/cuda that images are built on.
 Edition = Literal["base", "runtime", "devel"]
@@ -167,6 +168,10 @@ def parent_cudnn(version: str, major: str | None = None) -> str:
         raise Incompatible("cuda", version, "has no nvidia/cuda image with cuDNN", with_cudnn, _PARENTS)
     named = [full for full in offered if major in {None, full.split(".")[0]}]
     return max(named or offered, key=order)
+
+
+DRIVER_LABEL: Final = "slipway.driver"
+"""The label of an image with the least driver that it needs."""
 
 
 def least_driver(major: str) -> str | None:

@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from oci.gpu.release_order import order
 from stacks.versions.incompatible import Incompatible, check_listed
-from stacks.versions.tables import applying, order, table
+from stacks.versions.tables import applying, table
 
 _EFA = "Elastic Fabric Adapter release notes, stacks/versions/efa.toml"
 _NGC = "NVIDIA's PyTorch release notes, stacks/versions/ngc.toml"

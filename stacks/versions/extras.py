@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from oci.gpu.release_order import line, older, order
 from stacks.versions.cuda_toolkit import cuda_release, running_on
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import built_libraries, torch_versions
-from stacks.versions.tables import applying, line, newest_from, older, order, satisfies, table
+from stacks.versions.tables import applying, newest_from, satisfies, table
 
 _METADATA = "the packages' own metadata, stacks/versions/extras.toml and torch.toml"
 

@@ -9,19 +9,10 @@ from dataclasses import dataclass
 from stacks.versions.incompatible import Incompatible, row
 from stacks.versions.tables import table
 
-GPU = "nvidia.com/gpu"
 EFA = "vpc.amazonaws.com/efa"
 INFINIBAND = "rdma/ib"
 
 _SOURCE = "stacks/versions/nodes.toml"
-_DRIVER_LABELS = (
-    ("nvidia.com/cuda.driver-version.full",),
-    tuple(f"nvidia.com/cuda.driver-version.{part}" for part in ("major", "minor", "revision")),
-    tuple(f"nvidia.com/cuda.driver.{part}" for part in ("major", "minor", "rev")),
-)
-"""Labels of a node's driver that NVIDIA's GPU feature discovery gives: whole, in parts, and in deprecated parts, which
-are all that it gives before 0.15.0 (NVIDIA/k8s-device-plugin v0.20.0, internal/lm/nvml.go:127-137; v0.15.0-rc.2, :104
-)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +64,6 @@ def node(name: str, *, field: str = "runners.profile") -> Node:
     """
     values = row(table("nodes"), name, field, "is not a known profile", _SOURCE)
     return Node(name, **{**values, "tolerations": tuple(values["tolerations"])})
-
-
-def labelled_driver(labels: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the driver that a node's labels name, as far as they do, and the first label of it; None if none does."""
-    for names in _DRIVER_LABELS:
-        parts = [part for name in names if (part := labels.get(name, ""))]
-        if labels.get(names[0]):
-            return ".".join(parts), names[0]
-    return None
 
 
 def check_count(profile: str, resource: str, count: int, *, field: str) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from oci.gpu.release_order import line, older, order
 from stacks.versions.cuda_toolkit import Machine, cuda_release, running_on
 from stacks.versions.incompatible import Incompatible, Unverified
-from stacks.versions.tables import applying, line, newest_from, older, order, satisfies, table
+from stacks.versions.tables import applying, newest_from, satisfies, table
 
 #: The packages tied to a torch release.
 Companion = Literal["vision", "audio", "text", "xformers", "vllm"]

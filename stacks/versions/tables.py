@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from oci.gpu.release_order import order
 from stacks.errors import SlipwayError
 
 T = TypeVar("T")
@@ -77,23 +77,6 @@ def weak_line(reliances: Iterable[Reliance]) -> list[str]:
     named = "; ".join(f"{'.'.join((of.table, *of.row))}: {', '.join(keys)}" for of, keys in weak)
     files = ", ".join(dict.fromkeys(f"stacks/versions/{of.table}.toml" for of, _ in weak))
     return [f"no public source confirms {named}; check before you rely on it, {files}"] if weak else []
-
-
-@functools.cache
-def order(version: str) -> tuple[int, ...]:
-    """Return a sort key of a version: the numbers in it (``2.18.3-1`` -> ``(2, 18, 3, 1)``)."""
-    return tuple(int(number) for number in re.findall(r"\d+", version))
-
-
-def older(version: str, than: str) -> bool:
-    """Return whether a version is older than another, by their common numbers: ``9`` is not older than ``9.3``."""
-    numbers = order(version)
-    return numbers < order(than)[: len(numbers)]
-
-
-def line(version: str) -> str:
-    """Return the release line of a version: ``12.1.1`` -> ``12.1``."""
-    return ".".join(version.split(".")[:2])
 
 
 def newest_from(rows: Iterable[str], version: str) -> str | None:

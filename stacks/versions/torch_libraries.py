@@ -6,9 +6,10 @@ import functools
 import re
 from dataclasses import dataclass
 
+from oci.gpu.release_order import older, order
 from stacks.versions.cuda_toolkit import Machine, cuda_release
 from stacks.versions.incompatible import Incompatible, check_listed
-from stacks.versions.tables import newest_from, older, order, table
+from stacks.versions.tables import newest_from, table
 
 _NCCL = "tags of NVIDIA/nccl, stacks/versions/nccl.toml"
 _NOT_NCCL = "is not a known NCCL release"

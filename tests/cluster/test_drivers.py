@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from oci.gpu.node_labels import GPU
 from stacks.config.stack_file import ROOT
-from stacks.versions.nodes import GPU
 from tests.cluster.conftest import ClusterProject
 from tests.cluster.control_plane import Cluster, until
 from tests.cluster.programs import program

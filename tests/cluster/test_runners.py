@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from stacks.versions.nodes import EFA, GPU, node_names
+from oci.gpu.node_labels import GPU
+from stacks.versions.nodes import EFA, node_names
 from tests.cluster.conftest import ClusterProject
 from tests.cluster.control_plane import until
 from tests.fakes.kubernetes.node_pools import pool

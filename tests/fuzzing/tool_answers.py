@@ -18,8 +18,7 @@ from unittest.mock import patch
 
 from components.engines.relayed_build import Download, Interrupted
 from components.runners.kubernetes import cluster_health
-from oci import engine_platforms
-from oci.engine import engine_access
+from oci.engine import engine_access, engine_platforms
 from oci.engine.engine_access import Access
 from oci.gpu import node_drivers
 from oci.logins import azure_login

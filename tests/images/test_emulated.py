@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from oci.client import INDEXES
-from oci.engine_platforms import PLATFORMS
+from oci.engine.engine_platforms import PLATFORMS
 from tests.engine.test_platforms import UNCHANGED
 from tests.images.engine import docker
 from tests.images.published import Published

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from oci import client, index
-from oci.engine_platforms import PLATFORMS
+from oci.engine.engine_platforms import PLATFORMS
 from stacks import lock
 from stacks.config.fetching.mirrors import MIRRORS_VARIABLE
 from stacks.config.stack_file import read_stack

@@ -14,6 +14,7 @@ from oci.binaries import contents, inspection
 from oci.engine import engine_image
 from oci.engine.engine_access import Access
 from stacks.config.stack_file import ROOT
+from stacks.versions import cuda_toolkit
 from tests.fakes.package_index import Index, wheel
 from tests.fakes.upstreams import upstreams
 from tests.images import chain
@@ -172,7 +173,7 @@ def test_every_library_of_serve_loads(served: chain.Chain) -> None:
     image = served.image("serve")
     engine = Access(os.environ["DOCKER_HOST"])
     held, layers = engine_image.read(f"{image.tag}:latest", image.id(), engine, "linux/amd64", contents.facts)
-    result = inspection.of_contents(held, contents.of(layers, held.config), inspection.Question())
+    result = inspection.of_contents(held, contents.of(layers, held.config), inspection.Question(cuda_toolkit))
     assert result.faults == []
 
 

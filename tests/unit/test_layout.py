@@ -16,8 +16,8 @@ import pytest
 from stacks.config.stack_file import ROOT
 
 FOLDERS: Mapping[str, Collection[str]] = {
-    "stacks": (),
-    "oci": ("stacks",),
+    "oci": (),
+    "stacks": ("oci",),
     "cli": ("oci", "stacks"),
     "components": ("oci", "stacks"),
     "toolchain": ("cli", "oci", "stacks"),
@@ -160,6 +160,42 @@ def test_stacks_imports_reach_no_network_or_process() -> None:
     assert reached == []
 
 
+def test_library_imports_of_stacks_reach_no_network() -> None:
+    pending = [target for name, targets in dependencies().items() if name.startswith("stacks.") for target in targets]
+    reachable: set[str] = set()
+    while pending:
+        if (module := pending.pop()).startswith("oci.") and module not in reachable:
+            reachable.add(module)
+            pending += dependencies()[module]
+    reached = {
+        module: imported
+        for module in reachable
+        for imported in imports(modules()[module])
+        if any(f"{imported}.".startswith(f"{outside}.") for outside in OUTSIDE)
+    }
+    assert reached == {}
+
+
+READERS = (
+    "stacks.identity.dockerfile",
+    "stacks.identity.ignore",
+    "stacks.identity.wildcards",
+    "stacks.identity.context",
+)
+"""What reads anybody's Dockerfile, ignore file and context."""
+
+
+def test_readers_of_dockerfiles_import_no_stack() -> None:
+    knowing = [
+        f"{name} -> {target}"
+        for name, targets in dependencies().items()
+        if name.startswith(READERS)
+        for target in targets
+        if not target.startswith((*READERS, "oci."))
+    ]
+    assert knowing == []
+
+
 def test_stacks_imports_only_packages_that_compute() -> None:
     imported = {
         imported.partition(".")[0]
@@ -167,7 +203,7 @@ def test_stacks_imports_only_packages_that_compute() -> None:
         if name.partition(".")[0] == "stacks" and file.name != "__main__.py"
         for imported in imports(file)
     }
-    assert imported - {"stacks", *sys.stdlib_module_names} == THIRD_PARTY
+    assert imported - {"oci", "stacks", *sys.stdlib_module_names} == THIRD_PARTY
 
 
 def test_names_of_tests_have_60_characters_at_most() -> None:

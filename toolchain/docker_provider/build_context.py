@@ -12,7 +12,7 @@ import stat
 import threading
 import time
 
-from stacks.errors import SlipwayError
+from oci.errors import SlipwayError
 from stacks.identity.context import ignore_patterns as of_context
 from stacks.identity.context import walk
 from stacks.identity.ignore import Matcher, PatternError, clean, join

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from oci.engine_platforms import PLATFORMS, runnable_platforms
+from oci.engine.engine_platforms import PLATFORMS, runnable_platforms
 from stacks.errors import SlipwayError
 from toolchain.checkout import Checkout
 from toolchain.machine import apt

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
 from components.runners.kubernetes.build_daemon import NAME
-from oci import kubectl
-from oci.gpu import node_drivers
-from oci.kubectl import Item, Unanswered
+from oci.gpu import kubectl, node_drivers
+from oci.gpu.kubectl import Item, Unanswered
+from oci.gpu.node_labels import GPU
 from stacks.checks import drivers
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.errors import MALFORMED, one_line, printable
 from stacks.spec import ImageSpec
-from stacks.versions.nodes import EFA, GPU, INFINIBAND, node
+from stacks.versions.nodes import EFA, INFINIBAND, node
 
 PENDING_LIMIT = timedelta(minutes=2)
 """The time that a pod may be pending before it is reported."""

@@ -13,6 +13,7 @@ from oci.layers.layer import Index
 from oci.registry_image import Image, fetch_each
 from stacks.config.gates.inspection_gate import InspectionException
 from stacks.errors import SlipwayError, listing
+from stacks.versions import cuda_toolkit
 
 
 def evidence(
@@ -28,7 +29,7 @@ def evidence(
     Raises:
         SlipwayError: a layer cannot be read.
     """
-    question = inspection.Question(compiled=compiled)
+    question = inspection.Question(cuda_toolkit, compiled=compiled)
     inspections = [inspection.inspect(image, question) for image in fetch_each(ref, login)]
     return loading_evidence.predicate(inspections, exceptions, datetime.now(UTC))
 
@@ -64,7 +65,7 @@ def check_unpushed(
         SlipwayError: as for a pushed image.
     """
     rows = [InspectionException.model_validate(row) for row in exceptions]
-    question = inspection.Question(compiled=compiled)
+    question = inspection.Question(cuda_toolkit, compiled=compiled)
     inspected = inspection.of_contents(image, contents.of(layers, image.config), question)
     result = loading_evidence.predicate([inspected], rows, datetime.now(UTC))
     _refuse(f"{name}: ends the update", result, rows, "save it with `docker save`, and `slipway inspect` lists them")

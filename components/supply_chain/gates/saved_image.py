@@ -12,6 +12,7 @@ from oci.binaries import contents
 from oci.engine import engine_image
 from oci.engine.engine_access import Access
 from oci.layers.layer import Facts
+from stacks.config.stack_file import ROOT
 
 
 def check(image: Mapping[str, Any]) -> None:
@@ -35,7 +36,7 @@ def _check(image: Mapping[str, Any], archive: Path | None) -> None:
     name, exceptions = image["name"], image.get("exceptions")
     facts: Facts = _none if exceptions is None else contents.facts
     # Whatever the gates, the archive is read: it must be of the image that the update built.
-    access = Access(image["engine"], tuple(image.get("ssh") or ()), image.get("tls") or {})
+    access = Access(image["engine"], tuple(image.get("ssh") or ()), image.get("tls") or {}, ROOT)
     held, layers = engine_image.read(name, image["ref"], access, image["platform"], facts, archive)
     if exceptions is not None:
         from components.supply_chain.gates import loading_gate

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
+from oci.gpu.node_labels import GPU
 from stacks.config.model import Model, NonEmpty
 from stacks.tags import check_extra
-from stacks.versions.nodes import GPU, node
+from stacks.versions.nodes import node
 
 
 def _profile(value: str) -> str:
@@ -34,6 +35,12 @@ class GpuChecks(Model):
         None,
         description="The only network that NCCL may have used, such as efa, InfiniBand or Socket. Default: any.",
     )
+
+    @property
+    def gpus_of_node(self) -> tuple[str, int]:
+        """The model of the GPUs of a node of the profile, and their number."""
+        row = node(self.profile) if self.profile else None
+        return (row.gpu or "", row.most(GPU)) if row else ("", 0)
 
 
 class Promotion(Model):

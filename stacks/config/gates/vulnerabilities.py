@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field, PositiveInt
 
@@ -61,3 +61,12 @@ class Vulnerabilities(Model):
         (),
         description="Vulnerabilities that stop no image: [{id: CVE-..., packages: PATTERN, reason: TEXT, until: DAY}].",
     )
+
+    @property
+    def grave(self) -> tuple[str, ...]:
+        """The severities with which an image gets no tag."""
+        return SEVERITIES[SEVERITIES.index(self.severity) :]
+
+    def record(self) -> dict[str, Any]:
+        """Return the policy as the record of a scan lists it, without the place of the database."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"database"})

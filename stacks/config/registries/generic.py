@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from stacks.config.model import NonEmpty, Repository, Secret
+from oci.logins.login_sources import LoginSources
+from stacks.config.model import ENCRYPTED, NonEmpty, Repository, Secret
 from stacks.config.registries.registry_model import RegistryModel
 
 
@@ -31,8 +32,8 @@ class GenericRegistry(RegistryModel):
     ANONYMOUS: ClassVar[bool] = True
     """Whether registries of this kind may accept an anonymous push."""
 
-    IDENTITY: ClassVar[tuple[str, ...]] = ()
-    """Environment variables with the program's identity, which gives a short-lived login."""
+    IDENTITY: ClassVar[str] = ""
+    """The module that logs in with the program's identity: see :class:`oci.logins.login_sources.LoginSources`."""
 
     kind: Literal["generic"] = Field(description="Any registry that takes a user name and a password.")
     repository: Repository = Field(description="Prefix of every image's name, such as harbor.example.com/ml.")
@@ -67,6 +68,19 @@ class GenericRegistry(RegistryModel):
         if cls.HOSTS and not cls.HOSTS.fullmatch(value.partition("/")[0]):
             raise ValueError(f"expected {cls.EXAMPLE}; a registry at another host is kind generic")
         return value
+
+    @property
+    def login_sources(self) -> LoginSources:
+        """Where its login comes from."""
+        password = self.password.get_secret_value() if self.password else None
+        return LoginSources(
+            host=self.repository.partition("/")[0],
+            username=self.username,
+            password="" if password == ENCRYPTED else password,
+            variables=tuple(self.VARIABLES.values()),
+            anonymous=self.ANONYMOUS,
+            identity=self.IDENTITY,
+        )
 
     def check_complete(self) -> None:
         """Refuse a user name without a password, and the reverse."""

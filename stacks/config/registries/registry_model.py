@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from oci.logins.login_sources import LoginSources
 from stacks.config.model import Model
 
 
@@ -27,6 +28,11 @@ class RegistryModel(Model):
         Raises:
             ValueError: naming what is missing and how to give it.
         """
+
+    @property
+    def login_sources(self) -> LoginSources | None:
+        """Where its login comes from; None for a registry that takes no user name and password."""
+        return None
 
     @property
     def of_this_machine(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from stacks.errors import SlipwayError
+from oci.errors import SlipwayError
 
 _ARGUMENT = re.compile(r"^ARG[ \t]+(?P<name>[A-Za-z_]\w*)(?:=(?P<default>.*)|[ \t]*)$", re.MULTILINE)
 _QUOTED = re.compile(r"""(["'])(.*)\1""")

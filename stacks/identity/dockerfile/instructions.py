@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from stacks.errors import SlipwayError, one_line
+from oci.errors import SlipwayError, one_line
 from stacks.identity.dockerfile.expansion import SPACE, ExpansionError, raw_words
 
 FLAGS: dict[str, set[str]] = {

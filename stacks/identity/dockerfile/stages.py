@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from stacks.errors import one_line
+from oci.errors import one_line
 from stacks.identity.dockerfile.expansion import ExpansionError, expand
 from stacks.identity.dockerfile.instructions import (
     HEREDOC,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stacks.versions.tables import order
+from oci.gpu.release_order import order
 from tests.fakes.upstreams.server import Server
 from tests.images.engine import Image, base_image, docker
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from oci.gpu.node_labels import GPU
+from oci.gpu.release_order import line, order
 from stacks.errors import SlipwayError
 from stacks.plan import specs
-from stacks.spec import DRIVER_LABEL
-from stacks.versions.cuda_toolkit import cuda_versions, line_driver, older_branches
-from stacks.versions.nodes import GPU, node, node_names
-from stacks.versions.tables import line, order, table
+from stacks.versions.cuda_toolkit import DRIVER_LABEL, cuda_versions, line_driver, older_branches
+from stacks.versions.nodes import node, node_names
+from stacks.versions.tables import table
 
 GITHUB = {"url": "https://github.com/acme", "secret": "github"}
 

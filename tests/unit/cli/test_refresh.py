@@ -20,9 +20,10 @@ import pytest
 
 from cli import completion, main
 from cli.refresh import refresh, rows, table_text
+from oci.gpu.release_order import order
 from stacks.config.load import environment_mirrors
 from stacks.versions import tables
-from stacks.versions.tables import order, table
+from stacks.versions.tables import table
 from tests.helpers.refusals import refusal_line
 
 CUDNN = ("9.0.0.312", "9.28.0.42", "9.99.1.7", "8.9.7.29", "9.100.0.1")

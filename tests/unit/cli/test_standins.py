@@ -11,7 +11,7 @@ from cli.upstream import pins
 from cli.upstream.contract import components, contract
 from cli.upstream.findings import findings
 from cli.upstream.upstream_files import FolderFiles
-from stacks.versions.tables import order
+from oci.gpu.release_order import order
 from tests.fakes.upstreams.upstreams import HERE, standins
 
 STOOD_IN = [

@@ -116,7 +116,7 @@ def runnable(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             raise SlipwayError(f"{engine}: no engine answers")
         return {platform: answer[platform] for platform in among if platform in answer}
 
-    monkeypatch.setattr("oci.engine_platforms.runnable_platforms", platforms)
+    monkeypatch.setattr("oci.engine.engine_platforms.runnable_platforms", platforms)
     return answers
 
 

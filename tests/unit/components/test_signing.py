@@ -20,6 +20,7 @@ from oci import cosign, programs
 from oci.credentials import Login
 from oci.evidence import slsa
 from stacks import flavors, graph, plan
+from stacks.checkout import source_of
 from stacks.checks.collisions import shared_tags
 from stacks.checks.trust import unlocked_parents, unmatched_keys
 from stacks.config.signing import Signer, Signing, trusted
@@ -239,11 +240,11 @@ def test_extra_tag_of_two_stacks_is_refused() -> None:
     ],
 )
 def test_provenance_source_has_no_credentials_or_paths(tmp_path: Path, remote: str, uri: str) -> None:
-    for words in (["init", "-q"], ["remote", "add", "origin", remote]):
+    for words in (["init", "-q", "-b", "topic"], ["remote", "add", "origin", remote]):
         subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
-    assert slsa.source_of(tmp_path) == {"uri": uri, "revision": "", "uncommitted": False}
+    assert source_of(tmp_path) == {"uri": uri, "revision": "", "ref": "refs/heads/topic", "uncommitted": False}
     (tmp_path / "file").write_text("")
-    assert slsa.source_of(tmp_path)["uncommitted"]
+    assert source_of(tmp_path)["uncommitted"]
 
 
 SOURCES = {"git+https://github.com/o/locked@refs/tags/v1": "c" * 40, "git+https://github.com/o/other@refs/tags/v1": ""}
@@ -264,7 +265,7 @@ def test_provenance_has_arguments_files_parents_and_date(tmp_path: Path, monkeyp
         engines = ["ssh://me@builder-arm", "unix:///run/docker.sock"]
         file, by_hand = "dockerfiles/torch/Dockerfile", "urn:slipway:by-hand"
         build = slsa.Build(contents, file, parents, "machine", by_hand, SOURCES, engines)
-        predicate = slsa.predicate(ref, build, tmp_path, None)
+        predicate = slsa.predicate(ref, build, source_of(tmp_path), None)
     definition = predicate["buildDefinition"]
     assert definition["externalParameters"]["request"]["args"] == {
         "build-arg:VERSION": "1", "build-arg:LABEL_TITLE": "torch", "target": "installed",
@@ -281,9 +282,9 @@ def test_provenance_has_arguments_files_parents_and_date(tmp_path: Path, monkeyp
     assert slsa.summary(predicate) == {"source": "", "revision": "", "date": ""}
     assert definition["internalParameters"]["ref"] == ""
     subprocess.run(["git", "init", "-q", "-b", "topic", tmp_path], check=True)
-    assert slsa._ref(tmp_path) == "refs/heads/topic"
+    assert source_of(tmp_path)["ref"] == "refs/heads/topic"
     monkeypatch.setenv("GITHUB_REF", "refs/heads/main")
-    assert slsa._ref(tmp_path) == "refs/heads/main"
+    assert source_of(tmp_path)["ref"] == "refs/heads/main"
 
 
 def test_provenance_has_one_builder_whoever_calls_it(monkeypatch: pytest.MonkeyPatch) -> None:

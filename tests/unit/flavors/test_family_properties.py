@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from oci.gpu.release_order import line
 from stacks import flavors
 from stacks.checks.collisions import StackImages, collisions
 from stacks.errors import SlipwayError
@@ -22,7 +23,7 @@ from stacks.versions.distros import distro_names, distro_release
 from stacks.versions.extras import extras
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import Companion, check_torch_cuda, companion_versions, torch_release, torch_versions
-from stacks.versions.tables import line, table
+from stacks.versions.tables import table
 from stacks.versions.torch_libraries import nccl_versions
 from tests.helpers import dockerfile_stages as dockerfile
 from tests.helpers.contents import checkout_fingerprints

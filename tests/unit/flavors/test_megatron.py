@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from oci.gpu.node_labels import GPU
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT
 from stacks.spec import CONTEXT, ImageSpec, Outside
 from stacks.tags import Revision, parse, render
 from stacks.versions.aks import aks_node
-from stacks.versions.nodes import GPU, INFINIBAND, node
+from stacks.versions.nodes import INFINIBAND, node
 from stacks.versions.tables import table
 from tests.helpers import refusals
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from oci.gpu.release_order import line, order
 from stacks import flavors, lock
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.spec import ImageSpec, Sibling
 from stacks.tags import Revision, parse, render
 from stacks.versions.pytorch import companion_versions, torch_release
-from stacks.versions.tables import line, order, table
+from stacks.versions.tables import table
 from tests.helpers import refusals
 
 NO_EXTRAS = {"deepspeed": False, "flashAttention": False, "apex": False}

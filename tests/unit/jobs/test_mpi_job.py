@@ -9,12 +9,13 @@ import yaml
 
 from cli import job as jobs
 from cli.main import main
+from oci.gpu.node_labels import GPU
 from stacks import plan
 from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
 from stacks.flavors import efa, load
 from stacks.spec import CONTEXT
-from stacks.versions.nodes import EFA, GPU, node
+from stacks.versions.nodes import EFA, node
 
 
 def rendered(nodes: int = 2) -> dict[str, Any]:

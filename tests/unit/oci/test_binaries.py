@@ -15,8 +15,9 @@ from oci.gpu.gpu_code import GpuCode
 from oci.layers.layer import Entry, Index
 from oci.owners import ownership
 from stacks.errors import SlipwayError
-from stacks.spec import DRIVER_LABEL
+from stacks.versions import cuda_toolkit
 from stacks.versions.archs import capability
+from stacks.versions.cuda_toolkit import DRIVER_LABEL
 from stacks.versions.incompatible import Incompatible
 from tests.helpers.elf_writer import LOADER, elf, fatbin
 from tests.helpers.image_files import SITE, Files, faults, image
@@ -255,22 +256,22 @@ def test_driver_of_newest_cuda_is_least() -> None:
         f"{SITE}/nvidia_cuda_runtime-13.2.51.dist-info/RECORD": record(),
         f"{SITE}/nvidia_cuda_runtime_cu12-12.8.90.dist-info/RECORD": record(),
     }
-    needed = driver.needed(image(files))
+    needed = driver.needed(image(files), cuda_toolkit)
     assert needed
     assert (needed.least, needed.cuda, needed.belongs) == ("580", "13.2", "595.45.04")
     assert [str(fault) for fault in needed.faults("570.86")] == [
         f"/{SITE}/nvidia/cu13/lib/libcudart.so.13: misses driver 580: 570.86 is too old for CUDA 13"
     ]
     assert needed.faults("580.65.06") == needed.faults("") == []
-    labelled = driver.needed(image(files, {"Labels": {DRIVER_LABEL: "525.60.13"}}))
+    labelled = driver.needed(image(files, {"Labels": {DRIVER_LABEL: "525.60.13"}}), cuda_toolkit)
     assert labelled
     assert [fault.reason for fault in labelled.faults("")] == [
         "the image's label slipway.driver is 525.60.13, too old for CUDA 13"
     ]
-    right = driver.needed(image(files, {"Labels": {DRIVER_LABEL: "580"}}))
+    right = driver.needed(image(files, {"Labels": {DRIVER_LABEL: "580"}}), cuda_toolkit)
     assert right
     assert right.faults("") == []
-    assert driver.needed(image({})) is None
+    assert driver.needed(image({}), cuda_toolkit) is None
 
 
 def test_contested_library_names_owners_and_winner() -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from oci import engine_platforms
-from oci.engine_platforms import check_runnable, runnable_platforms
+from oci.engine import engine_platforms
+from oci.engine.engine_platforms import check_runnable, runnable_platforms
 from stacks.errors import SlipwayError
 from tests.helpers.refusals import refusal_line
 

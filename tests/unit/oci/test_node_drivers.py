@@ -10,8 +10,8 @@ import pytest
 
 from cli.main import main
 from oci.gpu import node_drivers
-from oci.kubectl import offered
-from stacks.versions.nodes import GPU, labelled_driver
+from oci.gpu.kubectl import offered
+from oci.gpu.node_labels import GPU, labelled_driver
 from tests.helpers.elf_writer import elf
 from tests.helpers.layers import members_archive
 from tests.helpers.local_images import LAYERS, write_layout

@@ -15,6 +15,7 @@ from oci.vulnerabilities import grype, openvex, scan_record
 from oci.vulnerabilities.grype import Vulnerability
 from oci.vulnerabilities.verdict import judge
 from stacks.config.gates.vulnerabilities import Vulnerabilities, VulnerabilityException
+from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
 from tests.fakes import vulnerability_scanner
 
@@ -133,7 +134,7 @@ def scanner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> vulnerability_sc
 
 
 def test_scan_reads_the_report(scanner: vulnerability_scanner.Scanner) -> None:
-    scan = grype.scan(REF, policy(database=str(scanner.archive)), None)
+    scan = grype.scan(REF, policy(database=str(scanner.archive)), None, ROOT)
     assert scan.vulnerabilities == (
         Vulnerability("CVE-2026-0001", ("CVE-2026-0001",), "critical", "apt", "2.6.2", ("99",)),
         Vulnerability("CVE-2026-0002", ("CVE-2026-0002",), "critical", "bash", "5.2.15-2+b13", ()),
@@ -163,7 +164,7 @@ MATCHES = [
 
 def test_record_of_scan_has_cosigns_form(scanner: vulnerability_scanner.Scanner) -> None:
     rules = policy(exception())
-    scan = replace(grype.scan(REF, rules, None), started=NOON, finished=NOON + timedelta(minutes=1))
+    scan = replace(grype.scan(REF, rules, None, ROOT), started=NOON, finished=NOON + timedelta(minutes=1))
     record = scan_record.predicate(scan, rules)
     row = {"id": "CVE-2026-1", "packages": "*", "reason": "no TLS here", "until": "2026-12-31"}
     assert record == {
@@ -194,7 +195,7 @@ def test_record_of_scan_has_cosigns_form(scanner: vulnerability_scanner.Scanner)
 
 @pytest.mark.usefixtures("scanner")
 def test_newest_record_is_grypes() -> None:
-    ours = scan_record.predicate(grype.scan(REF, policy(), None), policy())
+    ours = scan_record.predicate(grype.scan(REF, policy(), None, ROOT), policy())
     later = {**ours, "metadata": {**ours["metadata"], "scanFinishedOn": "2027-01-01T00:00:00+00:00"}}
     trivy = {  # as pkg/report/predicate/vuln.go of aquasecurity/trivy at 0add976 writes it
         "invocation": {"parameters": None, "uri": "", "event_id": "", "builder.id": ""},
@@ -214,7 +215,7 @@ def test_record_of_many_matches_counts_the_rest(scanner: vulnerability_scanner.S
     many = json.loads(json.dumps(vulnerability_scanner.REPORT))
     many["matches"] = many["matches"] * 2501
     scanner.report(json.dumps(many))
-    record = scan_record.predicate(grype.scan(REF, policy(), None), policy())
+    record = scan_record.predicate(grype.scan(REF, policy(), None, ROOT), policy())
     result = record["scanner"]["result"]
     assert (len(result["matches"]), result["notListed"]) == (5000, 2)
     assert scan_record.summary(record).startswith("5002 known vulnerabilities on ")
@@ -222,15 +223,15 @@ def test_record_of_many_matches_counts_the_rest(scanner: vulnerability_scanner.S
 
 def test_scan_imports_an_archive_once(scanner: vulnerability_scanner.Scanner) -> None:
     for _ in range(2):
-        grype.scan(REF, policy(database=str(scanner.archive)), None)
+        grype.scan(REF, policy(database=str(scanner.archive)), None, ROOT)
     assert [call[:2] for call in scanner.calls()].count(["db", "import"]) == 1
     scanner.archive.write_text("a newer database")
-    grype.scan(REF, policy(database=str(scanner.archive)), None)
+    grype.scan(REF, policy(database=str(scanner.archive)), None, ROOT)
     assert [call[:2] for call in scanner.calls()].count(["db", "import"]) == 2
 
 
 def test_scan_takes_only_its_own_configuration(scanner: vulnerability_scanner.Scanner) -> None:
-    grype.scan(REF, policy(database="https://mirror.example/latest.json", maxAge=9), None)
+    grype.scan(REF, policy(database="https://mirror.example/latest.json", maxAge=9), None, ROOT)
     update, scan = scanner.calls()
     assert update[:2] == ["db", "update"]
     assert scan[0] == f"registry:{REF}"
@@ -246,17 +247,17 @@ def test_scan_without_network_takes_the_last_database(scanner: vulnerability_sca
     with pytest.raises(
         SlipwayError, match=r"^slipway:vulnerabilities\.database: grype db: unable to update: no route$"
     ):
-        grype.scan(REF, policy(), None)
+        grype.scan(REF, policy(), None, ROOT)
     scanner.fail(None)
-    grype.scan(REF, policy(), None)
+    grype.scan(REF, policy(), None, ROOT)
     scanner.fail("update", "[0000] ERROR unable to update: no route")
-    assert grype.scan(REF, policy(), None).vulnerabilities
+    assert grype.scan(REF, policy(), None, ROOT).vulnerabilities
 
 
 def test_scan_refuses_an_old_database(scanner: vulnerability_scanner.Scanner) -> None:
     scanner.fail("registry", "[0000] ERROR db was built 4 weeks ago (max allowed age is 5 days)")
     with pytest.raises(SlipwayError) as refusal:
-        grype.scan(REF, policy(), None)
+        grype.scan(REF, policy(), None, ROOT)
     assert str(refusal.value).endswith("or raise slipway:vulnerabilities.maxAge")
     assert "ERROR" not in str(refusal.value)
 
@@ -267,18 +268,18 @@ def test_failed_scan_of_an_archive_names_no_file(scanner: vulnerability_scanner.
     archive.touch()
     scanner.fail("docker-archive", "[0000] ERROR no space left on device")
     with pytest.raises(SlipwayError) as refusal:
-        grype.scan_archive("r.example/x:1", archive, policy())
+        grype.scan_archive("r.example/x:1", archive, policy(), ROOT)
     assert str(refusal.value) == ("r.example/x:1: grype on the image that the engine saved: no space left on device")
 
 
 def test_scan_names_an_archive_that_is_gone(scanner: vulnerability_scanner.Scanner) -> None:
     scanner.archive.unlink()
     with pytest.raises(SlipwayError, match=r"^slipway:vulnerabilities\.database: '.+': no such file; give an archive"):
-        grype.scan(REF, policy(database=str(scanner.archive)), None)
+        grype.scan(REF, policy(database=str(scanner.archive)), None, ROOT)
 
 
 @pytest.mark.parametrize("report", ["", "[]", "{}", json.dumps({"matches": [{}], "descriptor": {}})])
 def test_scan_refuses_a_report_it_cannot_read(scanner: vulnerability_scanner.Scanner, report: str) -> None:
     scanner.report(report)
     with pytest.raises(SlipwayError, match="its report cannot be read"):
-        grype.scan(REF, policy(), None)
+        grype.scan(REF, policy(), None, ROOT)

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oci.gpu.release_order import line, order
 from stacks.versions.archs import arch_list, arch_profiles, default_archs, parse_archs
 from stacks.versions.cuda_toolkit import Machine, check_cuda_listed, cuda_parent, cuda_release, cuda_versions
 from stacks.versions.distros import distro_names, distro_release
 from stacks.versions.incompatible import Incompatible, nearest
 from stacks.versions.pytorch import check_cudnn, check_torch_cuda, torch_release, torch_versions, wheel_abi
-from stacks.versions.tables import line, newest_from, order, table
+from stacks.versions.tables import newest_from, table
 
 
 @pytest.mark.parametrize("version", cuda_versions())

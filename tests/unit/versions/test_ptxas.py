@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stacks.versions.tables import order, table
+from oci.gpu.release_order import order
+from stacks.versions.tables import table
 from tests.helpers.index_wheel import fetched
 
 PACKAGES = [(name, package) for name, row in table("cuda")["line"].items() for package in row.get("nvcc", ())]

@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from oci.gpu.release_order import order
 from stacks.versions.cuda_toolkit import Machine
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import (
@@ -20,7 +21,7 @@ from stacks.versions.pytorch import (
     torch_versions,
     triton_warnings,
 )
-from stacks.versions.tables import order, satisfies, table
+from stacks.versions.tables import satisfies, table
 
 COMPANIONS: tuple[Companion, ...] = get_args(Companion)
 

@@ -16,6 +16,8 @@ import moto
 import pytest
 
 import stacks.versions
+from oci.gpu.node_labels import GPU
+from oci.gpu.release_order import line, older, order
 from stacks.errors import SlipwayError
 from stacks.versions.aks import aks_node
 from stacks.versions.cuda_toolkit import cuda_versions
@@ -32,9 +34,9 @@ from stacks.versions.efa_ngc import (
 )
 from stacks.versions.extras import check_extra, check_extras_together, extra_archs, extras
 from stacks.versions.incompatible import Incompatible
-from stacks.versions.nodes import EFA, GPU, INFINIBAND, node, node_names
+from stacks.versions.nodes import EFA, INFINIBAND, node, node_names
 from stacks.versions.pytorch import built_libraries, torch_versions
-from stacks.versions.tables import line, older, order, table
+from stacks.versions.tables import table
 from stacks.versions.torch_libraries import (
     check_nccl_package,
     hpcx_archive,

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from stacks.child_environment import child_environment
-from stacks.errors import one_line
+from oci.child_environment import child_environment
+from oci.errors import one_line
 from toolchain.provider_base import Operation, ProviderError
 
 _NEWEST_API: Final = (1, 51)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from stacks.errors import MALFORMED
+from oci.errors import MALFORMED
 from toolchain.provider_base import ProviderError
 
 _LAST_LINES: Final = 20

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import requests
 from urllib3.exceptions import HTTPError
 
-from stacks.errors import one_line
-from stacks.references import on_loopback
+from oci.errors import one_line
+from oci.reference import on_loopback
 from toolchain.docker_provider import reference
 from toolchain.provider_base import ProviderError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from oci.errors import SlipwayError
 from oci.logins import stack_login
-from stacks.errors import SlipwayError
 from stacks.plan import Plan
 from stacks.spec import Outside
 

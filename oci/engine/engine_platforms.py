@@ -16,8 +16,8 @@ import tarfile
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, Literal
 
-from stacks.child_environment import child_environment
-from stacks.errors import SlipwayError, one_line
+from oci.child_environment import child_environment
+from oci.errors import SlipwayError, one_line
 
 Way = Literal["native", "emulated"]
 """How an engine runs the programs of a platform."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oci import preflight
+from components import preflight
 from stacks import plan
 from tests.fakes.registry import INDEX, Registry, skip_retry_waits
 from tests.helpers.refusals import refusal, refusal_line

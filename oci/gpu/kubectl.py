@@ -10,8 +10,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-from stacks.child_environment import child_environment
-from stacks.errors import SlipwayError, one_line
+from oci.child_environment import child_environment
+from oci.errors import SlipwayError, one_line
 
 SECONDS: Final = 20
 """Seconds for one answer."""
