@@ -84,9 +84,9 @@ class ImageAction(Action):
     def run(self, props: Mapping[str, Any]) -> dict[str, Any]:
         """Act with the login in the inputs."""
         from oci import credentials  # noqa: PLC0415 - previews do without the registry client
-        from stacks.references import qualified  # noqa: PLC0415 - as above
+        from oci.reference import Reference  # noqa: PLC0415 - as above
 
         username, password = (props.get(key) for key in LOGIN)
-        host = qualified(props["ref"]).partition("/")[0]
+        host = Reference.of(props["ref"]).host
         login = credentials.Login(host, username, password) if username and password else None
         return self.run_as(props, login)

@@ -13,6 +13,7 @@ import pulumi_docker as docker
 from components.engines.reached_engine import ReachedEngine
 from components.image_checks import Checks, ChecksArgs, access, build_inputs
 from components.registry.interface import Login, Registry
+from oci.reference import Reference
 from stacks.placement import PlacedImage
 from stacks.spec import CHECKED_ARG, PRODUCT_ARG
 
@@ -87,7 +88,7 @@ class ImageVariant(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.after)),
         )
         self.ref = self._checked(name, args, built.repo_digest)
-        self.digest = self.ref.apply(lambda ref: ref.rpartition("@")[2])
+        self.digest = self.ref.apply(lambda ref: Reference.of(ref).digest or ref)
         self.register_outputs({"ref": self.ref, "digest": self.digest, "tag": self.tag})
 
     def _checked(self, name: str, args: ImageVariantArgs, ref: pulumi.Output[str]) -> pulumi.Output[str]:

@@ -20,7 +20,7 @@ from urllib3.exceptions import HTTPError
 from oci.blob import DIGEST, Result, read_blob
 from oci.credentials import Login
 from oci.errors import SlipwayError, one_line
-from oci.reference import check_reference, qualified, split
+from oci.reference import Reference, check_reference
 from oci.transport import LIMIT, Transport, chunk, reason
 
 INDEXES: Final = (
@@ -100,10 +100,10 @@ class Repository:
             check_reference(reference)
         except ValueError as error:
             raise SlipwayError(f"'{one_line(reference)}': {error}") from None
-        name, self._version = split(qualified(reference))
-        self.host, _, path = name.partition("/")
+        named = Reference.of(reference)
+        self.host, self._version = named.host, named.version
         applicable = login if login and login.applies_to(reference) else None
-        self._transport = Transport(reference, self.host, path, applicable)
+        self._transport = Transport(reference, self.host, named.path, applicable)
 
     def digest(self) -> str:
         """Return the digest of what the reference names.

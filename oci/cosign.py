@@ -23,6 +23,7 @@ from oci.credentials import Login
 from oci.errors import SlipwayError, one_line
 from oci.evidence import shape
 from oci.evidence.signer import Signer, Signing
+from oci.reference import Reference
 
 Kind = Literal["sbom", "provenance", "scan", "vex", "loading", "gpu"]
 
@@ -191,8 +192,8 @@ def _of_file(relationship: Mapping[str, str]) -> bool:
 
 def attached(ref: str, suffix: str) -> str:
     """Return the reference under which cosign stores signatures (``sig``) or attestations (``att``) of an image."""
-    repository, _, digest = ref.partition("@")
-    return f"{repository}:{digest.replace(':', '-')}.{suffix}"
+    image = Reference.of(ref)
+    return f"{image.repository}:{image.digest.replace(':', '-')}.{suffix}"
 
 
 def _signing_options(signing: Signing) -> list[str]:

@@ -12,7 +12,7 @@ from oci import registry_image
 from oci.client import IMAGES, INDEXES, PUSH_REASONS, Repository
 from oci.credentials import Login
 from oci.errors import SlipwayError
-from oci.reference import split
+from oci.reference import Reference, split
 
 _OCI_INDEX, _DOCKER_LIST = INDEXES
 _DOCKER_IMAGE = IMAGES[1]
@@ -80,7 +80,7 @@ def _entries(platform: str, ref: str, login: Login | None) -> Iterator[dict[str,
     """Yield the entry of an image. An engine may have pushed an index itself, with attestations beside the image."""
     repository = Repository(ref, login)
     if not repository.exists():
-        name = f"{split(ref)[0].rpartition('/')[2]}-{platform.split('/')[1]}"
+        name = f"{Reference.of(ref).name}-{platform.split('/')[1]}"
         raise SlipwayError(
             f"{ref}: the registry no longer has the image for {platform}; see that it deletes nothing that an update "
             f"has just pushed. To build it again: `pulumi stack --show-urns` has the URN of the docker.Image {name}; "

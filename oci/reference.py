@@ -4,18 +4,108 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from oci.errors import one_line
 
-# The grammar of image references is that of the OCI distribution specification.
 _PORT = "(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"  # 1 to 65535
 _HOST = rf"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::{_PORT})?"
 _NAME = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _PATH = rf"{_NAME}(?:/{_NAME})*"
 _REPOSITORY = re.compile(rf"(?:{_HOST}/)?{_PATH}")
-_REFERENCE = re.compile(
-    rf"(?:{_HOST}/)?{_PATH}(?P<tag>:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(?P<digest>@sha256:[0-9a-f]{{64}})?"
-)
+_IPV6 = rf"\[[a-fA-F0-9:]+\](?::{_PORT})?"
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_DIGEST = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}")
+_IDENTIFIER = re.compile(r"[a-f0-9]{64}")
+_LONGEST_PATH = 255
+_DOCKER_HUB = "docker.io"
+_ALIASES = {"index.docker.io": _DOCKER_HUB}
+"""Aliases of a host, as Docker has them."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An image's name, by the grammar of Docker's ``distribution/reference``.
+
+    Attributes:
+        repository: the name without tag and digest, as it is written.
+        tag: empty where there is none.
+        digest: ``sha256:...``; empty where there is none.
+    """
+
+    repository: str
+    tag: str = ""
+    digest: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> Reference:
+        """Return the parts of a reference that was checked before, or that a registry or an engine gave."""
+        name, _, digest = text.partition("@")
+        folder, slash, last = name.rpartition("/")
+        last, _, tag = last.partition(":")
+        return cls(folder + slash + last, tag, digest)
+
+    @classmethod
+    def parse(cls, text: str) -> Reference:
+        """Return the parts of a reference.
+
+        Raises:
+            ValueError: it is not a reference, with the reason.
+        """
+        if _IDENTIFIER.fullmatch(text):
+            raise ValueError("invalid repository name, cannot be a 64-byte hexadecimal string")
+        reference = cls.of(text)
+        path = reference.path
+        if path.lower() != path:
+            raise ValueError("invalid reference format: repository name must be lowercase")
+        parts = (
+            (rf"{_HOST}|{_IPV6}", reference.host),
+            (_PATH, path),
+            (_TAG, reference.tag or "x"),
+            (_DIGEST, reference.digest or "sha256:" + "0" * 32),
+        )
+        if str(reference) != text or not all(re.fullmatch(grammar, part) for grammar, part in parts):
+            raise ValueError("invalid reference format")
+        if len(path) > _LONGEST_PATH:
+            raise ValueError(f"repository name must not be more than {_LONGEST_PATH} characters")
+        return reference
+
+    def __str__(self) -> str:
+        return self.repository + (f":{self.tag}" if self.tag else "") + (f"@{self.digest}" if self.digest else "")
+
+    @property
+    def host(self) -> str:
+        """The registry, ``host[:port]``, as Docker reads the name: ``docker.io`` where none is written."""
+        return self._parts[0]
+
+    @property
+    def path(self) -> str:
+        """The repository within the registry, as Docker reads the name: ``library/debian`` of ``debian``."""
+        return self._parts[1]
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.repository.rpartition("/")[2]
+
+    @property
+    def version(self) -> str:
+        """The digest, else the tag, else nothing."""
+        return self.digest or self.tag
+
+    @property
+    def in_full(self) -> Reference:
+        """The reference with its registry and path written out: ``docker.io/library/debian:tag``."""
+        return replace(self, repository="/".join(self._parts))
+
+    @property
+    def _parts(self) -> tuple[str, str]:
+        host, slash, path = self.repository.partition("/")
+        if not slash or not ("." in host or ":" in host or host == "localhost" or host.lower() != host):
+            host, path = _DOCKER_HUB, self.repository
+        host = _ALIASES.get(host, host)
+        return host, f"library/{path}" if host == _DOCKER_HUB and "/" not in path else path
+
 
 _PREFIX = re.compile(rf"{_HOST}(?:/{_PATH})?")
 
@@ -36,8 +126,7 @@ def check_path(value: str) -> str:
 
 def check_repository(value: str) -> str:
     """Return a host and a path. Raises ValueError for other text, and for a reference with a tag."""
-    host, slash, _ = value.partition("/")
-    if not slash or not _REPOSITORY.fullmatch(value) or not ("." in host or ":" in host or host == "localhost"):
+    if not _REPOSITORY.fullmatch(value) or not value.startswith(f"{Reference(value).host}/"):
         raise ValueError("expected a host and a lower-case path without a tag, such as ghcr.io/acme/images")
     return value
 
@@ -49,29 +138,22 @@ def on_loopback(host: str) -> bool:
 
 def check_reference(value: str) -> str:
     """Return an image's reference. Raises ValueError for other text, and for a reference without tag and digest."""
-    match = _REFERENCE.fullmatch(value)
-    if not match or not (match["tag"] or match["digest"]):
+    reference = Reference.of(value)
+    digest = reference.digest or "sha256:" + "0" * 64
+    if not (
+        str(reference) == value
+        and reference.version
+        and _REPOSITORY.fullmatch(reference.repository)
+        and _TAG.fullmatch(reference.tag or "x")
+        and re.fullmatch("sha256:[0-9a-f]{64}", digest)
+    ):
         raise ValueError("expected an image reference with a tag or a digest, such as debian:bookworm-slim")
     return value
 
 
-_DOCKER_HUB = "docker.io"
-_ALIASES = {"index.docker.io": _DOCKER_HUB}
-"""Aliases of a host, as Docker has them."""
-
-
-def _is_host(part: str) -> bool:
-    return "." in part or ":" in part or part == "localhost"
-
-
 def qualified(reference: str) -> str:
     """Return a reference with its registry and path written out, as Docker reads it: docker.io/library/debian:tag."""
-    host, slash, path = reference.partition("/")
-    if not slash or not _is_host(host):
-        host, path = _DOCKER_HUB, reference
-    host = _ALIASES.get(host, host)
-    official = host == _DOCKER_HUB and "/" not in path
-    return f"{host}/library/{path}" if official else f"{host}/{path}"
+    return str(Reference.of(reference).in_full)
 
 
 def full_names(prefix: str) -> tuple[str, ...]:
@@ -112,8 +194,5 @@ def check_prefixes(prefixes: Iterable[str]) -> None:
 
 def split(reference: str) -> tuple[str, str]:
     """Return the repository of a reference and its version: the digest, else the tag, else nothing."""
-    name, _, digest = reference.partition("@")
-    if ":" in name.rpartition("/")[2]:
-        name, _, tag = name.rpartition(":")
-        return name, digest or tag
-    return name, digest
+    parts = Reference.of(reference)
+    return parts.repository, parts.version

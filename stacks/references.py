@@ -1,6 +1,7 @@
 """References of images: those of the library of containers."""
 
 from oci.reference import (
+    Reference,
     check_host,
     check_path,
     check_prefixes,
@@ -14,6 +15,7 @@ from oci.reference import (
 )
 
 __all__ = [
+    "Reference",
     "check_host",
     "check_path",
     "check_prefixes",

@@ -10,6 +10,7 @@ from typing import Any
 
 from ci import actions, public_state, published_branch, repository
 from ci.repository import ROOT
+from oci.reference import Reference
 from stacks import impact, plan
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import stack_names
@@ -131,7 +132,7 @@ def lacking(config: StackConfig, outputs: Mapping[str, Any], extra_tags: Collect
             outputs.get("by") != signing.who or not required[name] <= outputs.keys() for name, outputs in signed.items()
         ):
             return "not signed as slipway:signing requires"
-    tags = {name.rpartition(":")[2] for names in outputs.get("extraTags", {}).values() for name in names}
+    tags = {Reference.of(name).tag for names in outputs.get("extraTags", {}).values() for name in names}
     return "" if tags >= set(extra_tags) else "not tagged as slipway:extraTags requires"
 
 

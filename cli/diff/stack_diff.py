@@ -14,6 +14,7 @@ from cli.pulumi_command import run_pulumi
 from oci.client import Repository
 from oci.credentials import Login
 from oci.logins import stack_login
+from oci.reference import Reference
 from oci.registry_image import Image, fetch
 from stacks import differences, plan
 from stacks.errors import SlipwayError, one_line, suggest
@@ -217,8 +218,8 @@ def _image(image: PlannedImage, planned: Plan, last: _Published, compared: Calla
         changes = [_change(*difference) for difference in differences.differences(before, after)]
         if "@" in built["ref"] and not spec.product:
             published = fetch(built["ref"], login)
-            if built["ref"].partition("@")[0] != image.repository:
-                changes = [Change("repository", built["ref"].partition("@")[0], image.repository), *changes]
+            if Reference.of(built["ref"]).repository != image.repository:
+                changes = [Change("repository", Reference.of(built["ref"]).repository, image.repository), *changes]
     state: State = "new" if built is None else "changed" if changes else "unchanged"
     if published and changes and planned.config.publish and Repository(image.reference, login).visible_digest():
         newer = fetch(image.reference, login)
@@ -243,7 +244,7 @@ def _index(name: str, planned: Plan, outputs: Mapping[str, Any]) -> IndexDiff:
     built = outputs.get("images", {}).get(name, {})
     if "@" not in built.get("ref", "") or "platforms" not in built:  # an image of one platform is no index
         return IndexDiff(name, "new", reference, None, None)
-    published = f"{built['ref'].partition('@')[0]}:{built['tag']}"
+    published = f"{Reference.of(built['ref']).repository}:{built['tag']}"
     tagged = Repository(published, stack_login.configured(planned.config.registry)).visible_digest()
     state: State = "unchanged" if published == reference else "changed"
     return IndexDiff(name, state, reference, built["digest"], tagged)

@@ -12,6 +12,7 @@ from cli.diff import stack_diff
 from oci.blob import DIGEST
 from oci.credentials import Login
 from oci.logins import stack_login
+from oci.reference import Reference
 from stacks import plan, platforms
 from stacks.config.signing import Signing
 from stacks.config.stack_config import StackConfig
@@ -40,12 +41,12 @@ class PublishedImage:
     @property
     def repository(self) -> str:
         """Its repository."""
-        return self.ref.partition("@")[0]
+        return Reference.of(self.ref).repository
 
     @property
     def digest(self) -> str:
         """``sha256:...``."""
-        return self.ref.partition("@")[2]
+        return Reference.of(self.ref).digest
 
 
 def published(stack: str, image: str, root: Path, digest: str | None = None) -> PublishedImage:
@@ -64,8 +65,8 @@ def published(stack: str, image: str, root: Path, digest: str | None = None) -> 
     parts = {part["ref"]: verify.stated(planned, name, part) for name, part in platforms.parts({image: built}).items()}
     if digest is not None and not DIGEST.fullmatch(digest):
         raise SlipwayError(f"--digest: '{one_line(digest)}' is no digest: give sha256: and 64 digits 0-9 a-f")
-    if digest is not None and digest != ref.partition("@")[2]:
-        ref, annotations, parts = f"{ref.partition('@')[0]}@{digest}", {}, {}
+    if digest is not None and digest != Reference.of(ref).digest:
+        ref, annotations, parts = f"{Reference.of(ref).repository}@{digest}", {}, {}
     login = stack_login.configured(planned.config.registry)
     applicable = login if login and login.applies_to(ref) else None
     return PublishedImage(stack, image, ref, annotations, signing, planned.config, applicable, parts)

@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from components.engines.connection import Connection
 from components.engines.pool import Pool
 from components.engines.relayed_build import Download, Interrupted, Upload
+from oci.reference import Reference
 from stacks.errors import SlipwayError
 
 _BLOCK: Final = 1 << 16
@@ -87,7 +88,7 @@ class _Request:
         if not name or name.startswith("sha256:") or re.fullmatch(r"[0-9a-f]{12,64}", name):
             return None
         # An image is checked where it was built.
-        return name.partition("@")[0].rpartition("/")[2].partition(":")[0].removesuffix("_checks")
+        return Reference.of(name).name.removesuffix("_checks")
 
     @property
     def last_of_connection(self) -> bytes:

@@ -17,6 +17,7 @@ from pulumi.runtime import invoke_async
 from components.registry import aws_environment
 from components.registry.interface import Login, Registry, RegistryArgs
 from components.supply_chain.extra_tag import ExtraTag, ExtraTagArgs
+from oci.reference import Reference
 from stacks.config.registries import ecr
 from stacks.config.stack_config import StackConfig
 from stacks.errors import one_line
@@ -150,7 +151,7 @@ class EcrRegistry(Registry):
         policy = lifecycle(args.keep_newest, manifests, signed=f"{ATTACHED}*" in args.moving)
         repository = aws.ecr.Repository(
             f"{self._name}-{image}",
-            name=f"{args.repository.partition('/')[2]}/{image}",
+            name=f"{Reference(args.repository).path}/{image}",
             **mutability,
             image_scanning_configuration={"scan_on_push": True},
             encryption_configurations=[encryption(args.kms_key)],

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import pulumi
 
+from oci.reference import Reference
+
 
 @dataclass(frozen=True)
 class Login:
@@ -39,7 +41,7 @@ class Registry(pulumi.ComponentResource):
     def __init__(self, name: str, args: RegistryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(f"slipway:registry:{type(self).__name__}", name, {"repository": args.repository}, opts)
         self.repository = args.repository
-        self.server = args.repository.partition("/")[0]
+        self.server = Reference(args.repository).host
         self.publish = args.publish
         self._declare()
         self.register_outputs({"repository": args.repository})

@@ -11,6 +11,7 @@ from pulumi.dynamic import Resource
 
 from components.action import ImageAction, login_inputs
 from components.registry.interface import Login
+from oci.reference import Reference
 
 if TYPE_CHECKING:
     from oci import credentials
@@ -35,7 +36,7 @@ class TagImage(ImageAction):
         from oci import client
 
         client.tag(props["ref"], props["tag"], login)
-        return {"name": f"{props['ref'].partition('@')[0]}:{props['tag']}"}
+        return {"name": f"{Reference.of(props['ref']).repository}:{props['tag']}"}
 
 
 class ExtraTag(Resource, module="image", name="ExtraTag"):

@@ -42,7 +42,7 @@ class AttestProvenance(ImageAction):
         """Attest the provenance; return where the attestation is, and its source, revision and date."""
         from oci import cosign
         from oci.evidence import slsa
-        from stacks.checkout import source_of
+        from stacks.checkout_source import source_of
         from stacks.config.signing import Signing
         from stacks.config.stack_file import ROOT
 

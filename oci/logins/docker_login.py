@@ -6,7 +6,7 @@ import base64
 import json
 from typing import Any
 
-_NAMES = dict.fromkeys(("docker.io", "index.docker.io"), "https://index.docker.io/v1/")
+_NAMES = dict.fromkeys(("docker.io", "index.docker.io", "registry-1.docker.io"), "https://index.docker.io/v1/")
 """Registries whose credentials Docker stores under another name."""
 
 

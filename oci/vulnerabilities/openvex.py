@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
 
-from oci.reference import qualified, split
+from oci.reference import Reference
 from oci.vulnerabilities.scan_policy import VulnerabilityException
 
 
@@ -49,8 +49,5 @@ def _statement(ref: str, row: VulnerabilityException) -> dict[str, Any]:
 
 def _package_url(ref: str) -> str:
     """Return an image as a package URL of type ``oci`` (purl-spec, types/oci-definition)."""
-    repository, _ = split(qualified(ref))
-    digest = ref.partition("@")[2]
-    return (
-        f"pkg:oci/{repository.rpartition('/')[2]}@{quote(digest, safe='')}?repository_url={quote(repository, safe='/')}"
-    )
+    image = Reference.of(ref).in_full
+    return f"pkg:oci/{image.name}@{quote(image.digest, safe='')}?repository_url={quote(image.repository, safe='/')}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from oci.reference import Reference
 from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunners, Validation
 from stacks.errors import builds_no, one_line
 from stacks.graph import Graph
@@ -88,7 +89,7 @@ def validation_image(graph: Graph) -> Iterator[str]:
         why = runners.platform_conflict(config.every_platform[0])
         yield f"{key}: '{validation.image}': {why}: leave out validation"
     if config.registry.of_this_machine and config.publish:
-        host = config.registry.repository.partition("/")[0]
+        host = Reference(config.registry.repository).host
         yield (
             f"{key}: '{validation.image}' is pushed to {host}, this machine's registry, which no cluster reaches: give "
             "slipway:registry another, or leave out validation"

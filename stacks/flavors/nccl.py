@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
+from oci.reference import Reference as ImageReference
 from stacks.config.model import Reference, matching
 from stacks.config.values import JobCount, Version
 from stacks.errors import SlipwayError
@@ -41,7 +42,7 @@ _TAGGED = re.compile(
 
 def _tagged(reference: str) -> dict[str, str]:
     """Return the versions in the tag of an nccl-tests image, Slipway's or coreweave's; none for other tags."""
-    tag = reference.partition("@")[0].rpartition("/")[2].partition(":")[2]
+    tag = ImageReference.of(reference).tag
     if match := _TAGGED.fullmatch(tag):
         return match.groupdict()
     try:

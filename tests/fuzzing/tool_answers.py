@@ -28,7 +28,7 @@ from stacks.config.kubernetes import KubernetesRunners
 from stacks.errors import SlipwayError
 from tests.fakes.vulnerability_scanner import REPORT
 from tests.fuzzing import network_answers
-from toolchain.docker_provider import build, reference
+from toolchain.docker_provider import build, image_name
 from toolchain.docker_provider.docker_api.docker_config import Credential
 from toolchain.docker_provider.docker_api.engine import Address, Engine
 from toolchain.docker_provider.docker_api.protos import StatusResponse
@@ -95,7 +95,7 @@ _OF_ENGINE: Sequence[Callable[[], object]] = (
     lambda: _ENGINE.upgrade("/session", "h2c", []),
     _built,
     _pulled,
-    lambda: _work().push(reference.parse(_NAME), "sha256:a"),
+    lambda: _work().push(image_name.parse(_NAME), "sha256:a"),
     _saved,
 )
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final, TypeGuard
 from urllib.parse import urlsplit
 
-from toolchain.docker_provider import reference
+from oci.reference import Reference
+from toolchain.docker_provider import image_name
 from toolchain.docker_provider.build_context import ignore_patterns, matcher, resolve_links
 from toolchain.docker_provider.docker_api import push_progress, tarball
 from toolchain.docker_provider.docker_api.docker_config import Keychain
@@ -142,7 +143,7 @@ def produce(
         ProviderError: if the build or the push fails; after a failed push the built image stays in the engine.
     """
     context = source(image)
-    name = reference.parse(image.name)
+    name = image_name.parse(image.name)
     work = _Work(image, engine, Keychain(image), display, operation, secrets or {})
     if work.keychain.warning and (push or image.build.cache_from):
         display.log(work.keychain.warning, "WARNING")
@@ -176,7 +177,7 @@ class _Work:
     def pull(self, cached: str) -> None:
         """Pull an image that serves as a cache; a missing one is no error."""
         try:
-            name = reference.parse(cached)
+            name = image_name.parse(cached)
             query = {"fromImage": name.repository, "tag": name.digest or name.tag or "latest"}
             if self.image.build.platform:
                 query["platform"] = self.image.build.platform
@@ -247,7 +248,7 @@ class _Work:
             raise ProviderError(f"{self.image.name}: the Docker daemon says no id of it")
         return identity
 
-    def push(self, name: reference.Reference, image_id: str) -> str:
+    def push(self, name: Reference, image_id: str) -> str:
         """Push the image and return `repository@digest`."""
         if name.digest:
             raise ProviderError(f"imageName {name}: cannot push a digest reference; name a tag")
@@ -263,9 +264,9 @@ class _Work:
         self.display.log("Push completed without reporting a digest; falling back to local image inspect", "WARNING")
         listed = self.engine.json(f"/images/{image_id}/json").get("RepoDigests")
         for digest in filter(_is_text, listed if isinstance(listed, list) else []):
-            if reference.parse(digest).repository == name.repository:
+            if image_name.parse(digest).repository == name.repository:
                 return digest
-        raise ProviderError(f"push of {name}: the Docker daemon knows no digest of it in {name.domain}")
+        raise ProviderError(f"push of {name}: the Docker daemon knows no digest of it in {name.host}")
 
     def _transfer(self, path: str, query: Query) -> str:
         """Pull or push with the registry's credentials; return the digest of a push."""
@@ -342,7 +343,7 @@ def _admitting(patterns: list[str], needed: list[str]) -> list[str]:
     return [*patterns, *(f"!{path}" for path in needed if ignored.ignores(path))]
 
 
-def _push_error(name: reference.Reference, error: str) -> str:
+def _push_error(name: Reference, error: str) -> str:
     advice = next(text for pattern, text in _ADVICE if re.search(pattern, error, re.IGNORECASE))
-    hint = advice.format(registry=name.domain)
+    hint = advice.format(registry=name.host)
     return f"error pushing image {name}: {' '.join(error.split())}: {hint}"

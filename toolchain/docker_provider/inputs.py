@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from stacks.identity.ignore import join
-from toolchain.docker_provider import reference
+from toolchain.docker_provider import image_name
 from toolchain.docker_provider.build_context import Digests
 from toolchain.provider_base import Properties, ProviderError, Unknown
 
@@ -112,9 +112,9 @@ def check(inputs: Properties, digests: Digests) -> Properties:
     cached = _cache_from(build)
     name = inputs.get("imageName")
     if isinstance(name, str) and (cached or not _flag(inputs, "skipPush")):
-        server = reference.registry_of(_registry(inputs.get("registry")).server, name)
+        server = image_name.registry_of(_registry(inputs.get("registry")).server, name)
         for cache in cached:
-            reference.registry_of(server, cache)
+            image_name.registry_of(server, cache)
     return additions
 
 

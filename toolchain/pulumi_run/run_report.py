@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any, Final, TextIO
 
+from oci.reference import Reference
 from stacks.differences import differences
 from toolchain.pulumi_run.run_progress import RunProgress
 
@@ -141,7 +142,7 @@ class RunReport:
             return
         seconds = self._progress.end(_title(step))
         if step["type"] == _BUILD and not self._preview and step["op"] in _MARKS and step["op"] != "delete":
-            digest = str(outputs.get("repoDigest", "")).rpartition("@")[2]
+            digest = Reference.of(ref := str(outputs.get("repoDigest", ""))).digest or ref
             passed = f"${_CHECKS}$" in step["urn"]
             self._progress.say(
                 f"{_name(step)}: " + (f"passed in {seconds}" if passed else f"done in {seconds}: {digest}")
@@ -188,7 +189,7 @@ def _image(name: str, step: Mapping[str, Any]) -> Iterator[str]:
     mark = _MARKS[step["op"]]
     if step["op"] == "create":
         references = after.get("parents", {}).values()
-        parents = dict.fromkeys(reference.rpartition("/")[2].partition(":")[0] for reference in references)
+        parents = dict.fromkeys(Reference.of(reference).name for reference in references)
         yield f"{mark} {name}: {after['tag']}" + (f", from {', '.join(parents)}" if parents else "")
         return
     yield f"{mark} {name}"

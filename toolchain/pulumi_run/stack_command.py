@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from oci.reference import Reference
 from toolchain.checkout import Checkout
 from toolchain.machine.files import write
 from toolchain.machine.steps import output, say
@@ -149,7 +150,7 @@ def _compressed(reference: str, environment: Mapping[str, str]) -> str:
     )
     images = [entry for entry in manifest.get("manifests", []) if entry["platform"]["os"] != "unknown"]
     if images:
-        return _compressed(f"{reference.partition('@')[0]}@{images[0]['digest']}", environment)
+        return _compressed(f"{Reference.of(reference).repository}@{images[0]['digest']}", environment)
     return _megabytes(sum(layer["size"] for layer in manifest["layers"]))
 
 

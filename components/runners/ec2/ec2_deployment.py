@@ -16,6 +16,7 @@ from components.runners.ec2.builder.ec2_builder import Ec2Builder, Ec2BuilderArg
 from components.runners.ec2.ec2_runners import Ec2Runners
 from components.runners.ec2.runner_args import Ec2RunnersArgs
 from components.runners.ec2.user_data import user_data
+from oci.reference import Reference
 from stacks.checks import ec2_site
 from stacks.config import ec2
 from stacks.config.registries.ecr import EcrRegistry
@@ -135,6 +136,6 @@ def _repositories(plan: Plan, names: Sequence[str]) -> list[str]:
     registry = plan.config.registry
     if not isinstance(registry, EcrRegistry):
         return []
-    path = registry.repository.partition("/")[2]
+    path = Reference(registry.repository).path
     place = f"arn:{ec2_site.partition(registry.region)}:ecr:{registry.region}:{registry.account}"
     return [f"{place}:repository/{path}/{name}" for name in names]

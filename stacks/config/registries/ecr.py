@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from oci.reference import Reference
 from stacks.config.model import Model, Repository, matching
 from stacks.config.registries.registry_model import RegistryModel
 from stacks.errors import one_line, suggest
@@ -139,7 +140,7 @@ class EcrRegistry(RegistryModel):
     @property
     def host(self) -> str:
         """``host[:port]`` of the registry."""
-        return self.repository.partition("/")[0]
+        return Reference(self.repository).host
 
     @property
     def prefixes(self) -> dict[str, str]:

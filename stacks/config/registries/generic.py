@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from oci.logins.login_sources import LoginSources
+from oci.reference import Reference
 from stacks.config.model import ENCRYPTED, NonEmpty, Repository, Secret
 from stacks.config.registries.registry_model import RegistryModel
 
@@ -65,7 +66,7 @@ class GenericRegistry(RegistryModel):
     @field_validator("repository")
     @classmethod
     def _host_fits(cls, value: str) -> str:
-        if cls.HOSTS and not cls.HOSTS.fullmatch(value.partition("/")[0]):
+        if cls.HOSTS and not cls.HOSTS.fullmatch(Reference(value).host):
             raise ValueError(f"expected {cls.EXAMPLE}; a registry at another host is kind generic")
         return value
 
@@ -74,7 +75,7 @@ class GenericRegistry(RegistryModel):
         """Where its login comes from."""
         password = self.password.get_secret_value() if self.password else None
         return LoginSources(
-            host=self.repository.partition("/")[0],
+            host=Reference(self.repository).host,
             username=self.username,
             password="" if password == ENCRYPTED else password,
             variables=tuple(self.VARIABLES.values()),

@@ -20,7 +20,7 @@ from oci import cosign, programs
 from oci.credentials import Login
 from oci.evidence import slsa
 from stacks import flavors, graph, plan
-from stacks.checkout import source_of
+from stacks.checkout_source import source_of
 from stacks.checks.collisions import shared_tags
 from stacks.checks.trust import unlocked_parents, unmatched_keys
 from stacks.config.signing import Signer, Signing, trusted

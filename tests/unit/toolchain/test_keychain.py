@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolchain.docker_provider import reference
+from toolchain.docker_provider import image_name
 from toolchain.docker_provider.build import _push_error, _Work
 from toolchain.docker_provider.docker_api.docker_config import Keychain
 from toolchain.docker_provider.inputs import Build, Image, Registry
@@ -77,10 +77,10 @@ def test_push_error_of_immutable_tag_advises_no_new_push() -> None:
     message = (
         "tag invalid: The image tag 'a' already exists in the 'x' repository and cannot be overwritten because ..."
     )
-    line = _push_error(reference.parse(f"{HOST}/x:a"), message)
+    line = _push_error(image_name.parse(f"{HOST}/x:a"), message)
     assert line.startswith(f"error pushing image {HOST}/x:a: tag invalid: ")
     assert line.endswith(f"{HOST} has that tag from another build of the same: use that, or delete it.")
-    again = _push_error(reference.parse(f"{HOST}/x:a"), "unauthorized: no")
+    again = _push_error(image_name.parse(f"{HOST}/x:a"), "unauthorized: no")
     assert again.endswith(f"or run `docker login` for {HOST}. The image is built; the next run pushes it.")
 
 
@@ -102,6 +102,6 @@ def test_build_lends_the_password_to_its_own_registry_alone() -> None:
 
 
 def test_reference_path_of_255_characters_is_the_longest() -> None:
-    assert reference.parse(f"{HOST}/{'a' * 255}:1").path == "a" * 255
+    assert image_name.parse(f"{HOST}/{'a' * 255}:1").path == "a" * 255
     with pytest.raises(ProviderError, match="must not be more than 255 characters"):
-        reference.parse(f"{HOST}/{'a' * 256}:1")
+        image_name.parse(f"{HOST}/{'a' * 256}:1")

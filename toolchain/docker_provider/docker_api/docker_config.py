@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import docker.auth
 import docker.errors
 
-from toolchain.docker_provider import reference
+from toolchain.docker_provider import image_name
 from toolchain.docker_provider.inputs import Image
 from toolchain.provider_base import ProviderError
 
@@ -54,14 +54,14 @@ class Keychain:
         self._given: Credential | None = None
         self._server = self._looked_up = ""
         if registry.username and registry.password:
-            self._server = reference.registry_of(registry.server, image.name)
+            self._server = image_name.registry_of(registry.server, image.name)
             self._given = Credential(self._server, registry.username, registry.password)
             return
         for present, missing in (("username", "password"), ("password", "username")):
             if getattr(registry, present):
                 self.warning = f"{missing} was not set, although {present} was; using host credentials file"
         if image.build.cache_from or not image.skip_push:
-            self._looked_up = reference.registry_of(registry.server, image.name)
+            self._looked_up = image_name.registry_of(registry.server, image.name)
             self._configured(self._looked_up)  # an unreadable file fails before the build
 
     @property
@@ -77,7 +77,7 @@ class Keychain:
 
     def for_host(self, host: str) -> Credential:
         """Return the credential for a registry that a build pulls from."""
-        server = reference.registry_of(host, "")
+        server = image_name.registry_of(host, "")
         return self.for_push if self._server and server == self._server else self._configured(server)
 
     def everything(self) -> str:

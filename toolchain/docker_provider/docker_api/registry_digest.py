@@ -17,7 +17,7 @@ from urllib3.exceptions import HTTPError
 
 from oci.errors import one_line
 from oci.reference import on_loopback
-from toolchain.docker_provider import reference
+from toolchain.docker_provider import image_name
 from toolchain.provider_base import ProviderError
 
 _MANIFESTS: Final = ", ".join(
@@ -50,9 +50,9 @@ def digest(name: str, registries: Registries, *, verify: bool) -> str:
     Raises:
         ProviderError: if the registry cannot be reached or does not know the image.
     """
-    image = reference.parse(name)
-    host = _HUB if image.domain == reference.DOCKER_HUB else image.domain
-    base, username, password = _login(host, image.domain, registries)
+    image = image_name.parse(name)
+    host = _HUB if image.host == "docker.io" else image.host
+    base, username, password = _login(host, image.host, registries)
     version = image.digest or image.tag or "latest"
     url = f"{base}/v2/{image.path}/manifests/{version}"
     headers = {"Accept": _MANIFESTS, **_authorization(host, username, password)}
@@ -87,8 +87,8 @@ def _login(host: str, domain: str, registries: Registries) -> tuple[str, str, st
     """Return a registry's base URL, user and password."""
     for entry in registries:
         address = str(entry["address"])
-        named = reference.hostname(address)
-        if named not in {host, domain} and reference.registry_of(named, "") != reference.registry_of(host, ""):
+        named = image_name.hostname(address)
+        if named not in {host, domain} and image_name.registry_of(named, "") != image_name.registry_of(host, ""):
             continue
         scheme = "http" if address.startswith("http://") else "https"
         at = host if named == domain else named
@@ -112,7 +112,7 @@ def _credentials(host: str, entry: Mapping[str, Any]) -> tuple[str, str]:
             configured = docker.auth.AuthConfig({**read, "auths": docker.auth.parse_auth(read.get("auths") or {})})
         else:
             configured = docker.auth.load_config(str(Path(path).expanduser()) if path else None)
-        entry = configured.resolve_authconfig(reference.registry_of(host, "")) or {}
+        entry = configured.resolve_authconfig(image_name.registry_of(host, "")) or {}
     except (ValueError, docker.errors.DockerException) as error:
         raise ProviderError(f"registryAuth {host}: the Docker configuration cannot be read: {error}") from error
     username, password = (entry.get(key) or entry.get(key.title()) or "" for key in ("username", "password"))
