@@ -14,7 +14,6 @@ from components.build_secrets import BuildSecrets
 from components.engines.reached_engine import ReachedEngine
 from components.image import ImageVariant, ImageVariantArgs
 from components.registry.interface import Registry
-from oci.reference import Reference
 from stacks.config import ec2, kubernetes
 from stacks.config.values import architecture
 from stacks.differences import file_list

@@ -18,8 +18,8 @@ from oci.client import Repository
 from oci.credentials import Login
 from oci.errors import one_line
 from oci.evidence import age
-from oci.evidence.signing_certificates import Claims
 from oci.evidence.signer import Policy, Signer, Signing
+from oci.evidence.signing_certificates import Claims
 from oci.reference import qualified, split
 
 _BUILD_TYPE: Final = "https://github.com/moby/buildkit/blob/master/docs/attestations/slsa-definitions.md"
