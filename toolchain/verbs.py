@@ -11,10 +11,12 @@ from typing import Final
 from toolchain import doctor, environment
 from toolchain.checkout import Checkout
 from toolchain.lint import lint
+from toolchain.machine import golang
 from toolchain.machine.locking import alone
 from toolchain.machine.steps import say
 from toolchain.machine.toolchain_error import ToolchainError, without_credentials
-from toolchain.parts import docker_engine, docker_registry, python_env
+from toolchain.parts import docker_engine, docker_registry, pulumi_cli, python_env, releases, supply_chain_programs
+from toolchain.parts.plugins import plugin
 from toolchain.pulumi_run import stack_command, withheld
 from toolchain.ready import ready
 
@@ -59,6 +61,12 @@ def _down(checkout: Checkout) -> int:
     return 0
 
 
+def _pin(checkout: Checkout) -> int:
+    plugins = {plugin.release(name): plugin.version(checkout, name) for name in ("aws", "docker", "kubernetes")}
+    tools = {tool.release: golang.required(tool.name, tool.module) for tool in supply_chain_programs.TOOLS}
+    return releases.pin(checkout, {pulumi_cli.RELEASE: pulumi_cli.version(checkout), **plugins, **tools})
+
+
 def _env(checkout: Checkout) -> int:
     if not checkout.env_file.exists():
         raise ToolchainError(f"{checkout.env_file} is not there yet: run `python3 -m toolchain ready`")
@@ -73,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs.add_parser("packages", help="have the Python packages only")
     for verb in ON_STACK:
         verbs.add_parser(verb, help=f"ready, then `pulumi {verb}`").add_argument("stack", nargs="?", default="local")
+    verbs.add_parser("pin", help="add the hashes of released programs to toolchain/releases.toml")
     verbs.add_parser("down", help="end what Slipway started")
     verbs.add_parser("doctor", help="say which parts are used, and why")
     verbs.add_parser("env", help="print the environment, to be sourced")
@@ -87,7 +96,9 @@ def _dispatch(arguments: argparse.Namespace, checkout: Checkout) -> int:
         case "doctor":
             return doctor.doctor(checkout)
         case verb:
-            return {"ready": _ready, "packages": _packages, "down": _down, "env": _env, "lint": lint}[verb](checkout)
+            return {"ready": _ready, "packages": _packages, "pin": _pin, "down": _down, "env": _env, "lint": lint}[
+                verb
+            ](checkout)
 
 
 def main(words: Sequence[str]) -> int:

@@ -5,6 +5,7 @@ import io
 import tarfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -25,6 +26,14 @@ def archive(folder: str, files: dict[str, str]) -> bytes:
     return buffer.getvalue()
 
 
+def pin(root: Path, name: str, version: str, content: bytes = b"") -> None:
+    """Pin a file's content in a checkout, for this machine; any other content is refused."""
+    table = root / "toolchain/releases.toml"
+    table.parent.mkdir(exist_ok=True)
+    with table.open("a") as file:
+        file.write(f'[{name}."{version}"]\n{apt.machine()} = "{hashlib.sha256(content).hexdigest()}"\n')
+
+
 class Release:
     """Serves files; `truncated` cuts them short, `silent` takes requests and never answers.
 
@@ -34,18 +43,18 @@ class Release:
     def __init__(self, version: str) -> None:
         self.version = version
         self.name = f"pulumi-v{version}-linux-{apt.machine().replace('amd64', 'x64')}.tar.gz"
-        self.checksums = f"pulumi-{version}-checksums.txt"
         content = archive("pulumi/", dict.fromkeys(PROGRAMS, f"echo v{version}"))
-        self.files = {
-            self.name: content,
-            self.checksums: f"{hashlib.sha256(content).hexdigest()}  {self.name}\n".encode(),
-        }
+        self.files = {self.name: content}
         self.truncated: set[str] = set()
         self.silent = threading.Event()
         self.released = threading.Event()
         self.requests: list[str] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def pin(self, root: Path) -> None:
+        """Pin the release in a checkout."""
+        pin(root, "pulumi", self.version, self.files[self.name])
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         release = self

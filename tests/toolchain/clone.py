@@ -59,6 +59,7 @@ class Clone:
         return [sys.executable, "-c", _CALL, str(self.root), module, *plugins], {
             "PYTHONPATH": str(ROOT),
             "PATH": path,
+            "XDG_CACHE_HOME": str(self.programs.parent / "cache"),
             **self.env,
         }
 

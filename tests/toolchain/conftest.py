@@ -44,4 +44,5 @@ def release(clone: Clone) -> Iterator[Release]:
     """A stand-in of the place that Pulumi's releases are downloaded from; the clone is pointed at it."""
     with Release(clone.checkout.locked("pulumi")) as standing_in:
         clone.env["SLIPWAY_PULUMI_BASE_URL"] = standing_in.url
+        standing_in.pin(clone.root)
         yield standing_in

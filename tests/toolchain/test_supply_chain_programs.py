@@ -1,4 +1,4 @@
-"""cosign, Syft and Grype as parts: a fit one on PATH is used, and any other is built. The build itself is a slow test's."""
+"""cosign, Syft and Grype as parts: a fit one on PATH is used, else the pinned release, else one is built. The build itself is a slow test's."""
 
 from __future__ import annotations
 

@@ -3,24 +3,28 @@
 import functools
 import os
 import shutil
-import tarfile
 import tempfile
 from pathlib import Path
 from typing import Final
 
 from stacks.child_environment import child_environment
 from toolchain.checkout import Checkout
-from toolchain.machine import apt, golang
+from toolchain.machine import golang
 from toolchain.machine.network import net
 from toolchain.machine.steps import output, step
 from toolchain.machine.toolchain_error import ToolchainError
+from toolchain.parts import releases
 from toolchain.parts.part import Kind, Part, recall, remember
 from toolchain.version import numbers
 
 NAME: Final = "Pulumi CLI"
-RELEASES: Final = "https://github.com/pulumi/pulumi/releases/download/v{version}"
-"""Where a release's archives and its `pulumi-VERSION-checksums.txt` (SHA-256) are published.
-`SLIPWAY_PULUMI_BASE_URL` names another place that has both, a mirror inside a company for example."""
+RELEASE: Final = releases.Release(
+    "pulumi",
+    "https://github.com/pulumi/pulumi/releases/download/v{version}",
+    "pulumi-v{version}-linux-{x64}.tar.gz",
+    "SLIPWAY_PULUMI_BASE_URL",
+)
+"""The official release. The variable names another place that has it, a mirror inside a company for example."""
 PACKAGE: Final = "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"
 LANGUAGE_HOST: Final = "pulumi-language-python"
 UNOPTIMIZED: Final = (
@@ -59,11 +63,6 @@ VERSION_VARIABLE: Final = "github.com/pulumi/pulumi/sdk/v3/go/common/version.Ver
 def version(checkout: Checkout) -> str:
     """Return the version that goes with the Python SDK in requirements.lock."""
     return checkout.locked("pulumi")
-
-
-def base_url(checkout: Checkout) -> str:
-    """Return the folder that the official release is downloaded from."""
-    return os.environ.get("SLIPWAY_PULUMI_BASE_URL", RELEASES.format(version=version(checkout))).rstrip("/")
 
 
 def program(checkout: Checkout) -> str:
@@ -115,38 +114,17 @@ def find(checkout: Checkout) -> Part | None:
 
 
 def download(checkout: Checkout) -> None:
-    """Install the official release into `.slipway/bin`: downloaded, checked against its published SHA-256, unpacked.
+    """Install the official release into `.slipway/bin`: downloaded, checked against its pinned SHA-256, unpacked.
 
     Raises net.UnavailableError with the reason where any of that fails; nothing is installed then.
     """
-    required = version(checkout)
-    name = f"pulumi-v{required}-linux-{apt.machine().replace('amd64', 'x64')}.tar.gz"
-    base = base_url(checkout)
     checkout.cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=checkout.cache) as scratch:
-        folder = Path(scratch)
-        net.fetch(f"{base}/pulumi-{required}-checksums.txt", folder / "checksums")
-        published = net.published_checksum((folder / "checksums").read_text(errors="replace"), name)
-        digest = net.fetch(f"{base}/{name}", folder / name)
-        if digest != published:
-            raise net.UnavailableError(f"{base}/{name}: SHA-256 is {digest[:12]}..., published is {published[:12]}...")
+        archive = Path(scratch) / "archive"
+        releases.fetch(checkout, RELEASE, version(checkout), archive)
         checkout.bin.mkdir(parents=True, exist_ok=True)
-        for file in _programs(folder / name, folder):
+        for file in releases.unpack(archive, Path(scratch)):
             file.replace(checkout.bin / file.name)
-
-
-def _programs(archive: Path, folder: Path) -> list[Path]:
-    """Unpack the programs of a release, all in one folder of the archive; links and paths in it are not followed."""
-    files = []
-    with tarfile.open(archive) as opened:
-        for member in opened:
-            content = opened.extractfile(member) if member.isfile() else None
-            if content is not None:
-                files.append(folder / Path(member.name).name)
-                with content, files[-1].open("wb") as file:
-                    shutil.copyfileobj(content, file)
-                files[-1].chmod(0o755)
-    return files
 
 
 def get(checkout: Checkout) -> Part:

@@ -3,14 +3,13 @@
 import errno
 import hashlib
 import http.client
-import re
 import threading
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from toolchain.machine.network import proxy
 from toolchain.machine.toolchain_error import without_credentials
@@ -86,6 +85,18 @@ def check_scheme(url: str) -> None:
         raise UnavailableError(f"{url}: an address with user:password@ is not taken")
 
 
+class _Encrypted(urllib.request.HTTPRedirectHandler):
+    """Follows a redirection that leads nowhere else than `check_scheme` allows, and never from https to http."""
+
+    def redirect_request(self, req: urllib.request.Request, *response: Any) -> urllib.request.Request | None:
+        """Return the request to make instead. Raises UnavailableError for one that is refused."""
+        there: str = response[-1]
+        check_scheme(there)
+        if req.full_url.startswith("https:") and not there.startswith("https:"):
+            raise UnavailableError(f"{req.full_url} redirects to {there}, which is not encrypted")
+        return super().redirect_request(req, *response)
+
+
 def fetch(url: str, target: Path) -> str:
     """Download a URL into a file and return its SHA-256 as hex digits.
 
@@ -97,7 +108,10 @@ def fetch(url: str, target: Path) -> str:
     digest = hashlib.sha256()
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with urllib.request.urlopen(url, timeout=STALL_SECONDS) as response, target.open("wb") as file:  # noqa: S310
+        with (
+            urllib.request.build_opener(_Encrypted).open(url, timeout=STALL_SECONDS) as response,
+            target.open("wb") as file,
+        ):
             while block := response.read(1 << 20):
                 file.write(block)
                 digest.update(block)
@@ -111,14 +125,3 @@ def fetch(url: str, target: Path) -> str:
     if expected is not None and size != int(expected):
         raise UnavailableError(f"{url}: cut off after {size} of {expected} bytes")
     return digest.hexdigest()
-
-
-def published_checksum(checksums: str, name: str) -> str:
-    """Return the SHA-256 that a release's checksums file (`sha256sum` format) gives for a file.
-
-    Raises UnavailableError where it lists none.
-    """
-    match = re.search(rf"^([0-9a-f]{{64}})[ *]+{re.escape(name)}$", checksums, re.MULTILINE)
-    if not match:
-        raise UnavailableError(f"the release's checksums do not list {name}")
-    return match[1]

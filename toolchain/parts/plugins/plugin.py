@@ -1,7 +1,7 @@
 """Pulumi's official plugins, each of the version of its SDK."""
 
-import os
 import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,11 +11,9 @@ from toolchain.checkout import Checkout
 from toolchain.machine.network import net
 from toolchain.machine.steps import command, step
 from toolchain.machine.toolchain_error import ToolchainError
-from toolchain.parts import pulumi_cli
+from toolchain.parts import pulumi_cli, releases
 from toolchain.parts.part import Part
 
-SOURCES: Final = ("https://api.github.com", "https://get.pulumi.com")
-"""Pulumi's servers of plugins. `SLIPWAY_PULUMI_PLUGIN_URL` names another server for them."""
 INSTALL_SECONDS: Final = 300.0
 
 
@@ -71,30 +69,41 @@ def get(checkout: Checkout, plugin: Plugin) -> Part:
     return Part(plugin.title, "official plugin", required)
 
 
+def release(name: str) -> releases.Release:
+    """Return the official plugin of a name. The variable names another server of such files."""
+    return releases.Release(
+        f"pulumi-{name}",
+        f"https://github.com/pulumi/pulumi-{name}/releases/download/v{{version}}",
+        f"pulumi-resource-{name}-v{{version}}-linux-{{machine}}.tar.gz",
+        "SLIPWAY_PULUMI_PLUGIN_URL",
+    )
+
+
 def install(checkout: Checkout, name: str) -> str:
-    """Install a plugin. Returns the reason of a failure, empty after success."""
+    """Install a plugin whose hash is pinned. Returns the reason of a failure, empty after success."""
     if is_installed(checkout, name):
         return ""
-    server = os.environ.get("SLIPWAY_PULUMI_PLUGIN_URL")
-    sources = [server] if server else list(SOURCES)
-    try:
-        for source in sources:
-            net.check_scheme(source)
-    except net.UnavailableError as error:
-        return str(error)
-    closed = net.unreachable(sources)
-    if len(closed) == len(sources):
-        return "; ".join(f"{host}: {reason}" for host, reason in closed.items())
-    words = [pulumi_cli.program(checkout), "plugin", "install", "resource", name, version(checkout, name)]
+    required = version(checkout, name)
+    checkout.cache.mkdir(parents=True, exist_ok=True)
     environment = child_environment("pulumi", PULUMI_HOME=str(checkout.pulumi_home), PULUMI_SKIP_UPDATE_CHECK="true")
     try:
-        with step(f"Installing Pulumi's {name} plugin {version(checkout, name)}"):
-            command(
-                [*words, *(["--server", server] if server else [])],
-                checkout.logs / f"plugin-{name}.log",
-                env=environment,
-                timeout=INSTALL_SECONDS,
-            )
-    except ToolchainError as error:
+        with (
+            tempfile.TemporaryDirectory(dir=checkout.cache) as scratch,
+            step(f"Installing Pulumi's {name} plugin {required}"),
+        ):
+            archive = Path(scratch) / "plugin.tar.gz"
+            releases.fetch(checkout, release(name), required, archive)
+            words: list[str | Path] = [
+                pulumi_cli.program(checkout),
+                "plugin",
+                "install",
+                "resource",
+                name,
+                required,
+                "--file",
+                archive,
+            ]
+            command(words, checkout.logs / f"plugin-{name}.log", env=environment, timeout=INSTALL_SECONDS)
+    except (ToolchainError, net.UnavailableError) as error:
         return str(error)
     return "" if is_installed(checkout, name) else "`pulumi plugin install` left no plugin"
