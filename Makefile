@@ -75,7 +75,7 @@ fuzz: ## fuzz the parsers of outside input, guided by coverage (HARNESS=elf: onl
 bench: ready ## compare with bare Pulumi, docker buildx bake, pip and docker pull
 	@. .slipway/env && exec python -m bench
 
-lock: ## resolve requirements.lock anew the policy pack's requirements, and the hashes of released programs
+lock: ## resolve requirements.lock anew, the policy pack's requirements, and the hashes of released programs
 	@$(toolchain) packages
 	@.slipway/venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-annotate --no-header --upgrade --group dev pyproject.toml --output-file requirements.lock

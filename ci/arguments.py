@@ -34,6 +34,14 @@ def _parser() -> argparse.ArgumentParser:
     publish.add_argument("--image", metavar="IMAGE", help="only this image and its parents", default="")
     publish.add_argument("--platform", metavar="PLATFORM", help="only what is for this platform", default="")
     publish.add_argument("--to", metavar="FOLDER", type=Path, help="write the public part of the state there")
+    attest = verbs.add_parser("attest", help="sign what the job that built a stack states")
+    attest.add_argument("stack", metavar="STACK")
+    attest.add_argument("--image", metavar="IMAGE", help="the input of the workflow", default="")
+    attest.add_argument("--statements", metavar="FILE", type=Path, required=True)
+    attest.add_argument("--digest", metavar="SHA256", help="of the statements, as the job output it", required=True)
+    attest.add_argument("--runner", metavar="JSON", help="labels of the runner that built", required=True)
+    attest.add_argument("--natives", metavar="JSON", help="platforms that were built before", default="[]")
+    attest.add_argument("--source", metavar="FOLDER", type=Path, help="the checkout that was built", required=True)
     preview = verbs.add_parser(
         "preview", help="preview the publication of a stack, and build the changed images without pushing"
     )

@@ -47,7 +47,8 @@ _ENGINES = "**pulumi:providers:docker::engine-**"
 """The URNs of the engines of a stack's platforms."""
 _UNPUSHED = "**dynamic/image:UnpushedImage::**"
 """The URNs of inspections of images that are not pushed, on which the images made of these depend."""
-_SUFFIXES = ("checks", "tag", "signature", "sbom", "provenance", "loading", "scan", "vex", "keep", "tag-*")
+_ATTESTED = ("signature", "sbom", "provenance", "loading", "scan", "vex")
+_SUFFIXES = ("checks", "tag", *_ATTESTED, "keep", "tag-*")
 """The names of an image's resources that follow a push, after the image's name and a dash."""
 
 
@@ -67,9 +68,12 @@ class Stack:
         with_provider = ["--secrets-provider", secrets_provider] if secrets_provider else []
         self._output("--cwd", str(self._configuration.parent), "stack", "select", "--create", *with_provider)
 
-    def up(self, targets: Iterable[str]) -> int:
-        """Build and push the images ``targets``, or all if it is empty; return Pulumi's exit status."""
-        return self._run("up", "--yes", "--skip-preview", *_only(targets))
+    def up(self, targets: Iterable[str], *, attesting: bool = True) -> int:
+        """Build and push the images ``targets``, or all if it is empty; return Pulumi's exit status.
+
+        Without ``attesting``, targets are neither signed nor attested.
+        """
+        return self._run("up", "--yes", "--skip-preview", *_only(targets, attesting=attesting))
 
     def preview(self, targets: Iterable[str]) -> tuple[int, str]:
         """Run a preview, print its output, and return its exit status and output."""
@@ -223,9 +227,10 @@ def selected(plan: Plan, image: str = "", platform: str = "") -> list[str]:
     ]
 
 
-def _only(targets: Iterable[str]) -> list[str]:
+def _only(targets: Iterable[str], *, attesting: bool = True) -> list[str]:
     """Return Pulumi's options for these images, their resources and their registry; none for no image."""
-    urns = [f"**::{name}{suffix}" for name in targets for suffix in ("", *(f"-{each}" for each in _SUFFIXES))]
+    suffixes = [f"-{each}" for each in _SUFFIXES if attesting or each not in _ATTESTED]
+    urns = [f"**::{name}{suffix}" for name in targets for suffix in ("", *suffixes)]
     return [
         word
         for urn in [*urns, *([_REGISTRY, _PARENTS, _PRODUCTS, _ENGINES, _UNPUSHED] if urns else [])]

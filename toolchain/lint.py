@@ -47,7 +47,7 @@ def checks(checkout: Checkout) -> Iterator[list[str | Path]]:
         yield ["shellcheck", *scripts]
     folder = checkout.root / WORKFLOWS
     if workflows := [file for file in files if file.parent == folder and file.suffix in {".yaml", ".yml"}]:
-        yield ["zizmor", "--offline", "--quiet", *workflows]
+        yield ["zizmor", "--offline", "--quiet", "--persona", "auditor", *workflows]
         shellcheck = checkout.venv / "bin" / "shellcheck"
         with golang.caches(checkout):
             program = actionlint.get(checkout).used

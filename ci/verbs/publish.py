@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import os
+from pathlib import Path
 
 from ci import actions, public_state, pulumi_stack, repository
 from ci.machine import make_room
 from ci.repository import ROOT
 from ci.verbs.affected import natives
+from oci import cosign
+from oci.evidence import slsa
 from stacks import plan
+from stacks.config.signing import Signing
 from stacks.errors import SlipwayError
 from toolchain.checkout import Checkout
 from toolchain.machine.files import write
@@ -30,6 +36,7 @@ def run(options: argparse.Namespace) -> int:
     names = pulumi_stack.selected(planned, options.image, options.platform)
     targets = names if options.image or options.platform else []
     head = repository.run(ROOT, "rev-parse", "HEAD")
+    statements = _statements(planned.config.signing)
     make_room()
     emulating = not natives(planned.config)
     with pulumi_stack.shared(Checkout.here(), options.stack, emulating=emulating) as stack:
@@ -39,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
                 f"stack {options.stack}: the last update was from {last[:7]}, a later commit than {head[:7]}; "
                 "start the workflow `publish` on the current main"
             )
-        if status := stack.up(targets):
+        if status := stack.up(targets, attesting=statements is None or not options.platform):
             return status
         state = stack.export()
         published = public_state.public(state, head)
@@ -51,4 +58,18 @@ def run(options: argparse.Namespace) -> int:
             actions.output(key, images[options.image][key])
     if options.to:
         write(options.to / f"{options.stack}.json", json.dumps(published, indent=1, sort_keys=True) + "\n")
+        if statements and (text := statements.read_text()):
+            write(options.to / "statements", text)
+            actions.output("statements", hashlib.sha256(text.encode()).hexdigest())
     return 0
+
+
+def _statements(signing: Signing | None) -> Path | None:
+    """Return the file where the update writes what the workflow `attest` signs; None if this job signs itself."""
+    workflow = f"{os.environ.get('GITHUB_SERVER_URL')}/{os.environ.get('SLIPWAY_WORKFLOW')}"
+    if signing is None or signing.identity != workflow.replace(slsa.BUILDING, slsa.ATTESTING):
+        return None
+    file = Checkout.here().state / "statements"
+    write(file, "", mode=0o600)
+    os.environ[cosign.STATEMENTS] = str(file)
+    return file

@@ -30,8 +30,10 @@ _WORKFLOW: Final = "SLIPWAY_WORKFLOW"
 _GITHUB: Final = "https://token.actions.githubusercontent.com"
 """The issuer whose certificates state where a job ran."""
 _THIS_MACHINE, _ELSEWHERE = "machine", "remote"
-_HOSTED: Final = "github-hosted"
+HOSTED: Final = "github-hosted"
 """The environment of a machine that GitHub hosts, in certificates and in the context ``runner`` of a job."""
+ATTESTING, BUILDING = "/attest.yml@", "/up.yml@"
+"""The workflow that attests and the one that builds, which stand beside each other."""
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _TRIGGERS: Final = {"push", "schedule", "workflow_dispatch"}
 """Events that only those cause who may write to the repository."""
@@ -107,6 +109,36 @@ def predicate(ref: str, build: Build, source: Mapping[str, Any], login: Login | 
         "runDetails": {
             "builder": {"id": build.builder},
             "metadata": {"invocationId": _invocation(), "finishedOn": config.get("created")},
+        },
+    }
+
+
+def sealed(predicate: Mapping[str, Any], signing: Signing, inputs: Mapping[str, str], machine: str) -> dict[str, Any]:
+    """Return a provenance that the job which built wrote, with what the job that attests it knows by itself.
+
+    GitHub tells that job the repository, commit, ref and run. ``inputs`` are those of its workflow, and ``machine`` the
+    environment of the machines that built. The arguments, files and parents stay as the build states them.
+
+    Raises:
+        KeyError, TypeError, AttributeError: it has another shape.
+    """
+    address = f"{os.environ['GITHUB_SERVER_URL']}/{os.environ['GITHUB_REPOSITORY']}"
+    commit = os.environ["GITHUB_SHA"]
+    definition, details = predicate["buildDefinition"], predicate["runDetails"]
+    external, internal = definition["externalParameters"], definition["internalParameters"]
+    source = {"uri": f"git+{address}", "digest": {"sha1": commit}, "path": str(external["configSource"]["path"])}
+    others = [each for each in definition["resolvedDependencies"] if each["uri"] != external["configSource"]["uri"]]
+    isolation = {"workflow": (signing.identity or "").replace(ATTESTING, BUILDING), "machine": machine}
+    return {
+        "buildDefinition": {
+            "buildType": _BUILD_TYPE,
+            "externalParameters": {"configSource": source, "request": external["request"], "inputs": dict(inputs)},
+            "internalParameters": {**internal, "ref": os.environ["GITHUB_REF"], "isolation": isolation},
+            "resolvedDependencies": [{"uri": source["uri"], "digest": {"gitCommit": commit}}, *others],
+        },
+        "runDetails": {
+            "builder": {"id": signing.identity},
+            "metadata": {"invocationId": _invocation(), "finishedOn": details["metadata"]["finishedOn"]},
         },
     }
 
@@ -203,12 +235,12 @@ def _below_two(provenance: Mapping[str, Any], signer: Signer, claims: Claims) ->
         yield "signed with a key, which does not show where the image was built"
     if signer.issuer != _GITHUB:
         yield f"certificates for {signer.issuer} do not show where the image was built"
-    if claims.get("machine") != _HOSTED:
+    if claims.get("machine") != HOSTED:
         yield "the certificate does not show a machine that GitHub hosts"
     if internal.get("engine") != _THIS_MACHINE:
         yield "the provenance does not show that the job's own machine built it"
     isolation = internal.get("isolation")
-    if isolation and isolation.get("machine") != _HOSTED:
+    if isolation and isolation.get("machine") != HOSTED:
         yield "it was built on a runner of one's own, which keeps what earlier jobs left there"
     for name, (what, value) in _both_state(provenance).items():
         if name in claims and claims[name] != value:
@@ -217,7 +249,10 @@ def _below_two(provenance: Mapping[str, Any], signer: Signer, claims: Claims) ->
 
 
 def _both_state(provenance: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
-    """Return what the provenance states of what a certificate states too, by the certificate's claim."""
+    """Return what the provenance states of what a certificate states too, by the certificate's claim.
+
+    cosign writes ``invocationID``, as in-toto's Go library names it; SLSA's own name is ``invocationId``.
+    """
     definition, details = provenance["buildDefinition"], provenance["runDetails"]
     origin = summary(provenance)
     return {
@@ -225,7 +260,7 @@ def _both_state(provenance: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
         "repository": ("repository", origin["source"].removeprefix("git+")),
         "commit": ("commit", origin["revision"]),
         "ref": ("ref", definition["internalParameters"].get("ref")),
-        "run": ("run", details["metadata"].get("invocationId")),
+        "run": ("run", details["metadata"].get("invocationID") or details["metadata"].get("invocationId")),
     }
 
 

@@ -25,9 +25,10 @@ PLATFORMS = ["linux/amd64", "linux/arm64"]
 
 TWO_PUBLISHED = {
     "affected stacks": "success",
-    "two / caller": "success",
-    "two / native": "skipped",
-    "two / up": "success",
+    "two / build / caller": "success",
+    "two / build / native": "skipped",
+    "two / build / up": "success",
+    "two / attest": "skipped",
     "branch published": "success",
 }
 """The jobs of a publication of the stack `two` alone."""
@@ -99,17 +100,17 @@ def github() -> Iterator[GitHub]:
 def test_push_publishes_each_stack_on_its_own_runners(published: World) -> None:
     first = published.first
     assert first.results == {
-        "affected stacks": "success", "one / caller": "success", "one / native": "skipped", "one / up": "success", "two / caller": "success", "two / native": "skipped", "two / up": "success", "branch published": "success",
+        "affected stacks": "success", "one / build / caller": "success", "one / build / native": "skipped", "one / build / up": "success", "one / attest": "skipped", "two / build / caller": "success", "two / build / native": "skipped", "two / build / up": "success", "two / attest": "skipped", "branch published": "success",
     }, first.log  # fmt: skip
-    assert first.job("one / up").runs_on == ["ubuntu-24.04"]
-    assert first.job("two / up").runs_on == ["self-hosted", "builders"]
+    assert first.job("one / build / up").runs_on == ["ubuntu-24.04"]
+    assert first.job("two / build / up").runs_on == ["self-hosted", "builders"]
     assert published.upto() == published.event.sha
     for stack, images in {"one": {"link0", "link1"}, "two": {"link0"}}.items():
         outputs = published.published_state(stack)["outputs"]
         assert set(outputs["images"]) == set(outputs["plan"]) == images
         for name, image in outputs["images"].items():
             assert image["tag"] in published.registry(f"{stack}/{name}/tags/list")["tags"]
-            assert f"`{image['ref']}`<br>`{image['tag']}`" in first.job(f"{stack} / up").summary
+            assert f"`{image['ref']}`<br>`{image['tag']}`" in first.job(f"{stack} / build / up").summary
             assert published.event.sha[:7] in image["tag"]
 
 
@@ -151,7 +152,7 @@ def test_failed_stack_is_published_by_next_push(world: World) -> None:
     event = world.repository.push("one cannot be built, two is another")
     failed = world.actions().run("publish.yml", event)
     assert failed.results == {
-        "affected stacks": "success", "one / caller": "success", "one / native": "skipped", "one / up": "failure", "two / caller": "success", "two / native": "skipped", "two / up": "success", "branch published": "success",
+        "affected stacks": "success", "one / build / caller": "success", "one / build / native": "skipped", "one / build / up": "failure", "one / attest": "skipped", "two / build / caller": "success", "two / build / native": "skipped", "two / build / up": "success", "two / attest": "skipped", "branch published": "success",
     }, failed.log  # fmt: skip
     assert world.upto() == world.event.sha
     assert world.published_state("one")["commit"] == world.event.sha
@@ -161,8 +162,8 @@ def test_failed_stack_is_published_by_next_push(world: World) -> None:
     world.repository.write("dockerfiles/link1/Dockerfile", mended)
     event = world.repository.push("one can be built")
     run = world.actions().run("publish.yml", event)
-    assert run.job("one / up").result == run.job("two / up").result == "success", run.log
-    assert "unchanged" in run.job("two / up").log
+    assert run.job("one / build / up").result == run.job("two / build / up").result == "success", run.log
+    assert "unchanged" in run.job("two / build / up").log
     assert world.upto() == event.sha
 
 
@@ -189,14 +190,14 @@ def test_reverted_change_is_reverted_in_publication(world: World) -> None:
     world.repository.configure("two", word="three", runsOn=["self-hosted", "builders"])
     failed = world.actions().run("publish.yml", world.repository.push("one cannot be built, two is another"))
     assert failed.results == {
-        "affected stacks": "success", "one / caller": "success", "one / native": "skipped", "one / up": "failure", "two / caller": "success", "two / native": "skipped", "two / up": "success", "branch published": "success",
+        "affected stacks": "success", "one / build / caller": "success", "one / build / native": "skipped", "one / build / up": "failure", "one / attest": "skipped", "two / build / caller": "success", "two / build / native": "skipped", "two / build / up": "success", "two / attest": "skipped", "branch published": "success",
     }, failed.log  # fmt: skip
     assert world.published_state("two")["outputs"]["images"]["link0"]["digest"] != before["digest"]
     world.repository.write("dockerfiles/link1/Dockerfile", kept)
     world.repository.configure("two", word="two", runsOn=["self-hosted", "builders"])
     event = world.repository.push("both are as they were")
     run = world.actions().run("publish.yml", event)
-    assert run.job("two / up").result == "success", run.log
+    assert run.job("two / build / up").result == "success", run.log
     assert "two: published with other tags: link0" in run.job("affected stacks").summary
     assert world.published_state("two")["commit"] == world.upto() == event.sha
     assert world.published_state("two")["outputs"]["plan"]["link0"]["args"]["WORD"] == "two"
@@ -215,14 +216,15 @@ def test_run_of_older_commit_keeps_later_publication(world: World) -> None:
     run = world.actions().run("build.yml", older, inputs={"folder": "link0", "build-args": "WORD=three"})
     assert run.results == {
         "resolve": "success",
-        "link0 / caller": "success",
-        "link0 / native": "skipped",
-        "link0 / up": "failure",
+        "link0 / build / caller": "success",
+        "link0 / build / native": "skipped",
+        "link0 / build / up": "failure",
+        "link0 / attest": "skipped",
     }, run.log
     assert (
         f"stack two: the last update was from {later.sha[:7]}, a later commit than {older.sha[:7]}; "
         "start the workflow `publish` on the current main"
-    ) in run.job("link0 / up").log.splitlines()
+    ) in run.job("link0 / build / up").log.splitlines()
     assert world.actions().run("publish.yml", older).results["affected stacks"] == "success"
     assert world.published_state("two")["outputs"]["plan"]["link0"]["args"]["WORD"] == "four"
     assert world.upto() == later.sha
@@ -243,9 +245,10 @@ def test_removed_image_is_previewed_and_deleted(world: World) -> None:
     run = world.actions().run("publish.yml", event)
     assert run.results == {
         "affected stacks": "success",
-        "one / caller": "success",
-        "one / native": "skipped",
-        "one / up": "success",
+        "one / build / caller": "success",
+        "one / build / native": "skipped",
+        "one / build / up": "success",
+        "one / attest": "skipped",
         "branch published": "success",
     }, run.log
     assert set(world.published_state("one")["outputs"]["images"]) == {"link0"}
@@ -348,11 +351,12 @@ def test_build_workflow_builds_one_image(world: World) -> None:
     run = world.actions().run("build.yml", event, inputs=inputs)
     assert run.results == {
         "resolve": "success",
-        "link0 / caller": "success",
-        "link0 / native": "skipped",
-        "link0 / up": "success",
+        "link0 / build / caller": "success",
+        "link0 / build / native": "skipped",
+        "link0 / build / up": "success",
+        "link0 / attest": "skipped",
     }, run.log
-    outputs = run.job("link0 / up").outputs
+    outputs = run.job("link0 / build / up").outputs
     assert outputs["tag"] == f"{event.sha[:7]}-chain"
     assert outputs["tag"] in world.registry("one/link0/tags/list")["tags"]
     assert re.fullmatch(r"sha256:[0-9a-f]{64}", outputs["digest"])
@@ -368,7 +372,11 @@ def test_platforms_are_built_natively_and_then_merged(world: World) -> None:
     world.repository.configure("one", length=2, platforms=PLATFORMS)
     event = world.repository.push()
     run = world.actions().run("publish.yml", event)
-    names = ["affected stacks", *(f"one / {job}" for job in ("caller", *PLATFORMS, "up")), "branch published"]
+    names = [
+        "affected stacks",
+        *(f"one / {job}" for job in (*(f"build / {each}" for each in ("caller", *PLATFORMS, "up")), "attest")),
+        "branch published",
+    ]
     assert run.results == dict.fromkeys(names, "success"), run.log
     for platform, runner in zip(PLATFORMS, ("ubuntu-24.04", "ubuntu-24.04-arm"), strict=True):
         job = run.job(f"one / {platform}")
@@ -376,11 +384,11 @@ def test_platforms_are_built_natively_and_then_merged(world: World) -> None:
         architecture = platform.split("/")[1]
         assert re.findall(r"\| (\S+) \| `", job.summary) == [f"link{number}-{architecture}" for number in range(2)]
     images = world.published_state("one")["outputs"]["images"]
-    merged = run.job("one / up").log
+    merged = run.job("one / build / up").log
     assert re.findall(r"\+ +\S*ImageIndex", merged)
     assert not re.findall(r"[+~] +docker:index:Image", merged), merged
     for name, image in images.items():
-        assert f"| {name} | `{image['ref']}`" in run.job("one / up").summary
+        assert f"| {name} | `{image['ref']}`" in run.job("one / build / up").summary
         assert [*image["platforms"]] == PLATFORMS
 
     # One image of it, by the name of its index.
@@ -389,7 +397,7 @@ def test_platforms_are_built_natively_and_then_merged(world: World) -> None:
     inputs = {"folder": "link0", "tag-suffix": "chain", "image-name": "link0", "build-args": "WORD=one"}
     build = world.actions().run("build.yml", event, inputs=inputs)
     assert {*build.results.values()} == {"success"}, build.log
-    outputs = build.job("link0 / up").outputs
+    outputs = build.job("link0 / build / up").outputs
     assert outputs["tag"] == f"{event.sha[:7]}-chain"
     assert outputs["tag"] in world.registry("one/link0/tags/list")["tags"]
     assert outputs["tag"] not in world.registry("one/link1/tags/list")["tags"]
@@ -400,7 +408,7 @@ def test_platforms_are_built_natively_and_then_merged(world: World) -> None:
     run = world.actions().run("publish.yml", event)
     assert run.results["one / linux/amd64"] == "success", run.log
     assert run.results["one / linux/arm64"] == "failure"
-    assert run.results["one / up"] == "skipped"
+    assert run.results["one / build / up"] == "skipped"
     assert not [tag for tag in world.registry("one/link1/tags/list")["tags"] if tag.startswith(event.sha[:7])]
 
 

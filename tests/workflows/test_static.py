@@ -80,7 +80,7 @@ def test_token_permissions_are_granted_by_job() -> None:
         assert "permissions" in job, f"{name}: {key}"
     writing = {(name, scope) for name, _, job in jobs() for scope, may in job["permissions"].items() if may == "write"}
     assert writing == {
-        ("build.yml", "id-token"), ("build.yml", "packages"), ("publish.yml", "id-token"), ("publish.yml", "packages"),
+        ("attest.yml", "id-token"), ("attest.yml", "packages"), ("build.yml", "id-token"), ("build.yml", "packages"), ("publish.yml", "id-token"), ("publish.yml", "packages"),
         ("up.yml", "id-token"), ("up.yml", "packages"), ("publish.yml", "contents"), ("comment.yml", "pull-requests"),
         ("nightly.yml", "actions"), ("nightly.yml", "contents"), ("nightly.yml", "pull-requests"),
         ("nightly.yml", "id-token"),
@@ -120,7 +120,7 @@ def test_no_event_gives_code_of_fork_more_permissions() -> None:
 def test_secrets_are_in_publishing_workflows_alone() -> None:
     for name in NAMES:
         secrets = set(re.findall(r"secrets\.(\w+)", (ROOT / WORKFLOWS / name).read_text()))
-        if name in {"build.yml", "publish.yml", "up.yml"}:
+        if name in {"attest.yml", "build.yml", "publish.yml", "up.yml"}:
             assert secrets == {
                 "COSIGN_PASSWORD",
                 "COSIGN_PRIVATE_KEY",
@@ -297,3 +297,42 @@ def test_matrix_has_stacks_images_platforms_and_runners(
         "engine",
         "provider",
     }  # of a scan, of the night's tests
+
+
+def test_job_that_attests_builds_nothing_and_runs_its_own_commit() -> None:
+    called = workflow(ROOT, "attest.yml")["jobs"]
+    assert called["build"]["uses"] == "./.github/workflows/up.yml"
+    attest = called["attest"]
+    assert attest["runs-on"] == "ubuntu-24.04", "a machine of GitHub's, whatever builds"
+    own, packages, source, built, signs, _ = attest["steps"]
+    for key in ("repository", "sha"):
+        assert f"fromJSON(toJSON(job)).workflow_{key}" in own["with"]["repository" if key == "repository" else "ref"]
+    assert source["with"] == {"path": "source", "persist-credentials": False}
+    assert packages["run"] == "python3 -m toolchain packages"
+    assert " -m ci attest " in signs["run"]
+    # What the caller cannot give: the digest is an output of the workflow that this one calls.
+    assert signs["env"]["DIGEST"] == "${{ needs.build.outputs.statements }}"
+    assert set(workflow(ROOT, "attest.yml")["on"]["workflow_call"]["inputs"]) == {"stack", "image", "runner", "natives"}
+    for secret in ("COSIGN_PASSWORD", "COSIGN_PRIVATE_KEY", "PULUMI_CONFIG_PASSPHRASE"):
+        assert secret not in json.dumps(attest)
+    assert built["with"]["path"] == "built"
+
+
+@pytest.mark.parametrize(
+    ("workflow_ref", "attested", "refuses"),
+    [
+        ("refs/heads/main", True, True),
+        ("refs/tags/v1", False, True),
+        ("refs/tags/v1", True, False),
+        ("b" * 40, True, False),
+        ("refs/heads/x.yml@refs/tags/v1", True, True),
+        ("refs/pull/1/merge", True, True),
+    ],
+)
+def test_foreign_call_of_up_is_refused_unless_attested_at_a_tag(
+    workflow_ref: str, attested: bool, refuses: bool
+) -> None:
+    (step,) = workflow(ROOT, "up.yml")["jobs"]["caller"]["steps"]
+    job = {"workflow_ref": f"acme/b/{WORKFLOWS}/up.yml@{workflow_ref}", "workflow_repository": "acme/b"}
+    contexts = {"github": {"server_url": "https://github.com"}, "inputs": {"attested": attested}, "job": job}
+    assert bool(evaluate(step["if"], contexts)) is refuses

@@ -188,6 +188,14 @@ class _Workflow:
         repository, _, ref = (self.actions.workflows or f"{self.actions.name}@{self.event.ref}").partition("@")
         return f"{repository}/{WORKFLOWS}/{name}@{ref}"
 
+    def _job_context(self, name: str) -> dict[str, str]:
+        ref = self._workflow_ref(name)
+        return {
+            "workflow_ref": ref,
+            "workflow_repository": ref.partition("/.github/")[0],
+            "workflow_sha": self.event.sha,
+        }
+
     def _job(
         self, key: str, job: dict[str, Any], contexts: dict[str, Any], called: str
     ) -> tuple[list[Job], dict[str, Any]]:
@@ -217,7 +225,7 @@ class _Workflow:
         place.mkdir()
         ended = Job(name, "success", value(job["runs-on"], contexts), permissions=job.get("permissions", {}))
         steps: dict[str, Any] = {}
-        contexts = {**contexts, "steps": steps, "env": {}, "job": {"workflow_ref": self._workflow_ref(called)}}
+        contexts = {**contexts, "steps": steps, "env": {}, "job": self._job_context(called)}
         own = {**contexts["workflow_env"], **job.get("env", {})}
         variables = {key: interpolate(str(text), contexts) for key, text in own.items()}
         for step in job["steps"]:
@@ -283,9 +291,8 @@ class _Workflow:
         match action:
             case "actions/checkout":
                 assert inputs["persist-credentials"] is False
-                checkout(
-                    self.actions.remote, self.event, place / "checkout", self.depth or inputs.get("fetch-depth", 1)
-                )
+                folder = place / "checkout" / inputs.get("path", "")
+                checkout(self.actions.remote, self.event, folder, self.depth or inputs.get("fetch-depth", 1))
             case "actions/upload-artifact":
                 source = place / "checkout" / inputs["path"]
                 if source.is_dir():

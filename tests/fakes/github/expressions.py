@@ -116,6 +116,10 @@ class _Parser:
                 return json.dumps(arguments[0], indent=2)
             case "contains" if isinstance(arguments[0], str):
                 return _text(arguments[1]).lower() in arguments[0].lower()
+            case "startsWith":
+                return _text(arguments[0]).lower().startswith(_text(arguments[1]).lower())
+            case "format":
+                return _text(arguments[0]).format(*arguments[1:])
             case "always":
                 return True
             case "cancelled":
