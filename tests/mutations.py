@@ -2,7 +2,8 @@
 
 ``python -m tests.mutations [--count N] [--seed N] [--jobs N] [FOLDER...]`` works in worktrees of its own, made of the last
 commit. For each mutation it runs the tests that import the mutated module, then all that need no engine.
-A test that fails or does not end kills the mutation. A mutation that only tests with a Docker engine would notice is printed too.
+A test that fails kills the mutation. One that does not end in time does not: such a mutation is counted for itself.
+A mutation that only tests with a Docker engine would notice is printed too.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
-FOLDERS = ("stacks", "components", "ci", "toolchain/docker_provider")
+FOLDERS = ("stacks", "oci", "cli", "components", "ci", "toolchain", "policies")
 TESTS = ("tests/unit", "tests/history", "tests/aws/test_scaler.py")
 """The tests that need no engine and no registry."""
-SECONDS = 300
-"""The longest that the tests of one mutation may take; all of them take about 100."""
+SLOWER = 3
+"""How many times longer than without a mutation the tests of one may take."""
 
 OPPOSITES: dict[type[ast.AST], type[ast.AST]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
@@ -33,22 +35,44 @@ OPPOSITES: dict[type[ast.AST], type[ast.AST]] = {
 }  # fmt: skip
 NAMES = {"all": "any", "any": "all", "min": "max", "max": "min"}
 
-EQUIVALENT = ("frozen", "slots", "kw_only", "strict", "timeout", "SECONDS", "TIMEOUT")
-"""Ends of names whose value is not mutated. Those of a dataclass refuse what mypy refuses, `zip(strict=...)` what cannot happen,
-and one second more changes nothing."""
+EQUIVALENT = (
+    *("frozen", "slots", "kw_only", "strict", "timeout", "SECONDS", "TIMEOUT"),
+    *("encoding", "errors", "description", "help", "repr"),
+)
+"""Ends of names whose value is neither mutated nor dropped. Those of a dataclass refuse what mypy refuses, `zip(strict=...)`
+what cannot happen, one second more changes nothing, text is UTF-8 here anyway, and prose is read by people."""
 
 
 class Mutation(NamedTuple):
-    """An expression of a module, and what replaces it."""
+    """An expression or statement of a module, and what replaces it."""
 
     file: Path
-    node: ast.expr
+    node: ast.expr | ast.stmt
     kind: str
     text: str
 
 
+def dropped(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Yield what a node is without one of its parts: an operand of and/or, an option or element, or the whole statement."""
+    match node:
+        case ast.BoolOp(values=values):
+            for place in range(len(values)):
+                left = values[:place] + values[place + 1 :]
+                yield "operand", left[0] if len(left) == 1 else ast.BoolOp(node.op, left)
+        case ast.Call(keywords=keywords):
+            for keyword in keywords:
+                if keyword.arg and not keyword.arg.endswith(EQUIVALENT):
+                    yield "option", ast.Call(node.func, node.args, [each for each in keywords if each is not keyword])
+        case ast.List(elts=elements) | ast.Set(elts=elements) if len(elements) > 1:
+            for place in range(len(elements)):
+                yield "element", type(node)(elements[:place] + elements[place + 1 :])
+        case ast.Expr(value=ast.Call() | ast.Await()) | ast.Raise() | ast.AugAssign() | ast.Delete():
+            yield "statement", ast.Pass()
+
+
 def mutants(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """Yield what a node may become: the replaced field, and a copy of the node with it."""
+    yield from dropped(node)
     changed = copy.deepcopy(node)
     match changed:
         case ast.Compare(ops=[op]) if type(op) in OPPOSITES:
@@ -86,18 +110,19 @@ def mutations(root: Path, file: Path) -> Iterator[Mutation]:
                 inner = [part.annotation for part in ast.walk(node) if isinstance(part, ast.arg | ast.AnnAssign)]
                 equivalent.update(part for top in (*inner, returns) if top for part in ast.walk(top))
     for node in ast.walk(tree):
-        if isinstance(node, ast.expr) and node not in equivalent:
+        if isinstance(node, ast.expr | ast.stmt) and node not in equivalent:
             for kind, changed in mutants(node):
                 yield Mutation(file, node, kind, ast.unparse(ast.fix_missing_locations(changed)))
 
 
-def replace(source: str, node: ast.expr, text: str) -> str:
-    """Return a source with one expression replaced, in parentheses."""
+def replace(source: str, node: ast.expr | ast.stmt, text: str) -> str:
+    """Return a source with one expression replaced, in parentheses, or one statement."""
     lines = source.encode().splitlines(keepends=True)
     assert node.end_lineno
     start = sum(map(len, lines[: node.lineno - 1])) + node.col_offset
     end = sum(map(len, lines[: node.end_lineno - 1])) + (node.end_col_offset or 0)
-    return (b"".join(lines)[:start] + f"({text})".encode() + b"".join(lines)[end:]).decode()
+    new = f"({text})" if isinstance(node, ast.expr) else text
+    return (b"".join(lines)[:start] + new.encode() + b"".join(lines)[end:]).decode()
 
 
 def imported(file: Path) -> set[str]:
@@ -118,23 +143,25 @@ def importing(root: Path, file: Path) -> list[str]:
     return [str(test.relative_to(root)) for test in tests if test.is_file() and module in imported(test)]
 
 
-def passes(root: Path, tests: list[str] | tuple[str, ...], *options: str) -> bool:
-    """Say whether all tests pass, and end in time."""
+def outcome(root: Path, tests: list[str] | tuple[str, ...], seconds: float, *options: str) -> str:
+    """Return `killed` if a test fails, `survived` if all pass, and `out of time` if they do not end within some seconds."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *options, *tests]
     try:
-        return not subprocess.run(command, cwd=root, capture_output=True, check=False, timeout=SECONDS).returncode
+        done = subprocess.run(command, cwd=root, capture_output=True, check=False, timeout=seconds)
     except subprocess.TimeoutExpired:
-        return False
+        return "out of time"
+    return "killed" if done.returncode else "survived"
 
 
-def survives(root: Path, mutation: Mutation) -> bool:
-    """Say whether all tests pass in a worktree with a mutation."""
+def tried(root: Path, mutation: Mutation, seconds: float) -> str:
+    """Return the outcome of the tests in a worktree with a mutation."""
     file = root / mutation.file
     source = file.read_text(encoding="utf-8")
     file.write_text(replace(source, mutation.node, mutation.text), encoding="utf-8")
     try:
         direct = importing(root, mutation.file)
-        return (not direct or passes(root, direct, "-n0")) and passes(root, TESTS, "-n0")
+        first = outcome(root, direct, seconds, "-n0") if direct else "survived"
+        return outcome(root, TESTS, seconds, "-n0") if first == "survived" else first
     finally:
         file.write_text(source, encoding="utf-8")
 
@@ -147,7 +174,7 @@ def sampled(root: Path, folders: list[str], count: int, seed: int) -> list[Mutat
 
 
 def main() -> None:
-    """Print each survivor as soon as it is known, and then how many mutations were killed."""
+    """Print each mutation that is not killed as soon as it is known, and then how many had which outcome."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
@@ -158,10 +185,10 @@ def main() -> None:
         roots = [Path(folder) / str(number) for number in range(options.jobs)]
         free: SimpleQueue[Path] = SimpleQueue()
 
-        def survivor(mutation: Mutation) -> bool:
+        def one(mutation: Mutation) -> str:
             root = free.get()
             try:
-                return survives(root, mutation)
+                return tried(root, mutation, seconds)
             finally:
                 free.put(root)
 
@@ -169,17 +196,20 @@ def main() -> None:
             for root in roots:
                 subprocess.run(["git", "worktree", "add", "--quiet", "--detach", root], check=True)
                 free.put(root)
-            if not passes(roots[0], TESTS, f"-n{options.jobs}"):
+            begun = time.monotonic()
+            if outcome(roots[0], TESTS, 7200, "-n0") != "survived":
                 sys.exit("a test fails without a mutation")
+            seconds = SLOWER * (time.monotonic() - begun)
             sample = sampled(roots[0], options.folders, options.count, options.seed)
-            survivors = 0
-            print("| place | mutation | was | is |\n| --- | --- | --- | --- |", flush=True)
+            counts = dict.fromkeys(("killed", "survived", "out of time"), 0)
+            print("| place | mutation | was | is | outcome |\n| --- | --- | --- | --- | --- |", flush=True)
             with ThreadPoolExecutor(options.jobs) as pool:
-                for (file, node, kind, text), survived in zip(sample, pool.map(survivor, sample), strict=True):
-                    if survived:
-                        survivors += 1
-                        print(f"| {file}:{node.lineno} | {kind} | `{ast.unparse(node)}` | `{text}` |", flush=True)
-            print(f"{len(sample) - survivors} of {len(sample)} killed", flush=True)
+                for (file, node, kind, text), result in zip(sample, pool.map(one, sample), strict=True):
+                    counts[result] += 1
+                    if result != "killed":
+                        place, was = f"{file}:{node.lineno}", ast.unparse(node)
+                        print(f"| {place} | {kind} | `{was}` | `{text}` | {result} |", flush=True)
+            print(", ".join(f"{count} {name}" for name, count in counts.items()), f"of {len(sample)}", flush=True)
         finally:
             for root in roots:
                 subprocess.run(["git", "worktree", "remove", "--force", root], check=False)

@@ -14,6 +14,7 @@ from cli.upstream.upstream_files import FolderFiles
 from stacks import plan
 from stacks.config.stack_file import ROOT, stack_names
 from stacks.spec import Outside
+from tests.helpers.every import every
 
 DOCKERFILES = ROOT / "dockerfiles"
 
@@ -75,7 +76,7 @@ def test_download_has_contract() -> None:
     assert declared - PACKAGES == {terms.download for terms in EVERY.values() if terms.download}
 
 
-@pytest.mark.parametrize("name", EVERY)
+@every("name", EVERY)
 def test_contract_has_pins(name: str) -> None:
     assert pins.tags(EVERY[name])
 
@@ -119,7 +120,7 @@ def test_rows_can_be_checked(tmp_path: Path) -> None:
     ] == []
 
 
-@pytest.mark.parametrize("name", EVERY)
+@every("name", EVERY)
 def test_tags_of_pins_have_rows(name: str) -> None:
     terms: Contract = EVERY[name]
     used: set[Row] = {row for tag in pins.tags(terms) for row in terms.rows(tag)}

@@ -13,6 +13,7 @@ from stacks.errors import SlipwayError
 from stacks.identity.content import CHECKS
 from stacks.spec import PRODUCT_ARG, ImageSpec
 from tests.helpers import dockerfile_stages as dockerfile
+from tests.helpers.every import every
 
 LOCAL: dict[str, dict[str, Any]] = {"everything off": {"torch": {"audio": False}}}
 FAMILY: dict[str, dict[str, Any]] = {
@@ -97,7 +98,7 @@ def every_spec() -> dict[str, ImageSpec]:
     return result
 
 
-@pytest.mark.parametrize("name", every_spec())
+@every("name", every_spec)
 def test_dockerfile_arguments_equal_those_of_its_images(name: str) -> None:
     spec = every_spec()[name]
     stages = dockerfile.of(spec)
@@ -107,7 +108,7 @@ def test_dockerfile_arguments_equal_those_of_its_images(name: str) -> None:
     assert sorted(argument for argument, default in taken.items() if not default and argument not in given) == []
 
 
-@pytest.mark.parametrize("name", every_spec())
+@every("name", every_spec)
 def test_image_target_is_a_stage_of_its_dockerfile(name: str) -> None:
     spec = every_spec()[name]
     assert (spec.target or "") in dockerfile.of(spec).stages

@@ -7,15 +7,14 @@ import shlex
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from cli.main import slipway
 from stacks import flavors
 from stacks.config.model import keys
 from stacks.config.stack_file import ROOT, stack_names
+from tests.helpers.every import every
 from tests.unit.docs.pages import Page, page, pages
 
-PAGES = [pytest.param(one, id=one.path) for one in pages()]
+PAGES = pages()
 COMMANDS = sorted({(command, one.path) for one in pages() for command in one.commands()})
 MAKE = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 SHARDS = set(re.findall(r"^shard-(\S+) :=", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -81,7 +80,7 @@ def test_readme_length_is_at_most_180_lines() -> None:
     assert len(page("README.md").text.splitlines()) <= 180
 
 
-@pytest.mark.parametrize(("command", "path"), [pair for pair in COMMANDS if pair[0].startswith("make ")])
+@every("command, path", [pair for pair in COMMANDS if pair[0].startswith("make ")])
 def test_make_command_names_what_there_is(command: str, path: str) -> None:
     target, *variables = shlex.split(command)[1:]
     assert target in MAKE, path
@@ -92,7 +91,7 @@ def test_make_command_names_what_there_is(command: str, path: str) -> None:
             assert value in {"STACK": STACKS, "SHARD": SHARDS}[name], path
 
 
-@pytest.mark.parametrize(("command", "path"), slipway_commands())
+@every("command, path", slipway_commands())
 def test_slipway_command_parses(command: str, path: str) -> None:
     name, *words = shlex.split(command)
     parser = slipway.commands[name]
@@ -101,8 +100,8 @@ def test_slipway_command_parses(command: str, path: str) -> None:
     assert context.params.get("stack", "STACK") in {*STACKS, None}, path
 
 
-@pytest.mark.parametrize(
-    ("command", "path"),
+@every(
+    "command, path",
     [pair for pair in COMMANDS if not re.match(r"make |slipway |python -m (ci|pytest|stacks|tests)", pair[0])],
 )
 def test_other_command_is_shown_by_a_test(command: str, path: str) -> None:
@@ -118,7 +117,7 @@ def test_pulumi_config_command_names_a_key() -> None:
     assert named <= known
 
 
-@pytest.mark.parametrize("one", PAGES)
+@every("one", PAGES)
 def test_link_on_a_page_leads_to_a_heading(one: Page) -> None:
     for link in one.links():
         path, _, anchor = link.partition("#")
@@ -128,7 +127,7 @@ def test_link_on_a_page_leads_to_a_heading(one: Page) -> None:
             assert anchor in Page(target.relative_to(ROOT).as_posix()).anchors(), link
 
 
-@pytest.mark.parametrize("one", [each for each in PAGES if each.id != "CHANGELOG.md"])
+@every("one", [each for each in PAGES if each.path != "CHANGELOG.md"])
 def test_path_on_a_page_exists(one: Page) -> None:
     folders = "|".join(
         ("stacks", "oci", "cli", "components", "dockerfiles", "toolchain", "ci", "bench", "tests", "docs")
@@ -138,8 +137,8 @@ def test_path_on_a_page_exists(one: Page) -> None:
     assert not [path for path in named if not created.fullmatch(path) and not (ROOT / path.rstrip(".")).exists()]
 
 
-@pytest.mark.parametrize(
-    ("values", "path"),
+@every(
+    "values, path",
     [(values, one.path) for one in pages() for values in one.stacks() if values["flavor"] != "hello"],
 )
 def test_stack_on_a_page_loads(values: dict[str, object], path: str) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-import pytest
-
 from stacks.config.stack_file import ROOT
+from tests.helpers.every import every
 
 PAGE = (ROOT / "docs/threat-model.md").read_text()
 
@@ -29,7 +28,7 @@ def test_each_row_of_the_threat_model_is_shown() -> None:
     assert all(first != second for first, second in pairwise(assets))
 
 
-@pytest.mark.parametrize("name", sorted({name for names in SHOWN.values() for name in names}))
+@every("name", sorted({name for names in SHOWN.values() for name in names}))
 def test_test_that_shows_a_row_is_there(name: str) -> None:
     path, _, test = name.strip("`").partition("::")
     text = (ROOT / "tests" / path).read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import product
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from stacks.versions.tables import table
 from stacks.versions.torch_libraries import nccl_versions
 from tests.helpers import dockerfile_stages as dockerfile
 from tests.helpers.contents import checkout_fingerprints
+from tests.helpers.every import every
 from tests.helpers.refusals import refusal
 
 NO_EXTRAS = {"deepspeed": False, "flashAttention": False, "apex": False}
@@ -197,7 +199,7 @@ def combinations_of(torch: str) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("cuda", cuda_versions())
+@every("cuda", cuda_versions())
 def test_every_cuda_builds_or_has_no_cudnn_parent(cuda: str) -> None:
     if not cuda_release(cuda).cudnn:
         with pytest.raises(
@@ -219,7 +221,7 @@ def test_every_cuda_builds_or_has_no_cudnn_parent(cuda: str) -> None:
                 ), f"{distro} {cudnn}"
 
 
-@pytest.mark.parametrize("torch", torch_versions())
+@every("torch", torch_versions())
 def test_every_torch_builds_with_each_companion(torch: str) -> None:
     release = torch_release(torch)
     built = next(c for c in combinations_of(torch) if witness(torch={"version": torch}, **c))
@@ -238,8 +240,7 @@ def test_every_companion_fits_some_torch(package: Companion, field: str) -> None
     assert fitting == set(companion_versions(package))
 
 
-@pytest.mark.parametrize("machine", ["amd64", "arm64"])
-@pytest.mark.parametrize("torch", torch_versions())
+@every("torch, machine", product(torch_versions(), ["amd64", "arm64"]))
 def test_every_published_cuda_of_a_torch_installs(torch: str, machine: str) -> None:
     wheels = {"version": torch, "source": "wheel"}
     release = torch_release(torch)
@@ -257,7 +258,7 @@ def test_every_published_cuda_of_a_torch_installs(torch: str, machine: str) -> N
         ), published
 
 
-@pytest.mark.parametrize("nccl", nccl_versions())
+@every("nccl", nccl_versions())
 def test_every_nccl_builds_in_some_stack(nccl: str) -> None:
     stacks = [
         {"cuda": "11.0.3", "distro": "ubuntu20.04", "torch": {"version": "1.9.1"}},

@@ -14,6 +14,7 @@ from stacks.flavors.torch_family import installed_packages
 from stacks.identity.dockerfile.pip_packages import INDEX_ARG
 from stacks.spec import CONTEXT, ImageSpec, Packages
 from stacks.versions.extras import extras
+from tests.helpers.every import every
 
 DOCKERFILES = ROOT / CONTEXT
 NO_EXTRAS: dict[str, Any] = {"deepspeed": False, "flashAttention": False, "apex": False}
@@ -35,7 +36,7 @@ def unknown(flavor: str = "base", **values: Any) -> list[str]:
     return [name for name, known in packages(flavor, **values).items() if known is None]
 
 
-@pytest.mark.parametrize("stack", stack_names())
+@every("stack", stack_names())
 def test_pip_step_of_a_stack_is_known(stack: str) -> None:
     for image in plan.make(stack, search=False).images:
         assert bool(image.spec.packages) == (INDEX_ARG in image.content.arguments), image.spec.name

@@ -15,6 +15,7 @@ from stacks.tags import Revision, parse, render
 from stacks.versions.pytorch import companion_versions, torch_release
 from stacks.versions.tables import table
 from tests.helpers import refusals
+from tests.helpers.every import every
 
 NO_EXTRAS = {"deepspeed": False, "flashAttention": False, "apex": False}
 VLLM: dict[str, Any] = {
@@ -103,7 +104,7 @@ def test_serve_on_torch_from_source_is_accepted() -> None:
     assert built["serve"].suffix.vllm == "0.33.0"
 
 
-@pytest.mark.parametrize("vllm", companion_versions("vllm"))
+@every("vllm", companion_versions("vllm"))
 def test_every_vllm_serves_in_some_stack(vllm: str) -> None:
     row = table("torch")["vllm"][vllm]
     torch, vision, audio = (row[key].removeprefix("==") for key in ("torch", "vision", "audio"))

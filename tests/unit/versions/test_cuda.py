@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -15,9 +16,10 @@ from stacks.versions.distros import distro_names, distro_release
 from stacks.versions.incompatible import Incompatible, nearest
 from stacks.versions.pytorch import check_cudnn, check_torch_cuda, torch_release, torch_versions, wheel_abi
 from stacks.versions.tables import newest_from, table
+from tests.helpers.every import every
 
 
-@pytest.mark.parametrize("version", cuda_versions())
+@every("version", cuda_versions())
 def test_cuda_rows_are_complete_with_parent_tags(version: str) -> None:
     release = cuda_release(version)
     assert release.archs
@@ -344,8 +346,7 @@ def test_arch_list_of_any_text_is_read_or_fails_in_one_line(text: str, version: 
         assert arch_list(canonical, version) == canonical
 
 
-@pytest.mark.parametrize("profile", arch_profiles())
-@pytest.mark.parametrize("version", cuda_versions())
+@every("profile, version", product(arch_profiles(), cuda_versions()))
 def test_default_archs_are_canonical_and_compile(profile: str, version: str) -> None:
     try:
         archs = default_archs(profile, version)
@@ -371,7 +372,7 @@ def test_default_archs_equal_upstream_lists() -> None:
 # CUDA and torch
 
 
-@pytest.mark.parametrize("torch", torch_versions())
+@every("torch", torch_versions())
 def test_official_builds_are_in_the_table_and_accepted(torch: str) -> None:
     release = torch_release(torch)
     lines = {line(version) for version in cuda_versions()}
@@ -387,7 +388,7 @@ def test_official_builds_are_in_the_table_and_accepted(torch: str) -> None:
             assert error.value.allowed == release.cudas
 
 
-@pytest.mark.parametrize("torch", torch_versions())
+@every("torch", torch_versions())
 def test_official_arm64_builds_alone_are_accepted(torch: str) -> None:
     release = torch_release(torch)
     assert bool(release.cudas_arm64) == (order(torch) >= (2, 4))

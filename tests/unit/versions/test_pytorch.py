@@ -22,6 +22,7 @@ from stacks.versions.pytorch import (
     triton_warnings,
 )
 from stacks.versions.tables import satisfies, table
+from tests.helpers.every import every
 
 COMPANIONS: tuple[Companion, ...] = get_args(Companion)
 
@@ -52,7 +53,7 @@ def test_torch_companions_of_known_sets_are_accepted(torch: str, vision: str, au
     assert (release.vision, release.audio, release.text) == (vision, audio, text)
 
 
-@pytest.mark.parametrize("version", torch_versions())
+@every("version", torch_versions())
 def test_torch_companions_of_every_release_are_accepted(version: str) -> None:
     release = torch_release(version)
     assert release.version == version

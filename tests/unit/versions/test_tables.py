@@ -46,6 +46,7 @@ from stacks.versions.torch_libraries import (
     nccl_release,
     nccl_versions,
 )
+from tests.helpers.every import every
 
 
 def test_row_without_a_key_is_one_line() -> None:
@@ -71,7 +72,7 @@ def test_nccl_release_of_known_stacks_is_complete() -> None:
     assert nccl_release("2.22.3-1", "11.8.0").wheel is None
 
 
-@pytest.mark.parametrize("toolkit", cuda_versions())
+@every("toolkit", cuda_versions())
 def test_nccl_release_fits_a_cuda_or_is_too_old(toolkit: str) -> None:
     first = table("nccl")["first"][toolkit.split(".", maxsplit=1)[0]]["nccl"]
     for version in nccl_versions():
@@ -140,7 +141,7 @@ def test_nccl_release_unknown_is_refused() -> None:
         nccl_release("2.18.3-1", "13.2.1")
 
 
-@pytest.mark.parametrize("toolkit", cuda_versions())
+@every("toolkit", cuda_versions())
 def test_magma_of_every_cuda_exists_or_has_a_reason(toolkit: str) -> None:
     minor = line(toolkit)
     if minor in table("magma")["gap"]:
@@ -284,7 +285,7 @@ def test_extra_rows_are_sorted_by_version(name: str) -> None:
     assert list(extras()[name].needs) == sorted(extras()[name].needs, key=order)
 
 
-@pytest.mark.parametrize("version", efa_versions())
+@every("version", efa_versions())
 def test_efa_installers_have_ubuntu_and_plugin(version: str) -> None:
     installer = efa_installer(version)
     assert installer.ubuntus
@@ -355,7 +356,7 @@ def test_plugin_newer_than_its_libfabric_is_refused() -> None:
         check_ofi_libfabric("1.13.0-aws", "1.32.0")
 
 
-@pytest.mark.parametrize("version", ngc_versions())
+@every("version", ngc_versions())
 def test_ngc_releases_have_known_fields(version: str) -> None:
     release = ngc_release(version)
     assert release.cuda
