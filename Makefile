@@ -49,10 +49,13 @@ lint: ## check style, types, Dockerfiles, shell scripts and workflows
 
 test: ## lint, then all tests but the slow ones (TESTS=tests/engine: only these)
 	@$(toolchain) packages
-	@$(MAKE) --no-print-directory --jobs=3 lint ready collect
+	@$(MAKE) --no-print-directory --jobs=3 lint programs collect
 	@. .slipway/env && exec $(pytest) -m "not slow" $(TESTS)
 
-.PHONY: collect
+.PHONY: collect programs
+programs: ready # those of Debian that tests run
+	@.slipway/venv/bin/python -m tests.helpers.machine_programs
+
 collect: # compile the tests once, while `ready` waits for downloads, and not in each worker
 	@.slipway/venv/bin/python -m pytest --numprocesses 0 --collect-only --quiet > /dev/null || true
 
@@ -63,7 +66,7 @@ test-unit: ## the tests that need Python only, in about a minute
 
 test-all: ## lint, then all tests (TESTS=tests/engine: only these; SHARD=engine: the tests of nightly's job)
 	@$(toolchain) packages
-	@$(MAKE) --no-print-directory --jobs=3 lint ready collect
+	@$(MAKE) --no-print-directory --jobs=3 lint programs collect
 	@. .slipway/env && exec $(pytest) $(TESTS)
 
 fuzz: ## fuzz the parsers of outside input, guided by coverage (HARNESS=elf: only this one; SECONDS=300 for each)

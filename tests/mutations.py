@@ -73,6 +73,8 @@ def dropped(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 def mutants(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """Yield what a node may become: the replaced field, and a copy of the node with it."""
     yield from dropped(node)
+    if not isinstance(node, ast.expr):
+        return  # a copy of each statement with all of its statements would take minutes
     changed = copy.deepcopy(node)
     match changed:
         case ast.Compare(ops=[op]) if type(op) in OPPOSITES:

@@ -15,6 +15,7 @@ from cli.export.filesystem import Filesystem
 from oci.registry_image import fetch
 from stacks.errors import SlipwayError
 from tests.fakes.registry import Registry
+from tests.helpers.machine_programs import have
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "", **more: Any) -> tarfile.TarInfo:
@@ -36,6 +37,11 @@ def layer(*members: tarfile.TarInfo) -> bytes:
 def image(registry: Registry, *layers: bytes, **settings: Any) -> str:
     registry.image("a/b:1", list(layers), settings)
     return f"{registry.address}/a/b:1"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _tools() -> None:
+    have("mksquashfs")
 
 
 @pytest.mark.parametrize("conflicts", [[], ["etc", "work"]], ids=["", "with what is written too"])

@@ -6,7 +6,6 @@ import base64
 import gzip
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import uuid
@@ -15,8 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.engine.project import Project
-from toolchain.checkout import Checkout
-from toolchain.machine import apt
+from tests.helpers.machine_programs import have
 
 PULUMI = re.compile(r"pulumi(-.*)?|python[0-9.]*|env")
 """Pulumi, its plugins, and the Python that its launchers start: the program and the providers."""
@@ -34,8 +32,7 @@ class Watched:
     """
 
     def __init__(self, project: Project, folder: Path) -> None:
-        if shutil.which("strace") is None:
-            apt.install(Checkout.here(), "strace")
+        have("strace")
         self.project = project
         self.temporary = folder / "temporary"
         self.temporary.mkdir()

@@ -15,10 +15,9 @@ import pytest
 
 from tests.fakes.compiler_storage import storage
 from tests.helpers.compiler_calls import compiler_calls
+from tests.helpers.machine_programs import have
 from tests.helpers.torch_headers import install, make_libraries
 from tests.images.engine import DOCKERFILES
-from toolchain.checkout import Checkout
-from toolchain.machine import apt
 
 pytestmark = pytest.mark.slow  # a gigabyte of wheels, and minutes of nvcc
 
@@ -132,8 +131,7 @@ def install_toolkit(wheels: Path, folder: Path) -> None:
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     folder = tmp_path_factory.mktemp("compilers")
-    if not shutil.which("ccache"):
-        apt.install(Checkout.here(), "ccache")
+    have("ccache")
     install_toolkit(folder / "wheels", folder / "cuda")
     pip(
         "download",

@@ -5,25 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from cli.main import main
 from oci.registry_image import fetch
 from tests.fakes.package_index import wheel
+from tests.helpers.machine_programs import have
 from tests.images.engine import Image, base_image, client, docker, unique
-from toolchain.checkout import Checkout
-from toolchain.machine import apt, pip
-
-PACKAGES: Final = {"mksquashfs": "squashfs-tools", "skopeo": "skopeo"}
+from toolchain.machine import pip
 
 DOCKERFILE = """FROM {parent}
 RUN mkdir -p /a/b /opaque /own && echo one > /a/b/one && ln /a/b/one /a/same && echo gone > /a/gone && touch /opaque/x \
@@ -44,9 +40,7 @@ GREETING = "hello you in /work/here: it's fine"
 @pytest.fixture(scope="module", autouse=True)
 def _tools() -> None:
     """Have the programs that read exports, and the one that makes a squashfs."""
-    for program, package in PACKAGES.items():
-        if not shutil.which(program):
-            apt.install(Checkout.here(), package)
+    have("mksquashfs", "skopeo")
 
 
 @pytest.fixture(scope="module")
