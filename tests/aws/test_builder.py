@@ -63,10 +63,10 @@ class BuilderProject(RunnersProject):
         return reservation["Instances"][0]
 
     def volumes(self, name: str = BUILDER) -> list[Any]:
-        """Return a builder's own volumes, as EC2 has them."""
+        """Return a builder's volumes of layers, as EC2 has them: of the same tags, the root volumes are smaller."""
         filters = [{"Name": "tag:Name", "Values": [name]}]
         volumes: list[Any] = self.api("ec2").describe_volumes(Filters=filters)["Volumes"]
-        return volumes
+        return [volume for volume in volumes if volume["Size"] >= 300]
 
 
 @pytest.fixture
@@ -125,6 +125,7 @@ def test_builder_life_builds_replaces_and_destroys(project: BuilderProject, sess
 
     another_machine_keeps_the_volume(project)
     assert UNCHANGED.search(project.refresh(**AWAY).output)
+    check_other_type_keeps_the_machine(project)
     check_missing_machine_is_replaced(project)
     # A machine image that is newer is for new runners; for another builder it has to be named.
     newer = image(project.moto, "x86_64")
@@ -156,6 +157,18 @@ def another_machine_keeps_the_volume(project: BuilderProject) -> None:
     assert kept["Size"] == 600
     assert [attached["InstanceId"] for attached in kept["Attachments"]] == [other["InstanceId"]]
     assert other["State"]["Name"] == "stopped"
+
+
+def check_other_type_keeps_the_machine(project: BuilderProject) -> None:
+    """AWS changes the type of a stopped machine. The plugin starts it again, and nobody stops it before it is idle."""
+    machine = project.machine()
+    build = {"idle": 30, "cache": 600, "instanceType": "c7i.8xlarge"}
+    project.building(build, word="two")
+    assert operations(project.preview(**AWAY).output)[f"Instance {BUILDER}"] == "~"
+    project.up(**AWAY)
+    other = project.machine()
+    assert (other["InstanceId"], other["InstanceType"]) == (machine["InstanceId"], "c7i.8xlarge")
+    assert other["State"]["Name"] == "running"
 
 
 def check_missing_machine_is_replaced(project: BuilderProject) -> None:
@@ -243,6 +256,9 @@ def check_machine(project: BuilderProject) -> None:
     assert project.api("iam").list_role_policies(RoleName=BUILDER)["PolicyNames"] == ["builder"]
     policy = project.api("iam").get_role_policy(RoleName=BUILDER, PolicyName="builder")["PolicyDocument"]
     assert iam.mistakes(policy, "builder") == []
+    attached = [{"Name": "attachment.instance-id", "Values": [machine["InstanceId"]]}]
+    for each in project.api("ec2").describe_volumes(Filters=attached)["Volumes"]:
+        assert {tag["Key"]: tag["Value"] for tag in each["Tags"]} == {"slipway": "slipway-t", "Name": BUILDER}
     # What moto does not keep, as it was asked for.
     (inputs,) = (one["inputs"] for one in project.resources("ec2/instance:Instance"))
     assert inputs["instanceInitiatedShutdownBehavior"] == "stop"

@@ -15,10 +15,19 @@ import pytest
 from components.registry.ecr_registry import lifecycle
 from tests.aws.conftest import ACCOUNT, NO_SIGN, OTHER_PASSWORD, REGION, TOKEN, AwsProject
 from tests.engine.project import MANIFESTS
+from tests.engine.test_products import FLAVOR
 from tests.provider.conftest import Registry, private_registry
+from tests.provider.plugin import CHECKOUT
 
 UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
 KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+PRODUCT = """ARG BASE_IMAGE
+ARG PRODUCT_IMAGE=""
+FROM ${BASE_IMAGE} AS product
+ARG WORD
+COPY link0/file.txt /link0-${WORD}.txt
+FROM ${PRODUCT_IMAGE:-product}
+"""
 HUB = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:ecr-pullthroughcache/hub-AbCdEf"
 
 
@@ -80,7 +89,8 @@ def test_ecr_stack_life_shows_no_token(project: AwsProject) -> None:
     preview = project.preview().output
     assert re.search(r'~ WORD *: *"one" => "two"', preview), preview
     changes = operations(preview)
-    assert changes.pop("LifecyclePolicy registry-link0") == changes.pop("LifecyclePolicy registry-link1") == "~"
+    # The plugin puts a lifecycle policy in the place of another, and deletes that first.
+    assert changes.pop("LifecyclePolicy registry-link0") == changes.pop("LifecyclePolicy registry-link1") == "++"
     assert not [change for change in changes if change.startswith(("Repository", "aws"))], preview
     outputs += [again, preview, project.up().output, project.exported(), json.dumps(project.outputs())]
     policy = project.ecr.get_lifecycle_policy(repositoryName=f"{project.path}/link0")["lifecyclePolicyText"]
@@ -99,6 +109,38 @@ def test_ecr_stack_life_shows_no_token(project: AwsProject) -> None:
     project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
     assert not project.repositories()
     assert not json.loads(project.exported())["deployment"].get("resources")
+
+
+def test_ecr_product_calls_the_documented_actions(project: AwsProject) -> None:
+    """A product's repository from its creation to its end, as who has the policy of docs/guides/ecr-policy.json."""
+    calls = project.root.with_name("calls")
+    project.environment["AWS_CALLS"] = str(calls)
+    flavor = (project.root / FLAVOR).read_text()
+    project.write(FLAVOR, flavor.replace('args={"WORD"', 'product=number == 0, args={"WORD"'))
+    project.write("dockerfiles/link0/Dockerfile", PRODUCT)
+    project.configure(length=2)
+    project.up()
+    product = project.repositories()["link0"]
+    filters = [one["filter"] for one in product["imageTagMutabilityExclusionFilters"]]
+    assert (product["imageTagMutability"], filters) == (
+        "IMMUTABLE_WITH_EXCLUSION",
+        ["x*-*", "unchecked--*", "sha256-*"],
+    )
+    put(project, product["repositoryName"], project.outputs()["products"]["link0"]["tag"], "first")
+    put(project, product["repositoryName"], project.outputs()["products"]["link0"]["tag"], "second")
+    put(project, product["repositoryName"], "latest", "first")
+    with pytest.raises(project.ecr.exceptions.ClientError, match="tag 'latest' already exists"):
+        put(project, product["repositoryName"], "latest", "second")
+    project.configure(length=2, registry={"keepNewest": 5, "forceDelete": True}, extraTags=["newest"])
+    project.up()
+    assert UNCHANGED.search(project.refresh().output)
+    project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
+    assert not project.repositories()
+    policy = json.loads((CHECKOUT / "docs/guides/ecr-policy.json").read_text())
+    documented = {action for statement in policy["Statement"] for action in statement["Action"]}
+    called = set(calls.read_text().splitlines())
+    assert sorted(called - documented) == []
+    assert {"ecr:CreateRepository", "ecr:PutLifecyclePolicy", "ecr:DeleteLifecyclePolicy"} <= called
 
 
 @pytest.mark.slow
@@ -164,15 +206,17 @@ def test_ecr_other_account_is_refused_before_any_change(project: AwsProject) -> 
 def check_only_extra_tags_move(project: AwsProject, repository: str) -> None:
     """By AWS's own API: the registry that stands in for its layers knows nothing of immutability."""
 
-    def put(tag: str, content: str) -> None:
-        manifest = json.dumps({"schemaVersion": 2, "mediaType": MANIFESTS.split(", ")[0], "content": content})
-        project.ecr.put_image(repositoryName=repository, imageManifest=manifest, imageTag=tag)
-
     for tag in ("abc1234-base", "keep-t"):
-        put(tag, "first")
-    put("keep-t", "second")
+        put(project, repository, tag, "first")
+    put(project, repository, "keep-t", "second")
     with pytest.raises(project.ecr.exceptions.ClientError, match="tag 'abc1234-base' already exists"):
-        put("abc1234-base", "third")
+        put(project, repository, "abc1234-base", "third")
+
+
+def put(project: AwsProject, repository: str, tag: str, content: str) -> None:
+    """Push by AWS's own API."""
+    manifest = json.dumps({"schemaVersion": 2, "mediaType": MANIFESTS.split(", ")[0], "content": content})
+    project.ecr.put_image(repositoryName=repository, imageManifest=manifest, imageTag=tag)
 
 
 def test_ecr_changed_key_is_previewed_as_replacement(project: AwsProject) -> None:
@@ -186,6 +230,14 @@ def test_ecr_changed_key_is_previewed_as_replacement(project: AwsProject) -> Non
     changes = operations(project.preview().output)
     assert changes["Repository registry-link0"] == "++"
     assert not [change for change in changes if change.startswith("PullThrough")]
+    # Another registry below the same prefix: ECR takes no second rule for it.
+    caches["docker.io"] = {**caches.pop("quay.io"), "credential": HUB}
+    calls = project.root.with_name("calls")
+    project.environment["AWS_CALLS"] = str(calls)
+    project.configure(registry={"kmsKey": KEY, "pullThroughCache": caches})
+    project.up()
+    rules = [line for line in calls.read_text().splitlines() if "PullThroughCacheRule" in line]
+    assert rules == ["ecr:DeletePullThroughCacheRule", "ecr:CreatePullThroughCacheRule"]
 
 
 def test_ecr_parent_is_pulled_through_with_registry_token(project: AwsProject) -> None:

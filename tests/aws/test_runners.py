@@ -107,8 +107,9 @@ def test_runners_life_creates_updates_and_destroys(project: RunnersProject) -> N
     other = project.api("ec2").create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     project.runners(subnets=[subnet(project, public=True, cidr="10.0.1.0/24", vpc=other)])
     changes = operations(project.preview().output)
-    assert changes[f"SecurityGroup {NAME}-runner"] == "++"
+    assert changes[f"SecurityGroup {NAME}-runner"] == "+-"
     assert changes[f"Group {NAME}-spot"] == "~"
+    check_former_group_ends_last(project)
 
     project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
     assert not project.api("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
@@ -118,6 +119,27 @@ def test_runners_life_creates_updates_and_destroys(project: RunnersProject) -> N
     assert not project.api("logs").describe_log_groups()["logGroups"]
     assert not project.api("dynamodb").list_tables()["TableNames"]
     assert sorted(project.calls() - documented()) == []
+
+
+def check_former_group_ends_last(project: RunnersProject) -> None:
+    """Machines are in the former group: the new one is used before that ends, or fails to, which changes nothing."""
+    former = security_group(project)
+    failed = project.up(check=False)
+    assert f"DependencyViolation: resource {former} has a dependent object" in failed.output
+    assert security_group(project) != former
+    for one in project.group("spot")["Instances"]:
+        project.api("autoscaling").terminate_instance_in_auto_scaling_group(
+            InstanceId=one["InstanceId"], ShouldDecrementDesiredCapacity=True
+        )
+    project.up()
+    groups = project.api("ec2").describe_security_groups(Filters=[{"Name": "group-name", "Values": [f"{NAME}-runner"]}])
+    assert [group["GroupId"] for group in groups["SecurityGroups"]] == [security_group(project)]
+
+
+def security_group(project: RunnersProject) -> str:
+    """Return the group in which the newest launch template puts machines."""
+    group: str = project.template()["LaunchTemplateData"]["NetworkInterfaces"][0]["Groups"][0]
+    return group
 
 
 def check_drift_is_previewed_and_reverted(project: RunnersProject) -> None:

@@ -1,18 +1,13 @@
-"""What a role of the runners may do, by IAM's rules: a small evaluator, and the lists of what must and must not be possible.
-
-Actions and resources match with ``*`` and ``?``; a condition must hold with the values that the request has, and does not
-where the request has none (IAM user guide, "Policy evaluation logic", "Condition"). There is no denial in these policies.
-"""
+"""What the roles of runners, and who deploys them, must and must not be able to do."""
 
 from __future__ import annotations
 
-import fnmatch
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-REGION, ACCOUNT, NAME = "eu-west-1", "123456789012", "slipway-t"
+from tests.helpers.iam_simulator import ACCOUNT, Ask, allowed
+
+REGION, NAME = "eu-west-1", "slipway-t"
 SECRETS = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret"
 GITHUB = f"{SECRETS}:slipway/github-AbCdEf"
 WEBHOOK = f"{SECRETS}:slipway/webhook-AbCdEf"
@@ -25,51 +20,6 @@ SELF = "AROAEXAMPLE:i-0123456789abcdef0"
 OTHER = "AROAEXAMPLE:i-0fedcba9876543210"
 
 
-@dataclass(frozen=True)
-class Ask:
-    """A request: what for, on what, and what IAM knows of it."""
-
-    action: str
-    resource: str = "*"
-    context: Mapping[str, str] = field(default_factory=dict)
-
-
-def allowed(policy: Mapping[str, Any], ask: Ask) -> bool:
-    """Tell whether a policy allows a request."""
-    return any(_applies(statement, ask) for statement in policy["Statement"])
-
-
-def _applies(statement: Mapping[str, Any], ask: Ask) -> bool:
-    assert statement["Effect"] == "Allow"
-    assert set(statement) <= {"Effect", "Action", "Resource", "Condition", "Sid"}
-    return (
-        _matches(statement["Action"], ask.action.lower(), fold=True)
-        and _matches(_listed(statement["Resource"]), ask.resource)
-        and all(
-            _holds(operator, key, value, ask.context)
-            for operator, keys in statement.get("Condition", {}).items()
-            for key, value in keys.items()
-        )
-    )
-
-
-def _listed(value: str | list[str]) -> list[str]:
-    return [value] if isinstance(value, str) else value
-
-
-def _matches(patterns: list[str], value: str, *, fold: bool = False) -> bool:
-    return any(fnmatch.fnmatchcase(value, pattern.lower() if fold else pattern) for pattern in patterns)
-
-
-def _holds(operator: str, key: str, value: str | list[str], context: Mapping[str, str]) -> bool:
-    filled = [re.sub(r"\$\{([^}]+)\}", lambda match: context.get(match[1], ""), one) for one in _listed(value)]
-    given = context.get(key)
-    if operator == "StringLike":
-        return given is not None and _matches(filled, given)
-    assert operator == "StringEquals"
-    return given in filled
-
-
 def _config(of: str, by: str = SELF) -> Ask:
     machine = of.partition(":")[2]
     return Ask("ssm:GetParameter", f"{CONFIG}/{machine}", {"aws:ResourceTag/runner": of, "aws:userid": by})
@@ -77,8 +27,22 @@ def _config(of: str, by: str = SELF) -> Ask:
 
 INSTANCE = f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0123456789abcdef0"
 VOLUME = f"arn:aws:ec2:{REGION}:{ACCOUNT}:volume/vol-0123456789abcdef0"
-DOCUMENT = f"arn:aws:ssm:{REGION}::document"
+DOCUMENT = f"arn:aws:ssm:{REGION}:{ACCOUNT}:document"
 OURS = {"aws:ResourceTag/slipway": NAME}
+NEW = {"aws:RequestTag/slipway": NAME}
+OTHERS: list[dict[str, str]] = [{}, {"aws:ResourceTag/slipway": "production"}, {"aws:ResourceTag/app": "slipway-t"}]
+"""What AWS knows of another's resource."""
+
+
+def _ec2(kind: str) -> str:
+    return f"arn:aws:ec2:{REGION}:{ACCOUNT}:{kind}/{kind}-0123456789abcdef0"
+
+
+GROUP_OF_MACHINES, TEMPLATE = _ec2("security-group"), _ec2("launch-template")
+ENDPOINT, SUBNET, VPC, INTERFACE = _ec2("vpc-endpoint"), _ec2("subnet"), _ec2("vpc"), _ec2("network-interface")
+IMAGE = f"arn:aws:ec2:{REGION}::image/ami-0123456789abcdef0"
+PLACEMENT = f"arn:aws:ec2:{REGION}:{ACCOUNT}:placement-group/{NAME}"
+PARAMETER = f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter"
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/{NAME}-runner"
 BOUNDARY = f"arn:aws:iam::{ACCOUNT}:policy/slipway-boundary"
 BOUNDED = {"iam:PermissionsBoundary": BOUNDARY}
@@ -88,6 +52,17 @@ UNBOUNDED: list[dict[str, str]] = [{}, {"iam:PermissionsBoundary": f"arn:aws:iam
 def _key(user: str, **tags: str) -> Ask:
     return Ask("ec2-instance-connect:SendSSHPublicKey", INSTANCE, {"ec2:osuser": user, **tags})
 
+
+def _passed(role: str, service: str) -> Ask:
+    where = f"arn:aws:iam::{ACCOUNT}:role/{NAME}-{role}"
+    return Ask("iam:PassRole", where, {"iam:PassedToService": f"{service}.amazonaws.com"})
+
+
+RULES = (
+    *(f"{verb}SecurityGroup{way}gress" for verb in ("Authorize", "Revoke") for way in ("In", "E")),
+    "DeleteSecurityGroup",
+)
+TEMPLATES = ("CreateLaunchTemplateVersion", "ModifyLaunchTemplate", "DeleteLaunchTemplate")
 
 MAY: dict[str, list[Ask]] = {
     "runner": [
@@ -114,6 +89,33 @@ MAY: dict[str, list[Ask]] = {
         *(Ask(f"ec2:{action}Instances", INSTANCE, OURS) for action in ("Start", "Stop", "Terminate")),
         *(Ask(f"ec2:{action}Volume", where, OURS) for action in ("Attach", "Detach") for where in (INSTANCE, VOLUME)),
         *(Ask(f"ec2:{action}Volume", VOLUME, OURS) for action in ("Modify", "Delete")),
+        *(
+            Ask(f"ec2:{action}", where, NEW)
+            for action, where in (
+                ("CreateSecurityGroup", GROUP_OF_MACHINES),
+                ("CreateLaunchTemplate", TEMPLATE),
+                ("CreatePlacementGroup", PLACEMENT),
+                ("CreateVolume", VOLUME),
+                ("CreateVpcEndpoint", ENDPOINT),
+                ("RunInstances", INSTANCE),
+                ("RunInstances", VOLUME),
+            )
+        ),
+        *(
+            Ask(f"ec2:{action}", where)
+            for action, places in (
+                ("CreateSecurityGroup", (VPC,)),
+                ("CreateVpcEndpoint", (VPC, SUBNET)),
+                ("ModifyVpcEndpoint", (SUBNET,)),
+                ("RunInstances", (IMAGE, SUBNET, INTERFACE, PLACEMENT)),
+            )
+            for where in places
+        ),
+        *(Ask(f"ec2:{action}", GROUP_OF_MACHINES, OURS) for action in ("CreateVpcEndpoint", "RunInstances", *RULES)),
+        *(Ask(f"ec2:{action}", TEMPLATE, OURS) for action in ("RunInstances", *TEMPLATES)),
+        *(Ask(f"ec2:{action}", ENDPOINT, OURS) for action in ("ModifyVpcEndpoint", "DeleteVpcEndpoints")),
+        *(Ask(f"ec2:{action}", INSTANCE, OURS) for action in ("DescribeInstanceAttribute", "ModifyInstanceAttribute")),
+        Ask("ssm:GetParameter", f"{PARAMETER}/aws/service/deeplearning/ami/x86_64/latest/ami-id"),
         _key("build", **OURS),
         Ask("ec2:CreateTags", INSTANCE, {"ec2:CreateAction": "RunInstances"}),
         Ask("ec2:CreateTags", VOLUME, {"ec2:CreateAction": "CreateVolume"}),
@@ -122,9 +124,10 @@ MAY: dict[str, list[Ask]] = {
         Ask("ssm:StartSession", f"{DOCUMENT}/AWS-StartSSHSession"),
         *(
             Ask(f"iam:{action}", ROLE, BOUNDED)
-            for action in ("CreateRole", "PutRolePolicy", "PutRolePermissionsBoundary")
+            for action in ("CreateRole", "PutRolePolicy", "PutRolePermissionsBoundary", "UpdateAssumeRolePolicy")
         ),
-        *(Ask("iam:PassRole", ROLE, {"iam:PassedToService": f"{to}.amazonaws.com"}) for to in ("ec2", "lambda")),
+        *(_passed(role, "ec2") for role in ("runner", "builder", "builder-arm64")),
+        *(_passed(role, "lambda") for role in ("webhook", "keeper")),
     ],
     "webhook": [
         Ask("secretsmanager:GetSecretValue", WEBHOOK),
@@ -197,7 +200,6 @@ MAY_NOT: dict[str, list[Ask]] = {
         _config(SELF),
         Ask("ssm:StartSession", f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0fedcba9876543210"),
         Ask("ssm:SendCommand", f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0fedcba9876543210"),
-        Ask("ssmmessages:DeleteChannel"),
         Ask("secretsmanager:GetSecretValue", GITHUB),
         Ask("secretsmanager:GetSecretValue", WEBHOOK),
         Ask("ecr:GetAuthorizationToken"),
@@ -210,9 +212,38 @@ MAY_NOT: dict[str, list[Ask]] = {
         Ask("s3:GetObject", "arn:aws:s3:::acme-pulumi/state.json"),
     ],
     "who deploys": [
-        *(Ask(f"ec2:{action}Instances", INSTANCE) for action in ("Start", "Stop", "Terminate")),
-        Ask("ec2:StopInstances", INSTANCE, {"aws:ResourceTag/slipway": "production"}),
-        *(Ask(f"ec2:{action}Volume", VOLUME) for action in ("Attach", "Detach", "Modify", "Delete")),
+        *(
+            Ask(f"ec2:{action}", where, context)
+            for where, actions in (
+                (INSTANCE, ("StartInstances", "StopInstances", "TerminateInstances", "ModifyInstanceAttribute")),
+                (INSTANCE, ("DescribeInstanceAttribute",)),  # the user data of any machine
+                (VOLUME, ("AttachVolume", "DetachVolume", "ModifyVolume", "DeleteVolume")),
+                (GROUP_OF_MACHINES, ("RunInstances", "CreateVpcEndpoint", *RULES)),
+                (TEMPLATE, ("RunInstances", *TEMPLATES)),
+                (ENDPOINT, ("ModifyVpcEndpoint", "DeleteVpcEndpoints")),
+                (INTERFACE, ("ModifyNetworkInterfaceAttribute", "AttachNetworkInterface")),
+            )
+            for action in actions
+            for context in OTHERS
+        ),
+        *(
+            Ask(f"ec2:{action}", where, context)
+            for action, where in (
+                ("CreateSecurityGroup", GROUP_OF_MACHINES),
+                ("CreateLaunchTemplate", TEMPLATE),
+                ("CreateVolume", VOLUME),
+                ("RunInstances", INSTANCE),
+            )
+            for context in ({}, {"aws:RequestTag/slipway": "production"})
+        ),
+        *(
+            Ask("ssm:GetParameter", f"{PARAMETER}/{name}", OURS)
+            for name in ("prod/database", f"{NAME}/runners/i-0123456789abcdef0")
+        ),
+        Ask("iam:UpdateAssumeRolePolicy", ROLE),
+        Ask("iam:UpdateAssumeRolePolicy", ROLE, UNBOUNDED[1]),
+        *(_passed(role, "ec2") for role in ("webhook", "keeper", "admin")),
+        *(_passed(role, "lambda") for role in ("runner", "builder", "admin")),
         *(Ask("ec2:CreateTags", where) for where in (INSTANCE, VOLUME)),
         _key("root", **OURS),
         _key("ubuntu", **OURS),
