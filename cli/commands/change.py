@@ -75,11 +75,14 @@ def check(ctx: click.Context, stacks: tuple[str, ...], *, locked: bool) -> None:
 )
 @click.argument("stacks", metavar="[STACK]...", nargs=-1, shell_complete=completion.stacks)
 @click.option("--refresh", is_flag=True, help="Also write today's date, so that images upgrade their packages.")
-def lock(stacks: tuple[str, ...], *, refresh: bool) -> None:
+@click.option(
+    "--reachable", is_flag=True, help="Write what can be had; list what a host does not say, and exit with 1."
+)
+def lock(stacks: tuple[str, ...], *, refresh: bool, reachable: bool) -> None:
     """Write the digests of outside parents, the commits of git tags and branches, and the hashes of Python packages."""
     from cli.locking import lock_file
 
-    for line in lock_file.update(stacks, refresh=refresh):
+    for line in lock_file.update(stacks, refresh=refresh, reachable=reachable):
         print(line)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from itertools import filterfalse
 from typing import Final
 
@@ -27,14 +28,39 @@ _AT_ONCE: Final = 4
 """How many sets of Python packages are resolved at once; most of the time, uv waits for an index."""
 
 
-def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
+class _Lookups:
+    """What hosts are asked for. What one does not say ends the lock, or with ``reachable`` is ``left`` as it was."""
+
+    def __init__(self, before: Mapping[str, str], *, reachable: bool) -> None:
+        self._before, self._reachable = before, reachable
+        self.left: dict[str, str] = {}
+
+    def ask(self, names: Sequence[str], look: Callable[[], str | Mapping[str, str]]) -> dict[str, str]:
+        """Return what is looked up of some entries of the lock: the value of one, or those of all in their order.
+
+        Raises:
+            SlipwayError: it cannot be, and nothing may be left.
+        """
+        try:
+            values = look()
+        except SlipwayError as error:
+            if not self._reachable:
+                raise
+            self.left |= dict.fromkeys(names, str(error))
+            return {name: self._before[name] for name in names if name in self._before}
+        every = [values] if isinstance(values, str) else values.values()
+        return dict(zip(names, every, strict=True))
+
+
+def update(stacks: Sequence[str], *, refresh: bool, reachable: bool = False) -> Iterator[str]:
     """Write the lock for all stacks, or for those named; yield a line for each entry that was looked up.
 
-    Images whose Python packages cannot be locked are warned of on standard error, and all else is written.
+    Images whose Python packages cannot be locked are warned of on standard error, and all else is written. With
+    ``reachable``, entries of a host that does not respond stay as they were, and are raised after the rest is written.
 
     Raises:
-        SlipwayError: a stack is wrong, a registry, repository or index does not respond, or a git tag has moved since
-            it was locked; then nothing is written.
+        SlipwayError: a stack is wrong, or a git tag has moved since it was locked; then nothing is written. Or a
+            registry, repository or index does not respond; then too, except with ``reachable``.
     """
     graphs = [_graph(stack) for stack in stacks or stack_names()]
     references: set[str] = set()
@@ -44,13 +70,17 @@ def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
             references.update(lock.tagged_parents(spec, unlocked.config.mirrors).values())
             branches.update(lock.branches(spec, unlocked.config.mirrors).values())
     before = lock.read(ROOT)
-    current = {name: client.digest(name) for name in sorted(references)}
-    current |= {lock.branch_key(*branch): git_commits.of_branch(*branch) for branch in sorted(branches)}
-    current |= _source_commits(graphs, current)
+    lookups = _Lookups(before, reachable=reachable)
+    current: dict[str, str] = {}
+    for name in sorted(references):
+        current |= lookups.ask([name], partial(client.digest, name))
+    for branch in sorted(branches):
+        current |= lookups.ask([lock.branch_key(*branch)], partial(git_commits.of_branch, *branch))
+    current |= _source_commits(graphs, current, lookups)
     _check_moved(before, current)
     tables_before = lock.read_tables(ROOT)
-    packages, warnings = _packages(graphs, current, tables_before.packages)
-    tables = lock.Tables(packages, _platforms(graphs, current))
+    packages, warnings = _packages(graphs, current, tables_before.packages, reachable=reachable)
+    tables = lock.Tables(packages, _platforms(graphs, current, lookups, tables_before.platforms))
     unchanged = before if stacks else {}
     date = datetime.now(UTC).date().isoformat() if refresh else lock.refresh_date(ROOT)
     merged = lock.Tables(*({**old, **new} for old, new in zip(tables_before, tables, strict=True)))
@@ -65,9 +95,17 @@ def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
         yield f"{name}: {len(files)} files{f', {new} of them new' if new else ''}"
     for name, digests in tables.platforms.items():
         yield from (f"{name}: {platform}: {digest}" for platform, digest in digests.items())
+    if lookups.left:
+        lines = (f"{name} is left as it was: {reason}" for name, reason in lookups.left.items())
+        raise SlipwayError("\n".join(lines))
 
 
-def _platforms(graphs: Iterable[Graph], locked: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def _platforms(
+    graphs: Iterable[Graph],
+    locked: Mapping[str, str],
+    lookups: _Lookups,
+    before: Mapping[str, Mapping[str, str]],
+) -> dict[str, Mapping[str, str]]:
     """Return the digests of the parents' images for each platform of the stacks for several, by index.
 
     Raises:
@@ -78,9 +116,14 @@ def _platforms(graphs: Iterable[Graph], locked: Mapping[str, str]) -> dict[str, 
         for spec in unlocked.specs:
             for name in lock.platform_parents(spec, unlocked.config).values():
                 platforms.setdefault(name, set()).add(spec.platform)
-    digests = {}
+    digests: dict[str, Mapping[str, str]] = {}
     for name, of in sorted(platforms.items()):
+        if name not in locked:  # its registry did not respond
+            continue
         key = lock.index_key(name, locked[name])
+        if name in lookups.left:
+            digests |= {key: before[key]} if key in before else {}
+            continue
         manifest = client.Repository(key).manifest()
         if manifest.media_type not in client.INDEXES:
             raise SlipwayError(
@@ -92,13 +135,17 @@ def _platforms(graphs: Iterable[Graph], locked: Mapping[str, str]) -> dict[str, 
 
 
 def _packages(
-    graphs: Iterable[Graph], locked: Mapping[str, str], before: Mapping[str, Mapping[str, str]]
+    graphs: Iterable[Graph],
+    locked: Mapping[str, str],
+    before: Mapping[str, Mapping[str, str]],
+    *,
+    reachable: bool = False,
 ) -> tuple[dict[str, Mapping[str, str]], list[str]]:
     """Return the files of the Python packages of all images that say what these are, by their names in the lock.
 
     Those of a product stay as they are in the lock ``before``: with others, it would be compiled anew. So do those
-    that cannot be locked now; without an entry there, they are left out. A line says so for each. ``locked`` has the
-    commits of git tags.
+    that cannot be locked now, with ``reachable`` those of an index or repository that does not respond too; without an
+    entry there, they are left out. A line says so for each. ``locked`` has the commits of git tags.
 
     Raises:
         SlipwayError: an index or a repository does not respond, or a list of requirements in a source is refused.
@@ -122,16 +169,26 @@ def _packages(
         packages, spec, mirrors = images[key]
         if key in kept:
             return kept[key]
+        listed = lists[packages.listed, mirrors.git]
+        if isinstance(listed, NotLockable):
+            return listed
         try:
-            return python_packages.files(packages, spec.platform, mirrors, lists[packages.listed, mirrors.git])
-        except NotLockable as error:
-            return error
+            return python_packages.files(packages, spec.platform, mirrors, listed)
+        except leaves as error:
+            return NotLockable(error)
+
+    def listed_in(source: tuple[str, str | None]) -> Mapping[str, bytes] | NotLockable:
+        try:
+            return requirement_lists.read(source[0], sources[source], locked)
+        except leaves as error:
+            return NotLockable(error)
+
+    leaves = SlipwayError if reachable else NotLockable
 
     found: dict[str, Mapping[str, str]] = {}
     warnings = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        read = pool.map(lambda source: requirement_lists.read(source[0], sources[source], locked), sources)
-        lists = dict(zip(sources, read, strict=True))
+        lists = dict(zip(sources, pool.map(listed_in, sources), strict=True))
         for key, files in zip(sorted(images), pool.map(resolved, sorted(images)), strict=True):
             if not isinstance(files, NotLockable):
                 found[key] = files
@@ -153,7 +210,7 @@ def _graph(stack: str) -> Graph:
     return unlocked
 
 
-def _source_commits(graphs: Iterable[Graph], locked: Mapping[str, str]) -> dict[str, str]:
+def _source_commits(graphs: Iterable[Graph], locked: Mapping[str, str], lookups: _Lookups) -> dict[str, str]:
     """Return the commit of each git tag and short commit that images are built from, by its name in the lock.
 
     ``locked`` has the commits of branches, which are built in place of a tag.
@@ -163,6 +220,12 @@ def _source_commits(graphs: Iterable[Graph], locked: Mapping[str, str]) -> dict[
     commits: dict[str, str] = {}
     for unlocked in graphs:
         mirrors = unlocked.config.mirrors
+        if any(
+            lock.branch_key(*branch) not in locked
+            for spec in unlocked.specs
+            for branch in lock.branches(spec, mirrors).values()
+        ):
+            continue  # its host did not respond
         for content in of_stack(lock.pinned(unlocked.specs, unlocked.config, locked), contents).values():
             for source in filterfalse(git_sources.own_commit, content.sources):
                 key = lock.source_key(source, mirrors)
@@ -171,12 +234,11 @@ def _source_commits(graphs: Iterable[Graph], locked: Mapping[str, str]) -> dict[
                     address, _, name = key.partition("#")
                     tags.setdefault(address, set()).add(name)
                 elif key not in commits:
-                    commits[key] = git_commits.of_short(repository, ref, mirrors)
-    of_tags = {
-        f"{address}#{ref}": commit
-        for address, refs in sorted(tags.items())
-        for ref, commit in git_commits.of_tags(address, sorted(refs)).items()
-    }
+                    commits |= lookups.ask([key], partial(git_commits.of_short, repository, ref, mirrors))
+    of_tags: dict[str, str] = {}
+    for address, refs in sorted(tags.items()):
+        names = [f"{address}#{ref}" for ref in sorted(refs)]
+        of_tags |= lookups.ask(names, partial(git_commits.of_tags, address, sorted(refs)))
     return of_tags | commits
 
 

@@ -27,14 +27,16 @@ def read(listed: str | None, mirrors: Mirrors, locked: Mapping[str, str]) -> dic
         locked: the commits of git tags by their names in the lock.
 
     Raises:
-        SlipwayError: the host does not answer, the source has no such file, or it has options of uv or pip or is not
-            UTF-8.
+        SlipwayError: the tag is not locked, the host does not answer, the source has no such file, or it has options of
+            uv or pip or is not UTF-8.
     """
     if not listed:
         return {}
     repository, tag, path = listed.split()
-    commit = locked[lock.source_key(f"{repository} {tag}", mirrors)]
     address = lock.address(repository, mirrors)
+    commit = locked.get(lock.source_key(f"{repository} {tag}", mirrors))
+    if commit is None:
+        raise SlipwayError(f"{address}: the commit of the tag '{one_line(tag)}' is not locked")
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         folder = Path(name)
         git_objects.fetched(repository, commit, folder, mirrors.git or git_objects.PUBLIC)

@@ -130,7 +130,7 @@ def test_ecr_product_calls_the_documented_actions(project: AwsProject) -> None:
     put(project, product["repositoryName"], project.outputs()["products"]["link0"]["tag"], "second")
     put(project, product["repositoryName"], "latest", "first")
     with pytest.raises(project.ecr.exceptions.ClientError, match="tag 'latest' already exists"):
-        put(project, product["repositoryName"], "latest", "second")
+        put(project, product["repositoryName"], "latest", "third")
     project.configure(length=2, registry={"keepNewest": 5, "forceDelete": True}, extraTags=["newest"])
     project.up()
     assert UNCHANGED.search(project.refresh().output)
@@ -231,7 +231,7 @@ def test_ecr_changed_key_is_previewed_as_replacement(project: AwsProject) -> Non
     assert changes["Repository registry-link0"] == "++"
     assert not [change for change in changes if change.startswith("PullThrough")]
     # Another registry below the same prefix: ECR takes no second rule for it.
-    caches["docker.io"] = {**caches.pop("quay.io"), "credential": HUB}
+    caches["registry.k8s.io"] = caches.pop("quay.io")
     calls = project.root.with_name("calls")
     project.environment["AWS_CALLS"] = str(calls)
     project.configure(registry={"kmsKey": KEY, "pullThroughCache": caches})

@@ -107,7 +107,7 @@ def test_runners_life_creates_updates_and_destroys(project: RunnersProject) -> N
     other = project.api("ec2").create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     project.runners(subnets=[subnet(project, public=True, cidr="10.0.1.0/24", vpc=other)])
     changes = operations(project.preview().output)
-    assert changes[f"SecurityGroup {NAME}-runner"] == "+-"
+    assert changes[f"SecurityGroup {NAME}-runner"] == "--"  # the last step: the former group ends
     assert changes[f"Group {NAME}-spot"] == "~"
     check_former_group_ends_last(project)
 
