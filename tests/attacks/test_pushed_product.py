@@ -14,8 +14,9 @@ from stacks import graph
 from stacks.checks import pushes
 from stacks.config.stack_file import ROOT, read_stack, stack_names
 from tests.fakes.pulumi_mocks import run
+from tests.helpers.iam_simulator import Ask, allowed
 from tests.unit.runners.golden_objects import CASES, SITE
-from tests.unit.runners.iam import ECR, Ask, allowed
+from tests.unit.runners.iam import ECR
 
 RUNNERS = {key: value for key, value in CASES["ec2"].items() if key != "build"}
 REGISTRY = {"kind": "ecr", "repository": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml"}

@@ -326,6 +326,42 @@ def checkout(tmp_path: Path, registry: Registry, github: Path, index: Index) -> 
     return served
 
 
+def test_lock_of_reachable_hosts_lists_what_is_left(checkout: Checkout) -> None:
+    """One registry's entry stays as it was; a platform's or a tag's of others is new; the command says so, and fails."""
+    base = f"{checkout.registry.address}/nvidia/cuda:12.1.1-base-ubuntu20.04"
+    builder = f"{checkout.registry.address}/nvidia/cuda:12.1.1-cudnn8-devel-ubuntu20.04"
+    lock.write(checkout.root, {base: TWO})
+    checkout.registry.digests["nvidia/cuda:12.1.1-base-ubuntu20.04"] = 500
+    whole = checkout.run("lock", "base-cu121")
+    assert whole.returncode == 1
+    assert lock.read(checkout.root) == {base: TWO}
+    done = checkout.run("lock", "base-cu121", "--reachable")
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        f"{base} is left as it was: {base}: the registry responds with an error (500)",
+    ]
+    locked = lock.read(checkout.root)
+    assert (locked[base], locked[builder]) == (TWO, ONE)
+    assert len(locked) > 5
+    checkout.registry.digests["nvidia/cuda:12.1.1-base-ubuntu20.04"] = ONE
+    assert checkout.run("lock", "base-cu121", "--reachable").returncode == 0
+    assert lock.read(checkout.root)[base] == ONE
+
+
+def test_signed_parent_is_taken_by_the_signed_digest() -> None:
+    """A registry says what the images of a signed index are, and nobody signed those: the index's digest is built on."""
+    name = "quay.io/acme/base:1"
+    spec = image(BASE_IMAGE=name).model_copy(update={"repository": "a", "platform": "linux/arm64"})
+    tables = lock.Tables(platforms={lock.index_key(name, ONE): {"linux/arm64": TWO}})
+    signed = {"trust": {"quay.io/acme": {"publicKey": "awskms:///alias/a"}}}
+    for keys, expected in (({}, TWO), (signed, ONE)):
+        config = stack_config(platforms=["linux/amd64", "linux/arm64"], **keys)
+        (pinned,) = lock.pinned([spec], config, {name: ONE}, tables)
+        parent = pinned.parents["BASE_IMAGE"]
+        assert isinstance(parent, Outside)
+        assert parent.digest == expected
+
+
 def test_moved_parent_has_effect_after_new_lock_only(checkout: Checkout) -> None:
     reference = f"{checkout.registry.address}/nvidia/cuda:12.1.1-base-ubuntu20.04"
     unlocked = checkout.images()["torch"]

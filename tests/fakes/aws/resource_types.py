@@ -172,12 +172,13 @@ def _create_security_group(client: Client, inputs: Properties) -> tuple[str, Pro
 
 
 def _delete_security_group(client: Client, name: str, _: Properties) -> None:
-    """As the plugin does, look for interfaces that are left in it; as AWS does, refuse a group that has some."""
-    left = client.describe_network_interfaces(Filters=[{"Name": "group-id", "Values": [name]}])["NetworkInterfaces"]
-    if left:
-        raise ValueError(
-            f"DependencyViolation: resource {name} has a dependent object: {left[0]['NetworkInterfaceId']}"
-        )
+    """As the plugin does, look for interfaces that are left in it; as AWS does, refuse a group that machines are in."""
+    client.describe_network_interfaces(Filters=[{"Name": "group-id", "Values": [name]}])
+    for reservation in client.describe_instances()["Reservations"]:
+        for machine in reservation["Instances"]:
+            groups = [group["GroupId"] for group in machine["SecurityGroups"]]
+            if name in groups and machine["State"]["Name"] != "terminated":
+                raise ValueError(f"DependencyViolation: resource {name} has a dependent object")
     client.delete_security_group(GroupId=name)
 
 
