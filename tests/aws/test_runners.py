@@ -126,7 +126,11 @@ def check_former_group_ends_last(project: RunnersProject) -> None:
     former = security_group(project)
     ec2 = project.api("ec2")
     (machine,) = ec2.run_instances(
-        MinCount=1, MaxCount=1, ImageId=project.template()["LaunchTemplateData"]["ImageId"], SecurityGroupIds=[former]
+        MinCount=1,
+        MaxCount=1,
+        ImageId=project.template()["LaunchTemplateData"]["ImageId"],
+        SubnetId=project.group("spot")["VPCZoneIdentifier"].partition(",")[0],
+        SecurityGroupIds=[former],
     )["Instances"]
     failed = project.up(check=False)
     assert f"DependencyViolation: resource {former} has a dependent object" in failed.output
