@@ -21,8 +21,8 @@ WORKFLOW = "https://github.com/acme/slipway/.github/workflows/up.yml@refs/heads/
 MAIN = "refs/heads/main"
 
 
-def called_by(folder: Path, name: str, ref: str) -> Run:
-    """Run ``up.yml`` of acme/slipway's main branch, called by a repository whose checkout has a program of its own."""
+def called_by(folder: Path, name: str, ref: str, workflow: str = "up.yml") -> Run:
+    """Run a workflow of acme/slipway's main branch, called by a repository whose checkout has a program of its own."""
     repository, remote = folder / "work", folder / "remote.git"
     shutil.copytree(ROOT / WORKFLOWS, repository / WORKFLOWS)
     for file in ("pyproject.toml", "requirements.lock"):
@@ -37,7 +37,7 @@ def called_by(folder: Path, name: str, ref: str) -> Run:
     sha = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
     (folder / "actions").mkdir()
     actions = Actions(folder / "actions", remote, {}, name=name, workflows=f"acme/slipway@{MAIN}")
-    return actions.run("up.yml", Event("push", ref, sha), inputs={"stack": "local", "runner": '["mine"]'})
+    return actions.run(workflow, Event("push", ref, sha), inputs={"stack": "local", "runner": '["mine"]'})
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,24 @@ def test_foreign_caller_of_up_runs_nothing(tmp_path: Path, name: str, ref: str) 
     run = called_by(tmp_path, name, ref)
     assert "whatever I sign" not in run.log
     assert run.results == {"caller": "failure", "native": "skipped", "up": "skipped"}
+
+
+@pytest.mark.parametrize(("name", "ref"), [("mallory/copy", MAIN), ("acme/slipway", "refs/heads/topic")])
+def test_foreign_caller_of_attest_at_a_branch_signs_nothing(tmp_path: Path, name: str, ref: str) -> None:
+    run = called_by(tmp_path, name, ref, "attest.yml")
+    assert "whatever I sign" not in run.log
+    assert run.results == {
+        "build / caller": "failure",
+        "build / native": "skipped",
+        "build / up": "skipped",
+        "attest": "skipped",
+    }
+
+
+def test_caller_of_attest_runs_its_program_in_the_build_alone(tmp_path: Path) -> None:
+    run = called_by(tmp_path, "acme/slipway", MAIN, "attest.yml")
+    assert "whatever I sign" in run.job("build / up").log
+    assert run.results["attest"] == "skipped"  # it states nothing to be signed
 
 
 def test_own_caller_of_up_runs_its_program(tmp_path: Path) -> None:
