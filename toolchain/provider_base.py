@@ -17,17 +17,21 @@ import os
 import select
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import grpc
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2_grpc
+
+from toolchain import user_port
 
 SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
 """The key that marks an object on the wire as something other than a plain object."""
@@ -436,7 +440,8 @@ def wait_for_end(signalled: int, parent: int, poll_seconds: float = _PARENT_POLL
 def serve(make: Callable[[Host], Provider]) -> None:
     """Run a provider as a plugin until the engine ends it.
 
-    Prints the port as the first line of standard output, as the engine expects. SIGINT and SIGTERM, which the
+    Prints the port as the first line of standard output, as the engine expects; it admits this user's processes alone.
+    SIGINT and SIGTERM, which the
     engine sends to end a plugin, and the end of the parent process cancel all calls and end the process.
 
     Args:
@@ -450,11 +455,13 @@ def serve(make: Callable[[Host], Provider]) -> None:
         options=[("grpc.max_receive_message_length", _MESSAGE_BYTES), ("grpc.so_reuseport", 0)],
     )
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(provider, server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    signalled = readable_after_signal()
-    sys.stdout.write(f"{port}\n")
-    sys.stdout.flush()
-    wait_for_end(signalled, parent)
-    provider.cancel_all()
+    with tempfile.TemporaryDirectory(prefix="slipway-") as folder:
+        path = str(Path(folder, "s"))
+        server.add_insecure_port(f"unix:{path}")
+        server.start()
+        signalled = readable_after_signal()
+        sys.stdout.write(f"{user_port.serve(path)}\n")
+        sys.stdout.flush()
+        wait_for_end(signalled, parent)
+        provider.cancel_all()
     os._exit(0)  # threads that wait for a daemon must not delay the engine

@@ -1,0 +1,160 @@
+"""Another user of this machine: what listens, what is locked and what is written here is not theirs."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from google.protobuf import empty_pb2
+
+from tests.provider.plugin import Plugin, started
+
+STRANGER = 65534
+"""Debian's `nobody`."""
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="root alone can become another user")
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")
+"""What opens a gRPC connection. A server answers it with its settings."""
+
+CALL = """
+import os, sys, grpc
+from google.protobuf import empty_pb2
+from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
+os.setgroups([]); os.setgid({user}); os.setuid({user})
+channel = grpc.insecure_channel("{address}")
+stub = provider_pb2_grpc.ResourceProviderStub(channel)
+for name, request in (
+    ("GetPluginInfo", empty_pb2.Empty()), ("Cancel", empty_pb2.Empty()),
+    ("Configure", provider_pb2.ConfigureRequest()), ("Create", provider_pb2.CreateRequest()),
+    ("Invoke", provider_pb2.InvokeRequest()), ("GetSchema", provider_pb2.GetSchemaRequest()),
+):
+    try:
+        getattr(stub, name)(request, timeout=5)
+    except grpc.RpcError as error:
+        if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+            continue
+    print(name)
+"""
+"""Prints the methods that answered, be it with an error of their own. Its libraries are read before it is a stranger."""
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Plugin, int]]:
+    with started(tmp_path_factory.mktemp("plugin"), "embedded") as running:
+        yield running, _port(running)
+
+
+def _port(running: Plugin) -> int:
+    """Return the port as a stranger finds it: the kernel lists every socket to everybody."""
+    links = [str(file.readlink()) for file in Path(f"/proc/{running.process.pid}/fd").iterdir()]
+    inodes = {link[len("socket:[") : -1] for link in links if link.startswith("socket:")}
+    rows = [line.split() for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()]
+    return next(int(row[1][-4:], 16) for row in rows if row[3] == "0A" and row[9] in inodes)
+
+
+def _call(address: str, user: int) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", CALL.format(user=user, address=address)],
+        capture_output=True, text=True, timeout=60, check=False, cwd="/",
+    )  # fmt: skip
+    assert not done.returncode, done.stderr
+    return done.stdout
+
+
+def _as_stranger(program: str, *words: str) -> str:
+    """Run a program of the standard library as the stranger; return what it prints."""
+    done = subprocess.run(
+        ["/usr/bin/python3", "-I", "-c", program, *words],
+        user=STRANGER, group=STRANGER, extra_groups=[], cwd="/", capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return done.stdout + done.stderr.strip().rpartition("\n")[2]
+
+
+@pytest.mark.parametrize("address", ["ipv4:127.0.0.1", "ipv6:[::ffff:127.0.0.1]"])
+def test_strangers_call_of_a_plugin_is_refused(plugin: tuple[Plugin, int], address: str) -> None:
+    running, port = plugin
+    assert _call(f"{address}:{port}", STRANGER) == ""
+    assert "Create" in _call(f"{address}:{port}", os.geteuid()), "the same calls of our own are answered"
+    assert running.process.poll() is None
+
+
+def test_plugin_sends_a_stranger_no_byte(plugin: tuple[Plugin, int]) -> None:
+    program = (
+        "import socket, sys\n"
+        "peer = socket.create_connection(('127.0.0.1', int(sys.argv[1])), 10)\n"
+        "try:\n    peer.sendall(bytes.fromhex(sys.argv[2])); print(len(peer.recv(1)))\n"
+        "except ConnectionError:\n    print(0)"
+    )
+    assert _as_stranger(program, str(plugin[1]), PREFACE.hex()).strip() == "0"
+
+
+def test_strangers_closed_or_reset_connection_counts_as_his(plugin: tuple[Plugin, int]) -> None:
+    """A socket that is closed has no owner any more: in the kernel's table it is root's, with the number 0."""
+    program = (
+        "import socket, struct, sys\n"
+        "for linger in [0, 1] * 200:\n"
+        "    peer = socket.create_connection(('127.0.0.1', int(sys.argv[1])), 10)\n"
+        "    if linger:\n"
+        "        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))\n"
+        "    try:\n        peer.sendall(bytes.fromhex(sys.argv[2]))\n"
+        "        linger or peer.shutdown(socket.SHUT_WR)\n        got = 0 if linger else len(peer.recv(1))\n"
+        "    except OSError:\n        got = 0\n"
+        "    peer.close()\n    assert not got, 'answered'\n"
+        "print('refused')"
+    )
+    assert _as_stranger(program, str(plugin[1]), PREFACE.hex()).strip() == "refused"
+    assert plugin[0].call("GetPluginInfo", empty_pb2.Empty()).version
+
+
+def test_port_that_changes_hands_admits_no_former_owner(plugin: tuple[Plugin, int]) -> None:
+    """The stranger leaves bytes in a connection, resets it, and root's own connection gets the same port at once."""
+    for _ in range(50):
+        with socket.socket() as ours:
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            ours.bind(("127.0.0.1", 0))
+            port = ours.getsockname()[1]
+        program = (
+            "import socket, struct, sys\n"
+            "peer = socket.socket(); peer.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n"
+            "peer.bind(('127.0.0.1', int(sys.argv[2]))); peer.connect(('127.0.0.1', int(sys.argv[1])))\n"
+            "try:\n    peer.sendall(bytes.fromhex(sys.argv[3])); print(len(peer.recv(1)))\n"
+            "except ConnectionError:\n    print(0)\n"
+            "peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0)); peer.close()"
+        )
+        assert _as_stranger(program, str(plugin[1]), str(port), PREFACE.hex()).strip() == "0"
+        with socket.socket() as ours:
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            ours.bind(("127.0.0.1", port))
+            ours.settimeout(10)
+            ours.connect(("127.0.0.1", plugin[1]))
+            ours.sendall(PREFACE)
+            assert ours.recv(1)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def test_many_silent_strangers_keep_nobody_out(plugin: tuple[Plugin, int]) -> None:
+    program = (
+        "import socket, sys\n"
+        "peers = [socket.create_connection(('127.0.0.1', int(sys.argv[1])), 10) for _ in range(300)]\n"
+        "print('open', flush=True)\nsys.stdin.read()"
+    )
+    stranger = subprocess.Popen(
+        ["/usr/bin/python3", "-I", "-c", program, str(plugin[1])],
+        user=STRANGER, group=STRANGER, extra_groups=[], cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert stranger.stdout is not None
+        assert stranger.stdout.readline() == "open\n"
+        begun = time.monotonic()
+        assert "GetPluginInfo" in _call(f"ipv4:127.0.0.1:{plugin[1]}", os.geteuid())
+        assert time.monotonic() - begun < 30
+    finally:
+        stranger.communicate(timeout=10)
