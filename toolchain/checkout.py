@@ -9,8 +9,8 @@ from typing import Final
 
 from toolchain.machine.toolchain_error import ToolchainError
 
-SOCKET_PATH_BYTES: Final = 107
-"""Longest path of a unix socket: `sun_path` in unix(7) is 108 bytes with its closing NUL."""
+SOCKET_PATH_BYTES: Final = 104
+"""Longest path of a unix socket that containerd takes, whatever the kernel allows (sys/socket_unix.go)."""
 LONGEST_SOCKET: Final = "docker/containerd/containerd.sock.ttrpc"
 """The longest socket name that the engine makes below the folder it is given."""
 

@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 from google.protobuf import empty_pb2
 
 from tests.provider.plugin import Plugin, started
+from toolchain.checkout import Checkout
+from toolchain.machine.locking import alone
 
 STRANGER = 65534
 """Debian's `nobody`."""
@@ -158,3 +161,17 @@ def test_many_silent_strangers_keep_nobody_out(plugin: tuple[Plugin, int]) -> No
         assert time.monotonic() - begun < 30
     finally:
         stranger.communicate(timeout=10)
+
+
+def test_stranger_cannot_hold_the_lock_of_a_checkout(tmp_path: Path) -> None:
+    state = tmp_path / ".slipway"
+    state.mkdir()
+    lock = state / "lock"
+    lock.touch(mode=0o644)  # of an earlier version
+    for folder in (state, *state.parents[:4]):  # pytest's own, which are closed to others
+        if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
+            folder.chmod(0o755)
+    with alone(Checkout(tmp_path), "up"):
+        pass
+    program = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB); print('held')"
+    assert "PermissionError" in _as_stranger(program, str(lock))

@@ -18,6 +18,7 @@ def alone(checkout: Checkout, verb: str) -> Iterator[None]:
     """
     checkout.state.mkdir(parents=True, exist_ok=True)
     with (checkout.state / "lock").open("a+") as file:
+        os.fchmod(file.fileno(), 0o600)  # whoever may open it can hold it
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
