@@ -5,11 +5,14 @@ from components.runtime import end_at_interrupt, reduce_overhead, settle_outputs
 end_at_interrupt()
 reduce_overhead()  # before the imports, which make much garbage
 
+import subprocess
+
 import pulumi
 from pulumi.runtime.config import CONFIG
 
 from components import engines, preflight
 from components.deployment import deploy
+from oci.errors import out_of_time
 from stacks import placement, plan
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.config.load import from_pulumi
@@ -27,6 +30,8 @@ try:
     staged_context.write((image.content for image in planned.images), ROOT)
 except SlipwayError as error:
     raise pulumi.RunError(str(error)) from None
+except subprocess.TimeoutExpired as error:
+    raise pulumi.RunError(out_of_time(error.cmd, error.timeout)) from None
 
 for line in planned.warnings:
     pulumi.warn(line)

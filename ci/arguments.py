@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from oci.errors import out_of_time
 from stacks.errors import SlipwayError
 from toolchain.machine.toolchain_error import ToolchainError, without_credentials
 
@@ -20,6 +22,9 @@ def main(words: Sequence[str]) -> int:
         status: int = verb.run(options)
     except (SlipwayError, ToolchainError) as error:
         print(without_credentials(str(error)), file=sys.stderr)
+        return 1
+    except subprocess.TimeoutExpired as error:
+        print(out_of_time(error.cmd, error.timeout), file=sys.stderr)
         return 1
     return status
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from stacks.child_environment import child_environment
+from oci.child_environment import LOCAL_SECONDS, child_environment
 
 UNUSED = tuple(
     Path(folder)
@@ -32,5 +32,8 @@ def make_room() -> None:
     if os.environ.get("RUNNER_ENVIRONMENT") == "github-hosted" and unused:
         print(f"making room: {', '.join(unused)}")
         subprocess.run(
-            ["sudo", "rm", "-rf", "--", *unused], check=False, env=child_environment("sudo")
+            ["sudo", "rm", "-rf", "--", *unused],
+            check=False,
+            env=child_environment("sudo"),
+            timeout=LOCAL_SECONDS,
         )  # a build reports a full disk itself

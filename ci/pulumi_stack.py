@@ -17,7 +17,7 @@ import yaml
 
 from ci.actions import variable
 from ci.identity import token, tokens
-from stacks.child_environment import PASSWORD
+from oci.child_environment import NETWORK_SECONDS, PASSWORD
 from stacks.config.load import without_secure
 from stacks.errors import SlipwayError, one_line
 from stacks.plan import Plan
@@ -88,6 +88,7 @@ class Stack:
             text=True,
             errors="replace",
             check=False,
+            timeout=NETWORK_SECONDS,
         )
         say(completed.stdout)
         return completed.returncode, completed.stdout

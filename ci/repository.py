@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from stacks.child_environment import child_environment
+from oci.child_environment import NETWORK_SECONDS, child_environment
 from stacks.errors import SlipwayError, one_line
 from stacks.identity.git import git
 from toolchain.checkout import Checkout
@@ -80,6 +80,7 @@ def run(root: Path, *words: str, stdin: str = "", variables: Mapping[str, str] |
         text=True,
         env=child_environment("git", **(variables or {})),
         check=False,
+        timeout=NETWORK_SECONDS,
     )
     if completed.returncode:
         raise SlipwayError(f"git {words[0]}: {one_line(completed.stderr.strip().rpartition(chr(10))[2])}")

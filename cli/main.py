@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
@@ -11,6 +12,7 @@ import click
 
 from cli.command_line import Sections
 from cli.commands import change, compare, generate, look, promote, take_away
+from oci.errors import out_of_time
 from stacks.errors import SlipwayError
 
 INTERRUPTED: Final = 130
@@ -41,6 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int | None = slipway.main(arguments, prog_name="slipway", standalone_mode=False)
     except SlipwayError as error:
         print(error, file=sys.stderr)
+        return 1
+    except subprocess.TimeoutExpired as error:
+        print(out_of_time(error.cmd, error.timeout), file=sys.stderr)
         return 1
     except click.ClickException as error:
         error.show()

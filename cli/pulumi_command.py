@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from stacks.child_environment import child_environment
+from oci.child_environment import NETWORK_SECONDS, child_environment
 from stacks.errors import SlipwayError
 
 
@@ -24,6 +24,7 @@ def run_pulumi(words: list[str], stack: str, root: Path, needed: str) -> subproc
             stdin=subprocess.DEVNULL,
             check=False,
             env=child_environment("pulumi"),
+            timeout=NETWORK_SECONDS,
         )
     except OSError as error:
         raise SlipwayError(

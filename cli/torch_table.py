@@ -27,8 +27,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+from oci.child_environment import LOCAL_SECONDS, child_environment
 from oci.gpu.release_order import order
-from stacks.child_environment import child_environment
 from stacks.errors import SlipwayError, one_line
 from stacks.versions import tables
 
@@ -170,6 +170,7 @@ def pip_index_url() -> str:
         check=True,
         capture_output=True,
         text=True,
+        timeout=LOCAL_SECONDS,
     ).stdout
     match = re.search(r"--index-url .*\(default (\S+?)\)", text)
     if not match:

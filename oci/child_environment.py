@@ -1,4 +1,4 @@
-"""The environment of the programs that Slipway starts: a table of the variables that each of them needs.
+"""What the programs that Slipway starts get: the variables that each of them needs, and how long they may take.
 
 The standard library alone is imported: the toolchain starts programs before any package is installed.
 """
@@ -64,6 +64,11 @@ their like run the stack's program and its plugins, which read what the configur
 
 PASSWORD: Final = "COSIGN_PASSWORD"  # noqa: S105 - the variable's name
 """Environment variable with the password of a private key in a file or variable; may be empty."""
+
+LOCAL_SECONDS: Final = 600
+"""How long a program may take that uses this machine alone, such as git in a clone."""
+NETWORK_SECONDS: Final = 7200
+"""How long a program may take that waits for a network, such as pip with a wheel of gigabytes."""
 
 WITHHELD: Final = "SLIPWAY_WITHHELD"
 """Environment variable with the path of a JSON file of variables: secrets that only programs which need them get."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable, Sequence
+from pathlib import PurePath
 from typing import Final
 
 MOST_LINES: Final = 30
@@ -60,3 +61,10 @@ def listing(header: str, lines: Sequence[str], rest: str = "") -> str:
     """Return a header with its lines below, at most :data:`MOST_LINES`; ``rest`` says where the others are."""
     more = [f"and {len(lines) - MOST_LINES} more{rest}"] if len(lines) > MOST_LINES else []
     return "\n".join([header, *(f"  {line}" for line in [*lines[:MOST_LINES], *more])])
+
+
+def out_of_time(command: object, seconds: float) -> str:
+    """Say on one line which program did not end. Its arguments may hold a credential, so only its name is given."""
+    program = command[0] if isinstance(command, list | tuple) else command
+    name = one_line(PurePath(str(program)).name)
+    return f"{name} did not end within {seconds:.0f} s: it may wait for a network or a lock; run this again"

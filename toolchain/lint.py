@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from stacks.child_environment import child_environment
+from oci.child_environment import LOCAL_SECONDS, child_environment
 from toolchain.checkout import Checkout
 from toolchain.machine import golang
 from toolchain.machine.steps import output, say
@@ -63,6 +63,7 @@ def lint(checkout: Checkout) -> int:
             cwd=checkout.root,
             check=False,
             env=child_environment(program),
+            timeout=LOCAL_SECONDS,
         )
         say(
             f"lint: {Path(program).name} {arguments[0] if program == 'ruff' else ''}".rstrip()

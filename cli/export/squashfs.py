@@ -25,8 +25,8 @@ from typing import IO, Any, Final, cast
 from cli.export.filesystem import Filesystem
 from cli.export.output import WriteFailed
 from cli.export.progress import Progress
+from oci.child_environment import LOCAL_SECONDS, child_environment
 from oci.registry_image import Image
-from stacks.child_environment import child_environment
 from stacks.errors import SlipwayError, one_line
 
 _PROGRAM: Final = "mksquashfs"
@@ -73,7 +73,12 @@ def check() -> None:
     """
     try:
         completed = subprocess.run(
-            [_PROGRAM, "-help"], capture_output=True, text=True, check=False, env=child_environment(_PROGRAM)
+            [_PROGRAM, "-help"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=child_environment(_PROGRAM),
+            timeout=LOCAL_SECONDS,
         )
     except OSError:
         raise SlipwayError(f"{_PROGRAM} is not on PATH; install squashfs-tools 4.5 or newer") from None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cli.upstream import git_objects
-from stacks.child_environment import child_environment
+from oci.child_environment import NETWORK_SECONDS, child_environment
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.errors import SlipwayError, one_line
 
@@ -63,7 +63,14 @@ def _listed(address: str, refs: Sequence[str]) -> dict[str, str]:
     """
     environment = child_environment("git", GIT_TERMINAL_PROMPT="0", LC_ALL="C")
     command = ["git", "ls-remote", address, *refs]
-    completed = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    completed = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+        timeout=NETWORK_SECONDS,
+    )
     if completed.returncode:
         raise SlipwayError(f"{address}: {one_line(completed.stderr.strip())}")
     return {ref: name for name, _, ref in (line.partition("\t") for line in completed.stdout.splitlines())}

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import uv
 
+from oci.child_environment import NETWORK_SECONDS, child_environment
 from oci.gpu.release_order import order
 from stacks import lock
-from stacks.child_environment import child_environment
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.values import architecture
 from stacks.errors import SlipwayError, one_line
@@ -97,7 +97,13 @@ def _resolved(
         words += ["--constraint", "constraints.txt", "--overrides", "overrides.txt", "--output-file", "pylock.toml"]
         words += ["requirements.in", *(f"listed/{path}" for path in [*listed][:1])]
         completed = subprocess.run(
-            words, cwd=folder, env=child_environment("uv.lock"), capture_output=True, text=True, check=False
+            words,
+            cwd=folder,
+            env=child_environment("uv.lock"),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=NETWORK_SECONDS,
         )
         if completed.returncode:
             reason = " ".join(re.sub(r"[^\x20-\x7e]", " ", completed.stderr).split())

@@ -15,8 +15,8 @@ import venv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from oci.child_environment import NETWORK_SECONDS, child_environment
 from oci.gpu.release_order import order
-from stacks.child_environment import child_environment
 from stacks.config.stack_file import ROOT
 from stacks.versions import tables
 
@@ -46,7 +46,12 @@ def row(python: str) -> Row:
 
     def output(*command: str) -> str:
         done = subprocess.run(
-            [python, *command], capture_output=True, text=True, check=False, env=child_environment("python")
+            [python, *command],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=child_environment("python"),
+            timeout=NETWORK_SECONDS,
         )
         if done.returncode:
             raise SystemExit(f"refresh: {python} has no torch that works: {done.stderr.strip()}; nothing was written")
@@ -75,7 +80,12 @@ def installed(release: str, folder: Path) -> str:
         f"torch=={release}",
         "numpy",
     ]
-    if subprocess.run(command, check=False, env=child_environment("pip")).returncode:
+    if subprocess.run(
+        command,
+        check=False,
+        env=child_environment("pip"),
+        timeout=NETWORK_SECONDS,
+    ).returncode:
         raise SystemExit(f"refresh: torch {release} cannot be installed; nothing was written")
     return python
 

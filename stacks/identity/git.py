@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from oci.child_environment import child_environment
+from oci.child_environment import LOCAL_SECONDS, child_environment
 from oci.errors import SlipwayError, one_line
 
 
@@ -18,6 +18,7 @@ def git(root: Path, *arguments: str) -> str | None:
             text=True,
             check=False,
             env=child_environment("git"),
+            timeout=LOCAL_SECONDS,
         )
     except OSError:
         return None
@@ -31,7 +32,11 @@ def read(root: Path, *arguments: str) -> bytes:
         SlipwayError: git fails, as on a damaged repository.
     """
     done = subprocess.run(
-        ["git", "-C", str(root), *arguments], capture_output=True, check=False, env=child_environment("git")
+        ["git", "-C", str(root), *arguments],
+        capture_output=True,
+        check=False,
+        env=child_environment("git"),
+        timeout=LOCAL_SECONDS,
     )
     if done.returncode:
         reason = one_line(done.stderr.decode(errors="replace").strip())

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from stacks.child_environment import child_environment
+from oci.child_environment import LOCAL_SECONDS, child_environment
 from stacks.config.stack_file import stack_names
 from stacks.errors import SlipwayError, one_line
 from stacks.identity import git
@@ -102,7 +102,12 @@ def _descriptions(archive: bytes, environment: Mapping[str, str]) -> dict[str, d
         return {}
     with tempfile.TemporaryDirectory(prefix="slipway-") as folder:
         tar = subprocess.run(
-            ["tar", "-x", "-C", folder], input=archive, capture_output=True, check=False, env=child_environment("tar")
+            ["tar", "-x", "-C", folder],
+            input=archive,
+            capture_output=True,
+            check=False,
+            env=child_environment("tar"),
+            timeout=LOCAL_SECONDS,
         )
         if tar.returncode:
             reason = one_line(tar.stderr.decode(errors="replace").strip())
@@ -118,6 +123,7 @@ def _descriptions(archive: bytes, environment: Mapping[str, str]) -> dict[str, d
             capture_output=True,
             text=True,
             check=False,
+            timeout=LOCAL_SECONDS,
         )
         try:
             descriptions: dict[str, dict[str, Any]] = json.loads(process.stdout)

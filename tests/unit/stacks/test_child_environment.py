@@ -68,6 +68,12 @@ def test_no_program_inherits_the_whole_environment() -> None:
     assert [place for place in bare if not place.startswith(SCRIPT)] == []
 
 
+def test_no_program_is_waited_for_without_a_limit() -> None:
+    ended = {place: call for place, call in calls() if call.func.attr != "Popen"}  # type: ignore[attr-defined]
+    assert len(ended) > 20
+    assert [place for place, call in ended.items() if all(each.arg != "timeout" for each in call.keywords)] == []
+
+
 def test_no_environment_is_made_of_the_whole_one() -> None:
     copying = [
         str(file.relative_to(ROOT))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 
 import pytest
 
+from oci.errors import out_of_time
 from stacks.errors import one_line
 
 
@@ -31,3 +33,10 @@ def test_text_of_slashes_is_put_on_a_line_at_once() -> None:
     begun = time.process_time()
     assert one_line("/" * 300_000) == "/" * 119 + "…"
     assert time.process_time() - begun < 2
+
+
+def test_program_out_of_time_is_named_without_arguments() -> None:
+    with pytest.raises(subprocess.TimeoutExpired) as caught:
+        subprocess.run(["/bin/sleep", "1234"], timeout=1, check=False)
+    line = "sleep did not end within 1 s: it may wait for a network or a lock; run this again"
+    assert out_of_time(caught.value.cmd, caught.value.timeout) == line

@@ -15,7 +15,7 @@ from pulumi.dynamic import Resource
 
 from components.action import Action
 from components.runners.ec2.builder import ssh_config
-from stacks.child_environment import child_environment
+from oci.child_environment import NETWORK_SECONDS, child_environment
 from stacks.errors import SlipwayError, one_line
 
 READY = "slipway-ready"
@@ -127,5 +127,11 @@ def stop(region: str, name: str) -> None:
 def _ssh(name: str, *words: str) -> subprocess.CompletedProcess[str]:
     command = ["ssh", *ssh_config.options(name), *words]
     return subprocess.run(
-        command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=child_environment("ssh")
+        command,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=child_environment("ssh"),
+        timeout=NETWORK_SECONDS,
     )

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stacks.child_environment import child_environment
+from oci.child_environment import LOCAL_SECONDS, child_environment
 from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
 
@@ -94,7 +94,13 @@ def write(region: str, name: str, root: Path = ROOT) -> None:
     if not (to / "key.pub").exists():
         (to / "key").unlink(missing_ok=True)
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(to / "key")]
-        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, env=child_environment("ssh-keygen"))
+        subprocess.run(
+            command,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            env=child_environment("ssh-keygen"),
+            timeout=LOCAL_SECONDS,
+        )
 
 
 _PROGRAMS = {
