@@ -34,7 +34,6 @@ slipway = Sections(
     help="Show what Slipway's stacks build, change and check them, and export their images.\n\n"
     "`make preview` and `make up` preview and build a stack.",
 )
-slipway.add_command(look.specs)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,21 +2,19 @@
 
 An image is affected when it is new, or when its spec, its labels, a file of its context or a parent differs between the
 two, and in no other case. Where its checks alone differ, they run again, and the image is not built anew. Uncommitted
-changes count, as they do in tags. Each tree is resolved by its own code (:mod:`stacks.identity.older_trees`): where a
-commit's code cannot resolve a stack, all of that stack is affected.
+changes count, as they do in tags. Today's code reads both trees (:mod:`stacks.identity.older_trees`): where it cannot
+tell what a commit built, all of that stack is affected.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from stacks import plan
-from stacks.config.fetching.mirrors import MIRRORS_VARIABLE
 from stacks.config.stack_file import stack_names
 from stacks.differences import leaves
 from stacks.errors import SlipwayError, one_line, quoted, suggest
@@ -24,7 +22,7 @@ from stacks.identity import content, older_trees
 from stacks.identity.content import Content, Contents
 from stacks.identity.context import Folder
 from stacks.identity.git import git
-from stacks.identity.older_trees import Images, Tree
+from stacks.identity.older_trees import Images, Tree, all_fingerprints
 from stacks.spec import CONTEXT
 
 _MOST_LISTED = 3
@@ -48,9 +46,9 @@ class Affected:
     """What differs between two trees.
 
     ``images`` maps stack and image to the reasons why the image is affected, parents before children. ``removed`` has
-    the removed images of each stack; the list of a removed stack is empty. ``unresolved`` says why the older tree's
-    code cannot resolve a stack. ``checks`` maps stack and image to the reasons why checks of an unaffected image run
-    again.
+    the removed images of each stack; the list of a removed stack is empty. ``unresolved`` says why nobody can tell what
+    the older tree built of a stack. ``checks`` maps stack and image to the reasons why checks of an unaffected image
+    run again.
     """
 
     images: Mapping[str, Mapping[str, Sequence[str]]]
@@ -89,14 +87,8 @@ def since(ref: str, root: Path) -> Affected:
             or a stack of the working tree cannot be resolved.
     """
     base = _base(ref, root)
-    with ThreadPoolExecutor(max_workers=1) as pool:  # the older tree is resolved in a process of its own
-        then = pool.submit(lambda: _older_tree(base, root))
-        now = _working_tree(root)
-        return between(then.result(), now)
-
-
-def _older_tree(base: str | None, root: Path) -> Tree:
-    return older_trees.at(base, root, variables=[MIRRORS_VARIABLE], checks=True) if base else Tree()
+    then = older_trees.at(base, root, checks=True) if base else Tree()
+    return between(then, _working_tree(root))
 
 
 def between(then: Tree, now: Mapping[str, Images]) -> Affected:
@@ -168,12 +160,33 @@ def _reasons(then: Tree, stack: str, images: Images) -> dict[str, list[str]]:
     """Return the reasons of each affected image of a stack; ``images`` has parents before children."""
     before = then.stacks.get(stack, {})
     new = "cannot be compared" if stack in then.unresolved else "new"
+    unchanged, unread = _by_record(then, stack, images)
     reasons: dict[str, list[str]] = {}
     for name, image in images.items():
         parents = [f"parent {parent}" for parent in image.siblings.values() if parent in reasons]
-        if causes := [*parents, *_differences(before[name], image)] if name in before else [new]:
+        if name in unchanged:
+            causes = []
+        elif name in unread:
+            causes = [*parents, "the code in stacks/"]
+        else:
+            causes = [*parents, *_differences(before[name], image)] if name in before else [new]
+        if causes:
             reasons[name] = causes
     return reasons
+
+
+def _by_record(then: Tree, stack: str, images: Images) -> tuple[set[str], set[str]]:
+    """Return the images that the older tree's record knows as they are now, and those that only its own code made so.
+
+    Both are empty where that tree's code says the same as today's.
+    """
+    recorded = (then.recorded or {}).get(stack)
+    if recorded is None:
+        return set(), set()
+    now, read = all_fingerprints(images), all_fingerprints(then.stacks.get(stack, {}))
+    unchanged = {name for name in images if recorded.get(name) == now[name]}
+    unread = {name for name in images if name in recorded and recorded[name] not in {now[name], read.get(name)}}
+    return unchanged, unread
 
 
 def _checks(before: Images, images: Images, affected: Collection[str]) -> dict[str, list[str]]:
@@ -231,7 +244,7 @@ def _text(reasons: Sequence[str]) -> str:
 
 
 def unresolved(affected: Affected) -> Iterator[str]:
-    """Yield a line for each reason for which the older tree's code cannot resolve stacks."""
+    """Yield a line for each reason why it is not known what the older tree built."""
     stacks: dict[str, list[str]] = {}
     for stack, reason in affected.unresolved.items():
         stacks.setdefault(reason, []).append(stack)

@@ -278,18 +278,6 @@ def specs(values: Mapping[str, Any], where: str, root: Path = ROOT) -> tuple[Sta
     return resolved.config, list(resolved.specs)
 
 
-def describe(stack: str, root: Path = ROOT) -> list[dict[str, Any]]:
-    """Return a stack's specs and labels for JSON. The code of later commits calls this in the tree of an older one.
-
-    Defaults are written out, because the later code may have other defaults.
-
-    Raises:
-        SlipwayError: see :func:`resolve`.
-    """
-    _, ordered = resolve(stack, root)
-    return [{**spec.model_dump(mode="json"), "labels": spec.labels} for spec in ordered]
-
-
 def make(
     stack: str,
     values: Mapping[str, Any] | None = None,

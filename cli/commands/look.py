@@ -204,12 +204,3 @@ def scan(ctx: click.Context, stack: str, image: str | None) -> None:
 def completion_(ctx: click.Context, shell: str) -> None:
     """Print the script that completes commands, stacks and images in a shell."""
     sys.stdout.write(completion.script(shell, ctx.find_root().command))
-
-
-@click.command(hidden=True, cls=Command, examples=[("slipway specs local", "what `slipway affected` reads")])
-@click.argument("stack", shell_complete=completion.stacks)
-def specs(stack: str) -> None:
-    """Print a stack's specs as JSON: trees from before ``plan.describe`` are read by it."""
-    from stacks import plan
-
-    print(json.dumps(plan.describe(stack)))

@@ -41,7 +41,7 @@ class Content:
 
     Attributes:
         spec: the image.
-        labels: those of its labels that the build reads, by the rule of the tree that it comes from.
+        labels: those of its labels that the build reads, by today's rule.
         dockerfile: the Dockerfile with the reached stages alone.
         files: the SHA-256 of each file and link that these read, in hexadecimal, by its path in the context.
         arguments: the build arguments that they declare, with a default; None if no stage sets one.
@@ -131,18 +131,15 @@ class Contents:
         self._reached: dict[tuple[object, ...], _Reached] = {}
         self._texts: dict[str, str] = {}
 
-    def of(self, spec: ImageSpec, labels: Mapping[str, str] | None = None, *, checks: bool = True) -> Content:
-        """Return what an image is made of. ``labels`` are by default those that its spec has today.
-
-        Without ``checks``, it has none of the image's checks.
+    def of(self, spec: ImageSpec, *, checks: bool = True) -> Content:
+        """Return what an image is made of; without ``checks``, it has none of the image's checks.
 
         Raises:
             SlipwayError: there is no such Dockerfile, nobody knows before the build what it reads, or the context does
                 not have what it reads.
         """
-        labels = spec.labels if labels is None else labels
-        content = self._of(spec, labels)
-        return replace(content, checks=self._checks(spec, labels)) if checks else content
+        content = self._of(spec, spec.labels)
+        return replace(content, checks=self._checks(spec, spec.labels)) if checks else content
 
     def _checks(self, spec: ImageSpec, labels: Mapping[str, str]) -> Content | None:
         """Return what the checks of an image are made of; None if its Dockerfile has none.
@@ -382,8 +379,8 @@ def _pieces(pattern: str) -> list[str]:
     return [*classes, *re.findall(r"\\.|.", pattern[end:], re.DOTALL)]
 
 
-def of_stack(specs: Sequence[ImageSpec], contents: Contents) -> dict[str, Content]:
-    """Return what each image of a stack is made of, by name.
+def of_stack(specs: Sequence[ImageSpec], contents: Contents, *, checks: bool = True) -> dict[str, Content]:
+    """Return what each image of a stack is made of, by name; see :meth:`Contents.of`.
 
     Raises:
         SlipwayError: see :meth:`Contents.of`; one line for each mistake.
@@ -392,7 +389,7 @@ def of_stack(specs: Sequence[ImageSpec], contents: Contents) -> dict[str, Conten
     result: dict[str, Content] = {}
     for spec in specs:
         try:
-            result[spec.name] = contents.of(spec)
+            result[spec.name] = contents.of(spec, checks=checks)
         except SlipwayError as error:
             mistakes.append(str(error))
     if mistakes:

@@ -1,8 +1,8 @@
 """Which commit an image comes from: the last one that changed what is built, which is often not the newest.
 
 A fingerprint (:mod:`stacks.identity.fingerprint`) says what is built. An image's commit is the first one with the
-fingerprint that all later commits have too. The code in each commit's tree says what that commit builds
-(:mod:`stacks.identity.older_trees`). Running that code takes about a second, so the search halves the history.
+fingerprint that all later commits have too. :mod:`stacks.identity.older_trees` says what each commit built. Reading a
+tree takes a while, so the search halves the history.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from pathlib import Path
 
 from stacks.errors import SlipwayError
 from stacks.identity import older_trees
 from stacks.identity.cache import Cache
-from stacks.identity.fingerprint import published_fingerprints
 from stacks.identity.git import git
 from stacks.spec import CONTEXT
 from stacks.tags import Revision, branch_prefix
@@ -26,9 +24,6 @@ BRANCH_VARIABLE = "SLIPWAY_BRANCH"
 """Environment variable with the branch for tags, in place of the one that is checked out."""
 
 _ABBREVIATION = 7
-
-Fingerprints = Mapping[str, Mapping[str, str]]
-"""Fingerprints by stack and image."""
 
 
 def find(
@@ -113,30 +108,28 @@ def _origins(
     commits = _commits(root, head)
     if not commits:
         return {}
-    newest = _fingerprints(root, commits[:1])[commits[0]].get(stack, {})
+    newest = _fingerprints(root, commits[0], stack)
     origins = dict.fromkeys(fingerprints, commits[0])
     ranges: dict[str, tuple[int, int]] = {}  # places in commits: the last known to be equal, the first known to differ
     edits = dict.fromkeys(newest.keys() & fingerprints.keys(), (0, head))  # the last equal place, where to look from
     while edits:
         last = {name: _last_edit(root, start, tuple(files[name])) for name, (_, start) in edits.items()}
         before = {commit: _parent(root, commit) for commit in last.values() if commit}
-        trees = _fingerprints(root, [*filter(None, {*before, *before.values()})])
         for name, (same, _) in list(edits.items()):
             edit = last[name]
             place = commits.index(edit) if edit in commits else None
-            if edit is None or trees[edit].get(stack, {}).get(name) != newest[name]:
+            if edit is None or _fingerprints(root, edit, stack).get(name) != newest[name]:
                 ranges[name] = (same, len(commits) if place is None else place)
                 del edits[name]
-            elif (parent := before[edit]) and trees[parent].get(stack, {}).get(name) == newest[name]:
+            elif (parent := before[edit]) and _fingerprints(root, parent, stack).get(name) == newest[name]:
                 # No build reads the edit; it may be a comment's.
                 edits[name] = (same if place is None else place, parent)
             else:
                 origins[name] = edit
                 del edits[name]
     while middles := {name: sum(places) // 2 for name, places in ranges.items() if places[1] - places[0] > 1}:
-        trees = _fingerprints(root, [commits[middle] for middle in middles.values()])
         for name, middle in middles.items():
-            same = trees[commits[middle]].get(stack, {}).get(name) == newest[name]
+            same = _fingerprints(root, commits[middle], stack).get(name) == newest[name]
             ranges[name] = (middle, ranges[name][1]) if same else (ranges[name][0], middle)
     origins |= {name: commits[place] for name, (place, _) in ranges.items()}
     return {name: (commit[:_ABBREVIATION], newest.get(name) == fingerprints[name]) for name, commit in origins.items()}
@@ -167,24 +160,12 @@ def _rules() -> str:
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
 
-def _fingerprints(root: Path, commits: Iterable[str]) -> dict[str, Fingerprints]:
-    """Return what each of the commits builds; trees with different code run side by side."""
-    one_each = {_objects(root, commit).get(older_trees.STACKS): commit for commit in commits}
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(functools.partial(_fingerprints_at, root), one_each.values()))
-    return {commit: _fingerprints_at(root, commit) for commit in commits}
-
-
 @functools.cache
-def _fingerprints_at(root: Path, commit: str) -> Fingerprints:
-    """Return what a commit builds, without stacks that its code cannot resolve; nothing if git cannot read it."""
+def _fingerprints(root: Path, commit: str, stack: str) -> Mapping[str, str]:
+    """Return what a commit builds of a stack; nothing if git cannot read it or nobody can tell."""
     try:
         return Cache(root, "revisions").get(
-            ["at", _rules(), _objects(root, commit)],
-            lambda: {
-                stack: published_fingerprints(images.values())
-                for stack, images in older_trees.at(commit, root).stacks.items()
-            },
+            ["at", _rules(), _objects(root, commit), stack], lambda: dict(older_trees.published(commit, root, stack))
         )
     except SlipwayError:
         return {}

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from stacks.errors import SlipwayError
 from stacks.identity import staged_context
-from stacks.identity.archive import ATTRIBUTES, archives
 from stacks.identity.content import CONTEXTS, Contents
 from stacks.identity.context import Folder
+from stacks.identity.older_trees.archive import ATTRIBUTES, archives
 from stacks.spec import CONTEXT
 from tests.unit.identity.test_content import spec
 

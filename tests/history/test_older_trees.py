@@ -1,103 +1,151 @@
-"""What a commit builds, as its own code says, whatever layout that code has."""
+"""What a commit builds: its YAML, lock and Dockerfiles as today's code reads them, and its record. Its code never runs."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from stacks import impact, plan
+from stacks import impact
 from stacks.config.stack_file import ROOT
 from stacks.identity import older_trees
-from stacks.identity.git import git
-from tests.helpers.sample_repository import DOCKERFILE, STACK, Checkout, config, make
+from stacks.identity.older_trees import fingerprint_record as record
+from stacks.identity.older_trees import rules
+from tests.helpers.sample_repository import STACK, Checkout, config, make
+from tests.unit import test_layout
 
-LAST_OF_OLD_LAYOUT = "25ac601"
-"""The last commit of this project whose code prints a stack's specs with ``python -m stacks specs STACK`` alone."""
-
-OLD_COMMAND = """
-SPECS = {specs!r}
-
-def main(words):
-    command, stack = words
-    print(SPECS)
-    return 0 if command == "specs" and stack == "local" else 2
-"""
+LOCAL = "stacks/flavors/local.py"
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Checkout:
-    """A history whose first commit has the old layout's interface, and whose second has today's ``stacks``."""
     sample = make(tmp_path / "repo")
     sample.git("init", "-q", "-b", "main")
-    specs = [{key: item[key] for key in item if key != "labels"} for item in plan.describe("local", sample.root)]
-    stacks = sample.root / "stacks"
-    stacks.rename(tmp_path / "stacks")
-    for path, text in {"plan.py": "", "cli.py": OLD_COMMAND.format(specs=json.dumps(specs))}.items():
-        sample.write(f"stacks/{path}", text)
-    sample.commit(STACK, config())
-    shutil.rmtree(stacks)
-    (tmp_path / "stacks").rename(stacks)
-    sample.commit("README.md", "the new layout\n")
+    sample.commit("README.md", "one\n")
     return sample
 
 
-def first_of_new_layout() -> list[str]:
-    """Return the commit of this project after the old layout's last, where the clone has both."""
-    commits = git(ROOT, "rev-list", "--first-parent", "--reverse", f"{LAST_OF_OLD_LAYOUT}..HEAD")
-    return (commits or "").split()[:1]
+def commit_other_code(checkout: Checkout) -> str:
+    """Commit a flavor with other code than the one that runs."""
+    return checkout.commit(LOCAL, f"{(ROOT / LOCAL).read_text()}\nOTHER = 1\n")
 
 
-@pytest.mark.parametrize("commit", ["sample", *first_of_new_layout()])
-def test_tree_of_old_layout_builds_the_same_images(commit: str, checkout: Checkout) -> None:
-    root, new, old = (checkout.root, "HEAD", "HEAD~1") if commit == "sample" else (ROOT, commit, LAST_OF_OLD_LAYOUT)
-    before, after = older_trees.at(old, root), older_trees.at(new, root)
-    assert before.stacks
-    assert before == after
-    assert not before.unresolved
+def recorded(checkout: Checkout) -> str:
+    """Return the record of what the checkout builds now."""
+    checkout.git("add", "-A")
+    checkout.git("commit", "-q", "--allow-empty", "-m", "to read")
+    images = older_trees.at("HEAD", checkout.root).stacks["local"]
+    checkout.git("reset", "-q", "--soft", "HEAD~1")
+    return record.text({"local": older_trees.all_fingerprints(images)})
 
 
-def test_affected_since_old_layout_is_nothing(checkout: Checkout) -> None:
-    affected = impact.since("HEAD~1", checkout.root)
-    assert affected == impact.Affected(images={}, removed={}, unresolved={})
+@pytest.mark.parametrize("code", ["import os\nos._exit(3)\n", "raise SystemExit\n", "x = (\n", "\0", ""])
+def test_older_code_of_any_kind_is_not_run(code: str, checkout: Checkout) -> None:
+    now = (checkout.root / "stacks/spec.py").read_text()
+    checkout.commit("stacks/spec.py", code)
+    checkout.commit("stacks/spec.py", now)
+    tree = older_trees.at("HEAD~1", checkout.root)
+    assert not tree.stacks
+    assert tree.unresolved["local"].endswith(
+        "has other code in stacks/, which is not run, and no record of what it built"
+    )
+    assert older_trees.published("HEAD~1", checkout.root, "local") == {}
+    assert older_trees.at("HEAD~2", checkout.root).stacks.keys() == {"local"}
 
 
-def test_commit_of_image_before_new_layout_stays(checkout: Checkout) -> None:
-    assert checkout.revision() == checkout.git("rev-parse", "HEAD~1")[:7]
+@pytest.mark.parametrize(
+    ("path", "edit", "same"),
+    [
+        (LOCAL, "# a comment\n", True),
+        (LOCAL, "\n\n\n", True),
+        (LOCAL, "VALUE = 1\n", False),
+        ("stacks/versions/cuda.toml", "# a comment\n", False),
+        ("stacks/identity/cache.py", "VALUE = 1\n", True),
+        ("stacks/checks/new.py", "VALUE = 1\n", True),
+        ("stacks/flavors/new.py", "VALUE = 1\n", False),
+        ("stacks/flavors/new.py", "", False),
+    ],
+)
+def test_rules_are_the_same_but_for_what_decides(path: str, edit: str, same: bool, checkout: Checkout) -> None:
+    file = checkout.root / path
+    checkout.commit(path, (file.read_text() if file.exists() else "") + edit)
+    assert rules.same("HEAD~1", checkout.root)
+    assert rules.same("HEAD", checkout.root) == same
 
 
-@pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """The runs of older code, in this process."""
-    runs: list[object] = []
-    describe: Callable[..., object] = older_trees._descriptions
-
-    def run(*arguments: object) -> object:
-        runs.append(arguments)
-        return describe(*arguments)
-
-    monkeypatch.setattr(older_trees, "_descriptions", run)
-    return runs
+def test_rules_are_of_all_that_makes_specs() -> None:
+    modules, todo = set[str](), ["stacks.graph"]
+    while todo:
+        name = todo.pop()
+        if name not in modules and name.startswith("stacks."):
+            modules.add(name)
+            todo += test_layout.dependencies()[name]
+    paths = {test_layout.modules()[name].relative_to(ROOT).as_posix() for name in modules}
+    only_checks = {"stacks/errors.py", "stacks/jobs/requirements.py"}
+    assert {path for path in paths if not rules.DECIDING.fullmatch(path)} == only_checks
 
 
-def test_commits_with_equal_stacks_run_their_code_once(checkout: Checkout, runs: list[object]) -> None:
-    checkout.commit("stacks/Pulumi.other.yaml", config("2.14.0"))
-    for number in range(4):
-        checkout.commit(DOCKERFILE, f"FROM scratch\nLABEL number={number}\n")
-    assert checkout.revision() == checkout.git("rev-parse", "HEAD")[:7]
-    plan.make("other", root=checkout.root)
-    assert len(runs) == 1
+def test_rules_of_a_tree_without_code_are_todays(checkout: Checkout) -> None:
+    for folder in ("config", "flavors", "versions"):
+        shutil.rmtree(checkout.root / "stacks" / folder)
+    for file in (checkout.root / "stacks").glob("*.py"):
+        file.unlink()
+    checkout.commit("README.md", "a repository of one's own\n")
+    assert rules.same("HEAD", checkout.root)
+    assert older_trees.at("HEAD", checkout.root).stacks.keys() == {"local"}
 
 
-def test_code_that_ends_early_runs_again_next_time(checkout: Checkout, runs: list[object]) -> None:
-    checkout.commit("stacks/plan.py", "import os\nos._exit(3)\n")
-    for _ in range(2):
-        assert older_trees.at("HEAD", checkout.root).unresolved == {"local": "it ended with 3"}
-    assert len(runs) == 2
+def test_record_tells_what_other_code_built(checkout: Checkout) -> None:
+    """A change of code that changes no image moves no tag and affects nothing."""
+    first = checkout.commit(record.FILE, recorded(checkout))
+    revision = checkout.revision()
+    other = commit_other_code(checkout)
+    assert checkout.revision() == revision
+    for commit in (first, other):
+        assert impact.since(commit, checkout.root) == impact.Affected(images={}, removed={}, unresolved={})
+    checkout.commit(LOCAL, (ROOT / LOCAL).read_text())
+    assert checkout.revision() == revision
+    changed = checkout.commit(STACK, config("2.14.0"))
+    assert checkout.revision() == changed
+    assert impact.since(other, checkout.root).images.keys() == {"local"}
+
+
+def test_record_of_another_image_marks_the_tag(checkout: Checkout) -> None:
+    recorded_image = f"local torch {'a' * 64}\n"
+    checkout.commit(record.FILE, recorded_image)
+    assert "-x" not in checkout.revision()
+    commit_other_code(checkout)
+    assert "-x" in checkout.revision()
+
+
+def test_change_by_older_code_alone_names_the_code(checkout: Checkout) -> None:
+    checkout.write(record.FILE, f"local torch {'a' * 64}\n")
+    other = commit_other_code(checkout)
+    checkout.commit(LOCAL, (ROOT / LOCAL).read_text())
+    assert impact.since(other, checkout.root).images == {"local": {"torch": ["the code in stacks/"]}}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"local": 1}', '{"local": {"torch": {}}}', "[" * 100_000])
+def test_former_record_of_another_form_is_none(text: str, checkout: Checkout) -> None:
+    checkout.commit(record.FORMER, text)
+    assert record.at("HEAD", checkout.root) == {}
+
+
+def test_commits_with_equal_stacks_are_read_once(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+    published = older_trees.published
+    monkeypatch.setattr(
+        older_trees, "published", lambda commit, *rest: reads.append(commit) or published(commit, *rest)
+    )
+    checkout.commit("README.md", "two\n")
+    tag = checkout.tag()
+    assert reads
+    reads.clear()
+    checkout.commit("README.md", "three\n")
+    assert checkout.tag() == tag
+    assert not reads
 
 
 def test_objects_of_commits_differ_where_attributes_do(checkout: Checkout) -> None:

@@ -1,6 +1,6 @@
-"""What every stack builds, in a form to keep in git: ``golden_images.json``, and the command that writes it.
+"""What every stack builds, in a form to keep in git, and the command that writes it.
 
-``python -m tests.unit.golden_images`` brings the file up to date.
+``python -m tests.unit.golden_images`` brings ``golden_images.json`` and the record ``stacks/fingerprints.txt`` up to date.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from stacks import plan, tags
 from stacks.config.fetching.mirrors import MIRRORS_VARIABLE
 from stacks.config.registries.this_machine import REGISTRY_VARIABLE
 from stacks.config.stack_file import ROOT, stack_names
-from stacks.identity.fingerprint import fingerprints
+from stacks.identity.older_trees import all_fingerprints
+from stacks.identity.older_trees import fingerprint_record as record
 from stacks.spec import ImageSpec, Sibling
 
 FILE = Path(__file__).with_suffix(".json")
 
 Golden = Mapping[str, Mapping[str, Mapping[str, str]]]
-"""By stack and image: the fingerprint, the tag's suffix, and 16 digits of a SHA-256 of each part of ``show --json``.
+"""By stack and image: the tag's suffix, and 16 digits of a SHA-256 of each part of ``show --json``.
 
 What depends on the branch or the commit is left out: the tags' revisions.
 """
@@ -51,14 +52,18 @@ def text(golden: Golden) -> str:
     return "{\n" + ",\n".join(stacks) + "\n}\n"
 
 
+def fingerprints() -> record.Record:
+    """Return the record of what the stacks of this checkout build."""
+    return {
+        stack: all_fingerprints({image.spec.name: image.content for image in plan.make(stack, search=False).images})
+        for stack in stack_names()
+    }
+
+
 def _images(stack: str) -> dict[str, dict[str, str]]:
     planned = plan.make(stack)
-    prints = fingerprints(image.content for image in planned.images)
     specs = {image.spec.name: image.spec for image in planned.images}
-    return {
-        image["name"]: {"fingerprint": prints[image["name"]], **_identity(image, specs[image["name"]])}
-        for image in planned.as_json()["images"]
-    }
+    return {image["name"]: _identity(image, specs[image["name"]]) for image in planned.as_json()["images"]}
 
 
 def _identity(image: Mapping[str, Any], spec: ImageSpec) -> dict[str, str]:
@@ -78,5 +83,6 @@ def _hash(value: object) -> str:
 if __name__ == "__main__":
     for variable in (REGISTRY_VARIABLE, MIRRORS_VARIABLE):  # what a machine sets for itself is no part of a stack
         os.environ.pop(variable, None)
-    FILE.write_text(text(golden_images()), encoding="utf-8")
-    sys.stdout.write(f"{FILE.relative_to(ROOT)}: written\n")
+    for file, content in {FILE: text(golden_images()), ROOT / record.FILE: record.text(fingerprints())}.items():
+        file.write_text(content, encoding="utf-8")
+        sys.stdout.write(f"{file.relative_to(ROOT)}: written\n")

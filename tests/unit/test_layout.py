@@ -44,8 +44,8 @@ STACKS = (
 )
 """Modules and packages of `stacks`, the lowest first. What is not named stands above them all."""
 
-PROCESSES = {"stacks.identity.git", "stacks.identity.older_trees"}
-"""The modules of `stacks` that may start processes: git, and the code of an older commit of this repository."""
+PROCESSES = {"stacks.identity.git"}
+"""The modules of `stacks` that may start processes: git alone."""
 
 OUTSIDE = {"asyncio", "ftplib", "http", "multiprocessing", "smtplib", "socket", "socketserver", "ssl", "subprocess"}
 OUTSIDE |= {"urllib.request", "urllib.error", "webbrowser", "xmlrpc"}

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacks.errors import SlipwayError
-from stacks.identity.archive import ArchivedContext
 from stacks.identity.context import Context, Folder
+from stacks.identity.older_trees.archive import ArchivedContext
 
 NAMES = st.sampled_from(["a", "b", "Dockerfile", "README.md", "ä\n"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)

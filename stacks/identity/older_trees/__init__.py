@@ -1,0 +1,157 @@
+"""What a commit's tree builds. A commit is data: today's code reads its YAML, lock and Dockerfiles; its own never runs.
+
+Where the commit's code in ``stacks/`` says the same as today's, what it built follows from that data. Elsewhere the
+commit's record tells (:mod:`stacks.identity.older_trees.fingerprint_record`). Without one, all counts as changed.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from stacks import graph
+from stacks.config.stack_file import read_stack, stack_file, stack_names
+from stacks.errors import SlipwayError, one_line
+from stacks.identity import content, git
+from stacks.identity.content import Content, Contents
+from stacks.identity.fingerprint import fingerprints, published_fingerprints
+from stacks.identity.older_trees import fingerprint_record as record
+from stacks.identity.older_trees import rules
+from stacks.identity.older_trees.archive import ATTRIBUTES, ArchivedContext, archives
+from stacks.identity.older_trees.fingerprint_record import Record
+from stacks.spec import CONTEXT
+
+STACKS: Final = "stacks"
+FOLDERS: Final = (STACKS, CONTEXT)
+"""The folders that decide what is built."""
+
+_DATA: Final = re.compile(r"stacks/(Pulumi\.[^/]+\.yaml|lock\.toml)")
+"""The files that today's code reads of an older ``stacks``."""
+_LONGEST: Final = 240
+"""Characters of a reason; it may hold several mistakes."""
+
+
+Images = Mapping[str, Content]
+"""A stack's images by name, parents before children."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A tree's stacks by name, as today's code reads them; ``unresolved`` says why it cannot read each other stack.
+
+    ``recorded`` are the fingerprints that the tree's own record has, where other code than today's built it.
+    """
+
+    stacks: Mapping[str, Images] = field(default_factory=dict)
+    unresolved: Mapping[str, str] = field(default_factory=dict)
+    recorded: Record | None = None
+
+
+def objects(commit: str, root: Path) -> dict[str, str]:
+    """Return git's names of the objects that decide what a commit builds, by path; of those that the commit has.
+
+    Commits with equal objects build the same images. ``root`` is the checkout.
+
+    Raises:
+        SlipwayError: git cannot read the commit.
+    """
+    listing = git.read(root, "ls-tree", "-z", commit, ATTRIBUTES, *FOLDERS, record.FORMER)
+    entries = [entry.split("\t") for entry in os.fsdecode(listing).split("\0") if entry]
+    return {path: information.split()[2] for information, path in entries}
+
+
+def at(commit: str, root: Path, *, checks: bool = False) -> Tree:
+    """Return what a commit builds. ``root`` is the checkout.
+
+    ``checks`` says whether the contents have those of the images' checks, which move no tag.
+
+    Raises:
+        SlipwayError: git cannot read the commit, or there is no room for its stacks.
+    """
+    stacks: dict[str, Images] = {}
+    unresolved: dict[str, str] = {}
+    contents = _contents(commit, root)
+    with _data(commit, root) as folder:
+        for stack in stack_names(folder):
+            try:
+                stacks[stack] = _images(stack, folder, contents, checks=checks)
+            except SlipwayError as error:
+                unresolved[stack] = one_line(" ".join(str(error).split()), _LONGEST)
+    if rules.same(commit, root):
+        return Tree(stacks, unresolved)
+    recorded = record.at(commit, root)
+    reason = f"{commit[:7]} has other code in stacks/, which is not run, and no record of what it built"
+    unknown = {stack: reason for stack in stacks if stack not in recorded}
+    return Tree({name: images for name, images in stacks.items() if name in recorded}, unresolved | unknown, recorded)
+
+
+def published(commit: str, root: Path, stack: str) -> Mapping[str, str]:
+    """Return the fingerprints of a commit's images by their published names; none of a stack that cannot be told.
+
+    Raises:
+        SlipwayError: git cannot read the commit.
+    """
+    if not rules.same(commit, root):
+        return record.at(commit, root).get(stack, {})
+    with _data(commit, root) as folder:
+        if not stack_file(stack, folder).is_file():
+            return {}
+        try:
+            return published_fingerprints(_images(stack, folder, _contents(commit, root), checks=False).values())
+        except SlipwayError:
+            return {}
+
+
+def all_fingerprints(images: Images) -> dict[str, str]:
+    """Return the fingerprints of a stack's images, and of its indexes, as a record has them."""
+    return fingerprints(images.values()) | published_fingerprints([*images.values()])
+
+
+def _images(stack: str, folder: Path, contents: Contents, *, checks: bool) -> Images:
+    specs = graph.locked(read_stack(stack, folder), f"stack {stack}", folder).specs
+    return content.of_stack(specs, contents, checks=checks)
+
+
+@lru_cache(maxsize=4)
+def _contents(commit: str, root: Path) -> Contents:
+    return Contents(ArchivedContext(archives(root, commit, [CONTEXT]).get(CONTEXT, b""), CONTEXT))
+
+
+@contextmanager
+def _data(commit: str, root: Path) -> Iterator[Path]:
+    """Write a commit's YAML and lock to a temporary folder. Nothing else of its ``stacks`` leaves the archive."""
+    with tempfile.TemporaryDirectory(prefix="slipway-") as name:
+        folder = Path(name)
+        (folder / STACKS).mkdir()
+        for path, text in _read(archives(root, commit, [STACKS]).get(STACKS, b"")).items():
+            try:
+                (folder / path).write_bytes(text)
+            except OSError as error:
+                raise SlipwayError(f"an older tree cannot be written to a temporary folder: {error}") from None
+        yield folder
+
+
+def _read(archive: bytes) -> dict[str, bytes]:
+    """Return the files of an archive that are data, and links to such files in the same folder."""
+    files: dict[str, bytes] = {}
+    links: dict[str, str] = {}
+    if not archive:
+        return files
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        for member in tar:
+            if not _DATA.fullmatch(member.name):
+                continue
+            if member.issym():
+                links[member.name] = f"{STACKS}/{member.linkname}"
+            elif file := tar.extractfile(member):
+                files[member.name] = file.read()
+    return files | {name: files[target] for name, target in links.items() if target in files}

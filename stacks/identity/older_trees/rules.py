@@ -1,0 +1,77 @@
+"""Whether a commit's code makes the same specs as today's, told from its text: no code of another commit is run."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import re
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from stacks.identity import git
+
+DECIDING: Final = re.compile(r"stacks/((config|flavors|versions)/.+|(graph|lock|platforms|references|spec|tags)\.py)")
+"""The files that decide which specs a stack's YAML and lock give: what :mod:`stacks.graph` imports, and tables."""
+
+
+_CODE: Final = Path(__file__).resolve().parents[3]
+"""The folder of the ``stacks`` that runs now."""
+_SHA256_DIGITS: Final = 64
+
+
+def same(commit: str, root: Path) -> bool:
+    """Return whether the deciding files of a commit say the same as the code that runs now.
+
+    Comments, docstrings and blanks of Python count for nothing. A tree without such files, as that of a repository
+    that uses a released Slipway, is built by the code that runs. ``root`` is the checkout.
+
+    Raises:
+        SlipwayError: git cannot read the commit.
+    """
+    listing = os.fsdecode(git.read(root, "ls-tree", "-r", "-z", commit, "stacks"))
+    entries = (entry.split("\t") for entry in listing.split("\0") if entry)
+    then = {path: information.split()[2] for information, path in entries if DECIDING.fullmatch(path)}
+    if not then:
+        return True
+    now = _running("sha256" if any(len(name) == _SHA256_DIGITS for name in then.values()) else "sha1")
+    if then.keys() != now.keys():
+        return False
+    # Small files first: the first difference ends the comparison.
+    changed = sorted((path for path in now if then[path] != now[path]), key=lambda path: (_CODE / path).stat().st_size)
+    return all(
+        _meaning(path, (_CODE / path).read_bytes()) == _meaning(path, git.read(root, "cat-file", "blob", then[path]))
+        for path in changed
+    )
+
+
+@cache
+def _running(algorithm: str) -> dict[str, str]:
+    """Return git's names of the deciding files that run now, by path: gitformat-loose(5)."""
+    names: dict[str, str] = {}
+    for file in (_CODE / "stacks").rglob("*"):
+        path = file.relative_to(_CODE).as_posix()
+        if DECIDING.fullmatch(path) and file.suffix != ".pyc" and file.is_file():
+            content = file.read_bytes()
+            blob = b"blob %d\0%s" % (len(content), content)
+            names[path] = hashlib.new(algorithm, blob, usedforsecurity=False).hexdigest()
+    return names
+
+
+def _meaning(path: str, content: bytes) -> str:
+    """Return what a file says: Python without comments and docstrings, another file's text."""
+    if not path.endswith(".py"):
+        return content.decode(errors="surrogateescape").replace("\r\n", "\n")
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return content.decode(errors="surrogateescape")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [each for each in node.body if not _is_text(each)] or [ast.Pass()]
+    return ast.dump(tree)
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
