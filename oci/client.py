@@ -270,6 +270,8 @@ class Repository:
         value = response.headers.get("Docker-Content-Digest", "")
         if not DIGEST.fullmatch(value):
             raise SlipwayError(f"{self.reference}: {self.host} sends no valid digest, but '{one_line(value)}'")
+        if DIGEST.fullmatch(self._version) and value != self._version:
+            raise SlipwayError(f"{self.reference}: {self.host} sends another manifest, {value}")
         return value
 
     def _parsed(self, body: bytes, name: str) -> dict[str, Any]:

@@ -33,6 +33,8 @@ from stacks.errors import SlipwayError
 from tests.fakes.loopback import serving
 from tests.fakes.registry import INDEX, LAYER, MANIFEST, Registry, digest_of, skip_retry_waits
 from tests.helpers.refusals import refusal_line
+from toolchain.docker_provider.docker_api import registry_digest
+from toolchain.provider_base import ProviderError
 
 ESCAPES = (
     "sha256:../../../../escaped",
@@ -369,3 +371,24 @@ def test_any_bytes_are_a_layer_or_unreadable(content: bytes, suffix: str) -> Non
         layer.index(io.BytesIO(content), f"{LAYER}{suffix.removeprefix('tar')}")
     except (Unreadable, SlipwayError):
         return
+
+
+@pytest.mark.parametrize("read", ["manifest", "digest", "visible_digest", "tag"])
+def test_other_manifest_for_a_digest_is_refused(registry: Registry, read: str) -> None:
+    """The answer fits its own header: it is whole, and not what the digest names."""
+    requested = registry.image("a/b:1", [b"good"]).partition("@")[2]
+    other = registry.image("a/b:2", [b"evil"]).partition("@")[2]
+    registry.swapped[requested] = other
+    repository = Repository(f"{registry.address}/a/b@{requested}")
+    line = refusal_line(lambda: repository.tag("3") if read == "tag" else getattr(repository, read)())
+    assert other in line
+    assert requested in line
+    assert "a/b:3" not in registry.digests
+
+
+def test_lookup_of_a_digest_takes_no_other(registry: Registry) -> None:
+    requested = registry.image("a/b:1", [b"good"]).partition("@")[2]
+    registry.swapped[requested] = registry.image("a/b:2", [b"evil"]).partition("@")[2]
+    registries = [{"address": f"http://{registry.address}", "authDisabled": True}]
+    with pytest.raises(ProviderError, match="another manifest"):
+        registry_digest.digest(f"{registry.address}/a/b@{requested}", registries, verify=True)

@@ -31,7 +31,8 @@ class Registry:
     """The content of the registry, its faults, and the requests that it received.
 
     ``digests`` maps ``name:tag`` to a digest, or to the status of a refusal. ``manifests`` and ``blobs`` are by digest;
-    content that does not fit its digest makes a corrupt one. ``refusals`` are the statuses of the next responses.
+    content that does not fit its digest makes a corrupt one. ``swapped`` has, by the digest of a request, that of the
+    manifest which answers it, coherent in itself. ``refusals`` are the statuses of the next responses.
     ``broken`` is the number of responses that end in the middle; while ``slow`` is set, blobs halt there, and while
     ``silent`` is set, there is no response. ``unknown`` maps media types that it takes no manifest of to the status of
     its refusal, and ``kept`` maps each ``name:tag`` that must not move to that of a move's. ``login`` is required for a
@@ -42,6 +43,7 @@ class Registry:
         self.address = address
         self.digests: dict[str, str | int] = {}
         self.manifests: dict[str, tuple[str, bytes]] = {}
+        self.swapped: dict[str, str] = {}
         self.blobs: dict[str, bytes] = {}
         self.refusals: list[int] = []
         self.unknown: dict[str, int] = {}
@@ -150,6 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
             body = self.registry.blobs.get(what)
             self._answer(404, {}) if body is None else self._answer(200, {}, body)
         elif what.startswith("sha256:"):
+            what = self.registry.swapped.get(what, what)
             self._manifest(what if what in self.registry.manifests else 404)
         else:
             self._manifest(self.registry.digests.get(f"{name}:{what}", 404))

@@ -29,10 +29,10 @@ class TlsEngine:
 
 
 @contextmanager
-def serve(folder: Path) -> Iterator[TlsEngine]:
-    """Serve an engine on a port of this machine until the block ends; ``folder`` is for its key."""
+def serve(folder: Path, name: str = "127.0.0.1") -> Iterator[TlsEngine]:
+    """Serve an engine on a port of this machine until the block ends; ``folder`` is for its key, ``name`` its certificate's."""
     engine = TlsEngine()
-    pem = make(["127.0.0.1"])
+    pem = make([name])
     engine.tls = {"ca": pem["ca"], "cert": pem["client_cert"], "key": pem["client_key"]}
     (folder / "server.pem").write_text(pem["server_cert"] + pem["server_key"])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

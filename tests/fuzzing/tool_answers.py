@@ -66,7 +66,7 @@ _ENGINE = Engine(Address("tcp://engine.example"))
 
 def _work() -> Any:
     image: Any = SimpleNamespace(name=_NAME)
-    keychain: Any = SimpleNamespace(for_push=Credential())
+    keychain: Any = SimpleNamespace(for_host=lambda _: Credential())
     display: Any = _Display()
     return build._Work(image, _ENGINE, keychain, display, Operation(), {})
 

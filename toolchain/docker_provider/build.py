@@ -16,7 +16,7 @@ from typing import Final, TypeGuard
 from urllib.parse import urlsplit
 
 from oci.reference import Reference
-from toolchain.docker_provider import image_name
+from toolchain.docker_provider import build_reach, image_name
 from toolchain.docker_provider.build_context import ignore_patterns, matcher, resolve_links
 from toolchain.docker_provider.docker_api import push_progress, tarball
 from toolchain.docker_provider.docker_api.docker_config import Keychain
@@ -144,7 +144,11 @@ def produce(
     """
     context = source(image)
     name = image_name.parse(image.name)
-    work = _Work(image, engine, Keychain(image), display, operation, secrets or {})
+    reach = build_reach.of(image, Path(context.root, context.dockerfile))
+    if reach.unread:
+        display.log(f"builds without logins of parents' registries and without secrets: {reach.unread}", "WARNING")
+    lent = {name: secret for name, secret in (secrets or {}).items() if name in reach.secrets}
+    work = _Work(image, engine, Keychain(image, reach.registries), display, operation, lent)
     if work.keychain.warning and (push or image.build.cache_from):
         display.log(work.keychain.warning, "WARNING")
     for cached in image.build.cache_from:
@@ -182,7 +186,7 @@ class _Work:
             if self.image.build.platform:
                 query["platform"] = self.image.build.platform
             self.display.status(f"Pulling cached image {cached}")
-            self._transfer("/images/create", query)
+            self._transfer(name, "/images/create", query)
         except ProviderError as error:
             self.operation.check()
             self.display.log(f"cacheFrom image {cached} not available: {error}", "INFO")
@@ -254,7 +258,7 @@ class _Work:
             raise ProviderError(f"imageName {name}: cannot push a digest reference; name a tag")
         self.display.status("Pushing image to the registry")
         try:
-            pushed = self._transfer(f"/images/{name.repository}/push", {"tag": name.tag or "latest"})
+            pushed = self._transfer(name, f"/images/{name.repository}/push", {"tag": name.tag or "latest"})
         except (EngineError, push_progress.StreamError) as error:
             raise ProviderError(_push_error(name, str(error))) from error
         self.operation.check()
@@ -268,9 +272,9 @@ class _Work:
                 return digest
         raise ProviderError(f"push of {name}: the Docker daemon knows no digest of it in {name.host}")
 
-    def _transfer(self, path: str, query: Query) -> str:
-        """Pull or push with the registry's credentials; return the digest of a push."""
-        headers = {"X-Registry-Auth": self.keychain.for_push.header()}
+    def _transfer(self, name: Reference, path: str, query: Query) -> str:
+        """Pull or push with the credentials of the image's own registry; return the digest of a push."""
+        headers = {"X-Registry-Auth": self.keychain.for_host(name.host).header()}
         with self.engine.request("POST", path, query=query, headers=headers, operation=self.operation) as response:
             return push_progress.follow(response.messages(), self.display.status)
 

@@ -49,20 +49,20 @@ def docker_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_keychain_helper_runs_again_for_the_push() -> None:
     keychain = Keychain(image(Registry(server=HOST)))
-    before, then = keychain.for_push, keychain.for_push
+    before, then = keychain.for_host(HOST), keychain.for_host(HOST)
     assert (before.username, before.password) == ("AWS", "token-2")
     assert then.password == "token-3"
 
 
 def test_keychain_with_login_of_program_runs_no_helper(docker_config: Path) -> None:
     keychain = Keychain(image(Registry(HOST, "me", "mine")))
-    assert (keychain.for_push.username, keychain.for_push.password) == ("me", "mine")
-    assert keychain.for_host(HOST) == keychain.for_push
+    assert (keychain.for_host(HOST).username, keychain.for_host(HOST).password) == ("me", "mine")
+    assert keychain.for_host(HOST) == keychain.for_host(HOST)
     assert not docker_config.with_name("calls").exists()
 
 
 def test_keychain_without_push_runs_no_helper(docker_config: Path) -> None:
-    assert not Keychain(image(Registry(server=HOST), skip_push=True)).for_push.payload()
+    assert not Keychain(image(Registry(server=HOST), skip_push=True)).for_host(HOST).payload()
     assert not docker_config.with_name("calls").exists()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import docker.auth
@@ -39,54 +40,51 @@ class Credential:
 
 
 class Keychain:
-    """All credentials one image may need.
+    """The credentials for the registries that one image needs. For any other registry there is none.
 
     Args:
         image: the image; its registry's user and password count for its own registry, if both are given.
+        registries: the hosts that its build pulls from.
 
     Attributes:
         warning: the warning about a username without a password, or the reverse; "" for none.
     """
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: Image, registries: Iterable[str] = ()) -> None:
         registry = image.registry
         self.warning = ""
         self._given: Credential | None = None
-        self._server = self._looked_up = ""
+        self._servers = {_key(host): image_name.registry_of(host, "") for host in registries}
+        self._own = ""
         if registry.username and registry.password:
-            self._server = image_name.registry_of(registry.server, image.name)
-            self._given = Credential(self._server, registry.username, registry.password)
-            return
-        for present, missing in (("username", "password"), ("password", "username")):
-            if getattr(registry, present):
-                self.warning = f"{missing} was not set, although {present} was; using host credentials file"
-        if image.build.cache_from or not image.skip_push:
-            self._looked_up = image_name.registry_of(registry.server, image.name)
-            self._configured(self._looked_up)  # an unreadable file fails before the build
+            self._own = image_name.registry_of(registry.server, image.name)
+            self._given = Credential(self._own, registry.username, registry.password)
+        else:
+            for present, missing in (("username", "password"), ("password", "username")):
+                if getattr(registry, present):
+                    self.warning = f"{missing} was not set, although {present} was; using host credentials file"
+        if not image.skip_push:
+            self._own = self._own or image_name.registry_of(registry.server, image.name)
+            self._servers[_key(self._own)] = self._own
+            self.for_host(self._own)  # an unreadable file fails before the build
 
-    @property
-    def for_push(self) -> Credential:
-        """The credential for the image's registry: the program's, else that of the Docker client's configuration.
+    def for_host(self, host: str) -> Credential:
+        """Return the credential for a registry: the program's, else that of the Docker client's configuration.
 
         A credential helper returns a new token each time, so the push after a long build has a fresh one. The official
         provider reads it once, before the build.
         """
-        if self._given:
+        server = self._servers.get(_key(host))
+        if server is None:
+            return Credential()
+        if self._given and _key(server) == _key(self._own):
             return self._given
-        return self._configured(self._looked_up) if self._looked_up else Credential()
-
-    def for_host(self, host: str) -> Credential:
-        """Return the credential for a registry that a build pulls from."""
-        server = image_name.registry_of(host, "")
-        return self.for_push if self._server and server == self._server else self._configured(server)
+        return self._configured(server)
 
     def everything(self) -> str:
         """Return the value of `X-Registry-Config`, which the first builder needs."""
-        auths = docker.auth.load_config().auths or {}
-        known = {server: self._configured(server).payload() for server in auths}
-        if self._server:
-            known[self._server] = self.for_push.payload()
-        return encoded(known)
+        credentials = {server: self.for_host(server).payload() for server in self._servers.values()}
+        return encoded({server: payload for server, payload in credentials.items() if payload})
 
     def _configured(self, server: str) -> Credential:
         try:
@@ -102,6 +100,11 @@ class Keychain:
             lowered.get("password", ""),
             lowered.get("identitytoken", ""),
         )
+
+
+def _key(host: str) -> str:
+    """Return what all spellings of a registry's host have in common."""
+    return image_name.registry_of(host.lower(), "")
 
 
 def encoded(payload: object) -> str:

@@ -80,7 +80,10 @@ def digest(name: str, registries: Registries, *, verify: bool) -> str:
             f"getRegistryImage {name}: got bad response from registry {base}: {response.status_code} "
             f"{one_line(response.reason)}"
         )
-    return str(response.headers["Docker-Content-Digest"])
+    stated = str(response.headers["Docker-Content-Digest"])
+    if image.digest and stated != image.digest:
+        raise ProviderError(f"getRegistryImage {name}: the registry {base} sends another manifest, {one_line(stated)}")
+    return stated
 
 
 def _login(host: str, domain: str, registries: Registries) -> tuple[str, str, str]:
