@@ -11,11 +11,11 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import requests
-from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError, ProtocolError
 from urllib3.util.retry import Retry
 
 from oci import credentials
+from oci.addresses.guarded_adapter import GuardedAdapter
 from oci.credentials import Login
 from oci.errors import SlipwayError, one_line
 from oci.reference import on_loopback
@@ -72,8 +72,9 @@ class Transport:
         self._session = requests.Session()
         self._session.auth = self._authorized  # or requests would send the credentials of a .netrc
         self._session.headers["User-Agent"] = "slipway"
+        adapter = GuardedAdapter(self._url, max_retries=_RETRY)
         for prefix in ("http://", "https://"):
-            self._session.mount(prefix, HTTPAdapter(max_retries=_RETRY))
+            self._session.mount(prefix, adapter)
 
     def request(
         self, method: str, path: str, accept: str, body: bytes | None = None, media_type: str = ""

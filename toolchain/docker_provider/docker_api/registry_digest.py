@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import requests
 from urllib3.exceptions import HTTPError
 
+from oci.addresses.guarded_adapter import GuardedAdapter
 from oci.errors import one_line
 from oci.reference import on_loopback
 from toolchain.docker_provider import image_name
@@ -60,6 +61,9 @@ def digest(name: str, registries: Registries, *, verify: bool) -> str:
         with requests.Session() as session:
             session.verify = verify
             session.auth = _unchanged
+            adapter = GuardedAdapter(base)
+            for prefix in ("http://", "https://"):
+                session.mount(prefix, adapter)
             response = session.head(url, headers=headers, timeout=_SECONDS, allow_redirects=True)
             if response.status_code == requests.codes.unauthorized:
                 scope = f"repository:{image.path}:pull"

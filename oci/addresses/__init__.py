@@ -1,0 +1,1 @@
+"""Where addresses that others choose may lead."""
