@@ -22,7 +22,7 @@ from oci.child_environment import PASSWORD, WITHHELD
 from oci.credentials import Login
 from oci.errors import SlipwayError, one_line
 from oci.evidence import shape
-from oci.evidence.signer import Signer, Signing
+from oci.evidence.signer import ImageSigner, ImageSigning
 from oci.reference import Reference
 
 Kind = Literal["sbom", "provenance", "scan", "vex", "loading", "gpu"]
@@ -66,7 +66,7 @@ class Unsigned(SlipwayError):
     """An image lacks the signature of the required signer."""
 
 
-def check(signing: Signing | None) -> None:
+def check(signing: ImageSigning | None) -> None:
     """Check the programs and the key that signing needs; without ``signing``, those that verifying parents needs.
 
     Raises:
@@ -96,7 +96,7 @@ def check(signing: Signing | None) -> None:
         raise SlipwayError(f"{where}: ${PASSWORD} is not set; set it to the key's password, empty if it has none")
 
 
-def sign(ref: str, signing: Signing, login: Login | None, annotations: Mapping[str, str]) -> str:
+def sign(ref: str, signing: ImageSigning, login: Login | None, annotations: Mapping[str, str]) -> str:
     """Sign an image with annotations, verify the signature, and return its reference.
 
     The annotations are the image's ``tag`` and ``fingerprint``, so that the signature is worth nothing under another
@@ -113,7 +113,7 @@ def sign(ref: str, signing: Signing, login: Login | None, annotations: Mapping[s
     return attached(ref, "sig")
 
 
-def attest(ref: str, kind: Kind, predicate: Mapping[str, Any], signing: Signing, login: Login | None) -> str:
+def attest(ref: str, kind: Kind, predicate: Mapping[str, Any], signing: ImageSigning, login: Login | None) -> str:
     """Attest a predicate of an image in place of an earlier one of its kind; return the attestation's reference.
 
     Raises:
@@ -130,7 +130,7 @@ def attest(ref: str, kind: Kind, predicate: Mapping[str, Any], signing: Signing,
     return attached(ref, "att")
 
 
-def verify(ref: str, signer: Signer, login: Login | None, annotations: Mapping[str, str] | None = None) -> None:
+def verify(ref: str, signer: ImageSigner, login: Login | None, annotations: Mapping[str, str] | None = None) -> None:
     """Verify that an image is signed by a signer, in a signature that has these annotations.
 
     Raises:
@@ -148,7 +148,7 @@ def verify(ref: str, signer: Signer, login: Login | None, annotations: Mapping[s
             raise Unsigned(f"{ref}: {_difference(signatures, annotations)}") from None
 
 
-def attested(ref: str, kind: Kind, signer: Signer, login: Login | None) -> Mapping[str, Any]:
+def attested(ref: str, kind: Kind, signer: ImageSigner, login: Login | None) -> Mapping[str, Any]:
     """Return a predicate that a signer attested of an image, verified.
 
     Raises:
@@ -157,7 +157,7 @@ def attested(ref: str, kind: Kind, signer: Signer, login: Login | None) -> Mappi
     return every_attested(ref, kind, signer, login)[0]
 
 
-def every_attested(ref: str, kind: Kind, signer: Signer, login: Login | None) -> list[Mapping[str, Any]]:
+def every_attested(ref: str, kind: Kind, signer: ImageSigner, login: Login | None) -> list[Mapping[str, Any]]:
     """Return the predicates of one kind that a signer attested of an image, verified; at least one.
 
     Whoever may push can put an earlier attestation back beside a later one: the registry keeps any number.
@@ -206,7 +206,7 @@ def attached(ref: str, suffix: str) -> str:
     return f"{image.repository}:{image.digest.replace(':', '-')}.{suffix}"
 
 
-def _left_to_another_job(signing: Signing, statement: Mapping[str, Any]) -> bool:
+def _left_to_another_job(signing: ImageSigning, statement: Mapping[str, Any]) -> bool:
     """Write down what another job signs, where this one builds and has another identity; return whether it does."""
     file = os.environ.get(STATEMENTS)
     if not file or signing.identity is None:
@@ -216,7 +216,7 @@ def _left_to_another_job(signing: Signing, statement: Mapping[str, Any]) -> bool
     return True
 
 
-def _signing_options(signing: Signing) -> list[str]:
+def _signing_options(signing: ImageSigning) -> list[str]:
     if signing.key is None:
         return []
     return ["--key", signing.key, f"--tlog-upload={str(signing.transparency_log).lower()}"]
@@ -243,7 +243,7 @@ def _difference(signatures: Sequence[Mapping[str, Any]], annotations: Mapping[st
 
 
 @contextlib.contextmanager
-def _options(signer: Signer) -> Iterator[Sequence[str]]:
+def _options(signer: ImageSigner) -> Iterator[Sequence[str]]:
     """Yield the options by which cosign recognizes a signer; a public key is written to a temporary file."""
     if signer.identity and signer.issuer:
         options = {
@@ -264,7 +264,7 @@ def _options(signer: Signer) -> Iterator[Sequence[str]]:
         yield ["--key", file.name, *ignore_log]
 
 
-def _secrets(signing: Signing) -> Sequence[str]:
+def _secrets(signing: ImageSigning) -> Sequence[str]:
     """Return the names of the variables that signing needs beyond those that every program gets."""
     if signing.key is None:
         return _IDENTITY

@@ -17,7 +17,6 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from components.engines.connection import Connection
 from components.engines.pool import Pool
-from components.engines.relayed_build import Download, Interrupted, Upload
 from oci.reference import Reference
 from stacks.errors import SlipwayError
 
@@ -145,9 +144,7 @@ class Router:
             try:
                 if request.session:
                     self._open_session(client, request, pool)
-                elif request.path == "/build":
-                    self._build(client, request, pool)
-                elif request.image:
+                elif request.image or request.path == "/build":
                     self._forward(client, request, self._connection(request, pool)[1])
                 else:
                     self._ask_any(client, request, pool)
@@ -171,29 +168,6 @@ class Router:
             for session in request.query.get("session", []):
                 self._session(session).move(engine)
             return engine, connection
-
-    def _build(self, client: socket.socket, request: _Request, pool: Pool) -> None:
-        """Forward a build. If its engine goes away, the next one begins it anew."""
-        upload = Upload(client, request.last_of_connection, request.rest)
-        download = Download(client)
-        with closing(upload):
-            while True:
-                try:
-                    engine, connection = self._connection(request, pool)
-                except SlipwayError as error:
-                    if download.fail(str(error)):
-                        return
-                    raise
-                with closing(connection):
-                    upload.send_to(connection.socket)
-                    try:
-                        download.pass_on(connection.socket)
-                    except Interrupted:
-                        if upload.ended or download.refused:
-                            return
-                    else:
-                        return
-                pool.fail(engine, f"{engine}: the connection ended in the middle of a build")
 
     def _session(self, name: str) -> _Session:
         with self._lock:

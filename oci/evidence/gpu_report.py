@@ -192,7 +192,7 @@ def newest(reports: Sequence[Report]) -> Report:
     return max(reports, key=lambda report: (report.ended, not report.passed))
 
 
-class GpuChecks(Protocol):
+class GpuRequirements(Protocol):
     """What is required of GPU checks."""
 
     @property
@@ -216,7 +216,7 @@ class GpuChecks(Protocol):
         """The model of the GPUs of a node of the profile, and their number."""
 
 
-def violations(report: Report, required: GpuChecks) -> Iterator[str]:
+def violations(report: Report, required: GpuRequirements) -> Iterator[str]:
     """Yield what a report lacks, a clause for each. Its numbers are judged again, whatever its result says."""
     measured, every = report.measured, list(report.every)
     for each in every:
@@ -234,7 +234,7 @@ def violations(report: Report, required: GpuChecks) -> Iterator[str]:
             yield f"{measured.bus_bandwidth:g} GB/s bus bandwidth, and {required.bus_bandwidth:g} are required"
 
 
-def _of_node(report: Report, required: GpuChecks) -> Iterator[str]:
+def _of_node(report: Report, required: GpuRequirements) -> Iterator[str]:
     """Yield what the report of one node lacks."""
     measured = report.measured
     if report.result != "PASSED":

@@ -20,7 +20,7 @@ _MOST: Final = 1000
 """Faults that are listed; an image with more fails whatever is excepted."""
 
 
-class InspectionException(Protocol):
+class FaultException(Protocol):
     """A fault that does not stop an image."""
 
     def covers(self, file: str, names: Sequence[str]) -> bool:
@@ -30,9 +30,7 @@ class InspectionException(Protocol):
         """Return the exception as the evidence lists it."""
 
 
-def predicate(
-    inspections: Sequence[Inspection], exceptions: Sequence[InspectionException], now: datetime
-) -> dict[str, Any]:
+def predicate(inspections: Sequence[Inspection], exceptions: Sequence[FaultException], now: datetime) -> dict[str, Any]:
     """Return what inspections of an image, or of each image of an index, say; ``now`` is when they were made."""
     every = dict.fromkeys(fault for inspection in inspections for fault in inspection.faults)
     faults = [
@@ -65,7 +63,7 @@ def newest(every: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
     return max(every, key=lambda evidence: str(evidence["inspected"]))
 
 
-def counting(evidence: Mapping[str, Any], exceptions: Sequence[InspectionException]) -> list[str]:
+def counting(evidence: Mapping[str, Any], exceptions: Sequence[FaultException]) -> list[str]:
     """Return the attested faults that no exception covers, a line for each."""
     lines = [
         str(fault["fault"])

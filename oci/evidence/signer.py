@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Signer(Protocol):
+class ImageSigner(Protocol):
     """A signer: a key, or an identity that an issuer vouches for."""
 
     @property
@@ -29,7 +29,7 @@ class Signer(Protocol):
         """The repository and the ref whose run may sign; None for any."""
 
 
-class Signing(Signer, Protocol):
+class ImageSigning(ImageSigner, Protocol):
     """How images are signed."""
 
     @property
@@ -41,7 +41,7 @@ class Signing(Signer, Protocol):
         """Whether an SBOM is attested."""
 
 
-class Policy(Protocol):
+class ProvenancePolicy(Protocol):
     """What is required of a provenance; None requires nothing."""
 
     @property

@@ -18,7 +18,7 @@ from oci.client import Repository
 from oci.credentials import Login
 from oci.errors import one_line
 from oci.evidence import age
-from oci.evidence.signer import Policy, Signer, Signing
+from oci.evidence.signer import ImageSigner, ImageSigning, ProvenancePolicy
 from oci.evidence.signing_certificates import Claims
 from oci.reference import qualified, split
 
@@ -113,7 +113,9 @@ def predicate(ref: str, build: Build, source: Mapping[str, Any], login: Login | 
     }
 
 
-def sealed(predicate: Mapping[str, Any], signing: Signing, inputs: Mapping[str, str], machine: str) -> dict[str, Any]:
+def sealed(
+    predicate: Mapping[str, Any], signing: ImageSigning, inputs: Mapping[str, str], machine: str
+) -> dict[str, Any]:
     """Return a provenance that the job which built wrote, with what the job that attests it knows by itself.
 
     GitHub tells that job the repository, commit, ref and run. ``inputs`` are those of its workflow, and ``machine`` the
@@ -157,7 +159,7 @@ def _source(uri: str, commit: str) -> dict[str, Any]:
     return {"uri": uri, **({"digest": {"gitCommit": commit}} if commit else {})}
 
 
-def builder(signing: Signing) -> str:
+def builder(signing: ImageSigning) -> str:
     """Return the builder's id: without a key, the identity that the certificate proves; with one, the job's workflow.
 
     The workflow is the one that the job is written in, as in a certificate, and not its caller. So all callers have
@@ -208,7 +210,7 @@ def parents(provenance: Mapping[str, Any]) -> list[str]:
     return [uri.removeprefix(_IMAGE).partition("?")[0] for uri in uris if uri.startswith(_IMAGE)]
 
 
-def level(provenance: Mapping[str, Any], signer: Signer, claims: Claims) -> tuple[int, str]:
+def level(provenance: Mapping[str, Any], signer: ImageSigner, claims: Claims) -> tuple[int, str]:
     """Return the SLSA build level that an image's evidence shows, and why not the next one.
 
     ``provenance`` is verified, and the ``signer`` attested it with a certificate that states these ``claims``.
@@ -228,7 +230,7 @@ def level(provenance: Mapping[str, Any], signer: Signer, claims: Claims) -> tupl
     )
 
 
-def _below_two(provenance: Mapping[str, Any], signer: Signer, claims: Claims) -> Iterator[str]:
+def _below_two(provenance: Mapping[str, Any], signer: ImageSigner, claims: Claims) -> Iterator[str]:
     """Yield why the evidence does not show level 2."""
     internal = provenance["buildDefinition"]["internalParameters"]
     if not signer.identity:
@@ -264,7 +266,7 @@ def _both_state(provenance: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
     }
 
 
-def _below_three(provenance: Mapping[str, Any], signer: Signer, claims: Claims) -> Iterator[str]:
+def _below_three(provenance: Mapping[str, Any], signer: ImageSigner, claims: Claims) -> Iterator[str]:
     """Yield why evidence of level 2 does not show level 3."""
     names = {**{name: what for name, (what, _) in _both_state(provenance).items()}, "started": "started workflow"}
     yield from (f"the certificates do not all state one {what}" for name, what in names.items() if name not in claims)
@@ -287,7 +289,7 @@ def _below_three(provenance: Mapping[str, Any], signer: Signer, claims: Claims) 
         yield f"the provenance does not state the inputs of the build alone, {' and '.join(sorted(_INPUTS))}"
 
 
-def _changeable_signer(signer: Signer, claims: Claims) -> Iterator[str]:
+def _changeable_signer(signer: ImageSigner, claims: Claims) -> Iterator[str]:
     """Yield how others than the publisher of the workflow that signs may change or start it."""
     workflow, _, ref = claims["signer"].partition("@")
     if claims["signer"] != signer.identity:
@@ -306,7 +308,7 @@ def _changeable_signer(signer: Signer, claims: Claims) -> Iterator[str]:
         yield "the workflow that signs is in the repository that is built, which can change it"
 
 
-def violations(provenance: Mapping[str, Any], policy: Policy, now: datetime) -> Iterator[str]:
+def violations(provenance: Mapping[str, Any], policy: ProvenancePolicy, now: datetime) -> Iterator[str]:
     """Yield what a policy refuses in a provenance, a clause for each."""
     definition, details = provenance["buildDefinition"], provenance["runDetails"]
     origin, internal = summary(provenance), definition["internalParameters"]

@@ -24,7 +24,7 @@ import yaml
 from oci import programs
 from oci.credentials import Login
 from oci.errors import MALFORMED, SlipwayError, one_line
-from oci.vulnerabilities.scan_policy import Vulnerabilities
+from oci.vulnerabilities.scan_policy import ScanPolicy
 
 KEY: Final = "slipway:vulnerabilities"
 _CACHE: Final = Path(".slipway", "cache", "grype")
@@ -80,7 +80,7 @@ def check() -> None:
         raise SlipwayError(f"{KEY}: {programs.missing(_PROGRAM)}")
 
 
-def scan(ref: str, policy: Vulnerabilities, login: Login | None, root: Path) -> Scan:
+def scan(ref: str, policy: ScanPolicy, login: Login | None, root: Path) -> Scan:
     """Return the vulnerabilities of a pushed image, read from the registry; ``root`` is the checkout.
 
     Raises:
@@ -89,7 +89,7 @@ def scan(ref: str, policy: Vulnerabilities, login: Login | None, root: Path) -> 
     return _scan(f"registry:{ref}", ref, policy, login, root)
 
 
-def scan_archive(name: str, archive: Path, policy: Vulnerabilities, root: Path) -> Scan:
+def scan_archive(name: str, archive: Path, policy: ScanPolicy, root: Path) -> Scan:
     """Return the vulnerabilities of the image in an archive of `docker save`; ``name`` begins errors.
 
     Grype reads no archive as it streams: it opens the file for each layer, and unpacks the layers below TMPDIR
@@ -104,9 +104,7 @@ def scan_archive(name: str, archive: Path, policy: Vulnerabilities, root: Path) 
     )
 
 
-def _scan(
-    source: str, subject: str, policy: Vulnerabilities, login: Login | None, root: Path, called: str = ""
-) -> Scan:
+def _scan(source: str, subject: str, policy: ScanPolicy, login: Login | None, root: Path, called: str = "") -> Scan:
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         folder = Path(name)
         database = _database(policy, folder, root)
@@ -174,7 +172,7 @@ def _reduced(match: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _database(policy: Vulnerabilities, folder: Path, root: Path) -> Path:
+def _database(policy: ScanPolicy, folder: Path, root: Path) -> Path:
     """Have the database that the stack names, and return a configuration that uses it."""
     archive = root / policy.database if policy.database and "://" not in policy.database else None
     home = root / _CACHE / (_identity(archive) if archive else "fetched")

@@ -13,10 +13,10 @@ from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
 
 from oci.reference import Reference
-from oci.vulnerabilities.scan_policy import VulnerabilityException
+from oci.vulnerabilities.scan_policy import ScanException
 
 
-def document(ref: str, exceptions: Sequence[VulnerabilityException], author: str, now: datetime) -> dict[str, Any]:
+def document(ref: str, exceptions: Sequence[ScanException], author: str, now: datetime) -> dict[str, Any]:
     """Return the document about the image ``repository@sha256:...``, with a statement for each exception.
 
     An exception with a justification says that the image is not affected. Without one the image is affected, and the
@@ -34,7 +34,7 @@ def document(ref: str, exceptions: Sequence[VulnerabilityException], author: str
     }
 
 
-def _statement(ref: str, row: VulnerabilityException) -> dict[str, Any]:
+def _statement(ref: str, row: ScanException) -> dict[str, Any]:
     notes = f"until {row.until}" + ("" if row.packages == "*" else f", in packages named {row.packages}")
     common = {"vulnerability": {"name": row.id}, "products": [{"@id": _package_url(ref)}], "status_notes": notes}
     if row.justification:

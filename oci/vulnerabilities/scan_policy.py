@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any, Protocol
 
 
-class VulnerabilityException(Protocol):
+class ScanException(Protocol):
     """A vulnerability that stops no image until a day."""
 
     @property
@@ -31,7 +31,7 @@ class VulnerabilityException(Protocol):
         """Why the image is not affected, in OpenVEX's words; None if it is."""
 
 
-class Vulnerabilities(Protocol):
+class ScanPolicy(Protocol):
     """Which vulnerabilities stop an image, and the database that knows them."""
 
     @property
@@ -51,7 +51,7 @@ class Vulnerabilities(Protocol):
         """The days after which a database is too old."""
 
     @property
-    def exceptions(self) -> Sequence[VulnerabilityException]:
+    def exceptions(self) -> Sequence[ScanException]:
         """The exceptions."""
 
     def record(self) -> dict[str, Any]:

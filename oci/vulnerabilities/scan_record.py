@@ -13,14 +13,14 @@ from typing import Any, Final
 
 from oci.errors import one_line
 from oci.vulnerabilities.grype import Scan
-from oci.vulnerabilities.scan_policy import Vulnerabilities
+from oci.vulnerabilities.scan_policy import ScanPolicy
 
 _GRYPE: Final = "pkg:golang/github.com/anchore/grype"
 _MOST: Final = 5000
 """Matches that are listed, the gravest first."""
 
 
-def predicate(scan: Scan, policy: Vulnerabilities) -> dict[str, Any]:
+def predicate(scan: Scan, policy: ScanPolicy) -> dict[str, Any]:
     """Return a scan's record: Grype's matches, reduced to what identifies them, and the stack's policy of the day."""
     release = f"@v{scan.version}" if scan.version[:1].isdigit() else ""  # one that was built by hand may not know it
     return {

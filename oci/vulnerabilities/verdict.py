@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from oci.vulnerabilities.grype import Vulnerability
-from oci.vulnerabilities.scan_policy import Vulnerabilities, VulnerabilityException
+from oci.vulnerabilities.scan_policy import ScanException, ScanPolicy
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class Verdict:
     """
 
     stopping: tuple[Vulnerability, ...]
-    excepted: tuple[tuple[Vulnerability, VulnerabilityException], ...]
-    ended: tuple[tuple[Vulnerability, VulnerabilityException], ...]
+    excepted: tuple[tuple[Vulnerability, ScanException], ...]
+    ended: tuple[tuple[Vulnerability, ScanException], ...]
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each vulnerability that stops the image."""
@@ -30,11 +30,11 @@ class Verdict:
             yield f"{vulnerability}" + (f"; its exception ended on {row.until}" if row else "")
 
 
-def judge(vulnerabilities: Iterable[Vulnerability], policy: Vulnerabilities, today: date) -> Verdict:
+def judge(vulnerabilities: Iterable[Vulnerability], policy: ScanPolicy, today: date) -> Verdict:
     """Return what stops an image today. A vulnerability without a known severity stops nothing."""
     stopping: dict[Vulnerability, None] = {}  # a package in two places is one line
-    excepted: dict[Vulnerability, VulnerabilityException] = {}
-    ended: dict[Vulnerability, VulnerabilityException] = {}
+    excepted: dict[Vulnerability, ScanException] = {}
+    ended: dict[Vulnerability, ScanException] = {}
     for vulnerability in vulnerabilities:
         if not _counts(vulnerability, policy):
             continue
@@ -49,10 +49,10 @@ def judge(vulnerabilities: Iterable[Vulnerability], policy: Vulnerabilities, tod
     return Verdict(tuple(stopping), tuple(excepted.items()), tuple(ended.items()))
 
 
-def _counts(vulnerability: Vulnerability, policy: Vulnerabilities) -> bool:
+def _counts(vulnerability: Vulnerability, policy: ScanPolicy) -> bool:
     return vulnerability.severity in policy.grave and bool(vulnerability.fixed_in or not policy.fixed_only)
 
 
-def _names(row: VulnerabilityException, vulnerability: Vulnerability) -> bool:
+def _names(row: ScanException, vulnerability: Vulnerability) -> bool:
     identifiers = {each.casefold() for each in (vulnerability.id, *vulnerability.aliases)}
     return row.id.casefold() in identifiers and fnmatch.fnmatchcase(vulnerability.package, row.packages)

@@ -1,69 +1,24 @@
-"""Engines of a pool: one that goes away in the middle of a build, and one behind a real ssh server."""
+"""An engine of a pool behind a real ssh server."""
 
 from __future__ import annotations
 
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from components.engines.pool import Pool
-from tests.engine.project import Project, wait_for
+from tests.engine.project import Project
 from tests.engine.test_checks import CHECK, DOCKERFILE, PASSING
-from tests.fakes.docker_relay import Relay
 from tests.fakes.ssh_engine import SshEngine
 from tests.helpers.elf_writer import LOADER, elf
-from tests.helpers.empty_engine import started
 from tests.images.engine import base_image
 
 pytestmark = pytest.mark.slow
 
 AMD64 = "linux/amd64"
-SLOW = """ARG BASE_IMAGE
-FROM ${{BASE_IMAGE}}
-RUN --mount=type=secret,id=netrc,target=/dev/netrc,required=true \\
-    grep -q hunter2 /dev/netrc && echo {mark} && sleep 6.{mark} && touch /done
-"""
-
-
-def runs(mark: str) -> bool:
-    """Return whether a step of a build sleeps at present."""
-    words = b"sleep\0" + f"6.{mark}".encode() + b"\0"
-    for process in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # it has ended
-            if process.read_bytes() == words:
-                return True
-    return False
-
-
-@pytest.mark.skipif(os.environ.get("SLIPWAY_DOCKER_PROVIDER") == "official", reason="it opens no session again")
-def test_build_moves_from_an_engine_that_goes(project: Project) -> None:
-    mark = str(uuid.uuid4().int)[:8]
-    # Two engines: one that has the session of a build takes no second one of its kind.
-    with started() as other, Relay(os.environ["DOCKER_HOST"]) as first, Relay(other) as second:
-        pool = [first.host, second.host]
-        project.write("dockerfiles/link0/Dockerfile", SLOW.format(mark=mark))
-        project.configure(
-            base=base_image(),
-            engines={AMD64: pool},
-            mirrors={"pythonIndex": "https://pypi.example.com/simple"},
-            buildSecrets={"pypi.example.com": {"username": "ci", "variable": "INDEX_PASSWORD"}},
-        )
-        gone, left = sorted((first, second), key=lambda relay: relay.host != Pool(AMD64, pool).order("link0")[0])
-        update = project.start("up", "-s", "t", "--yes", "--skip-preview", INDEX_PASSWORD="hunter2")
-        wait_for(lambda: runs(mark))
-        builds = left.builds
-        gone.__exit__(None, None, None)
-        output = "".join(update.communicate(timeout=120))
-    assert update.returncode == 0, output
-    assert f"{gone.host}: the connection ended in the middle of a build; others of the list take its images" in output
-    assert left.builds > builds
-    assert project.published("link0")
-    assert "hunter2" not in output
 
 
 @pytest.fixture

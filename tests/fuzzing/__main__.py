@@ -18,7 +18,7 @@ from pathlib import Path
 FOLDER = Path(".slipway/fuzzing")
 INSTRUMENTED = [
     *("oci.binaries", "oci.gpu", "oci.layers", "oci.owners", "oci.evidence", "oci.vulnerabilities", "oci.gpu.kubectl"),
-    *("oci.engine", "oci.engine.engine_platforms", "oci.logins.azure_login", "components.engines.relayed_build"),
+    *("oci.engine", "oci.engine.engine_platforms", "oci.logins.azure_login"),
     *("toolchain.docker_provider.build", "toolchain.docker_provider.docker_api.engine"),
     *("toolchain.docker_provider.docker_api.push_progress", "components.runners.kubernetes.cluster_health"),
     *("oci.local_image", "oci.registry_image", "oci.client", "oci.transport", "oci.cosign"),

@@ -463,7 +463,6 @@ HARNESSES: Mapping[str, Harness] = {
     "registry": Harness(network_answers.registry_answer, network_answers.REGISTRY_ANSWERS),
     "index": Harness(network_answers.index_answer, network_answers.INDEX_ANSWERS),
     "engine": Harness(tool_answers.engine_answer, tool_answers.ENGINE_ANSWERS),
-    "relayed": Harness(tool_answers.relayed, tool_answers.RELAYED),
     "docker": Harness(tool_answers.docker_client, tool_answers.DOCKER_CLIENTS),
     "cluster": Harness(tool_answers.cluster, tool_answers.CLUSTERS),
     "azure": Harness(tool_answers.azure, tool_answers.AZURE_ANSWERS),

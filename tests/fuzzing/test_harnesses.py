@@ -241,11 +241,6 @@ FOUND: Mapping[str, tuple[str, bytes]] = {
         b"\4HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n[\r\n" * 50_000,
     ),
     "an archive refused with a deep reason": ("engine", b"\6HTTP/1.1 404 X\r\n\r\n" + b"[" * 60_000),
-    "an engine's build without a status": ("relayed", b"HTTP/1.1\r\n\r\n"),
-    "an engine's chunk of exbibytes": (
-        "relayed",
-        b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n" + b"F" * 20 + b"\r\n",
-    ),
     "docker's output in another encoding": ("docker", b"\xff\n"),
     "a cluster of numbers": ("cluster", b'{"items": [5]}'),
     "a cluster whose pods have no status": ("cluster", b'{"items": [{"metadata": {"name": "x", "labels": []}}]}'),

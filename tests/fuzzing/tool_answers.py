@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import http.client
-import io
 import json
 import os
 import subprocess
@@ -16,7 +15,6 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from components.engines.relayed_build import Download, Interrupted
 from components.runners.kubernetes import cluster_health
 from oci.engine import engine_access, engine_platforms
 from oci.engine.engine_access import Access
@@ -104,17 +102,6 @@ def engine_answer(data: bytes) -> None:
     """Ask a Docker engine, for what the first byte says."""
     with network_answers._answering(data[1:]), suppress(SlipwayError, ProviderError):
         _OF_ENGINE[data[0] % len(_OF_ENGINE) if data else 0]()
-
-
-def relayed(data: bytes) -> None:
-    """Pass on to a client what engines answer to its build."""
-    client: Any = SimpleNamespace(sendall=lambda _: None)
-    download = Download(client)
-    for answer in data.split(network_answers.BETWEEN):
-        engine: Any = SimpleNamespace(makefile=lambda _, answer=answer: io.BufferedReader(io.BytesIO(answer)))
-        with suppress(Interrupted):
-            download.pass_on(engine)
-    download.fail("no engine")
 
 
 @contextmanager
@@ -230,13 +217,6 @@ ENGINE_ANSWERS = [
     network_answers._first(5, _stream(_PROGRESS), _DOCUMENT),
     network_answers._first(6, network_answers._http({"message": "no such image"}, 404)),
     network_answers._first(6, network_answers._http(b"3\r\nabc\r\n0\r\n\r\n", Transfer_Encoding="chunked")),
-]
-_CHUNKED = network_answers._http(b'10\r\n{"stream": "x"}\n\r\n0\r\n\r\n', Transfer_Encoding="chunked")
-RELAYED = [
-    _CHUNKED,
-    network_answers.BETWEEN.join([_CHUNKED[:-5], network_answers._http({"message": "busy"}, 503, Content_Length="19")]),
-    network_answers.BETWEEN.join([_CHUNKED[:-5], network_answers._http("busy", 500, Content_Length="4"), _CHUNKED]),
-    network_answers.BETWEEN.join([network_answers._http("x", Content_Length="9"), network_answers._http("no", 404)]),
 ]
 _PLATFORMS = ("linux/amd64", "linux/arm64", "linux/riscv64")
 _DOCKER_LOADED = b"Loaded image ID: sha256:aa\n"

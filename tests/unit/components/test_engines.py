@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import io
 import json
 import socket
 import threading
@@ -12,14 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from io import BufferedRWPair
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from components.engines import relayed_build, start
+from components.engines import start
 from components.engines.pool import Pool
-from components.engines.relayed_build import Download, Interrupted
 from components.engines.router import Router
 from stacks import flavors, plan
 from stacks.errors import SlipwayError
@@ -328,70 +325,18 @@ def test_engine_that_goes_after_it_answered_is_passed_over(runnable: dict[str, A
         assert engines[left].requests == ["POST /build?t=r.example/ml/x:2"]
 
 
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-def error(message: str) -> bytes:
-    """Return the end of a build's output that says why it failed."""
-    return json.dumps({"errorDetail": {"message": message}, "error": message}).encode() + b"\r\n"
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        b"HTTP/1.1\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 20_000 + b"\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 65\r\n\r\n" + b"x" * 65,
-        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nx",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n41\r\n" + b"x" * 65 + b"\r\n0\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-3\r\nx\r\n0\r\n\r\n",
-    ],
-    ids=["no status", "a long head", "a long body", "a body of -1", "a long chunk", "a chunk of -3"],
-)
-def test_engine_that_answers_without_bounds_is_interrupted(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relayed_build, "_LONGEST", 64)
-    client: Any = SimpleNamespace(sendall=lambda _: None)
-    engine: Any = SimpleNamespace(makefile=lambda _: io.BufferedReader(io.BytesIO(answer)))
-    with pytest.raises(Interrupted):
-        Download(client).pass_on(engine)
-
-
-@pytest.mark.parametrize("cut", [b"", b"HTTP/1.1 200 OK\r\nTransf", CHUNKED, CHUNKED + b"4\r\none;\r\n9\r\nhal"])
-@pytest.mark.parametrize(
-    ("response", "status", "output"),
-    [
-        (CHUNKED + b"4\r\ntwo;\r\n0\r\n\r\n", 200, b"two;"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ntw", 503, b""),
-        (b'HTTP/1.1 500 Bad\r\nContent-Length: 17\r\n\r\n{"message":"bad"}', 500, error("bad")),
-    ],
-    ids=["builds", "goes too", "fails"],
-)
-def test_build_of_an_engine_that_goes_begins_anew(
-    runnable: dict[str, Any],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    cut: bytes,
-    response: bytes,
-    status: int,
-    output: bytes,
-) -> None:
+def test_build_of_an_engine_that_goes_ends(runnable: dict[str, Any], tmp_path: Path) -> None:
     assert runnable == {}
-    body = bytes(range(256)) * 4000
     with routed(tmp_path) as (path, pool, engines):
         gone, left = (engines[address] for address in pool.order("x"))
-        gone.response, left.response = cut, response
-        answer = ask(path, "POST", "/build?t=r.example/ml/x:1", body)
-        assert gone.bodies == left.bodies == [body]
-    reason = f"{gone.address}: the connection ended in the middle of a build"
-    assert f"slipway:engines.{AMD64}: {reason}; others of the list take its images\n" in capsys.readouterr().out
-    if CHUNKED not in cut and status != 200:
-        assert answer[0] == status
-        return
-    assert answer[0] == 200
-    assert answer[1].startswith(b"one;" if b"one;" in cut else output[:9])
-    assert answer[1].removeprefix(b"one;").startswith(output)
-    if status == 503:
-        assert b"no engine answers: " in answer[1]
+        gone.response = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none;\r\n9\r\nhal"
+        with pytest.raises(http.client.IncompleteRead):
+            ask(path, "POST", "/build?t=r.example/ml/x:1", b"context")
+        assert (gone.bodies, left.bodies) == ([b"context"], [])
+        gone.listener.close()
+        Path(gone.address.removeprefix("unix://")).unlink()
+        assert ask(path, "POST", "/build?t=r.example/ml/x:1", b"context") == (200, b"context")
+        assert left.requests == ["POST /build?t=r.example/ml/x:1"]
 
 
 def test_build_cut_by_its_client_goes_to_no_other_engine(runnable: dict[str, Any], tmp_path: Path) -> None:
@@ -407,20 +352,6 @@ def test_build_cut_by_its_client_goes_to_no_other_engine(runnable: dict[str, Any
         wait_for(lambda: first.ended)
         assert second.requests == []
         assert pool.engine("x") == first.address
-
-
-def test_session_moves_with_its_build(runnable: dict[str, Any], tmp_path: Path) -> None:
-    assert runnable == {}
-    with routed(tmp_path) as (path, pool, engines):
-        gone, left = (engines[address] for address in pool.order("x"))
-        gone.response, left.response = CHUNKED, CHUNKED + b"0\r\n\r\n"
-        assert ask(path, "POST", "/build?t=r.example/ml/x:1&session=s")[0] == 200
-        with session(path, "s") as stream:
-            assert stream.read(6) == b"hello "
-        assert [request for request in gone.requests + left.requests if "session HTTP" in f"{request} HTTP"] == [
-            "POST /session"
-        ]
-        assert left.requests[-1] == "POST /session"
 
 
 def test_pool_without_engine_is_an_error_of_the_engine(runnable: dict[str, Any], tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from tests.fakes.docker_relay import Relay
 from tests.fakes.pulumi_mocks import planned, run
 from tests.fakes.tls_relays import relays, server_context
 from tests.helpers.refusals import refusal_line
-from tests.unit.components.test_engines import CHUNKED, IMAGES, Engine, Unix, ask, session, wait_for
+from tests.unit.components.test_engines import IMAGES, Engine, Unix, ask, session, wait_for
 
 AMD64, ARM64 = "linux/amd64", "linux/arm64"
 RUNNERS: dict[str, Any] = {
@@ -95,19 +95,6 @@ def test_replica_that_is_gone_costs_its_builds_only(tmp_path: Path, capsys: pyte
         assert output.endswith("; other replicas take its images\n")
         assert output.count("\n") == 1
         assert pool.answering(NAMES) == [left]
-
-
-def test_build_of_a_replica_that_goes_begins_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    body = bytes(range(256)) * 40_000
-    with routed(tmp_path) as (path, pool, behind, _):
-        first, second = pool.order("image0")
-        assert pool.engine("image0") == first
-        behind[first].response = CHUNKED + b"4\r\none;\r\n9\r\nhal"
-        behind[second].response = CHUNKED + b"4\r\ntwo;\r\n0\r\n\r\n"
-        answer = ask(path, "POST", "/build?t=r.example/ml/image0:1", body)
-        assert answer == (200, b"one;two;")
-        assert behind[first].bodies == [body]
-    assert f"{first}: the connection ended in the middle of a build; other replicas" in capsys.readouterr().out
 
 
 def test_build_cut_by_its_client_ends_on_its_replica(tmp_path: Path) -> None:
