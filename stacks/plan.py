@@ -381,10 +381,12 @@ def _args(of: Content, config: StackConfig) -> dict[str, str]:
 
 
 def _outside(of: Content, config: StackConfig) -> dict[str, str]:
+    stated = config.mirrors.image_digests
+    parents = {argument: parent for argument, parent in of.parents.items() if isinstance(parent, Outside)}
+    digests = {name: it.digest or stated.get(config.mirrors.image(it.reference)) for name, it in parents.items()}
     return {
-        argument: config.pulled(parent.reference) + (f"@{parent.digest}" if parent.digest else "")
-        for argument, parent in of.parents.items()
-        if isinstance(parent, Outside)
+        argument: "@".join(filter(None, (config.pulled(parent.reference), digests[argument])))
+        for argument, parent in parents.items()
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import struct
@@ -9,15 +10,21 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from google.protobuf import empty_pb2
 
+from tests.engine.project import MANIFESTS, Project
 from tests.provider.plugin import Plugin, started
+from tests.toolchain.clone import make
 from toolchain.checkout import Checkout
 from toolchain.machine.locking import alone
+from toolchain.parts import base_image, docker_engine, docker_registry
+from toolchain.parts.part import recall, remember
 
 STRANGER = 65534
 """Debian's `nobody`."""
@@ -175,3 +182,86 @@ def test_stranger_cannot_hold_the_lock_of_a_checkout(tmp_path: Path) -> None:
         pass
     program = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB); print('held')"
     assert "PermissionError" in _as_stranger(program, str(lock))
+
+
+MOVE = """
+import hashlib, json, sys, urllib.request
+address, repository, tag = sys.argv[1:]
+kind = "application/vnd.docker.distribution.manifest.v2+json"
+base = f"http://{address}/v2/{repository}"
+def ask(url, method="GET", data=None, **headers):
+    return urllib.request.urlopen(urllib.request.Request(url, data, headers, method=method), timeout=10)
+manifest = json.load(ask(f"{base}/manifests/{tag}", Accept=kind))
+config = json.load(ask(f"{base}/blobs/{manifest['config']['digest']}"))
+config["config"]["Env"].append("STRANGER=1")
+content = json.dumps(config).encode()
+digest = "sha256:" + hashlib.sha256(content).hexdigest()
+at = ask(f"{base}/blobs/uploads/", "POST").headers["Location"]
+ask(f"{at}&digest={digest}", "PUT", content, **{"Content-Type": "application/octet-stream"})
+manifest["config"] |= {"digest": digest, "size": len(content)}
+for name in (tag, "trixie-slim"):
+    print(ask(f"{base}/manifests/{name}", "PUT", json.dumps(manifest).encode(), **{"Content-Type": kind}).status)
+"""
+"""Puts an image of one's own under the base image's tag, and under one that the registry does not have."""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project(tmp_path / "project")
+    project.add_stack()
+    return project
+
+
+@pytest.fixture
+def moved_base() -> Iterator[str]:
+    """The name of the bootstrapped base image, whose tag a stranger has moved."""
+    digests = json.loads(os.environ.get("SLIPWAY_MIRRORS", "{}")).get("imageDigests", {})
+    if not digests:
+        pytest.skip("the base image was pulled")
+    ((name, digest),) = digests.items()
+    address, _, path = name.partition("/")
+    repository, _, tag = path.rpartition(":")
+    assert _as_stranger(MOVE, address, repository, tag) == "201\n201\n"
+    yield name
+    base = f"http://{address}/v2/{repository}/manifests"
+    kind = {"Accept": MANIFESTS}
+    with urllib.request.urlopen(urllib.request.Request(f"{base}/{tag}", headers=kind), timeout=10) as response:
+        strangers = response.headers["Docker-Content-Digest"]
+    with urllib.request.urlopen(urllib.request.Request(f"{base}/{digest}", headers=kind), timeout=10) as response:
+        content, kind = response.read(), {"Content-Type": response.headers["Content-Type"]}
+    for at, method in ((strangers, "DELETE"), (tag, "PUT")):
+        urllib.request.urlopen(urllib.request.Request(f"{base}/{at}", content, kind, method=method), timeout=10).close()
+
+
+def test_stranger_moves_the_base_images_tag_for_nobody(project: Project, moved_base: str) -> None:
+    project.write("dockerfiles/link0/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nARG WORD\nENV WORD=${WORD}\n")
+    project.configure(base="debian:bookworm-slim")
+    project.up()
+    outputs = project.outputs()
+    assert outputs["plan"]["link0"]["args"]["BASE_IMAGE"].startswith(f"{moved_base}@sha256:")
+    assert "STRANGER=1" not in project.config_of(outputs["images"]["link0"]["ref"])["config"]["Env"]
+    part = base_image.find(Checkout.here())
+    assert part is not None
+    assert json.loads(part.env["SLIPWAY_MIRRORS"])["imageDigests"].keys() == {moved_base}
+
+
+def test_other_tags_of_the_base_image_are_not_the_strangers(project: Project, moved_base: str) -> None:
+    project.configure(base="debian:trixie-slim")
+    shown = project.stacks("show", "t")
+    assert "debian:trixie-slim" in shown
+    assert moved_base.rpartition(":")[0] not in shown
+
+
+def test_base_image_recorded_without_a_digest_is_made_anew(tmp_path: Path) -> None:
+    """Earlier versions recorded none, and the registry's tag may be a stranger's by now."""
+    clone = make(tmp_path)
+    here = base_image.find(Checkout.here())
+    if here is None or not here.env:
+        pytest.skip("the base image was pulled")
+    parts = [recall(Checkout.here(), name) for name in (docker_engine.NAME, docker_registry.NAME)]
+    for part in (*filter(None, parts), here):
+        remember(clone.checkout, part)
+    assert base_image.find(clone.checkout) == here
+    value = json.loads(here.env["SLIPWAY_MIRRORS"])
+    remember(clone.checkout, replace(here, env={"SLIPWAY_MIRRORS": json.dumps({"images": value["images"]})}))
+    assert base_image.find(clone.checkout) is None

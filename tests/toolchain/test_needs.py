@@ -18,6 +18,7 @@ from toolchain.parts import python_env
 from toolchain.parts.part import Part
 
 OURS = json.loads(apt_mirrors.base_image_mirror("127.0.0.1:5000"))
+PINNED = json.loads(apt_mirrors.base_image_mirror("127.0.0.1:5000", f"sha256:{'a' * 64}"))
 HUB = {"images": {"docker.io": "mirror.invalid/hub"}}
 GHCR = {"kind": "ghcr", "repository": "ghcr.io/acme/images"}
 ECR = {"kind": "ecr", "repository": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml"}
@@ -46,7 +47,7 @@ UBUNTU = "ubuntu:24.04"
 @pytest.fixture
 def stacks(clone: Clone) -> Clone:
     """A clone with the stacks' code and this checkout's Python environment."""
-    copy_folders(clone.root, "stacks", "toolchain", without=["*.yaml"])
+    copy_folders(clone.root, "oci", "stacks", "toolchain", without=["*.yaml"])
     clone.checkout.state.mkdir()
     part = python_env.find(clone.checkout.here())
     assert part is not None, "the Python environment is missing: run `make ready`"
@@ -162,6 +163,8 @@ def test_wrong_configuration_is_one_line_before_any_part(stacks: Clone) -> None:
         (json.dumps(OURS).replace("5000", "5001"), json.dumps(OURS), OURS),
         ('{"apt": "http://a"}', json.dumps(OURS), {"apt": "http://a", **OURS}),
         (json.dumps(HUB), json.dumps(OURS), {"images": {**OURS["images"], **HUB["images"]}}),
+        (json.dumps(PINNED), json.dumps(PINNED), PINNED),
+        (json.dumps(PINNED), "{}", None),
         (
             '{"images": {"docker.io/library/debian": "mine.invalid/debian"}}',
             json.dumps(OURS),

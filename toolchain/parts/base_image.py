@@ -7,6 +7,7 @@ tag in the registry becomes an index of both.
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import tarfile
 import tempfile
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,8 +31,7 @@ from toolchain.parts.part import Kind, Part, recall, remember
 
 NAME: Final = "base image"
 IMAGE: Final = "debian:bookworm-slim"
-TAG: Final = "bookworm-slim"
-QUALIFIED: Final = f"{apt_mirrors.REPOSITORY}:{TAG}"
+QUALIFIED: Final = f"{apt_mirrors.REPOSITORY}:{apt_mirrors.TAG}"
 SUITE: Final = "bookworm"
 FIRST_WORD_SECONDS: Final = 10.0
 """How long the registry may take to answer a pull: the engine itself would wait for minutes."""
@@ -72,6 +73,15 @@ def _in_registry(address: str) -> str:
     return f"{address}/{QUALIFIED}"
 
 
+def _by_digest(part: Part) -> str:
+    """Return a bootstrapped image by the digest that was pushed: any user of this machine may move its tag."""
+    return f"{_repository(part.used)}@{apt_mirrors.stated_digest(part.env[apt_mirrors.VARIABLE])}"
+
+
+def _repository(name: str) -> str:
+    return name.removesuffix(f":{apt_mirrors.TAG}")
+
+
 def find(checkout: Checkout) -> Part | None:
     """Return the base image where the user has it mirrored, else as it was pulled or bootstrapped, if still there."""
     if apt_mirrors.cover(apt_mirrors.configured(os.environ), QUALIFIED):
@@ -81,8 +91,8 @@ def find(checkout: Checkout) -> Part | None:
         return None
     if not part.env:
         words = ["docker", "image", "inspect", IMAGE]
-    elif part.used == _in_registry(_registry(checkout)):
-        words = ["docker", "manifest", "inspect", "--insecure", part.used]
+    elif part.used == _in_registry(_registry(checkout)) and apt_mirrors.stated_digest(part.env[apt_mirrors.VARIABLE]):
+        words = ["docker", "manifest", "inspect", "--insecure", _by_digest(part)]
     else:
         return None
     return part if _works(words, _environment(checkout)) else None
@@ -156,8 +166,8 @@ def _archive(tarball: Path, name: str, target: Path, machine: str) -> None:
             archive.add(file, file.name)
 
 
-def _publish(checkout: Checkout, name: str, machine: str) -> None:
-    """Bootstrap the image for a machine and push it to the registry."""
+def _publish(checkout: Checkout, name: str, machine: str) -> str:
+    """Bootstrap the image for a machine, push it to the registry, and return the digest that the engine computed."""
     # mmdebstrap wants arch-test to know whether it can run another machine's programs.
     programs = ["mmdebstrap", *([] if machine == apt.machine() else ["arch-test"])]
     missing = [program for program in programs if shutil.which(program) is None]
@@ -176,7 +186,16 @@ def _publish(checkout: Checkout, name: str, machine: str) -> None:
                 checkout.logs / "load.log",
                 env=_environment(checkout),
             )
-            command(["docker", "push", name], checkout.logs / "push.log", env=_environment(checkout))
+            log = checkout.logs / "push.log"
+            command(["docker", "push", name], log, env=_environment(checkout))
+    return _pushed_digest(log)
+
+
+def _pushed_digest(log: Path) -> str:
+    digests = re.findall(r"sha256:[0-9a-f]{64}", log.read_text(errors="replace"))
+    if not digests:
+        raise ToolchainError(f"the Docker client names no digest of what it pushed; all output is in {log}")
+    return str(digests[-1])
 
 
 def get(checkout: Checkout) -> Part:
@@ -188,9 +207,12 @@ def get(checkout: Checkout) -> Part:
         return remember(checkout, Part(NAME, IMAGE, "pulled"))
     address = docker_registry.get(checkout).env[docker_registry.VARIABLE]
     name = _in_registry(address)
-    _publish(checkout, name, apt.machine())
-    env = {apt_mirrors.VARIABLE: apt_mirrors.base_image_mirror(address)}
-    return remember(checkout, Part(NAME, name, f"Debian {SUITE}, bootstrapped", f"{IMAGE}: {why}", env))
+    part = Part(NAME, name, f"Debian {SUITE}, bootstrapped", f"{IMAGE}: {why}")
+    return remember(checkout, _at(part, address, _publish(checkout, name, apt.machine())))
+
+
+def _at(part: Part, address: str, digest: str) -> Part:
+    return replace(part, env={apt_mirrors.VARIABLE: apt_mirrors.base_image_mirror(address, digest)})
 
 
 def name(platform: str) -> str:
@@ -201,7 +223,7 @@ def name(platform: str) -> str:
 def find_for(checkout: Checkout, platform: str) -> Part | None:
     """Return the base image for another platform, if the registry has it or can be had it from."""
     part = find(checkout)
-    if part is None or (part.env and platform not in _entries(checkout, part.used)):
+    if part is None or (part.env and platform not in _entries(checkout, _by_digest(part))):
         return None
     return Part(name(platform), part.used, part.version)
 
@@ -211,19 +233,20 @@ def get_for(checkout: Checkout, platform: str) -> Part:
 
     A bootstrapped one gets a tag of its own, and joins those of other platforms at the tag that builds use.
     """
-    used = get(checkout).used
+    base = get(checkout)
     if part := find_for(checkout, platform):
         return part
+    used, repository = base.used, _repository(base.used)
     machine = platform.removeprefix("linux/")
-    _publish(checkout, f"{used}-{machine}", machine)
-    digests = {**_entries(checkout, used), **_entries(checkout, f"{used}-{machine}")}
-    repository = used.removesuffix(f":{TAG}")
+    added = _publish(checkout, f"{used}-{machine}", machine)
+    digests = {**_entries(checkout, _by_digest(base)), platform: added}
     members = [f"{repository}@{digest}" for digest in digests.values()]
     log, environment = checkout.logs / "manifest.log", _environment(checkout)
     _works(["docker", "manifest", "rm", used], environment)  # of a run that was interrupted here
     command(["docker", "manifest", "create", "--insecure", used, *members], log, env=environment)
     command(["docker", "manifest", "push", "--insecure", "--purge", used], log, env=environment)
-    return Part(name(platform), used, f"Debian {SUITE}, bootstrapped under emulation")
+    base = remember(checkout, _at(base, _registry(checkout), _pushed_digest(log)))
+    return Part(name(platform), used, f"Debian {SUITE}, bootstrapped under emulation", env=base.env)
 
 
 def _entries(checkout: Checkout, reference: str) -> dict[str, str]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, StringConstraints, field_validator
 
 from stacks.config.model import Model
 from stacks.config.values import Certificate, Url, check_url
-from stacks.references import check_prefixes, covering
+from stacks.errors import one_line
+from stacks.references import check_prefixes, check_reference, covering, split
 
 MIRRORS_VARIABLE = "SLIPWAY_MIRRORS"
 """Environment variable with a ``mirrors`` block as JSON. The stack's own block overrides it."""
@@ -21,6 +23,11 @@ class Mirrors(Model):
         default_factory=dict,
         description="Parent images: a registry or repository (docker.io, docker.io/nvidia, docker.io/library/debian) "
         "to the prefix that replaces it. The longest match wins.",
+    )
+    image_digests: dict[str, Annotated[str, StringConstraints(pattern="^sha256:[0-9a-f]{64}$")]] = Field(
+        default_factory=dict,
+        description="The digest of an image on such a mirror, by its reference there, as host:port/name:tag: it is "
+        "pulled by this digest, whatever its tag names. No other tag of its repository is pulled from that mirror.",
     )
     apt: Url | None = Field(
         None,
@@ -57,6 +64,14 @@ class Mirrors(Model):
             check_prefixes([target])
         return value
 
+    @field_validator("image_digests")
+    @classmethod
+    def _references(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            if "@" in check_reference(name):
+                raise ValueError(f"'{one_line(name)}': expected a reference with a tag and without a digest")
+        return value
+
     @property
     def urls(self) -> list[str]:
         """The addresses of the web that builds fetch from, those of images left out."""
@@ -71,4 +86,6 @@ class Mirrors(Model):
     def image(self, reference: str) -> str:
         """Return where to pull ``reference`` from: itself, or the same name and tag below a mirror's prefix."""
         match = covering(self.images, reference)
-        return self.images[match[0]] + match[1] if match else reference
+        mirrored = self.images[match[0]] + match[1] if match else reference
+        stated = split(mirrored)[0] in {split(name)[0] for name in self.image_digests}
+        return reference if stated and mirrored not in self.image_digests else mirrored

@@ -300,3 +300,16 @@ def test_mirrors_of_environment_apply_below_those_of_stack(monkeypatch: pytest.M
     assert "$SLIPWAY_MIRRORS: config: '{oops': invalid JSON" in refusal()
     monkeypatch.setenv("SLIPWAY_MIRRORS", '{"images": 7}')
     assert refusal() == "$SLIPWAY_MIRRORS: slipway:images: '7': expected a mapping of keys to values"
+
+
+def test_mirror_that_states_digests_has_these_tags_alone() -> None:
+    at, digest = "m.example:5000/debian", f"sha256:{'a' * 64}"
+    mirrors = Mirrors.model_validate({"images": {"debian": at}, "imageDigests": {f"{at}:12": digest}})
+    assert mirrors.image("debian:12") == f"{at}:12"
+    assert mirrors.image("debian:13") == "debian:13"
+
+
+@pytest.mark.parametrize("entry", [{"m.example/debian": "sha256:" + "a" * 64}, {"m.example/debian:12": "sha256:a"}])
+def test_image_digest_of_another_form_is_refused(entry: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="imageDigests"):
+        Mirrors.model_validate({"imageDigests": entry})
