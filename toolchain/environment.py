@@ -63,4 +63,4 @@ def save(checkout: Checkout, parts: Iterable[Part]) -> None:
         proxy.SHELL.rstrip(),
         f'export PATH={shlex.quote(os.pathsep.join(folders))}":$PATH"',
     ]
-    write(checkout.env_file, "\n".join(lines) + "\n")
+    write(checkout.env_file, "\n".join(lines) + "\n", mode=0o600)

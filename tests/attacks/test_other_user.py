@@ -21,10 +21,13 @@ from google.protobuf import empty_pb2
 from tests.engine.project import MANIFESTS, Project
 from tests.provider.plugin import Plugin, started
 from tests.toolchain.clone import make
+from toolchain import environment
 from toolchain.checkout import Checkout
+from toolchain.machine import files
 from toolchain.machine.locking import alone
+from toolchain.machine.steps import command
 from toolchain.parts import base_image, docker_engine, docker_registry
-from toolchain.parts.part import recall, remember
+from toolchain.parts.part import Part, recall, remember
 
 STRANGER = 65534
 """Debian's `nobody`."""
@@ -182,6 +185,44 @@ def test_stranger_cannot_hold_the_lock_of_a_checkout(tmp_path: Path) -> None:
         pass
     program = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB); print('held')"
     assert "PermissionError" in _as_stranger(program, str(lock))
+
+
+READ = """
+import os, sys
+for folder, folders, files in os.walk(sys.argv[1]):
+    print(*(os.path.join(folder, name) for name in files), sep=os.linesep)
+for name in sys.argv[2:]:
+    try:
+        open(os.path.join(sys.argv[1], name)).close() or print(name)
+    except OSError:
+        pass
+"""
+"""Prints the files that a walk finds, and those of a list that can be read."""
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o000])
+def test_stranger_reads_nothing_that_a_checkout_records(tmp_path: Path, umask: int) -> None:
+    checkout = Checkout(tmp_path)
+    for folder in (tmp_path, *tmp_path.parents[:3]):  # pytest's own, which are closed to others
+        if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
+            folder.chmod(0o755)
+    former = os.umask(umask)
+    try:
+        (checkout.state / "parts").mkdir(parents=True)
+        for name in ("env", "parts/old.json", "key"):  # of an earlier version
+            (checkout.state / name).write_text("x")
+        with alone(checkout, "up"):
+            environment.save(checkout, [])
+            remember(checkout, Part("a", "b", "c"))
+            command(["true"], checkout.logs / "true.log")
+            files.write(checkout.state / "registry" / "config.yml", "{}")
+            checkout.cache.mkdir(exist_ok=True)
+            (checkout.cache / "open.list").write_text("")
+    finally:
+        os.umask(former)
+    names = [str(path.relative_to(checkout.state)) for path in checkout.state.rglob("*") if path.is_file()]
+    assert {"env", "passphrase", "parts/a.json", "parts/old.json", "logs/true.log", "registry/config.yml"} <= {*names}
+    assert _as_stranger(READ, str(checkout.state), *names).split() == ["cache/open.list"], "apt's user reads its list"
 
 
 MOVE = """

@@ -1,6 +1,8 @@
 """Writing files so that an interruption leaves the old one or the new one, never a half."""
 
 import os
+import stat
+from collections.abc import Collection
 from pathlib import Path
 
 
@@ -14,3 +16,20 @@ def write(path: Path, text: str, mode: int = 0o644) -> None:
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
         file.write(text)
     temporary.replace(path)
+
+
+def close(folder: Path, *, open_folders: Collection[str], closed_folders: Collection[str]) -> None:
+    """Keep what is in a folder from other users: they can pass it, and list or read nothing but ``open_folders``.
+
+    ``closed_folders`` are made, so that no file is in one before it is closed.
+    """
+    folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+    for name in closed_folders:
+        (folder / name).mkdir(mode=0o700, exist_ok=True)
+    for path in (folder, *folder.iterdir()):
+        mode = path.lstat().st_mode
+        if path.name in open_folders or stat.S_ISLNK(mode):
+            continue
+        allowed = 0o711 if path == folder else 0o700
+        if stat.S_IMODE(mode) & ~allowed:
+            path.chmod(stat.S_IMODE(mode) & allowed)

@@ -4,9 +4,16 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from toolchain.checkout import Checkout
 from toolchain.machine import steps
+from toolchain.machine.files import close
+
+CROSSED: Final = ("cache", "venv", "bin", "docker", "run")
+"""Folders below `.slipway` that other users' programs pass: apt's own user, and those in containers."""
+CLOSED: Final = ("parts", "logs", "registry", "state", "pulumi")
+"""Folders that have the toolchain's records, output, images and state."""
 
 
 @contextmanager
@@ -16,7 +23,7 @@ def alone(checkout: Checkout, verb: str) -> Iterator[None]:
     The kernel gives the lock back when its holder ends, however it ends. Programs that a step runs hold it too: one
     that outlives a killed toolchain is waited for, rather than met at work on the same files.
     """
-    checkout.state.mkdir(parents=True, exist_ok=True)
+    close(checkout.state, open_folders=CROSSED, closed_folders=CLOSED)
     with (checkout.state / "lock").open("a+") as file:
         os.fchmod(file.fileno(), 0o600)  # whoever may open it can hold it
         try:
