@@ -31,7 +31,7 @@ class Verdict:
 
 
 def judge(vulnerabilities: Iterable[Vulnerability], policy: ScanPolicy, today: date) -> Verdict:
-    """Return what stops an image today. A vulnerability without a known severity stops nothing."""
+    """Return what stops an image today. A vulnerability without a known severity may be of any, so it counts."""
     stopping: dict[Vulnerability, None] = {}  # a package in two places is one line
     excepted: dict[Vulnerability, ScanException] = {}
     ended: dict[Vulnerability, ScanException] = {}
@@ -50,7 +50,8 @@ def judge(vulnerabilities: Iterable[Vulnerability], policy: ScanPolicy, today: d
 
 
 def _counts(vulnerability: Vulnerability, policy: ScanPolicy) -> bool:
-    return vulnerability.severity in policy.grave and bool(vulnerability.fixed_in or not policy.fixed_only)
+    grave = vulnerability.severity in {*policy.grave, "unknown"}
+    return grave and bool(vulnerability.fixed_in or not policy.fixed_only)
 
 
 def _names(row: ScanException, vulnerability: Vulnerability) -> bool:

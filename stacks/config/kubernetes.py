@@ -30,6 +30,14 @@ _QUANTITY = re.compile(r"[1-9][0-9]*(?:\.[0-9]+)?(?:Ki|Mi|Gi|Ti)")
 _NODE_LABEL = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?")
 _ANY_NODE = frozenset({"kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch"})
 """Labels that the kubelet gives to every node ("Well-Known Labels, Annotations and Taints")."""
+_PROPERTY = re.compile(
+    r"(?:(?:beta\.)?kubernetes\.io|(?:feature\.)?node\.kubernetes\.io|failure-domain\.beta\.kubernetes\.io"
+    r"|topology\.(?:kubernetes\.io|k8s\.aws|gke\.io|ebs\.csi\.aws\.com)|karpenter\.k8s\.aws|nvidia\.com)/.*"
+    r"|karpenter\.sh/capacity-type|eks\.amazonaws\.com/(?:capacityType|compute-type)"
+    r"|kubernetes\.azure\.com/(?:mode|scalesetpriority|os-sku|cluster)"
+    r"|cloud\.google\.com/(?:gke-spot|gke-preemptible|gke-provisioning|gke-os-distribution|machine-family)"
+)
+"""Labels that clouds and add-ons give to each node for its zone, host, type or price. Others' pods run there."""
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -173,8 +181,8 @@ class Pool(Model):
 
     @property
     def dedicated(self) -> bool:
-        """Whether the labels select a part of the cluster's nodes, and not those of a platform."""
-        return any(key not in _ANY_NODE for key in self.node_selector)
+        """Whether a label names a pool of nodes, and not a property that the cluster's other nodes have, too."""
+        return any(not _PROPERTY.fullmatch(key) for key in self.node_selector)
 
 
 class DaemonPool(Pool):

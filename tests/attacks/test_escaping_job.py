@@ -121,3 +121,34 @@ def test_missing_pools_are_refused_in_a_line_each(tmp_path: Path) -> None:
     assert [line.partition(": ")[2].partition(": ")[0] for line in str(caught.value).splitlines()] == [
         "slipway:runners.nodeSelector", "slipway:runners.build.nodeSelector",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        {"topology.kubernetes.io/zone": "eu-west-1a"},
+        {"failure-domain.beta.kubernetes.io/region": "eu-west-1"},
+        {"kubernetes.io/hostname": "database"},
+        {"node.kubernetes.io/instance-type": "m7i.4xlarge"},
+        {"beta.kubernetes.io/instance-type": "m7i.4xlarge"},
+        {"karpenter.sh/capacity-type": "spot"},
+        {"karpenter.k8s.aws/instance-family": "m7i"},
+        {"eks.amazonaws.com/capacityType": "SPOT"},
+        {"kubernetes.azure.com/mode": "user"},
+        {"kubernetes.azure.com/scalesetpriority": "spot"},
+        {"cloud.google.com/gke-spot": "true"},
+        {"feature.node.kubernetes.io/cpu-cpuid.AVX2": "true"},
+    ],
+)
+def test_property_that_nodes_of_others_have_is_no_pool(tmp_path: Path, label: dict[str, str]) -> None:
+    assert pods(tmp_path, profile="cpu", nodeSelector={**ANY, **label}) == []
+    assert pods(tmp_path, profile="cpu", nodeSelector={**POOL, **label}), "a pool in one zone is a pool"
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "kubernetes.azure.com/agentpool",
+     "cloud.google.com/gke-nodepool", "node-restriction.kubernetes.io/pool", "node-role.kubernetes.io/ci"],
+)  # fmt: skip
+def test_pool_that_a_cloud_names_is_a_pool(tmp_path: Path, label: str) -> None:
+    assert pods(tmp_path, profile="cpu", nodeSelector={label: "ci"})

@@ -40,10 +40,10 @@ def exception(**keys: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("keys", "stopping"),
     [
-        ({}, {OPENSSL}),
-        ({"severity": "high"}, {OPENSSL, HIGH}),
-        ({"fixedOnly": False}, {OPENSSL, UNMENDED}),
-        ({"severity": "negligible", "fixedOnly": False}, {OPENSSL, UNMENDED, HIGH}),
+        ({}, {OPENSSL, UNKNOWN}),
+        ({"severity": "high"}, {OPENSSL, HIGH, UNKNOWN}),
+        ({"fixedOnly": False}, {OPENSSL, UNMENDED, UNKNOWN}),
+        ({"severity": "negligible", "fixedOnly": False}, {OPENSSL, UNMENDED, HIGH, UNKNOWN}),
     ],
 )
 def test_verdict_follows_severity_and_fix(keys: dict[str, Any], stopping: set[Vulnerability]) -> None:
