@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import stat
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from ci import published_branch, repository
 from ci.repository import ROOT
-from stacks.errors import SlipwayError
+from stacks.errors import SlipwayError, one_line
 
 _ATTEMPTS = 5
+_LARGEST = 16 << 20
+"""Bytes of a record; that of a stack with 500 images has a tenth of them."""
 _COMPLETE = {"success", "skipped"}
 """Results of the publishing jobs if everything is published; they are skipped if nothing changed."""
 
@@ -19,18 +24,30 @@ _COMPLETE = {"success", "skipped"}
 def run(options: argparse.Namespace) -> int:
     """Record the files that ``publish --to`` wrote; other runs may do so at the same time.
 
+    Return 1 if a stack's job left something else: the other stacks are recorded.
+
     Raises:
         SlipwayError: the branch cannot be written.
     """
-    states = {file.stem: file.read_text(encoding="utf-8") for file in sorted(options.folder.glob("*.json"))}
     head = repository.run(ROOT, "rev-parse", "HEAD")
+    states, refused = {}, False
+    for stack in sorted(_stacks(ROOT)):
+        try:
+            text = _record(options.folder / f"published-{stack}", stack, head)
+        except SlipwayError as error:
+            print(error, file=sys.stderr)
+            refused = True
+            continue
+        if text is not None:
+            states[stack] = text
+    complete = options.result in _COMPLETE and not refused
     for remaining in reversed(range(_ATTEMPTS)):
         parent = repository.fetch(ROOT, published_branch.BRANCH)
-        changes = _changes(ROOT, states, head if options.result in _COMPLETE else None)
+        changes = _changes(ROOT, states, head if complete else None)
         commit = repository.commit(ROOT, parent, changes, f"Published from {head[:7]}")
         if commit is None:
             print("nothing new was published")
-            return 0
+            return int(refused)
         try:
             repository.push(ROOT, commit, published_branch.BRANCH)
         except SlipwayError:  # another run was faster
@@ -38,8 +55,46 @@ def run(options: argparse.Namespace) -> int:
                 raise
             continue
         print(f"branch {published_branch.BRANCH}: {', '.join(changes)}")
-        return 0
+        return int(refused)
     raise AssertionError
+
+
+def _stacks(root: Path) -> set[str]:
+    return {file.name.removeprefix("Pulumi.").removesuffix(".yaml") for file in (root / "stacks").glob("Pulumi.*.yaml")}
+
+
+def _record(artifact: Path, stack: str, head: str) -> str | None:
+    """Return what a stack's job recorded; None if it published nothing.
+
+    The job wrote the artifact and speaks for its stack alone: one file counts, by its name, and no link.
+
+    Raises:
+        SlipwayError: the file is not what ``publish --to`` writes at this commit.
+    """
+    refusal = f"stack {stack}: its job left no record of {head[:7]} in {stack}.json"
+    if not os.path.lexists(artifact):
+        return None
+    try:
+        folder = os.open(artifact, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            opened = os.open(f"{stack}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+        finally:
+            os.close(folder)
+        with os.fdopen(opened, "rb") as file:
+            if not stat.S_ISREG(os.fstat(opened).st_mode):
+                raise SlipwayError(f"{refusal}: it is not a regular file")
+            content = file.read(_LARGEST + 1)
+        if len(content) > _LARGEST:
+            raise SlipwayError(f"{refusal}: it is larger than {_LARGEST >> 20} MiB")
+        text = content.decode()
+        state = json.loads(text)
+    except OSError as error:
+        raise SlipwayError(f"{refusal}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise SlipwayError(f"{refusal}: {one_line(str(error))}") from None
+    if not isinstance(state, dict) or state.get("commit") != head:
+        raise SlipwayError(f"{refusal}: it speaks of another commit")
+    return text
 
 
 def _changes(root: Path, states: Mapping[str, str], head: str | None) -> dict[str, str | None]:
@@ -51,8 +106,8 @@ def _changes(root: Path, states: Mapping[str, str], head: str | None) -> dict[st
             changes[f"{published_branch.FOLDER}/{stack}.json"] = text
     if head and repository.follows(root, head, published_branch.commit(root)):
         changes[published_branch.COMMIT] = f"{head}\n"
-        existing = {file.name for file in (root / "stacks").glob("Pulumi.*.yaml")}
+        existing = _stacks(root)
         for stack in published_branch.names(root):
-            if f"Pulumi.{stack}.yaml" not in existing:
+            if stack not in existing:
                 changes[f"{published_branch.FOLDER}/{stack}.json"] = None
     return changes

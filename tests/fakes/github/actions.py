@@ -297,12 +297,17 @@ class _Workflow:
                 source = place / "checkout" / inputs["path"]
                 if source.is_dir():
                     shutil.copytree(source, self.store / inputs["name"])
+                elif source.is_file():
+                    (self.store / inputs["name"]).mkdir()
+                    shutil.copy(source, self.store / inputs["name"])
                 else:
                     assert inputs["if-no-files-found"] == "ignore"
             case "actions/download-artifact":
-                assert inputs["merge-multiple"] is True
-                for artifact in sorted(self.store.glob(inputs["pattern"])):
-                    shutil.copytree(artifact, place / "checkout" / inputs["path"], dirs_exist_ok=True, symlinks=True)
+                artifacts = sorted(self.store.glob(inputs["pattern"]))
+                flat = inputs.get("merge-multiple") or len(artifacts) == 1
+                for artifact in artifacts:
+                    folder = place / "checkout" / inputs["path"] / ("" if flat else artifact.name)
+                    shutil.copytree(artifact, folder, dirs_exist_ok=True, symlinks=True)
             case "anchore/scan-action":
                 job.scanned.append(dict(inputs))
                 job.result = "failure" if self.actions.vulnerable else job.result

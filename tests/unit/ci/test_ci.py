@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -227,6 +228,21 @@ def test_unpublished_config_has_no_secret_and_no_push() -> None:
         }
     }
     assert yaml.safe_load(pulumi_stack.unpublished(text))["config"]["slipway:publish"] is False
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("runners", "{kind: kubernetes, github: {url: https://github.com/acme, token: {secure: v1:x}}}"),
+        ("buildOn", "{kind: ec2, subnets: [subnet-1]}"),
+        ("engines", "{linux/arm64: 'ssh://builder@10.0.0.8'}"),
+    ],
+)
+def test_unpublished_config_reaches_no_other_machine(key: str, value: str) -> None:
+    text = f"config:\n  slipway:flavor: local\n  slipway:{key}: {value}\n"
+    assert yaml.safe_load(pulumi_stack.unpublished(text)) == {
+        "config": {"slipway:flavor": "local", "slipway:publish": False}
+    }
 
 
 def test_defined_drops_empty_except_password_of_key() -> None:
@@ -574,11 +590,10 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
 
 def recorded(checkout: Checkout, result: str, **commits: str) -> None:
     folder = checkout.root.parent / "states"
-    folder.mkdir(exist_ok=True)
-    for file in folder.iterdir():
-        file.unlink()
+    shutil.rmtree(folder, ignore_errors=True)
     for stack, commit in commits.items():
-        (folder / f"{stack}.json").write_text(json.dumps({"commit": commit}))
+        (folder / f"published-{stack}").mkdir(parents=True)
+        (folder / f"published-{stack}" / f"{stack}.json").write_text(json.dumps({"commit": commit}))
     assert record.run(argparse.Namespace(folder=folder, result=result)) == 0
 
 
@@ -599,9 +614,12 @@ def test_record_of_older_commit_keeps_later_state(checkout: Checkout) -> None:
 
 
 def test_record_complete_run_removes_deleted_stacks(checkout: Checkout) -> None:
+    old = checkout.root / "stacks/Pulumi.old.yaml"
+    old.write_text("config: {}\n")
     head = checkout.git("rev-parse", "HEAD")
     recorded(checkout, "failure", one=head, old=head)
     assert set(published_files(checkout)) == {"stacks/one.json", "stacks/old.json"}
+    old.unlink()
     recorded(checkout, "skipped")
     assert published_files(checkout) == {"commit": head, "stacks/one.json": json.dumps({"commit": head})}
     assert checkout.git("rev-list", "--count", "FETCH_HEAD") == "2"
