@@ -4,6 +4,7 @@ import os
 import secrets
 import shlex
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from toolchain.checkout import Checkout
@@ -15,6 +16,8 @@ DROPPED: Final = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_STACK", "PULUMI_ACCESS_TOK
 """The user's own Pulumi settings that would override the checkout's."""
 SYSTEM: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 """Where Debian keeps programs such as dockerd and iptables; a plain user's PATH lacks them."""
+TRIMMED: Final = Path(__file__).parent / "pulumi_run" / "programs"
+"""Programs that Pulumi finds before the machine's own; these get none of its secrets."""
 
 
 def prepare() -> None:
@@ -43,10 +46,11 @@ def _merged(checkout: Checkout, parts: Iterable[Part]) -> tuple[dict[str, str], 
 
 
 def variables(checkout: Checkout, parts: Iterable[Part]) -> dict[str, str]:
-    """Return this process's environment, changed as `.slipway/env` changes a shell's."""
+    """Return Pulumi's environment: this process's, changed as `.slipway/env` changes a shell's, and `TRIMMED`."""
     changes, folders = _merged(checkout, parts)
     inherited = {name: value for name, value in os.environ.items() if name not in {*DROPPED, apt_mirrors.VARIABLE}}
-    return {**inherited, **changes, **proxy.past(inherited), "PATH": os.pathsep.join([*folders, inherited["PATH"]])}
+    path = os.pathsep.join([str(TRIMMED), *folders, inherited["PATH"]])
+    return {**inherited, **changes, **proxy.past(inherited), "PATH": path}
 
 
 def save(checkout: Checkout, parts: Iterable[Part]) -> None:
