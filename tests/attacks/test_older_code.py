@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.program_copy import copy_folders
 from tests.helpers.sample_repository import BUILD, DOCKERFILE, STACK, Checkout, config, make
 
 SECRETS = (
@@ -93,6 +94,40 @@ def test_code_of_a_middle_commit_never_runs(
     run(checkout, monkeypatch, "check")
     for commit in checkout.git("rev-list", "HEAD").split()[1:4]:
         run(checkout, monkeypatch, "affected", "--since", commit, "--json")
+    assert not loot.exists()
+
+
+@pytest.mark.parametrize("way", ["merge", "rebase", "revert", "squash"])
+def test_publish_never_runs_code_of_a_middle_commit(
+    way: str, checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The verb of the workflow plans with every secret, and ends at the state that is not there."""
+    loot = tmp_path / "loot"
+    copy_folders(checkout.root, "ci", "components", "toolchain")
+    checkout.commit("NOTES.md", "before\n")
+    checkout.git("switch", "-q", "-c", "side")
+    attack(checkout, "package", loot, taken_out=way != "revert")
+    if way == "revert":
+        checkout.git("revert", "--no-edit", "HEAD")
+    checkout.git("switch", "-q", "main")
+    checkout.commit("NOTES.md", "meanwhile\n")
+    if way in {"merge", "revert"}:
+        checkout.git("merge", "-q", "--no-ff", "-m", "merge", "side")
+    elif way == "squash":
+        checkout.git("merge", "-q", "--squash", "side")
+        checkout.git("commit", "-q", "-m", "squashed")
+    else:
+        checkout.git("rebase", "-q", "main", "side")
+        checkout.git("switch", "-q", "main")
+        checkout.git("merge", "-q", "--ff-only", "side")
+    for name in SECRETS:
+        monkeypatch.setenv(name, CANARY)
+    monkeypatch.delenv("PULUMI_BACKEND_URL", raising=False)
+    command = [sys.executable, "-m", "ci", "publish", "local"]
+    done = subprocess.run(command, cwd=checkout.root, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("PULUMI_BACKEND_URL is not set; "), done.stderr
+    assert CANARY not in done.stdout + done.stderr
     assert not loot.exists()
 
 
