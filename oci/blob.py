@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable
 from typing import IO, Any, Final, TypeVar, cast
 
+from oci import budget
+from oci.budget import Budget
 from oci.errors import SlipwayError
 
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
@@ -29,17 +31,19 @@ def read_blob(
     *,
     reference: str,
     digest: str,
+    size: int | None = None,
     verify: bool = True,
 ) -> Result:
     """Stream a blob to ``read``, check its digest, and return the result of ``read``.
 
-    ``source`` returns the next bytes, at most as many as it is asked for. ``reference`` names the image in errors. A
-    blob that its image names otherwise than by its digest is not to ``verify``.
+    ``source`` returns the next bytes, at most as many as it is asked for. ``reference`` names the image in errors.
+    ``size`` is what its manifest states, in bytes. A blob that its image names otherwise than by its digest is not to
+    ``verify``.
 
     Raises:
-        SlipwayError: the blob does not have its digest, or is malformed.
+        SlipwayError: the blob is larger than stated, does not have its digest, or is malformed.
     """
-    stream = _Hashed(source)
+    stream = _Hashed(source, budget.current(reference), f"{reference}: {digest}", size)
     malformed: Unreadable | None = None
     result: Result | None = None
     try:
@@ -57,15 +61,19 @@ def read_blob(
 class _Hashed(io.RawIOBase):
     """The bytes of a blob, and their SHA-256."""
 
-    def __init__(self, source: Callable[[int], bytes]) -> None:
-        self._source = source
+    def __init__(self, source: Callable[[int], bytes], left: Budget, name: str, size: int | None) -> None:
+        self._source, self._budget = source, left
+        self._name, self._size, self._count = name, size, 0
         self._hash = hashlib.sha256()
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        chunk = self._source(len(buffer))
+        chunk = self._budget.receive(self._source, len(buffer))
+        self._count += len(chunk)
+        if self._size is not None and self._count > self._size:
+            raise SlipwayError(f"{self._name}: has more bytes than its manifest states, {self._size:,}")
         self._hash.update(chunk)
         buffer[: len(chunk)] = chunk
         return len(chunk)

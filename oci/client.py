@@ -202,21 +202,21 @@ class Repository:
         """
         self._request("PUT", f"manifests/{version}", version, body, media_type).close()
 
-    def blob(self, digest: str, read: Callable[[IO[bytes]], Result]) -> Result:
+    def blob(self, digest: str, read: Callable[[IO[bytes]], Result], size: int | None = None) -> Result:
         """Stream a blob to ``read``, check the blob's digest, and return the result of ``read``.
 
-        If the connection breaks, ``read`` is called again from the first byte. It raises :class:`Unreadable` for
-        malformed content.
+        ``size`` is what a manifest states of the blob, in bytes: no more are read. If the connection breaks, ``read``
+        is called again from the first byte. It raises :class:`Unreadable` for malformed content.
 
         Raises:
-            SlipwayError: the blob does not exist, does not have its digest, is malformed, or the registry does not
-                respond.
+            SlipwayError: the blob does not exist, is larger than stated, does not have its digest, is malformed, or
+                the registry does not respond.
         """
         if not DIGEST.fullmatch(digest):
             raise SlipwayError(f"{self.reference}: '{one_line(digest)}' is no digest of a blob")
         for wait in (*_RETRY_SECONDS, None):
             try:
-                return self._blob(digest, read)
+                return self._blob(digest, read, size)
             except (HTTPError, requests.RequestException, OSError) as error:
                 if wait is None:
                     where = f"{self.reference}: {digest}"
@@ -224,13 +224,13 @@ class Repository:
                 time.sleep(wait)
         raise AssertionError
 
-    def json(self, digest: str) -> dict[str, Any]:
-        """Return a small blob that is a JSON object, such as an image's configuration.
+    def json(self, digest: str, size: int = LIMIT) -> dict[str, Any]:
+        """Return a small blob that is a JSON object, such as an image's configuration; ``size`` as for :meth:`blob`.
 
         Raises:
             SlipwayError: as for :meth:`blob`.
         """
-        body = self.blob(digest, lambda stream: stream.read(LIMIT))
+        body = self.blob(digest, lambda stream: stream.read(), min(size, LIMIT))
         return self._parsed(body, digest)
 
     def _manifest(self) -> tuple[str, str, bytes]:
@@ -246,10 +246,10 @@ class Repository:
                 )
             return actual, response.headers.get("Content-Type", "").partition(";")[0].strip(), body
 
-    def _blob(self, digest: str, read: Callable[[IO[bytes]], Result]) -> Result:
+    def _blob(self, digest: str, read: Callable[[IO[bytes]], Result], size: int | None) -> Result:
         with self._request("GET", f"blobs/{digest}", digest) as response:
             source = partial(chunk, response.raw.read, decode_content=False)
-            return read_blob(source, read, reference=self.reference, digest=digest)
+            return read_blob(source, read, reference=self.reference, digest=digest, size=size)
 
     def _request(
         self, method: str, path: str, version: str, body: bytes | None = None, media_type: str = ""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import IO, Any, Final, Protocol, TypeVar
 
 from oci.client import IMAGES, INDEXES, Manifest, Repository
@@ -11,6 +13,13 @@ from oci.credentials import Login
 from oci.errors import MALFORMED, SlipwayError, one_line
 from oci.layers.layer import Facts, Index, index
 from oci.reference import split
+
+_MOST_LAYERS: Final = 500
+"""Layers of an image: Linux mounts no more on each other (fs/overlayfs/params.h, `OVL_MAX_STACK`)."""
+MOST_INDEXES: Final = 8
+"""Indexes that lead to an image, one from the other."""
+_LISTED: Final = 20
+"""Images of an index in an error."""
 
 Result = TypeVar("Result")
 
@@ -22,10 +31,10 @@ class Blobs(Protocol):
     def reference(self) -> str:
         """What names the image, in errors too."""
 
-    def blob(self, digest: str, read: Callable[[IO[bytes]], Result]) -> Result:
-        """Stream a blob to ``read``, check the blob's digest, and return the result of ``read``."""
+    def blob(self, digest: str, read: Callable[[IO[bytes]], Result], size: int | None = None) -> Result:
+        """Stream a blob of at most ``size`` bytes to ``read``, check its digest, and return the result of ``read``."""
 
-    def json(self, digest: str) -> dict[str, Any]:
+    def json(self, digest: str, size: int = ...) -> dict[str, Any]:
         """Return a small blob that is a JSON object."""
 
 
@@ -74,7 +83,8 @@ class Image:
         Raises:
             SlipwayError: the layer cannot be downloaded, or is corrupt.
         """
-        return self.repository.blob(layer.digest, lambda stream: index(stream, layer.media_type, facts=facts))
+        read = partial(index, media_type=layer.media_type, facts=facts)
+        return self.repository.blob(layer.digest, read, layer.size)
 
 
 def fetch(reference: str, login: Login | None = None, platform: str | None = None) -> Image:
@@ -83,10 +93,12 @@ def fetch(reference: str, login: Login | None = None, platform: str | None = Non
     Raises:
         SlipwayError: it does not exist, is ambiguous or malformed, or the registry does not respond.
     """
-    repository = Repository(reference, login)
-    manifest = repository.manifest()
-    if manifest.media_type in INDEXES:
-        return fetch(f"{split(reference)[0]}@{chosen(reference, manifest.content, platform)}", login)
+    for _ in range(MOST_INDEXES + 1):
+        repository = Repository(reference, login)
+        manifest = repository.manifest()
+        if manifest.media_type not in INDEXES:
+            break
+        reference, platform = f"{split(reference)[0]}@{chosen(reference, manifest.content, platform)}", None
     if manifest.media_type not in IMAGES:
         raise SlipwayError(f"{reference}: not an image, its media type is '{one_line(str(manifest.media_type))}'")
     return of(repository, manifest)
@@ -132,9 +144,11 @@ def chosen(reference: str, content: Mapping[str, Any], platform: str | None) -> 
     if platform is None and len(digests) == 1:
         return next(iter(digests.values()))
     if platform not in digests:
-        names = ", ".join(f"{one_line(name)} ({one_line(digest)})" for name, digest in digests.items()) or "none"
+        images = [f"{one_line(name)} ({one_line(digest)})" for name, digest in islice(digests.items(), _LISTED)]
+        rest = f" and {len(digests) - _LISTED} more" if len(digests) > _LISTED else ""
+        names = (", ".join(images) or "none") + rest
         choose = "of several images; choose one with --platform, or name one by its digest"
-        problem = f"without an image for {platform}" if platform else choose
+        problem = f"without an image for {one_line(platform)}" if platform else choose
         raise SlipwayError(f"{reference}: an index {problem}: {names}")
     return digests[platform]
 
@@ -216,10 +230,13 @@ def _size(descriptor: Mapping[str, Any]) -> int:
 
 def _image(repository: Blobs, manifest: Manifest) -> Image:
     descriptor = manifest.content["config"]
-    config = repository.json(descriptor["digest"])
+    size = _size(descriptor)
+    config = repository.json(descriptor["digest"], size)
     blobs, diff_ids = manifest.content["layers"], config["rootfs"]["diff_ids"]
     if len(blobs) != len(diff_ids):
         raise ValueError(f"{len(blobs)} layers, {len(diff_ids)} diff_ids")
+    if len(blobs) > _MOST_LAYERS:
+        raise ValueError(f"{len(blobs)} layers, Linux stacks {_MOST_LAYERS}")
     commands = [step.get("created_by", "") for step in config.get("history") or [] if not step.get("empty_layer")]
     if len(commands) != len(blobs):
         commands = [""] * len(blobs)
@@ -227,6 +244,6 @@ def _image(repository: Blobs, manifest: Manifest) -> Image:
         Layer(str(blob["digest"]), _size(blob), str(diff_id), str(blob["mediaType"]), command)
         for blob, diff_id, command in zip(blobs, diff_ids, commands, strict=True)
     )
-    size, settings = _size(descriptor), config.get("config") or {}
+    settings = config.get("config") or {}
     _check_settings(settings)
     return Image(repository, manifest.digest, _platform(config), settings, layers, size, manifest)

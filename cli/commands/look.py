@@ -125,6 +125,7 @@ def inspect(
     from cli.export import selection
     from cli.inspection import inspection_page, inspection_text
     from oci.binaries import inspection
+    from oci.budget import limited
     from oci.gpu import node_drivers
     from oci.gpu.release_order import order
     from oci.local_image import is_local, open_image
@@ -142,27 +143,26 @@ def inspect(
         raise SlipwayError(str(error)) from None
     compiled: Mapping[str, str] = {}
     where: dict[str, str | None] = {}
-    if is_local(target):
-        image = open_image(target, platform)
-    elif is_reference(target):
-        image = fetch(target, platform=platform)
-    else:
-        planned = plan.make(target)
-        spec = planned.image(None, platform).spec
-        image, compiled = selection.image(planned, spec.name), spec.compiled
-        if isinstance(runners := planned.config.runners, KubernetesRunners):
-            where = {"kubeconfig": runners.kubeconfig, "context": runners.context}
+    planned = None if is_local(target) or is_reference(target) else plan.make(target)
+    if planned and isinstance(runners := planned.config.runners, KubernetesRunners):
+        where = {"kubeconfig": runners.kubeconfig, "context": runners.context}
     try:
         nodes = node_drivers.read(**where) if cluster else None
     except SlipwayError as error:
         raise SlipwayError(f"--cluster: {error}; --driver takes a driver's version without a cluster") from None
-    question = inspection.Question(cuda_toolkit, capabilities, driver, nodes, compiled)
-    result = inspection.inspect(image, question, platform)
-    if form == "json":
-        print(json.dumps(result.as_json(), indent=2))
-    else:
-        forms = {"markdown": inspection_text.markdown, "html": inspection_page.page, None: inspection_text.text}
-        print(forms[form](result))
+    with limited(target):
+        if planned:
+            spec = planned.image(None, platform).spec
+            image, compiled = selection.image(planned, spec.name), spec.compiled
+        else:
+            image = open_image(target, platform) if is_local(target) else fetch(target, platform=platform)
+        question = inspection.Question(cuda_toolkit, capabilities, driver, nodes, compiled)
+        result = inspection.inspect(image, question, platform)
+        if form == "json":
+            print(json.dumps(result.as_json(), indent=2))
+        else:
+            forms = {"markdown": inspection_text.markdown, "html": inspection_page.page, None: inspection_text.text}
+            print(forms[form](result))
     ctx.exit(1 if result.faults else 0)
 
 

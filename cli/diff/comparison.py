@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from cli.diff import loading_change
+from oci.budget import limited
 from oci.layers import packages
 from oci.layers.file_tree import Difference, FileTree, differences
 from oci.layers.layer import Entry, Index
@@ -172,24 +173,25 @@ def compare(
             f"{before.reference} is for {before.platform} and {after.reference} for {after.platform}: "
             "compare images of one platform, or those of one reference with --platform and --against"
         )
-    layers = _Layers(before, after)
-    if thorough:
-        layers.read(layers.shared)
-    files = layers.differences()
-    # A package database in one image's own layers is compared with that of a shared layer.
-    while layers.unread and any(packages.database(file.path) for file in files if not file.certain):
-        layers.read(layers.unread[-1:])
+    with limited(f"{before.reference} and {after.reference}", images=2):
+        layers = _Layers(before, after)
+        if thorough:
+            layers.read(layers.shared)
         files = layers.differences()
-    loading = [loading_change.values(image, compiled or {}) for image in (before, after)] if inspect else None
-    return Comparison(
-        before,
-        after,
-        tuple(_settings(_values(before.config), _values(after.config))),
-        tuple(_packages(files)),
-        tuple(files),
-        tuple(layers.unread),
-        tuple(_settings(*loading)) if loading else None,
-    )
+        # A package database in one image's own layers is compared with that of a shared layer.
+        while layers.unread and any(packages.database(file.path) for file in files if not file.certain):
+            layers.read(layers.unread[-1:])
+            files = layers.differences()
+        loading = [loading_change.values(image, compiled or {}) for image in (before, after)] if inspect else None
+        return Comparison(
+            before,
+            after,
+            tuple(_settings(_values(before.config), _values(after.config))),
+            tuple(_packages(files)),
+            tuple(files),
+            tuple(layers.unread),
+            tuple(_settings(*loading)) if loading else None,
+        )
 
 
 class _Layers:

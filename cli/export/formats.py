@@ -9,6 +9,7 @@ from typing import Final
 
 from cli.export import layout, squashfs, wheels
 from cli.export.output import check_space, replacing
+from oci.budget import limited
 from oci.registry_image import Image
 
 
@@ -39,7 +40,7 @@ def export(image: Image, format_: Format, output: Path, *, force: bool) -> None:
     Raises:
         SlipwayError: the output exists, cannot be written or has too little space, or the download fails.
     """
-    with replacing(output, force=force, replaceable=format_.replaceable) as path:
+    with limited(image.reference), replacing(output, force=force, replaceable=format_.replaceable) as path:
         check_space(output, format_.copies * image.size)
         format_.write(image, path)
 
@@ -50,6 +51,7 @@ def export_wheels(images: list[Image], output: Path, *, force: bool) -> list[str
     Raises:
         SlipwayError: as for :func:`export`, or there is no wheel.
     """
-    with replacing(output, force=force, replaceable=wheels.only_wheels) as path:
+    subject = " and ".join(image.reference for image in images)
+    with limited(subject, len(images)), replacing(output, force=force, replaceable=wheels.only_wheels) as path:
         check_space(output, 2 * sum(image.size for image in images))
         return wheels.write(images, path)

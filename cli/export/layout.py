@@ -111,7 +111,7 @@ def _blob(image: Image, digest: str, size: int, write: Write, progress: Progress
         if actual != size:
             raise Unreadable(f"has {actual} bytes, but its manifest states {size}")
 
-    image.repository.blob(digest, read)
+    image.repository.blob(digest, read, size)
 
 
 def _member(file: IO[bytes], name: str, size: int, stream: IO[bytes]) -> int:

@@ -25,6 +25,7 @@ from typing import IO, Any, Final, cast
 from cli.export.filesystem import Filesystem
 from cli.export.output import WriteFailed
 from cli.export.progress import Progress
+from oci import budget
 from oci.child_environment import LOCAL_SECONDS, child_environment
 from oci.registry_image import Image
 from stacks.errors import SlipwayError, one_line
@@ -99,6 +100,7 @@ def write(image: Image, output: Path) -> None:
         with subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=output_file, stderr=output_file, env=child_environment(_PROGRAM)
         ) as running:
+            budget.release(running.pid)
             pipe = cast("IO[bytes]", running.stdin)
             try:
                 with contextlib.suppress(BrokenPipeError):  # a program that ended reports why

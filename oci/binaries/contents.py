@@ -18,7 +18,7 @@ from oci.registry_image import Image
 
 _LARGEST_TEXT: Final = 32 << 20
 """Bytes of the largest configuration or record that is read."""
-_LARGEST_DATABASE: Final = 100 << 20
+_LARGEST_DATABASE: Final = 64 << 20
 """Bytes of the largest database of packages that is read."""
 
 

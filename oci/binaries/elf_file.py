@@ -13,10 +13,11 @@ from array import array
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from io import BytesIO
+from io import SEEK_END, BytesIO
 from itertools import islice
 from typing import IO, Final, NamedTuple
 
+from oci import budget
 from oci.binaries import plugin_table
 from oci.errors import SlipwayError
 from oci.gpu import gpu_code
@@ -27,19 +28,7 @@ _IN_MEMORY: Final = 16 << 20
 """Bytes of the largest file that is held in memory; larger ones are in an unnamed temporary file, one at a time."""
 _LARGEST: Final = 8 << 30
 """Bytes of the largest file that is read."""
-_MOST_TABLE: Final = 128 << 20
-"""Bytes of the largest table, such as symbol names, that is held in memory, and of the names of all symbols."""
 _CHUNK: Final = 1 << 20
-_MOST_NAME: Final = 1 << 16
-"""Bytes of the longest name other than a symbol's."""
-_MOST_NAMES: Final = 16 << 20
-"""Bytes of all names in a file other than symbols': structures may overlap, so that few bytes name many."""
-_MOST_VERSIONS: Final = 1 << 16
-"""Structures of one chain of versions."""
-_MOST_TAGS: Final = 1 << 16
-"""Entries of the dynamic segment; real ones have some thirty."""
-_SMALLEST_SYMBOL: Final = 16
-"""Bytes of a symbol in a file of 32 bits."""
 _MOST_SECTION_NAME: Final = 256
 """Bytes of a section's name that are compared."""
 
@@ -328,15 +317,13 @@ def _bytes(content: IO[bytes], start: int, length: int) -> bytes:
     """Return a part of a file.
 
     Raises:
-        ValueError: it is larger than tables may be, or beyond the end.
+        ValueError: it ends after the file.
     """
-    if length > _MOST_TABLE:
-        raise ValueError(f"a table of {length} bytes, at most {_MOST_TABLE} are read")
-    content.seek(start)
-    part = content.read(length)
-    if len(part) != length:
+    budget.check()  # tables name each other
+    if start + length > content.seek(0, SEEK_END):
         raise ValueError(f"a table at {start} ends after the file")
-    return part
+    content.seek(start)
+    return content.read(length)
 
 
 class _Tables:
@@ -348,11 +335,11 @@ class _Tables:
         self.tags: dict[int, list[int]] = {}
         pairs = struct.Struct(self._order + ("QQ" if self._wide else "II"))
         table = _bytes(content, dynamic.start, dynamic.size)
-        for tag, value in pairs.iter_unpack(table[: min(len(table) // pairs.size, _MOST_TAGS) * pairs.size]):
+        for tag, value in pairs.iter_unpack(table[: len(table) // pairs.size * pairs.size]):
             if not tag:
                 break
             self.tags.setdefault(tag, []).append(value)
-        self._strings, self._length = b"", 0
+        self._strings = b""
         if _STRTAB in self.tags:
             self._strings = _bytes(content, self._offset(self.tags[_STRTAB][0]), self.tags.get(_STRSZ, [0])[0])
 
@@ -367,14 +354,10 @@ class _Tables:
 
     def versions_needed(self) -> Iterator[Version]:
         """Yield the symbol versions that the file needs of others."""
-        number = 0
         for place, (_, count, file, first, _) in self._chain(_VERNEED, _VERNEEDNUM, "HHIII"):
             library = self._string(file)
             part = place + first
             for _ in range(count):
-                number += 1
-                if number > _MOST_VERSIONS:
-                    raise ValueError(f"more than {_MOST_VERSIONS} symbol versions")
                 _, flags, _, name, step = self._unpack(part, "IHHII")
                 yield Version(library, self._string(name), bool(flags & _WEAK_VERSION))
                 if not step:
@@ -395,8 +378,7 @@ class _Tables:
         defined: array[int] = array("q")
         if _SYMTAB not in self.tags:
             return defined, b""
-        undefined = []
-        length = 0
+        undefined = bytearray()
         layout = struct.Struct(self._order + ("IBBHQQ" if self._wide else "IIIBBH"))
         address = self.tags[_SYMTAB][0]
         table = _bytes(self._content, self._offset(address), self._symbol_count(address, layout.size) * layout.size)
@@ -409,15 +391,13 @@ class _Tables:
             binding = info >> 4
             if not name or binding == _LOCAL:
                 continue
+            budget.check()
             text = strings[name : end(b"\0", name)]
-            length += len(text)
-            if length > _MOST_TABLE:
-                raise ValueError(f"names of symbols of more than {_MOST_TABLE} bytes")
             if section:
                 defined.append(hash(text))
             elif binding != _WEAK:
-                undefined.append(text)
-        return defined, b"".join(text + b"\0" for text in undefined)
+                undefined += text + b"\0"
+        return defined, bytes(undefined)
 
     def _symbol_count(self, address: int, size: int) -> int:
         """Return the number of symbols: of the section at their address, or else as the hash tables have it."""
@@ -440,8 +420,6 @@ class _Tables:
             return 0
         place += buckets * 4 + (last - offset) * 4
         while not self._unpack(place, "I")[0] & 1:
-            if last * _SMALLEST_SYMBOL > _MOST_TABLE:
-                raise ValueError("a hash table without an end")
             last += 1
             place += 4
         return last + 1
@@ -451,7 +429,7 @@ class _Tables:
         if tag not in self.tags:
             return
         place = self._offset(self.tags[tag][0])
-        for _ in range(min(self.tags.get(number, [0])[0], _MOST_VERSIONS)):
+        for _ in range(self.tags.get(number, [0])[0]):
             values = self._unpack(place, layout)
             yield place, values
             if not values[-1]:
@@ -463,11 +441,7 @@ class _Tables:
         return struct.unpack(shape, _bytes(self._content, place, struct.calcsize(shape)))
 
     def _string(self, offset: int) -> str:
-        name = self._strings[offset : self._strings.index(b"\0", offset, offset + _MOST_NAME)]
-        self._length += len(name)
-        if self._length > _MOST_NAMES:
-            raise ValueError(f"names of more than {_MOST_NAMES} bytes")
-        return name.decode(errors="replace")
+        return self._strings[offset : self._strings.index(b"\0", offset)].decode(errors="replace")
 
     def _offset(self, address: int) -> int:
         for segment in self._loads:

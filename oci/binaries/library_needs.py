@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Final
-
-_MOST_USERS: Final = 1000
-"""Users of a file that are remembered."""
 
 
 class Needs:
@@ -23,9 +19,7 @@ class Needs:
 
     def missed(self, key: tuple[str, str], root: str, *, program: bool) -> None:
         """Note that the process of a file, or of a program, does not meet a need."""
-        roots = (self._by_programs if program else self._by_libraries)[key]
-        if len(roots) < _MOST_USERS:
-            roots.append(root)
+        (self._by_programs if program else self._by_libraries)[key].append(root)
 
     def unmet(self) -> Iterator[tuple[tuple[str, str], list[str]]]:
         """Yield each need that a program has and does not get, or that no process meets, and the files that load it."""

@@ -39,8 +39,6 @@ DEFAULT_LEVEL: Final = "x86-64-v3"
 _TOKEN: Final = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
 _PLATFORMS: Final = {X86_64: "haswell", AARCH64: "aarch64", I386: "i686"}
 """What ``$PLATFORM`` stands for (sysdeps/x86/cpu-features.c: from AVX2 on)."""
-_MOST_LIBRARIES: Final = 10_000
-"""Libraries of one process."""
 
 
 class Place(NamedTuple):
@@ -196,8 +194,6 @@ class Loader:
                     process.missing.append(library)
                 else:
                     process.links.append((by, needed, library))
-            if len(process.objects) > _MOST_LIBRARIES:
-                break
 
     def _find(self, process: Process, needed: str, by: Loaded) -> Loaded | Missing:
         """Return the library of a name in a process, which it becomes part of."""

@@ -11,6 +11,7 @@ import posixpath
 import re
 import struct
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, NamedTuple
 
 CACHE: Final = "etc/ld.so.cache"
@@ -24,14 +25,6 @@ _HWCAPS_SECTION: Final = 1
 _NAMED: Final = 1 << 30
 """The bit in the upper half of an entry's hardware capabilities that makes the lower half a folder's number."""
 _ISA_LEVEL: Final = (1 << 10) - 1
-_MOST_CHARACTERS: Final = 10_000_000
-"""Characters of all texts in a cache: entries may share them, so that a small file stands for any number."""
-_MOST_INCLUDES: Final = 1000
-"""Files of the configuration that are read, and patterns that include them."""
-_LONGEST_PATTERN: Final = 4096
-"""Characters of such a pattern: Linux's `PATH_MAX`."""
-MOST_PRELOADED: Final = 100
-"""Libraries that the environment or a file names for each process."""
 
 
 class Cached(NamedTuple):
@@ -54,7 +47,7 @@ def is_configuration(path: str) -> bool:
 def cached(content: bytes) -> dict[str, list[Cached]]:
     """Return the libraries of a cache by soname, in its order; none for one that the loader does not read either."""
     libraries: dict[str, list[Cached]] = {}
-    start, text = 0, _Texts(content)
+    start, text = 0, partial(_text, content)
     try:
         if content.startswith(_OLD):
             (count,) = struct.unpack_from("<I", content, len(_OLD))
@@ -68,14 +61,14 @@ def cached(content: bytes) -> dict[str, list[Cached]]:
             named = high & ~_ISA_LEVEL == _NAMED
             if (low or high) and not named:
                 continue  # for other processors, before glibc 2.37
-            library = Cached(flags, text.at(start + value), names[low] if named else "")
-            libraries.setdefault(text.at(start + key), []).append(library)
+            library = Cached(flags, text(start + value), names[low] if named else "")
+            libraries.setdefault(text(start + key), []).append(library)
     except (IndexError, ValueError, struct.error):
         return libraries
     return libraries
 
 
-def _capabilities(content: bytes, place: int, text: _Texts) -> list[str]:
+def _capabilities(content: bytes, place: int, text: Callable[[int], str]) -> list[str]:
     """Return the folders below ``glibc-hwcaps``: of several sections with them, those of the last."""
     magic, count = struct.unpack_from("<II", content, place)
     sections = (struct.unpack_from("<IIII", content, place + 8 + 16 * section) for section in range(count))
@@ -83,28 +76,17 @@ def _capabilities(content: bytes, place: int, text: _Texts) -> list[str]:
     if magic != _EXTENSION or not folders:
         return []
     offset, size = folders[-1]
-    return [text.at(name) for (name,) in struct.iter_unpack("<I", content[offset : offset + size // 4 * 4])]
+    return [text(name) for (name,) in struct.iter_unpack("<I", content[offset : offset + size // 4 * 4])]
 
 
-class _Texts:
-    """The texts of a cache, each up to a zero, and all together of bounded length."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self._left = _MOST_CHARACTERS
-
-    def at(self, place: int) -> str:
-        """Return the text at a place. Raises ValueError if it does not end, or if all together are too long."""
-        end = self._content.index(b"\0", place)
-        self._left -= end - place + 1
-        if self._left < 0:
-            raise ValueError(f"texts of more than {_MOST_CHARACTERS} characters")
-        return self._content[place:end].decode(errors="replace")
+def _text(content: bytes, place: int) -> str:
+    """Return the text at a place, up to a zero. Raises ValueError if it does not end."""
+    return content[place : content.index(b"\0", place)].decode(errors="replace")
 
 
 def preloaded(value: str) -> tuple[str, ...]:
     """Return the libraries of a value of `LD_PRELOAD`, which spaces and colons divide."""
-    return tuple(dict.fromkeys(filter(None, re.split("[ :]", value))))[:MOST_PRELOADED]
+    return tuple(dict.fromkeys(filter(None, re.split("[ :]", value))))
 
 
 def preloaded_always(content: bytes) -> tuple[str, ...]:
@@ -122,8 +104,8 @@ def configured(read: Callable[[str], bytes | None], paths: Iterable[str]) -> lis
     """
     known = sorted(paths)
     folders: list[str] = []
-    pending, done, patterns = [CONFIGURATION], set[str](), 0
-    while pending and len(done) < _MOST_INCLUDES:
+    pending, done = [CONFIGURATION], set[str]()
+    while pending:
         path = pending.pop()
         if path in done:  # a second reading adds nothing
             continue
@@ -134,17 +116,14 @@ def configured(read: Callable[[str], bytes | None], paths: Iterable[str]) -> lis
             if not words:
                 continue
             if words[0] == "include":
-                for word in words[1 : 1 + _MOST_INCLUDES - patterns]:
-                    patterns += 1
+                for word in words[1:]:
                     included += _included(posixpath.join(f"/{posixpath.dirname(path)}", word).lstrip("/"), known)
             elif words[0] != "hwcap":
                 folders.append(words[0].partition("=")[0])
-        pending += reversed(list(dict.fromkeys(included))[:_MOST_INCLUDES])
+        pending += reversed(dict.fromkeys(included))
     return list(dict.fromkeys(folders))
 
 
 def _included(pattern: str, known: Iterable[str]) -> list[str]:
     """Return the files that a pattern includes."""
-    if len(pattern) > _LONGEST_PATTERN:
-        return []
     return [path for path in known if path.count("/") == pattern.count("/") and fnmatch.fnmatchcase(path, pattern)]

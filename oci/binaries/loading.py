@@ -27,8 +27,6 @@ from oci.owners.environments import Environments
 
 _EXCEPTIONS: Final = Path(__file__).with_name("exceptions.toml")
 _MUSL: Final = re.compile(r"ld-musl-[^/]+\.so\.1$")
-_MOST_USERS: Final = 1000
-"""Users of a file without its symbols that are remembered."""
 
 
 class Fault(NamedTuple):
@@ -393,7 +391,7 @@ class _Symbols:
         users: dict[str, list[str]] = defaultdict(list)
         for path, scope in self._scopes.items():
             for one in scope:
-                if one != path and len(users[one]) < _MOST_USERS:
+                if one != path:
                     users[one].append(path)
         for path in self._scopes:
             if path in self._incomplete:

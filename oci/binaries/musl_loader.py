@@ -14,7 +14,6 @@ from typing import Final
 
 from oci.binaries.elf_file import AARCH64, I386, X86_64, Machine
 from oci.binaries.loader import Loaded, Loader, Missing, Place, Process
-from oci.binaries.loader_config import MOST_PRELOADED
 
 _ARCHITECTURES: Final[Mapping[Machine, str]] = {X86_64: "x86_64", AARCH64: "aarch64", I386: "i386"}
 """Names of machines in files of musl."""
@@ -38,7 +37,7 @@ class MuslLoader(Loader):
         self._system = self._divided(_DEFAULT if system is None else system.decode(errors="replace"))
         self._environment = self._divided(self._contents.environment.get("LD_LIBRARY_PATH", ""))
         preloaded = re.split(r"[\s:]", self._contents.environment.get("LD_PRELOAD", ""))
-        self.preloaded = tuple(dict.fromkeys(filter(None, preloaded)))[:MOST_PRELOADED]
+        self.preloaded = tuple(dict.fromkeys(filter(None, preloaded)))
 
     @property
     def present(self) -> bool:

@@ -7,7 +7,6 @@ import posixpath
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final, NamedTuple
 
 from oci.binaries import plugin_table
@@ -18,8 +17,6 @@ from oci.binaries.plugin_table import Opener
 
 _MOST_NAMES: Final = 16
 """Names in one environment variable (NCCL v2.30.7-1, src/plugin/net.cc)."""
-_MOST_COMPONENTS: Final = 10_000
-"""Files in folders beside their openers, of one image."""
 
 
 @dataclass(frozen=True)
@@ -179,13 +176,10 @@ class Plugins:
             yield from _of_variable(variable, name, self._contents.environment)
 
     def _opened_components(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield each opener of files in folders beside it, with their paths; an image cannot name them without end."""
-        left = _MOST_COMPONENTS
+        """Yield each opener of files in folders beside it, with their paths."""
         for path, row in self._openers.items():
-            if row.components and left > 0:
-                files = tuple(islice(self._files(path, row.components), left))
-                left -= len(files)
-                yield path, files
+            if row.components:
+                yield path, tuple(self._files(path, row.components))
 
     def _files(self, opener: str, patterns: Iterable[str]) -> Iterator[str]:
         """Yield the paths of the files that patterns name, relative to an opener's folder."""

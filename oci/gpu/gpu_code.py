@@ -11,6 +11,8 @@ import struct
 from collections.abc import Iterator
 from typing import IO, Final, NamedTuple
 
+from oci import budget
+
 SECTION: Final = b".nv_fatbin"
 """The section of an ELF file with fat binaries. `__nv_relfatbin` has what nvlink has read, and no driver reads."""
 _MAGIC: Final = 0xBA55ED50
@@ -41,6 +43,7 @@ def read(file: IO[bytes], start: int, end: int) -> Iterator[GpuCode]:
     """Yield the code of the fat binaries in a part of a file; malformed ones are skipped."""
     place = start
     while place + _CONTAINER.size <= end:
+        budget.check()
         file.seek(place)
         magic, _, header, length = _CONTAINER.unpack(file.read(_CONTAINER.size))
         if magic != _MAGIC or header < _CONTAINER.size:
@@ -48,6 +51,7 @@ def read(file: IO[bytes], start: int, end: int) -> Iterator[GpuCode]:
             continue
         entry, place = place + header, min(place + header + length, end)
         while entry + _ENTRY.size <= place:
+            budget.check()
             file.seek(entry)
             kind, _, size, payload, _, _, _, arch, flags = _ENTRY.unpack(file.read(_ENTRY.size))
             if not size:

@@ -10,6 +10,8 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
+from oci import budget
+
 _MAGIC: Final = 0x061561
 _HASH_PAGES: Final = {2, 13}
 """Types of hash pages: unsorted, up to 4.5, and sorted."""
@@ -55,6 +57,7 @@ def _chain(content: bytes, size: int, page: int, length: int, read: set[int]) ->
     """
     value = bytearray()
     while len(value) < min(length, len(content)):
+        budget.check()
         if page in read:
             raise ValueError(f"page {page} is of two values, or of a chain without an end")
         read.add(page)

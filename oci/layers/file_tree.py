@@ -245,25 +245,27 @@ def differences(before: FileTree, after: FileTree) -> list[Difference]:
 
     Both have the same unread layers, in the same order.
     """
-    return sorted(_below(before, after, "", before.root, after.root, -1, -1), key=lambda difference: difference.path)
+    return sorted(_differences(before, after), key=lambda difference: difference.path)
 
 
-def _below(
-    before: FileTree, after: FileTree, path: str, old: _Node | None, new: _Node | None, old_floor: int, new_floor: int
-) -> Iterator[Difference]:
-    """Yield the differences at a path and below; the floors are the layers up to which everything is hidden there."""
-    same_unread = before.unread_above(old_floor) == after.unread_above(new_floor)
-    difference = _at(before, after, path, old, new, old_floor, new_floor) if path else None
-    if difference:
-        yield difference
-    old_floor, new_floor = max(old_floor, old.cut if old else -1), max(new_floor, new.cut if new else -1)
-    hidden = before.unread_above(old_floor) - after.unread_above(new_floor)
-    if hidden and same_unread and not difference:
-        yield Difference(f"{path}/", "removed" if hidden > 0 else "added", None, None, certain=False)
-    children = ((old and old.children) or {}, (new and new.children) or {})
-    for below in {**children[0], **children[1]}:
-        older, newer = (nodes.get(below) for nodes in children)
-        yield from _below(before, after, below, older, newer, old_floor, new_floor)
+def _differences(before: FileTree, after: FileTree) -> Iterator[Difference]:
+    """Yield the differences; the floors are the layers up to which everything is hidden at a path."""
+    pending: list[tuple[str, _Node | None, _Node | None, int, int]] = [("", before.root, after.root, -1, -1)]
+    while pending:
+        path, old, new, old_floor, new_floor = pending.pop()
+        same_unread = before.unread_above(old_floor) == after.unread_above(new_floor)
+        difference = _at(before, after, path, old, new, old_floor, new_floor) if path else None
+        if difference:
+            yield difference
+        old_floor, new_floor = max(old_floor, old.cut if old else -1), max(new_floor, new.cut if new else -1)
+        hidden = before.unread_above(old_floor) - after.unread_above(new_floor)
+        if hidden and same_unread and not difference:
+            yield Difference(f"{path}/", "removed" if hidden > 0 else "added", None, None, certain=False)
+        children = ((old and old.children) or {}, (new and new.children) or {})
+        pending.extend(
+            (below, children[0].get(below), children[1].get(below), old_floor, new_floor)
+            for below in {**children[0], **children[1]}
+        )
 
 
 def _at(

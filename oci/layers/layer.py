@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import lzma
 import posixpath
 import stat
 import sys
@@ -17,6 +18,7 @@ from typing import IO, Any, Final, NamedTuple, cast
 
 import zstandard
 
+from oci import budget
 from oci.blob import Unreadable
 from oci.layers import packages
 
@@ -28,16 +30,9 @@ _AUFS: Final = ".wh..wh."
 _CHUNK: Final = 1 << 20
 _BLOCK: Final = 1 << 16
 """Bytes that `tarfile` reads at once: it copies the rest of them for each file."""
-_HEADER_LIMIT: Final = 1 << 22
-"""Largest extended header in bytes, which `tarfile` holds in memory: a file's extended attributes and long names."""
-_MOST_MEMBERS: Final = 2_000_000
-"""Files of one layer; a large image has 300,000."""
-_MOST_EXPANSION: Final = 2_000
-"""Bytes that a compressed byte may stand for: in gzip 1,032 at most, in zstd any number."""
-_FREE: Final = 16 << 30
-"""Bytes of an archive that may stand for any few compressed ones, as zstd packs a large file of zeros."""
-_DATABASE_LIMIT: Final = 100_000_000
-"""Largest package database in bytes; no other content is held in memory."""
+_HEADER_LIMIT: Final = 1 << 20
+"""Bytes of the largest extended header, with extended attributes or a long name, as for engines (Go 1.24,
+archive/tar/format.go: `maxSpecialFileSize`)."""
 _MOST_ENDED: Final = 3
 """Times that `tarfile` may read on at the end: it does so once for a header, and once for what it holds of a block."""
 _PERMISSIONS: Final = 0o7777
@@ -122,25 +117,23 @@ def opened(stream: IO[bytes], media_type: str) -> Iterator[tarfile.TarFile]:
         Unreadable: the archive is malformed, or its compression unknown; also while it is read.
     """
     try:
-        source = cast("Any", _Bounded(stream, media_type))
-        with tarfile.open(fileobj=source, mode="r|", bufsize=_BLOCK, tarinfo=_Header) as archive:
+        source = cast("Any", _Ended(_decompressed(stream, media_type)))
+        with tarfile.open(fileobj=source, mode="r|", bufsize=_BLOCK, tarinfo=Header) as archive:
             yield archive
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise Unreadable(f"malformed layer archive: {error}") from None
 
 
 def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     """Yield the headers of an open archive; a member can be read until the next is requested."""
-    for _ in range(_MOST_MEMBERS):
-        member = archive.next()
-        if member is None:
-            return
+    while member := archive.next():
+        budget.check()
         cast("Any", archive).members.clear()  # tarfile would keep them all
+        cast("Any", archive).pax_headers = {}  # and a global header for all that follows, which engines do not
         yield member
-    raise tarfile.ReadError(f"more than {_MOST_MEMBERS} files")
 
 
-class _Header(tarfile.TarInfo):
+class Header(tarfile.TarInfo):
     """A header, of a size that fits into memory. Sparse files, which no builder of images writes, are refused.
 
     `tarfile` reads extended headers as a whole, and a sparse file's map to its end, however long.
@@ -168,45 +161,19 @@ _EXTENDED: Final = {
 }
 
 
-class _Bounded:
-    """The archive of a compressed stream, which may not be larger than compression explains.
+class _Ended:
+    """A stream that ends once: `tarfile` would read on for a file of a stated exbibyte."""
 
-    `tarfile` passes over a file block by block, for ages where the archive ends before a file of a stated exbibyte.
-    """
-
-    def __init__(self, stream: IO[bytes], media_type: str) -> None:
-        self._compressed = _Counted(stream)
-        self._archive = _decompressed(cast("IO[bytes]", self._compressed), media_type)
-        self._count = 0
-        self._ended = 0
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._ended = stream, 0
 
     def read(self, size: int) -> bytes:
-        content: bytes = self._archive.read(size)
-        self._count += len(content)
+        budget.check()
+        content: bytes = self._stream.read(size)
         self._ended += not content
         if self._ended > _MOST_ENDED:
             raise tarfile.ReadError("unexpected end of data")
-        if self._count > _FREE + _MOST_EXPANSION * self._compressed.count:
-            raise tarfile.ReadError(
-                f"{self._compressed.count} compressed bytes stand for more than {self._count >> 30} GiB"
-            )
         return content
-
-
-class _Counted:
-    """A stream that counts what is read."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self.count = 0
-
-    def read(self, size: int = -1) -> bytes:
-        content = self._stream.read(size)
-        self.count += len(content)
-        return content
-
-    def peek(self, size: int) -> bytes:
-        return cast("Any", self._stream).peek(size) if hasattr(self._stream, "peek") else b""
 
 
 def normal(name: str) -> str:
@@ -214,15 +181,18 @@ def normal(name: str) -> str:
     return posixpath.normpath(f"/{name}").lstrip("/")
 
 
-_MALFORMED: Final = (
+MALFORMED: Final = (
     EOFError,
-    OverflowError,
-    ValueError,
     gzip.BadGzipFile,
+    OverflowError,
+    RecursionError,
+    ValueError,
+    lzma.LZMAError,
     tarfile.TarError,
     zlib.error,
     zstandard.ZstdError,
 )
+"""What is raised while a malformed archive is read."""
 
 
 def _decompressed(stream: IO[bytes], media_type: str) -> Any:
@@ -281,8 +251,6 @@ def _entry(
             )
         if header:
             return Entry(kind, mode, owner, member.size, member=header)
-        if packages.database(path) and member.size > _DATABASE_LIMIT:
-            raise Unreadable(f"/{path}: a package database of {member.size} bytes, at most {_DATABASE_LIMIT} are read")
         listed, content = _read(cast("IO[bytes]", archive.extractfile(member)), packages.database(path))
         return Entry(kind, mode, owner, member.size, content, "", member.pax_headers.get(_CAPABILITIES, ""), listed)
     if kind == "hardlink":

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from typing import Any, Final
 
+from oci import budget
 from oci.layers import berkeley_db
 
 SQLITE: Final = re.compile(r"(?:var/lib|usr/lib/sysimage)/rpm/rpmdb\.sqlite")
@@ -22,8 +23,6 @@ NOT_READ: Final = re.compile(r"(?:var/lib|usr/lib/sysimage)/rpm/Packages\.db")
 
 _MOST_STEPS: Final = 20_000
 """Thousands of steps of SQLite for one database; a real one takes tens."""
-_MOST_VALUES: Final = 1_000_000
-"""Values of one tag."""
 _NUMBERS: Final = {1: "B", 2: "B", 3: "H", 4: "I", 5: "Q"}
 """Formats of numbers by type."""
 _STRING, _BINARY, _STRINGS, _I18N = 6, 7, 8, 9
@@ -73,6 +72,7 @@ def values(blob: bytes, tags: Collection[int]) -> Values:
     data = blob[start : start + size]
     header: dict[int, list[Any]] = {}
     for number in range(entries):
+        budget.check()
         tag, kind, offset, count = struct.unpack_from(">IIII", blob, 8 + 16 * number)
         if tag in tags and tag not in header:
             header[tag] = _value(data, kind, offset, count)
@@ -80,8 +80,6 @@ def values(blob: bytes, tags: Collection[int]) -> Values:
 
 
 def _value(data: bytes, kind: int, offset: int, count: int) -> list[Any]:
-    if count > _MOST_VALUES:
-        raise ValueError(f"{count} values, at most {_MOST_VALUES} are read")
     if kind in _NUMBERS:
         return list(struct.unpack_from(f">{count}{_NUMBERS[kind]}", data, offset))
     if kind in {_STRING, _I18N}:

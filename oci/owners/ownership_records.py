@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import base64
 import csv
+import io
 import json
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from oci import budget
 
 DIVERSIONS: Final = "var/lib/dpkg/diversions"
 
@@ -83,8 +86,14 @@ def _pip(path: str, content: bytes) -> Owned | None:
         return Owned(owner, {})
 
 
+def _lines(content: bytes) -> Iterator[str]:
+    for line in io.BytesIO(content):
+        budget.check()
+        yield line.decode(errors="replace").rstrip("\r\n")
+
+
 def _recorded(site: str, content: bytes) -> Iterator[tuple[str, Content]]:
-    for row in csv.reader(content.decode(errors="replace").splitlines()):
+    for row in csv.reader(_lines(content)):
         name, digest, size = (*row, "", "", "")[:3]
         algorithm, _, value = digest.partition("=")
         if value:
@@ -116,7 +125,7 @@ def _dpkg(path: str, content: bytes) -> Owned | None:
     if not match:
         return None
     files: dict[str, Content | None] = {}
-    for line in content.decode(errors="replace").splitlines():
+    for line in _lines(content):
         if match["kind"] == "list":
             files[line.lstrip("/")] = None
         else:

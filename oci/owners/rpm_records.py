@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import Final
 
+from oci import budget
 from oci.layers import rpm_database
 from oci.owners.ownership_records import Content, Owned, Owner, Unread
 
@@ -18,8 +19,6 @@ _TAGS: Final = (1000, 1001, 1002, 1028, 1029, 1035, 1116, 1117, 1118, 5008, 5011
 _NAME, _VERSION, _RELEASE, _SIZES, _STATES, _DIGESTS, _FOLDER_NUMBERS, _BASENAMES, _FOLDERS, _LONG_SIZES, _ALGORITHM = (
     _TAGS
 )
-_MOST_CHARACTERS: Final = 100_000_000
-"""Characters of the paths of all files of a database."""
 _INSTALLED, _REPLACED = 0, 1
 """The states of a file that is there, or was until `rpm --replacefiles` put another package's in its place."""
 _MD5: Final = 1
@@ -43,14 +42,9 @@ def of_database(path: str, content: bytes) -> list[Owned] | Unread:
 
 
 def _packages(blobs: Iterable[bytes]) -> Iterator[Owned]:
-    characters = 0
     for blob in blobs:
-        header = rpm_database.values(blob, _TAGS)
-        folders, numbers = header.get(_FOLDERS, []), header.get(_FOLDER_NUMBERS, [])
-        characters += sum(len(folders[number]) for number in numbers) + sum(map(len, header.get(_BASENAMES, [])))
-        if characters > _MOST_CHARACTERS:
-            raise ValueError(f"paths of more than {_MOST_CHARACTERS} characters")
-        yield _owned(header)
+        budget.check()
+        yield _owned(rpm_database.values(blob, _TAGS))
 
 
 def _owned(header: rpm_database.Values) -> Owned:

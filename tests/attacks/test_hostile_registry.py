@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,9 +51,13 @@ def image_of(registry: Registry, change: Callable[[dict[str, Any], dict[str, Any
     reference = registry.image("a/b:1", [b""])
     manifest = json.loads(registry.manifests[reference.partition("@")[2]][1])
     config = json.loads(registry.blobs[manifest["config"]["digest"]])
+    size = manifest["config"]["size"]
     change(manifest, config)
     if manifest["config"]["digest"] in registry.blobs:
-        manifest["config"]["digest"] = registry.blob(json.dumps(config).encode())
+        body = json.dumps(config).encode()
+        sizes = {size: len(body)}  # unless the change is of the size
+        stated = manifest["config"]["size"]
+        manifest["config"] |= {"digest": registry.blob(body), "size": sizes.get(stated, stated)}
     registry.manifest("a/b:1", MANIFEST, manifest)
     return f"{registry.address}/a/b:1"
 
@@ -347,21 +350,6 @@ def test_sparse_file_with_endless_map_is_refused() -> None:
     block = bytearray(header(tarfile.GNUTYPE_SPARSE, 0))
     with pytest.raises(Unreadable, match="a sparse file"):
         layer.index(io.BytesIO(bytes(block) * 3), "x+tar")
-
-
-@pytest.mark.parametrize(("suffix", "pack"), [("gzip", gzip.compress), ("zstd", zstandard.ZstdCompressor().compress)])
-def test_decompression_bomb_is_refused(monkeypatch: pytest.MonkeyPatch, suffix: str, pack: Any) -> None:
-    monkeypatch.setattr(layer, "_FREE", 1 << 20)
-    monkeypatch.setattr(layer, "_MOST_EXPANSION", 100)
-    packed = pack(header(tarfile.REGTYPE, 64 << 20) + bytes(64 << 20))
-    with pytest.raises(Unreadable, match="compressed bytes stand for more than"):
-        layer.index(io.BufferedReader(io.BytesIO(packed)), f"x+{suffix}")
-
-
-def test_layer_of_too_many_files_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layer, "_MOST_MEMBERS", 100)
-    with pytest.raises(Unreadable, match="more than 100 files"):
-        layer.index(io.BytesIO(header(tarfile.REGTYPE, 0) * 200), "x+tar")
 
 
 @given(st.binary(max_size=3000), st.sampled_from(["tar", "tar+gzip", "tar+zstd"]))

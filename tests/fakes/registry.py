@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -33,7 +33,7 @@ class Registry:
     ``digests`` maps ``name:tag`` to a digest, or to the status of a refusal. ``manifests`` and ``blobs`` are by digest;
     content that does not fit its digest makes a corrupt one. ``swapped`` has, by the digest of a request, that of the
     manifest which answers it, coherent in itself. ``refusals`` are the statuses of the next responses.
-    ``broken`` is the number of responses that end in the middle; while ``slow`` is set, blobs halt there, and while
+    ``endless`` are the digests of blobs that go on with blanks. ``broken`` is the number of responses that end in the middle; while ``slow`` is set, blobs halt there, and while
     ``silent`` is set, there is no response. ``unknown`` maps media types that it takes no manifest of to the status of
     its refusal, and ``kept`` maps each ``name:tag`` that must not move to that of a move's. ``login`` is required for a
     token, or without ``token`` for everything.
@@ -49,6 +49,7 @@ class Registry:
         self.unknown: dict[str, int] = {}
         self.kept: dict[str, int] = {}
         self.broken = 0
+        self.endless: set[str] = set()
         self.slow = threading.Event()
         self.silent = threading.Event()
         self.token: str | None = None
@@ -150,7 +151,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(self.registry.refusals.pop(0), {})
         elif kind == "blobs":
             body = self.registry.blobs.get(what)
-            self._answer(404, {}) if body is None else self._answer(200, {}, body)
+            if body is not None and what in self.registry.endless:
+                self._answer_endlessly(body)
+            else:
+                self._answer(404, {}) if body is None else self._answer(200, {}, body)
         elif what.startswith("sha256:"):
             what = self.registry.swapped.get(what, what)
             self._manifest(what if what in self.registry.manifests else 404)
@@ -179,6 +183,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.registry.manifests[digest] = (self.headers["Content-Type"], body)
         self.registry.digests[f"{name}:{tag}"] = digest
         self._answer(201, {})
+
+    def _answer_endlessly(self, body: bytes) -> None:
+        self.send_response(200)
+        self.end_headers()
+        with suppress(OSError):
+            while True:
+                self.wfile.write(body)
+                body = b" " * (1 << 16)
 
     def _answer(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
         self.send_response(status)

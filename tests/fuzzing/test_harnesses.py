@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from oci import registry_image
-from oci.binaries import elf_file, loader_config
+from oci.binaries import loader_config
 from oci.client import Manifest, Repository
 from oci.gpu import gpu_code
 from oci.layers import packages
@@ -272,23 +272,6 @@ def test_parser_answers_what_was_found(case: str) -> None:
     begun = time.process_time()
     HARNESSES[name].run(data)
     assert time.process_time() - begun < SECONDS
-
-
-@pytest.mark.parametrize(
-    ("data", "problem"),
-    [
-        (elf_writer.elf(needs={"a": ("v",) * 40_000, "b": ("v",) * 40_000}), "more than 65536 symbol versions"),
-        (elf_writer.elf(needed=("x" * 60_000,) * 300), "names of more than 16777216 bytes"),
-    ],
-    ids=["versions", "names"],
-)
-def test_library_with_endless_tables_is_malformed(data: bytes, problem: str) -> None:
-    assert elf_file.read(io.BytesIO(data), len(data)).problem == f"malformed: {problem}"
-
-
-def test_texts_of_a_cache_take_bounded_memory() -> None:
-    libraries = loader_config.cached(_SHARED)
-    assert 0 < sum(len(each.path) for every in libraries.values() for each in every) < 10_000_000
 
 
 def test_included_configuration_keeps_its_order() -> None:

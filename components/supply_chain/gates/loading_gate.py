@@ -8,6 +8,7 @@ from typing import Any
 
 from oci import credentials
 from oci.binaries import contents, inspection
+from oci.budget import apart
 from oci.evidence import loading_evidence
 from oci.layers.layer import Index
 from oci.registry_image import Image, fetch_each
@@ -29,6 +30,11 @@ def evidence(
     Raises:
         SlipwayError: a layer cannot be read.
     """
+    return apart(ref, _evidence, ref, login, exceptions, compiled)
+
+
+def _evidence(ref: str, login: credentials.Login | None, *rules: Any) -> dict[str, Any]:
+    exceptions, compiled = rules
     question = inspection.Question(cuda_toolkit, compiled=compiled)
     inspections = [inspection.inspect(image, question) for image in fetch_each(ref, login)]
     return loading_evidence.predicate(inspections, exceptions, datetime.now(UTC))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oci.binaries import contents
+from oci.budget import apart
 from oci.engine import engine_image
 from oci.engine.engine_access import Access
 from oci.layers.layer import Facts
@@ -33,6 +34,14 @@ def check(image: Mapping[str, Any]) -> None:
 
 
 def _check(image: Mapping[str, Any], archive: Path | None) -> None:
+    apart(image["name"], _inspect, dict(image), archive)
+    if archive is not None:
+        from components.supply_chain.gates import vulnerability_gate
+
+        vulnerability_gate.check_unpushed(image["name"], archive, image["vulnerabilities"])
+
+
+def _inspect(image: Mapping[str, Any], archive: Path | None) -> None:
     name, exceptions = image["name"], image.get("exceptions")
     facts: Facts = _none if exceptions is None else contents.facts
     # Whatever the gates, the archive is read: it must be of the image that the update built.
@@ -42,10 +51,6 @@ def _check(image: Mapping[str, Any], archive: Path | None) -> None:
         from components.supply_chain.gates import loading_gate
 
         loading_gate.check_unpushed(name, held, layers, exceptions, image["compiled"])
-    if archive is not None:
-        from components.supply_chain.gates import vulnerability_gate
-
-        vulnerability_gate.check_unpushed(name, archive, image["vulnerabilities"])
 
 
 def _none(*_: Any) -> None:

@@ -81,13 +81,6 @@ def test_rpm_malformed_database_is_named(content: bytes) -> None:
     assert ownership.contested(read) == []
 
 
-def test_rpm_database_of_long_paths_is_named() -> None:
-    paths = {f"/{'x' * 100_000}/{number}": (A, 1) for number in range(1000)}
-    read = image({DATABASE: rpmdb(header("a", "1", "1", files=paths))})
-    assert read.unread[DATABASE].startswith("malformed: ")
-    assert ownership.contested(read) == []
-
-
 def test_rpm_own_format_is_not_read() -> None:
     path = "usr/lib/sysimage/rpm/Packages.db"
     assert image({path: "RpmP"}).unread == {path: "a database in the format ndb of rpm"}
