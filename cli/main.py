@@ -13,7 +13,7 @@ import click
 from cli.command_line import Sections
 from cli.commands import change, compare, generate, look, promote, take_away
 from oci.errors import out_of_time
-from stacks.errors import SlipwayError
+from stacks.errors import SlipwayError, clean_output
 
 INTERRUPTED: Final = 130
 """Exit status after Ctrl-C: 128 and the number of SIGINT, as shells have it."""
@@ -58,4 +58,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run() -> NoReturn:
     """Run the command that this process was started with."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends us, without a traceback
+    clean_output()
     sys.exit(main())

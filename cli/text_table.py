@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from stacks.errors import shown
+
 
 def aligned(lines: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> Iterator[str]:
     """Yield each line with its cells in columns; those of ``numbers``, counted from 0, end at the same place."""
@@ -13,6 +15,12 @@ def aligned(lines: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> It
             cell.rjust(width) if column in numbers else cell.ljust(width)
             for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
+
+
+def code(text: str) -> str:
+    """Return a text from outside as a code span of Markdown, also in a table; it can end neither."""
+    plain = shown(text).replace("\n", "\\n").replace("`", "'").replace("\\|", "/|")
+    return f"`{plain}`" if plain else ""
 
 
 def markdown(head: Sequence[str], *rows: Sequence[str]) -> str:

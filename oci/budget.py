@@ -21,19 +21,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from oci.child_environment import child_environment
+from oci.child_environment import NETWORK_SECONDS, child_environment
 from oci.errors import SlipwayError
 
 _MEMORY: Final = 384 << 20
 """Bytes that a process may grow by while it reads; an image of 5.8 GB with torch takes 90 MB."""
 _SECONDS: Final = 30
 """Seconds of the processor for images of any size."""
-_BYTES_A_SECOND: Final = 20 << 20
+_BYTES_A_SECOND: Final = 100 << 20
 """Bytes of blobs for a further second; of that image, 350 MB take one."""
 _PATIENCE: Final = 45
 """Seconds for which a sender may send nothing, all pauses together."""
 _SLOWEST: Final = 50_000
 """Bytes that buy a sender a further second."""
+_EACH: Final = 255
+"""Checks, less one, of which each asks the clock: a power of two."""
 _ROOT: Final = Path(__file__).parents[1]
 
 Result = TypeVar("Result")
@@ -46,7 +48,7 @@ class Budget:
         self.refusal = ""
         self._subject = subject
         self._start = time.process_time()
-        self._bytes, self._waited = 0, 0.0
+        self._bytes, self._waited, self._checks = 0, 0.0, 0
 
     def receive(self, source: Callable[[int], bytes], size: int) -> bytes:
         """Return the next bytes of a blob, at most ``size``.
@@ -72,6 +74,9 @@ class Budget:
         Raises:
             SlipwayError: it is more than there was.
         """
+        self._checks += 1
+        if not self._checks & _EACH:  # the clock is asked rarely; a thread that waits for others gets no signal
+            self.count_time()
         if self.refusal:
             raise SlipwayError(self.refusal)
 
@@ -87,7 +92,7 @@ class Budget:
                 f"{self._subject}: refused: {self._bytes:,} bytes of the image took {spent:.0f} s of the processor; "
                 f"expected {_SECONDS} s, and a second more for each {_BYTES_A_SECOND >> 20} MiB"
             )
-        self.check()
+            raise SlipwayError(self.refusal)
 
 
 _current: Budget | None = None
@@ -127,7 +132,7 @@ def limited(subject: str, images: int = 1) -> Iterator[None]:
     try:
         with _alarm(budget.count_time):
             yield
-    except (MemoryError, OSError, RuntimeError) as error:
+    except (MemoryError, OSError, RuntimeError, SystemError) as error:
         refusal = _refusal(error, images)
         if not refusal:
             raise
@@ -142,7 +147,12 @@ def _refusal(error: Exception, images: int) -> str:
     """Return why an error refuses an image; empty if it does not. A mapping or a thread fails without memory, too."""
     if isinstance(error, RecursionError):
         return "its folders or values are nested too deep"
-    if isinstance(error, MemoryError) or getattr(error, "errno", 0) == errno.ENOMEM or "new thread" in str(error):
+    # CPython ends a deep recursion without memory as a SystemError.
+    if (
+        isinstance(error, MemoryError | SystemError)
+        or getattr(error, "errno", 0) == errno.ENOMEM
+        or "new thread" in str(error)
+    ):
         return f"it takes more than {images * _MEMORY >> 20} MiB of memory"
     return ""
 
@@ -168,13 +178,16 @@ def _alarm(check: Callable[[], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # only there are signals
         yield
         return
-    former = signal.signal(signal.SIGPROF, lambda *_: check())
+    former, hook = signal.signal(signal.SIGPROF, lambda *_: check()), sys.unraisablehook
+    # What is raised in a destructor is printed and lost; a second later it is raised again.
+    sys.unraisablehook = lambda lost: None if isinstance(lost.exc_value, SlipwayError) else hook(lost)
     signal.setitimer(signal.ITIMER_PROF, 1, 1)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, former)
+        sys.unraisablehook = hook
 
 
 def apart(subject: str, function: Callable[..., Result], *arguments: Any) -> Result:
@@ -191,6 +204,7 @@ def apart(subject: str, function: Callable[..., Result], *arguments: Any) -> Res
         stdout=subprocess.PIPE,
         env=child_environment("reading") | {"PYTHONPATH": str(_ROOT)},
         check=False,
+        timeout=NETWORK_SECONDS,
     )
     try:
         succeeded, result = pickle.loads(process.stdout)  # noqa: S301 - our own process wrote it

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import io
+import sys
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import PurePath
 from typing import Final
@@ -15,7 +17,10 @@ MALFORMED: Final = (AttributeError, LookupError, OverflowError, RecursionError, 
 
 
 class SlipwayError(Exception):
-    """A mistake of the user, or a fault of the machine; ``str()`` has one line for each."""
+    """A mistake of the user, or a fault of the machine; ``str()`` has one line for each, without control characters."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(shown(str(message)))
 
 
 def one_line(value: object, limit: int = 120) -> str:
@@ -34,6 +39,50 @@ def one_line(value: object, limit: int = 120) -> str:
 def printable(text: str) -> str:
     """Return a text with its control characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shown(text: str) -> str:
+    """Return a text of several lines with its other control characters escaped."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "\n".join(map(printable, text.split("\n")))
+
+
+class Shown(io.TextIOWrapper):
+    """A stream of text that somebody reads: a terminal, or the log of a job, which takes some lines as commands.
+
+    Names, labels, versions and messages come from images, registries, engines and clusters. So everything that is
+    printed passes here, whatever it is: control characters are escaped, and no line begins a command of GitHub's
+    (actions/runner, src/Runner.Common/ActionCommand.cs: ``::`` at the beginning, ``##[`` anywhere).
+    """
+
+    _blank = True
+
+    def write(self, text: str, /) -> int:
+        """Write a text, which may be a part of a line."""
+        lines = shown(text).split("\n")
+        for number, line in enumerate(lines):
+            self._blank = self._blank if number == 0 else True
+            start = line.lstrip()
+            if self._blank and start.startswith("::"):
+                line = line.replace("::", ": :", 1)  # noqa: PLW2901 - the line that is written
+            lines[number] = line.replace("##[", "## [")
+            self._blank = self._blank and not start
+        super().write("\n".join(lines))
+        return len(text)
+
+    def write_control(self, text: str) -> int:
+        """Write a text of ours with its control characters."""
+        return super().write(text)
+
+
+def clean_output() -> None:
+    """Let all that this process prints pass :class:`Shown`."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper) and not isinstance(stream, Shown):
+            buffering, encoding = stream.line_buffering, stream.encoding
+            setattr(sys, name, Shown(stream.detach(), encoding, "backslashreplace", line_buffering=buffering))
 
 
 def abridged(names: Sequence[str], most: int = 1) -> str:

@@ -6,10 +6,12 @@ from oci.errors import (
     SlipwayError,
     abridged,
     builds_no,
+    clean_output,
     listing,
     one_line,
     printable,
     quoted,
+    shown,
     suggest,
 )
 
@@ -19,9 +21,11 @@ __all__ = [
     "SlipwayError",
     "abridged",
     "builds_no",
+    "clean_output",
     "listing",
     "one_line",
     "printable",
     "quoted",
+    "shown",
     "suggest",
 ]

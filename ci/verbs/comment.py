@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ci import actions
+from stacks.errors import shown
 
 MARK = "<!-- slipway: preview -->"
 """Marks our comment."""
@@ -67,7 +68,7 @@ def text(workflow_run: Mapping[str, Any], reports: Iterable[Path]) -> str:
 def _report(file: Path, limit: int) -> str:
     with file.open("rb") as opened:
         content = opened.read(limit * 4).decode(errors="replace")
-    printable = "".join(character for character in content if character.isprintable() or character == "\n")
+    printable = shown(content)
     name = re.sub(r"[^A-Za-z0-9._-]", "", file.stem)
     fence = "`" * (max([2, *map(len, re.findall(r"`+", printable))]) + 1)
     room = limit - 2 * len(fence) - len(name) - 100

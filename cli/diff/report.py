@@ -162,7 +162,7 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def _image(image: Image) -> str:
-    return f"{_cell(image.reference)} ({image.digest[:19]}, {image.platform})"
+    return f"{_cell(image.reference)} ({image.digest[:19]}, {_cell(image.platform)})"
 
 
 def _sum(layers: Iterable[Layer]) -> str:

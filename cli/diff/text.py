@@ -35,16 +35,12 @@ def markdown(report: Report) -> str:
 
 
 def _markdown(part: Part) -> Iterator[str]:
-    yield f"### {_code(part.title)}\n"
-    yield from (f"- {name}: {_code(value)}" for name, value in part.facts)
+    yield f"### {text_table.code(part.title)}\n"
+    yield from (f"- {name}: {text_table.code(value)}" for name, value in part.facts)
     yield ""
     for table in part.tables:
         # Long tables are folded.
         yield f"<details><summary>{table.title} ({len(table.rows)})</summary>\n"
-        rows = ([_code(cell) for cell in row] for row in table.rows)
+        rows = ([text_table.code(cell) for cell in row] for row in table.rows)
         yield text_table.markdown(["", *table.columns], *rows)
-        yield f"{_code(table.note)}\n\n</details>\n" if table.note else "</details>\n"
-
-
-def _code(text: str) -> str:
-    return "`" + text.replace("`", "'") + "`" if text else ""
+        yield f"{text_table.code(table.note)}\n\n</details>\n" if table.note else "</details>\n"

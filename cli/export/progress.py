@@ -8,6 +8,7 @@ import time
 from typing import IO, Any, Final, cast
 
 from cli.diff.report import size
+from stacks.errors import one_line
 
 _INTERVALS: Final = (0.5, 20.0)
 """Seconds between two reports on a terminal, and in a log."""
@@ -17,7 +18,7 @@ class Progress:
     """Counts the bytes of one step against their expected total."""
 
     def __init__(self, title: str, total: int) -> None:
-        self._title = title
+        self._title = one_line(title)
         self._total = total
         self._done = 0
         self._terminal = sys.stderr.isatty()
@@ -43,7 +44,8 @@ class Progress:
     def _report(self, start: str, end: str) -> None:
         of = f" of {size(self._total)}" if self._done < self._total else ""
         rest = "\x1b[K" if self._terminal else ""  # clears the rest of a longer line
-        sys.stderr.write(f"{start}{self._title}: {size(self._done)}{of}{rest}{end}")
+        line = f"{start}{self._title}: {size(self._done)}{of}{rest}{end}"
+        getattr(sys.stderr, "write_control", sys.stderr.write)(line)
         sys.stderr.flush()
 
 

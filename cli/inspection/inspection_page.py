@@ -43,7 +43,7 @@ def page(inspection: Inspection) -> str:
 
 def _body(inspection: Inspection) -> Iterator[Element]:
     image, faults = inspection.image, inspection.faults
-    yield element("p", f"{image.digest} {image.platform}")
+    yield element("p", f"{image.digest} {one_line(image.platform)}")
     yield element("p", summary(len(faults)), f"verdict {'bad' if faults else 'good'}")
     rows = [
         ("bad", (fault.file, fault.missing, fault.reason, abridged(fault.users, _LISTED), fault.provider))

@@ -27,9 +27,10 @@ _LISTED_CONTESTED: Final = 5
 def markdown(inspection: Inspection) -> str:
     """Return the report in Markdown, for a comment on a pull request or the summary of a job."""
     image = inspection.image
-    lines = [f"### `{one_line(image.reference)}` {image.platform}: {summary(len(inspection.faults))}", ""]
-    lines += [f"- `{one_line(str(fault), _WIDTH)}`" for fault in inspection.faults]
-    rows = [(name, one_line(value, _WIDTH)) for name, value in facts(inspection)]
+    title = f"{text_table.code(one_line(image.reference))} {text_table.code(one_line(image.platform))}"
+    lines = [f"### {title}: {summary(len(inspection.faults))}", ""]
+    lines += [f"- {text_table.code(one_line(str(fault), _WIDTH))}" for fault in inspection.faults]
+    rows = [(name, text_table.code(one_line(value, _WIDTH))) for name, value in facts(inspection)]
     table = text_table.markdown(("What", "In the image"), *rows).rstrip("\n")
     return "\n".join([*lines, *([""] if inspection.faults else []), table])
 
@@ -39,7 +40,7 @@ def text(inspection: Inspection) -> str:
     image = inspection.image
     rows = list(facts(inspection))
     width = max(len(name) for name, _ in rows)
-    lines = [f"{one_line(image.reference)}  {image.platform}"]
+    lines = [f"{one_line(image.reference)}  {one_line(image.platform)}"]
     lines += [f"  {name:<{width}}  {one_line(value, _WIDTH)}" for name, value in rows]
     lines += [f"fault: {one_line(str(fault), _WIDTH)}" for fault in inspection.faults]
     return "\n".join([*lines, summary(len(inspection.faults))])

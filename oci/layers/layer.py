@@ -20,6 +20,7 @@ import zstandard
 
 from oci import budget
 from oci.blob import Unreadable
+from oci.errors import one_line
 from oci.layers import packages
 
 _WHITEOUT: Final = ".wh."
@@ -199,7 +200,7 @@ def _decompressed(stream: IO[bytes], media_type: str) -> Any:
     for suffix, reader in _COMPRESSIONS.items():
         if media_type.endswith(suffix):
             return stream if _is_plain(stream) else reader(stream)
-    raise Unreadable(f"unknown media type '{media_type}' of a layer")
+    raise Unreadable(f"unknown media type '{one_line(media_type)}' of a layer")
 
 
 def _is_plain(stream: IO[bytes]) -> bool:

@@ -295,6 +295,15 @@ DOCUMENTS: Final[dict[str, tuple[int, Callable[[int, dict[str, Any], dict[str, A
 """Features of the manifest and the configuration."""
 
 
+_COMMAND: Final = """
+import atexit, os
+peak = lambda: [line for line in open("/proc/self/status") if line.startswith("VmHWM:")][0]
+atexit.register(lambda: os.write(2, peak().encode()))
+from cli.main import run
+run()
+"""
+"""The command, which says its own peak at the end: `ru_maxrss` has that of the process that starts it, too."""
+
 PLACES: Final = (
     "registry",
     "folder",
@@ -425,15 +434,18 @@ class Result(NamedTuple):
 
 def inspected(target: str, options: Sequence[str] = ()) -> Result:
     """Inspect an image by the real command, in a process of its own."""
-    words = [sys.executable, "-c", "from cli.main import run; run()", "inspect", target, *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DOCKER_CONFIG": "/nonexistent"}
+    words = [sys.executable, "-c", _COMMAND, "inspect", target, *options]
+    path = os.pathsep.join((str(ROOT), *sys.path))
+    environment = {**os.environ, "PYTHONPATH": path, "DOCKER_CONFIG": "/nonexistent"}
     start = time.monotonic()
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment) as process:
         output = process.stdout.read() if process.stdout else b""
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     processor = usage.ru_utime + usage.ru_stime
-    return Result(time.monotonic() - start, processor, usage.ru_maxrss, process.returncode, output)
+    output, _, peak = output.rpartition(b"VmHWM:")
+    memory = int(peak.split()[0]) if peak else 0
+    return Result(time.monotonic() - start, processor, memory, process.returncode, output)
 
 
 def inspect(recipe: Recipe) -> Result:
