@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable
 from typing import IO, Any, Final, TypeVar, cast
 
-from oci import budget
-from oci.budget import Budget
 from oci.errors import SlipwayError
+from oci.layers import budget
+from oci.layers.budget import Budget
 
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 """A digest. What a manifest calls one may be any text, such as a path, until it matches."""

@@ -47,7 +47,7 @@ PROGRAMS: Final = {
     # The command alone, such as `pulumi stack output`: it reads a state and runs no program of a stack.
     "pulumi": rf"PULUMI_\w+|{_CLOUDS}|ARM_\w+|VAULT_\w+",
     "python": _PYTHON,
-    # Slipway's own process that reads an image: `oci.budget`.
+    # Slipway's own process that reads an image: `oci.layers.budget`.
     "reading": rf"{_DOCKER}|(REQUESTS|CURL)_CA_BUNDLE|{_PYTHON}",
     # A builder on EC2 is reached by a proxy command that logs in to AWS.
     "ssh": rf"{_SSH}|AWS_\w+",

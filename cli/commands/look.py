@@ -125,9 +125,9 @@ def inspect(
     from cli.export import selection
     from cli.inspection import inspection_page, inspection_text
     from oci.binaries import inspection
-    from oci.budget import limited
     from oci.gpu import node_drivers
     from oci.gpu.release_order import order
+    from oci.layers.budget import limited
     from oci.local_image import is_local, open_image
     from oci.registry_image import fetch
     from stacks import plan

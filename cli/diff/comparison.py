@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from cli.diff import loading_change
-from oci.budget import limited
 from oci.layers import packages
+from oci.layers.budget import limited
 from oci.layers.file_tree import Difference, FileTree, differences
 from oci.layers.layer import Entry, Index
 from oci.registry_image import Image, Layer

@@ -9,7 +9,7 @@ from typing import Final
 
 from cli.export import layout, squashfs, wheels
 from cli.export.output import check_space, replacing
-from oci.budget import limited
+from oci.layers.budget import limited
 from oci.registry_image import Image
 
 

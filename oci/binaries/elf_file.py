@@ -17,11 +17,11 @@ from io import SEEK_END, BytesIO
 from itertools import islice
 from typing import IO, Final, NamedTuple
 
-from oci import budget
 from oci.binaries import plugin_table
 from oci.errors import SlipwayError
 from oci.gpu import gpu_code
 from oci.gpu.gpu_code import GpuCode
+from oci.layers import budget
 
 MAGIC: Final = b"\x7fELF"
 _IN_MEMORY: Final = 16 << 20

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from typing import IO, Final, NamedTuple
 
-from oci import budget
+from oci.layers import budget
 
 SECTION: Final = b".nv_fatbin"
 """The section of an ELF file with fat binaries. `__nv_relfatbin` has what nvlink has read, and no driver reads."""

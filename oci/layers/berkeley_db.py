@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from oci import budget
+from oci.layers import budget
 
 _MAGIC: Final = 0x061561
 _HASH_PAGES: Final = {2, 13}

@@ -18,10 +18,9 @@ from typing import IO, Any, Final, NamedTuple, cast
 
 import zstandard
 
-from oci import budget
 from oci.blob import Unreadable
 from oci.errors import one_line
-from oci.layers import packages
+from oci.layers import budget, packages
 
 _WHITEOUT: Final = ".wh."
 _OPAQUE: Final = ".wh..wh..opq"

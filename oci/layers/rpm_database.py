@@ -13,8 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from typing import Any, Final
 
-from oci import budget
-from oci.layers import berkeley_db
+from oci.layers import berkeley_db, budget
 
 SQLITE: Final = re.compile(r"(?:var/lib|usr/lib/sysimage)/rpm/rpmdb\.sqlite")
 BERKELEY_DB: Final = re.compile(r"var/lib/rpm/Packages")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from oci import budget
+from oci.layers import budget
 
 DIVERSIONS: Final = "var/lib/dpkg/diversions"
 

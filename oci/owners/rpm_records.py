@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import Final
 
-from oci import budget
-from oci.layers import rpm_database
+from oci.layers import budget, rpm_database
 from oci.owners.ownership_records import Content, Owned, Owner, Unread
 
 _TAGS: Final = (1000, 1001, 1002, 1028, 1029, 1035, 1116, 1117, 1118, 5008, 5011)

@@ -15,6 +15,7 @@ from cli.export.filesystem import Filesystem
 from oci.registry_image import fetch
 from stacks.errors import SlipwayError
 from tests.fakes.registry import Registry
+from tests.fuzzing.hostile_images import CONTROL, DOCUMENTS, LAYERS, MEMORY, SECONDS, Recipe, inspect, inspected, write
 from tests.helpers.machine_programs import have
 
 
@@ -155,3 +156,75 @@ def test_wheels_of_names_that_no_wheel_has_are_left(registry: Registry, tmp_path
     reference = image(registry, layer(*map(member, names)))
     assert wheels.write([fetch(reference)], tmp_path / "out") == ["good-1-py3-none-any.whl"]
     assert not list(tmp_path.rglob("*escaped*"))
+
+
+LONG = {
+    *(
+        "attributes",
+        "files",
+        "folders",
+        "global headers",
+        "GPU code",
+        "hard links",
+        "headers",
+        "large library",
+        "libraries",
+    ),
+    *("links", "loader configuration", "names", "records", "whiteouts", "zeros"),
+}
+"""Features that take minutes to make, or the whole of the processor's time, at their hostile size."""
+
+
+@pytest.mark.parametrize(
+    "feature",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in {**LAYERS, **DOCUMENTS}],
+)
+def test_inspect_of_hostile_size_stays_in_budget(feature: str) -> None:
+    """The real command, at the size that `tests.fuzzing.hostile_images` has for each feature."""
+    size = {**LAYERS, **DOCUMENTS}[feature][0]
+    assert inspect(Recipe([(feature, size)])).fault() == ""
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_inspect_of_any_hostile_image_stays_in_budget(seed: int) -> None:
+    recipe = Recipe.of(seed)
+    recipe.features = [(name, min(size, 3000)) for name, size in recipe.features]
+    assert inspect(recipe).fault() == ""
+
+
+def test_inspect_of_sums_of_names_is_refused(registry: Registry) -> None:
+    """480 names of a size that an engine takes, in twelve layers."""
+    content = b"".join(
+        member(f"{number}" + "x" * 1_040_000).tobuf(tarfile.PAX_FORMAT) + bytes(512) for number in range(40)
+    )
+    result = inspected(image(registry, *[content] * 12))
+    assert result.memory < MEMORY
+    assert result.processor < SECONDS
+    assert result.fault() == ""
+
+
+@pytest.mark.parametrize("place", ["FIFO", "device", "endless registry", "index of an index"])
+def test_blob_that_never_ends_is_one_line(place: str) -> None:
+    result = inspect(Recipe([], place=place))
+    assert (result.status, result.output.count(b"\n"), result.fault()) == (1, 1, "")
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "../secret", "link"])
+def test_layout_reads_nothing_outside_of_its_folder(tmp_path: Path, name: str) -> None:
+    layout = write(Recipe([], place="docker archive"), tmp_path).with_name("layout")
+    (tmp_path / "secret").write_text('{"canary": 1}')
+    (layout / "link").symlink_to(tmp_path / "secret")
+    (layout / "manifest.json").write_text(f'[{{"Config": "{name}", "Layers": []}}]')
+    result = inspected(str(layout))
+    assert b"leads out of the folder" in result.output
+    assert (result.status, b"canary" in result.output) == (1, False)
+
+
+@pytest.mark.parametrize("form", ["", "--json", "--markdown", "--html"])
+@pytest.mark.parametrize("feature", ["control characters", "labels", "platform", "media type"])
+def test_nothing_printed_controls_a_terminal_or_a_job(feature: str, form: str) -> None:
+    result = inspect(Recipe([(feature, 50)], options=[form] if form else []))
+    assert result.fault() == ""
+    lines = result.output.decode().split("\n")
+    assert not [line for line in lines if line.strip().startswith("::") or "##[" in line]
+    assert CONTROL not in result.output.decode()

@@ -8,8 +8,8 @@ from typing import Any
 
 from oci import credentials
 from oci.binaries import contents, inspection
-from oci.budget import apart
 from oci.evidence import loading_evidence
+from oci.layers.budget import apart
 from oci.layers.layer import Index
 from oci.registry_image import Image, fetch_each
 from stacks.config.gates.inspection_gate import InspectionException

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from oci.binaries import contents
-from oci.budget import apart
 from oci.engine import engine_image
 from oci.engine.engine_access import Access
+from oci.layers.budget import apart
 from oci.layers.layer import Facts
 from stacks.config.stack_file import ROOT
 

@@ -64,14 +64,14 @@ def test_inspect_stack_is_held_to_what_it_compiles(
 def test_inspect_markdown_has_faults_and_a_table(layout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(layout), "--markdown"]) == 1
     assert capsys.readouterr().out.splitlines() == [
-        f"### `{layout}` linux/amd64: 1 fault",
+        f"### `{layout}` `linux/amd64`: 1 fault",
         "",
         "- `/bin/p: misses liba.so: not in the image`",
         "",
         "| What | In the image |",
         "| --- | --- |",
-        "| loader | 4 ELF files resolved as /lib64/ld-linux-x86-64.so.2 does |",
-        "| size | 1.77 kB unpacked, 640 B replaced or removed by a later layer |",
+        "| loader | `4 ELF files resolved as /lib64/ld-linux-x86-64.so.2 does` |",
+        "| size | `1.77 kB unpacked, 640 B replaced or removed by a later layer` |",
     ]
 
 

@@ -36,7 +36,7 @@ _SLOWEST: Final = 50_000
 """Bytes that buy a sender a further second."""
 _EACH: Final = 255
 """Checks, less one, of which each asks the clock: a power of two."""
-_ROOT: Final = Path(__file__).parents[1]
+_ROOT: Final = Path(__file__).parents[2]
 
 Result = TypeVar("Result")
 
