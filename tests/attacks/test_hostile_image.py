@@ -224,6 +224,7 @@ def test_layout_reads_nothing_outside_of_its_folder(tmp_path: Path, name: str) -
 @pytest.mark.parametrize("feature", ["control characters", "labels", "platform", "media type"])
 def test_nothing_printed_controls_a_terminal_or_a_job(feature: str, form: str) -> None:
     result = inspect(Recipe([(feature, 50)], options=[form] if form else []))
+    assert result.output
     assert result.fault() == ""
     lines = result.output.decode().split("\n")
     assert not [line for line in lines if line.strip().startswith("::") or "##[" in line]

@@ -296,9 +296,9 @@ DOCUMENTS: Final[dict[str, tuple[int, Callable[[int, dict[str, Any], dict[str, A
 
 
 _COMMAND: Final = """
-import atexit, os
+import atexit, os, sys
 peak = lambda: [line for line in open("/proc/self/status") if line.startswith("VmHWM:")][0]
-atexit.register(lambda: os.write(2, peak().encode()))
+atexit.register(lambda: (sys.stdout.flush(), os.write(2, peak().encode())))
 from cli.main import run
 run()
 """
