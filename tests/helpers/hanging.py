@@ -19,6 +19,7 @@ UNIT_SECONDS: Final = 300
 SECONDS: Final = 1500
 SLOW_SECONDS: Final = 7200
 """The longest that a phase of a test may take, by its kind: three times what it takes on a machine that is busy."""
+_handle = signal.signal  # a test may replace it
 AGAIN_SECONDS: Final = 30
 """How long after that it is ended again, where something has caught it."""
 
@@ -58,13 +59,13 @@ def limited(seconds: float) -> Iterator[None]:
     def end(_number: int, _frame: FrameType | None) -> None:
         pytest.fail(f"hangs: not done within {seconds:.0f} s\n{waiting()}")
 
-    before = signal.signal(signal.SIGALRM, end)
+    before = _handle(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_SECONDS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        _handle(signal.SIGALRM, before)
 
 
 @pytest.hookimpl(wrapper=True)
