@@ -441,7 +441,7 @@ def test_mpi_is_switched_where_its_builder_has_it() -> None:
     assert specs("base", cmake={"USE_MPI": "off"})["torch-wheel"].args["TORCH_SWITCHES"] == "USE_MPI=off"
 
 
-@pytest.mark.parametrize("script", ["build", "compiler-cache", "recipes/torch"])
+@pytest.mark.parametrize("script", ["settings", "compiler-cache", "recipes/torch"])
 def test_variable_that_a_build_sets_is_no_switch(script: str) -> None:
     rules, text = table("torch_cmake"), (ROOT / CONTEXT / "wheels" / script).read_text()
     exports = re.findall(r"^ *(?:\[.*\] (?:\|\||&&) )?export (.*)", text, re.MULTILINE)
