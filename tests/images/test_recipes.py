@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from stacks.config.stack_file import ROOT
+from tests.fakes import package_index
 from toolchain.machine import pip
 
 SETUP = 'flags = ["-O3", "-std=c++17"]\n"cxx": ["-std=c++17", "-g"],\n'
@@ -216,16 +217,12 @@ def test_apex_of_two_days_is_the_same(tmp_path: Path) -> None:
 def torch_build(
     folder: Path, cuda: str, machine: str, names: str, **arguments: str
 ) -> subprocess.CompletedProcess[str]:
-    """Print variables that torch is built with for a CUDA and a machine, as `uname` names it, and what pip installs for it."""
-    log = f'echo "${{0##*/}}" "$@" >> {folder}/log'
-    for program, text in {"uname": f"echo {machine}", "apt-install": log, "fetch-magma": log}.items():
-        (folder / program).write_text(f"#!/bin/sh\n{text}\n")
-        (folder / program).chmod(0o755)
-    script = f'. "${{0%/*}}/recipe"; environment; printf "%s\\n" {names} "$requirements"'
-    recipes = folder / "wheels"
-    shutil.copytree(ROOT / "dockerfiles/wheels", recipes)
-    recipe = recipes / "recipes/torch"
-    recipe.write_text(recipe.read_text().replace("/srv/layers/", f"{folder}/"))
+    """Print variables that torch is built with for a CUDA and a machine, as `uname` names it, and what is installed for it."""
+    (folder / "uname").write_text(f"#!/bin/sh\necho {machine}\n")
+    (folder / "uname").chmod(0o755)
+    script = (
+        f'. "${{0%/*}}/recipe"; environment; printf "%s\\n" {names} "$requirements" "$requirements_file" "$packages"'
+    )
     environment = {
         "COMPONENT": "torch",
         "VERSION": "2.15.0",
@@ -236,7 +233,7 @@ def torch_build(
     environment |= {"CUSPARSELT_VERSION": "", "NVSHMEM_VERSION": "", "MAGMA_ARCHIVE": "", "TORCH_SWITCHES": ""}
     environment["CUDA_HOME"] = str(folder / "cuda")
     environment |= {"TRITON_VERSION": "none", "VIRTUAL_ENV": str(folder), "PATH": f"{folder}:{os.environ['PATH']}"}
-    command = ["sh", "-euc", script, str(recipes / "build")]
+    command = ["sh", "-euc", script, str(ROOT / "dockerfiles/wheels/build")]
     return subprocess.run(
         command, cwd=folder, check=False, env={**environment, **arguments}, capture_output=True, text=True
     )
@@ -265,8 +262,8 @@ def test_torch_for_cuda_is_compressed_as_published(tmp_path: Path, cuda: str, fl
 @pytest.mark.parametrize(
     ("machine", "expected"),
     [
-        ("x86_64", ["MKL", "1", "", "-r requirements.txt mkl-static mkl-include"]),
-        ("aarch64", ["OpenBLAS", "", "1", "-r requirements.txt"]),
+        ("x86_64", ["MKL", "1", "", " mkl-static mkl-include", "requirements.txt", ""]),
+        ("aarch64", ["OpenBLAS", "", "1", "", "requirements.txt", "libopenblas-dev"]),
     ],
 )
 def test_torch_is_built_with_lapack_of_its_machine(tmp_path: Path, machine: str, expected: list[str]) -> None:
@@ -283,14 +280,8 @@ def test_torch_has_cufile_where_cuda_has_it(tmp_path: Path, headers: list[str], 
     assert torch_environment(tmp_path, "13.2.1", "x86_64", '"${USE_CUFILE:-}"')[0] == switch
 
 
-def test_torch_with_archive_of_magma_fetches_it(tmp_path: Path) -> None:
-    torch_environment(tmp_path, "13.2.1", "x86_64", "", MAGMA_ARCHIVE="magma-cuda132-2.6.1-1.tar.bz2")
-    assert (tmp_path / "log").read_text() == "apt-install curl\nfetch-magma magma-cuda132-2.6.1-1.tar.bz2\n"
-
-
 def test_torch_without_archive_of_magma_has_none(tmp_path: Path) -> None:
     assert torch_environment(tmp_path, "13.2.1", "x86_64", '"$USE_MAGMA"')[0] == "0"
-    assert not (tmp_path / "log").exists()
 
 
 ATTENTION4 = ROOT / "tests/fakes/upstreams/repos/Dao-AILab/flash-attention/.since/2.8.3/flash_attn"
@@ -357,14 +348,13 @@ def deepep(
     folder: Path, setup: str, queues: str = NEWER_QUEUES, nvshmem: str = "3.7.2"
 ) -> subprocess.CompletedProcess[str]:
     """Run what the recipe of DeepEP does to a source before it is built; it prints what is installed, and CPATH."""
-    for program, printed in {"apt-install": '"$@"', "pip": f"nvidia-nvshmem-cu13=={nvshmem}"}.items():
-        (folder / program).write_text(f"#!/bin/sh\necho {printed}\n")
-        (folder / program).chmod(0o755)
+    (folder / "pip").write_text(f"#!/bin/sh\necho nvidia-nvshmem-cu13=={nvshmem}\n")
+    (folder / "pip").chmod(0o755)
     (folder / "setup.py").write_text(setup)
     (folder / QUEUES).parent.mkdir(parents=True)
     (folder / QUEUES).write_text(queues)
-    text = (ROOT / "dockerfiles/wheels/recipes/deepep").read_text().replace("/srv/layers/", f"{folder}/")
-    command = ["sh", "-euc", f'{text}\ncd "$0"; environment; echo "$CPATH"', str(folder)]
+    text = (ROOT / "dockerfiles/wheels/recipes/deepep").read_text()
+    command = ["sh", "-euc", f'{text}\ncd "$0"; environment; echo "$packages"; echo "$CPATH"', str(folder)]
     variables = {"CUDA_HOME": "/usr/local/cuda", "PATH": f"{folder}:{os.environ['PATH']}"}
     return subprocess.run(command, check=False, env=variables, capture_output=True, text=True)
 
@@ -461,8 +451,13 @@ if run:
 """
 """What tools/native_aot/build_stage2.py of pytorch/pytorch does to a wheel, by the contract of torch; it reads TORCH_CUDA_ARCH_LIST."""
 
-UTILS = 'install_cutlass_dsl() { echo "$PIP_INDEX_URL ${PIP_TRUSTED_HOST:-}" > compiler; }\n'
-"""Of .ci/pytorch/common_utils.sh, which gives it to pip."""
+UTILS = """
+install_cutlass_dsl() {
+  python3 -m pip install --progress-bar off "nvidia-cutlass-dsl[cu13]==4.6.2"
+  echo "${PIP_NO_INDEX:-} ${PIP_FIND_LINKS:-}" > compiler
+}
+"""
+"""Of .ci/pytorch/common_utils.sh: it gives a version that it names to pip."""
 
 
 def with_kernels(folder: Path) -> Path:
@@ -521,14 +516,20 @@ def test_torch_without_nvidias_libraries_is_left_as_built(tmp_path: Path, builde
         assert "nvidia" not in archive.read("torch-2.15.0.dist-info/METADATA").decode()
 
 
-@pytest.mark.parametrize(
-    ("index", "trusted"), [("https://index.test/simple", ""), ("http://index.test:80/simple", "index.test:80")]
-)
-def test_torch_gets_its_kernels_compiled_ahead(tmp_path: Path, builder: Path, index: str, trusted: str) -> None:
+def test_torch_gets_its_kernels_compiled_ahead(tmp_path: Path, builder: Path) -> None:
     """The published wheel of 2.15.0 has them: its libtorch_cuda.so names build/native_aot/topk/aot_topk_cuda.cpp."""
-    wheel, _ = torch_wheel(with_kernels(tmp_path), builder, PYTHON_INDEX_URL=index)
+    (wheels := tmp_path / "wheels").mkdir()
+    package_index.wheel(wheels, "nvidia-cutlass-dsl", "4.6.2")
+    wheel, _ = torch_wheel(with_kernels(tmp_path), builder, NEEDS_WHEELS=str(wheels))
     with zipfile.ZipFile(wheel) as archive:
-        assert archive.read("torch/lib/kernels").decode() == f"{index} {trusted}\n"
+        assert archive.read("torch/lib/kernels").decode() == f"1 {wheels}\n"
+
+
+def test_torch_needs_the_compiler_of_its_kernels(tmp_path: Path) -> None:
+    """What upstream's script would install is printed, and not installed."""
+    lines = recipe("torch", with_kernels(tmp_path), "later", ARCH_LIST="9.0")
+    assert lines == ["nvidia-cutlass-dsl[cu13]==4.6.2"]
+    assert recipe("torch", tmp_path, "later", ARCH_LIST="") == []
 
 
 @pytest.mark.parametrize("archs", ["8.0", ""])

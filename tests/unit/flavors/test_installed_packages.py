@@ -140,7 +140,7 @@ def megatron(ngc: str) -> Packages:
 def test_packages_of_megatron_are_those_that_scripts_install() -> None:
     folder = DOCKERFILES / "megatron"
     defaults = dict(re.findall(r"^ARG (\w+)=(\S+)$", (folder / "Dockerfile").read_text(), re.MULTILINE))
-    (tools,) = re.findall(r"pip-index\) \\\n +(\S.*)\n", (folder / "build/megatron").read_text())
+    (tools,) = re.findall(r"pip-index\) \\\n +(\S.*)\n", (folder / "build/fetch-megatron").read_text())
     listed = (folder / "build/launcher-requirements.txt").read_text()
     data = re.findall(r"\w+==(?=\$)", (folder / "layers/install-packages").read_text())
     requirements = megatron("26.03").requirements

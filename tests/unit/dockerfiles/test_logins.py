@@ -1,0 +1,142 @@
+"""A step with a login only fetches: none of them runs upstream's code, and none comes after one that did."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from stacks.config.stack_file import ROOT
+from stacks.identity.dockerfile.instructions import Instruction, json_array, parse
+from stacks.spec import CONTEXT
+from tests.unit.dockerfiles.test_dockerfile_arguments import DOCKERFILES
+
+FOLDER = ROOT / CONTEXT
+
+FETCHING = {
+    "efa": {
+        "/srv/apt-install",
+        "/srv/sealed /mnt/install-system",
+        # Packages of NVIDIA's, or those that are made here: dpkg runs their scripts, as apt-get does.
+        "/srv/sealed /mnt/install-nccl",
+        # The installer, which itself calls apt-get.
+        "/srv/sealed /mnt/install-efa",
+        "/srv/layers/sealed /mnt/fetch-nccl",
+        "/srv/layers/sealed /mnt/fetch-openmpi",
+        "/srv/layers/sealed /srv/build/fetch-source",
+    },
+    "hpc-tools": {
+        "/srv/layers/apt-install",
+        "/srv/layers/trust-ca",
+        "/srv/build/make-venv",
+        "/srv/layers/sealed /mnt/unpack",
+        "/srv/layers/sealed /srv/build/fetch-source",
+    },
+    "megatron": {
+        "/srv/sealed /mnt/install-system",
+        "/srv/sealed /mnt/install-doca",
+        "/srv/sealed /mnt/install-packages",
+        "/srv/sealed /mnt/install-topology",
+        "/srv/layers/sealed /mnt/fetch-megatron",
+        "/srv/layers/sealed /mnt/launcher",
+        "/srv/layers/sealed /srv/build/fetch-source",
+    },
+    "nccl-builder": {
+        f"/srv/sealed {name}" for name in ("/mnt/install-system", "/srv/install-cudnn", "/srv/install-nccl")
+    },
+    "nccl-tests": {f"/srv/sealed /mnt/{name}" for name in ("install-system", "install-dcgm")},
+    "serve": {"/mnt/resolve", "/srv/sealed /mnt/install-system"},
+    "torch": {"/mnt/resolve", "/srv/sealed /mnt/setup", "/srv/sealed /srv/install-component"},
+    "torch-extras": {"/mnt/resolve", "/srv/sealed /srv/install-component"},
+    "universal": {
+        "/mnt/fetcher",
+        "/srv/sealed /mnt/fetch-micromamba",
+        *(f"/srv/sealed /mnt/{name}" for name in ("system", "conda", "wheels", "packages", "pip")),
+    },
+    "universal-install": {
+        *(f"/srv/sealed /mnt/{name}" for name in ("system", "fetch-micromamba", "conda-create", "magma")),
+        "/srv/layers/sealed /mnt/environment",
+    },
+    "wheels": {
+        "/srv/layers/apt-install",
+        "/srv/layers/trust-ca",
+        "/mnt/setup",
+        "/mnt/install-torch",
+        "/srv/layers/sealed /mnt/fetch",
+        "/srv/layers/sealed /mnt/install-needs",
+    },
+}
+"""By folder, the programs that a step with logins may start. Each fetches, and installs what is published.
+
+Of that some runs: EFA's installer, scripts of packages, and the `setup.py` of what pip finds as source alone."""
+
+BUILDS = r"/mnt/(build|needs|nccl|openmpi|ofi-nccl|tests|xformers|megatron|transformer-engine)$|/srv/build/nccl-tests$"
+"""The programs that run what upstream wrote of its build."""
+
+
+def programs(run: Instruction) -> set[str]:
+    """Return the programs of a step, each with what `sealed` starts."""
+    words = json_array(run.rest)
+    parts = [words] if words else [part.split() for part in re.split(r"&&|\|\||\\\n", run.rest)]
+    started = [part for part in parts if part and part[0].startswith("/")]
+    return {" ".join(part[:2]) if part[0].endswith("/sealed") else part[0] for part in started}
+
+
+def stages(dockerfile: str) -> dict[str, tuple[str, list[Instruction]]]:
+    """Return each stage's parent and steps."""
+    found: dict[str, tuple[str, list[Instruction]]] = {}
+    for instruction in parse((FOLDER / dockerfile).read_bytes(), dockerfile).instructions:
+        if instruction.keyword == "FROM":
+            parent, *name = instruction.words
+            current: list[Instruction] = []
+            found[name[-1] if name else ""] = (parent, current)
+        elif instruction.keyword == "RUN":
+            current.append(instruction)
+    return found
+
+
+def has_login(run: Instruction) -> bool:
+    return any("type=secret" in flag or "type=ssh" in flag for flag in run.flags)
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_step_with_login_starts_what_fetches_alone(dockerfile: str) -> None:
+    runs = [run for _, steps in stages(dockerfile).values() for run in steps if has_login(run)]
+    assert runs
+    started = {program for run in runs for program in programs(run)}
+    assert started == FETCHING[dockerfile.partition("/")[0]]
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_step_that_builds_has_no_login_before_or_after(dockerfile: str) -> None:
+    by_name = stages(dockerfile)
+    for name, (parent, own) in by_name.items():
+        steps = list(own)
+        while parent in by_name:
+            parent, older = by_name[parent]
+            steps = [*older, *steps]
+        builds = [number for number, run in enumerate(steps) if any(re.search(BUILDS, each) for each in programs(run))]
+        late = [run.rest for run in steps[min(builds) :] if has_login(run)] if builds else []
+        assert not late, f"{dockerfile}: stage {name}: {late}"
+
+
+def test_every_dockerfile_that_compiles_has_a_step_that_builds() -> None:
+    compile_ = {
+        name.partition("/")[0]
+        for name in DOCKERFILES
+        for _, steps in stages(name).values()
+        for run in steps
+        if any(re.search(BUILDS, each) for each in programs(run))
+    }
+    assert compile_ == {"efa", "hpc-tools", "megatron", "wheels"}
+
+
+def test_script_of_step_with_login_calls_no_compiler() -> None:
+    """The scripts of this repository that these steps start, by their names."""
+    compilers = re.compile(r"^\s*(?:\S+=\S* )*(make|cmake|\./configure|\./autogen\S*|python setup\.py)\b", re.MULTILINE)
+    names = {each.split()[-1].rpartition("/")[2] for steps in FETCHING.values() for each in steps}
+    scripts = [
+        path for path in FOLDER.rglob("*") if path.name in names and path.is_file() and "checks" not in path.parts
+    ]
+    assert len(scripts) > 20
+    assert [str(path) for path in scripts if compilers.search(path.read_text())] == []
