@@ -110,8 +110,8 @@ def test_step_with_login_starts_what_fetches_alone(dockerfile: str) -> None:
 @pytest.mark.parametrize("dockerfile", DOCKERFILES)
 def test_step_that_builds_has_no_login_before_or_after(dockerfile: str) -> None:
     by_name = stages(dockerfile)
-    for name, (parent, own) in by_name.items():
-        steps = list(own)
+    for name, (first, own) in by_name.items():
+        parent, steps = first, list(own)
         while parent in by_name:
             parent, older = by_name[parent]
             steps = [*older, *steps]
