@@ -15,7 +15,7 @@ import pytest
 from stacks.config.fetching.build_logins import BuildLogin, netrc
 from stacks.config.stack_file import ROOT
 from tests.fakes.package_index import wheel
-from tests.images.engine import base_image, build, docker, unique
+from tests.images.engine import build, docker, unique
 
 DOCKERFILES = ROOT / "dockerfiles"
 PASSWORDS = {"pypi.example.com": "canary-of-the-index", "git.example.com": "canary-of-git"}
