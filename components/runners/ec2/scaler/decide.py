@@ -132,9 +132,8 @@ def decide(
     target = min(max(needed, rules.least), rules.most)
     end |= _idle(now, rules, fleet, free, surplus=working + len(free) - target)
     free = [machine for machine in free if machine.id not in end]
-    release = [each.id for each in machines if each.waits and each.id not in fleet.maybe_busy]
+    hold, release = _held(fleet)
     complete = runners is not None and prepared is not None
-    present = {machine.id for machine in machines}
     return Decision(
         desired=_desired(
             now, rules, [each for each in fleet.staying if each.id not in end], waiting, len(free), target
@@ -142,9 +141,9 @@ def decide(
         prepare=[machine.id for machine in free if machine.id not in fleet.registered],
         end=end,
         release=release,
-        hold=[each.id for each in machines if each.waits and each.id in fleet.maybe_busy],
+        hold=hold,
         lost=_lost(fleet, {*end, *release}) if complete else (),
-        forget=[runner.id for runner in runners or () if not runner.busy and runner.machine not in present],
+        forget=_forgotten(fleet, runners or ()),
         unassigned=sorted(unassigned),
     )
 
@@ -220,6 +219,19 @@ def _desired(
     turns = sum(int(max(now - job.since, 0) // rules.patience) % 2 for job in waiting)
     on_demand = min(new, max(turns - free, 0)) if SPOT in rules.groups else new
     return {group: count + (on_demand if group == ON_DEMAND else new - on_demand) for group, count in counts.items()}
+
+
+def _held(fleet: _Fleet) -> tuple[list[str], list[str]]:
+    """Return the machines that the lifecycle hook must hold, and those that it may release."""
+    waiting = [machine.id for machine in fleet.machines if machine.waits]
+    held = [name for name in waiting if name in fleet.maybe_busy]
+    return held, [name for name in waiting if name not in fleet.maybe_busy]
+
+
+def _forgotten(fleet: _Fleet, runners: Sequence[Runner]) -> list[int]:
+    """Return the runners at GitHub whose machine is no more, unless they have a job."""
+    present = {machine.id for machine in fleet.machines}
+    return [runner.id for runner in runners if not runner.busy and runner.machine not in present]
 
 
 def _lost(fleet: _Fleet, leaving: Collection[str]) -> set[str]:
