@@ -28,7 +28,7 @@ _MEMORY: Final = 384 << 20
 """Bytes that a process may grow by while it reads; an image of 5.8 GB with torch takes 90 MB."""
 _SECONDS: Final = 30
 """Seconds of the processor for images of any size."""
-_BYTES_A_SECOND: Final = 100 << 20
+_BYTES_A_SECOND: Final = 20 << 20
 """Bytes of blobs for a further second; of that image, 350 MB take one."""
 _PATIENCE: Final = 45
 """Seconds for which a sender may send nothing, all pauses together."""
