@@ -28,7 +28,7 @@ class Stack:
     def commit(self) -> str:
         return self.last
 
-    def up(self, _: list[str]) -> int:
+    def up(self, _: list[str], *, attesting: bool = True) -> int:  # noqa: ARG002
         self.updates += 1
         return self.status
 
