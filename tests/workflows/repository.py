@@ -22,7 +22,7 @@ MAKEFILE = """\
 test-all:
 \t@echo shard: $(SHARD)
 \t@mkdir reports
-\t@echo "$(PYTEST_ARGS)" > $(patsubst --junitxml=%,%,$(filter --junitxml=%,$(PYTEST_ARGS)))
+\t@echo "$(PYTEST_ARGS)" > $(or $(patsubst --junitxml=%,%,$(filter --junitxml=%,$(PYTEST_ARGS))),/dev/null)
 fuzz:
 \t@echo "fuzz: $(HARNESS), $(SECONDS) s"
 down:
@@ -47,6 +47,7 @@ class Repository(Checkout):
         pulumi_cli.write_pip(self.root)
         self.write("cli/refresh/sources.toml", "source = []\n")  # tests ask no public source
         self.write("Makefile", MAKEFILE)
+        self.write(".ci/debian", '#!/bin/sh\nexec .ci/run "$@"\n')  # no registry here has its container
         self.write("stacks/flavors/chain.py", FLAVOR)
         for number in range(2):
             self.write(f"dockerfiles/link{number}/Dockerfile", DOCKERFILE.format(number=number))

@@ -31,6 +31,7 @@ NEEDED = {
         *("PULUMI_CONFIG", "PULUMI_CONFIG_PASSPHRASE", "PULUMI_ACCESS_TOKEN"),
         *("VAULT_TOKEN", "AWS_SECRET_ACCESS_KEY"),
     },
+    "reading": {"AWS_SECRET_ACCESS_KEY"},
     "ssh": {"AWS_SECRET_ACCESS_KEY"},
     "syft": {"AWS_SECRET_ACCESS_KEY"},
 }
@@ -44,7 +45,7 @@ def test_program_gets_the_secrets_that_it_needs_alone(program: str, monkeypatch:
     environment = child_environment(f"/usr/local/bin/{program}", COLUMNS="80")
     assert {name for name in SECRETS if name in environment} == NEEDED.get(program, set())
     assert {"PATH", "COLUMNS"} <= environment.keys()
-    assert ("DOCKER_HOST" in environment) == (program == "docker")
+    assert ("DOCKER_HOST" in environment) == (program in {"docker", "reading"})
 
 
 def calls() -> Iterator[tuple[str, ast.Call]]:
