@@ -40,7 +40,8 @@ import base64, json, os, sys
 with open({log!r}, "a") as log:
     log.write(json.dumps([sys.argv[1:2], dict(os.environ)]) + "\\n")
 if sys.argv[1] == "verify-attestation":
-    statement = {{"predicateType": "https://spdx.dev/Document", "predicate": {{}}}}
+    subject = {{"name": "r.example/x", "digest": {{"sha256": "a" * 64}}}}
+    statement = {{"predicateType": "https://spdx.dev/Document", "subject": [subject], "predicate": {{}}}}
     print(json.dumps({{"payload": base64.b64encode(json.dumps(statement).encode()).decode()}}))
 if sys.argv[1] == "scan":
     print("{{}}")
