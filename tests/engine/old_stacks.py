@@ -46,7 +46,9 @@ types = {"spdxjson": "https://spdx.dev/Document", "slsaprovenance1": "https://sl
 if sys.argv[1] == "version":
     print("GitVersion: v2.6.5")
 if sys.argv[1] == "verify-attestation":
-    statement = {"predicateType": types[sys.argv[sys.argv.index("--type") + 1]], "predicate": {}}
+    name, digest = next(word for word in sys.argv if "@sha256:" in word).split("@sha256:")
+    subject = [{"name": name, "digest": {"sha256": digest}}]
+    statement = {"predicateType": types[sys.argv[sys.argv.index("--type") + 1]], "subject": subject, "predicate": {}}
     print(json.dumps({"payload": base64.b64encode(json.dumps(statement).encode()).decode()}))
 """
 SYFT = """#!/bin/sh
