@@ -209,7 +209,8 @@ class Contents:
             for name, values in reach.environment.items()
             if name in arguments and values != {arguments[name]}
         }
-        sources = self._sources(spec, digests, arguments, ((run, folder.of(run.sources)) for run in reach.runs))
+        runs = [(run, folder.of(run.sources)) for run in reach.runs]
+        sources = self._sources(spec, digests, arguments, runs)
         commits = git_sources.locked(sources)
         prologues = {git_sources.SCRIPT: git_sources.prologue(commits)} if commits else {}
         if packages and pip_packages.SCRIPT in digests:
@@ -225,17 +226,21 @@ class Contents:
         spec: ImageSpec,
         files: Iterable[str],
         arguments: Mapping[str, str | None],
-        runs: Iterable[tuple[Run, Set[str]]],
+        runs: Sequence[tuple[Run, Set[str]]],
     ) -> dict[str, str | None]:
-        """Return what files fetch of git, each with its own commit or that in the lock, None where that lacks it.
+        """Return what files and steps fetch of git, each with its commit: its own, the lock's, or None.
 
-        ``runs`` has the steps of the build, each with the files that it can run. It is asked only if something fetches.
+        ``runs`` has the steps of the build, each with the files that it can run.
         """
         if git_sources.SCRIPT not in files:
             return {}
         scripts = {file: self._text(file) for file in files if self._context.link(file) is None}
-        names = sorted(git_sources.refs(scripts, arguments, _unsure(scripts, arguments, runs)))
-        return {name: git_sources.own_commit(name) or spec.commits.get(name) for name in names}
+        names = {*git_sources.refs(scripts, arguments, _unsure(scripts, arguments, runs))}
+        for run, had in runs:
+            if git_sources.SCRIPT in had:
+                seen = {name: run.value(name) for name in arguments}
+                names |= {*git_sources.refs({"": git_sources.lines(run.command)}, seen)}
+        return {name: git_sources.own_commit(name) or spec.commits.get(name) for name in sorted(names)}
 
     def _text(self, path: str) -> str:
         if path not in self._texts:

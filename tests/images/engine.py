@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import tarfile
+import time
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass
@@ -157,15 +158,22 @@ def remove(image: Image) -> None:
 
 
 def forget(step: str, least: int) -> None:
-    """Remove the steps that match a pattern and hold at least so many bytes from the build cache, and what stands on them."""
+    """Remove the steps that match a pattern and hold at least so many bytes from the build cache, and what stands on them.
+
+    The engine removes no step that a build holds. One that has ended lets go a moment later; another's may stay.
+    """
     engine = DockerClient.from_env().api
     forgotten: list[str] = []
     for record in sorted(engine.df()["BuildCache"], key=lambda record: str(record["CreatedAt"])):
         large = record["Size"] >= least and re.search(step, record["Description"])
         if large or {record.get("Parent"), *(record.get("Parents") or ())} & {*forgotten}:
             forgotten.append(record["ID"])
-    for record_id in reversed(forgotten):
-        engine.prune_builds(all=True, filters={"id": [record_id]})  # type: ignore[arg-type]  # the stubs know few filters
+    for _ in range(25):
+        for record_id in reversed(forgotten):
+            engine.prune_builds(all=True, filters={"id": [record_id]})  # type: ignore[arg-type]  # the stubs know few filters
+        if not {*forgotten} & {record["ID"] for record in engine.df()["BuildCache"]}:
+            break
+        time.sleep(0.2)
 
 
 def headers(stream: IO[bytes], media_type: str = "tar") -> dict[str, tarfile.TarInfo]:

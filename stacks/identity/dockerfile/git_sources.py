@@ -71,6 +71,11 @@ def refs(
                 yield f"{repository} {ref}"
 
 
+def lines(command: str) -> str:
+    """Return the command of a step as a script with a line for each of its commands."""
+    return _END.sub("\n", command)
+
+
 def _used(word: str, known: Mapping[str, str | None]) -> str:
     """Return a word with the defaults of the variables that are unset or empty, and without the others that have one.
 

@@ -142,6 +142,22 @@ def test_tags_of_a_component_are_those_of_its_source_file() -> None:
     assert [*refs(scripts, {"VERSION": "2", "COMMIT": "0" * 12})] == [f"owner/x {'0' * 12}"]
 
 
+def test_steps_of_a_dockerfile_fetch_too(tmp_path: Path) -> None:
+    files = {
+        "a/Dockerfile": "FROM scratch\nARG A=1\nARG B=\nCOPY common /\n"
+        'RUN [ -z "$B" ] || fetch-source owner/b "v$B" /b\n'
+        'RUN true && fetch-source owner/a "v$A" /a && \\\n    fetch-source owner/c "${A}.2" /c\n'
+        'RUN fetch-source owner/d "$(cat /tag)" /d\n'
+        "RUN # fetch-source owner/e 1 /e\n",
+        SCRIPT: CALL,
+    }
+    for path, content in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(content)
+    found = [*Contents(Folder(tmp_path)).of(spec(parents={})).sources]
+    assert found == ["owner/a v1", "owner/c 1.2", 'owner/d "$(cat']
+
+
 def test_commit_of_a_component_counts_without_a_version() -> None:
     scripts = {
         "fetch": 'fetch-source "$repository" "${COMMIT:-$tag}" "$1"\n',
