@@ -166,7 +166,9 @@ def forget(step: str, least: int) -> None:
     forgotten: list[str] = []
     for record in sorted(engine.df()["BuildCache"], key=lambda record: str(record["CreatedAt"])):
         large = record["Size"] >= least and re.search(step, record["Description"])
-        if large or {record.get("Parent"), *(record.get("Parents") or ())} & {*forgotten}:
+        # Engines have one parent, several, or several below a key that begins with a blank (moby v26.1.5, api/types).
+        below = {record.get("Parent"), *record.get("Parents", ()), *record.get(" Parents", ())}
+        if large or below & {*forgotten}:
             forgotten.append(record["ID"])
     for _ in range(25):
         for record_id in reversed(forgotten):
