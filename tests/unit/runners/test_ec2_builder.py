@@ -88,18 +88,24 @@ def test_ssh_config_without_a_program_is_refused(
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """The builder, as it is asked for: of moto, or of a stub."""
+def login(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """What patches the test, with a login of AWS: set after moto's, it would leave moto's behind."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    monkeypatch.setattr(builder_instance, "_PAUSE", 0)
+    return monkeypatch
+
+
+@pytest.fixture
+def machine(login: pytest.MonkeyPatch) -> Machine:
+    """The builder, as it is asked for: of moto, or of a stub."""
+    login.setattr(builder_instance, "_PAUSE", 0)
     return Machine(REGION, NAME)
 
 
 @pytest.fixture
-def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def aws(login: pytest.MonkeyPatch) -> Iterator[Any]:
     """EC2 as moto has it, with one machine by the builder's name."""
-    monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # else moto makes its 1248 machine images for each test
+    login.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # else moto makes its 1248 machine images for each test
     with mock_aws():
         client: Any = boto3.client("ec2", REGION)
         run(client)
