@@ -209,8 +209,7 @@ class Contents:
             for name, values in reach.environment.items()
             if name in arguments and values != {arguments[name]}
         }
-        runs = [(run, folder.of(run.sources)) for run in reach.runs]
-        sources = self._sources(spec, digests, arguments, runs)
+        sources = self._sources(spec, digests, arguments, ((run, folder.of(run.sources)) for run in reach.runs))
         commits = git_sources.locked(sources)
         prologues = {git_sources.SCRIPT: git_sources.prologue(commits)} if commits else {}
         if packages and pip_packages.SCRIPT in digests:
@@ -226,20 +225,21 @@ class Contents:
         spec: ImageSpec,
         files: Iterable[str],
         arguments: Mapping[str, str | None],
-        runs: Sequence[tuple[Run, Set[str]]],
+        runs: Iterable[tuple[Run, Set[str]]],
     ) -> dict[str, str | None]:
         """Return what files and steps fetch of git, each with its commit: its own, the lock's, or None.
 
-        ``runs`` has the steps of the build, each with the files that it can run.
+        ``runs`` has the steps of the build, each with the files that it can run. It is asked only if something fetches.
         """
         if git_sources.SCRIPT not in files:
             return {}
         scripts = {file: self._text(file) for file in files if self._context.link(file) is None}
-        names = {*git_sources.refs(scripts, arguments, _unsure(scripts, arguments, runs))}
-        for run, had in runs:
+        steps = [*runs]
+        names = {*git_sources.refs(scripts, arguments, _unsure(scripts, arguments, steps))}
+        for run, had in steps:
             if git_sources.SCRIPT in had:
-                seen = {name: run.value(name) for name in arguments}
-                names |= {*git_sources.refs({"": git_sources.lines(run.command)}, seen)}
+                values = {name: run.value(name) for name in arguments}
+                names |= {*git_sources.refs({"": git_sources.lines(run.command)}, values)}
         return {name: git_sources.own_commit(name) or spec.commits.get(name) for name in sorted(names)}
 
     def _text(self, path: str) -> str:

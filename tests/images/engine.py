@@ -167,7 +167,7 @@ def forget(step: str, least: int) -> None:
     for record in sorted(engine.df()["BuildCache"], key=lambda record: str(record["CreatedAt"])):
         large = record["Size"] >= least and re.search(step, record["Description"])
         # Engines have one parent, several, or several below a key that begins with a blank (moby v26.1.5, api/types).
-        below = {record.get("Parent"), *record.get("Parents", ()), *record.get(" Parents", ())}
+        below = {record.get("Parent"), *(record.get("Parents") or ()), *(record.get(" Parents") or ())}
         if large or below & {*forgotten}:
             forgotten.append(record["ID"])
     for _ in range(25):
