@@ -26,7 +26,8 @@ def render(stack: str, nodes: int) -> str:
         )
     if nodes < 2:
         raise SlipwayError(f"--nodes {nodes}: the example is for several nodes; give 2 or more")
-    objects = module.job(planned.config, planned.references, nodes)
+    with flavors.own_code(planned.config.flavor):
+        objects = module.job(planned.config, planned.references, nodes)
     return yaml.dump_all(objects, Dumper=PlainDumper, sort_keys=False, width=120)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterable, Iterator
 
-from stacks import lock, plan
+from stacks import flavors, lock, plan
 from stacks.checks.collisions import StackImages, collisions, shared_repositories, shared_tags
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT, misnamed, stack_names
@@ -19,11 +19,11 @@ from stacks.spec import CONTEXT, Outside, Sibling
 def check(locked: Collection[str] = ()) -> list[str]:
     """Print a line for each valid stack, and warnings on standard error; return the mistakes, each once.
 
-    A file that is no stack's for its name is a mistake.
+    A file that is no stack's for its name is a mistake, and a flavor that cannot be loaded.
     So is a parent, or a build product, that an image's Dockerfile does not read.
     In the ``locked`` stacks, what the lock does not pin is a mistake too.
     """
-    built, mistakes = [], misnamed()
+    built, mistakes = [], [*misnamed(), *flavors.broken()]
     owned: dict[str, frozenset[str]] = {}
     tagged: dict[str, frozenset[str]] = {}
     contents = Contents(Folder(ROOT / CONTEXT))
@@ -52,7 +52,9 @@ def check(locked: Collection[str] = ()) -> list[str]:
         source = f" from {products} build products" if products else ""
         print(f"{name}: {images} image{'' if images == 1 else 's'}{platforms}{source}, ok")
     mistakes += collisions(built) + shared_repositories(owned) + shared_tags(tagged)
-    return list(dict.fromkeys(mistakes))  # a mistake of the branch is one of every stack
+    mistakes = list(dict.fromkeys(mistakes))  # a mistake of the branch is one of every stack
+    # A broken flavor is a mistake of the stack that selects it.
+    return [line for line in mistakes if not any(line != other and other.endswith(line) for other in mistakes)]
 
 
 def _unread(content: Content) -> Iterator[str]:

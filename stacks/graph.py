@@ -60,11 +60,10 @@ def unlocked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:
 def _specs(configs: Mapping[str, StackConfig], where: str) -> list[ImageSpec]:
     """Return a stack's specs by its configuration for each platform; the flavor says what it builds for one."""
     first, *others = configs.values()
-    images = flavors.flavor(first.flavor).images
-    if not others:
-        return images(first)
     try:
-        return platforms.merged({platform: images(own) for platform, own in configs.items()})
+        if not others:
+            return flavors.images(first)
+        return platforms.merged({platform: flavors.images(own) for platform, own in configs.items()})
     except SlipwayError as error:
         raise SlipwayError("\n".join(f"{where}: {line}" for line in str(error).splitlines())) from None
 

@@ -23,9 +23,10 @@ from stacks.config.stack_file import ROOT
 @click.argument("values", metavar="[KEY=VALUE]...", nargs=-1, shell_complete=completion.keys)
 @click.option("--flavor", metavar="FLAVOR", shell_complete=completion.flavors, help="Which family of images it builds.")
 def new(stack: str, values: tuple[str, ...], flavor: str | None) -> None:
-    """Check values, and write a stack file with those that differ from the defaults.
+    """Check values, and write a stack file with them.
 
-    On a terminal it asks for what is missing. Lists and blocks are written as in YAML: [a, b], {key: value}. The keys
+    Where another stack would have equal tags for other images, it adds a tagSuffix. On a terminal it asks for what is
+    missing. Lists and blocks are written as in YAML: [a, b], {key: value}. The keys
     are those of `slipway explain`.
     """
     from cli.keys import new_stack, questions

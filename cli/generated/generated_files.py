@@ -7,6 +7,8 @@ from pathlib import Path
 
 from cli.command_line import Sections
 from cli.generated import commands_reference, configuration_reference, pulumi_project, readme_tables, stack_schema
+from stacks import flavors
+from stacks.errors import SlipwayError
 
 
 def schemas() -> dict[Path, str]:
@@ -24,7 +26,13 @@ def pages(slipway: Sections) -> dict[Path, str]:
 
 
 def write(files: Mapping[Path, str]) -> list[Path]:
-    """Bring files up to date; return those that were changed."""
+    """Bring files up to date; return those that were changed.
+
+    Raises:
+        SlipwayError: a flavor is broken, whose keys they would lack.
+    """
+    if problems := flavors.broken():
+        raise SlipwayError("\n".join(problems))
     stale = [path for path, text in files.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in stale:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,22 +1,26 @@
-"""``slipway new``: a checked stack file with the values that differ from the defaults."""
+"""``slipway new``: a checked stack file with the values that were given, and a tag that no other stack has."""
 
 from __future__ import annotations
 
-import copy
+import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from cli.keys.key import Key, keys
-from stacks import checks, flavors, graph, platforms
+from stacks import checks, graph, platforms
+from stacks.checks import trust
+from stacks.checks.collisions import StackImages, collisions, shared_repositories, shared_tags
 from stacks.checks.secrets import check_clear_text
-from stacks.config.stack_file import NAMESPACE, ROOT, parse, stack_file, survives_yaml
+from stacks.config.stack_config import StackConfig
+from stacks.config.stack_file import NAMESPACE, ROOT, parse, read_stack, stack_file, stack_names, survives_yaml
 from stacks.errors import SlipwayError, one_line
+from stacks.tags import check_tail
 
 _MODELINE: Final = "# yaml-language-server: $schema=stack.schema.json\n"
 """The line by which editors find the schema."""
@@ -73,17 +77,19 @@ def assigned(assignments: Sequence[str]) -> dict[str, Any]:
 
 
 def text(stack: str, values: Mapping[str, Any]) -> str:
-    """Return the text of a stack's file: of its values, those that differ from the defaults.
+    """Return the text of a stack's file: all of its values, as a default may change later.
 
     Raises:
         SlipwayError: a value is wrong; one line for each mistake.
     """
     where = f"stack {stack}"
     platforms.check_keys(values, where)
-    checks.run(checks.GRAPH_RULES, graph.unlocked(values, where), where)
-    differing = _differing(values, where)
+    # What the lock lacks is written after the stack.
+    rules = [rule for rule in (*checks.GRAPH_RULES, *checks.BUILD_RULES) if rule is not trust.unlocked_parents]
+    checks.run(rules, graph.unlocked(values, where), where)
     rows = keys(str(values["flavor"]))
-    config = {f"{NAMESPACE}:{name}": _typed(value, name, rows) for name, value in differing.items()}
+    ordered = {"flavor": values["flavor"], **values}
+    config = {f"{NAMESPACE}:{name}": _typed(value, name, rows) for name, value in ordered.items()}
     block = _Block({"config": _Block(config)})
     written = _MODELINE + yaml.dump(block, Dumper=_Dumper, default_flow_style=None, sort_keys=False, width=110)
     check_clear_text(parse(written, where), where)
@@ -93,11 +99,14 @@ def text(stack: str, values: Mapping[str, Any]) -> str:
 def write(stack: str, values: Mapping[str, Any], root: Path = ROOT) -> Path:
     """Write a stack's file in one step; return its path.
 
+    Where another stack would give equal tags to other images, the file has a ``tagSuffix`` made of the stack's name.
+
     Raises:
-        SlipwayError: the name or a value is wrong, or the file exists.
+        SlipwayError: the name or a value is wrong, another stack has the same tags or repositories, or the file exists.
     """
     check_name(stack, root)
-    written = text(stack, values)
+    text(stack, values)  # its own mistakes come first
+    written = text(stack, _beside_others(stack, values, root))
     path = stack_file(stack, root)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".new-", encoding="utf-8") as file:
         file.write(written)
@@ -110,34 +119,60 @@ def write(stack: str, values: Mapping[str, Any], root: Path = ROOT) -> Path:
     return path
 
 
-def _differing(values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the values without those equal to the defaults, and without blocks that are then empty."""
-    config = flavors.load(values, where).model_dump()
-    differing = copy.deepcopy(dict(values))
-    for way in [way for way in _ways(values) if way != ("flavor",)]:
-        fewer = _without(differing, way)
-        try:
-            if flavors.load(fewer, where).model_dump() == config:
-                differing = fewer
-        except SlipwayError:
-            continue  # it is required
-    return {"flavor": differing.pop("flavor"), **differing}
+def _beside_others(stack: str, values: Mapping[str, Any], root: Path) -> Mapping[str, Any]:
+    """Return values that go with the other stacks, which are read as they are now.
+
+    Raises:
+        SlipwayError: another stack has the same tags for other images, or creates the same repository.
+    """
+    others = []
+    for name in stack_names(root):
+        with contextlib.suppress(SlipwayError):  # `slipway check` names it
+            others.append(_built(name, read_stack(name, root), root))
+    mistakes = _mistakes(_built(stack, values, root), others)
+    if mistakes and "tagSuffix" not in values:
+        values = {**values, "tagSuffix": _tail(stack)}
+        mistakes = _mistakes(_built(stack, values, root), others)
+    if mistakes:
+        raise SlipwayError("\n".join(mistakes))
+    return values
 
 
-def _ways(values: Mapping[str, Any], *way: str) -> Iterator[tuple[str, ...]]:
-    """Yield the way to each value, those in a block before the block itself."""
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _ways(value, *way, key)
-        yield (*way, key)
+def _built(stack: str, values: Mapping[str, Any], root: Path) -> tuple[StackImages, StackConfig]:
+    resolved = graph.unlocked(values, f"stack {stack}", root)
+    return StackImages(stack, resolved.config.registry.repository, resolved.specs), resolved.config
 
 
-def _without(values: Mapping[str, Any], way: Sequence[str]) -> dict[str, Any]:
-    first, *rest = way
-    if first not in values:
-        return dict(values)
-    inner = _without(values[first], rest) if rest else None
-    return {key: inner if key == first else value for key, value in values.items() if key != first or inner}
+def _mistakes(ours: tuple[StackImages, StackConfig], others: Iterable[tuple[StackImages, StackConfig]]) -> list[str]:
+    """Return what `slipway check` would say of a stack beside each of the others."""
+    return [
+        line
+        for theirs in others
+        for line in (
+            *collisions([theirs[0], ours[0]]),
+            *shared_repositories({built.stack: _created(built, config) for built, config in (theirs, ours)}),
+            *shared_tags({built.stack: _moved(built, config) for built, config in (theirs, ours)}),
+        )
+    ]
+
+
+def _created(built: StackImages, config: StackConfig) -> frozenset[str]:
+    names = (spec.published_name for spec in built.specs)
+    return config.registry.created_repositories(names) if config.publish else frozenset()
+
+
+def _moved(built: StackImages, config: StackConfig) -> frozenset[str]:
+    names = {spec.published_name for spec in built.specs if not spec.product} if config.publish else ()
+    return frozenset(f"{built.repository}/{name}:{tag}" for name in names for tag in config.extra_tags)
+
+
+def _tail(stack: str) -> str:
+    """Return a tag's last part that is made of a stack's name."""
+    tail = re.sub(r"[^A-Za-z0-9_.]", "_", stack)
+    try:
+        return check_tail(tail)
+    except ValueError:  # it begins with a digit, or looks like a field of the tag
+        return f"stack_{tail}"
 
 
 def _typed(value: Any, name: str, rows: Sequence[Key]) -> Any:

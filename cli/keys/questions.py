@@ -19,12 +19,20 @@ _WIDTH: Final = 98
 def complete(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values with the user's choices for the missing keys.
 
-    Those are the required ones, the main versions, and defaults that contradict a choice.
+    Those are the registry, the GPUs, the required ones, the main versions, and defaults that contradict a choice.
     """
     answers = dict(values)
     if "flavor" not in answers:
         answers["flavor"] = _prompt("flavor", "Which family of images the stack builds.", tuple(flavors.names()), None)
     rows = {key.name: key for key in keys(answers["flavor"])}
+    kinds = tuple(key.kind for key in keys(answers["flavor"]) if key.name == "registry.kind")
+    if not rows["runners"].required and _value(answers, "registry") is None:  # runners alone push nothing
+        kind = _prompt("registry.kind", rows["registry"].meaning, kinds, "local")
+        answers = with_value(answers, "registry.kind", kind)
+    if "archList" in rows and _value(answers, "archList") is None:
+        key = rows["archList"]
+        if gpus := _prompt(key.name, f"{key.meaning} Or names, such as H100; Enter for the default.", (), ""):
+            answers = with_value(answers, key.name, gpus)
     settled = {name for name in rows if name != "flavor" and _value(answers, name) is not None}
     for key in keys(answers["flavor"]):
         if _is_missing(key, answers):

@@ -76,7 +76,8 @@ def predicate(ref: str, build: Build, source: Mapping[str, Any], login: Login | 
     config = repository.json(repository.manifest().content["config"]["digest"])
     contents = build.contents
     arguments = {**contents["args"], **contents["labels"]}
-    git_source = [{"uri": source["uri"], "digest": {"gitCommit": source["revision"]}}] if source["revision"] else []
+    known = source["uri"] and source["revision"]  # a dependency without a URI names nothing, and cosign drops the key
+    git_source = [{"uri": source["uri"], "digest": {"gitCommit": source["revision"]}}] if known else []
     return {
         "buildDefinition": {
             "buildType": _BUILD_TYPE,
@@ -129,7 +130,7 @@ def sealed(
     definition, details = predicate["buildDefinition"], predicate["runDetails"]
     external, internal = definition["externalParameters"], definition["internalParameters"]
     source = {"uri": f"git+{address}", "digest": {"sha1": commit}, "path": str(external["configSource"]["path"])}
-    others = [each for each in definition["resolvedDependencies"] if each["uri"] != external["configSource"]["uri"]]
+    others = [each for each in definition["resolvedDependencies"] if each.get("uri") != summary(predicate)["source"]]
     isolation = {"workflow": (signing.identity or "").replace(ATTESTING, BUILDING), "machine": machine}
     return {
         "buildDefinition": {
@@ -196,17 +197,18 @@ def _invocation() -> str:
 def summary(provenance: Mapping[str, Any]) -> dict[str, str]:
     """Return the ``source``, ``revision`` and ``date`` of a provenance; each may be empty."""
     source = provenance["buildDefinition"]["externalParameters"]["configSource"]
+    # A writer may leave out what is empty: the address of a checkout without a public remote, or its commit.
     return {
-        "source": source["uri"],
-        "revision": source["digest"]["sha1"],
-        "date": provenance["runDetails"]["metadata"].get("finishedOn") or "",
+        "source": source.get("uri") or "",
+        "revision": (source.get("digest") or {}).get("sha1") or "",
+        "date": (provenance["runDetails"].get("metadata") or {}).get("finishedOn") or "",
     }
 
 
 def parents(provenance: Mapping[str, Any]) -> list[str]:
     """Return the parents in a provenance: ``repository@sha256:...``, or ``repository@tag``."""
     # cosign leaves out what is empty: a list, and the URI of a checkout that has no public address.
-    uris = [dependency.get("uri", "") for dependency in provenance["buildDefinition"].get("resolvedDependencies", [])]
+    uris = [each.get("uri") or "" for each in provenance["buildDefinition"].get("resolvedDependencies") or []]
     return [uri.removeprefix(_IMAGE).partition("?")[0] for uri in uris if uri.startswith(_IMAGE)]
 
 

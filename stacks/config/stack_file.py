@@ -23,6 +23,10 @@ ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = "slipway"
 """The project's name in Pulumi.yaml, hence the prefix of its configuration keys."""
 
+_TOP = ("config", "secretsprovider", "encryptedkey", "encryptionsalt", "environment")
+"""The keys of a stack's file, all but the first Pulumi's own (pulumi/pulumi v3.259.0, ProjectStack in
+sdk/go/common/workspace/project.go)."""
+
 _PREFIX = "Pulumi."
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
@@ -119,6 +123,7 @@ def parse(text: str, where: str) -> dict[str, Any]:
         raise SlipwayError(f"{where}: an alias (*name) is inside the value that it refers to") from None
     if not isinstance(document, dict):
         raise SlipwayError(f"{where}: expected a mapping with the key 'config'")
+    _refuse_unread(node, where)
     config = document.get("config") or {}
     if not isinstance(config, dict):
         raise SlipwayError(f"{where}: 'config' must be a mapping of {NAMESPACE}:<key> to values")
@@ -128,6 +133,29 @@ def parse(text: str, where: str) -> dict[str, Any]:
             raise SlipwayError(f"{where}: unknown key '{one_line(key)}' (did you mean '{NAMESPACE}:{one_line(name)}'?)")
     prefix = f"{NAMESPACE}:"
     return {key[len(prefix) :]: value for key, value in config.items() if key.startswith(prefix)}
+
+
+def _refuse_unread(node: yaml.Node | None, where: str) -> None:
+    """Refuse keys that nobody reads: beside ``config``, or in it without a namespace."""
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        at, name = f"{where}:{key.start_mark.line + 1}", one_line(str(key.value))
+        if key.value not in _TOP:
+            mended = f"write 'config:' above it, and indent it below: '  {_full(name)}'"
+            if not str(key.value).startswith(f"{NAMESPACE}:") and (near := suggest(name, _TOP)):
+                mended = f"beside 'config' are Pulumi's own keys alone{near}"
+            raise SlipwayError(f"{at}: nothing reads the key '{name}' in column {key.start_mark.column}: {mended}")
+        for inner, _ in value.value if key.value == "config" and isinstance(value, yaml.MappingNode) else ():
+            if ":" not in str(inner.value):
+                written = one_line(str(inner.value))
+                raise SlipwayError(
+                    f"{where}:{inner.start_mark.line + 1}: nothing reads the key '{written}', which has no namespace: "
+                    f"write '{_full(written)}'"
+                )
+
+
+def _full(name: str) -> str:
+    """Return a key with the namespace, once."""
+    return f"{NAMESPACE}:{name.removeprefix(f'{NAMESPACE}:').removeprefix(f'{NAMESPACE}.')}"
 
 
 def _depth(text: str) -> int:

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
-from typing import Any, Protocol, cast, runtime_checkable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, Protocol, cast, runtime_checkable
 
 from stacks.config.load import build
 from stacks.config.stack_config import StackConfig
@@ -20,6 +24,9 @@ from stacks.config.stack_file import NAMESPACE
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.jobs.requirements import Requirements
 from stacks.spec import ImageSpec
+
+_LONGEST_FAULT: Final = 200
+"""Characters of an error of a flavor's own code."""
 
 
 class Flavor(Protocol):
@@ -50,12 +57,18 @@ class HasJob(Protocol):
 def requirements(config: StackConfig) -> Requirements:
     """Return what the images of a stack need of the machines that run them."""
     module = flavor(config.flavor)
-    return module.requirements(config) if isinstance(module, HasRequirements) else Requirements()
+    with own_code(config.flavor):
+        return module.requirements(config) if isinstance(module, HasRequirements) else Requirements()
 
 
 def names() -> list[str]:
-    """Return the names of all flavors, sorted."""
-    return sorted(name for name in _modules() if _flavor(name))
+    """Return the names of all flavors, sorted, without those of :func:`broken`."""
+    return sorted(name for name in _modules() if isinstance(_flavor(name), ModuleType))
+
+
+def broken() -> list[str]:
+    """Return a line for each flavor that cannot be loaded. It stops the stacks that select it, and nothing else."""
+    return [problem for name in sorted(_modules()) if isinstance(problem := _flavor(name), str)]
 
 
 @cache
@@ -63,27 +76,76 @@ def _modules() -> frozenset[str]:
     return frozenset(module.name for module in pkgutil.iter_modules(__path__))
 
 
-def _flavor(name: str) -> Flavor | None:
-    """Return a flavor's module; None if no flavor has the name."""
+@cache
+def _flavor(name: str) -> ModuleType | str | None:
+    """Return a flavor's module, or why it cannot be loaded on one line; None if no flavor has the name."""
     if name not in _modules():
         return None
-    module = importlib.import_module(f"{__name__}.{name}")
-    return cast("Flavor", module) if hasattr(module, "Config") else None
+    try:
+        module = importlib.import_module(f"{__name__}.{name}")
+    except Exception as error:  # a flavor may be anybody's, and for another version
+        return _fault(name, error)
+    config = getattr(module, "Config", None)
+    if config is None:
+        return None
+    if not (isinstance(config, type) and issubclass(config, StackConfig)):
+        return _fault(name, TypeError("Config is not a subclass of stacks.config.stack_config.StackConfig"))
+    if not callable(getattr(module, "images", None)):
+        return _fault(name, TypeError("it has no function images(config)"))
+    return module
+
+
+def _fault(name: str, error: Exception) -> str:
+    """Return on one line why a flavor's own code failed, and at which of its lines."""
+    folder = Path(__file__).parent
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(folder)
+    ]
+    frames = [frame for frame in frames if frame.filename != __file__]
+    file, line = (frames[-1].filename, frames[-1].lineno) if frames else (None, None)
+    if isinstance(error, SyntaxError) and error.filename:
+        file, line = error.filename, error.lineno
+    where = f"stacks/flavors/{Path(file).relative_to(folder)}:{line}" if file else f"stacks/flavors/{name}"
+    what = one_line(f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}", _LONGEST_FAULT)
+    return f"{where}: the flavor '{one_line(name)}' is broken: {what}"
+
+
+@contextmanager
+def own_code(name: str, where: str = "") -> Iterator[None]:
+    """Turn what a flavor's own code raises, other than a refusal, into one line, which begins with ``where``."""
+    try:
+        yield
+    except SlipwayError:
+        raise
+    except Exception as error:
+        raise SlipwayError(f"{where}{_fault(name, error)}") from error
+
+
+def images(config: StackConfig) -> list[ImageSpec]:
+    """Return the images of a stack, in any order.
+
+    Raises:
+        SlipwayError: the flavor refuses the configuration, or its own code fails.
+    """
+    with own_code(config.flavor):
+        return flavor(config.flavor).images(config)
 
 
 def flavor(name: str) -> Flavor:
     """Return a flavor's module.
 
     Raises:
-        SlipwayError: there is no such flavor.
+        SlipwayError: there is no such flavor, or it cannot be loaded.
     """
     module = _flavor(name)
+    if isinstance(module, str):
+        raise SlipwayError(module)
     if module is None:
         known = names()
         raise SlipwayError(
             f"{NAMESPACE}:flavor: '{one_line(name)}' is no flavor{suggest(name, known)}; allowed: {', '.join(known)}"
         )
-    return module
+    return cast("Flavor", module)
 
 
 def load(values: Mapping[str, Any], where: str) -> StackConfig:
@@ -99,4 +161,5 @@ def load(values: Mapping[str, Any], where: str) -> StackConfig:
         module = flavor(name)
     except SlipwayError as error:
         raise SlipwayError(f"{where}: {error}") from None
-    return build(module.Config, values, where)
+    with own_code(name, f"{where}: "):
+        return build(module.Config, values, where)

@@ -1,8 +1,12 @@
-"""``slipway new``: a stack file with what differs from the defaults, or nothing."""
+"""``slipway new``: a stack file with what was given and a tag of its own, or nothing."""
 
 from __future__ import annotations
 
+import re
+import shlex
+import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +16,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cli import stack_checks
 from cli.keys import new_stack, questions
 from cli.main import main
-from stacks import flavors
-from stacks.config.stack_file import parse, read_stack, stack_names
+from stacks import flavors, plan
+from stacks.config.stack_file import ROOT, parse, read_stack, stack_names
+from stacks.errors import SlipwayError
 
 MODELINE = "# yaml-language-server: $schema=stack.schema.json\n"
 
@@ -30,9 +36,76 @@ def written(root: Path, flavor: str, *assignments: str) -> str:
     return new_stack.write("mine", {"flavor": flavor, **new_stack.assigned(assignments)}, root).read_text()
 
 
-def test_new_defaults_are_left_out(root: Path) -> None:
-    text = written(root, "nccl", "platform=linux/amd64", "torch.source=build", "registry={kind: local}", "publish=true")
-    assert text == f"{MODELINE}config:\n  slipway:flavor: nccl\n"
+def test_new_value_equal_to_default_is_kept(root: Path) -> None:
+    """Else the next default would move a stack whose user has named the version."""
+    assert written(root, "nccl", "torch.source=build", "registry={kind: local}", "publish=true") == (
+        f"{MODELINE}config:\n"
+        "  slipway:flavor: nccl\n"
+        "  slipway:torch: {source: build}\n"
+        "  slipway:registry: {kind: local}\n"
+        "  slipway:publish: true\n"
+    )
+
+
+@pytest.fixture
+def checkout(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the stacks of this checkout, where `slipway check` looks too."""
+    shutil.copytree(ROOT / "stacks", root / "stacks", dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.py", "__*"))
+    monkeypatch.setattr(stack_checks, "stack_names", lambda: stack_names(root))
+    monkeypatch.setattr(plan, "make", partial(plan.make, root=root))
+    (root / "dockerfiles").symlink_to(ROOT / "dockerfiles")
+    return root
+
+
+def documented() -> list[list[str]]:
+    """Return the words after `slipway new` of each documented line that needs no terminal, and each flavor's shortest."""
+    texts = [page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))]
+    lines = {line for text in texts for line in re.findall(r"slipway new ([^`\n]*--flavor[^`\n]*)", text)}
+    assert len(lines) >= 3
+    shortest = [f"mine --flavor {flavor}" for flavor in flavors.names() if flavor != "runners"]
+    return [shlex.split(line) for line in sorted({*lines, *shortest})]
+
+
+@pytest.mark.parametrize("words", documented(), ids=" ".join)
+def test_new_documented_line_leaves_check_green(
+    words: list[str], checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stack, _, flavor, *assignments = words
+    path = new_stack.write(stack, {"flavor": flavor, **new_stack.assigned(assignments)}, checkout)
+    assert stack_checks.check() == []
+    assert f"{stack}: " in capsys.readouterr().out
+    values = parse(path.read_text(), "x")
+    for word in assignments:
+        key, _, value = word.partition("=")
+        if not value.startswith(("[", "{")):
+            block: Any = values
+            for part in key.split("."):
+                block = block[part]
+            assert str(block) == value
+
+
+@pytest.mark.parametrize(
+    ("stack", "tail"), [("nccl-a", "nccl_a"), ("2nd", "stack_2nd"), ("torch2.0", "stack_torch2.0")]
+)
+def test_new_stack_with_equal_tags_gets_a_suffix(stack: str, tail: str, checkout: Path) -> None:
+    path = new_stack.write(stack, {"flavor": "nccl"}, checkout)
+    assert parse(path.read_text(), "x") == {"flavor": "nccl", "tagSuffix": tail}
+    assert stack_checks.check() == []
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"flavor": "nccl", "tagSuffix": "one"}, "would have equal tags"),
+        ({"flavor": "local", "extraTags": ["latest"]}, "both move the tag"),
+    ],
+)
+def test_new_stack_that_another_contradicts_is_refused(values: dict[str, Any], message: str, checkout: Path) -> None:
+    new_stack.write("one", {"archList": "9.0", **values} if values["flavor"] == "nccl" else values, checkout)
+    before = stack_names(checkout)
+    with pytest.raises(SlipwayError, match=message):
+        new_stack.write("two", values, checkout)
+    assert stack_names(checkout) == before
 
 
 def test_new_block_is_on_one_line_and_lists_are_flow(root: Path) -> None:
@@ -186,6 +259,14 @@ def test_questions_skip_what_is_given(answers: dict[str, str]) -> None:
     values = questions.complete({"flavor": "local", "torch": {"version": "2.13.0"}})
     assert values["torch"] == {"version": "2.13.0"}
     assert answers == {}
+
+
+def test_questions_are_of_the_registry_and_the_gpus(answers: dict[str, str]) -> None:
+    answers |= {"slipway:registry.kind": "ghcr", "slipway:registry.repository": "ghcr.io/acme/images"}
+    answers |= {"slipway:archList": "H100"}
+    values = questions.complete({"flavor": "base"})
+    assert values["registry"] == {"kind": "ghcr", "repository": "ghcr.io/acme/images"}
+    assert values["archList"] == "H100"
 
 
 def test_new_without_terminal_prompts_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,9 +74,9 @@ def test_value_accepted_unquoted_is_kept_by_yaml(text: str) -> None:
 
 
 def test_keys_of_other_projects_are_ignored() -> None:
-    assert parse("config:\n  aws:region: eu-1\n  slipway:flavor: local\nencryptionsalt: v1:x\n", "f") == {
-        "flavor": "local"
-    }
+    assert parse(
+        "config:\n  aws:region: eu-1\n  slipway:flavor: local\nencryptionsalt: v1:x\nenvironment: [a]\n", "f"
+    ) == {"flavor": "local"}
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,21 @@ def test_keys_of_other_projects_are_ignored() -> None:
         ("config:\n  slipway:a: 1\n  slipway:a: 2\n", "f:3: the key 'slipway:a' is repeated"),
         ("- 1", "f: expected a mapping"),
         ("config: 7", "f: 'config' must be a mapping"),
+        (
+            "config:\n  slipway:flavor: local\nslipway:publish: false\n",
+            (
+                "f:3: nothing reads the key 'slipway:publish' in column 0: write 'config:' above it, and indent it below: "
+                "'  slipway:publish'"
+            ),
+        ),
+        ("slipway:flavor: local\n", "f:1: nothing reads the key 'slipway:flavor' in column 0: "),
+        ("Config:\n  slipway:flavor: local\n", "f:1: nothing reads the key 'Config' in column 0: beside 'config' are "),
+        ("config:\n  slipway:flavor: local\ncuda: 1\n", "f:3: nothing reads the key 'cuda' in column 0: "),
+        (
+            "config:\n  slipway:flavor: local\n  publish: false\n",
+            "f:3: nothing reads the key 'publish', which has no namespace: write 'slipway:publish'",
+        ),
+        ("config:\n  slipway.flavor: local\n", "f:2: nothing reads the key 'slipway.flavor', which has no namespace: "),
     ],
 )
 def test_stack_file_with_bad_yaml_fails_with_one_line(text: str, message: str) -> None:

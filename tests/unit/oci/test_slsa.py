@@ -86,8 +86,12 @@ def test_source_without_an_address_is_no_parent() -> None:
     parent = {"uri": f"pkg:docker/docker.io/library/debian@{DIGEST}?platform=linux%2Famd64"}
     document["buildDefinition"]["resolvedDependencies"] = [{"digest": {"gitCommit": "c" * 40}}, parent]
     document["runDetails"]["metadata"] = {}
+    document["buildDefinition"]["externalParameters"]["configSource"] = {"path": "dockerfiles/torch/Dockerfile"}
     assert slsa.parents(document) == [f"docker.io/library/debian@{DIGEST}"]
-    assert slsa.summary(document)["date"] == ""
+    assert slsa.summary(document) == {"source": "", "revision": "", "date": ""}
+    assert refused(document, repository="github.com/acme/images") == [
+        "repository is not stated, but must be 'github.com/acme/images'"
+    ]
 
 
 def test_policy_that_is_met_or_empty_refuses_nothing() -> None:

@@ -1,0 +1,104 @@
+"""A flavor of one's own that is broken: one line, and nothing else stops."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stacks.config.stack_file import ROOT
+
+HEAD = """
+from typing import Literal
+from stacks.config.stack_config import StackConfig
+"""
+CONFIG = f"""{HEAD}
+class Config(StackConfig):
+    flavor: Literal["own"] = "own"
+"""
+BROKEN = {
+    "import": ("from stacks.spec import Gone\n", "ImportError: cannot import name 'Gone'"),
+    "syntax": ("class Config(\n", "SyntaxError: '(' was never closed"),
+    "exit": ("raise RuntimeError('two\\nlines')\n", r"RuntimeError: two\nlines"),
+    "no images": (CONFIG, "it has no function images(config)"),
+    "no model": ("Config = 3\n", "Config is not a subclass of stacks.config.stack_config.StackConfig"),
+}
+FAILING = {
+    "images": (f"{CONFIG}\ndef images(config): return config.gone\n", "AttributeError: "),
+    "validator": (
+        (
+            f"from pydantic import model_validator\n{CONFIG}\n"
+            "    @model_validator(mode='after')\n    def _wrong(self):\n        raise KeyError('gone')\n\n"
+            "def images(config): return []\n"
+        ),
+        "KeyError: 'gone'",
+    ),
+}
+
+
+@pytest.fixture
+def slipway(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Return a function that runs the command in a copy of the checkout with three stacks."""
+    for folder in ("oci", "cli"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    keep = {"Pulumi.local.yaml", "Pulumi.base-cu132.yaml"}
+    shutil.copytree(
+        ROOT / "stacks",
+        tmp_path / "stacks",
+        ignore=lambda _, names: [name for name in names if name.startswith("Pulumi.") and name not in keep],
+    )
+    (tmp_path / "Pulumi.yaml").symlink_to(ROOT / "Pulumi.yaml")
+    (tmp_path / "dockerfiles").symlink_to(ROOT / "dockerfiles")
+    (tmp_path / "stacks/Pulumi.mine.yaml").write_text("config:\n  slipway:flavor: own\n")
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "stacks", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+
+    return run
+
+
+@pytest.mark.parametrize(("text", "message"), (BROKEN | FAILING).values(), ids=(BROKEN | FAILING).keys())
+def test_broken_flavor_is_one_line_and_stops_its_stack(
+    text: str, message: str, slipway: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "stacks/flavors/own.py").write_text(text)
+    for words in (("check",), ("list",)):
+        done = slipway(*words)
+        lines = [line for line in done.stderr.splitlines() if not line.startswith("warning: ")]
+        assert done.returncode == 1
+        assert len(lines) == 1, done.stderr
+        assert lines[0].startswith("stack mine: ")
+        assert "stacks/flavors/own" in lines[0]
+        assert "the flavor 'own' is broken: " in lines[0]
+        assert message in lines[0]
+        assert "local" in done.stdout
+        assert "base-cu132" in done.stdout
+
+
+def test_broken_flavor_that_no_stack_has_is_named(
+    slipway: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "stacks/flavors/own.py").write_text(BROKEN["syntax"][0])
+    (tmp_path / "stacks/Pulumi.mine.yaml").unlink()
+    done = slipway("check")
+    assert done.returncode == 1
+    assert "stacks/flavors/own.py:1: the flavor 'own' is broken: SyntaxError" in done.stderr
+    for words in (("list",), ("show", "local"), ("explain", "cuda"), ("new", "other", "--flavor", "local")):
+        assert slipway(*words).returncode == 0
+
+
+def test_schema_with_a_broken_flavor_is_not_written(
+    slipway: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """Else its keys would be gone from the schema."""
+    (tmp_path / "stacks/flavors/own.py").write_text(BROKEN["import"][0])
+    before = (tmp_path / "stacks/stack.schema.json").read_text()
+    done = slipway("schema")
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert (tmp_path / "stacks/stack.schema.json").read_text() == before
