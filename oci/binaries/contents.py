@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import IO, Any, Final
+from functools import lru_cache
+from typing import IO, Any, Final, NamedTuple
 
 from oci.binaries import elf_file, loader_config
 from oci.binaries.elf_file import Binary
@@ -22,20 +23,41 @@ _LARGEST_DATABASE: Final = 64 << 20
 """Bytes of the largest database of packages that is read."""
 
 
+_TEXTS: Final = {ownership_records.DIVERSIONS, "etc/passwd", "etc/group"}
+_ENVIRONMENT: Final = "pyvenv.cfg"
+"""The file of a virtual environment, at its root."""
+_SCRIPT: Final = b"#!"
+_LINE: Final = 256
+"""Bytes of a script that the kernel looks at (include/uapi/linux/binfmts.h, `BINPRM_BUF_SIZE`)."""
+_LARGEST_WRAPPER: Final = 64 << 10
+"""Bytes of the largest script in which the start of its arguments is searched."""
+_STARTS_ARGUMENTS: Final = (b'exec "$@"', b"exec $@", b'exec "${@}"')
+
+
+class Script(NamedTuple):
+    """A file that begins with ``#!``: what the kernel reads of it, and whether it starts its own arguments."""
+
+    start: bytes
+    wraps: bool
+
+
 @dataclass
 class Contents:
     """An image's files as a container sees them.
 
-    ``binaries`` are its ELF files by path, ``texts`` the loader's configuration, ``owned`` what package managers
-    recorded, and ``unread`` why a record of theirs is not read. Paths are relative to the root. ``space`` is what all
-    files of its layers take.
+    ``config`` is what a container is started with. ``binaries`` are its ELF files by path, ``scripts`` what begins with
+    ``#!``, ``texts`` the configuration of the loader, of accounts and of Python's environments, ``owned`` what package
+    managers recorded, and ``unread`` why a record of theirs is not read. Paths are relative to the root. ``space`` is
+    what all files of its layers take.
     """
 
     tree: FileTree
+    config: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     folder: str = "/"
     binaries: dict[str, Binary] = field(default_factory=dict)
+    scripts: dict[str, Script] = field(default_factory=dict)
     texts: dict[str, bytes] = field(default_factory=dict)
     owned: dict[str, Owned] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
@@ -68,13 +90,16 @@ def of(indexes: list[Index], config: Mapping[str, Any]) -> Contents:
     variables = dict(str(pair).partition("=")[::2] for pair in config.get("Env") or [])
     tree = FileTree(indexes)
     labels = {str(name): str(value) for name, value in (config.get("Labels") or {}).items()}
-    contents = Contents(tree, variables, labels, str(config.get("WorkingDir") or "/"), space=space(indexes, tree))
+    folder = str(config.get("WorkingDir") or "/")
+    contents = Contents(tree, config, variables, labels, folder, space=space(indexes, tree))
     for path, entry in contents.tree.paths():
         if entry is None or entry.facts is None:
             continue
         contents.entries[path] = entry
         if isinstance(entry.facts, Binary):
             contents.binaries[path] = entry.facts
+        elif isinstance(entry.facts, Script):
+            contents.scripts[path] = entry.facts
         elif isinstance(entry.facts, Owned):
             contents.owned[path] = entry.facts
         elif isinstance(entry.facts, Unread):
@@ -86,7 +111,7 @@ def of(indexes: list[Index], config: Mapping[str, Any]) -> Contents:
     return contents
 
 
-Facts = Binary | Owned | list[Owned] | Unread | bytes | None
+Facts = Binary | Script | Owned | list[Owned] | Unread | bytes | None
 
 
 def facts(path: str, size: int, file: IO[bytes]) -> Facts:
@@ -98,10 +123,22 @@ def facts(path: str, size: int, file: IO[bytes]) -> Facts:
         if size > _LARGEST_DATABASE:
             return Unread(f"{size} bytes, at most {_LARGEST_DATABASE} are read")
         return rpm_records.of_database(path, start + file.read())
-    if size > _LARGEST_TEXT:
-        return None
-    if loader_config.is_configuration(path) or path == ownership_records.DIVERSIONS:
-        return start + file.read()
-    if parse := ownership_records.parser(path):
-        return parse(path, start + file.read())
+    if size <= _LARGEST_TEXT:
+        if loader_config.is_configuration(path) or path in _TEXTS or path.endswith(_ENVIRONMENT):
+            return start + file.read()
+        if parse := ownership_records.parser(path):
+            return parse(path, start + file.read())
+    if start.startswith(_SCRIPT):
+        start += file.read(_LINE - len(start))
+        return _script(start, size <= _LARGEST_WRAPPER and _starts_arguments(start + file.read()))
     return None
+
+
+def _starts_arguments(content: bytes) -> bool:
+    return any(text in content for text in _STARTS_ARGUMENTS)
+
+
+@lru_cache(1 << 12)
+def _script(start: bytes, wraps: bool) -> Script:
+    """Return a script as a shared object: an environment has hundreds with the same beginning."""
+    return Script(start, wraps)

@@ -22,6 +22,7 @@ from oci.layers.space import Space
 from oci.owners import ownership
 from oci.owners.ownership import Contested
 from oci.registry_image import Image
+from oci.starting import started_programs
 
 _MACHINES: Final[Mapping[str, Machine]] = {"amd64": X86_64, "arm64": AARCH64, "386": I386}
 """Machines by the architecture of a platform (image-spec, config.md; Go's GOARCH)."""
@@ -67,16 +68,19 @@ class Inspection:
     lacking: Sequence[Fault]
     driver: Driver | None
     contested: Sequence[Contested]
+    unstarted: Sequence[Fault]
     unread: Mapping[str, str]
     space: Space
 
     @property
     def faults(self) -> list[Fault]:
-        """The faults, those of the loader first."""
+        """The faults, those of what the image starts first."""
         nodes = self.question.nodes.by_driver if self.question.nodes else None
         drivers = self.driver.faults(self.question.driver, nodes) if self.driver else []
         owners = [contested.fault() for contested in self.contested if contested.binary]
-        return [*self.loading.faults, *owners, *self.coverage.faults(), *self.lacking, *drivers]
+        known = {fault.file for fault in self.loading.faults if fault.kind in {"loader", "file"}}
+        unstarted = [fault for fault in self.unstarted if not known.intersection((fault.file, *fault.names))]
+        return [*unstarted, *self.loading.faults, *owners, *self.coverage.faults(), *self.lacking, *drivers]
 
     def as_json(self) -> dict[str, Any]:
         """Return the inspection as JSON."""
@@ -144,6 +148,7 @@ def of_contents(image: Image, read: Contents, question: Question) -> Inspection:
         list(gpu_coverage.lacking(read, question.compiled)),
         driver.needed(read, question.drivers),
         ownership.contested(read),
+        started_programs.faults(read, machine, image.platform) if image.platform.split("/")[1] in _MACHINES else [],
         read.unread,
         read.space,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from oci.layers.layer import Entry, Index
 
@@ -44,6 +44,19 @@ class Difference:
             "before": _as_json(self.before),
             "after": _as_json(self.after),
         }
+
+
+class Trace(NamedTuple):
+    """A path after following links, the last one too: where it ends, or where it breaks off.
+
+    ``folders`` are those that it leads through, and ``path`` is that of the file, or of what ``problem`` is about. The
+    entry is None for a folder that no layer writes.
+    """
+
+    path: str
+    entry: Entry | None
+    folders: tuple[tuple[str, Entry | None], ...]
+    problem: Literal["", "does not exist", "is no folder", "is a cycle of links"] = ""
 
 
 def _as_json(entry: Entry | None) -> dict[str, Any] | None:
@@ -199,7 +212,13 @@ class FileTree:
 
         The entry is None for a folder that no layer writes. None for a path that does not exist, or a cycle of links.
         """
+        trace = self.trace(path)
+        return None if trace.problem else (trace.path, trace.entry)
+
+    def trace(self, path: str) -> Trace:
+        """Follow a path from the root."""
         ancestors = [("", self.root)]
+        passed: dict[str, Entry | None] = {}
         remaining = path.split("/")[::-1]
         links = 0
         while remaining:
@@ -208,24 +227,26 @@ class FileTree:
                 continue
             folder, node = ancestors[-1]
             if not node.folder:
-                return None
+                return Trace(folder, node.entry, tuple(passed.items()), "is no folder")
+            passed[folder] = node.entry
             if part == "..":
                 ancestors = ancestors[:-1] or ancestors
                 continue
             key = _joined(folder, part)
             child = (node.children or {}).get(key)
             if child is None or child.removed:
-                return None
+                missing = "/".join((key, *reversed(remaining)))
+                return Trace(missing, None, tuple(passed.items()), "does not exist")
             if child.entry and child.entry.kind == "symlink":
                 links += 1
                 if links > _MOST_LINKS:
-                    return None
+                    return Trace(key, child.entry, tuple(passed.items()), "is a cycle of links")
                 if child.entry.target.startswith("/"):
                     ancestors = ancestors[:1]
                 remaining.extend(reversed(child.entry.target.split("/")))
                 continue
             ancestors.append((key, child))
-        return ancestors[-1][0], ancestors[-1][1].entry
+        return Trace(ancestors[-1][0], ancestors[-1][1].entry, tuple(passed.items()))
 
     def unread_above(self, floor: int) -> int:
         """Return the number of unread layers above layer ``floor``."""

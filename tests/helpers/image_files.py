@@ -21,16 +21,22 @@ def image(
     files: Mapping[str, bytes | str],
     config: Mapping[str, Any] | None = None,
     base: Mapping[str, bytes | str] = BASE,
+    modes: Mapping[str, tuple[int, int]] | None = None,
 ) -> Contents:
-    """Return an image of one layer on a base, glibc's loader; text that begins with `->` is a symbolic link."""
-    entries = {}
+    """Return an image of one layer on a base, glibc's loader; text that begins with `->` is a symbolic link.
+
+    `modes` are the mode and owner of some of the files, and of folders.
+    """
+    rights = dict(modes or {})
+    entries = {path: Entry("directory", mode, (uid, uid)) for path, (mode, uid) in rights.items() if path not in files}
     for path, content in {**base, **files}.items():
         if isinstance(content, str) and content.startswith("->"):
             entries[path] = Entry("symlink", 0o777, (0, 0), target=content[2:])
         else:
             body = content.encode() if isinstance(content, str) else content
             known = contents.facts(path, len(body), io.BytesIO(body))
-            entries[path] = Entry("file", 0o755, (0, 0), len(body), facts=known)
+            mode, uid = rights.get(path, (0o755, 0))
+            entries[path] = Entry("file", mode, (uid, uid), len(body), facts=known)
     return contents.of([Index(entries)], config or {})
 
 
