@@ -23,7 +23,8 @@ from stacks.config.load import build
 from stacks.config.stack_config import StackConfig
 from toolchain.checkout import Checkout
 from toolchain.machine.daemon import Daemon
-from toolchain.parts.docker_registry import LOOPBACK, answers, program
+from toolchain.parts.docker_registry import answers, program
+from toolchain.registry_login.registry_port import LOOPBACK
 
 PARENT: Final = "debian:bookworm-slim"
 _START_SECONDS: Final = 15.0

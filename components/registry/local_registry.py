@@ -7,7 +7,7 @@ from stacks.plan import Plan
 
 
 class LocalRegistry(Registry):
-    """A registry on this machine, without credentials."""
+    """A registry on this machine, with Docker's login for it."""
 
 
 def declare(plan: Plan) -> Registry:

@@ -117,9 +117,17 @@ def _by_digest(props: Mapping[str, Any], login: credentials.Login | None) -> str
     """
     from oci import cosign
     from oci.client import Repository
+    from oci.credentials import of_machine
     from stacks.config.signing import Signer
 
-    digest = Repository(props["ref"], login).visible_digest()
+    repository = Repository(props["ref"], login)
+    if login is None and not props.get("signer"):
+        try:
+            # The helper of the registry that `make up` starts fails where another user has taken its port meanwhile.
+            of_machine(repository.host)
+        except ValueError as error:
+            raise SlipwayError(f"{props['ref']}: {error}") from None
+    digest = repository.visible_digest()
     if not digest or not _counts(props):
         return ""
     reference = f"{props['ref'].rpartition(':')[0]}@{digest}"

@@ -63,7 +63,6 @@ class Life(Watched):
             "PULUMI_CONFIG_PASSPHRASE": self.secrets["passphrase"],
             "SLIPWAY_REGISTRY_USERNAME": USER,
             "SLIPWAY_REGISTRY_PASSWORD": PASSWORD,
-            "DOCKER_CONFIG": str(folder / "nothing"),
             "GITHUB_TOKEN": self.secrets["GitHub token"],
             "INDEX_PASSWORD": self.secrets["build secret"],
         }

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 
 from cli.verify import Evidence
 from oci import cosign
 from stacks.config.signing import Signing
 from stacks.errors import SlipwayError
-from tests.helpers import pushed_image
+from tests.helpers import pushed_image, registry_api
 from tests.helpers.fulcio import Fulcio
 from tests.provider.conftest import private_registry
 
@@ -144,15 +143,15 @@ def of_many_subjects(publisher: Publisher) -> str:
     tag = cosign.attached(ref, "att").rpartition(":")[2]
     host, _, path = repository.partition("/")
     base = f"http://{host}/v2/{path}"
-    manifest = requests.get(f"{base}/manifests/{tag}", headers={"Accept": pushed_image.MANIFEST}, timeout=9).json()
+    manifest = json.loads(registry_api.fetch(f"{base}/manifests/{tag}", pushed_image.MANIFEST))
     (layer,) = manifest["layers"]
-    envelope = requests.get(f"{base}/blobs/{layer['digest']}", timeout=9).json()
+    envelope = json.loads(registry_api.fetch(f"{base}/blobs/{layer['digest']}"))
     statement = json.loads(base64.b64decode(envelope["payload"]))
     statement["subject"].append({"name": repository, "digest": {"sha256": other.rpartition(":")[2]}})
     content = json.dumps(publisher.fulcio.envelope(statement)).encode()
     digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-    place = requests.post(f"{base}/blobs/uploads/", timeout=9).headers["Location"]
-    requests.put(place, params={"digest": digest}, data=content, timeout=9).raise_for_status()
+    place = registry_api.send("POST", f"{base}/blobs/uploads/").headers["Location"]
+    registry_api.send("PUT", place, content, params={"digest": digest}).raise_for_status()
     layer |= {"digest": digest, "size": len(content)}
     pushed_image.put_manifest(base, tag, json.dumps(manifest).encode(), pushed_image.MANIFEST)
     return publisher.line(ref)

@@ -18,7 +18,7 @@ from cli.promotion import gpu_evidence, promotion
 from oci import cosign
 from stacks.config.signing import Signing
 from stacks.errors import SlipwayError
-from tests.helpers import gpu_reports, pushed_image
+from tests.helpers import gpu_reports, pushed_image, registry_api
 from tests.helpers.sample_repository import STACK, make
 from tests.provider.conftest import private_registry
 from toolchain.checkout import Checkout
@@ -93,7 +93,7 @@ class Stack:
     def manifest(self, version: str) -> requests.Response:
         host, _, path = self.repository.partition("/")
         accept = {"Accept": pushed_image.MANIFEST}
-        return requests.get(f"http://{host}/v2/{path}/manifests/{version}", headers=accept, timeout=9)
+        return registry_api.send("GET", f"{host}/{path}/manifests/{version}", headers=accept)
 
     def attestations(self, ref: str = "") -> str:
         return cosign.attached(ref or self.ref, "att")
@@ -185,7 +185,7 @@ def relabelled(stack: Stack, former: str, name: str) -> None:
     assert former in json.dumps(content)
     body = json.dumps(content).replace(former, name).encode()
     headers = {"Content-Type": pushed_image.MANIFEST}
-    requests.put(f"http://{host}/v2/{path}/manifests/{tag}", data=body, headers=headers, timeout=9).raise_for_status()
+    registry_api.send("PUT", f"{host}/{path}/manifests/{tag}", body, headers).raise_for_status()
 
 
 def test_older_image_is_not_promoted_without_its_digest(stack: Stack) -> None:

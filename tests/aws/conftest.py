@@ -63,7 +63,6 @@ class AwsProject(Project):
             "PATH": f"{Path(sys.executable).parent}:{plugins}:{self.environment['PATH']}",
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
             "HOME": str(root),
-            "DOCKER_CONFIG": str(root),
             "AWS_ENDPOINT_URL": moto,
             "AWS_EC2_METADATA_DISABLED": "true",
             "AWS_ACCESS_KEY_ID": "test",

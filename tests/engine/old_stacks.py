@@ -29,6 +29,7 @@ from tests.aws.runners import RunnersProject as Ec2Project
 from tests.engine.project import Project
 from tests.fakes.docker_relay import Relay
 from tests.fakes.tls_relays import server_context
+from tests.helpers import registry_api
 from tests.images.engine import client
 from tests.provider.conftest import private_registry
 from tests.provider.plugin import CHECKOUT
@@ -273,13 +274,12 @@ def _push(project: Project, name: str) -> str:
         "os": "linux",
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }
-    url = f"http://{project.registry}/v2/{project.path}/{name}"
+    url = f"{project.registry}/{project.path}/{name}"
 
     def blob(content: bytes, kind: str) -> dict[str, Any]:
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-        where = requests.post(f"{url}/blobs/uploads/", timeout=10).headers["Location"]
-        answer = requests.put(where, params={"digest": digest}, data=content, timeout=10)
-        answer.raise_for_status()
+        where = registry_api.send("POST", f"{url}/blobs/uploads/").headers["Location"]
+        registry_api.send("PUT", where, content, params={"digest": digest}).raise_for_status()
         return {"mediaType": f"application/vnd.oci.image.{kind}", "size": len(content), "digest": digest}
 
     manifest = {
@@ -290,7 +290,7 @@ def _push(project: Project, name: str) -> str:
     }
     content = json.dumps(manifest).encode()
     headers = {"Content-Type": str(manifest["mediaType"])}
-    requests.put(f"{url}/manifests/1", data=content, headers=headers, timeout=10).raise_for_status()
+    registry_api.send("PUT", f"{url}/manifests/1", content, headers).raise_for_status()
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 

@@ -9,15 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 import uuid
 from copy import copy
 from pathlib import Path
 from typing import Any
 
+import requests
+
 from oci.client import IMAGES, INDEXES
-from tests.helpers import program_copy, pulumi_cli
+from tests.helpers import program_copy, pulumi_cli, registry_api
 
 FLAVOR = '''
 """A chain of small images, for tests: what a new flavor takes is this module, a folder and a YAML."""
@@ -178,10 +178,7 @@ class Project:
 
     def fetch(self, path: str) -> bytes:
         """Fetch a path of the registry's API."""
-        request = urllib.request.Request(f"http://{self.registry}/v2/{path}", headers={"Accept": MANIFESTS})
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            content: bytes = answer.read()
-        return content
+        return registry_api.fetch(f"{self.registry}/{path}", MANIFESTS)
 
     def manifest(self, ref: str) -> bytes:
         """Fetch the manifest of ``host/path@digest``."""
@@ -199,8 +196,8 @@ class Project:
         """Say whether the registry holds anything under an image's name."""
         try:
             return bool(json.loads(self.fetch(f"{self.path}/{image}/tags/list"))["tags"])
-        except urllib.error.HTTPError as error:
-            assert error.code == 404
+        except requests.HTTPError as error:
+            assert error.response.status_code == 404
             return False
 
 

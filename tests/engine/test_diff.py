@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import urllib.request
 from typing import Any
 
 from tests.engine.project import DOCKERFILE, MANIFESTS, Project
+from tests.helpers import registry_api
 
 
 def diff(project: Project, *words: str, code: int = 0, **environment: str) -> str:
@@ -96,12 +96,11 @@ def test_diff_of_moved_base_is_reported_without_building(project: Project) -> No
     other = project.outputs()["images"]["link0"]["ref"]
 
     def move(ref: str) -> None:
-        url = f"http://{project.registry}/v2/{project.path}/link0/manifests/base"
+        url = f"{project.registry}/{project.path}/link0/manifests/base"
         content = project.manifest(ref)
         media_type = json.loads(content)["mediaType"]
         assert media_type in MANIFESTS
-        headers = {"Content-Type": media_type}
-        urllib.request.urlopen(urllib.request.Request(url, content, headers, method="PUT"), timeout=10).close()
+        registry_api.send("PUT", url, content, {"Content-Type": media_type}).raise_for_status()
 
     move(one)
     project.configure(word="three", base=f"{project.registry}/{project.path}/link0:base")

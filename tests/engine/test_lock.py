@@ -5,19 +5,17 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import urllib.request
 
 from tests.engine.project import MANIFESTS, Project
+from tests.helpers import registry_api
 
 
 def publish(project: Project, ref: str) -> None:
     """Let the tag ``1`` of a pushed image stand for a digest, as somebody upstream would."""
     manifest = project.manifest(ref)
-    address = f"http://{project.registry}/v2/{project.path}/link0/manifests/1"
+    address = f"{project.registry}/{project.path}/link0/manifests/1"
     kind = next(kind for kind in MANIFESTS.split(", ") if kind.encode() in manifest)
-    request = urllib.request.Request(address, manifest, {"Content-Type": kind}, method="PUT")
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        assert answer.status == 201
+    assert registry_api.send("PUT", address, manifest, {"Content-Type": kind}).status_code == 201
 
 
 def lock(project: Project) -> str:

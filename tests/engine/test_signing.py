@@ -21,7 +21,7 @@ from stacks import lock
 from tests.engine.project import Project
 from tests.engine.test_checks import CHECK, DOCKERFILE, PASSING
 from tests.engine.test_products import machine
-from tests.helpers import gpu_reports, pushed_image
+from tests.helpers import gpu_reports, pushed_image, registry_api
 from tests.provider.conftest import _HTPASSWD, PASSWORD, USER, Registry, private_registry
 from toolchain.checkout import Checkout
 from toolchain.machine import golang
@@ -282,10 +282,8 @@ def test_index_is_promoted_on_the_evidence_of_each_part(project: Project, keys: 
     ours, other = (cosign.attached(ref, "att") for ref in parts(image))
     repository, _, tag = other.rpartition(":")
     content = project.fetch(f"{project.path}/link0/manifests/{tag}")
-    address = (
-        f"http://{project.registry}/v2/{project.path}/link0/manifests/sha256:{hashlib.sha256(content).hexdigest()}"
-    )
-    assert requests.delete(address, timeout=10).status_code == requests.codes.accepted
+    address = f"{project.registry}/{project.path}/link0/manifests/sha256:{hashlib.sha256(content).hexdigest()}"
+    assert registry_api.send("DELETE", address).status_code == requests.codes.accepted
     for _ in range(2):
         (missing,) = project.stacks("promote", "t", "link0", "stable", code=1).splitlines()[1:]
         assert missing.startswith(f"  {parts(image)[1]}: loading: cosign verify-attestation: "), missing
@@ -332,8 +330,8 @@ def test_product_of_others_is_taken_only_if_signed(programs: str, tmp_path: Path
 
     # What a retention rule deletes of it is nothing that an image misses.
     registry, _, repository = product(fourth).partition("@")[0].partition("/")
-    address = f"http://{registry}/v2/{repository}/manifests/{product(fourth).partition('@')[2]}"
-    assert requests.delete(address, timeout=10).status_code == requests.codes.accepted
+    address = f"{registry}/{repository}/manifests/{product(fourth).partition('@')[2]}"
+    assert registry_api.send("DELETE", address).status_code == requests.codes.accepted
     assert re.search(r"^link0: .*\n  deleted     from the registry", fourth.stacks("verify", "t"), re.MULTILINE)
 
 
@@ -415,11 +413,8 @@ def test_published_image_is_promoted_on_its_evidence(project: Project, keys: Key
 
 
 @pytest.mark.slow
-def test_signing_in_private_registry_uses_stack_login(
-    project: Project, keys: Keys, locked_registry: Registry, tmp_path: Path
-) -> None:
+def test_signing_in_private_registry_uses_stack_login(project: Project, keys: Keys, locked_registry: Registry) -> None:
     repository = f"{locked_registry.address}/{project.path}"
-    project.environment["DOCKER_CONFIG"] = str(tmp_path / "nothing")
     project.configure(registry={"kind": "generic", "repository": repository}, signing=keys.signing(), base=BASE)
     project.environment |= {"SLIPWAY_REGISTRY_USERNAME": USER, "SLIPWAY_REGISTRY_PASSWORD": PASSWORD}
     output = project.up().output

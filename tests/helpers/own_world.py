@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import re
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -50,6 +52,18 @@ def _files(home: Path) -> dict[str, str]:
     }
 
 
+def _log_in(home: Path, before: Mapping[str, str]) -> None:
+    """Store the login of the checkout's registry, for the tests that reach it; it is the one login there is."""
+    from toolchain.checkout import Checkout
+    from toolchain.registry_login import docker_configuration, registry_account
+
+    checkout = Checkout.here()
+    if before.get("DOCKER_CONFIG") == str(docker_configuration.folder(checkout)):
+        login = registry_account.header(checkout).removeprefix("Basic ")
+        (home / ".docker").mkdir()
+        (home / ".docker/config.json").write_text(json.dumps({"auths": {before["SLIPWAY_REGISTRY"]: {"auth": login}}}))
+
+
 def _settings(home: Path, suffix: str, environment: dict[str, str]) -> str:
     """Return the path of a user's settings below `~/.config`, which is empty where there are none."""
     file = Path(environment.get("XDG_CONFIG_HOME") or home / ".config") / suffix
@@ -65,6 +79,7 @@ def enter() -> None:
     os.environ.update({name: value for name, value in before.items() if _KEPT.fullmatch(name)})
     os.environ.update(_files(home))
     forget_git()
+    _log_in(home, before)
     user = Path(before.get("HOME", "/nonexistent"))  # its indexes and proxies are the machine's way to the network
     for variable, suffix in (("PIP_CONFIG_FILE", "pip/pip.conf"), ("GOENV", "go/env")):
         if file := before.get(variable) or _settings(user, suffix, before):
@@ -81,6 +96,7 @@ def forget_git() -> None:
 
 def leave_network(patch: pytest.MonkeyPatch) -> None:
     """Take the ways to the network, and to the services of this checkout, from this process and what it starts."""
+    patch.setenv("DOCKER_CONFIG", str(Path(os.environ["HOME"], "no-docker")))
     for name in [name for name in os.environ if _HERMETIC.fullmatch(name)]:
         patch.delenv(name)
     for name in ("NO_PROXY", "no_proxy"):  # some modules have taken the proxies already, as they were imported

@@ -8,6 +8,8 @@ from typing import Any
 
 import requests
 
+from tests.helpers import registry_api
+
 _MEDIA = "application/vnd.oci.image"
 MANIFEST = f"{_MEDIA}.manifest.v1+json"
 
@@ -20,8 +22,8 @@ def push(name: str, word: str = "", created: str = "2026-11-24T12:00:00Z") -> st
     values = {"architecture": "amd64", "os": "linux", "author": word, "created": created, "rootfs": rootfs}
     config = json.dumps(values).encode()
     digest = f"sha256:{hashlib.sha256(config).hexdigest()}"
-    place = requests.post(f"{url}/blobs/uploads/", timeout=9).headers["Location"]
-    requests.put(place, params={"digest": digest}, data=config, timeout=9).raise_for_status()
+    place = registry_api.send("POST", f"{url}/blobs/uploads/").headers["Location"]
+    registry_api.send("PUT", place, config, params={"digest": digest}).raise_for_status()
     descriptor = {"mediaType": f"{_MEDIA}.config.v1+json", "size": len(config), "digest": digest}
     manifest: dict[str, Any] = {
         "schemaVersion": 2,
@@ -37,12 +39,12 @@ def copy(source: str, name: str) -> str:
     split = "@" if "@" in source else ":"
     repository, _, version = source.rpartition(split)
     other, _, tag = name.rpartition(":")
-    fetched = requests.get(f"{_url(repository)}/manifests/{version}", headers={"Accept": MANIFEST}, timeout=9)
+    fetched = registry_api.send("GET", f"{_url(repository)}/manifests/{version}", headers={"Accept": MANIFEST})
     fetched.raise_for_status()
     content = fetched.json()
     for blob in [content["config"], *content["layers"]] if other != repository else []:
         mount = {"mount": blob["digest"], "from": repository.partition("/")[2]}
-        response = requests.post(f"{_url(other)}/blobs/uploads/", params=mount, timeout=9)
+        response = registry_api.send("POST", f"{_url(other)}/blobs/uploads/", params=mount)
         assert response.status_code == requests.codes.created, response.text
     return f"{other}@{put_manifest(_url(other), tag, fetched.content, MANIFEST)}"
 
@@ -54,6 +56,6 @@ def _url(repository: str) -> str:
 
 def put_manifest(url: str, tag: str, manifest: bytes, media_type: str) -> str:
     """Push a manifest to a repository's ``url`` as it is; return its digest."""
-    answer = requests.put(f"{url}/manifests/{tag}", data=manifest, headers={"Content-Type": media_type}, timeout=9)
+    answer = registry_api.send("PUT", f"{url}/manifests/{tag}", manifest, {"Content-Type": media_type})
     answer.raise_for_status()
     return answer.headers["Docker-Content-Digest"]

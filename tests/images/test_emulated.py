@@ -6,11 +6,11 @@ import hashlib
 import json
 
 import pytest
-import requests
 
 from oci.client import INDEXES
 from oci.engine.engine_platforms import PLATFORMS
 from tests.engine.test_platforms import UNCHANGED
+from tests.helpers import registry_api
 from tests.images.engine import docker
 from tests.images.published import Published
 from toolchain.checkout import Checkout
@@ -40,8 +40,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Published:
 def test_index_names_torch_for_both_machines(stack: Published) -> None:
     output = stack.outputs()["images"]["torch"]
     host, _, path = output["ref"].partition("@")[0].partition("/")
-    url = f"http://{host}/v2/{path}/manifests/{output['tag']}"
-    raw = requests.get(url, headers={"Accept": ", ".join(INDEXES)}, timeout=10).content
+    raw = registry_api.fetch(f"{host}/{path}/manifests/{output['tag']}", ", ".join(INDEXES))
     assert output["digest"] == f"sha256:{hashlib.sha256(raw).hexdigest()}"
     listed = {
         f"{each['platform']['os']}/{each['platform']['architecture']}": each["digest"]

@@ -6,12 +6,12 @@ Each check passes on the image, as its build ran them, and fails for its fault.
 from __future__ import annotations
 
 import re
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.helpers import registry_api
 from tests.helpers.index_wheel import fetched
 from tests.images.engine import DOCKERFILES, Image, base_image, check_planted, docker, forget
 from tests.images.published import Published
@@ -228,9 +228,8 @@ def test_gpu_check_without_driver_is_one_line(image: Image, bytecode: tuple[str,
 def test_exported_digest_is_that_of_the_registry(pushed: str) -> None:
     name, _, digest = pushed.partition("@")
     host, _, path = name.partition("/")
-    request = urllib.request.Request(f"http://{host}/v2/{path}/manifests/{digest}", headers={"Accept": MANIFESTS})
-    with urllib.request.urlopen(request, timeout=10) as response:
-        assert response.headers["Docker-Content-Digest"] == digest
+    response = registry_api.send("GET", f"{host}/{path}/manifests/{digest}", headers={"Accept": MANIFESTS})
+    assert response.headers["Docker-Content-Digest"] == digest
 
 
 @pytest.mark.slow

@@ -7,9 +7,7 @@ import secrets
 import shutil
 import socket
 import subprocess
-import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from pathlib import Path
 import docker
 import pytest
 
+from tests.helpers import registry_api
 from tests.provider.plugin import Plugin, started
 from toolchain.checkout import Checkout
 from toolchain.parts.docker_registry import program as docker_registry
@@ -63,7 +62,7 @@ def registry(docker_host: str) -> str:  # noqa: ARG001 - the engine must be ther
     """The address of a registry on this machine."""
     address = os.environ.get("SLIPWAY_REGISTRY", "")
     assert address, "SLIPWAY_REGISTRY must name a registry on this machine (`make test` sets it)"
-    urllib.request.urlopen(f"http://{address}/v2/", timeout=10).close()
+    registry_api.fetch(f"http://{address}/v2/")
     return address
 
 
@@ -155,7 +154,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def plugin(program: Path, docker_host: str) -> Iterator[Plugin]:
     """The selected provider, configured for the Docker engine, without the user's Docker credentials."""
-    with tempfile.TemporaryDirectory() as empty, started(program, environment={"DOCKER_CONFIG": empty}) as running:
+    with started(program) as running:
         running.configure(host=docker_host)
         yield running
 

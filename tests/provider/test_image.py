@@ -19,6 +19,7 @@ import docker
 import docker.errors
 import pytest
 
+from tests.helpers import registry_api
 from tests.provider.conftest import PASSWORD, USER, Registry, write
 from tests.provider.plugin import SELECTED, Failure, Line, Plugin
 from toolchain.provider_base import UNKNOWN, Properties, Secret, plain
@@ -86,9 +87,7 @@ def manifest(name: str) -> tuple[str, dict[str, Any]]:
     host, _, rest = name.partition("/")
     path, _, tag = rest.partition(":")
     kinds = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
-    request = urllib.request.Request(f"http://{host}/v2/{path}/manifests/{tag}", headers={"Accept": kinds})
-    with urllib.request.urlopen(request, timeout=10) as response:
-        body = response.read()
+    body = registry_api.fetch(f"{host}/{path}/manifests/{tag}", kinds)
     return f"sha256:{hashlib.sha256(body).hexdigest()}", json.loads(body)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from tests.engine.project import FLAVOR
 from tests.fakes.github.actions import Actions, Event, Run
 from tests.fakes.github.rest_api import GitHub, serve
+from tests.helpers import registry_api
 from tests.workflows.repository import Repository
 
 FAILING = 'ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN ["/none"]\n'
@@ -52,8 +52,7 @@ class World:
     def registry(self, path: str) -> Any:
         address = re.search(r'"address": "([^"]+)"', (self.repository.root / "stacks/Pulumi.one.yaml").read_text())
         assert address
-        with urllib.request.urlopen(f"http://{address[1]}/v2/{self.repository.path}/{path}") as answer:
-            return json.load(answer)
+        return json.loads(registry_api.fetch(f"{address[1]}/{self.repository.path}/{path}"))
 
     def tags(self) -> list[str]:
         """Return all that was ever pushed."""

@@ -12,7 +12,7 @@ from toolchain.machine.files import close
 
 CROSSED: Final = ("cache", "venv", "bin", "docker", "run")
 """Folders below `.slipway` that other users' programs pass: apt's own user, and those in containers."""
-CLOSED: Final = ("parts", "logs", "registry", "state", "pulumi")
+CLOSED: Final = ("parts", "logs", "registry", "docker-config", "state", "pulumi")
 """Folders that have the toolchain's records, output, images and state."""
 
 

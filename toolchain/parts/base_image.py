@@ -52,8 +52,10 @@ documentation (debuerreotype/debuerreotype at 027b65ff: scripts/debuerreotype-mi
 
 def _environment(checkout: Checkout) -> dict[str, str]:
     """Return the client's environment: `docker manifest` is an experimental command before Docker 23."""
-    used = recall(checkout, docker_engine.NAME)
-    return child_environment("docker", DOCKER_CLI_EXPERIMENTAL="enabled", **(used.env if used else {}))
+    parts = [recall(checkout, name) for name in (docker_engine.NAME, docker_registry.NAME)]
+    changes = {name: value for part in parts if part for name, value in part.env.items()}
+    path = os.pathsep.join([str(checkout.bin), os.environ["PATH"]])  # to the credential helper
+    return child_environment("docker", **{**changes, "DOCKER_CLI_EXPERIMENTAL": "enabled", "PATH": path})
 
 
 def _registry(checkout: Checkout) -> str:

@@ -8,48 +8,25 @@ import socket
 import ssl
 import urllib.error
 import urllib.request
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Final
 
 from stacks.child_environment import child_environment
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
-from toolchain.machine.daemon import Daemon
 from toolchain.machine.files import write
 from toolchain.machine.steps import output, step
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.parts import docker_engine
 from toolchain.parts.part import Kind, Part, recall, remember
+from toolchain.registry_login import docker_configuration, registry_account, registry_port
 
 NAME: Final = "registry"
 VARIABLE: Final = "SLIPWAY_REGISTRY"
-LOOPBACK: Final = "127.0.0.1"
 PORTS: Final = range(5000, 5100)
 """The first free one is used from then on, as it is part of the images' names."""
 START_SECONDS: Final = 15.0
 ANSWER_SECONDS: Final = 3.0
-
-
-def _config_file(checkout: Checkout) -> Path:
-    return checkout.state / "registry" / "config.yml"
-
-
-def _port_file(checkout: Checkout) -> Path:
-    return checkout.state / "registry" / "port"
-
-
-def daemon(checkout: Checkout) -> Daemon:
-    """Return our registry, running or not."""
-    return Daemon(
-        NAME, _config_file(checkout).with_name("pid"), checkout.logs / "registry.log", mark=str(_config_file(checkout))
-    )
-
-
-def _port(checkout: Checkout) -> int | None:
-    try:
-        return int(_port_file(checkout).read_text())
-    except (FileNotFoundError, ValueError):
-        return None
 
 
 def answers(address: str) -> bool:
@@ -58,7 +35,7 @@ def answers(address: str) -> bool:
     Certificates are not verified here, because the engine may trust others.
     """
     context = ssl._create_unverified_context()  # noqa: S323, SLF001 - nothing but a status is read
-    first = address.startswith(f"{LOOPBACK}:")
+    first = address.startswith(f"{registry_port.LOOPBACK}:")
     for scheme in ("http", "https") if first else ("https", "http"):
         try:
             with urllib.request.urlopen(f"{scheme}://{address}/v2/", timeout=ANSWER_SECONDS, context=context):  # noqa: S310
@@ -71,36 +48,52 @@ def answers(address: str) -> bool:
     return False
 
 
-def _listens(pid: int | None, port: int) -> bool:
-    """Return whether this process listens on a port, and not one of another checkout."""
-    address = f"{int.from_bytes(socket.inet_aton(LOOPBACK), 'little'):08X}:{port:04X}"
-    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
-    sockets = {f"socket:[{fields[9]}]" for fields in lines if fields[1] == address and fields[3] == "0A"}
-    try:
-        return any(str(file.readlink()) in sockets for file in Path(f"/proc/{pid}/fd").iterdir())
-    except OSError:
-        return False
-
-
 def _runs(checkout: Checkout, port: int) -> bool:
-    return _listens(daemon(checkout).pid(), port) and answers(f"{LOOPBACK}:{port}")
+    """Return whether ours answers on a port, and who has the login alone; that of an earlier version has none."""
+    if not registry_port.is_ours(checkout, port):
+        return False
+    statuses = [_status(port, {}), _status(port, {"Authorization": registry_account.header(checkout)})]
+    return statuses == [http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.OK]
+
+
+def _status(port: int, headers: Mapping[str, str]) -> int:
+    connection = http.client.HTTPConnection(registry_port.LOOPBACK, port, timeout=ANSWER_SECONDS)
+    try:
+        connection.request("GET", "/v2/", headers=dict(headers))
+        return int(connection.getresponse().status)
+    except (OSError, http.client.HTTPException):
+        return 0
+    finally:
+        connection.close()
+
+
+def _part(checkout: Checkout, port: int, version: str) -> Part:
+    address = registry_port.address(port)
+    return Part(
+        NAME,
+        f"Debian's docker-registry at {address}",
+        version,
+        f"{VARIABLE} names none",
+        {VARIABLE: address, docker_configuration.VARIABLE: str(docker_configuration.folder(checkout))},
+        [str(checkout.bin)],  # which has the credential helper
+    )
 
 
 def _running(checkout: Checkout) -> Part | None:
-    port = _port(checkout)
     noted = recall(checkout, NAME)
-    if port is None or noted is None or not _runs(checkout, port):
-        return None
-    return noted if noted.env == {VARIABLE: f"{LOOPBACK}:{port}"} else None
+    for port in registry_port.ports(checkout)[-1:]:
+        if noted and noted == _part(checkout, port, noted.version) and _runs(checkout, port):
+            return noted
+    return None
 
 
 def _configured(checkout: Checkout) -> Part | None:
-    """Return the registry that the environment names, unless that is ours, from a sourced .slipway/env.
+    """Return the registry that the environment names, unless that is or was ours, from a sourced .slipway/env.
 
     Raises ToolchainError if it does not answer; an engine on another machine may reach others.
     """
     address = os.environ.get(VARIABLE)
-    if not address or address == f"{LOOPBACK}:{_port(checkout)}":
+    if not address or address in map(registry_port.address, registry_port.ports(checkout)):
         return None
     if not docker_engine.is_elsewhere(checkout) and not answers(address):
         raise ToolchainError(
@@ -118,7 +111,7 @@ def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((LOOPBACK, port))
+            probe.bind((registry_port.LOOPBACK, port))
         except OSError:
             return False
         return True
@@ -146,25 +139,26 @@ def _start(checkout: Checkout, program: str, port: int) -> None:
         "version": 0.1,
         "log": {"level": "warn", "accesslog": {"disabled": True}},
         "storage": {
-            "filesystem": {"rootdirectory": str(checkout.state / "registry" / "data")},
+            "filesystem": {"rootdirectory": str(registry_port.folder(checkout) / "data")},
             "delete": {"enabled": True},
         },
-        "http": {"addr": f"{LOOPBACK}:{port}"},
+        "http": {"addr": registry_port.address(port)},
+        "auth": {"htpasswd": {"realm": "slipway", "path": str(registry_account.write_htpasswd(checkout))}},
     }
-    write(_config_file(checkout), json.dumps(config, indent=2) + "\n")  # JSON is YAML
+    file = registry_port.folder(checkout) / "config.yml"
+    write(file, json.dumps(config, indent=2) + "\n")  # JSON is YAML
     environment = child_environment("docker-registry")
-    daemon(checkout).start(
-        [program, "serve", _config_file(checkout)],
+    registry_port.daemon(checkout).start(
+        [program, "serve", file],
         lambda: _runs(checkout, port),
         env=environment,
         seconds=START_SECONDS,
     )
-    write(_port_file(checkout), f"{port}\n")
+    registry_port.keep(checkout, port)
 
 
 def _start_on_a_free_port(checkout: Checkout, program: str) -> int:
-    earlier = _port(checkout)
-    for port in ([earlier] if earlier else []) + list(PORTS):
+    for port in registry_port.ports(checkout)[-1:] + list(PORTS):
         if not _is_free(port):
             continue
         try:
@@ -185,31 +179,22 @@ def get(checkout: Checkout) -> Part:
         return remember(checkout, part)
     if docker_engine.is_elsewhere(checkout):
         raise ToolchainError(
-            f"the Docker engine is on another machine and cannot push to a registry on this one's {LOOPBACK}: "
+            f"the Docker engine is on another machine and cannot push to a registry on this one's loopback: "
             f"set {VARIABLE} to the host:port of a registry that both reach"
         )
+    docker_configuration.save(checkout)
     if part := _running(checkout):
         return part
-    daemon(checkout).stop()
+    registry_port.daemon(checkout).stop()
     registry = program(checkout)
     with step("Starting Debian's docker-registry"):
         port = _start_on_a_free_port(checkout, registry)
-    version = output([registry, "--version"]).split()[-1]
-    return remember(
-        checkout,
-        Part(
-            NAME,
-            f"Debian's docker-registry at {LOOPBACK}:{port}",
-            version,
-            f"{VARIABLE} names none",
-            {VARIABLE: f"{LOOPBACK}:{port}"},
-        ),
-    )
+    return remember(checkout, _part(checkout, port, output([registry, "--version"]).split()[-1]))
 
 
 def stop(checkout: Checkout) -> bool:
     """Stop our registry. Returns whether it ran."""
-    return daemon(checkout).stop()
+    return registry_port.daemon(checkout).stop()
 
 
 KIND: Final = Kind(NAME, find, get, missing="not running: `make up` or `make ready` starts it")

@@ -16,9 +16,9 @@ REGISTRY_VARIABLE = "SLIPWAY_REGISTRY"
 
 
 class LocalRegistry(RegistryModel):
-    """A registry on this machine, without credentials: the one the toolchain starts, or another on loopback."""
+    """A registry on this machine: the one the toolchain starts, or another on loopback, by Docker's login for it."""
 
-    kind: Literal["local"] = Field("local", description="A registry on this machine, without credentials.")
+    kind: Literal["local"] = Field("local", description="A registry on this machine, with Docker's login for it.")
     address: Host = Field(
         default_factory=lambda: os.environ.get(REGISTRY_VARIABLE) or "127.0.0.1:5000",
         description=f"host:port of the registry. Default: ${REGISTRY_VARIABLE}, else 127.0.0.1:5000.",
@@ -32,7 +32,9 @@ class LocalRegistry(RegistryModel):
 
     @property
     def trusted(self) -> bool:
-        """Whether its address is on loopback: only users of this machine may push there."""
+        """Whether its address is on loopback: the one the toolchain starts lets its user alone push.
+
+        Another one is trusted as it is: who may push there is its owner's choice."""
         return on_loopback(self.address)
 
     @property

@@ -26,7 +26,7 @@ from toolchain.parts import python_env
 from toolchain.parts.part import Part, remember
 
 WORKFLOWS = ".github/workflows"
-TOOLS = ("PATH", "SLIPWAY_REGISTRY", "SLIPWAY_MIRRORS", "DOCKER_HOST", "SLIPWAY_DOCKER_PROVIDER")
+TOOLS = ("PATH", "SLIPWAY_REGISTRY", "SLIPWAY_MIRRORS", "DOCKER_HOST", "DOCKER_CONFIG", "SLIPWAY_DOCKER_PROVIDER")
 """How a machine's programs are found, and what it runs; all else is as on a machine of GitHub's."""
 
 SUDO = 'sudo() { while [[ $1 == -* ]]; do shift; done; "$@"; }'

@@ -1,0 +1,1 @@
+"""The login of the registry that we start, and how programs get it."""
