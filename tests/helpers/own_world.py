@@ -55,13 +55,13 @@ def _files(home: Path) -> dict[str, str]:
 def _log_in(home: Path, before: Mapping[str, str]) -> None:
     """Store the login of the checkout's registry, for the tests that reach it; it is the one login there is."""
     from toolchain.checkout import Checkout
-    from toolchain.registry_login import docker_configuration, registry_account
+    from toolchain.registry_login import registry_account, registry_port
 
-    checkout = Checkout.here()
-    if before.get("DOCKER_CONFIG") == str(docker_configuration.folder(checkout)):
+    checkout, address = Checkout.here(), before.get("SLIPWAY_REGISTRY", "")
+    if address in map(registry_port.address, registry_port.ports(checkout)):
         login = registry_account.header(checkout).removeprefix("Basic ")
         (home / ".docker").mkdir()
-        (home / ".docker/config.json").write_text(json.dumps({"auths": {before["SLIPWAY_REGISTRY"]: {"auth": login}}}))
+        (home / ".docker/config.json").write_text(json.dumps({"auths": {address: {"auth": login}}}))
 
 
 def _settings(home: Path, suffix: str, environment: dict[str, str]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from docker.auth import load_config
 
 from tests.provider.conftest import _HTPASSWD, PASSWORD, USER, Registry, private_registry
 from tests.toolchain.clone import Clone, make
@@ -86,6 +87,7 @@ def test_login_of_before_is_used_and_not_copied(
     before = (theirs / "config.json").read_bytes()
     ours = source(clone, monkeypatch)
     assert "Succeeded" in docker("login", registry.address)  # with what is stored
+    assert [*load_config().get_all_credentials()] == [registry.address]
     assert json.loads((theirs / "config.json").read_bytes()) == json.loads(before)
     assert json.loads((ours / "config.json").read_text())["auths"] == {registry.address: {}}
 

@@ -42,7 +42,8 @@ def answer(checkout: Checkout, folder: Path, verb: str, text: str) -> str:
     file = (folder / USERS).readlink() / "config.json"
     ours = {registry_port.address(port): port for port in registry_port.ports(checkout)}
     if verb == "list":
-        return json.dumps({**_listed(file), **dict.fromkeys([*ours][-1:], registry_account.USER)})
+        here = [address for address, port in ours.items() if registry_port.is_ours(checkout, port)]
+        return json.dumps({**_listed(file), **dict.fromkeys(here, registry_account.USER)})
     server = json.loads(text)["ServerURL"] if verb == "store" else text.strip()
     port = ours.get(_host(server))
     if port is None:
