@@ -74,7 +74,7 @@ def check(signing: ImageSigning | None) -> None:
     """
     where = "slipway:signing" if signing else "slipway:trust"
     _require("cosign", where)
-    version = re.search(r"GitVersion:\s*(v?(\d+)\.\d+\.\d+\S*)", _run(["cosign", "version"], where, None))
+    version = re.search(r"GitVersion:\s*(v?(\d+)\.\d+\.\d+\S*)", _run(["cosign", "version"], where, "", None))
     if version and int(version[2]) != _MAJOR:
         raise SlipwayError(
             f"{where}: the cosign on PATH is {version[1]}, whose signatures have another format; `make up` installs "
@@ -108,7 +108,7 @@ def sign(ref: str, signing: ImageSigning, login: Login | None, annotations: Mapp
     if _left_to_another_job(signing, {"ref": ref, "kind": SIGNATURE, "states": dict(annotations)}):
         return attached(ref, "sig")
     words = ["cosign", "sign", "--yes", *_signing_options(signing), *_stated(annotations)]
-    _run([*words, ref], ref, login, _secrets(signing))
+    _run([*words, ref], ref, ref, login, _secrets(signing))
     verify(ref, signing, login, annotations)
     return attached(ref, "sig")
 
@@ -125,7 +125,7 @@ def attest(ref: str, kind: Kind, predicate: Mapping[str, Any], signing: ImageSig
         file = Path(folder, f"{kind}.json")
         file.write_text(json.dumps(predicate), encoding="utf-8")
         words = ["cosign", "attest", "--yes", "--replace", "--type", PREDICATES[kind][0], "--predicate", str(file)]
-        _run([*words, *_signing_options(signing), ref], ref, login, _secrets(signing))
+        _run([*words, *_signing_options(signing), ref], ref, ref, login, _secrets(signing))
     attested(ref, kind, signing, login)
     return attached(ref, "att")
 
@@ -140,11 +140,11 @@ def verify(ref: str, signer: ImageSigner, login: Login | None, annotations: Mapp
     with _options(signer) as options:
         words = ["cosign", "verify", "--output", "json", *options]
         try:
-            _run([*words, *_stated(annotations or {}), ref], ref, login)
+            _run([*words, *_stated(annotations or {}), ref], ref, ref, login)
         except Unsigned:
             if not annotations:
                 raise
-            signatures = json.loads(_run([*words, ref], ref, login))
+            signatures = json.loads(_run([*words, ref], ref, ref, login))
             raise Unsigned(f"{ref}: {_difference(signatures, annotations)}") from None
 
 
@@ -168,7 +168,7 @@ def every_attested(ref: str, kind: Kind, signer: ImageSigner, login: Login | Non
     name, uri = PREDICATES[kind]
     with _options(signer) as options:
         words = ["cosign", "verify-attestation", "--output", "json", "--type", name]
-        output = _run([*words, *options, ref], f"{ref}: {kind}", login)
+        output = _run([*words, *options, ref], f"{ref}: {kind}", ref, login)
     with shape.expected(f"{ref}: {kind}"):
         payloads = [json.loads(line)["payload"] for line in output.splitlines()]
         statements = [json.loads(base64.b64decode(payload)) for payload in payloads]
@@ -189,7 +189,7 @@ def sbom(ref: str, login: Login | None) -> Mapping[str, Any]:
         SlipwayError: Syft fails.
     """
     words = ["syft", "scan", f"registry:{ref}", "--output", "spdx-json", "--quiet"]
-    document: Mapping[str, Any] = json.loads(_run(words, ref, login))
+    document: Mapping[str, Any] = json.loads(_run(words, ref, ref, login))
     # Files and their relationships would be most of a large image's document, and are no packages.
     relationships = [each for each in document.get("relationships", []) if not _of_file(each)]
     return {**{key: value for key, value in document.items() if key != "files"}, "relationships": relationships}
@@ -287,8 +287,8 @@ def _variable(name: str) -> str | None:
     return value
 
 
-def _run(words: Sequence[str], subject: str, login: Login | None, secrets: Sequence[str] = ()) -> str:
-    """Run a program and return its standard output; ``secrets`` are the variables that it alone needs.
+def _run(words: Sequence[str], subject: str, ref: str, login: Login | None, secrets: Sequence[str] = ()) -> str:
+    """Run a program on an image, and return its output; ``secrets`` are the variables that it alone needs.
 
     Raises:
         Unsigned: cosign finds no signature of the required signer.
@@ -297,7 +297,7 @@ def _run(words: Sequence[str], subject: str, login: Login | None, secrets: Seque
     needed = {name: value for name in secrets if (value := _variable(name)) is not None}
     settings = {"COSIGN_MAX_ATTACHMENT_SIZE": _ATTESTATION_LIMIT, "COSIGN_EXPERIMENTAL": "0"}
     try:
-        return programs.run(words, subject, login, {**needed, **settings})
+        return programs.run(words, subject, ref, login, {**needed, **settings})
     except programs.Failed as error:
         if words[0] == "cosign" and error.status in _UNSIGNED:
             raise Unsigned(str(error)) from None

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from oci import credentials
 from oci.child_environment import child_environment
 from oci.credentials import Login
 from oci.errors import SlipwayError, one_line
 from oci.logins import docker_login
+from oci.reference import Reference
 
 _TIMEOUT: Final = 1800
 """Seconds for one program: some read the whole image."""
@@ -29,6 +30,7 @@ class Failed(SlipwayError):
 def run(
     words: Sequence[str],
     subject: str,
+    image: str,
     login: Login | None,
     variables: Mapping[str, str],
     folder: Path | None = None,
@@ -36,15 +38,21 @@ def run(
 ) -> str:
     """Run a program and return its standard output.
 
-    ``subject`` begins the error. ``variables`` are those that the program gets beyond the few that every one does.
-    ``folder`` is where it runs; by default this process's folder. ``called`` is what an error says that failed; by
-    default the first two of ``words``.
+    ``subject`` begins the error. ``image`` is the image that the program is asked about; empty for none. The program
+    gets the login of its registry alone, which is ``login``, or else the machine's. ``variables`` are those that it
+    gets beyond the few that every one does. ``folder`` is where it runs; by default this process's folder. ``called``
+    is what an error says that failed; by default the first two of ``words``.
 
     Raises:
         Failed: the program failed.
-        SlipwayError: the program is not on PATH, or does not end.
+        SlipwayError: the program is not on PATH, or does not end; or a credential helper of Docker fails.
     """
-    with _docker_config(login) as config:
+    try:
+        configuration = _configuration(image, login)
+    except ValueError as error:
+        raise SlipwayError(f"{subject}: {error}") from None
+    with tempfile.TemporaryDirectory(prefix="slipway-") as config:
+        Path(config, "config.json").write_text(configuration, encoding="utf-8")
         try:
             completed = subprocess.run(
                 words,
@@ -52,7 +60,7 @@ def run(
                 capture_output=True,
                 text=True,
                 errors="replace",
-                env={**child_environment(words[0]), **variables, **config},
+                env={**child_environment(words[0]), **variables, "DOCKER_CONFIG": config},
                 cwd=folder,
                 timeout=_TIMEOUT,
                 check=False,
@@ -79,13 +87,12 @@ def _reason(text: str) -> str:
     return one_line((errors or lines or ["it failed without a message"])[0 if errors else -1], 300)
 
 
-@contextlib.contextmanager
-def _docker_config(login: Login | None) -> Iterator[Mapping[str, str]]:
-    """Yield the environment variables by which programs log in; none selects the machine's Docker login."""
-    if login is None:
-        yield {}
-        return
-    text = docker_login.configuration(login.host, login.username, login.password)
-    with tempfile.TemporaryDirectory(prefix="slipway-") as folder:
-        Path(folder, "config.json").write_text(text, encoding="utf-8")
-        yield {"DOCKER_CONFIG": folder}
+def _configuration(image: str, login: Login | None) -> str:
+    """Return the Docker configuration with the login of an image's registry, which may be anonymous."""
+    if not image:
+        return "{}"
+    host = Reference.of(image).host
+    chosen = login if login and login.applies_to(image) else credentials.of_machine(host)
+    if chosen is None:
+        return docker_login.token_configuration(host)
+    return docker_login.configuration(host, chosen.username, chosen.password)

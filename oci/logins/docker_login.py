@@ -21,6 +21,16 @@ def configuration(host: str, username: str, password: str) -> str:
     return json.dumps({"auths": {name(host): {"auth": pair}}})
 
 
+def token_configuration(host: str) -> str:
+    """Return a Docker configuration with the token that is stored for a registry in place of a password, if any is.
+
+    Raises:
+        ValueError: as for :func:`stored`.
+    """
+    token = {key.lower(): value for key, value in stored(host).items()}.get("identitytoken")
+    return json.dumps({"auths": {name(host): {"identitytoken": token}} if token else {}})
+
+
 def stored(host: str) -> dict[str, Any]:
     """Return the stored credentials of a registry under Docker's own keys; empty if there are none.
 

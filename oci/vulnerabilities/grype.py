@@ -86,7 +86,7 @@ def scan(ref: str, policy: ScanPolicy, login: Login | None, root: Path) -> Scan:
     Raises:
         SlipwayError: Grype fails, or its database cannot be had or is older than the stack allows.
     """
-    return _scan(f"registry:{ref}", ref, policy, login, root)
+    return _scan(f"registry:{ref}", ref, ref, policy, login, root)
 
 
 def scan_archive(name: str, archive: Path, policy: ScanPolicy, root: Path) -> Scan:
@@ -100,17 +100,19 @@ def scan_archive(name: str, archive: Path, policy: ScanPolicy, root: Path) -> Sc
     """
     # The archive is gone when somebody reads the error.
     return _scan(
-        f"docker-archive:{archive}", name, policy, None, root, f"{_PROGRAM} on the image that the engine saved"
+        f"docker-archive:{archive}", name, "", policy, None, root, f"{_PROGRAM} on the image that the engine saved"
     )
 
 
-def _scan(source: str, subject: str, policy: ScanPolicy, login: Login | None, root: Path, called: str = "") -> Scan:
+def _scan(
+    source: str, subject: str, ref: str, policy: ScanPolicy, login: Login | None, root: Path, called: str = ""
+) -> Scan:
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         folder = Path(name)
         database = _database(policy, folder, root)
         words = [_PROGRAM, source, "--output", "json", "--config", str(database)]
         started = datetime.now(UTC)
-        return _parse(_run(words, subject, login, folder, called), subject, started)
+        return _parse(_run(words, subject, ref, login, folder, called), subject, started)
 
 
 def _parse(text: str, ref: str, started: datetime) -> Scan:
@@ -190,12 +192,12 @@ def _database(policy: ScanPolicy, folder: Path, root: Path) -> Path:
         present = any(home.glob("*/import.json"))
         if archive is None:
             try:
-                _run([_PROGRAM, "db", "update", "--config", str(config)], f"{KEY}.database", None, folder)
+                _run([_PROGRAM, "db", "update", "--config", str(config)], f"{KEY}.database", "", None, folder)
             except SlipwayError:
                 if not present:  # else the scan refuses it if it is too old
                     raise
         elif not present:
-            _run([_PROGRAM, "db", "import", str(archive), "--config", str(config)], f"{KEY}.database", None, folder)
+            _run([_PROGRAM, "db", "import", str(archive), "--config", str(config)], f"{KEY}.database", "", None, folder)
     return config
 
 
@@ -223,11 +225,11 @@ def _locked(home: Path) -> Iterator[None]:
         yield
 
 
-def _run(words: list[str], subject: str, login: Login | None, folder: Path, called: str = "") -> str:
+def _run(words: list[str], subject: str, ref: str, login: Login | None, folder: Path, called: str = "") -> str:
     try:
         # What Grype unpacks of an image goes with the folder, whatever ends Grype.
         variables = {"TMPDIR": str(folder), "NO_COLOR": "1"}  # by TERM it colours what no terminal shows
-        return programs.run(words, subject, login, variables, folder, called)
+        return programs.run(words, subject, ref, login, variables, folder, called)
     except programs.Failed as error:
         message = _MARK.sub("", str(error))
         if "max allowed age" in message:

@@ -372,9 +372,8 @@ def test_cosign_failure_is_one_line_and_has_its_own_login(tmp_path: Path, monkey
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    for host, name in {"r.example": "r.example", "docker.io": "https://index.docker.io/v1/"}.items():
-        with programs._docker_config(Login(host, "me", "hunter2")) as variables:
-            config = json.loads(Path(variables["DOCKER_CONFIG"], "config.json").read_text())
+    for image, name in {"r.example/x": "r.example", "docker.io/x": "https://index.docker.io/v1/"}.items():
+        config = json.loads(programs._configuration(image, Login(image.partition("/")[0], "me", "hunter2")))
         assert list(config["auths"]) == [name]
     login = Login("r.example", "me", "hunter2")
     ref = "r.example/x@sha256:" + "a" * 64
