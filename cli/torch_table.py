@@ -11,22 +11,24 @@ from __future__ import annotations
 import argparse
 import email.parser
 import html.parser
-import http.client
 import io
 import lzma
 import re
 import subprocess
 import sys
 import urllib.parse
-import urllib.request
 import zipfile
 import zlib
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
+import requests
+from urllib3.exceptions import HTTPError
+
+from oci.addresses.guarded_session import GuardedSession
 from oci.child_environment import LOCAL_SECONDS, child_environment
 from oci.gpu.release_order import order
 from stacks.errors import SlipwayError, one_line
@@ -121,10 +123,11 @@ class _Links(html.parser.HTMLParser):
 class _RemoteFile(io.RawIOBase):
     """A seekable read-only view of an HTTP resource, fetched in blocks by range."""
 
-    def __init__(self, url: str) -> None:
-        self._url, self._at, self._blocks = url, 0, dict[int, bytes]()
-        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=60) as reply:  # noqa: S310
-            self._size = int(reply.headers["Content-Length"] or 0)
+    def __init__(self, session: GuardedSession, url: str) -> None:
+        self._session, self._url, self._at, self._blocks = session, url, 0, dict[int, bytes]()
+        with session.head(url, headers=_PLAIN, allow_redirects=True, timeout=60) as response:
+            response.raise_for_status()
+            self._size = int(response.headers.get("Content-Length") or 0)
 
     def seekable(self) -> bool:
         return True
@@ -153,11 +156,12 @@ class _RemoteFile(io.RawIOBase):
     def _block(self, number: int) -> bytes:
         if number not in self._blocks:
             span = f"bytes={number * _BLOCK}-{min((number + 1) * _BLOCK, self._size) - 1}"
-            request = urllib.request.Request(self._url, headers={"Range": span})  # noqa: S310
-            with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
-                if reply.status != 206:
+            headers = {**_PLAIN, "Range": span}
+            with self._session.get(self._url, headers=headers, stream=True, timeout=60) as response:
+                response.raise_for_status()
+                if response.status_code != requests.codes.partial_content:
                     raise SlipwayError(f"the index does not serve byte ranges of {Path(self._url).name}")
-                self._blocks[number] = reply.read(_BLOCK)
+                self._blocks[number] = response.raw.read(_BLOCK)
         return self._blocks[number]
 
 
@@ -178,10 +182,11 @@ def pip_index_url() -> str:
     return match[1]
 
 
-def _links(page: str) -> list[str]:
-    with urllib.request.urlopen(page, timeout=60) as reply:  # noqa: S310
+def _links(session: GuardedSession, page: str) -> list[str]:
+    with session.get(page, headers=_PLAIN, stream=True, timeout=60) as response:
+        response.raise_for_status()
         links = _Links()
-        links.feed(_bounded(reply, page).decode())
+        links.feed(_bounded(cast("IO[bytes]", response.raw), page).decode())
     return links.urls
 
 
@@ -208,8 +213,10 @@ def _answered(page: str) -> Iterator[None]:
         raise SlipwayError(f"{page} cannot be read: {one_line(str(error) or type(error).__name__)}") from None
 
 
+_PLAIN = {"Accept-Encoding": "identity"}
+"""The header that asks for bytes as they are: what is measured and cut is no packed content."""
 _UNREADABLE = (
-    *(OSError, EOFError, http.client.HTTPException, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(OSError, EOFError, HTTPError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
     *(ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, RuntimeError, ValueError),
 )
 """What is raised where an index, or a wheel in it, is none: `zipfile` has a dozen kinds of errors.
@@ -225,16 +232,16 @@ def versions(index_url: str, project: str) -> set[str]:
         SlipwayError: the index does not answer, or has no such project.
     """
     page = f"{index_url.rstrip('/')}/{project}/"
-    with _answered(page):
-        names = [_file_name(href) for href in _links(page)]
+    with _answered(page), GuardedSession(page) as session:
+        names = [_file_name(href) for href in _links(session, page)]
     return {name.split("-")[1] for name in names if re.search(r"-.*linux[\w.]*_x86_64\.whl$|-any\.whl$", name)}
 
 
-def wheels(index_url: str, package: str) -> dict[str, list[Wheel]]:
+def wheels(session: GuardedSession, index_url: str, package: str) -> dict[str, list[Wheel]]:
     """Return the Linux CPython wheels of each final release of ``package`` from its first in the table on."""
     page = f"{index_url.rstrip('/')}/{package}/"
     releases: defaultdict[str, list[Wheel]] = defaultdict(list)
-    for href in _links(page):
+    for href in _links(session, page):
         match = _WHEEL.fullmatch(_file_name(href))
         if not match or _FREE_THREADED.search(href) or order(match["version"]) < order(FIRST[package]):
             continue
@@ -251,9 +258,9 @@ def requirements(metadata: str) -> dict[str, str]:
     return {match["name"].lower(): match["spec"].replace(" ", "") for match in parsed if match}
 
 
-def row(package: str, wheel: Wheel) -> Row:
+def row(session: GuardedSession, package: str, wheel: Wheel) -> Row:
     """Return what one wheel says that the table keeps."""
-    with zipfile.ZipFile(_RemoteFile(wheel.url)) as archive:
+    with zipfile.ZipFile(_RemoteFile(session, wheel.url)) as archive:
         (info, *_) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = _text(archive, info)
         inside = INSIDE.get(package, {})
@@ -288,31 +295,34 @@ def table(index_url: str, package: str, *, only: Collection[str] | None = None) 
     Raises:
         SlipwayError: the index does not answer, serves no byte ranges, or has a wheel that cannot be read.
     """
-    with _answered(f"{index_url.rstrip('/')}/{package}/"):
-        yield from _rows(index_url, package, only)
+    page = f"{index_url.rstrip('/')}/{package}/"
+    with _answered(page), GuardedSession(page) as session:
+        yield from _rows(session, index_url, package, only)
 
 
-def _rows(index_url: str, package: str, only: Collection[str] | None) -> Iterator[tuple[str, Row]]:
-    for version, files in sorted(wheels(index_url, package).items(), key=lambda item: order(item[0])):
+def _rows(
+    session: GuardedSession, index_url: str, package: str, only: Collection[str] | None
+) -> Iterator[tuple[str, Row]]:
+    for version, files in sorted(wheels(session, index_url, package).items(), key=lambda item: order(item[0])):
         if only is not None and version not in only:
             continue
-        x86_64 = machine_row(package, [wheel for wheel in files if wheel.machine == "x86_64"])
+        x86_64 = machine_row(session, package, [wheel for wheel in files if wheel.machine == "x86_64"])
         if not x86_64["python"]:
             continue
-        arm64 = machine_row(package, [wheel for wheel in files if wheel.machine == "aarch64"])
+        arm64 = machine_row(session, package, [wheel for wheel in files if wheel.machine == "aarch64"])
         differing = {f"{key}_arm64": value for key, value in arm64.items() if value != x86_64.get(key)}
         print(f"{package} {version}: {x86_64} {differing}", file=sys.stderr)
         yield version, {**x86_64, **differing}
 
 
-def machine_row(package: str, files: list[Wheel]) -> Row:
+def machine_row(session: GuardedSession, package: str, files: list[Wheel]) -> Row:
     """Return what the wheels of one release for one machine say, and for which Pythons.
 
     They should all say the same. Where some do not (torchtext 0.16.2 for Python 3.12 was built for another torch than
     its siblings), the row is what most say and the others' Pythons are left out of it.
     """
     with ThreadPoolExecutor(4) as pool:
-        rows = list(pool.map(lambda wheel: row(package, wheel), files))
+        rows = list(pool.map(lambda wheel: row(session, package, wheel), files))
     common = max(rows, key=rows.count, default={})
     agreeing = {wheel.minor for wheel, values in zip(files, rows, strict=True) if values == common}
     pythons = ["*"] if None in agreeing else [f"3.{minor}" for minor in sorted(m for m in agreeing if m)]

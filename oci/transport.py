@@ -15,7 +15,7 @@ from urllib3.exceptions import HTTPError, ProtocolError
 from urllib3.util.retry import Retry
 
 from oci import credentials
-from oci.addresses.guarded_adapter import GuardedAdapter
+from oci.addresses.guarded_session import GuardedSession
 from oci.credentials import Login
 from oci.errors import SlipwayError, one_line
 from oci.reference import on_loopback
@@ -69,12 +69,7 @@ class Transport:
         self._scope = f"repository:{path}:pull"
         self._login = login
         self._authorization = ""
-        self._session = requests.Session()
-        self._session.auth = self._authorized  # or requests would send the credentials of a .netrc
-        self._session.headers["User-Agent"] = "slipway"
-        adapter = GuardedAdapter(self._url, max_retries=_RETRY)
-        for prefix in ("http://", "https://"):
-            self._session.mount(prefix, adapter)
+        self._session = GuardedSession(self._url, self._authorized, max_retries=_RETRY)
 
     def request(
         self, method: str, path: str, accept: str, body: bytes | None = None, media_type: str = ""

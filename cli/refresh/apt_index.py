@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import urllib.request
 import zlib
-from http.client import HTTPException
 
+from urllib3.exceptions import HTTPError
+
+from oci.addresses.guarded_session import GuardedSession
 from stacks.errors import SlipwayError
 
 _MOST = 64 << 20
@@ -21,9 +22,11 @@ def versions(archive: str, package: str) -> set[str]:
     """
     address = f"{archive.rstrip('/')}/Packages.gz"
     try:
-        with urllib.request.urlopen(address, timeout=60) as reply, gzip.open(reply) as index:  # noqa: S310
-            text = index.read(_MOST + 1)
-    except (OSError, EOFError, HTTPException, ValueError, zlib.error) as error:
+        with GuardedSession(address) as session, session.get(address, stream=True, timeout=60) as response:
+            response.raise_for_status()
+            with gzip.open(response.raw) as index:
+                text = index.read(_MOST + 1)
+    except (OSError, EOFError, HTTPError, ValueError, zlib.error) as error:
         raise SlipwayError(f"{address} cannot be read: {error}") from None
     if len(text) > _MOST:
         raise SlipwayError(f"{address} has more than {_MOST >> 20} MiB: it is no index of packages")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import ssl
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, ProxyManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import NameResolutionError
 
@@ -44,7 +45,7 @@ class GuardedAdapter(HTTPAdapter):
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
         """Make the pools, whose connections are judged."""
-        super().init_poolmanager(*arguments, **options)
+        super().init_poolmanager(*arguments, ssl_context=ssl.create_default_context(), **options)
         guard = self
 
         class Plain(HTTPConnection):
@@ -62,6 +63,11 @@ class GuardedAdapter(HTTPAdapter):
             ConnectionCls = Secure
 
         self.poolmanager.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
+
+    def proxy_manager_for(self, proxy: str, **options: Any) -> ProxyManager:
+        """Return the pools of a proxy; they trust what this machine trusts, beside requests' own certificates."""
+        pools: ProxyManager = super().proxy_manager_for(proxy, ssl_context=ssl.create_default_context(), **options)
+        return pools
 
     def send(self, request: requests.PreparedRequest, *arguments: Any, **options: Any) -> requests.Response:
         """Send a request, a redirected one too. A proxy connects by itself, so literal addresses are judged here."""

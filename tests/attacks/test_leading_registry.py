@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cli import torch_table
+from cli.refresh import apt_index
 from oci.addresses.guarded_adapter import kind
 from oci.client import Repository
+from oci.errors import SlipwayError
 from oci.transport import Transport
 from tests.fakes.loopback import serving
 from tests.helpers.refusals import refusal_line
@@ -20,13 +24,20 @@ INNER = ("169.254.169.254", "10.0.0.1", "[fe80::1]", "[::ffff:169.254.169.254]",
 
 
 @contextmanager
-def registry(headers: dict[str, str], status: int) -> Iterator[str]:
+def registry(headers: dict[str, str], status: int, body: str = "", heard: list[str] | None = None) -> Iterator[str]:
+    """Serve one response; ``heard`` gets the logins that are sent."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            if heard is not None:
+                heard.append(self.headers.get("Authorization", ""))
             self.send_response(status)
-            for name, value in {**headers, "Content-Length": "0"}.items():
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)
             self.end_headers()
+            self.wfile.write(body.encode())
+
+        do_HEAD = do_GET  # noqa: N815 - the name that the server calls
 
         def log_message(self, *_: Any) -> None:
             return
@@ -61,6 +72,50 @@ def test_registry_leads_to_no_inner_address(by: str, host: str, connections: lis
         line = refusal_line(Repository(f"{address}/a/b:1").manifest)
     assert "it leads to" in line
     assert connections == []
+
+
+TABLES: dict[str, Callable[[str], object]] = {
+    "apt": lambda address: apt_index.versions(address, "libnccl2"),
+    "versions": lambda address: torch_table.versions(address, "torch"),
+    "rows": lambda address: list(torch_table.table(address, "vllm")),
+}
+
+
+@pytest.mark.parametrize("host", INNER)
+@pytest.mark.parametrize("read", TABLES.values(), ids=TABLES)
+def test_archive_or_index_leads_to_no_inner_address(
+    read: Callable[[str], object], host: str, connections: list[str]
+) -> None:
+    with registry({"Location": f"https://{host}/x"}, 302) as address:
+        assert "it leads to" in refusal_line(lambda: read(f"http://{address}"))
+    assert connections == []
+
+
+@pytest.mark.parametrize("host", INNER)
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_wheels_of_an_index_are_at_no_inner_address(scheme: str, host: str, connections: list[str]) -> None:
+    link = f'<a href="{scheme}://{host}/vllm-0.33.0-cp38-abi3-manylinux_2_28_x86_64.whl">x</a>'
+    with registry({}, 200, link) as address:
+        assert "it leads to" in refusal_line(lambda: list(torch_table.table(f"http://{address}", "vllm")))
+    assert connections == []
+
+
+@pytest.mark.parametrize(
+    "read", [*TABLES.values(), lambda address: Repository(f"{address.removeprefix('http://')}/a/b:1").manifest()]
+)
+def test_redirect_fetches_no_login_out_of_netrc(
+    read: Callable[[str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever redirects chooses the host, and would have this machine send the user's login for it."""
+    (tmp_path / "netrc").write_text("machine localhost login me password canary\ndefault login me password canary\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    heard: list[str] = []
+    with registry({}, 200, heard=heard) as target:
+        elsewhere = f"http://localhost:{target.rpartition(':')[2]}/"
+        with registry({"Location": elsewhere}, 302, heard=heard) as address, suppress(SlipwayError):
+            read(f"http://{address}")
+    assert len(heard) > 1, "it was followed"
+    assert set(heard) == {""}
 
 
 @pytest.mark.parametrize(

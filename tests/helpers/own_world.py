@@ -43,7 +43,7 @@ def _files(home: Path) -> dict[str, str]:
         "GIT_CONFIG_SYSTEM": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_TERMINAL_PROMPT": "0",
-        "DOCKER_CONFIG": str(home / ".docker"),
+        "DOCKER_CONFIG": str(home / "docker"),  # not in ~/.docker, where docker-py looks in any case
         "AWS_CONFIG_FILE": str(home / ".aws/config"),
         "AWS_SHARED_CREDENTIALS_FILE": str(home / ".aws/credentials"),
         "AZURE_CONFIG_DIR": str(home / ".azure"),
@@ -60,8 +60,8 @@ def _log_in(home: Path, before: Mapping[str, str]) -> None:
     checkout, address = Checkout.here(), before.get("SLIPWAY_REGISTRY", "")
     if address in map(registry_port.address, registry_port.ports(checkout)):
         login = registry_account.header(checkout).removeprefix("Basic ")
-        (home / ".docker").mkdir()
-        (home / ".docker/config.json").write_text(json.dumps({"auths": {address: {"auth": login}}}))
+        (home / "docker").mkdir()
+        (home / "docker/config.json").write_text(json.dumps({"auths": {address: {"auth": login}}}))
 
 
 def _settings(home: Path, suffix: str, environment: dict[str, str]) -> str:
@@ -96,7 +96,7 @@ def forget_git() -> None:
 
 def leave_network(patch: pytest.MonkeyPatch) -> None:
     """Take the ways to the network, and to the services of this checkout, from this process and what it starts."""
-    patch.setenv("DOCKER_CONFIG", str(Path(os.environ["HOME"], "no-docker")))
+    patch.setenv("DOCKER_CONFIG", str(Path(os.environ["HOME"], ".docker")))
     for name in [name for name in os.environ if _HERMETIC.fullmatch(name)]:
         patch.delenv(name)
     for name in ("NO_PROXY", "no_proxy"):  # some modules have taken the proxies already, as they were imported
