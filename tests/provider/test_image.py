@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import tarfile
-import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import Any
 import docker
 import docker.errors
 import pytest
+import requests
 
 from tests.helpers import registry_api
 from tests.provider.conftest import PASSWORD, USER, Registry, write
@@ -114,7 +114,7 @@ def test_create_without_push_returns_image_id(maker: Maker) -> None:
     """The digest is the bare id of the engine's image, and the registry knows nothing."""
     outputs = maker.create({"Dockerfile": SCRATCH, "f": "x"}, skipPush=True)
     assert outputs["repoDigest"] == maker.engine.images.get(f"{maker.name}:v1").id
-    with pytest.raises(urllib.error.HTTPError):
+    with pytest.raises(requests.HTTPError):
         manifest(f"{maker.name}:v1")
 
 
@@ -404,7 +404,7 @@ def test_preview_with_build_on_preview_builds(maker: Maker) -> None:
     inputs = maker.inputs({"Dockerfile": SCRATCH, "f": "x"}, buildOnPreview=True)
     _, outputs = maker.plugin.create(inputs, preview=True)
     assert outputs["repoDigest"] == maker.engine.images.get(f"{maker.name}:v1").id
-    with pytest.raises(urllib.error.HTTPError):
+    with pytest.raises(requests.HTTPError):
         manifest(f"{maker.name}:v1")
 
 

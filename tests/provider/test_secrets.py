@@ -27,9 +27,9 @@ def dockerfile(step: str) -> str:
 
 
 @pytest.fixture
-def lender(program: Path, docker_host: str, tmp_path: Path) -> Iterator[Plugin]:
+def lender(program: Path, docker_host: str) -> Iterator[Plugin]:
     """A plugin of its own, which has secrets that no other test may see."""
-    with started(program, environment={"DOCKER_CONFIG": str(tmp_path)}) as running:
+    with started(program) as running:
         running.configure(host=docker_host)
         yield running
 
