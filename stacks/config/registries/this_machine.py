@@ -34,7 +34,8 @@ class LocalRegistry(RegistryModel):
     def trusted(self) -> bool:
         """Whether its address is on loopback: the one the toolchain starts lets its user alone push.
 
-        Another one is trusted as it is: who may push there is its owner's choice."""
+        Another one is trusted as it is: who may push there is its owner's choice.
+        """
         return on_loopback(self.address)
 
     @property
