@@ -232,7 +232,7 @@ def _gets_nothing(address: str) -> None:
         FindPublished().run_as(product, None)
     with suppress(SlipwayError):
         Repository(f"{address}/acme/x:1").digest()
-    assert address not in docker.auth.load_config().get_all_credentials()
+    assert address not in docker.auth.load_config().get_all_credentials()  # type: ignore[no-untyped-call]
     for words in (["pull", f"{address}/acme/x:1"], ["manifest", "inspect", "--insecure", f"{address}/acme/x:1"]):
         subprocess.run(["docker", *words], capture_output=True, timeout=60, check=False)
 

@@ -87,7 +87,7 @@ def test_login_of_before_is_used_and_not_copied(
     before = (theirs / "config.json").read_bytes()
     ours = source(clone, monkeypatch)
     assert "Succeeded" in docker("login", registry.address)  # with what is stored
-    assert [*load_config().get_all_credentials()] == [registry.address]
+    assert [*load_config().get_all_credentials()] == [registry.address]  # type: ignore[no-untyped-call]
     assert json.loads((theirs / "config.json").read_bytes()) == json.loads(before)
     assert json.loads((ours / "config.json").read_text())["auths"] == {registry.address: {}}
 
