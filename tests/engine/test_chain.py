@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from oci import credentials
 from tests.engine.project import DOCKERFILE, Project
 
 UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
@@ -118,7 +119,9 @@ def test_instruction_outside_the_target_changes_nothing(deployed: Project) -> No
 def test_changed_credentials_are_no_change(project: Project) -> None:
     project.configure(registry={"kind": "generic", "repository": f"{project.registry}/{project.path}"})
     variables = "SLIPWAY_REGISTRY_USERNAME", "SLIPWAY_REGISTRY_PASSWORD"
-    project.environment |= dict(zip(variables, ("me", "one"), strict=True))
+    login = credentials.of_machine(project.registry)
+    given = (login.username, login.password) if login else ("me", "one")
+    project.environment |= dict(zip(variables, given, strict=True))
     project.up()
     project.environment |= dict(zip(variables, ("you", "other"), strict=True))
     assert UNCHANGED.search(project.preview("--expect-no-changes").output)

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from oci.child_environment import LOCAL_SECONDS, child_environment
 from toolchain.checkout import Checkout
 from toolchain.registry_login import registry_account, registry_port
 
@@ -100,10 +101,18 @@ def _of_user(file: Path, verb: str, server: str, text: str) -> str:
 def _run(helper: str, verb: str, text: str) -> str:
     try:
         done = subprocess.run(
-            [f"docker-credential-{helper}", verb], input=text, stdout=subprocess.PIPE, text=True, check=False
+            [f"docker-credential-{helper}", verb],
+            input=text,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=child_environment("docker"),
+            timeout=LOCAL_SECONDS,
+            check=False,
         )
     except OSError as error:
         raise Refused(f"docker-credential-{helper}: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise Refused(f"docker-credential-{helper}: no answer within {LOCAL_SECONDS // 60} minutes") from None
     if done.returncode:
         raise Refused(done.stdout.strip())
     return done.stdout.strip()
