@@ -58,6 +58,11 @@ def _body(inspection: Inspection) -> Iterator[Element]:
     yield from _table("Libraries from elsewhere", ("library", "whence", "needed by"), [*_libraries(inspection)])
     sonames = [("", (name, ", ".join(paths))) for name, paths in inspection.loading.sonames.items()]
     yield from _table("Different libraries of one name", ("name", "files"), sonames)
+    copies = [
+        ("bad" if one.case else "", (one.family, one.process, " and ".join(map(str, one.copies)), one.mixing))
+        for one in inspection.copies
+    ]
+    yield from _table("Copies of one library", ("library", "process", "copies", "what the loader does"), copies)
     owners = [
         (
             "bad" if one.binary else "",

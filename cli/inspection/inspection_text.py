@@ -69,6 +69,7 @@ def facts(inspection: Inspection) -> Iterator[tuple[str, str]]:
     if unopened := {plugin.elsewhere: plugin for plugin in loading.plugins if plugin.elsewhere}:
         names = (f"{path} by {plugin.opener.rpartition('/')[2]}" for path, plugin in unopened.items())
         yield "not opened", f"{', '.join(names)}: in no folder that is searched"
+    yield from (("two copies", str(one)) for one in inspection.copies if one.case is None)
     yield from _gpu_code(inspection)
     if inspection.driver:
         yield "driver", _driver(inspection.driver)

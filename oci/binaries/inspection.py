@@ -13,6 +13,7 @@ from oci.binaries.contents import Contents
 from oci.binaries.elf_file import AARCH64, I386, X86_64, Machine
 from oci.binaries.loader import DEFAULT_LEVEL
 from oci.binaries.loading import Fault, Loading
+from oci.copies.copies import Copies, copies
 from oci.errors import SlipwayError
 from oci.gpu import driver, gpu_coverage
 from oci.gpu.driver import CudaDrivers, Driver
@@ -71,6 +72,7 @@ class Inspection:
     unstarted: Sequence[Fault]
     unread: Mapping[str, str]
     space: Space
+    copies: Sequence[Copies]
 
     @property
     def faults(self) -> list[Fault]:
@@ -80,7 +82,8 @@ class Inspection:
         owners = [contested.fault() for contested in self.contested if contested.binary]
         known = {fault.file for fault in self.loading.faults if fault.kind in {"loader", "file"}}
         unstarted = [fault for fault in self.unstarted if not known.intersection((fault.file, *fault.names))]
-        return [*unstarted, *self.loading.faults, *owners, *self.coverage.faults(), *self.lacking, *drivers]
+        twice = [fault for one in self.copies if (fault := one.fault())]
+        return [*unstarted, *self.loading.faults, *owners, *twice, *self.coverage.faults(), *self.lacking, *drivers]
 
     def as_json(self) -> dict[str, Any]:
         """Return the inspection as JSON."""
@@ -117,6 +120,7 @@ class Inspection:
                 }
                 for one in self.contested
             ],
+            "copies": [one.as_json() for one in self.copies],
             "recordsNotRead": {f"/{path}": reason for path, reason in self.unread.items()},
             "space": self.space.as_json(),
         }
@@ -139,10 +143,11 @@ def of_contents(image: Image, read: Contents, question: Question) -> Inspection:
     if machine is None:  # of the most files, so that they are counted
         machines = Counter(binary.machine for binary in read.binaries.values() if binary.loaded)
         machine = machines.most_common(1)[0][0] if machines else X86_64
+    resolved = loading.resolve(read, machine, question.level)
     return Inspection(
         image,
         question,
-        loading.resolve(read, machine, question.level),
+        resolved,
         gpu_coverage.cover(read, question.gpus),
         gpu_coverage.cover(read, {arch: arch for arch in _ARCH.findall(read.environment.get(_ARCH_LIST, ""))}),
         list(gpu_coverage.lacking(read, question.compiled)),
@@ -151,4 +156,5 @@ def of_contents(image: Image, read: Contents, question: Question) -> Inspection:
         started_programs.faults(read, machine, image.platform) if image.platform.split("/")[1] in _MACHINES else [],
         read.unread,
         read.space,
+        copies(read, resolved.processes),
     )

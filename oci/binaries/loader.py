@@ -212,6 +212,10 @@ class Loader:
             process.objects.append(library)
         return library
 
+    def own(self, by: Loaded, name: str) -> Place | None:
+        """Return the file of a name in an object's own RUNPATH, which LD_LIBRARY_PATH may hide."""
+        return self._in(self._path(by, by.binary.runpath), name) if by.binary.runpath and "/" not in name else None
+
     def elsewhere(self, name: str) -> str | None:
         """Return where a library is that ``ld.so.conf`` leads to and the cache lacks."""
         place = self._in((*self.configured, *self._system), name)

@@ -22,6 +22,7 @@ from oci.binaries.library_needs import Needs
 from oci.binaries.loader import DEFAULT_LEVEL, Loader, Missing
 from oci.binaries.musl_loader import MuslLoader
 from oci.binaries.plugins import Plugin, Plugins, Unmet
+from oci.copies.processes import Processes
 from oci.errors import abridged
 from oci.owners.environments import Environments
 
@@ -32,8 +33,9 @@ _MUSL: Final = re.compile(r"ld-musl-[^/]+\.so\.1$")
 class Fault(NamedTuple):
     """What keeps a file from being loaded.
 
-    ``kind`` is ``library``, ``plugin``, ``version``, ``symbol``, ``cuda``, ``file`` or ``loader``; ``missing`` what the
-    file lacks, and ``reason`` why. ``users`` are files that load it, itself not among them. Paths begin with a slash.
+    ``kind`` is ``library``, ``plugin``, ``version``, ``symbol``, ``cuda``, ``file``, ``loader`` or ``copies``;
+    ``missing`` what the file lacks, and ``reason`` why. ``users`` are files that load it, itself not among them. Paths
+    begin with a slash.
     ``provider`` says what would provide it, empty if that is not known. ``names`` are the libraries, symbols, versions
     or packages that it is about, all of them; ``missing`` may name the first alone.
     """
@@ -61,7 +63,8 @@ class Loading:
     before, ``optional`` those that may be missing; each by name with the files that need it. ``sonames`` has the files
     of each name that several different ones give. ``not_resolved`` says what was not read, and how many files that is.
     ``plugins`` are the libraries that others open by name while they run. ``ignored`` are libraries that the image
-    preloads and that are not there, by name, with the reason: the loader says so and goes on.
+    preloads and that are not there, by name, with the reason: the loader says so and goes on. ``processes`` are those
+    of each loader.
     """
 
     loader: str = ""
@@ -74,6 +77,7 @@ class Loading:
     not_resolved: dict[str, int] = field(default_factory=dict)
     plugins: list[Plugin] = field(default_factory=list)
     ignored: dict[str, str] = field(default_factory=dict)
+    processes: list[Processes] = field(default_factory=list, repr=False)
 
     def skip(self, reason: str) -> None:
         """Count a file that is not resolved."""
@@ -197,6 +201,8 @@ class _Resolution:
         result.loader = f"{result.loader} and {name}" if result.loader else name
         result.resolved += len(files)
         self._plugins = Plugins(contents, loader, files)
+        self._processes = Processes(contents, loader)
+        result.processes.append(self._processes)
         scopes = {}
         for path in files:
             scopes[path] = self._resolve(path)
@@ -251,6 +257,7 @@ class _Resolution:
         scope = [loaded.place.path for loaded in process.objects]
         links = len(process.links)
         self._plugins.open(process, path, program=program)
+        self._processes.note(process, path, program=program)
         self._libraries.met.update((by.place.path, needed) for by, needed, _ in process.links[links:])
         return scope
 

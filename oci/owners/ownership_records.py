@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from oci.layers import budget
 
 DIVERSIONS: Final = "var/lib/dpkg/diversions"
+STATUS: Final = "var/lib/dpkg/status"
 
 _RECORD: Final = re.compile(
     r"(?P<site>.*?/?(?:site|dist)-packages)/(?P<name>[^/]+)-(?P<version>[^/-]+)\.dist-info/RECORD"

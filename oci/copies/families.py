@@ -1,0 +1,88 @@
+"""The table of libraries of which a process should have one copy, and of copies that are known to break."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+_TABLE: Final = Path(__file__).with_name("families.toml")
+_REPAIRED: Final = re.compile(r"(?:-[0-9a-f]{8})+(?=\.so)")
+"""What auditwheel adds to the name of a library that it copies into a wheel (pypa/auditwheel, repair.py, `copylib`)."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Libraries of one kind; the fields are those of `families.toml`."""
+
+    name: str
+    libraries: tuple[str, ...]
+    version: str = ""
+    rivals: bool = False
+    by_name: bool = False
+
+    def rank(self, library: str) -> int | None:
+        """Return which of the family's patterns has a plain name, None if none has."""
+        matches = (number for number, row in enumerate(self.libraries) if fnmatch.fnmatchcase(library, row))
+        return next(matches, None)
+
+    def part(self, library: str) -> tuple[int, str]:
+        """Return what a plain name is of the family: libraries of one part are copies of each other."""
+        return (0, "") if self.rivals else (self.rank(library) or 0, library.partition(".so")[0])
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two copies that are known to break; the fields are those of `families.toml`."""
+
+    family: str
+    how: tuple[str, ...]
+    one: str
+    other: str
+    fails: str
+    mend: str
+    source: str
+    unless: str = ""
+    names: tuple[str, ...] = ("*",)
+
+    def has(self, library: str) -> bool:
+        """Return whether the case is about a library of a plain name."""
+        return any(fnmatch.fnmatchcase(library, pattern) for pattern in self.names)
+
+
+@dataclass(frozen=True)
+class FamilyTable:
+    """The rows of `families.toml`; ``opened`` has whether a file is opened with RTLD_GLOBAL, by pattern."""
+
+    families: tuple[Family, ...]
+    opened: Mapping[str, bool]
+    cases: tuple[Case, ...]
+
+    def family(self, library: str) -> Family | None:
+        """Return the family of a library by its plain name."""
+        return next((family for family in self.families if family.rank(library) is not None), None)
+
+
+@cache
+def table() -> FamilyTable:
+    """Return the table."""
+    rows = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+    return FamilyTable(
+        tuple(Family(**_fields(row)) for row in rows["family"]),
+        {file: row.get("everywhere", False) for row in rows["opened"] for file in row["files"]},
+        tuple(Case(**_fields(row)) for row in rows["case"]),
+    )
+
+
+def plain(library: str) -> str:
+    """Return a library's name without what the repair of a wheel added to it."""
+    return _REPAIRED.sub("", library)
+
+
+def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
