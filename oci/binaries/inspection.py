@@ -13,7 +13,7 @@ from oci.binaries.contents import Contents
 from oci.binaries.elf_file import AARCH64, I386, X86_64, Machine
 from oci.binaries.loader import DEFAULT_LEVEL
 from oci.binaries.loading import Fault, Loading
-from oci.copies.copies import Copies, copies
+from oci.copies.library_copies import Copies, copies
 from oci.errors import SlipwayError
 from oci.gpu import driver, gpu_coverage
 from oci.gpu.driver import CudaDrivers, Driver

@@ -12,8 +12,8 @@ import pytest
 
 from oci.binaries import loading
 from oci.binaries.elf_file import X86_64
-from oci.copies.copies import Copies, copies
 from oci.copies.families import plain, table
+from oci.copies.library_copies import Copies, copies
 from oci.layers.layer import Index
 from tests.helpers import folder_image, image_files
 from tests.helpers.elf_writer import LOADER, elf
