@@ -54,10 +54,10 @@ class Copy:
 class Copies:
     """Copies of one family in a process.
 
-    ``how`` is ``both`` if the loader loads them all, ``first`` if the one that is loaded first serves all, ``hidden``
-    if LD_LIBRARY_PATH leads to the first in place of the second, ``parts`` if one process has parts of each, or
-    ``name`` if the second is what the loader finds by the name alone. ``mixing`` says what follows, and ``case`` is
-    what is known to break of it.
+    ``how`` is ``both`` if the loader loads them all, ``mixed`` if names meant for one mean another then, ``first`` if
+    the one that is loaded first serves all, ``hidden`` if LD_LIBRARY_PATH leads to the first in place of the second,
+    ``parts`` if one process has parts of each, or ``name`` if the second is what the loader finds by the name alone.
+    ``mixing`` says what follows, and ``case`` is what is known to break of it.
     """
 
     family: str
@@ -120,7 +120,7 @@ class _Search:
             by_family[self._processes.families[path]].append(path)
         for family, paths in by_family.items():
             if files := self._distinct(family, paths):
-                yield self._copies(family, "both" if self._are_apart(files) else "first", files, self._mixing(files))
+                yield self._copies(family, *self._loaded(files))
             if family.by_name:
                 yield from self._hidden(family, paths)
                 yield from self._parts(family, paths)
@@ -140,8 +140,8 @@ class _Search:
         alone = any(all(root == path for root, _ in self._members[path]) for path in files)
         return len(set(map(self._soname, files))) > 1 or (self._subject.environment and alone)
 
-    def _mixing(self, files: Sequence[str]) -> str:
-        """Return what the loader makes of different files in one process."""
+    def _loaded(self, files: Sequence[str]) -> tuple[str, Sequence[str], str]:
+        """Return what the loader makes of different files in one process: how it has them, they, and what follows."""
         by_name: defaultdict[str, list[str]] = defaultdict(list)
         for path in files:
             by_name[self._soname(path)].append(path)
@@ -150,22 +150,24 @@ class _Search:
             for name, same in by_name.items()
             if len(same) > 1 and not self._are_apart(same)
         ]
-        return "; ".join([*clauses, *([self._separate(files)] if self._are_apart(files) else [])])
+        if not self._are_apart(files):
+            return "first", files, "; ".join(clauses)
+        whom, path = self._mixed(files)
+        calls = f"{whom} calls /{path} by the names that both have"
+        apart = f"all are loaded, and {calls}" if path else "all are loaded, each called by those that need it"
+        return "mixed" if path else "both", files, "; ".join([*clauses, apart])
 
-    def _separate(self, files: Sequence[str]) -> str:
-        """Return who calls which of files that are all loaded."""
+    def _mixed(self, files: Sequence[str]) -> tuple[str, str]:
+        """Return who calls one of files that are all loaded where another one was meant, and which; empty if nobody."""
         for one, other in permutations(files, 2):
             opener = self._subject.everywhere.get(one)
             if opener and self._are_mixable(one, other):
-                after = f"what is loaded after {opener}" if self._subject.environment else "the whole process"
-                return f"all are loaded, and {after} calls /{one} by the names that both have"
-        for root in self._subject.roots:
+                return f"what is loaded after {opener}" if self._subject.environment else "the whole process", one
+        for root in sorted(self._subject.roots, key=lambda root: root.path in self._members):  # what is opened first
             together = [member.path for member in root.members if member.path in files]
             if len(together) > 1 and self._are_mixable(*together[:2]):
-                return (
-                    f"all are loaded, and the process of /{root.path} calls /{together[0]} by the names that both have"
-                )
-        return "all are loaded, each called by those that need it"
+                return f"the process of /{root.path}", together[0]
+        return "", ""
 
     def _are_mixable(self, one: str, other: str) -> bool:
         """Return whether a name that was meant for one file can mean another: both define it, in a common version."""
@@ -240,7 +242,7 @@ class _Search:
     def _is_case(self, case: Case, one: str, other: str) -> bool:
         if not (case.has(self._plain(one)) and case.has(self._plain(other))):
             return False
-        first, second = (f"{owner.manager}:{owner.name}" if owner else "" for owner in map(self._owner, (one, other)))
+        first, second = (f"{owner.manager}:{owner.name}" if owner else ":" for owner in map(self._owner, (one, other)))
         both = case.one != "*" and fnmatch.fnmatchcase(second, case.one)
         return not both and fnmatch.fnmatchcase(first, case.one) and fnmatch.fnmatchcase(second, case.other)
 

@@ -112,6 +112,7 @@ def test_copies_of_two_wheels_are_each_called_by_their_own(site: Site) -> None:
     assert site.asked(first, second) == [1, 2]
     [found] = site.copies()
     assert (found.family, found.how, found.case) == ("OpenMP", "both", None)
+    assert [copy.by for copy in found.copies] == [(f"/{SITE}/a/m{TAG}",), (f"/{SITE}/b/m{TAG}",)]
     assert [copy.path.rpartition("/")[2] for copy in found.copies] == [one.name, other.name]
     assert found.mixing == "all are loaded, each called by those that need it"
 
@@ -129,6 +130,7 @@ def test_copy_that_is_everywhere_serves_what_comes_later(site: Site, versions: t
     [found] = site.copies()
     mixed = f"what is loaded after /{SITE}/torch/lib/libtorch_global_deps.so calls /{SITE}/torch/lib/libgomp.so.1"
     assert (mixed in found.mixing) is (expected == 1), found.mixing
+    assert found.how == ("mixed" if expected == 1 else "both")
     assert found.copies[1].everywhere == (f"/{SITE}/torch/lib/libtorch_global_deps.so" if expected else "")
 
 
@@ -186,6 +188,27 @@ def test_ucx_of_nixl_beside_another_is_a_fault(site: Site) -> None:
     assert "github.com/ai-dynamo/dynamo/pull/12558" in fault.reason
     record.unlink()
     assert [one.case for one in site.copies("LD_LIBRARY_PATH=/opt/hpcx/ucx/lib") if one.how == "both"] == [None]
+
+
+def test_ucx_that_python_preloads_is_mixed_and_a_fault(site: Site) -> None:
+    own = site.library("nixl_cu12.libs/libucs-14c218c5.so.0.0.0", 1)
+    other = site.library("opt/hpcx/ucx/lib/libucs.so.0", 2)
+    plugin = site.module(f"a/m{TAG}", [own], rpath="$ORIGIN/../nixl_cu12.libs")
+    assert site.asked(plugin, environment={"LD_PRELOAD": str(other)}) == [2]
+    [found] = [one for one in site.copies("LD_PRELOAD=/opt/hpcx/ucx/lib/libucs.so.0") if one.how == "mixed"]
+    assert "what is loaded after LD_PRELOAD calls /opt/hpcx/ucx/lib/libucs.so.0" in found.mixing
+    assert found.fault() is not None
+
+
+def test_parts_of_two_cudnns_in_one_process_are_a_fault(site: Site) -> None:
+    graph = site.library("nvidia/cudnn/lib/libcudnn_graph.so.9", 1)
+    engines = site.library("opt/cudnn/lib/libcudnn_engines_tensor_ir.so.9", 2)
+    site.module(f"torch/_C{TAG}", [graph], rpath="$ORIGIN/../nvidia/cudnn/lib")
+    [found] = [one for one in site.copies(f"LD_LIBRARY_PATH={Path('/opt/cudnn/lib')}") if one.how == "parts"]
+    assert [copy.path.rpartition("/")[2] for copy in found.copies] == [graph.name, engines.name]
+    fault = found.fault()
+    assert fault is not None
+    assert "CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH" in fault.reason
 
 
 def test_file_found_by_its_name_alone_is_named(site: Site) -> None:
