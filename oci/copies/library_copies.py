@@ -146,7 +146,7 @@ class _Search:
         for path in files:
             by_name[self._soname(path)].append(path)
         clauses = [
-            f"those named {name} serve all as the first one that is loaded"
+            f"those named {name} serve all as the first one that is loaded{self._but(same)}"
             for name, same in by_name.items()
             if len(same) > 1 and not self._are_apart(same)
         ]
@@ -156,6 +156,11 @@ class _Search:
         calls = f"{whom} calls /{path} by the names that both have"
         apart = f"all are loaded, and {calls}" if path else "all are loaded, each called by those that need it"
         return "mixed" if path else "both", files, "; ".join([*clauses, apart])
+
+    def _but(self, files: Iterable[str]) -> str:
+        """Return which needs a file of the same name as others does not serve, since they have another name for it."""
+        names = sorted({member.name for path in files for _, member in self._members[path] if member.name})
+        return f", but for what needs {' or '.join(names)}" if names else ""
 
     def _mixed(self, files: Sequence[str]) -> tuple[str, str]:
         """Return who calls one of files that are all loaded where another one was meant, and which; empty if nobody."""
@@ -249,7 +254,8 @@ class _Search:
     def _copy(self, path: str) -> Copy:
         equal = [other for other in self._members if self._soname(other) == self._soname(path)]
         roots = [root for other in equal if self._are_equal(other, path) for root, _ in self._members[other]]
-        brought = [root for root in roots if root not in self._members] or roots
+        families = self._processes.families  # what a library opens of its own family, somebody else brought
+        brought = [root for root in roots if families.get(root) != families.get(path)] or roots
         by = tuple(dict.fromkeys(map(self._bringer, brought)))
         owner = str(self._owner(path) or "")
         return Copy(f"/{path}", self._version(path), owner, by, self._subject.everywhere.get(path, ""))

@@ -12,11 +12,15 @@ from oci.copies.families import Family, plain, table
 
 
 class Member(NamedTuple):
-    """A library of a family in a process: its path, who needs it first, and what LD_LIBRARY_PATH hides by it."""
+    """A library of a family in a process: its path, who needs it first, what LD_LIBRARY_PATH hides by it, its need.
+
+    ``name`` is what it is needed as, if that is not its soname: another library of the soname does not serve then.
+    """
 
     path: str
     by: str
     hidden: str = ""
+    name: str = ""
 
 
 class Root(NamedTuple):
@@ -44,13 +48,15 @@ class Processes:
 
     def note(self, process: Process, root: str, *, program: bool) -> None:
         """Keep what a process has of families; a library that Python must have opened before counts if there is one."""
-        members = [self._member(process, loaded) for loaded in process.objects if loaded.place.path in self.families]
+        loaded = [one for one in process.objects if one.place.path in self.families]
+        names = {one: needed for _, needed, one in reversed(process.links)} if loaded else {}
+        members = [self._member(process, one, names.get(one, "")) for one in loaded]
         missing = [(self._by_name.get(one.needed, ()), one.by.place.path) for one in process.missing]
         members += [Member(paths[0], by) for paths, by in missing if len(paths) == 1]
         if members:
             self.roots.append(Root(root, program, tuple(dict.fromkeys(members))))
-            names = (*self._loader.preloaded, *self._loader.always_preloaded)
-            preloaded = [process.by_name[name] for name in names if name in process.by_name]
+            first = (*self._loader.preloaded, *self._loader.always_preloaded)
+            preloaded = [process.by_name[name] for name in first if name in process.by_name]
             self.preloaded.update(library.place.path for library in preloaded)
 
     def found(self, name: str, program: str) -> str:
@@ -59,13 +65,13 @@ class Processes:
         library = self._loader.opened(process, name, process.objects[0])
         return library.place.path if isinstance(library, Loaded) else ""
 
-    def _member(self, process: Process, loaded: Loaded) -> Member:
+    def _member(self, process: Process, loaded: Loaded, name: str) -> Member:
         by = loaded.loader
         if by is None:
             return Member(loaded.place.path, loaded.place.path)
         own = self._loader.own(by, loaded.binary.soname) if process.environment else None
         hidden = own.path if own and own.binary and own.path != loaded.place.path else ""
-        return Member(loaded.place.path, by.place.path, hidden)
+        return Member(loaded.place.path, by.place.path, hidden, "" if name == loaded.binary.soname else name)
 
 
 def _of_families(contents: Contents) -> Iterator[tuple[str, Family]]:

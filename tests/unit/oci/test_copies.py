@@ -148,6 +148,18 @@ def test_copies_of_one_name_serve_whoever_comes_first(site: Site) -> None:
     assert "github.com/sgl-project/sglang/pull/12949" in str(fault)
 
 
+def test_copy_of_one_name_serves_no_need_of_another(site: Site) -> None:
+    """Modules of Numba need `libgomp.so.1.0.0`, a file whose soname is `libgomp.so.1`."""
+    one = site.library("torch/lib/libgomp.so.1", 1)
+    other = site.library("opt/lib/libgomp.so.1.0.0", 2)
+    first = site.module(f"torch/_C{TAG}", [one], rpath="$ORIGIN/lib")
+    second = site.module(f"numba{TAG}", [other], rpath="$ORIGIN/../../../../lib")
+    site.library("opt/lib/libgomp.so.1.0.0", 2, soname="libgomp.so.1")
+    assert (site.asked(first, second), site.asked(second, first)) == ([1, 2], [2, 2])
+    [found] = site.copies()
+    assert found.mixing.endswith("the first one that is loaded, but for what needs libgomp.so.1.0.0")
+
+
 def test_library_path_that_hides_own_nixl_is_a_fault(site: Site) -> None:
     own = site.library("tensorrt_llm/libs/nixl/libnixl.so", 1)
     site.library("opt/nvidia/nvda_nixl/lib/libnixl.so", 2)
