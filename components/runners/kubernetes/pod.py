@@ -30,6 +30,21 @@ _EXTERNALS_SIZE = "4Gi"
 """The size of the volume with the runner's Node.js, which has several versions."""
 _DOCKER_GROUP = "123"
 """The group of ``docker`` in GitHub's runner image."""
+_CANCELLATION = 120
+"""Seconds after ``grace`` in which a runner cancels its job and reports that (actions/runner v2.335.1,
+src/Runner.Listener/JobDispatcher.cs:180 and 304: 60 s for the job's process, 45 s for the report)."""
+_FINISH = """\
+idle=0
+while [ "$idle" -lt 3 ] && [ "$SECONDS" -lt "$1" ]; do
+  idle=$((idle + 1))
+  if grep -qas 'Runner[.]Worker' /proc/[0-9]*/cmdline; then idle=0; fi
+  sleep 1
+done"""
+"""Waits for the end of the runner's job, ``$1`` seconds at most. Without a job it ends in three seconds.
+
+TERM makes ``run.sh`` interrupt the runner, which cancels its job at once. A job has a process of its own,
+``Runner.Worker``, which starts moments after the runner took the job.
+"""
 
 
 def template(config: KubernetesRunners, runner: str, docker: str, service: Spec | None = None) -> Spec:
@@ -48,7 +63,7 @@ def template(config: KubernetesRunners, runner: str, docker: str, service: Spec 
             "serviceAccountName": ACCOUNT,
             "automountServiceAccountToken": False,
             "priorityClassName": priority_class(config),
-            "terminationGracePeriodSeconds": config.grace * 60,
+            "terminationGracePeriodSeconds": config.grace * 60 + _CANCELLATION,
             **({"initContainers": [_externals(runner), _daemon(config, docker)]} if config.daemon else {}),
             "containers": [_runner(config, runner, service)],
             "volumes": _volumes(config, service),
@@ -163,7 +178,8 @@ def _daemon(config: KubernetesRunners, image: str) -> Spec:
 def _runner(config: KubernetesRunners, image: str, service: Spec | None) -> Spec:
     requested = devices(config)
     mounts = {"work": WORK, **({"shm": "/dev/shm"} if requested else {})}  # noqa: S108 - a pod's own
-    env: dict[str, str] = {}
+    # Without it, run.sh ignores TERM as its container's first process. GitHub's own image sets it, others may not.
+    env = {"RUNNER_MANUALLY_TRAP_SIG": "1"}
     if config.daemon:
         mounts["dind-sock"] = SOCKETS
         env |= {"DOCKER_HOST": "unix:///var/run/docker.sock", "RUNNER_WAIT_FOR_DOCKER_IN_SECONDS": "120"}
@@ -176,6 +192,7 @@ def _runner(config: KubernetesRunners, image: str, service: Spec | None) -> Spec
         "name": "runner",
         "image": image,
         "command": ["/home/runner/run.sh"],
+        "lifecycle": {"preStop": {"exec": {"command": ["bash", "-c", _FINISH, "finish", str(config.grace * 60)]}}},
         "env": [{"name": name, "value": value} for name, value in env.items()],
         # Jobs have sudo in GitHub's image, so privilege escalation stays allowed. Unneeded capabilities are dropped.
         "securityContext": {**_USER, "privileged": False, "capabilities": {"drop": ["NET_RAW"]}},

@@ -154,7 +154,7 @@ def test_pod_with_a_daemon_starts_it_before_the_runner(profile: str) -> None:
     assert (externals["image"], daemon["image"]) == (RUNNER, DOCKER)
     assert daemon["restartPolicy"] == "Always"  # what makes it a sidecar
     assert [c["name"] for c in containers if c.get("securityContext", {}).get("privileged")] == ["dind"]
-    assert spec["terminationGracePeriodSeconds"] == 90 * 60
+    assert spec["terminationGracePeriodSeconds"] > 90 * 60  # a job that is not over is cancelled in the rest
     assert spec["automountServiceAccountToken"] is False
     assert spec["nodeSelector"] == node(profile).selector
     (layers,) = [v["ephemeral"]["volumeClaimTemplate"]["spec"] for v in spec["volumes"] if v["name"] == "layers"]
