@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from components.runners.ec2.scaler.decide import (
     ON_DEMAND,
     SPOT,
-    UNASSIGNED_SECONDS,
+    RETRY_SHARE,
     Decision,
     Machine,
     Rules,
@@ -288,6 +288,17 @@ def machines(*started: float, group: str = SPOT) -> list[Machine]:
     return [Machine(f"i-{number}", group, at) for number, at in enumerate(started)]
 
 
+def test_decide_with_busy_machines_keeps_the_minimum_idle() -> None:
+    """As on Kubernetes: ``minRunners`` are those that wait for jobs, besides those that have one."""
+    there = machines(0, 0)
+    busy = [Runner(number, machine.id, online=True, busy=True) for number, machine in enumerate(there)]
+    rules = replace(RULES, least=2, most=3)
+    assert sum(decide(100, rules, [], there, busy, {"i-0", "i-1"}).desired.values()) == 3
+    rules = replace(rules, most=9)
+    assert sum(decide(100, rules, [Job(1, "a/b", 0)], there, busy, {"i-0", "i-1"}).desired.values()) == 5
+    assert sum(decide(100, rules, None, there, busy, {"i-0", "i-1"}).desired.values()) == 4
+
+
 def test_decide_without_jobs_keeps_the_minimum() -> None:
     rules = replace(RULES, least=2)
     assert decide(0, rules, [], [], [], set()).desired == {SPOT: 2, ON_DEMAND: 0}
@@ -310,7 +321,7 @@ def test_decide_with_old_machines_replaces_only_idle_ones() -> None:
     runners.append(Runner(2, "i-2", online=True, busy=False))
     done = decide(90_000, rules, [], there, runners, {"i-0", "i-1", "i-2"})
     assert done.end == {"i-0": "max lifetime reached"}
-    assert decide(90_000, replace(rules, least=3), [], there, runners, set()).desired == {SPOT: 3, ON_DEMAND: 0}
+    assert decide(90_000, replace(rules, least=3), [], there, runners, set()).desired == {SPOT: 4, ON_DEMAND: 0}
 
 
 def test_decide_with_a_waiting_job_alternates_capacity() -> None:
@@ -326,8 +337,27 @@ def test_decide_with_an_unassigned_job_retries_later() -> None:
     done = decide(now, RULES, jobs, there, runners, {"i-0"})
     assert (done.unassigned, done.desired) == ([1], {SPOT: 1, ON_DEMAND: 0})
     unassigned = replace(jobs[0], unassigned_since=now)
-    assert decide(now + UNASSIGNED_SECONDS, RULES, [unassigned], [], [], set()).desired == {SPOT: 0, ON_DEMAND: 0}
-    assert sum(decide(now + UNASSIGNED_SECONDS + 1, RULES, [unassigned], [], [], set()).desired.values()) == 1
+    later = now + RETRY_SHARE * now
+    assert decide(later - 1, RULES, [unassigned], [], [], set()).desired == {SPOT: 0, ON_DEMAND: 0}
+    assert sum(decide(later, RULES, [unassigned], [], [], set()).desired.values()) == 1
+
+
+def test_decide_idle_machine_speaks_against_one_job() -> None:
+    """GitHub may give no job to anyone for a while: that is no reason to give up all of them."""
+    runners = [Runner(0, "i-0", online=True, busy=False)]
+    jobs = [Job(number, "a/b", number) for number in range(8)]
+    done = decide(5000, RULES, jobs, machines(0), runners, {"i-0"})
+    assert (done.unassigned, sum(done.desired.values())) == ([0], 7)
+
+
+def test_decide_ends_no_machine_that_github_leaves_out_once() -> None:
+    """A page of GitHub's list lacks a runner when another one signs off meanwhile."""
+    there, prepared = machines(0, 0), {"i-0", "i-1"}
+    done = decide(5000, RULES, [], there, [], prepared, {})
+    assert (done.end, done.unlisted, done.desired) == ({}, ["i-0", "i-1"], {SPOT: 2, ON_DEMAND: 0})
+    again = {"i-0": 5000.0, "i-1": 5000.0}
+    assert decide(5060, RULES, [], there, [], prepared, again).end == dict.fromkeys(again, "job finished")
+    assert decide(9000, RULES, [], there, [], prepared, again).end == {}
 
 
 def test_decide_without_spot_takes_on_demand_at_once() -> None:

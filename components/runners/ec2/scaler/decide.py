@@ -5,6 +5,10 @@ only after EC2 stopped it, or after GitHub removed its runner, which GitHub refu
 desired number of machines is never below the existing ones.
 
 What could not be read is None. Then machines are still started for the jobs, and none is ended that may be working.
+
+GitHub may be out of order for hours and yet answer: it gives no job to a runner, or leaves runners out of its list. So
+an idle machine speaks against one job only, which soon gets another machine, and a machine whose runner is not listed
+ends once GitHub has left it out twice.
 """
 
 from __future__ import annotations
@@ -17,8 +21,11 @@ from .jobs import Job
 ON_DEMAND = "on-demand"
 SPOT = "spot"
 
-UNASSIGNED_SECONDS = 2 * 3600
-"""Seconds after which an unassigned job gets another machine: GitHub may have been out of order."""
+RETRY_SHARE = 0.1
+"""An unassigned job gets another machine after this share of the time for which it had waited by then."""
+
+UNLISTED_SECONDS = (50.0, 200.0)
+"""How long ago GitHub must have left out a machine's runner before, at least and at most. Rounds are a minute apart."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +76,8 @@ class Decision:
 
     ``prepare`` are the machines to register. ``end`` maps the machines to end to the reason. Of the waiting machines,
     ``release`` may go and ``hold`` must wait on. ``lost`` are machines whose runner may not have finished its job.
-    ``forget`` are runners at GitHub without a machine. ``unassigned`` are jobs that GitHub assigns to none of these
-    runners.
+    ``forget`` are runners at GitHub without a machine. ``unassigned`` are jobs that GitHub assigned to none of these
+    runners. ``unlisted`` are machines whose runner GitHub leaves out.
     """
 
     desired: Mapping[str, int]
@@ -81,14 +88,15 @@ class Decision:
     lost: Collection[str] = ()
     forget: Sequence[int] = ()
     unassigned: Sequence[int] = ()
+    unlisted: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class _Fleet:
     """The machines by what they do, as far as GitHub and the registrations say.
 
-    ``known`` are those with a runner at GitHub. ``maybe_busy`` may have a job, ``busy`` count as having one: the two
-    differ only where the runners could not be read.
+    ``known`` are those with a runner at GitHub. ``unlisted`` had one, and either finished their job or are left out.
+    ``maybe_busy`` may have a job, ``busy`` count as having one: the two differ only where the runners could not be read.
     """
 
     machines: Sequence[Machine]
@@ -97,6 +105,7 @@ class _Fleet:
     busy: Collection[str]
     maybe_busy: Collection[str]
     registered: Collection[str]
+    unlisted: Collection[str]
 
     @property
     def staying(self) -> list[Machine]:
@@ -111,6 +120,7 @@ def decide(
     machines: Sequence[Machine],
     runners: Sequence[Runner] | None,
     prepared: Collection[str] | None,
+    unlisted: Mapping[str, float] | None = None,
 ) -> Decision:
     """Return what to do.
 
@@ -121,15 +131,17 @@ def decide(
         machines: all instances of the groups.
         runners: all runners at GitHub of these machines, or of former ones; None if they could not be read.
         prepared: machines that have a registration; None if these could not be read.
+        unlisted: when GitHub last left out the runner of a machine, by machine; None has this list decide alone.
     """
     fleet = _fleet(now, rules, machines, runners, prepared)
-    end = _endings(now, rules, fleet, prepared)
+    end = _endings(now, rules, fleet, unlisted)
     # A machine that is neither busy nor ended can take a job: it starts, or waits for one.
-    free = [machine for machine in fleet.staying if machine.id not in fleet.busy and machine.id not in end]
-    waiting, unassigned = _demand(now, rules, jobs, free)
-    working = sum(machine.id in fleet.busy for machine in fleet.staying)
-    needed = working + (len(free) if jobs is None else len(waiting))
-    target = min(max(needed, rules.least), rules.most)
+    taken = {*fleet.busy, *fleet.unlisted, *end}
+    free = [machine for machine in fleet.staying if machine.id not in taken]
+    waiting, unassigned = _demand(now, rules, jobs, [machine for machine in free if machine.id in fleet.online])
+    working = sum(machine.id in taken and machine.id not in end for machine in fleet.staying)
+    idle = max(len(free), rules.least) if jobs is None else len(waiting) + rules.least
+    target = min(working + idle, rules.most)
     end |= _idle(now, rules, fleet, free, surplus=working + len(free) - target)
     free = [machine for machine in free if machine.id not in end]
     hold, release = _held(fleet)
@@ -145,6 +157,7 @@ def decide(
         lost=_lost(fleet, {*end, *release}) if complete else (),
         forget=_forgotten(fleet, runners or ()),
         unassigned=sorted(unassigned),
+        unlisted=sorted({*fleet.unlisted} - {*end}),
     )
 
 
@@ -165,13 +178,15 @@ def _fleet(
         maybe_busy = {machine.id for machine in running if machine.id in registered}
         # A machine that has run for so long probably has a job. A younger one is counted as free for a waiting job.
         old = {machine.id for machine in running if now - machine.started > rules.boot}
-        return _Fleet(machines, {*by_machine}, online, maybe_busy & old, maybe_busy, registered)
+        return _Fleet(machines, {*by_machine}, online, maybe_busy & old, maybe_busy, registered, ())
     busy = {machine.id for machine in known if by_machine[machine.id].busy}
-    return _Fleet(machines, {*by_machine}, online, busy, busy, registered)
+    unlisted = {machine.id for machine in running if machine.id in registered and machine.id not in by_machine}
+    return _Fleet(machines, {*by_machine}, online, busy, busy, registered, unlisted if prepared is not None else ())
 
 
-def _endings(now: float, rules: Rules, fleet: _Fleet, prepared: Collection[str] | None) -> dict[str, str]:
+def _endings(now: float, rules: Rules, fleet: _Fleet, unlisted: Mapping[str, float] | None) -> dict[str, str]:
     """Return the machines that can take no job any more, with the reason. None of them may have a job."""
+    least, most = UNLISTED_SECONDS
     end: dict[str, str] = {}
     for machine in fleet.staying:
         age = now - machine.started
@@ -179,8 +194,9 @@ def _endings(now: float, rules: Rules, fleet: _Fleet, prepared: Collection[str] 
             continue
         if machine.gone:
             end[machine.id] = "taken away"
-        elif machine.id not in fleet.known and prepared is not None and machine.id in prepared:
-            end[machine.id] = "job finished"
+        elif machine.id in fleet.unlisted:
+            if unlisted is None or least <= now - unlisted.get(machine.id, now) <= most:
+                end[machine.id] = "job finished"
         elif machine.id not in fleet.online and age > rules.boot:
             end[machine.id] = "no runner came online"
         elif machine.id in fleet.online and age > rules.lifetime:
@@ -189,16 +205,22 @@ def _endings(now: float, rules: Rules, fleet: _Fleet, prepared: Collection[str] 
 
 
 def _demand(
-    now: float, rules: Rules, jobs: Sequence[Job] | None, free: Sequence[Machine]
+    now: float, rules: Rules, jobs: Sequence[Job] | None, idle: Sequence[Machine]
 ) -> tuple[list[Job], set[int]]:
-    """Return the jobs that need a machine, and those that GitHub assigns to none."""
-    waiting = [
-        job for job in jobs or () if job.unassigned_since is None or now - job.unassigned_since > UNASSIGNED_SECONDS
-    ]
-    # A free machine of this age has been online for `idle` seconds: a job that waited all that time is not for it.
-    idle = any(now - machine.started > rules.boot + rules.idle for machine in free)
-    unassigned = {job.id for job in waiting if idle and now - job.since > rules.idle}
+    """Return the jobs that need a machine, and those that GitHub assigned to none; ``idle`` machines wait for one."""
+    witnesses = sum(now - machine.started > rules.idle for machine in idle)
+    # A job that was unassigned before is tried on the machines that are idle anyway, else on one of its own.
+    waiting = [job for job in jobs or () if job.unassigned_since is None or (not witnesses and _due(job) <= now)]
+    # In this time a machine comes up for a job, or is given up.
+    patient = [job for job in waiting if now - _due(job) > rules.boot]
+    unassigned = {job.id for job in sorted(patient, key=_due)[:witnesses]}
     return [job for job in waiting if job.id not in unassigned], unassigned
+
+
+def _due(job: Job) -> float:
+    """Return since when a job needs a machine."""
+    last = job.unassigned_since
+    return job.since if last is None else last + RETRY_SHARE * (last - job.since)
 
 
 def _idle(now: float, rules: Rules, fleet: _Fleet, free: Sequence[Machine], *, surplus: int) -> dict[str, str]:

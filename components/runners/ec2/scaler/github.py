@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from http.client import HTTPException
 from typing import Any
@@ -19,8 +19,8 @@ from typing import Any
 Credentials = Mapping[str, str]
 """``token``, or ``app``, ``installation`` and ``privateKey`` (PEM) of a GitHub App."""
 
-_MOST_ATTEMPTS = 4
-"""Most attempts of a delivery, so that an address that never answers is given up."""
+_FINAL = {400, 415, 422}
+"""The webhook's answers to a delivery that another attempt does not change."""
 
 _MOST_PAGES, _RECENT_SECONDS, _MOST_REDELIVERED = 5, 1800, 20
 """Most pages of deliveries that are read, seconds that they go back, and most deliveries that are repeated at once."""
@@ -164,14 +164,18 @@ class GitHub:
         for one in self._deliveries(self._app):
             if one["event"] == "workflow_job":
                 by_guid.setdefault(one["guid"], []).append(one)
-        lost = [
-            attempts[0]["id"]
-            for attempts in reversed(by_guid.values())  # the oldest first
-            if len(attempts) < _MOST_ATTEMPTS and not any(one["status"] == "OK" for one in attempts)
-        ][:_MOST_REDELIVERED]
+        # The oldest first. One that cannot be repeated costs no other.
+        lost = [attempts[0]["id"] for attempts in reversed(by_guid.values()) if _lost(attempts)][:_MOST_REDELIVERED]
+        repeated = []
         for delivery in lost:
-            self._send("POST", f"/app/hook/deliveries/{delivery}/attempts", by=self._app)
-        return lost
+            try:
+                self._send("POST", f"/app/hook/deliveries/{delivery}/attempts", by=self._app)
+            except Refused as refused:
+                if refused.passes:
+                    raise
+                continue
+            repeated.append(delivery)
+        return repeated
 
     def _deliveries(self, app: str) -> Iterator[dict[str, Any]]:
         """Yield the recent deliveries, the newest first."""
@@ -237,6 +241,14 @@ class GitHub:
             if time.time() > self._until:
                 raise Refused(0, "the answer does not end within the round")
         return bytes(content)
+
+
+def _lost(attempts: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether a delivery is due again, the newest attempt first: each one later, so that no outage loses it."""
+    if any(one["status"] == "OK" or one.get("status_code") in _FINAL for one in attempts):
+        return False
+    waited = time.time() - datetime.fromisoformat(attempts[0]["delivered_at"]).timestamp()
+    return waited >= 60 * (2 ** (len(attempts) - 1) - 1)
 
 
 def _text(error: urllib.error.HTTPError, authorization: str) -> str:

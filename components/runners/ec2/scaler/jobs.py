@@ -1,10 +1,10 @@
-"""The table of jobs: a row for each job, and a row for each lost runner.
+"""The table of jobs: a row for each job, each lost runner, and each machine whose runner GitHub left out of its list.
 
 The states of a job's row:
 
 - ``queued``: it waits for a runner.
 - ``later``: it waits for something else, such as an approval.
-- ``left``: GitHub assigns it to none of these runners.
+- ``left``: GitHub assigned it to none of these runners.
 - ``taken``: a runner has it, or it is over.
 - ``failed``: it failed on a runner. If that runner is ``lost``, the job is run again.
 - ``again``: it was run again, or cannot be.
@@ -44,7 +44,7 @@ _FROM = {
 class Job:
     """A job that waits: its id and repository (``owner/name``) at GitHub, and since when, in seconds since 1970.
 
-    ``unassigned_since`` is when the keeper last noted that GitHub assigns it to none of these runners.
+    ``unassigned_since`` is when the keeper last noted that GitHub assigned it to none of these runners.
     """
 
     id: int
@@ -59,13 +59,15 @@ class Rows:
 
     ``waiting`` are the jobs that wait for a runner, the oldest first. ``postponed`` are those that wait for something
     else, since GitHub was last asked. ``failed`` has each failed job after its runner, ``lost_runners`` the names of
-    lost runners. ``unreadable`` is the number of rows of another shape than the table's.
+    lost runners. ``unlisted`` is when GitHub last left out the runner of a machine, by machine. ``unreadable`` is the
+    number of rows of another shape than the table's.
     """
 
     waiting: list[Job] = field(default_factory=list)
     postponed: list[Job] = field(default_factory=list)
     failed: list[tuple[str, Job]] = field(default_factory=list)
     lost_runners: set[str] = field(default_factory=set)
+    unlisted: dict[str, float] = field(default_factory=dict)
     unreadable: int = 0
 
     def add(self, row: Mapping[str, Any], oldest: float) -> None:
@@ -77,6 +79,9 @@ class Rows:
         state = row["state"]["S"]
         if state == "lost":
             self.lost_runners.add(row["id"]["S"])
+            return
+        if state == "unlisted":
+            self.unlisted[row["id"]["S"]] = float(int(row["since"]["N"]))
             return
         if not REPOSITORY.fullmatch(row["repository"]["S"]):
             raise ValueError
@@ -116,7 +121,7 @@ class Jobs:
         self._put(replace(job, since=time.time()), "later")
 
     def unassign(self, job: Job) -> None:
-        """Note that GitHub assigns a job to none of these runners, as of now."""
+        """Note that GitHub assigned a job to none of these runners, as of now."""
         self._put(job, "left", {"left": {"N": str(int(time.time()))}})
 
     def dequeue(self, job: Job) -> None:
@@ -133,9 +138,16 @@ class Jobs:
 
     def note_lost_runner(self, runner: str) -> None:
         """Note that a runner's machine is gone, perhaps before its job was done."""
-        expires = str(int(time.time()) + LONGEST_QUEUED)
-        row = {"id": {"S": runner}, "state": {"S": "lost"}, "expires": {"N": expires}}
-        self._client.put_item(TableName=self._table, Item=row)
+        self._note(runner, "lost")
+
+    def note_unlisted_machine(self, machine: str) -> None:
+        """Note that GitHub leaves out the runner of a machine, as of now."""
+        self._note(machine, "unlisted")
+
+    def _note(self, name: str, state: str) -> None:
+        now = int(time.time())
+        numbers = {"since": {"N": str(now)}, "expires": {"N": str(now + LONGEST_QUEUED)}}
+        self._client.put_item(TableName=self._table, Item={"id": {"S": name}, "state": {"S": state}, **numbers})
 
     def rows(self) -> Rows:
         """Return the rows, without the waiting jobs that GitHub has ended because they waited too long."""

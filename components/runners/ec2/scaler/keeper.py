@@ -25,8 +25,7 @@ POSTPONED_RECHECK_SECONDS = 600
 """The same for a job that waits for something else than a runner."""
 
 _MOST_RECHECKED = 50
-"""Most jobs of each kind that GitHub is asked about in one round, the longest waiting first."""
-
+"""Most jobs of each kind that GitHub is asked about in one round. The next round asks about the next ones."""
 
 _GITHUB_SECONDS = 42.0
 """Seconds of a round for GitHub. Lambda ends a round at 55, and AWS's own calls take at most the rest."""
@@ -84,7 +83,8 @@ class Keeper:
             decision = None
             machines = None if groups is None else _result("list the machines", partial(self._machines, groups))
             if groups is not None and machines is not None:
-                decision = decide(time.time(), self._rules, rows.waiting if rows else None, machines, runners, prepared)
+                waiting, unlisted = (rows.waiting, rows.unlisted) if rows else (None, {})
+                decision = decide(time.time(), self._rules, waiting, machines, runners, prepared, unlisted)
                 # A configuration stays until it is known whether its machine was lost.
                 configured = prepared or set() if runners is not None else set()
                 self._act(decision, groups, machines, runners or [], jobs, configured)
@@ -128,6 +128,9 @@ class Keeper:
         for machine in decision.prepare:
             with _refusal("register", machine=machine):
                 self._prepare(machine)
+        for machine in decision.unlisted:
+            with _refusal("note", machine=machine):
+                self._jobs.note_unlisted_machine(machine)
         for job in jobs:
             if job.id in decision.unassigned:
                 with _refusal("leave", job=job.id):
@@ -135,7 +138,7 @@ class Keeper:
                     log(
                         "left",
                         job=job.id,
-                        why="GitHub gives it to no runner here: may the runner group its repository?",
+                        why="GitHub gave it to no runner here: may the runner group its repository?",
                     )
         for runner in decision.forget:
             with _refusal("forget", runner=runner):
@@ -192,8 +195,8 @@ class Keeper:
         Without an answer, as for a repository that the App may not read, the job waits on.
         """
         now = time.time()
-        waiting = [job for job in rows.waiting if now - job.since > RECHECK_SECONDS][:_MOST_RECHECKED]
-        postponed = [job for job in rows.postponed if now - job.since > POSTPONED_RECHECK_SECONDS][:_MOST_RECHECKED]
+        waiting = _turn(now, [job for job in rows.waiting if now - job.since > RECHECK_SECONDS])
+        postponed = _turn(now, [job for job in rows.postponed if now - job.since > POSTPONED_RECHECK_SECONDS])
         for job in waiting + postponed:
             with _refusal("ask for", job=job.id):
                 state = self._github.state(job.repository, job.id)
@@ -342,6 +345,12 @@ class Keeper:
 
 
 T = TypeVar("T")
+
+
+def _turn(now: float, jobs: Sequence[Job]) -> list[Job]:
+    """Return the jobs whose turn it is in the round of this time."""
+    first = int(now // 60) * _MOST_RECHECKED % max(len(jobs), 1)
+    return [*jobs[first:], *jobs[:first]][:_MOST_RECHECKED]
 
 
 def _result(what: str, call: Callable[[], T]) -> T | None:

@@ -93,7 +93,7 @@ def _delivered(payload: Mapping[str, Any]) -> _Delivery:
 
 def _noted(delivery: _Delivery) -> Answer:
     if not _ours(delivery.job.repository.lower()):
-        return _answer(403, "not a repository of these runners")
+        return _answer(200, "not a repository of these runners")  # GitHub would repeat what is refused
     if not _matches(delivery.labels):
         return _answer(200, "not a job for these runners")
     job = delivery.job
