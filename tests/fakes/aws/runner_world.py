@@ -110,6 +110,7 @@ class World:
         self.desired = dict.fromkeys(GROUPS.values(), 0)
         self.table: dict[str, dict[str, Any]] = {}
         self.parameters: dict[str, str] = {}
+        self.stored: dict[str, dict[str, Any]] = {}
         self.runners: dict[int, dict[str, Any]] = {}
         self.deliveries: list[dict[str, Any]] = []
         self.capacity = dict.fromkeys(GROUPS.values(), True)
@@ -432,12 +433,14 @@ class Client:
         return {"Activities": []}
 
     def do_get_parameters_by_path(self, **_: Any) -> Any:
-        return {"Parameters": [{"Name": name} for name in self._world.parameters]}
+        return {"Parameters": [{"Name": name, **stored} for name, stored in self._world.stored.items()]}
 
     def do_put_parameter(self, *, Name: str, Value: str, **_: Any) -> None:  # noqa: N803
         self._world.parameters[Name] = Value
+        self._world.stored[Name] = {"LastModifiedDate": datetime.fromtimestamp(self._world.now, UTC)}
 
     def do_delete_parameter(self, *, Name: str) -> None:  # noqa: N803
+        self._world.stored.pop(Name, None)
         if self._world.parameters.pop(Name, None) is None:
             raise ClientError({"Error": {"Code": "ParameterNotFound", "Message": ""}}, "DeleteParameter")
 

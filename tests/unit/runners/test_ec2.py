@@ -350,14 +350,6 @@ def test_decide_idle_machine_speaks_against_one_job() -> None:
     assert (done.unassigned, sum(done.desired.values())) == ([0], 7)
 
 
-def test_decide_ends_no_machine_that_github_leaves_out_once() -> None:
-    """A page of GitHub's list lacks a runner when another one signs off meanwhile."""
-    there, prepared = machines(0, 0), {"i-0", "i-1"}
-    done = decide(5000, RULES, [], there, [], prepared, {})
-    assert (done.end, done.unlisted, done.desired) == ({}, ["i-0", "i-1"], {SPOT: 2, ON_DEMAND: 0})
-    again = {"i-0": 5000.0, "i-1": 5000.0}
-    assert decide(5060, RULES, [], there, [], prepared, again).end == dict.fromkeys(again, "job finished")
-    assert decide(9000, RULES, [], there, [], prepared, again).end == {}
 
 
 def test_decide_without_spot_takes_on_demand_at_once() -> None:

@@ -1,14 +1,14 @@
 """Decides what to do from the jobs, machines and runners that exist. A pure function: no clock, no network, no memory.
 
 It decides anew every minute, so the next decision makes up for a lost delivery, call or machine. A machine is ended
-only after EC2 stopped it, or after GitHub removed its runner, which GitHub refuses while the runner has a job. The
+only after EC2 stopped it, or after GitHub removed its runner, which GitHub refuses while the runner has a job; its list
+of runners alone decides nothing, for a page of it may lack one. The
 desired number of machines is never below the existing ones.
 
 What could not be read is None. Then machines are still started for the jobs, and none is ended that may be working.
 
-GitHub may be out of order for hours and yet answer: it gives no job to a runner, or leaves runners out of its list. So
-an idle machine speaks against one job only, which soon gets another machine, and a machine whose runner is not listed
-ends once GitHub has left it out twice.
+GitHub may answer for hours and give no job to any runner. So an idle machine speaks against one job only, and that soon
+gets another machine.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ SPOT = "spot"
 RETRY_SHARE = 0.1
 """An unassigned job gets another machine after this share of the time for which it had waited by then."""
 
-UNLISTED_SECONDS = (50.0, 200.0)
-"""How long ago GitHub must have left out a machine's runner before, at least and at most. Rounds are a minute apart."""
+SETTLED_SECONDS = 180.0
+"""For so long after its registration, a runner is not idle: GitHub may be about to give it a job (as in boot/end)."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Decision:
     ``prepare`` are the machines to register. ``end`` maps the machines to end to the reason. Of the waiting machines,
     ``release`` may go and ``hold`` must wait on. ``lost`` are machines whose runner may not have finished its job.
     ``forget`` are runners at GitHub without a machine. ``unassigned`` are jobs that GitHub assigned to none of these
-    runners. ``unlisted`` are machines whose runner GitHub leaves out.
+    runners.
     """
 
     desired: Mapping[str, int]
@@ -88,15 +88,14 @@ class Decision:
     lost: Collection[str] = ()
     forget: Sequence[int] = ()
     unassigned: Sequence[int] = ()
-    unlisted: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class _Fleet:
     """The machines by what they do, as far as GitHub and the registrations say.
 
-    ``known`` are those with a runner at GitHub. ``unlisted`` had one, and either finished their job or are left out.
-    ``maybe_busy`` may have a job, ``busy`` count as having one: the two differ only where the runners could not be read.
+    ``known`` are those with a runner at GitHub. ``maybe_busy`` may have a job, ``busy`` count as having one: the two
+    differ only where the runners could not be read. ``settled`` are online, and were registered a while ago.
     """
 
     machines: Sequence[Machine]
@@ -105,7 +104,7 @@ class _Fleet:
     busy: Collection[str]
     maybe_busy: Collection[str]
     registered: Collection[str]
-    unlisted: Collection[str]
+    settled: Collection[str]
 
     @property
     def staying(self) -> list[Machine]:
@@ -120,7 +119,6 @@ def decide(
     machines: Sequence[Machine],
     runners: Sequence[Runner] | None,
     prepared: Collection[str] | None,
-    unlisted: Mapping[str, float] | None = None,
 ) -> Decision:
     """Return what to do.
 
@@ -130,16 +128,14 @@ def decide(
         jobs: those that wait, the longest waiting first; None if they could not be read.
         machines: all instances of the groups.
         runners: all runners at GitHub of these machines, or of former ones; None if they could not be read.
-        prepared: machines that have a registration; None if these could not be read.
-        unlisted: when GitHub last left out the runner of a machine, by machine; None has this list decide alone.
+        prepared: when machines were registered, by machine, or these machines; None if they could not be read.
     """
     fleet = _fleet(now, rules, machines, runners, prepared)
-    end = _endings(now, rules, fleet, unlisted)
+    end = _endings(now, rules, fleet, prepared)
     # A machine that is neither busy nor ended can take a job: it starts, or waits for one.
-    taken = {*fleet.busy, *fleet.unlisted, *end}
-    free = [machine for machine in fleet.staying if machine.id not in taken]
-    waiting, unassigned = _demand(now, rules, jobs, [machine for machine in free if machine.id in fleet.online])
-    working = sum(machine.id in taken and machine.id not in end for machine in fleet.staying)
+    free = [machine for machine in fleet.staying if machine.id not in fleet.busy and machine.id not in end]
+    waiting, unassigned = _demand(now, rules, jobs, [machine for machine in free if machine.id in fleet.settled])
+    working = sum(machine.id in fleet.busy for machine in fleet.staying)
     idle = max(len(free), rules.least) if jobs is None else len(waiting) + rules.least
     target = min(working + idle, rules.most)
     end |= _idle(now, rules, fleet, free, surplus=working + len(free) - target)
@@ -157,7 +153,6 @@ def decide(
         lost=_lost(fleet, {*end, *release}) if complete else (),
         forget=_forgotten(fleet, runners or ()),
         unassigned=sorted(unassigned),
-        unlisted=sorted({*fleet.unlisted} - {*end}),
     )
 
 
@@ -174,19 +169,19 @@ def _fleet(
     running = [machine for machine in machines if not machine.gone]
     known = [machine for machine in running if machine.id in by_machine]
     online = {machine.id for machine in known if by_machine[machine.id].online}
+    since = prepared if isinstance(prepared, Mapping) else dict.fromkeys(prepared or (), 0.0)
+    settled = {machine for machine in online if now - since.get(machine, now) > SETTLED_SECONDS}
     if runners is None:
         maybe_busy = {machine.id for machine in running if machine.id in registered}
         # A machine that has run for so long probably has a job. A younger one is counted as free for a waiting job.
         old = {machine.id for machine in running if now - machine.started > rules.boot}
-        return _Fleet(machines, {*by_machine}, online, maybe_busy & old, maybe_busy, registered, ())
+        return _Fleet(machines, {*by_machine}, online, maybe_busy & old, maybe_busy, registered, settled)
     busy = {machine.id for machine in known if by_machine[machine.id].busy}
-    unlisted = {machine.id for machine in running if machine.id in registered and machine.id not in by_machine}
-    return _Fleet(machines, {*by_machine}, online, busy, busy, registered, unlisted if prepared is not None else ())
+    return _Fleet(machines, {*by_machine}, online, busy, busy, registered, settled)
 
 
-def _endings(now: float, rules: Rules, fleet: _Fleet, unlisted: Mapping[str, float] | None) -> dict[str, str]:
-    """Return the machines that can take no job any more, with the reason. None of them may have a job."""
-    least, most = UNLISTED_SECONDS
+def _endings(now: float, rules: Rules, fleet: _Fleet, prepared: Collection[str] | None) -> dict[str, str]:
+    """Return the machines that can take no job any more, with the reason, as far as GitHub's list says so."""
     end: dict[str, str] = {}
     for machine in fleet.staying:
         age = now - machine.started
@@ -194,9 +189,8 @@ def _endings(now: float, rules: Rules, fleet: _Fleet, unlisted: Mapping[str, flo
             continue
         if machine.gone:
             end[machine.id] = "taken away"
-        elif machine.id in fleet.unlisted:
-            if unlisted is None or least <= now - unlisted.get(machine.id, now) <= most:
-                end[machine.id] = "job finished"
+        elif machine.id not in fleet.known and prepared is not None and machine.id in prepared:
+            end[machine.id] = "job finished"
         elif machine.id not in fleet.online and age > rules.boot:
             end[machine.id] = "no runner came online"
         elif machine.id in fleet.online and age > rules.lifetime:
@@ -226,8 +220,8 @@ def _due(job: Job) -> float:
 def _idle(now: float, rules: Rules, fleet: _Fleet, free: Sequence[Machine], *, surplus: int) -> dict[str, str]:
     """Return the oldest of the machines above the target that have been online without a job for long enough."""
     oldest = sorted(free, key=lambda machine: machine.started)[: max(surplus, 0)]
-    # A machine that is still starting may be for a job: only an online one is idle.
-    ended = [each for each in oldest if each.id in fleet.online and now - each.started > rules.idle]
+    # A machine that is still starting may be for a job: only one that has been online is idle.
+    ended = [each for each in oldest if each.id in fleet.settled and now - each.started > rules.idle]
     return {machine.id: "idle" for machine in ended}
 
 

@@ -48,10 +48,14 @@ _OPENER = urllib.request.build_opener(_SameHost)
 
 
 class Refused(Exception):
-    """A request that failed at GitHub; ``status`` is that of HTTP, or 0 without a usable answer."""
+    """A request that failed at GitHub; ``status`` is that of HTTP, or 0 without a usable answer.
 
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(f"GitHub answers {status}: {message}" if status else f"GitHub does not answer: {message}")
+    The text leaves out the ``authorization`` with which the request was sent; what it means is told by the whole message.
+    """
+
+    def __init__(self, status: int, message: str, authorization: str = "") -> None:
+        text = _scrubbed(message, authorization) if authorization else message
+        super().__init__(f"GitHub answers {status}: {text}" if status else f"GitHub does not answer: {text}")
         self.status = status
         self._message = message.lower()
 
@@ -113,15 +117,18 @@ class GitHub:
                 return
             page += 1
 
-    def register(self, name: str, labels: list[str], group: int) -> str:
-        """Return the configuration of one runner for one start, encoded as the runner expects it.
+    def register(self, name: str, labels: list[str], group: int) -> tuple[str, int | None]:
+        """Return the configuration of one runner for one start, encoded as the runner expects it, and the runner's id.
 
         Raises:
             Refused: 409 if a runner has that name.
         """
         body = {"name": name, "labels": labels, "runner_group_id": group, "work_folder": "_work"}
         answer = self._send("POST", f"{self._runners}/generate-jitconfig", body)
-        return _secret(_member(answer, "encoded_jit_config"), "the configuration of a runner")
+        runner = answer.get("runner") if isinstance(answer, dict) else None
+        number = runner.get("id") if isinstance(runner, dict) else None
+        config = _secret(_member(answer, "encoded_jit_config"), "the configuration of a runner")
+        return config, number if isinstance(number, int) else None
 
     def forget(self, runner: int) -> bool:
         """Remove a runner, so that it gets no job; return false if it has one now."""
@@ -225,7 +232,7 @@ class GitHub:
             with _OPENER.open(request, timeout=min(_SECONDS, left)) as answer:
                 return json.loads(self._content(answer) or b"null"), answer.headers
         except urllib.error.HTTPError as error:
-            raise Refused(error.code, _text(error, authorization)) from None
+            raise Refused(error.code, _text(error), authorization) from None
         # URLError and timeouts are of OSError, what is no JSON of ValueError, and what is nested too deep of the last.
         except (OSError, HTTPException, ValueError, RecursionError) as error:
             why = _scrubbed(str(error), authorization)  # BadStatusLine has the first line of the answer
@@ -251,13 +258,13 @@ def _lost(attempts: Sequence[Mapping[str, Any]]) -> bool:
     return waited >= 60 * (2 ** (len(attempts) - 1) - 1)
 
 
-def _text(error: urllib.error.HTTPError, authorization: str) -> str:
-    """Return the beginning of a refusal, without the authorization."""
+def _text(error: urllib.error.HTTPError) -> str:
+    """Return the beginning of a refusal."""
     try:
         text = error.read(4096).decode(errors="replace")
     except (OSError, HTTPException):
         return ""
-    return " ".join(_scrubbed(text, authorization).split())[:300]
+    return " ".join(text.split())[:300]
 
 
 def _scrubbed(text: str, authorization: str) -> str:

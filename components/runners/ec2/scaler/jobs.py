@@ -1,4 +1,4 @@
-"""The table of jobs: a row for each job, each lost runner, and each machine whose runner GitHub left out of its list.
+"""The table of jobs: a row for each job, each lost runner, and each machine with a runner.
 
 The states of a job's row:
 
@@ -28,6 +28,9 @@ REPOSITORY = re.compile(r"(?!\.\.?/)[\w.-]+/(?!\.\.?\Z)[\w.-]+", re.ASCII)
 
 LONGEST_QUEUED = 24 * 3600
 """Seconds after which GitHub ends a job without a self-hosted runner ("Usage limits", self-hosted runners)."""
+
+_LONGEST_LIFE = (365 + 35) * 24 * 3600
+"""Seconds that a machine lives at most: the largest ``maxLifetime``, and a workflow run ("Usage limits", 35 days)."""
 
 _FROM = {
     "queued": ("later",),
@@ -59,15 +62,15 @@ class Rows:
 
     ``waiting`` are the jobs that wait for a runner, the oldest first. ``postponed`` are those that wait for something
     else, since GitHub was last asked. ``failed`` has each failed job after its runner, ``lost_runners`` the names of
-    lost runners. ``unlisted`` is when GitHub last left out the runner of a machine, by machine. ``unreadable`` is the
-    number of rows of another shape than the table's.
+    lost runners. ``runners`` are the ids of runners at GitHub by their machines. ``unreadable`` is the number of rows of
+    another shape than the table's.
     """
 
     waiting: list[Job] = field(default_factory=list)
     postponed: list[Job] = field(default_factory=list)
     failed: list[tuple[str, Job]] = field(default_factory=list)
     lost_runners: set[str] = field(default_factory=set)
-    unlisted: dict[str, float] = field(default_factory=dict)
+    runners: dict[str, int] = field(default_factory=dict)
     unreadable: int = 0
 
     def add(self, row: Mapping[str, Any], oldest: float) -> None:
@@ -80,8 +83,8 @@ class Rows:
         if state == "lost":
             self.lost_runners.add(row["id"]["S"])
             return
-        if state == "unlisted":
-            self.unlisted[row["id"]["S"]] = float(int(row["since"]["N"]))
+        if state == "runner":
+            self.runners[row["id"]["S"]] = int(row["runner"]["N"])
             return
         if not REPOSITORY.fullmatch(row["repository"]["S"]):
             raise ValueError
@@ -138,16 +141,20 @@ class Jobs:
 
     def note_lost_runner(self, runner: str) -> None:
         """Note that a runner's machine is gone, perhaps before its job was done."""
-        self._note(runner, "lost")
+        self._note(runner, "lost", LONGEST_QUEUED)
 
-    def note_unlisted_machine(self, machine: str) -> None:
-        """Note that GitHub leaves out the runner of a machine, as of now."""
-        self._note(machine, "unlisted")
+    def note_runner(self, machine: str, runner: int) -> None:
+        """Note the id of a machine's runner at GitHub, for as long as the machine may live."""
+        self._note(machine, "runner", _LONGEST_LIFE, {"runner": {"N": str(runner)}})
 
-    def _note(self, name: str, state: str) -> None:
-        now = int(time.time())
-        numbers = {"since": {"N": str(now)}, "expires": {"N": str(now + LONGEST_QUEUED)}}
-        self._client.put_item(TableName=self._table, Item={"id": {"S": name}, "state": {"S": state}, **numbers})
+    def forget_runner(self, machine: str) -> None:
+        """Note that a machine has no runner any more."""
+        self._note(machine, "taken", 0)
+
+    def _note(self, name: str, state: str, seconds: int, attributes: Mapping[str, Any] | None = None) -> None:
+        expires = {"expires": {"N": str(int(time.time()) + seconds)}}
+        row = {"id": {"S": name}, "state": {"S": state}, **expires, **(attributes or {})}
+        self._client.put_item(TableName=self._table, Item=row)
 
     def rows(self) -> Rows:
         """Return the rows, without the waiting jobs that GitHub has ended because they waited too long."""

@@ -83,11 +83,10 @@ class Keeper:
             decision = None
             machines = None if groups is None else _result("list the machines", partial(self._machines, groups))
             if groups is not None and machines is not None:
-                waiting, unlisted = (rows.waiting, rows.unlisted) if rows else (None, {})
-                decision = decide(time.time(), self._rules, waiting, machines, runners, prepared, unlisted)
+                decision = decide(time.time(), self._rules, rows.waiting if rows else None, machines, runners, prepared)
                 # A configuration stays until it is known whether its machine was lost.
-                configured = prepared or set() if runners is not None else set()
-                self._act(decision, groups, machines, runners or [], jobs, configured)
+                configured = prepared or {} if runners is not None else {}
+                self._act(decision, groups, machines, runners or [], rows or Rows(), configured)
             if rows:
                 self._recheck(rows)
                 self._rerun(rows)
@@ -109,12 +108,14 @@ class Keeper:
         groups: Groups,
         machines: Sequence[Machine],
         runners: Sequence[Runner],
-        jobs: Sequence[Job],
+        rows: Rows,
         prepared: Collection[str],
     ) -> None:
         """Do what was decided: first what needs only AWS, because GitHub may take all the time."""
         gone = {machine.id for machine in machines if machine.gone}  # GitHub need not agree to their end
-        ids = {runner.machine: runner.id for runner in runners if runner.machine not in gone}
+        # A runner that the list lacks may have a job all the same.
+        every = {**rows.runners, **{runner.machine: runner.id for runner in runners}}
+        ids = {machine: number for machine, number in every.items() if machine not in gone}
         kinds = {machine.id: machine.group for machine in machines}
         desired = dict(decision.desired)
         for machine in decision.end:
@@ -128,10 +129,7 @@ class Keeper:
         for machine in decision.prepare:
             with _refusal("register", machine=machine):
                 self._prepare(machine)
-        for machine in decision.unlisted:
-            with _refusal("note", machine=machine):
-                self._jobs.note_unlisted_machine(machine)
-        for job in jobs:
+        for job in rows.waiting:
             if job.id in decision.unassigned:
                 with _refusal("leave", job=job.id):
                     self._jobs.unassign(job)
@@ -258,14 +256,17 @@ class Keeper:
             for one in reservation["Instances"]
         }
 
-    def _configured(self) -> set[str]:
+    def _configured(self) -> dict[str, float]:
+        """Return when each machine was registered that has a configuration."""
         configurations = pages(self._ssm, "get_parameters_by_path", Path=self._path, WithDecryption=False)
-        return {one["Name"].rpartition("/")[2] for page in configurations for one in page["Parameters"]}
+        parameters = [one for page in configurations for one in page["Parameters"]]
+        times = {one["Name"].rpartition("/")[2]: one.get("LastModifiedDate") for one in parameters}
+        return {machine: stored.timestamp() if stored else 0.0 for machine, stored in times.items()}
 
     def _prepare(self, machine: str) -> None:
         """Register a runner for a machine, and store its configuration where only that machine may read it."""
         try:
-            config = self._github.register(f"{self._prefix}{machine}", self._labels, self._runner_group)
+            config, runner = self._github.register(f"{self._prefix}{machine}", self._labels, self._runner_group)
         except Refused as refused:
             if (
                 refused.status == 409
@@ -275,6 +276,8 @@ class Keeper:
                         self._github.forget(one["id"])
                 return
             raise
+        if runner is not None:
+            self._jobs.note_runner(machine, runner)
         self._ssm.put_parameter(
             Name=f"{self._path}/{machine}",
             Value=config,
@@ -291,6 +294,7 @@ class Keeper:
             log("lost", machine=machine)
         if machine in prepared:
             self._ssm.delete_parameter(Name=f"{self._path}/{machine}")
+            self._jobs.forget_runner(machine)
 
     def _rerun(self, rows: Rows) -> None:
         """Run the jobs again that failed on a lost machine: taken back by AWS, or broken."""

@@ -1,0 +1,304 @@
+"""The scaler's decisions on a virtual clock, over random histories in which GitHub stalls, refuses and answers late.
+
+Each history has a seed. ``SLIPWAY_SEED=17 python -m pytest tests/unit/runners/test_scaler_histories.py`` begins with that one.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from components.runners.ec2.scaler import jobs as table
+from components.runners.ec2.scaler.decide import ON_DEMAND, SPOT, Decision, Machine, Rules, Runner, decide
+from components.runners.ec2.scaler.jobs import Job, Jobs
+
+FIRST = int(os.environ.get("SLIPWAY_SEED", "0"))
+MINUTE = 60.0
+IDLE, BOOT = 10 * MINUTE, 20 * MINUTE
+BOOTS = (2 * MINUTE, 7 * MINUTE)
+"""The time in which a machine comes up, at least and at most."""
+END = 16 * 60 * MINUTE
+START = 1_800_000_000.0
+MOST_LATE = 4 * MINUTE
+KINDS = ("stalled", "refuses", "late", "partial", "away")
+"""What GitHub does meanwhile: gives out no job; fails each call; answers as minutes ago; leaves runners out; all fails."""
+
+
+@dataclass
+class Work:
+    """A job at GitHub: when it was queued and began, and how long it takes."""
+
+    id: int
+    queued: float
+    seconds: float
+    began: float | None = None
+    ended: float | None = None
+
+
+@dataclass
+class Box:
+    """A machine: what it does, and when that was over."""
+
+    id: str
+    group: str
+    started: float
+    up_at: float
+    runner: int | None = None
+    up: float | None = None
+    work: Work | None = None
+    over: float | None = None
+    gone: float | None = None
+
+    @property
+    def used_until(self) -> float:
+        if self.over is not None:
+            return self.over
+        return max(self.started + IDLE, self.up) if self.up is not None else self.started + BOOT
+
+
+class Rows:
+    """DynamoDB's client for the scaler's table, in memory."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.exceptions = SimpleNamespace(ConditionalCheckFailedException=KeyError)
+
+    def put_item(self, *, Item: dict[str, Any], **more: Any) -> None:  # noqa: N803
+        name, condition = Item["id"]["S"], more.get("ConditionExpression", "")
+        allowed = [value["S"] for value in more.get("ExpressionAttributeValues", {}).values()]
+        row = self.rows.get(name)
+        if condition and not (row["state"]["S"] in allowed if row else "attribute_not_exists" in condition):
+            raise KeyError(name)
+        self.rows[name] = Item
+
+    def get_paginator(self, _: str) -> Any:
+        def pages(**_: Any) -> Iterator[Any]:
+            yield {"Items": [row for row in self.rows.values() if row["state"]["S"] not in {"taken", "again"}]}
+
+        return SimpleNamespace(paginate=pages)
+
+
+@dataclass
+class History:
+    """A history by its seed, with the faults of GitHub as ``(from, to, kind)``; ``play`` lives through it."""
+
+    seed: int
+    now: float = START
+    machines: list[Box] = field(default_factory=list)
+    killed: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        draw = self.random
+        least = draw.choice((0, 0, 2))
+        self.rules = Rules((SPOT, ON_DEMAND), least, draw.randint(3, 6), 300, IDLE, BOOT, 7 * 86400)
+        longest = draw.choice((5, 20, 40)) * MINUTE
+        first, spread = draw.choice(((0, 120), (draw.uniform(0, 120), 3)))  # over hours, or all at once
+        self.works = {
+            number: Work(number, START + (first + draw.uniform(0, spread)) * MINUTE // 1, draw.uniform(0.2, 1) * longest)
+            for number in range(1, draw.randint(1, 2 * self.rules.most) + 1)
+        }
+        self.faults: list[tuple[float, float, str]] = []
+        begun = START
+        for _ in range(draw.randint(1, 3)):
+            begun += draw.uniform(0, 60 * MINUTE)
+            ended = begun + draw.choice((5, 30, 90, 150)) * draw.uniform(0.3, 1) * MINUTE
+            self.faults.append((begun, ended, draw.choice(KINDS)))
+            begun = ended
+        self.quiet = max(self.faults[-1][1], max(work.queued for work in self.works.values()))
+        self.client = Rows()
+        self.table = Jobs(self.client, "jobs")
+        self.runners: dict[int, Box] = {}
+        self.seen: list[tuple[float, list[Runner]]] = []
+        self.post: list[tuple[float, str, Work]] = []
+        self.desired = {SPOT: 0, ON_DEMAND: 0}
+        self.numbers = 0
+        self.announced: set[int] = set()
+        self.prepared: dict[str, float] = {}
+
+    def fault(self) -> str:
+        return next((kind for begun, ended, kind in self.faults if begun <= self.now < ended), "")
+
+    def play(self) -> None:
+        while self.now < START + END:
+            self._work()
+            self._deliver()
+            self._live()
+            self._keeper()
+            alive = any(box.gone is None for box in self.machines)
+            if self.now > self.quiet and all(work.ended for work in self.works.values()):
+                if not alive or self.rules.least:
+                    return
+            self.now += MINUTE
+
+    def _tell(self, action: str, work: Work) -> None:
+        """Send a delivery. It may come late, twice, and after the next one; what is lost is delivered again."""
+        delay = self.random.choice((0.0, 0.0, 0.0, self.random.uniform(0, MOST_LATE)))
+        if self.fault() in {"late", "away"}:
+            ends = next(to for since, to, _ in self.faults if since <= self.now < to)
+            delay = self.random.uniform(0, min(30 * MINUTE, ends - self.now + MOST_LATE))
+        self.post.append((self.now + delay, action, work))
+        if self.random.random() < 0.1:
+            self.post.append((self.now + delay + self.random.uniform(0, 30 * MINUTE), action, work))
+
+    def _work(self) -> None:
+        for work in self.works.values():
+            if work.id not in self.announced and work.queued <= self.now:
+                self.announced.add(work.id)
+                self._tell("queued", work)
+        for box in self.machines:
+            if box.work and box.over is None and box.gone is None:
+                work = box.work
+                if (work.began or 0) + work.seconds <= self.now:
+                    work.ended = box.over = self.now
+                    self.runners.pop(box.runner or 0, None)
+                    self._tell("completed", work)
+        if self.fault() in {"stalled", "away"}:
+            return
+        waiting = [work for work in self.works.values() if work.queued <= self.now and work.began is None]
+        waiting.sort(key=lambda work: -work.queued)  # the oldest is given out first
+        for box in self.runners.values():
+            if waiting and box.up is not None and box.work is None and box.gone is None and box.over is None:
+                box.work = waiting.pop()
+                box.work.began = self.now
+                self._tell("in_progress", box.work)
+
+    def _deliver(self) -> None:
+        due = [one for one in self.post if one[0] <= self.now]
+        self.post = [one for one in self.post if one[0] > self.now]
+        for _, action, work in due:
+            job = Job(work.id, "acme/images", work.queued)
+            self.table.queue(job) if action == "queued" else self.table.dequeue(job)
+
+    def _live(self) -> None:
+        """As the scripts of a machine: it comes up once it has its configuration, and ends where nobody else ends it."""
+        for box in self.machines:
+            if box.gone is not None:
+                continue
+            age = self.now - box.started
+            if box.over is not None:
+                if self.now - box.over >= 5 * MINUTE:
+                    box.gone = self.now
+            elif box.up is None:
+                if box.runner in self.runners and box.up_at <= age <= box.up_at + 15 * MINUTE:
+                    box.up = self.now
+                elif age >= BOOT + 3 * MINUTE:
+                    box.gone = self.now
+            elif box.work is None:
+                tired = age >= IDLE + 3 * MINUTE and self.now - box.up >= 3 * MINUTE and not self.rules.least
+                if tired or box.runner not in self.runners:
+                    box.over = min(self.now, box.used_until)
+                    self.runners.pop(box.runner or 0, None)
+        for group, count in self.desired.items():
+            there = sum(box.group == group and box.gone is None for box in self.machines)
+            for _ in range(count - there):
+                self.numbers += 1
+                up_at = self.random.uniform(*BOOTS) if self.random.random() > 0.03 else float("inf")
+                self.machines.append(Box(f"i-{self.numbers}", group, self.now, up_at))
+
+    def _listed(self) -> list[Runner] | None:
+        fault = self.fault()
+        runners = [
+            Runner(number, box.id, online=box.up is not None and box.gone is None, busy=box.work is not None)
+            for number, box in self.runners.items()
+        ]
+        self.seen.append((self.now, runners))
+        if fault in {"refuses", "away"} or self.random.random() < 0.02:
+            return None
+        if fault == "late":
+            return next(listed for at, listed in self.seen if at >= self.now - MOST_LATE)
+        if fault == "partial":
+            return [runner for runner in runners if self.random.random() < 0.5]
+        return runners
+
+    def _keeper(self) -> None:
+        rows = self.table.rows()
+        boxes = [box for box in self.machines if box.gone is None or box.id in self.prepared]
+        machines = [Machine(box.id, box.group, box.started, gone=box.gone is not None) for box in boxes]
+        listed = self._listed()
+        done = decide(self.now, self.rules, rows.waiting, machines, listed, dict(self.prepared))
+        self._act(done, {box.id: box for box in boxes}, rows.waiting)
+        calls = self.fault() not in {"refuses", "away"}
+        for job in rows.waiting if calls else ():
+            if self.now - job.since > 120 and self.works[job.id].began:
+                self.table.dequeue(job)
+
+    def _forget(self, number: int) -> bool:
+        """Remove a runner at GitHub; false if it has a job, or if GitHub does not answer."""
+        box = self.runners.get(number)
+        if self.fault() in {"refuses", "away"} or (box and box.work):
+            return False
+        self.runners.pop(number, None)
+        return True
+
+    def _act(self, done: Decision, boxes: dict[str, Box], waiting: list[Job]) -> None:
+        calls = self.fault() not in {"refuses", "away"}
+        for job in waiting:
+            if job.id in done.unassigned:
+                self.table.unassign(job)
+        for machine in done.prepare if calls else ():
+            self.numbers += 1
+            boxes[machine].runner = self.numbers
+            self.runners[self.numbers] = boxes[machine]
+            self.prepared[machine] = self.now
+        for number in done.forget:
+            self._forget(number)
+        ids = {box.id: box.runner for box in boxes.values() if box.runner is not None}
+        self.desired = dict(done.desired)
+        for machine in done.end:
+            box = boxes[machine]
+            if machine in ids and box.gone is None and not self._forget(ids[machine]):
+                self.desired[box.group] += 1
+                continue
+            if box.work and box.over is None and box.gone is None:
+                self.killed.append(box.work.id)
+            self.runners.pop(box.runner or 0, None)
+            box.over = min(self.now, box.used_until) if box.over is None else box.over
+            box.gone = self.now if box.gone is None else box.gone
+            self.prepared.pop(machine, None)
+
+    @property
+    def mistakes(self) -> list[str]:
+        """What is wrong with the history: a lost job, one that began too late, a machine that nobody needed."""
+        works = list(self.works.values())
+        lost = [f"job {work.id} is lost" for work in works if work.ended is None or work.id in self.killed]
+        if lost:
+            return lost
+        longest = max(work.seconds for work in works)
+        # A job of a machine: it is asked for, comes up, works, and its end is seen.
+        two = 2 * (longest + BOOTS[1] + 5 * MINUTE)
+        lines = []
+        for work in works:
+            begun = work.began or 0
+            stall = sum(max(0.0, min(to, begun) - max(since, work.queued)) for since, to, _ in self.faults)
+            if (late := begun - work.queued - stall - two) > 0:
+                lines.append(f"job {work.id} began {late / MINUTE:.0f} minutes too late")
+        for box in self.machines:
+            idle = ((box.gone or self.now) - box.used_until) / MINUTE
+            if idle > 10 and not (self.rules.least and box.work is None):
+                lines.append(f"{box.id} was idle for {idle:.0f} minutes")
+        return lines
+
+
+def play(first: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(first, first + count):
+        history = History(seed)
+        monkeypatch.setattr(table, "time", SimpleNamespace(time=lambda history=history: history.now))
+        history.play()
+        assert not history.mistakes, f"history {seed}, {history.faults}: {history.mistakes}"
+
+
+def test_pauses_of_github_cost_pause_and_two_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    play(FIRST, int(os.environ.get("SLIPWAY_HISTORIES", "300")), monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+def test_pauses_in_100000_histories_lose_no_job(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(10_000 * part, 10_000, monkeypatch)
