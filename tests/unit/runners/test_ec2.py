@@ -350,8 +350,6 @@ def test_decide_idle_machine_speaks_against_one_job() -> None:
     assert (done.unassigned, sum(done.desired.values())) == ([0], 7)
 
 
-
-
 def test_decide_without_spot_takes_on_demand_at_once() -> None:
     rules = replace(RULES, groups=(ON_DEMAND,))
     assert decide(0, rules, [Job(1, "a/b", 0)], [], [], set()).desired == {ON_DEMAND: 1}

@@ -101,7 +101,9 @@ class History:
         longest = draw.choice((5, 20, 40)) * MINUTE
         first, spread = draw.choice(((0, 120), (draw.uniform(0, 120), 3)))  # over hours, or all at once
         self.works = {
-            number: Work(number, START + (first + draw.uniform(0, spread)) * MINUTE // 1, draw.uniform(0.2, 1) * longest)
+            number: Work(
+                number, START + (first + draw.uniform(0, spread)) * MINUTE // 1, draw.uniform(0.2, 1) * longest
+            )
             for number in range(1, draw.randint(1, 2 * self.rules.most) + 1)
         }
         self.faults: list[tuple[float, float, str]] = []
@@ -273,6 +275,7 @@ class History:
         longest = max(work.seconds for work in works)
         # A job of a machine: it is asked for, comes up, works, and its end is seen.
         two = 2 * (longest + BOOTS[1] + 5 * MINUTE)
+        two += BOOT * any(box.up_at == float("inf") for box in self.machines)  # given up, and replaced
         lines = []
         for work in works:
             begun = work.began or 0
