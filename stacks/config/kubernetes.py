@@ -361,8 +361,8 @@ class KubernetesRunners(Pool):
         720,
         ge=1,
         le=1440,
-        description="Minutes that a runner gets to finish its job, or the build service its builds, before its pod ends: "
-        "after a drain, a preemption or a deletion.",
+        description="Minutes that a runner gets to finish its job, or the build service its builds, before its pod "
+        "ends: after a drain, a preemption or a deletion.",
     )
 
     build: BuildService | None = Field(

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from components.runners.ec2.scaler.decide import (
     ON_DEMAND,
-    SPOT,
     RETRY_SHARE,
+    SPOT,
     Decision,
     Machine,
     Rules,

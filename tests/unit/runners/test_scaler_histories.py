@@ -113,7 +113,7 @@ class History:
             ended = begun + draw.choice((5, 30, 90, 150)) * draw.uniform(0.3, 1) * MINUTE
             self.faults.append((begun, ended, draw.choice(KINDS)))
             begun = ended
-        self.quiet = max(self.faults[-1][1], max(work.queued for work in self.works.values()))
+        self.quiet = max(self.faults[-1][1], *(work.queued for work in self.works.values()))
         self.client = Rows()
         self.table = Jobs(self.client, "jobs")
         self.runners: dict[int, Box] = {}
@@ -134,9 +134,9 @@ class History:
             self._live()
             self._keeper()
             alive = any(box.gone is None for box in self.machines)
-            if self.now > self.quiet and all(work.ended for work in self.works.values()):
-                if not alive or self.rules.least:
-                    return
+            over = self.now > self.quiet and all(work.ended for work in self.works.values())
+            if over and (not alive or self.rules.least):
+                return
             self.now += MINUTE
 
     def _tell(self, action: str, work: Work) -> None:
@@ -275,7 +275,7 @@ class History:
         longest = max(work.seconds for work in works)
         # A job of a machine: it is asked for, comes up, works, and its end is seen.
         two = 2 * (longest + BOOTS[1] + 5 * MINUTE)
-        two += BOOT * any(box.up_at == float("inf") for box in self.machines)  # given up, and replaced
+        two += BOOT * sum(box.up_at == float("inf") for box in self.machines)  # given up, and replaced
         lines = []
         for work in works:
             begun = work.began or 0

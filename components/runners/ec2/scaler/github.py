@@ -50,7 +50,7 @@ _OPENER = urllib.request.build_opener(_SameHost)
 class Refused(Exception):
     """A request that failed at GitHub; ``status`` is that of HTTP, or 0 without a usable answer.
 
-    The text leaves out the ``authorization`` with which the request was sent; what it means is told by the whole message.
+    The text leaves out the ``authorization`` of the request. What it means is told by the whole message.
     """
 
     def __init__(self, status: int, message: str, authorization: str = "") -> None:

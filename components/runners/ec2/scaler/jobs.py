@@ -62,7 +62,7 @@ class Rows:
 
     ``waiting`` are the jobs that wait for a runner, the oldest first. ``postponed`` are those that wait for something
     else, since GitHub was last asked. ``failed`` has each failed job after its runner, ``lost_runners`` the names of
-    lost runners. ``runners`` are the ids of runners at GitHub by their machines. ``unreadable`` is the number of rows of
+    lost runners. ``runners`` are the ids of GitHub's runners by their machines. ``unreadable`` is the number of rows of
     another shape than the table's.
     """
 
