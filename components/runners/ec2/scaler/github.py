@@ -255,7 +255,7 @@ def _lost(attempts: Sequence[Mapping[str, Any]]) -> bool:
     if any(one["status"] == "OK" or one.get("status_code") in _FINAL for one in attempts):
         return False
     waited = time.time() - datetime.fromisoformat(attempts[0]["delivered_at"]).timestamp()
-    return waited >= 60 * (2 ** (len(attempts) - 1) - 1)
+    return waited >= 60 * ((1 << (len(attempts) - 1)) - 1)
 
 
 def _text(error: urllib.error.HTTPError) -> str:
