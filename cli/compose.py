@@ -64,11 +64,13 @@ def of_user(plan: Plan, uid: int, platform: str | None = None) -> PlannedImage:
     """
     last = plan.image(platform=platform)
     images = [image for image in plan.images if not image.spec.product and image.spec.platform == last.spec.platform]
+    images = [*(image for image in reversed(images) if image.spec.own), *(it for it in images if not it.spec.own)]
     return next((image for image in images if _workspace(plan, image).uid == uid), last)
 
 
 def _workspace(plan: Plan, image: PlannedImage) -> Workspace:
-    return flavors.requirements(plan.config).workspaces.get(image.spec.published_name, Workspace())
+    recipe = plan.recipe(image).spec.published_name
+    return flavors.requirements(plan.config).workspaces.get(recipe, Workspace())
 
 
 def write(folder: Path, files: Mapping[str, str], *, force: bool) -> list[Path]:
@@ -123,6 +125,7 @@ def files(
     # In an image that is not the caller's own, that user has no home and may not write bytecode.
     homeless = {"HOME": "${HOME_FOLDER}", "PYTHONPYCACHEPREFIX": "${HOME_FOLDER}/pycache"}
     ngc = f"nvcr.io/nvidia/pytorch:{ngc_versions()[-1]}-py3"
+    variables = {name: value.replace("$", "$$") for name, value in image.spec.environment.items()}
     services = {
         "train": {
             "image": image.index_reference or image.reference,
@@ -130,7 +133,7 @@ def files(
             "build": _build(image),
             # An image may have an entry point of its own, such as a server.
             "entrypoint": [],
-            "environment": {} if personal else homeless,
+            "environment": {**variables, **({} if personal else homeless)},
             **({"group_add": list(workspace.groups)} if personal and workspace.groups else {}),
             **_common(workspace.folder, gpus, host),
         },
@@ -172,7 +175,7 @@ def _common(folder: str, gpus: bool, host: bool) -> dict[str, Any]:
 def _build(image: PlannedImage) -> dict[str, Any]:
     args = {**image.args, **image.content.label_args, **image.parents}
     return {
-        "context": "${DOCKERFILES}",
+        "context": "${DOCKERFILES}" if image.spec.context == CONTEXT else f"${{DOCKERFILES}}/../{image.spec.context}",
         "dockerfile": image.spec.dockerfile,
         **({"target": image.spec.target} if image.spec.target else {}),
         "args": {name: value.replace("$", "$$") for name, value in args.items()},

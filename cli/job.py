@@ -13,6 +13,8 @@ from stacks.jobs import slurm
 def render(stack: str, nodes: int) -> str:
     """Return Kubernetes objects that run a stack's image on so many nodes, as YAML.
 
+    That is the last of the user's own images that stand on it, if there is one.
+
     Raises:
         SlipwayError: the stack is wrong, its flavor has no example, or ``nodes`` is less than two.
     """
@@ -26,8 +28,11 @@ def render(stack: str, nodes: int) -> str:
         )
     if nodes < 2:
         raise SlipwayError(f"--nodes {nodes}: the example is for several nodes; give 2 or more")
+    own = {planned.recipe(image).spec.published_name: image for image in planned.images if image.spec.own}
+    references = planned.references
+    run = references | {name: references[image.spec.published_name] for name, image in own.items()}
     with flavors.own_code(planned.config.flavor):
-        objects = module.job(planned.config, planned.references, nodes)
+        objects = module.job(planned.config, run, nodes)
     return yaml.dump_all(objects, Dumper=PlainDumper, sort_keys=False, width=120)
 
 

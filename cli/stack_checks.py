@@ -11,9 +11,9 @@ from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT, misnamed, stack_names
 from stacks.errors import SlipwayError, one_line
 from stacks.identity.content import Content, Contents
-from stacks.identity.context import Folder
+from stacks.identity.context import Folders
 from stacks.identity.dockerfile import pip_packages
-from stacks.spec import CONTEXT, Outside, Sibling
+from stacks.spec import Outside, Sibling
 
 
 def check(locked: Collection[str] = ()) -> list[str]:
@@ -26,7 +26,7 @@ def check(locked: Collection[str] = ()) -> list[str]:
     built, mistakes = [], [*misnamed(), *flavors.broken()]
     owned: dict[str, frozenset[str]] = {}
     tagged: dict[str, frozenset[str]] = {}
-    contents = Contents(Folder(ROOT / CONTEXT))
+    contents = Contents(Folders(ROOT))
     for name in stack_names():
         try:
             # The history of an image decides its tag's commit, and no mistake.
@@ -63,7 +63,7 @@ def _unread(content: Content) -> Iterator[str]:
         if argument not in content.parents:
             what = parent.image if isinstance(parent, Sibling) else one_line(parent.reference)
             yield (
-                f"{content.spec.name}: {CONTEXT}/{content.spec.dockerfile} does not read {argument}, which names "
+                f"{content.spec.name}: {content.spec.path} does not read {argument}, which names "
                 f"{what}; declare the argument, and take a stage from it"
             )
 
@@ -97,7 +97,7 @@ def _unpinned(stack: str, contents: Iterable[Content], config: StackConfig) -> l
 def _outside(content: Content) -> Iterator[str]:
     for each in (content, content.checks):
         for name in sorted(each.outside) if each else ():
-            yield f"{CONTEXT}/{content.spec.dockerfile} fetches '{one_line(name)}' itself ({content.spec.name})"
+            yield f"{content.spec.path} fetches '{one_line(name)}' itself ({content.spec.name})"
 
 
 def _parents(content: Content) -> Iterator[str]:
@@ -123,7 +123,12 @@ def _sources(content: Content) -> Iterator[str]:
 
 
 def _packages(content: Content) -> Iterator[str]:
-    if content.spec.packages and _installs(content) and pip_packages.SCRIPT not in content.prologues:
+    if (
+        content.spec.packages
+        and content.spec.packages.requirements
+        and _installs(content)
+        and pip_packages.SCRIPT not in content.prologues
+    ):
         yield "the hash of each wheel that pip installs"
 
 

@@ -14,6 +14,7 @@ from components.engines.reached_engine import ReachedEngine
 from components.image_checks import Checks, ChecksArgs, access, build_inputs
 from components.registry.interface import Login, Registry
 from oci.reference import Reference
+from stacks.identity.content import Content
 from stacks.placement import PlacedImage
 from stacks.spec import CHECKED_ARG, PRODUCT_ARG
 
@@ -95,20 +96,13 @@ class ImageVariant(pulumi.ComponentResource):
         """Declare the checks of the image ``ref``, if it has any, and its tag. Return ``ref``, known after these."""
         placed, image = args.placed, args.placed.image
         content, gates = image.content.checks, placed.gates
-        if content is None:
+        if content is None and not gates:
             return ref
         below = pulumi.ResourceOptions(parent=self)
-        images = {
-            argument: (ref, self.name)
-            if argument == CHECKED_ARG
-            else (args.parents[sibling].ref, args.parents[sibling].name)
-            for argument, sibling in content.siblings.items()
-        }
         login = args.registry.login([ref])  # after the push: a login from before the build may have expired
-        references = _references(images, pushed=placed.pushed)
-        checks = Checks(f"{name}-checks", ChecksArgs(image, content, ref, references, args.registry, login), below)
+        checked = self._run_checks(name, args, ref, login, content) if content else ref.apply(_hexadecimal)
         if not placed.pushed:
-            passed = pulumi.Output.all(ref, checks.checked).apply(lambda values: str(values[0]))
+            passed = pulumi.Output.all(ref, checked).apply(lambda values: str(values[0]))
             if not gates:
                 return passed
             from components.supply_chain.gates.unpushed_image import UnpushedImage, UnpushedImageArgs  # noqa: PLC0415 - as below
@@ -120,13 +114,30 @@ class ImageVariant(pulumi.ComponentResource):
             return UnpushedImage(f"{name}-inspection", unpushed, below).ref
         from components.supply_chain.checked_tag import CheckedTag, CheckedTagArgs  # noqa: PLC0415 - not all images have checks
 
-        tag = CheckedTagArgs(ref, checks.checked, self.tag, login, gates.exceptions, gates.policy, image.spec.compiled)
-        checked = CheckedTag(f"{name}-tag", tag, below)
+        tag = CheckedTagArgs(ref, checked, self.tag, login, gates.exceptions, gates.policy, image.spec.compiled)
+        tagged = CheckedTag(f"{name}-tag", tag, below)
         if gates.exceptions is not None:
-            self.loading = checked.loading
+            self.loading = tagged.loading
         if gates.policy is not None:
-            self.scan = checked.scan
-        return checked.ref
+            self.scan = tagged.scan
+        return tagged.ref
+
+    def _run_checks(
+        self, name: str, args: ImageVariantArgs, ref: pulumi.Output[str], login: Login, content: Content
+    ) -> pulumi.Output[str]:
+        """Declare the checks of the image ``ref``. Return the hexadecimal part of the digest that they passed."""
+        image, pushed = args.placed.image, args.placed.pushed
+        images = {
+            argument: (ref, self.name)
+            if argument == CHECKED_ARG
+            else (args.parents[sibling].ref, args.parents[sibling].name)
+            for argument, sibling in content.siblings.items()
+        }
+        references = _references(images, pushed=pushed)
+        below = pulumi.ResourceOptions(parent=self)
+        return Checks(
+            f"{name}-checks", ChecksArgs(image, content, ref, references, args.registry, login), below
+        ).checked
 
     def _published(self, name: str, args: ImageVariantArgs, login: Login) -> dict[str, pulumi.Input[str]]:
         """Return the argument that makes a product's Dockerfile copy the published product instead of building."""
@@ -139,6 +150,10 @@ class ImageVariant(pulumi.ComponentResource):
         product = PublishedArgs(self.name, login, needed, reuse.signer, trusted=reuse.trusted, annotations=annotations)
         published = Published(f"{name}-published", product, pulumi.ResourceOptions(parent=self))
         return {PRODUCT_ARG: published.found}
+
+
+def _hexadecimal(ref: str) -> str:
+    return ref.rpartition(":")[2]
 
 
 def _references(images: Mapping[str, tuple[pulumi.Output[str], str]], *, pushed: bool) -> dict[str, pulumi.Input[str]]:

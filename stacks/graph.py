@@ -11,6 +11,7 @@ from stacks import flavors, lock, platforms
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
+from stacks.flavors import own_images
 from stacks.spec import ImageSpec, Outside, parents_first
 
 
@@ -54,16 +55,20 @@ def unlocked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:
         if platform != config.platform
     }
     warnings = dict.fromkeys(line for own in configs.values() for line in own.warnings)
-    return Graph(where, config, tuple(_specs(configs, where)), root, tuple(warnings))
+    return Graph(where, config, tuple(_specs(configs, where, root)), root, tuple(warnings))
 
 
-def _specs(configs: Mapping[str, StackConfig], where: str) -> list[ImageSpec]:
+def _specs(configs: Mapping[str, StackConfig], where: str, root: Path) -> list[ImageSpec]:
     """Return a stack's specs by its configuration for each platform; the flavor says what it builds for one."""
     first, *others = configs.values()
+
+    def images(config: StackConfig) -> list[ImageSpec]:
+        return own_images.extended(config, flavors.images(config), root)
+
     try:
         if not others:
-            return flavors.images(first)
-        return platforms.merged({platform: flavors.images(own) for platform, own in configs.items()})
+            return images(first)
+        return platforms.merged({platform: images(own) for platform, own in configs.items()})
     except SlipwayError as error:
         raise SlipwayError("\n".join(f"{where}: {line}" for line in str(error).splitlines())) from None
 

@@ -20,10 +20,9 @@ from stacks.differences import leaves
 from stacks.errors import SlipwayError, one_line, quoted, suggest
 from stacks.identity import content, older_trees
 from stacks.identity.content import Content, Contents
-from stacks.identity.context import Folder
+from stacks.identity.context import Folders
 from stacks.identity.git import git
 from stacks.identity.older_trees import Images, Tree, all_fingerprints
-from stacks.spec import CONTEXT
 
 _MOST_LISTED = 3
 """Differences that are printed for an image; the first ones are the causes."""
@@ -144,7 +143,7 @@ def _commit(ref: str, root: Path) -> str | None:
 def _working_tree(root: Path) -> dict[str, Images]:
     stacks: dict[str, Images] = {}
     mistakes = []
-    contents = Contents(Folder(root / CONTEXT))
+    contents = Contents(Folders(root))
     for stack in stack_names(root):
         try:
             _, specs = plan.resolve(stack, root)

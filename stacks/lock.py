@@ -332,8 +332,10 @@ def packages_key(packages: Packages, platform: str, mirrors: Mirrors) -> str:
     others = [f"{mark}:{line}" for mark, lines in marked.items() for line in lines]
     listed = ["-r", *packages.listed.split()] if packages.listed else []
     where = [f"python{','.join(packages.pythons)}", f"glibc{packages.glibc}"] if packages.glibc else []
+    onto = ["onto", packages_key(packages.onto, platform, mirrors)] if packages.onto else []
     indexes = python_indexes(packages, mirrors)
-    return " ".join([platform, *indexes, *packages.requirements, *listed, *packages.constraints, *others, *where])
+    words = [platform, *indexes, *packages.requirements, *listed, *packages.constraints, *others, *where, *onto]
+    return " ".join(words)
 
 
 def pinned(

@@ -16,18 +16,21 @@ from typing import Any
 from stacks import checks, graph, lock, platforms, tags
 from stacks.checks import clusters, extra_tags
 from stacks.checks.secrets import check_clear_text
+from stacks.config.additions import requirement_name
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.signing import Signer, trusted
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT, read_stack
 from stacks.errors import SlipwayError, builds_no, one_line
+from stacks.flavors import own_images
 from stacks.graph import Graph
 from stacks.identity import content, history
 from stacks.identity.content import Content, Contents
-from stacks.identity.context import Folder
+from stacks.identity.context import Folders
+from stacks.identity.dockerfile import pip_packages
 from stacks.identity.dockerfile.declarations import mirrored
 from stacks.identity.fingerprint import fingerprints, index_fingerprint, published_fingerprints
-from stacks.spec import CONTEXT, ImageSpec, Outside
+from stacks.spec import ImageSpec, Outside
 
 MIRROR_ARGS = {
     "APT_MIRROR": "apt",
@@ -99,7 +102,8 @@ class PlannedImage:
     def contents(self) -> dict[str, Any]:
         """The inputs of the image, all known before a build. Previews and ``slipway diff`` compare them.
 
-        ``sources`` has the commits of the lock, by ``owner/name tag``; it is left out without any.
+        ``sources`` has the commits of the lock, by ``owner/name tag``, ``packages`` the versions of added packages, and
+        ``environment`` the variables that the stack adds; each is left out without any.
         """
         return {
             "args": dict(self.args),
@@ -110,7 +114,17 @@ class PlannedImage:
             "tag": self.tag,
             "target": self.spec.target,
             **({"sources": locked} if (locked := self.content.locked_sources) else {}),
+            **({"packages": added} if (added := self._added_packages) else {}),
+            **({"environment": dict(self.spec.environment)} if self.spec.environment else {}),
         }
+
+    @property
+    def _added_packages(self) -> dict[str, str]:
+        """The packages that a stack adds to the parent's, with their versions; as they are asked for without a lock."""
+        packages = self.spec.packages
+        if not (self.spec.own and packages):
+            return {}
+        return pip_packages.versions(packages.files) or {requirement_name(each): each for each in packages.requirements}
 
     @property
     def checks_contents(self) -> dict[str, Any]:
@@ -178,6 +192,13 @@ class Plan:
             sources |= self.sources(parent) if parent.spec.product else {}
         return sources
 
+    def recipe(self, image: PlannedImage) -> PlannedImage:
+        """Return the flavor's image that one of the user's own stands on; another one as it is."""
+        images = {each.spec.name: each for each in self.images}
+        while image.spec.own:
+            image = images[image.siblings["BASE_IMAGE"]]
+        return image
+
     def names_for(self, platform: str) -> list[str]:
         """Return the names under which the images for a platform are published."""
         return [image.spec.published_name for image in self.images if image.spec.platform == platform]
@@ -237,8 +258,8 @@ class Plan:
                 {
                     "name": image.spec.name,
                     "tag": image.tag,
-                    "context": CONTEXT,
-                    "dockerfile": f"{CONTEXT}/{image.spec.dockerfile}",
+                    "context": image.spec.context,
+                    "dockerfile": image.spec.path,
                     "target": image.spec.target,
                     "product": image.spec.product,
                     "platform": image.spec.platform,
@@ -299,7 +320,7 @@ def make(
     written = _file_values(stack, root)
     resolved = _graph(written if values is None else values, f"stack {stack}", root)
     checks.run(checks.BUILD_RULES, resolved, resolved.where)
-    contents = Contents(Folder(root / CONTEXT)) if contents is None else contents
+    contents = Contents(Folders(root)) if contents is None else contents
     images = _images(stack, resolved, contents, search=search)
     plan = Plan(stack, resolved.config, images, clusters.gpu_checks(resolved), resolved.warnings)
     checks.run((partial(extra_tags.movable, resolved.config),), plan.images, resolved.where)
@@ -326,8 +347,10 @@ def _images(stack: str, resolved: Graph, contents: Contents, *, search: bool) ->
     run = published_fingerprints(content_of.values())
     files: dict[str, dict[str, str]] = {}
     for of in content_of.values():
-        files.setdefault(of.spec.published_name, {}).update(of.listing)
-    revisions = history.find(stack, run, files=files, root=root) if search else history.newest(run, root)
+        files.setdefault(of.spec.published_name, {}).update(
+            {f"{of.spec.context}/{path}": digest for path, digest in of.listing.items()}
+        )
+    revisions = history.find(stack, run, files, root, own_images.paths(config)) if search else history.newest(run, root)
     # A product is known by its content alone, so that every stack and branch that needs the same one shares it. So is
     # one platform's part of an index, so that it stays where another platform changes.
     of_content = {spec.name: tags.Revision(mark=prints[spec.name][:8]) for spec in ordered}

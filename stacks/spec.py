@@ -15,7 +15,7 @@ from stacks.tags import Suffix
 from stacks.versions.cuda_toolkit import DRIVER_LABEL, least_driver
 
 CONTEXT = "dockerfiles"
-"""The build context of every image, relative to the checkout; each Dockerfile's own ignore file narrows it."""
+"""The build context of Slipway's own images, relative to the checkout; each Dockerfile's ignore file narrows it."""
 
 PRODUCT_ARG = "PRODUCT_IMAGE"
 """Build argument of every product's Dockerfile: the published product by digest. The build copies it instead of
@@ -23,6 +23,9 @@ compiling."""
 
 CHECKED_ARG = "CHECKED_IMAGE"
 """Build argument of the target ``checks``: the image to check. By default it is a stage of the same Dockerfile."""
+
+USER_ARG = "RUN_AS"
+"""Build argument of an image that runs as its parent's user, whoever that is: what the parent's ``USER`` says."""
 
 LABEL_PREFIX = "org.opencontainers.image."
 """Prefix of an image's labels (OCI image specification, annotations)."""
@@ -71,7 +74,8 @@ class Packages(_Frozen):
     Of what the stack compiles itself, ``requirements`` has the published release, whose own requirements count.
     ``built`` names it, as its files are not installed. ``overrides`` are requirements that count in place of its own.
     ``listed`` is a file of requirements in a git source, ``owner/name tag path``. ``sdists`` names packages without a
-    wheel that require nothing: pip builds their source distribution with what else is locked.
+    wheel that require nothing: pip builds their source distribution with what else is locked. ``onto`` is what the
+    parent has, none of which may be replaced.
     """
 
     requirements: tuple[str, ...]
@@ -84,6 +88,7 @@ class Packages(_Frozen):
     listed: str | None = None
     sdists: tuple[str, ...] = ()
     files: Mapping[str, str] = Field(default_factory=dict)
+    onto: Packages | None = None
 
     def with_more(self, *requirements: str, constraints: Iterable[str] = ()) -> Self:
         """Return these and more, as an image has that stands on one with these."""
@@ -124,13 +129,15 @@ class ImageSpec(_Frozen):
     """One image: everything that decides its content except the files of its context.
 
     ``name`` is unique in its stack. ``repository`` is the last part of the repository's name, by default the name;
-    images that differ in their platform alone have it in common. ``dockerfile`` is relative to the context. ``args``
-    are build arguments; they stay in the image's history, so none is secret. ``parents`` maps each argument of a
+    images that differ in their platform alone have it in common. ``context`` is relative to the checkout, and
+    ``dockerfile`` to the context. An image of the user's own (``own``) is one that no flavor has. ``args`` are build
+    arguments; they stay in the image's history, so none is secret. ``parents`` maps each argument of a
     ``FROM`` or a mount to the image it names. ``base_name`` is the outside image that the image stands on by way of a
     product; the label ``base.name`` names it. ``branches`` maps arguments to branches; the lock replaces them with
     commits. ``commits`` maps git tags and short commits, as ``owner/name ref``, to those of the lock.
     ``packages`` is what it installs from Python indexes, None where nobody knows it before the build.
     ``cuda`` is the CUDA that it runs; None for the CPU alone.
+    ``environment`` has the variables that the image gets at its end.
     ``compiled`` has what the stack itself compiled of it for GPUs: by the name of a Python package, or by a pattern of
     paths, the compute capabilities, ``8.0 9.0+PTX``.
 
@@ -140,7 +147,9 @@ class ImageSpec(_Frozen):
 
     name: str
     repository: str | None = None
+    context: str = CONTEXT
     dockerfile: str
+    own: bool = False
     target: str | None = None
     platform: str = "linux/amd64"
     product: bool = False
@@ -153,6 +162,7 @@ class ImageSpec(_Frozen):
     packages: Packages | None = None
     cuda: Cuda | None = None
     compiled: Mapping[str, str] = Field(default_factory=dict)
+    environment: Mapping[str, str] = Field(default_factory=dict)
     description: str
     licenses: str
     suffix: Suffix
@@ -170,6 +180,11 @@ class ImageSpec(_Frozen):
         if ambiguous:
             raise ValueError(f"{', '.join(ambiguous)}: an argument is a parent or a value, not both")
         return self
+
+    @property
+    def path(self) -> str:
+        """The Dockerfile's path, relative to the checkout."""
+        return f"{self.context}/{self.dockerfile}"
 
     @property
     def published_name(self) -> str:

@@ -75,9 +75,9 @@ def find(query: Query) -> tuple[str, str]:
         SlipwayError: none or several match; the message lists candidates.
     """
     folder = posixpath.normpath(query.folder).removeprefix(f"{CONTEXT}/")
-    of_folder = [(stack, image) for stack, image in _all() if posixpath.dirname(image.spec.dockerfile) == folder]
+    of_folder = [(stack, image) for stack, image in _all() if _folder(image) == folder]
     if not of_folder:
-        folders = sorted({posixpath.dirname(image.spec.dockerfile) for _, image in _all()})
+        folders = sorted({_folder(image) for _, image in _all()})
         raise SlipwayError(
             f"folder '{one_line(query.folder)}': no image has its Dockerfile there{suggest(folder, folders)}; "
             f"expected one of: {', '.join(folders)}"
@@ -94,6 +94,11 @@ def find(query: Query) -> tuple[str, str]:
         f"{_describe(query)}: {problem}: {', '.join(names[:_LISTED])}{more}; "
         "set image-name, tag-suffix or more build-args, as in `slipway show STACK`"
     )
+
+
+def _folder(image: PlannedImage) -> str:
+    """Return the folder of an image's Dockerfile, as a caller may name it."""
+    return posixpath.dirname(image.spec.path).removeprefix(f"{CONTEXT}/")
 
 
 @cache

@@ -20,9 +20,9 @@ from stacks.config.stack_file import ROOT, read_stack, stack_names
 from stacks.errors import SlipwayError
 from stacks.graph import Graph
 from stacks.identity.content import Contents, of_stack
-from stacks.identity.context import Folder
+from stacks.identity.context import Folders
 from stacks.identity.dockerfile import git_sources
-from stacks.spec import CONTEXT, ImageSpec, Packages
+from stacks.spec import ImageSpec, Packages
 
 _AT_ONCE: Final = 4
 """How many sets of Python packages are resolved at once; most of the time, uv waits for an index."""
@@ -155,7 +155,7 @@ def _packages(
     for unlocked in graphs:
         mirrors = unlocked.config.mirrors
         for spec in unlocked.specs:
-            if spec.packages:
+            if spec.packages and spec.packages.requirements:
                 key = lock.packages_key(spec.packages, spec.platform, mirrors)
                 images[key] = spec.packages, spec, mirrors
                 users.setdefault(key, []).append(f"{unlocked.where}: {spec.name}")
@@ -175,6 +175,8 @@ def _packages(
         try:
             return python_packages.files(packages, spec.platform, mirrors, listed)
         except leaves as error:
+            if packages.onto and isinstance(error, NotLockable):  # the user asks for it, and it never can be
+                raise SlipwayError("\n".join(f"{user}: {error}" for user in dict.fromkeys(users[key]))) from None
             return NotLockable(error)
 
     def listed_in(source: tuple[str, str | None]) -> Mapping[str, bytes] | NotLockable:
@@ -215,7 +217,7 @@ def _source_commits(graphs: Iterable[Graph], locked: Mapping[str, str], lookups:
 
     ``locked`` has the commits of branches, which are built in place of a tag.
     """
-    contents = Contents(Folder(ROOT / CONTEXT))
+    contents = Contents(Folders(ROOT))
     tags: dict[str, set[str]] = {}
     commits: dict[str, str] = {}
     for unlocked in graphs:

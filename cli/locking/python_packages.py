@@ -33,6 +33,8 @@ _GLIBC: Final = "2.28"
 """The C library that files may ask for where the parent decides: older than that of Debian 11 and Ubuntu 20.04."""
 _MANYLINUX: Final = ("2.17", "2.28", *(f"2.{minor}" for minor in range(31, 41)))
 """The C libraries that uv knows (0.13.8, `uv pip compile --help`, --python-platform)."""
+_LONGEST_CHAIN: Final = 1500
+"""Characters of uv's reason why requirements have no solution: it names who requires what."""
 _UNRESOLVED: Final = 1
 """uv's status where requirements have no solution; 2 is another error, such as an index that does not respond."""
 
@@ -54,23 +56,32 @@ def files(
             SHA-256.
         SlipwayError: an index does not respond.
     """
-    return {
-        address: digest
-        for python in packages.pythons
-        for address, digest in _files(_resolved(packages, python, platform, mirrors, listed), packages)
-    }
+    resolved: dict[str, str] = {}
+    for python in packages.pythons:
+        there = _resolved(packages.onto, python, platform, mirrors, listed)["packages"] if packages.onto else []
+        pins = {package["name"]: package["version"] for package in there}
+        of_python = _resolved(packages, python, platform, mirrors, listed, pins)
+        more = [package for package in of_python["packages"] if package["name"] not in pins]
+        resolved |= _files({"packages": more}, packages)
+    return resolved
 
 
 def _resolved(
-    packages: Packages, python: str, platform: str, mirrors: Mirrors, listed: Mapping[str, bytes]
+    asked: Packages,
+    python: str,
+    platform: str,
+    mirrors: Mirrors,
+    listed: Mapping[str, bytes],
+    pins: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return what uv resolves for one Python, as a lock of PEP 751."""
+    """Return what uv resolves for one Python, as a lock of PEP 751; ``pins`` are versions that stay."""
+    packages = _with_parents(asked)
     default, *more = lock.python_indexes(packages, mirrors)
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         folder = Path(name)
         lists = {
             "requirements.in": packages.requirements,
-            "constraints.txt": packages.constraints,
+            "constraints.txt": (*packages.constraints, *(f"{name}=={version}" for name, version in pins.items())),
             "overrides.txt": packages.overrides,
             "uv.toml": [f'[[dependency-metadata]]\nname = "{name}"\nrequires-dist = []' for name in packages.sdists],
         }
@@ -107,12 +118,25 @@ def _resolved(
         )
         if completed.returncode:
             reason = " ".join(re.sub(r"[^\x20-\x7e]", " ", completed.stderr).split())
+            if asked.onto and completed.returncode == _UNRESOLVED:
+                raise NotLockable(
+                    f"{one_line(' '.join(asked.requirements))}: Python {python} on {platform}: nothing that the image "
+                    f"has is replaced, and what is asked for does not go with it: {one_line(reason, _LONGEST_CHAIN)}"
+                )
             error = NotLockable if completed.returncode == _UNRESOLVED else SlipwayError
             raise error(
                 f"{one_line(' '.join(packages.requirements))}: Python {python} on {platform}: "
                 f"uv finds no packages on {', '.join((default, *more))}: {one_line(reason, 300)}"
             )
         return tomllib.loads((folder / "pylock.toml").read_text(encoding="utf-8"))
+
+
+def _with_parents(packages: Packages) -> Packages:
+    """Return an image's packages with those that its parent has."""
+    if packages.onto is None:
+        return packages
+    below = _with_parents(packages.onto)
+    return below.with_more(*packages.requirements)
 
 
 def _target(platform: str, glibc: str) -> str:

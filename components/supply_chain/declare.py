@@ -22,7 +22,6 @@ from components.supply_chain.vex_attestation import Vex, VexArgs
 from stacks.placement import PlacedImage, Placement
 from stacks.plan import Plan
 from stacks.references import covering
-from stacks.spec import CONTEXT
 
 
 def verified(plan: Plan, registry: Registry) -> dict[str, VerifiedParent]:
@@ -92,7 +91,7 @@ def _attested(
         return ProvenanceArgs(
             **vars(signed),
             contents=image.contents,
-            dockerfile=f"{CONTEXT}/{image.spec.dockerfile}",
+            dockerfile=image.spec.path,
             parents={**parents, **siblings},
             sources=plan.sources(image),
             build_on=config.build_on,

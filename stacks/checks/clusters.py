@@ -128,5 +128,8 @@ def _validation(graph: Graph) -> Validation | None:
 
 
 def _script(graph: Graph, validation: Validation) -> Path:
-    (dockerfile,) = {spec.dockerfile for spec in graph.specs if spec.published_name == validation.image}
-    return graph.root / CONTEXT / Path(dockerfile).parent / _GPU_CHECKS
+    by_name = {spec.name: spec for spec in graph.specs}
+    spec = next(spec for spec in graph.specs if spec.published_name == validation.image)
+    while spec.own:  # it is checked as what it stands on
+        spec = by_name[spec.siblings[0]]
+    return graph.root / CONTEXT / Path(spec.dockerfile).parent / _GPU_CHECKS

@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from stacks.config.additions import OwnImageConfig, PackagesConfig, Variables
 from stacks.config.ec2 import Ec2Runners
 from stacks.config.fetching.build_logins import KEY, BuildLogin, check_host
 from stacks.config.fetching.mirrors import Mirrors
@@ -67,6 +68,17 @@ class StackConfig(Model):
         json_schema_extra=SENSITIVE,  # a password may stand where its block belongs
         description="Logins for builds, by host of an address in slipway:mirrors. Only the embedded docker "
         "provider takes them.",
+    )
+    packages: PackagesConfig | None = Field(
+        None,
+        description="Packages besides those of the stack's last image. The stack then has one more image with them, "
+        "`<image>-packages`.",
+    )
+    images: tuple[OwnImageConfig, ...] = Field(
+        (), description="Images of one's own: a Dockerfile or packages each, on an image of the stack."
+    )
+    environment: Variables = Field(
+        default_factory=dict, description="Variables of every image that is run, besides those that it has."
     )
     runs_on: tuple[Label, ...] = Field(
         (), description="Labels of the GitHub Actions runners that publish the stack. Default: GitHub's own."
@@ -315,6 +327,11 @@ class StackConfig(Model):
                     "slipway:registry another, or publish: false"
                 )
         return value
+
+    @property
+    def added_variables(self) -> Mapping[str, str]:
+        """The variables that every image to run gets at its end."""
+        return self.environment
 
     @property
     def ports(self) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from oci.gpu.release_order import order
+from stacks.config.additions import variables
 from stacks.config.model import Environment, Model
 from stacks.config.stack_config import StackConfig
 from stacks.config.values import (
@@ -141,18 +142,26 @@ class Config(StackConfig):
         None, description="Compute capabilities to compile for, such as 8.0 9.0+PTX. Default: by CUDA."
     )
     environment: Environment = Field(
-        default_factory=dict, description="Variables of OpenMPI, NCCL and PMIx that differ from the defaults."
+        default_factory=dict,
+        description="Variables of the image. Those of OpenMPI, NCCL and PMIx that it has by default are checked.",
     )
     max_jobs: JobCount = Field(None, description="Most compilers at once. Default: as cores and memory allow.")
 
     @field_validator("environment")
     @classmethod
     def _variables(cls, value: dict[str, str]) -> dict[str, str]:
-        efa_environment(value)
+        known = efa_environment(value)
+        variables({name: text for name, text in value.items() if name not in known})
         for name, text in value.items():
-            if not re.fullmatch(r"[A-Za-z0-9_^.,:/=+-]*", text):
+            if name in known and not re.fullmatch(r"[A-Za-z0-9_^.,:/=+-]*", text):
                 raise ValueError(f"expected only letters, digits and _ ^ . , : / = + - in {name}")
         return value
+
+    @property
+    def added_variables(self) -> Mapping[str, str]:
+        """The variables besides those for which the Dockerfile has arguments."""
+        known = efa_environment(self.environment)
+        return {name: value for name, value in self.environment.items() if name not in known}
 
     def listed(self) -> Iterator[Callable[[], None]]:
         """Yield a check for each release, that a table confirms it."""

@@ -84,7 +84,7 @@ class Topology(Model):
     sha256: Sha256 = Field(description="SHA-256 of the file there.")
 
 
-class Packages(Model):
+class DataPackages(Model):
     """Python packages for data, each at one version. Defaults: those that Megatron-LM 0.18.2 locks."""
 
     datasets: Release = Field("5.0.0", description="datasets.")
@@ -112,7 +112,7 @@ class Config(StackConfig):
     transformer_engine: Pin = Field(
         default=False, description="TransformerEngine compiled against the parent's torch; false: the parent's own."
     )
-    packages: Packages = Field(default_factory=Packages, description="Python packages for data.")
+    data_packages: DataPackages = Field(default_factory=DataPackages, description="Python packages for data.")
     arch_list: ArchList | None = Field(
         None, description="Compute capabilities to compile for, such as 9.0 10.0+PTX. Default: by nodes."
     )
@@ -170,7 +170,7 @@ class Config(StackConfig):
 
 def images(config: Config) -> list[ImageSpec]:
     """Return the one image of a ``megatron`` stack."""
-    launcher, packages = config.launcher, config.packages
+    launcher, packages = config.launcher, config.data_packages
     pinned = aks_node(config.nodes).topology
     topology = config.topology or pinned
     return [
@@ -217,7 +217,7 @@ def images(config: Config) -> list[ImageSpec]:
 def _installed(config: Config) -> InstalledPackages:
     """Return what pip steps install, as far as the parent does not have it."""
     pythons, ubuntus = ngc_systems(config.ngc)
-    data = config.packages.model_dump()
+    data = config.data_packages.model_dump()
     return InstalledPackages(
         requirements=(*_TOOLS, *_LAUNCHER, *(f"{name}=={version}" for name, version in data.items())),
         pythons=pythons,

@@ -10,9 +10,9 @@ import hashlib
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final, NamedTuple
 
 from stacks.errors import SlipwayError, one_line
@@ -23,7 +23,7 @@ from stacks.identity.dockerfile.instructions import Dockerfile
 from stacks.identity.dockerfile.stages import Run, Source
 from stacks.identity.ignore import join
 from stacks.identity.wildcards import comparing
-from stacks.spec import CHECKED_ARG, CONTEXT, ImageSpec, Parent, Sibling, label_args
+from stacks.spec import CHECKED_ARG, CONTEXT, USER_ARG, ImageSpec, Parent, Sibling, label_args
 
 CONTEXTS: Final = ".slipway/contexts"
 """The folder of the contexts that builds are given, relative to the checkout."""
@@ -49,6 +49,7 @@ class Content:
             short commit that the lock lacks.
         prologues: the lines that the build has before a file's own, by the file's path.
         outside: the images and addresses that instructions name themselves, without a digest, checksum or commit.
+        user: whom the image runs as; empty for its parent's user, None where only the build knows.
         checks: what the build of the image's checks reads besides the image itself, which is one of its parents; None
             without checks.
     """
@@ -61,6 +62,7 @@ class Content:
     sources: Mapping[str, str | None] = field(default_factory=dict)
     prologues: Mapping[str, str] = field(default_factory=dict)
     outside: frozenset[str] = frozenset()
+    user: str | None = ""
     checks: Content | None = None
 
     def read(self, values: Mapping[str, str]) -> dict[str, str]:
@@ -119,17 +121,21 @@ class _Reached(NamedTuple):
     sources: Mapping[str, str | None]
     prologues: Mapping[str, str]
     outside: frozenset[str]
+    user: str | None
     stages: frozenset[str]
 
 
 class Contents:
-    """The contents of the images that are built from one context. Each Dockerfile is read once."""
+    """The contents of the images of one checkout. Each context and each Dockerfile is read once.
 
-    def __init__(self, folder: Context) -> None:
-        self._context = folder
-        self._dockerfiles: dict[str, Dockerfile] = {}
+    ``contexts`` returns the build context in a folder of the checkout.
+    """
+
+    def __init__(self, contexts: Callable[[str], Context]) -> None:
+        self._context = cache(contexts)
+        self._dockerfiles: dict[tuple[str, str], Dockerfile] = {}
         self._reached: dict[tuple[object, ...], _Reached] = {}
-        self._texts: dict[str, str] = {}
+        self._texts: dict[tuple[str, str], str] = {}
 
     def of(self, spec: ImageSpec, *, checks: bool = True) -> Content:
         """Return what an image is made of; without ``checks``, it has none of the image's checks.
@@ -150,14 +156,14 @@ class Contents:
         Raises:
             SlipwayError: a product's Dockerfile does not say which stage its checks try; or see :meth:`of`.
         """
-        dockerfile = self._dockerfile(spec.dockerfile)
+        dockerfile = self._dockerfile(spec)
         if not stages.is_named(dockerfile, CHECKS):
             return None
         if spec.product:
             tried = stages.default(dockerfile, CHECKED_ARG)
             if tried is not None and not stages.is_named(dockerfile, tried):
                 raise instructions.DockerfileError(
-                    f"{CONTEXT}/{spec.dockerfile}: {CHECKED_ARG} is '{one_line(tried)}' by default, which names no "
+                    f"{spec.path}: {CHECKED_ARG} is '{one_line(tried)}' by default, which names no "
                     "stage; name the one that the checks are for"
                 )
             if tried is not None and tried.lower() not in self._reach_of(spec, labels).stages:
@@ -183,6 +189,7 @@ class Contents:
             reached.sources,
             reached.prologues,
             reached.outside,
+            reached.user,
         )
 
     def _reach_of(self, spec: ImageSpec, labels: Mapping[str, str]) -> _Reached:
@@ -190,18 +197,19 @@ class Contents:
         given = {**spec.args, **label_args(labels), **{name: _PARENT + name.lower() for name in spec.parents}}
         packages = spec.packages.files if spec.packages else {}
         pins = frozenset({**spec.commits, **packages}.items())
-        key = (spec.dockerfile, spec.target, spec.platform, frozenset(given.items()), pins)
+        variables = tuple(spec.environment.items())
+        key = (spec.path, spec.target, spec.platform, frozenset(given.items()), pins, variables)
         if key not in self._reached:  # stacks share sources and wheels
             self._reached[key] = self._reach(spec, given)
         return self._reached[key]
 
     def _reach(self, spec: ImageSpec, given: Mapping[str, str]) -> _Reached:
-        path, dockerfile = spec.dockerfile, self._dockerfile(spec.dockerfile)
+        in_context, dockerfile = self._context(spec.context), self._dockerfile(spec)
         packages = spec.packages.files if spec.packages else {}
         reach = stages.reach(dockerfile, spec.target, given, spec.platform)
-        folder = _Files(dockerfile, self._context, self._context.paths(path))
+        folder = _Files(dockerfile, in_context, in_context.paths(spec.dockerfile))
         files = folder.of(reach.sources)
-        digests = {file: self._context.digest(file) for file in sorted(files)}
+        digests = {file: in_context.digest(file) for file in sorted(files)}
         arguments = {**reach.arguments, **{name: value for name, value in given.items() if name in reach.arguments}}
         # A script may see the value of ENV, which wins over that of ARG.
         arguments |= {
@@ -215,10 +223,19 @@ class Contents:
         if packages and pip_packages.SCRIPT in digests:
             prologues[pip_packages.SCRIPT] = pip_packages.prologue(packages)
         for file, lines in prologues.items():
-            digests[file] = context.digest(lines.encode() + self._context.read(file), executable=True)
+            digests[file] = context.digest(lines.encode() + in_context.read(file), executable=True)
         own = {"scratch", *(_PARENT + name.lower() for name in spec.parents)}
         outside = frozenset(name for name in reach.outside - own if "@sha256:" not in name)
-        return _Reached(reach.render(given), digests, reach.arguments, sources, prologues, outside, reach.stages)
+        return _Reached(
+            reach.render(given) + _environment(spec, dockerfile.escape),
+            digests,
+            reach.arguments,
+            sources,
+            prologues,
+            outside,
+            reach.user,
+            reach.stages,
+        )
 
     def _sources(
         self,
@@ -233,7 +250,8 @@ class Contents:
         """
         if git_sources.SCRIPT not in files:
             return {}
-        scripts = {file: self._text(file) for file in files if self._context.link(file) is None}
+        link = self._context(spec.context).link
+        scripts = {file: self._text(spec.context, file) for file in files if link(file) is None}
         steps = [*runs]
         names = {*git_sources.refs(scripts, arguments, _unsure(scripts, arguments, steps))}
         for run, had in steps:
@@ -242,15 +260,16 @@ class Contents:
                 names |= {*git_sources.refs({"": git_sources.lines(run.command)}, values)}
         return {name: git_sources.own_commit(name) or spec.commits.get(name) for name in sorted(names)}
 
-    def _text(self, path: str) -> str:
-        if path not in self._texts:
-            self._texts[path] = self._context.read(path).decode(errors="replace")
-        return self._texts[path]
+    def _text(self, folder: str, path: str) -> str:
+        if (folder, path) not in self._texts:
+            self._texts[folder, path] = self._context(folder).read(path).decode(errors="replace")
+        return self._texts[folder, path]
 
-    def _dockerfile(self, path: str) -> Dockerfile:
-        if path not in self._dockerfiles:
-            self._dockerfiles[path] = instructions.parse(self._context.read(path), f"{CONTEXT}/{path}")
-        return self._dockerfiles[path]
+    def _dockerfile(self, spec: ImageSpec) -> Dockerfile:
+        key = spec.context, spec.dockerfile
+        if key not in self._dockerfiles:
+            self._dockerfiles[key] = instructions.parse(self._context(spec.context).read(spec.dockerfile), spec.path)
+        return self._dockerfiles[key]
 
 
 _OPEN: Final = re.compile(r"\A(?!\s*\[).*[$*?\[`]", re.DOTALL)
@@ -394,9 +413,66 @@ def of_stack(specs: Sequence[ImageSpec], contents: Contents, *, checks: bool = T
     result: dict[str, Content] = {}
     for spec in specs:
         try:
-            result[spec.name] = contents.of(spec, checks=checks)
+            result[spec.name] = contents.of(_as_parents_user(spec, result), checks=checks)
+            _check_own(result[spec.name])
         except SlipwayError as error:
             mistakes.append(str(error))
     if mistakes:
         raise SlipwayError("\n".join(dict.fromkeys(mistakes)))
     return result
+
+
+def _environment(spec: ImageSpec, escape: str) -> str:
+    """Return the instruction that ends the last stage with the variables that a stack adds; empty without any."""
+    special = re.compile(rf'[$"{re.escape(escape)}]')
+    words = [
+        f'{name}="{special.sub(lambda match: escape + match[0], value)}"' for name, value in spec.environment.items()
+    ]
+    return f"ENV {' '.join(words)}\n" if words else ""
+
+
+def _check_own(content: Content) -> None:
+    """Check that the Dockerfile of a user's own image reads what its entry names.
+
+    Raises:
+        SlipwayError: it does not stand on its parent, or does not declare an argument.
+    """
+    spec = content.spec
+    if not spec.own:
+        return
+    parent = spec.parents["BASE_IMAGE"]
+    if "BASE_IMAGE" not in content.arguments:
+        on = parent.image if isinstance(parent, Sibling) else parent.reference
+        raise SlipwayError(
+            f"{spec.path}: {spec.name} is on {on}, and its last stage does not read that image: write `ARG BASE_IMAGE` "
+            "before the first FROM, and `FROM ${BASE_IMAGE}`"
+        )
+    unread = sorted(spec.args.keys() - content.arguments.keys())
+    if unread and spec.context != CONTEXT:
+        raise SlipwayError(
+            f"{spec.path}: {spec.name}: args: no stage of the build declares {one_line(', '.join(unread))}: write "
+            f"`ARG {one_line(unread[0])}` there, or leave it out"
+        )
+
+
+def _as_parents_user(spec: ImageSpec, contents: Mapping[str, Content]) -> ImageSpec:
+    """Return a spec with its parent's user, if its Dockerfile asks for it; ``contents`` has its parents.
+
+    An image from outside whose user no Dockerfile here sets runs as root, as images of distributions do.
+
+    Raises:
+        SlipwayError: only the build knows whom the parent runs as.
+    """
+    if USER_ARG not in spec.args:
+        return spec
+    user: str | None = ""
+    parent = spec.parents.get("BASE_IMAGE")
+    while not user and isinstance(parent, Sibling) and parent.image in contents:
+        content = contents[parent.image]
+        if content.user is None:
+            raise SlipwayError(
+                f"{content.spec.path}: USER: only the build knows its value, and {spec.name} runs as the same user: "
+                "write a number, or an argument with a default"
+            )
+        user, parent = content.user, content.spec.parents.get("BASE_IMAGE")
+    return spec.model_copy(update={"args": {**spec.args, USER_ARG: user or "0:0"}})

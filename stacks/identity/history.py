@@ -17,7 +17,6 @@ from stacks.errors import SlipwayError
 from stacks.identity import older_trees
 from stacks.identity.cache import Cache
 from stacks.identity.git import git
-from stacks.spec import CONTEXT
 from stacks.tags import Revision, branch_prefix
 
 BRANCH_VARIABLE = "SLIPWAY_BRANCH"
@@ -27,11 +26,16 @@ _ABBREVIATION = 7
 
 
 def find(
-    stack: str, fingerprints: Mapping[str, str], files: Mapping[str, Mapping[str, str]], root: Path
+    stack: str,
+    fingerprints: Mapping[str, str],
+    files: Mapping[str, Mapping[str, str]],
+    root: Path,
+    own: tuple[str, ...] = (),
 ) -> dict[str, Revision]:
     """Return each image's revision.
 
-    ``fingerprints`` are the images' present ones and ``files`` their contexts' files. Where the tree or the
+    ``fingerprints`` are the images' present ones and ``files`` their contexts' files. ``own`` are the files and folders
+    that the stack's own images are made of, besides those of every stack. Where the tree or the
     configuration differs from every commit, the revision is the last commit's with a mark after it. Without git, in a
     shallow clone, or where the folders are not tracked, the tag has the mark alone.
 
@@ -47,8 +51,8 @@ def find(
         return marks
     prefix = branch_prefix(_branch(branch))
     origins = Cache(root, "revisions").get(
-        ["origins", _rules(), head, stack, sorted(fingerprints.items())],
-        lambda: _origins(stack, fingerprints, files, root, head),
+        ["origins", _rules(), head, stack, sorted(fingerprints.items()), own],
+        lambda: _origins(stack, fingerprints, files, root, head, own),
     )
     return {
         name: Revision(
@@ -102,13 +106,18 @@ def _branch(name: str) -> str:
 
 
 def _origins(
-    stack: str, fingerprints: Mapping[str, str], files: Mapping[str, Mapping[str, str]], root: Path, head: str
+    stack: str,
+    fingerprints: Mapping[str, str],
+    files: Mapping[str, Mapping[str, str]],
+    root: Path,
+    head: str,
+    own: tuple[str, ...],
 ) -> dict[str, tuple[str, bool]]:
     """Return each image's commit, abbreviated, and whether that commit's tree is exactly what is built now."""
-    commits = _commits(root, head)
+    commits = _commits(root, head, own)
     if not commits:
         return {}
-    newest = _fingerprints(root, commits[0], stack)
+    newest = _fingerprints(root, commits[0], stack, own)
     origins = dict.fromkeys(fingerprints, commits[0])
     ranges: dict[str, tuple[int, int]] = {}  # places in commits: the last known to be equal, the first known to differ
     edits = dict.fromkeys(newest.keys() & fingerprints.keys(), (0, head))  # the last equal place, where to look from
@@ -118,10 +127,10 @@ def _origins(
         for name, (same, _) in list(edits.items()):
             edit = last[name]
             place = commits.index(edit) if edit in commits else None
-            if edit is None or _fingerprints(root, edit, stack).get(name) != newest[name]:
+            if edit is None or _fingerprints(root, edit, stack, own).get(name) != newest[name]:
                 ranges[name] = (same, len(commits) if place is None else place)
                 del edits[name]
-            elif (parent := before[edit]) and _fingerprints(root, parent, stack).get(name) == newest[name]:
+            elif (parent := before[edit]) and _fingerprints(root, parent, stack, own).get(name) == newest[name]:
                 # No build reads the edit; it may be a comment's.
                 edits[name] = (same if place is None else place, parent)
             else:
@@ -129,22 +138,22 @@ def _origins(
                 del edits[name]
     while middles := {name: sum(places) // 2 for name, places in ranges.items() if places[1] - places[0] > 1}:
         for name, middle in middles.items():
-            same = _fingerprints(root, commits[middle], stack).get(name) == newest[name]
+            same = _fingerprints(root, commits[middle], stack, own).get(name) == newest[name]
             ranges[name] = (middle, ranges[name][1]) if same else (ranges[name][0], middle)
     origins |= {name: commits[place] for name, (place, _) in ranges.items()}
     return {name: (commit[:_ABBREVIATION], newest.get(name) == fingerprints[name]) for name, commit in origins.items()}
 
 
 @functools.cache
-def _commits(root: Path, head: str) -> list[str]:
+def _commits(root: Path, head: str, own: tuple[str, ...]) -> list[str]:
     """Return the commits that changed ``stacks`` or the contexts, newest first."""
-    return (git(root, "rev-list", "--first-parent", head, "--", *older_trees.FOLDERS) or "").split()
+    return (git(root, "rev-list", "--first-parent", head, "--", *older_trees.FOLDERS, *own) or "").split()
 
 
 @functools.cache
 def _last_edit(root: Path, head: str, files: tuple[str, ...]) -> str | None:
     """Return the last commit that changed one of a context's files, on any branch that was merged."""
-    return (git(root, "rev-list", "-1", head, "--", *(f"{CONTEXT}/{file}" for file in files)) or "").strip() or None
+    return (git(root, "rev-list", "-1", head, "--", *files) or "").strip() or None
 
 
 @functools.cache
@@ -161,11 +170,15 @@ def _rules() -> str:
 
 
 @functools.cache
-def _fingerprints(root: Path, commit: str, stack: str) -> Mapping[str, str]:
-    """Return what a commit builds of a stack; nothing if git cannot read it or nobody can tell."""
+def _fingerprints(root: Path, commit: str, stack: str, own: tuple[str, ...]) -> Mapping[str, str]:
+    """Return what a commit builds of a stack; nothing if git cannot read it or nobody can tell.
+
+    An older stack may have had its own images elsewhere: then the whole tree decides.
+    """
+    names = _objects(root, commit) | ({"": commit} if own else {})
     try:
         return Cache(root, "revisions").get(
-            ["at", _rules(), _objects(root, commit), stack], lambda: dict(older_trees.published(commit, root, stack))
+            ["at", _rules(), names, stack], lambda: dict(older_trees.published(commit, root, stack))
         )
     except SlipwayError:
         return {}

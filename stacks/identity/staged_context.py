@@ -20,7 +20,6 @@ from typing import Final
 from stacks.errors import SlipwayError
 from stacks.identity import context
 from stacks.identity.content import CONTEXTS, Content
-from stacks.spec import CONTEXT
 
 DOCKERFILE: Final = "Dockerfile"
 """The Dockerfile's name in a folder."""
@@ -45,7 +44,7 @@ def write(contents: Iterable[Content], root: Path) -> None:
             if folder.is_dir():
                 os.utime(folder)
             else:
-                _write(content, folder, root / CONTEXT)
+                _write(content, folder, root / content.spec.context)
         _remove_old(root / CONTEXTS)
     except OSError as error:
         raise SlipwayError(

@@ -140,8 +140,8 @@ class Placement:
         for placed in self.on(engine):
             if checks := placed.image.content.checks:
                 result[f"{placed.name}-checks"] = checks.folder
-                if placed.gates and not placed.pushed:
-                    result[f"{placed.name}-inspection"] = "saved"
+            if placed.gates and not placed.pushed:
+                result[f"{placed.name}-inspection"] = "saved"
         return result
 
 
@@ -197,14 +197,14 @@ def _placed(config: StackConfig, image: PlannedImage, engine: BuildEngine) -> Pl
     checks, product, signing = image.content.checks is not None, image.spec.product, config.signing
     exceptions = tuple(row.model_dump() for row in config.inspection.exceptions) if config.inspection.gate else None
     policy = config.vulnerabilities.model_dump(mode="json", by_alias=True) if config.vulnerabilities else None
-    gates = Gates(exceptions, policy) if checks and not product else Gates()
+    gates = Gates(exceptions, policy) if (checks or image.spec.own) and not product else Gates()
     return PlacedImage(
         image=image,
         engine=engine,
-        built_as=image.unchecked_reference if checks and config.publish else image.reference,
+        built_as=image.unchecked_reference if (checks or gates) and config.publish else image.reference,
         pushed=config.publish,
         # A remote engine may reach a registry that this machine does not. Signatures and checked tags are made here.
-        needs_registry=config.publish and (config.build_on == "engine" or bool(signing) or checks),
+        needs_registry=config.publish and (config.build_on == "engine" or bool(signing) or checks or bool(gates)),
         reuse=Reuse(signing, config.registry.trusted or config.trust_registry) if product else None,
         gates=gates,
         extra_tags=image.extra_tags if config.publish and not image.spec.is_part else (),

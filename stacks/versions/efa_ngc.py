@@ -99,16 +99,13 @@ def efa_environment(values: Mapping[str, str], *, field: str = "environment") ->
     """Return the variables of OpenMPI, NCCL and PMIx that a stack may set, with its values or the defaults.
 
     Raises:
-        Incompatible: a stack may not set one of ``values``, or EFA would silently not be used with its value.
+        Incompatible: EFA would silently not be used with a value.
     """
     defaults, fixed = table("efa")["environment"], table("efa")["fixed"]
     for name, value in values.items():
         if name in fixed and value != fixed[name]["value"]:
             rule = fixed[name]
             raise Incompatible(f"{field}.{name}", value, rule["why"], (rule["value"],), rule["source"])
-        if name not in {*defaults, *fixed}:
-            why = "is not a variable that a stack of EFA images may set"
-            raise Incompatible(field, name, why, tuple(defaults), "stacks/versions/efa.toml", known=False)
     return {name: values.get(name, default) for name, default in defaults.items()}
 
 

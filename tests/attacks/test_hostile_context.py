@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stacks.errors import SlipwayError
 from stacks.identity import staged_context
 from stacks.identity.content import CONTEXTS, Contents
-from stacks.identity.context import Folder
+from stacks.identity.context import Folders
 from stacks.identity.older_trees.archive import ATTRIBUTES, archives
 from stacks.spec import CONTEXT
 from tests.unit.identity.test_content import spec
@@ -65,7 +65,7 @@ def checkout(folder: Path, instruction: str) -> Path:
 def staged(root: Path) -> list[Path]:
     """Return the files and links that the build is given; none where it is refused."""
     try:
-        content = Contents(Folder(root / CONTEXT)).of(spec(args={}, parents={}))
+        content = Contents(Folders(root)).of(spec(args={}, parents={}))
         staged_context.write([content], root)
     except SlipwayError as error:
         assert str(error).isprintable()

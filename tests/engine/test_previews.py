@@ -120,7 +120,7 @@ def whole_folder(project: Project) -> Path:
         probes = {folder: context / folder / "probe.txt" for folder, files in folders.items() if files > 1}
         for probe in probes.values():
             probe.touch()
-        read = Contents(Folder(context)).of(image.spec).files
+        read = Contents(lambda _: Folder(context)).of(image.spec).files
         for probe in probes.values():
             probe.unlink()
         if whole := [folder for folder in probes if f"{folder}/probe.txt" in read]:

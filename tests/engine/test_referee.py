@@ -189,7 +189,7 @@ def fingerprint(root: Path, parent: str) -> str:
         licenses="MIT",
         suffix=Suffix(variant="v"),
     )
-    return fingerprints([Contents(Folder(root)).of(spec)])["app"]
+    return fingerprints([Contents(lambda _: Folder(root)).of(spec)])["app"]
 
 
 def built(root: Path, parent: str, name: str) -> str:

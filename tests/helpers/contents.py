@@ -7,15 +7,15 @@ from functools import cache
 
 from stacks.config.stack_file import ROOT
 from stacks.identity.content import Content, Contents
-from stacks.identity.context import Folder
+from stacks.identity.context import Folders
 from stacks.identity.fingerprint import fingerprints
-from stacks.spec import CONTEXT, ImageSpec
+from stacks.spec import ImageSpec
 
 
 @cache
 def checkout_contents() -> Contents:
     """Return the contents of images built from this checkout."""
-    return Contents(Folder(ROOT / CONTEXT))
+    return Contents(Folders(ROOT))
 
 
 def checkout_fingerprints(specs: Iterable[ImageSpec]) -> dict[str, str]:

@@ -14,8 +14,8 @@ from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT, read_stack
 from stacks.identity import staged_context
 from stacks.identity.content import Contents
-from stacks.identity.context import Folder
-from stacks.spec import CONTEXT, ImageSpec, Packages
+from stacks.identity.context import Folders
+from stacks.spec import ImageSpec, Packages
 from tests.fakes.package_index import Index, wheel
 from tests.images.conftest import Built
 from tests.images.engine import Image, build, docker, remove, unique
@@ -37,7 +37,7 @@ def _given(index: Index, spec: ImageSpec, files: Mapping[str, str]) -> tuple[Pat
     """Return the folder that a build with locked files is given, and its arguments."""
     assert spec.packages
     packages = spec.packages.model_copy(update={"files": files})
-    content = Contents(Folder(ROOT / CONTEXT)).of(spec.model_copy(update={"packages": packages}))
+    content = Contents(Folders(ROOT)).of(spec.model_copy(update={"packages": packages}))
     staged_context.write([content], ROOT)
     return ROOT / content.folder, {**content.args, "PYTHON_INDEX_URL": index.url}
 

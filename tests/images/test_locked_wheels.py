@@ -19,9 +19,9 @@ from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT
 from stacks.identity import staged_context
 from stacks.identity.content import Contents
-from stacks.identity.context import Folder
+from stacks.identity.context import Folders
 from stacks.identity.dockerfile.git_sources import own_commit
-from stacks.spec import CONTEXT, Outside
+from stacks.spec import Outside
 from tests.fakes import package_index
 from tests.fakes.upstreams import upstreams
 from tests.images import chain
@@ -92,7 +92,7 @@ class Locked:
         """Build an image with these locked files; return the status and the output."""
         spec = self._planned[name].spec
         packages = spec.packages and spec.packages.model_copy(update={"files": files})
-        content = Contents(Folder(ROOT / CONTEXT)).of(spec.model_copy(update={"packages": packages}), checks=False)
+        content = Contents(Folders(ROOT)).of(spec.model_copy(update={"packages": packages}), checks=False)
         staged_context.write([content], ROOT)
         arguments, flags = chain.build_arguments(self._planned[name], self.names)
         done = build(self.names[name], arguments, *flags, context=ROOT / content.folder, image="")

@@ -51,7 +51,7 @@ OUTSIDE = {"asyncio", "ftplib", "http", "multiprocessing", "smtplib", "socket", 
 OUTSIDE |= {"urllib.request", "urllib.error", "webbrowser", "xmlrpc"}
 """Modules of the standard library that reach the network or start a process."""
 
-THIRD_PARTY = {"pydantic", "pydantic_core", "yaml"}
+THIRD_PARTY = {"packaging", "pydantic", "pydantic_core", "yaml"}
 """Packages that `stacks` may import: they compute, and reach neither network nor processes."""
 
 MOST_MODULES = 12

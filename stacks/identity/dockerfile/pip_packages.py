@@ -8,8 +8,9 @@ nor what a source is built with, which ``--require-hashes`` does not cover.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 SCRIPT: Final = "common/layers/pip-index"
 """The script that prints pip's options, relative to the context."""
@@ -34,3 +35,12 @@ cat > "$page" << 'LINKS'
 printf ' --no-index --find-links %s' "$page"
 exit 0
 """
+
+
+def versions(addresses: Iterable[str]) -> dict[str, str]:
+    """Return the version of each package whose wheels have these addresses; of several, for other Pythons, all."""
+    by_name: dict[str, set[str]] = {}
+    for address in addresses:
+        name, version, *_ = (*unquote(urlsplit(address).path.rpartition("/")[2]).split("-"), "")
+        by_name.setdefault(name.lower().replace("_", "-"), set()).add(version)
+    return {name: ", ".join(sorted(each)) for name, each in sorted(by_name.items())}

@@ -84,7 +84,8 @@ class Reach:
     ``arguments`` maps the names whose values they can read to a default, None if no stage sets one. ``stages`` has the
     names of the reached stages, in small letters. ``outside`` has what the Dockerfile names to be fetched: images, that
     of ``# syntax=`` or ``BUILDKIT_SYNTAX`` too, and what ``ADD`` fetches without a checksum. ``environment`` maps
-    the names that ``ENV`` sets in these stages to the values, None for one that only the build knows.
+    the names that ``ENV`` sets in these stages to the values, None for one that only the build knows. ``user`` is whom
+    the built image runs as: empty for its parent's user, None where only the build knows.
     """
 
     dockerfile: Dockerfile
@@ -95,6 +96,7 @@ class Reach:
     outside: frozenset[str]
     environment: Mapping[str, Set[str | None]]
     runs: tuple[Run, ...]
+    user: str | None
 
     def render(self, given: Mapping[str, object]) -> str:
         """Return a Dockerfile of these instructions alone, each in its one form.
@@ -130,17 +132,19 @@ class _Stage:
 class _Scope:
     """The variables at one place of a stage.
 
-    ``environment`` has those of ``ENV`` alone. ``complete`` says that no parent image can have set others.
+    ``environment`` has those of ``ENV`` alone. ``complete`` says that no parent image can have set others. ``user`` is
+    what ``USER`` says, see :class:`Reach`.
     """
 
     variables: dict[str, str | None]
     environment: dict[str, str | None]
     complete: bool
+    user: str | None = ""
 
     def child(self) -> _Scope:
         """Return the scope at the start of a child: there ``ENV``, the parent's too, wins over a later ``ARG``."""
         arguments = self.variables if self.complete else dict.fromkeys(self.variables)
-        return _Scope({**arguments, **self.environment}, dict(self.environment), self.complete)
+        return _Scope({**arguments, **self.environment}, dict(self.environment), self.complete, self.user)
 
 
 def is_named(dockerfile: Dockerfile, name: str) -> bool:
@@ -265,7 +269,9 @@ class _Search:
             )
             for run, had, scope in self._runs
         )
-        return Reach(self._dockerfile, instructions, sources, read, reached_names, outside, self._environment, runs)
+        user = self._reached[index].user
+        environment = self._environment
+        return Reach(self._dockerfile, instructions, sources, read, reached_names, outside, environment, runs, user)
 
     def _stage(self, first: Instruction) -> _Stage:
         words = first.words
@@ -331,6 +337,8 @@ class _Search:
                 scope.environment |= values
                 for name, value in values.items():
                     self._environment[name].add(value)
+            case "USER":
+                scope.user = self._try(instruction.rest, scope)
             case "COPY" | "ADD":
                 self._had[index] |= self._read_paths(instruction, index, scope)
             case "RUN":

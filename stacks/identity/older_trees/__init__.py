@@ -11,14 +11,15 @@ import os
 import re
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from stacks import graph
+from stacks.config.additions import repository_path
 from stacks.config.stack_file import read_stack, stack_file, stack_names
 from stacks.errors import SlipwayError, one_line
 from stacks.identity import content, git
@@ -36,6 +37,8 @@ FOLDERS: Final = (STACKS, CONTEXT)
 
 _DATA: Final = re.compile(r"stacks/(Pulumi\.[^/]+\.yaml|lock\.toml)")
 """The files that today's code reads of an older ``stacks``."""
+_LIST: Final = re.compile(r"""requirements["']?:\s*["']?(?P<path>[A-Za-z0-9._+/-]+)""")
+"""A file of requirements in a stack's YAML."""
 _LONGEST: Final = 240
 """Characters of a reason; it may hold several mistakes."""
 
@@ -123,7 +126,10 @@ def _images(stack: str, folder: Path, contents: Contents, *, checks: bool) -> Im
 
 @lru_cache(maxsize=4)
 def _contents(commit: str, root: Path) -> Contents:
-    return Contents(ArchivedContext(archives(root, commit, [CONTEXT]).get(CONTEXT, b""), CONTEXT))
+    def context(folder: str) -> ArchivedContext:
+        return ArchivedContext(archives(root, commit, [folder]).get(folder, b""), folder)
+
+    return Contents(context)
 
 
 @contextmanager
@@ -132,12 +138,24 @@ def _data(commit: str, root: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         folder = Path(name)
         (folder / STACKS).mkdir()
-        for path, text in _read(archives(root, commit, [STACKS]).get(STACKS, b"")).items():
+        files = _read(archives(root, commit, [STACKS]).get(STACKS, b""))
+        for path, text in (files | _lists(commit, root, files.values())).items():
             try:
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path).write_bytes(text)
             except OSError as error:
                 raise SlipwayError(f"an older tree cannot be written to a temporary folder: {error}") from None
         yield folder
+
+
+def _lists(commit: str, root: Path, stacks: Iterable[bytes]) -> dict[str, bytes]:
+    """Return a commit's files of requirements that its stacks name, by path; without those that it has not."""
+    lists = {}
+    for match in (match for text in stacks for match in _LIST.finditer(text.decode(errors="replace"))):
+        with suppress(SlipwayError, ValueError):
+            path = repository_path(match["path"])
+            lists[path] = git.read(root, "cat-file", "blob", f"{commit}:./{path}")
+    return lists
 
 
 def _read(archive: bytes) -> dict[str, bytes]:

@@ -13,8 +13,7 @@ from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT
 from stacks.identity import staged_context
 from stacks.identity.content import Contents
-from stacks.identity.context import Folder
-from stacks.spec import CONTEXT
+from stacks.identity.context import Folders
 from tests.fakes.upstreams.megatron_upstreams import Upstreams
 from tests.images.engine import Image, build, remove, unique
 
@@ -44,7 +43,7 @@ def locked(upstreams: Upstreams) -> Locked:
         spec = plan.make(upstreams.stack, upstreams.values()).images[0].spec
         assert spec.packages
         packages = spec.packages.model_copy(update={"files": files})
-        content = Contents(Folder(ROOT / CONTEXT)).of(spec.model_copy(update={"packages": packages}))
+        content = Contents(Folders(ROOT)).of(spec.model_copy(update={"packages": packages}))
         staged_context.write([content], ROOT)
         return ROOT / content.folder
 

@@ -8,14 +8,18 @@ from typing import Any
 import pytest
 
 from stacks import flavors, plan
-from stacks.config.stack_file import stack_names
+from stacks.config.stack_file import ROOT, stack_names
 from stacks.errors import SlipwayError
+from stacks.flavors import own_images
 from stacks.identity.content import CHECKS
 from stacks.spec import PRODUCT_ARG, ImageSpec
 from tests.helpers import dockerfile_stages as dockerfile
 from tests.helpers.every import every
 
-LOCAL: dict[str, dict[str, Any]] = {"everything off": {"torch": {"audio": False}}}
+LOCAL: dict[str, dict[str, Any]] = {
+    "packages": {"packages": {"pip": ["einops"], "apt": ["htop"]}},
+    "everything off": {"torch": {"audio": False}},
+}
 FAMILY: dict[str, dict[str, Any]] = {
     "everything on": {
         "transformerEngine": "2.17.1",
@@ -93,7 +97,7 @@ def every_spec() -> dict[str, ImageSpec]:
     for flavor, variations in VARIED.items():
         for name, values in variations.items():
             config = flavors.load({"flavor": flavor, **values}, name)
-            for spec in flavors.flavor(flavor).images(config):
+            for spec in own_images.extended(config, flavors.flavor(flavor).images(config), ROOT):
                 result[f"{flavor} {name}: {spec.name}"] = spec
     return result
 

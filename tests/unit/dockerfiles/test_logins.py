@@ -45,6 +45,7 @@ FETCHING = {
         f"/srv/sealed {name}" for name in ("/mnt/install-system", "/srv/install-cudnn", "/srv/install-nccl")
     },
     "nccl-tests": {f"/srv/sealed /mnt/{name}" for name in ("install-system", "install-dcgm")},
+    "packages": {"/srv/sealed /mnt/install-apt", "/srv/sealed /mnt/install-pip"},
     "serve": {"/mnt/resolve", "/srv/sealed /mnt/install-system"},
     "torch": {"/mnt/resolve", "/srv/sealed /mnt/setup", "/srv/sealed /srv/install-component"},
     "torch-extras": {"/mnt/resolve", "/srv/sealed /srv/install-component"},

@@ -156,8 +156,8 @@ def test_dockerfile_defaults_equal_the_table() -> None:
             "slipway:environment.FI_EFA_SET_CUDA_SYNC_MEMOPS: '1' follows from efa.installer and nccl",
         ),
         (
-            {"environment": {"NCCL_SOCKET_IFNAMES": "eth0"}},
-            "'NCCL_SOCKET_IFNAMES' is not a variable that a stack of EFA images may set (did you mean 'NCCL_SOCKET_IFNAME'?)",
+            {"environment": {"LD_PRELOAD": "/x.so"}},
+            "slipway:environment: the variable LD_PRELOAD cannot be set here: every program of the image would load it",
         ),
         (
             {"environment": {"OMPI_MCA_pml": "$(id)"}},

@@ -84,7 +84,7 @@ def test_tag_names_parent_megatron_and_doca(values: dict[str, Any], suffix: str)
                                  "LAUNCHER_COMMIT": "8325688d8345a5513660f0f8390f0482a721c009"}),
         ({"topology": {"commit": "b" * 40, "sha256": "c" * 64}},
          {"TOPOLOGY_COMMIT": "b" * 40, "TOPOLOGY_SHA256": "c" * 64}),
-        ({"packages": {"datasets": "4.4.0"}}, {"DATASETS_VERSION": "4.4.0"}),
+        ({"dataPackages": {"datasets": "4.4.0"}}, {"DATASETS_VERSION": "4.4.0"}),
         ({"archList": "9.0+PTX"}, {"ARCH_LIST": "9.0+PTX"}),
         ({"extraTags": ["latest"]}, {}),
     ],
@@ -158,9 +158,9 @@ def test_tables_hold_full_hashes_and_commits() -> None:
         ({"nodes": "aks-gb300", "platform": "linux/arm64", "ngc": "25.03", "doca": "2.9.1"}, "'10.3' cannot be compiled by CUDA 12.8.1"),
         ({"transformerEngine": "stable"}, "slipway:transformerEngine: 'stable': expected a version"),
         ({"transformerEngine": "1.9"}, "slipway:transformerEngine: '1.9' does not build with cuda 13.2; allowed: 1.11 and newer; rule: "),
-        ({"packages": {"datasets": "latest"}}, "slipway:packages.datasets: 'latest': expected a version such as 2.15.0, beginning with"),
-        ({"packages": {"huggingfaceHub": "5"}}, "slipway:packages.huggingfaceHub: '5': expected a version such as 2.15.0, beginning with"),
-        ({"packages": {"dataset": "1.0"}}, "unknown key 'dataset' (did you mean 'datasets'?)"),
+        ({"dataPackages": {"datasets": "latest"}}, "slipway:dataPackages.datasets: 'latest': expected a version such as 2.15.0, beginning with"),
+        ({"dataPackages": {"huggingfaceHub": "5"}}, "slipway:dataPackages.huggingfaceHub: '5': expected a version such as 2.15.0, beginning with"),
+        ({"dataPackages": {"dataset": "1.0"}}, "unknown key 'dataset' (did you mean 'datasets'?)"),
     ],
 )  # fmt: skip
 def test_config_mistake_fails_with_one_line_and_advice(values: dict[str, Any], message: str) -> None:

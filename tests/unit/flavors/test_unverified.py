@@ -10,9 +10,9 @@ from stacks import flavors, plan
 from stacks.config.stack_file import ROOT
 from stacks.identity import content
 from stacks.identity.content import Contents
-from stacks.identity.context import Folder
+from stacks.identity.context import Folders
 from stacks.identity.fingerprint import fingerprints
-from stacks.spec import CONTEXT, ImageSpec, Outside
+from stacks.spec import ImageSpec, Outside
 from tests.helpers.refusals import refusal_line
 
 EFA = {"flavor": "efa", "ngc": "26.03"}
@@ -181,7 +181,7 @@ def test_unverified_efa_installer_follows_its_rules() -> None:
 
 @pytest.mark.parametrize("key", ["ngc", "efa"])
 def test_unverified_value_is_in_the_fingerprint(key: str) -> None:
-    contents = Contents(Folder(ROOT / CONTEXT))
+    contents = Contents(Folders(ROOT))
 
     def fingerprint(number: int) -> str:
         values = (

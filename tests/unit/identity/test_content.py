@@ -61,7 +61,7 @@ def spec(**fields: Any) -> ImageSpec:
 def made(root: Path, dockerfile: str | None = None, **fields: Any) -> Content:
     if dockerfile is not None:
         (root / "a/Dockerfile").write_text(dockerfile)
-    return Contents(Folder(root)).of(spec(**fields))
+    return Contents(lambda _: Folder(root)).of(spec(**fields))
 
 
 def fingerprint(content: Content) -> str:
@@ -324,12 +324,12 @@ def test_missing_file_of_checks_is_refused(root: Path) -> None:
 )
 def test_outside_is_what_the_dockerfile_names_itself(root: Path, text: str, outside: set[str]) -> None:
     (root / "a/Dockerfile").write_text(text)
-    assert Contents(Folder(root)).of(spec()).outside == outside
+    assert Contents(lambda _: Folder(root)).of(spec()).outside == outside
 
 
 def test_outside_has_the_frontend_of_a_build_argument(root: Path) -> None:
     """BuildKit takes it whether the Dockerfile declares the argument or not; the first word is the image."""
-    frontends = Contents(Folder(root)).of(spec(args={"BUILDKIT_SYNTAX": " r.example/frontend:1 x"}))
+    frontends = Contents(lambda _: Folder(root)).of(spec(args={"BUILDKIT_SYNTAX": " r.example/frontend:1 x"}))
     assert frontends.outside == {"r.example/frontend:1"}
     pinned = f"r.example/frontend:1@sha256:{'a' * 64}"
-    assert Contents(Folder(root)).of(spec(args={"BUILDKIT_SYNTAX": pinned})).outside == set()
+    assert Contents(lambda _: Folder(root)).of(spec(args={"BUILDKIT_SYNTAX": pinned})).outside == set()

@@ -41,7 +41,7 @@ def context(tmp_path: Path) -> Path:
 
 def rebuilt(context: Path) -> Mapping[str, set[str]]:
     """Return the images and products of each stack whose fingerprint differs from the checkout's, without empty ones."""
-    contents = Contents(Folder(context))
+    contents = Contents(lambda _: Folder(context))
     changed = {}
     for stack in STACKS:
         before = checkout_fingerprints_of(stack)
@@ -70,7 +70,7 @@ def wheels(stack: str) -> set[str]:
 
 def checked(context: Path) -> Mapping[str, set[str]]:
     """Return the images of each stack whose checks run again, without empty ones."""
-    contents = Contents(Folder(context))
+    contents = Contents(lambda _: Folder(context))
     again = {}
     for stack in STACKS:
         pairs = [(checkout_contents().of(spec), contents.of(spec)) for spec in specs_of(stack)]

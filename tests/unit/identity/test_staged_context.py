@@ -13,7 +13,7 @@ import pytest
 from stacks.errors import SlipwayError
 from stacks.identity import staged_context
 from stacks.identity.content import CONTEXTS, Content, Contents
-from stacks.identity.context import Folder
+from stacks.identity.context import Folders
 from stacks.spec import CONTEXT
 from tests.unit.identity.test_content import spec
 
@@ -39,7 +39,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def planned(root: Path) -> Content:
-    return Contents(Folder(root / CONTEXT)).of(spec(args={}, parents={}))
+    return Contents(Folders(root)).of(spec(args={}, parents={}))
 
 
 def tree(folder: Path) -> dict[str, tuple[int, str]]:

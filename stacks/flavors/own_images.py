@@ -1,0 +1,243 @@
+"""Images that no flavor has: those of ``slipway:packages`` and ``slipway:images``, on the flavor's own.
+
+Packages are an image of their own on the one that they are added to. So that one stays as it is, with its tag, and a
+registry gets the packages alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from stacks.config.additions import (
+    OwnImageConfig,
+    PackagesConfig,
+    repeated,
+    requirement,
+    requirement_name,
+)
+from stacks.config.stack_config import StackConfig
+from stacks.config.stack_file import NAMESPACE
+from stacks.errors import SlipwayError, one_line, suggest
+from stacks.spec import LABEL_PREFIX, USER_ARG, ImageSpec, Packages, Sibling, parents_first
+from stacks.versions.distros import distro_release
+from stacks.versions.efa_ngc import ngc_release
+
+DOCKERFILE: Final = "packages/Dockerfile"
+"""The Dockerfile of packages."""
+PIP_ARG: Final = "PIP_PACKAGES"
+"""Its build argument with the requirements, one in a line."""
+APT_ARG: Final = "APT_PACKAGES"
+"""Its build argument with the distribution's packages, one in a line."""
+_PACKAGES: Final = "packages"
+_MOST_BYTES: Final = 1 << 20
+"""Size of a file of requirements."""
+
+
+def paths(config: StackConfig) -> tuple[str, ...]:
+    """Return the files and folders of the repository that a stack's own images are made of."""
+    lists = [each.requirements for each in (config.packages, *(own.packages for own in config.images)) if each]
+    return tuple(dict.fromkeys(filter(None, (*lists, *(own.folder for own in config.images)))))
+
+
+def extended(config: StackConfig, specs: Sequence[ImageSpec], root: Path) -> list[ImageSpec]:
+    """Return a flavor's images for one platform and the stack's own, each with the variables that the stack adds.
+
+    ``root`` is the checkout, whose files of requirements are read.
+
+    Raises:
+        SlipwayError: one line for each mistake, which begins with the key.
+    """
+    images = _Stack(config, specs, root).images() if config.packages or config.images else [*specs]
+    variables = config.added_variables
+    if not variables:
+        return images
+    return [spec if spec.product else spec.model_copy(update={"environment": variables}) for spec in images]
+
+
+class _Stack:
+    def __init__(self, config: StackConfig, specs: Sequence[ImageSpec], root: Path) -> None:
+        self._config, self._root = config, root
+        self._specs = {spec.name: spec for spec in specs}
+        runnable = [spec.name for spec in parents_first(specs) if not spec.product]
+        self._last = runnable[-1] if runnable else ""
+        self._mistakes: list[str] = []
+
+    def images(self) -> list[ImageSpec]:
+        keys = [name for name, value in (("packages", self._config.packages), ("images", self._config.images)) if value]
+        if not self._last:
+            raise SlipwayError(
+                f"{NAMESPACE}:{keys[0]}: the flavor '{self._config.flavor}' builds no image to run: leave it out"
+            )
+        if self._config.packages:
+            added = f"{self._last}-{_PACKAGES}"
+            self._specs[added] = self._with(
+                added, self._config.packages, self._specs[self._last], f"{NAMESPACE}:packages"
+            )
+            self._last = added
+        self._check_names()
+        if not self._mistakes:
+            for own in self._ordered():
+                self._add(own)
+        if self._mistakes:
+            raise SlipwayError("\n".join(self._mistakes))
+        return [*self._specs.values()]
+
+    def _check_names(self) -> None:
+        names = [name for own in self._config.images for name in _names(own)]
+        taken = [name for name in dict.fromkeys(names) if name in self._specs]
+        self._mistakes += [
+            f"{NAMESPACE}:images: the stack has an image '{name}' already: choose another name" for name in taken
+        ]
+        self._mistakes += [
+            f"{NAMESPACE}:images: two of them are named '{name}': rename one" for name in repeated(names)
+        ]
+
+    def _ordered(self) -> list[OwnImageConfig]:
+        """Return the own images, parents before children."""
+        by_name = {own.name: own for own in self._config.images}
+        known = [*(spec.name for spec in self._specs.values() if not spec.product), *by_name]
+        order: list[OwnImageConfig] = []
+        for own in self._config.images:
+            chain = [own.name]
+            while (on := by_name[chain[-1]].on or self._last) in by_name and on not in chain:
+                chain.append(on)
+            if on in chain:
+                cycle = chain[chain.index(on) :]
+                if own.name == min(cycle):  # each of them finds it
+                    names = " on ".join([*cycle, on])
+                    mistake = f"{NAMESPACE}:images: {names}: an image cannot stand on itself: change one `on`"
+                    self._mistakes.append(mistake)
+            elif on in self._specs and self._specs[on].product:
+                self._mistakes.append(
+                    f"{NAMESPACE}:images: {own.name}: on: '{on}' is a build product, and is never run"
+                )
+            elif on not in self._specs and chain == [own.name]:
+                self._mistakes.append(
+                    f"{NAMESPACE}:images: {own.name}: on: '{one_line(on)}' is not an image of the stack"
+                    f"{suggest(on, known)}; it has: {', '.join(name for name in known if name != own.name)}"
+                )
+            order += [by_name[name] for name in reversed(chain) if by_name[name] not in order]
+        return [] if self._mistakes else order
+
+    def _add(self, own: OwnImageConfig) -> None:
+        parent = self._specs[own.on or self._last]
+        where = f"{NAMESPACE}:images: {own.name}"
+        if own.packages:
+            name = _names(own)[-1]
+            parent = self._specs[name] = self._with(name, own.packages, parent, f"{where}: packages")
+        if own.dockerfile:
+            self._check_inside(own.folder, f"{where}: dockerfile")
+            self._specs[own.name] = ImageSpec(
+                **_of_parent(parent),
+                name=own.name,
+                context=own.folder,
+                dockerfile=own.dockerfile.removeprefix(f"{own.folder}/"),
+                args=own.args,
+                description=f"{own.name} on {parent.name}",
+            )
+
+    def _check_inside(self, path: str, where: str) -> None:
+        """Note a path that a link leads out of the checkout."""
+        real = (self._root / path).resolve()
+        if not real.is_relative_to(self._root.resolve()):
+            self._mistakes.append(f"{where}: '{path}' is behind a link that leads out of the repository")
+
+    def _with(self, name: str, packages: PackagesConfig, parent: ImageSpec, where: str) -> ImageSpec:
+        """Return the image that has packages besides those of its parent."""
+        pip = [*packages.pip, *(self._listed(packages, where) if packages.requirements else ())]
+        distro = getattr(self._config, "distro", None) or ""
+        if packages.apt and distro and not distro.startswith(("debian", "ubuntu")):
+            self._mistakes.append(f"{where}.apt: {distro} has no apt: leave it out")
+        self._mistakes += [
+            f"{where}.pip: '{one_line(each)}': the stack itself decides on {requirement_name(each)}: leave it out, and "
+            "set the stack's own key"
+            for each in pip
+            if requirement_name(each) in _decided(parent.packages)
+        ]
+        return ImageSpec(
+            **_of_parent(parent, pip, _unknown(self._config)),
+            name=name,
+            dockerfile=DOCKERFILE,
+            args={PIP_ARG: "\n".join(pip), APT_ARG: "\n".join(packages.apt), USER_ARG: ""},
+            description=f"{parent.name} with more packages",
+        )
+
+    def _listed(self, packages: PackagesConfig, where: str) -> Iterator[str]:
+        """Yield the requirements of a file, without those that ``pip`` has too."""
+        path = packages.requirements or ""
+        try:
+            self._check_inside(path, f"{where}.requirements")
+            content = (self._root / path).read_bytes()[: _MOST_BYTES + 1]
+            lines = content.decode("utf-8-sig").splitlines()
+        except FileNotFoundError:
+            self._mistakes.append(f"{where}.requirements: there is no file '{path}' in the repository: write it")
+            return
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            self._mistakes.append(f"{where}.requirements: '{path}' cannot be read: {reason}")
+            return
+        if len(content) > _MOST_BYTES:
+            self._mistakes.append(f"{where}.requirements: '{path}' has more than {_MOST_BYTES >> 20} MiB")
+            return
+        names = packages.pip_names
+        for number, line in enumerate(lines, 1):
+            text = line.partition(" #")[0].strip()
+            if not text or text.startswith("#"):
+                continue
+            try:
+                one = requirement(text)
+            except ValueError as error:
+                self._mistakes.append(f"{where}.requirements: {path}:{number}: '{one_line(text)}': {error}")
+                continue
+            name = requirement_name(one)
+            if name in names:
+                self._mistakes.append(
+                    f"{where}.requirements: {path}:{number}: '{one_line(text)}': {name} is there twice"
+                )
+            names.append(name)
+            yield one
+
+
+def _names(own: OwnImageConfig) -> list[str]:
+    """Return the names of the images that an entry gives: its own, and that of its packages below a Dockerfile."""
+    return [own.name, f"{own.name}-{_PACKAGES}"] if own.dockerfile and own.packages else [own.name]
+
+
+def _unknown(config: StackConfig) -> Packages | None:
+    """Return what is known of the packages of NVIDIA's images: where pip installs, and that torch stays."""
+    release = getattr(config, "ngc", None)
+    row = ngc_release(release) if release else None
+    if row is None or not (row.python and row.ubuntu):
+        return None
+    glibc = distro_release(f"ubuntu{row.ubuntu}").glibc
+    built = ("torch", "torchvision", "torchaudio", "triton")
+    return Packages(requirements=(), pythons=(row.python,), glibc=glibc, built=built)
+
+
+def _of_parent(parent: ImageSpec, pip: Sequence[str] = (), default: Packages | None = None) -> dict[str, Any]:
+    """Return what an image has of its parent.
+
+    ``pip`` are its requirements besides those of the parent. ``default`` counts where nobody knows what the parent has.
+    """
+    onto = parent.packages or default
+    return {
+        "own": True,
+        "packages": onto and Packages(requirements=tuple(pip), pythons=onto.pythons, glibc=onto.glibc, onto=onto),
+        "platform": parent.platform,
+        "parents": {"BASE_IMAGE": Sibling(image=parent.name)},
+        "base_name": parent.labels.get(f"{LABEL_PREFIX}base.name"),
+        "cuda": parent.cuda,
+        "compiled": parent.compiled,
+        "licenses": parent.licenses,
+        "suffix": parent.suffix,
+    }
+
+
+def _decided(packages: Packages | None) -> set[str]:
+    """Return the names of the packages whose versions a stack decides."""
+    if packages is None:
+        return {"torch", "torchvision", "torchaudio"}  # NVIDIA's images have them
+    named = (requirement_name(each) for each in packages.requirements if "==" in each)
+    return {*named, *packages.built, *_decided(packages.onto)}
