@@ -59,7 +59,8 @@ def template(config: KubernetesRunners, runner: str, docker: str, service: Spec 
     return {
         "metadata": {"labels": labels(config)},
         "spec": {
-            **scheduling(config),
+            # Not apart from each other: an autoscaler would start a node for each (Karpenter honours preferences).
+            **placement(config.profile, config),
             "serviceAccountName": ACCOUNT,
             "automountServiceAccountToken": False,
             "priorityClassName": priority_class(config),
@@ -69,17 +70,6 @@ def template(config: KubernetesRunners, runner: str, docker: str, service: Spec 
             "volumes": _volumes(config, service),
         },
     }
-
-
-def scheduling(config: KubernetesRunners) -> Spec:
-    """Return the scheduling of a runner: on a node of the profile, away from other runners where possible."""
-    spread = {
-        "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": labels(config)},
-    }
-    return {**placement(config.profile, config), "topologySpreadConstraints": [spread]}
 
 
 def placement(profile: str, pool: Pool) -> Spec:

@@ -160,8 +160,7 @@ def test_pod_with_a_daemon_starts_it_before_the_runner(profile: str) -> None:
     (layers,) = [v["ephemeral"]["volumeClaimTemplate"]["spec"] for v in spec["volumes"] if v["name"] == "layers"]
     assert layers["resources"] == {"requests": {"storage": "300Gi"}}
     assert layers["storageClassName"] == "gp3"
-    for rule in spec["topologySpreadConstraints"]:
-        assert rule["labelSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert not {"topologySpreadConstraints", "affinity"} & spec.keys()  # small runners share a node
     assert json.loads(json.dumps(template)) == template
 
 
