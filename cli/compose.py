@@ -122,8 +122,8 @@ def files(
     uid, gid = owner
     workspace = _workspace(plan, image)
     personal = workspace.uid == uid
-    # In an image that is not the caller's own, that user has no home and may not write bytecode.
-    homeless = {"HOME": "${HOME_FOLDER}", "PYTHONPYCACHEPREFIX": "${HOME_FOLDER}/pycache"}
+    # In an image that is not the caller's own, that user has no home.
+    homeless = {"HOME": "${HOME_FOLDER}"}
     ngc = f"nvcr.io/nvidia/pytorch:{ngc_versions()[-1]}-py3"
     variables = {name: value.replace("$", "$$") for name, value in image.spec.environment.items()}
     services = {

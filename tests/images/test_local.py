@@ -64,7 +64,7 @@ FAULTS = {
     "60-libraries.py": (f"rm {PACKAGES}/pillow.libs/libtiff*", "needs libtiff"),
     "70-account.sh": ("chmod a-w /opt/venv/lib", "/opt/venv cannot be written, so pip cannot install"),
     "71-shells.sh": ("echo 'PATH=/usr/bin:/bin' >> ~/.profile", "/opt/venv/bin/python"),
-    "80-clean.sh": ("touch /opt/venv/left.pyc", "left behind by the build: /opt/venv/left.pyc"),
+    "80-clean.sh": ("touch /opt/venv/left.whl", "left behind by the build: /opt/venv/left.whl"),
 }
 """By check: a command that breaks the image, run as the image's user, and the check's error."""
 
@@ -90,18 +90,6 @@ def image(local: Published) -> Image:
 
 
 @pytest.fixture(scope="module")
-def bytecode(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
-    """Options for a container to share what Python compiles: each would compile all of torch, which the image has no bytecode of."""
-    folder = tmp_path_factory.mktemp("bytecode")
-    folder.chmod(0o777)  # the image's user is another than the tests'
-    return (
-        f"--volume={folder}:/tmp/bytecode",
-        "--env=PYTHONPYCACHEPREFIX=/tmp/bytecode",
-        "--env=PYTHONDONTWRITEBYTECODE=",
-    )
-
-
-@pytest.fixture(scope="module")
 def pushed(local: Published, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The image's reference in the registry."""
     stack = local.copy(tmp_path_factory.mktemp("pushed") / "local")
@@ -116,19 +104,17 @@ def test_second_up_changes_nothing(local: Published) -> None:
     assert local.refs()["torch"] == before
 
 
-def test_torch_multiplies_as_unprivileged_user(local: Published, image: Image, bytecode: tuple[str, ...]) -> None:
+def test_torch_multiplies_as_unprivileged_user(local: Published, image: Image) -> None:
     program = "import torch, os; a = torch.arange(6.).reshape(2, 3); print(torch.__version__, (a @ a.T).tolist(), os.getuid())"
     version = local.outputs()["plan"]["torch"]["args"]["TORCH_VERSION"]
-    output = image.run("python", "-c", program, options=bytecode)
+    output = image.run("python", "-c", program)
     assert re.fullmatch(rf"{re.escape(version)}\+\S+ \[\[5.0, 14.0\], \[14.0, 50.0\]\] 1000\n", output), output
 
 
-def test_torchvision_and_torchaudio_are_those_of_plan(
-    local: Published, image: Image, bytecode: tuple[str, ...]
-) -> None:
+def test_torchvision_and_torchaudio_are_those_of_plan(local: Published, image: Image) -> None:
     args = local.outputs()["plan"]["torch"]["args"]
     program = "import torchvision, torchaudio; print(torchvision.__version__, torchaudio.__version__)"
-    vision, audio = image.run("python", "-c", program, options=bytecode).split()
+    vision, audio = image.run("python", "-c", program).split()
     assert vision.partition("+")[0] == args["TORCHVISION_VERSION"]
     assert audio.partition("+")[0] == args["TORCHAUDIO_VERSION"]
 
@@ -151,11 +137,11 @@ def test_checks_have_a_fault_each() -> None:
 
 
 @pytest.mark.parametrize("check", sorted(FAULTS))
-def test_check_of_faulty_image_fails(image: Image, bytecode: tuple[str, ...], check: str) -> None:
+def test_check_of_faulty_image_fails(image: Image, check: str) -> None:
     fault, output = FAULTS[check]
     program = (CHECKS / check).read_text()
     script = f"set -e; cat > /tmp/check; chmod +x /tmp/check; {fault}; exec /tmp/check"
-    assert output in image.fails("sh", "-c", script, options=bytecode, text=program)
+    assert output in image.fails("sh", "-c", script, text=program)
 
 
 SYSTEM = rf"""
@@ -189,26 +175,26 @@ def test_cudnn_of_torch_is_found_before_the_systems(image: Image) -> None:
 
 
 @pytest.mark.slow
-def test_search_of_engine_finds_cudnn_of_torch(image: Image, bytecode: tuple[str, ...], tmp_path: Path) -> None:
+def test_search_of_engine_finds_cudnn_of_torch(image: Image, tmp_path: Path) -> None:
     """TransformerEngine's own, out of its release."""
     with fetched("transformer-engine==2.17.1", tmp_path) as engine:
         search = engine.read("transformer_engine/common/__init__.py").decode()
     program = f"{search}\nimport torch\n_load_cuda_library('cudnn')\n{LOADED}"
-    output = _folders(image, program, *bytecode, "--env=NVTE_PROJECT_BUILDING=1")
+    output = _folders(image, program, "--env=NVTE_PROJECT_BUILDING=1")
     folders = [each.split() for each in output]
     assert [len(each) for each in folders] == [1, 2], folders
     assert folders[0][0].startswith("/opt/venv/")
 
 
 @pytest.mark.parametrize("part", ["libcudnn.so.9", "libcudnn_graph.so.9"])
-def test_second_cudnn_in_process_fails_check(image: Image, bytecode: tuple[str, ...], part: str) -> None:
+def test_second_cudnn_in_process_fails_check(image: Image, part: str) -> None:
     copy = f"cp {PACKAGES}/nvidia/cudnn/lib/{part} /tmp"
     module = f'import ctypes; print(1, 2); ctypes.CDLL("/tmp/{part}")'
     script = f"set -e; cat > /tmp/check; {copy}; echo '{module}' > $(echo {PACKAGES})/flash_attn_interface.py"
     program = (CHECKS / "11-switches.py").read_text()
     assert re.fullmatch(
         r"flash_attn_interface loads cuDNN of /opt/\S+/nvidia/cudnn/lib and of /tmp; ldconfig -p must name .*\n",
-        image.fails("sh", "-c", f"{script}; exec python /tmp/check", options=bytecode, text=program),
+        image.fails("sh", "-c", f"{script}; exec python /tmp/check", text=program),
     )
 
 
@@ -216,12 +202,9 @@ def test_build_with_failing_check_fails(local: Published, context: Path) -> None
     check_planted(context, "torch/checks/build", local.outputs()["plan"]["torch"]["args"])
 
 
-def test_gpu_check_without_driver_is_one_line(image: Image, bytecode: tuple[str, ...]) -> None:
+def test_gpu_check_without_driver_is_one_line(image: Image) -> None:
     program = (CHECKS.parent / "gpu.py").read_text()
-    assert (
-        image.fails("python", "-", options=bytecode, text=program)
-        == "no NVIDIA driver in this container; was it run with --gpus?\n"
-    )
+    assert image.fails("python", "-", text=program) == "no NVIDIA driver in this container; was it run with --gpus?\n"
 
 
 @pytest.mark.slow
@@ -242,6 +225,6 @@ def test_layers_hold_a_component_each_and_no_build_files(pushed: str) -> None:
     assert places == sorted(set(places)), dict(zip(COMPONENTS, places, strict=True))
     # The distribution's own venv module brings wheels of pip and setuptools.
     unwanted = re.compile(
-        r"^(?!usr/share/python-wheels/).*\.whl$|\.pyc$|/\.cache/|^var/lib/apt/lists/.+_Packages|bin/(gcc|g\+\+|cc|c\+\+|nvcc)$"
+        r"^(?!usr/share/python-wheels/).*\.whl$|/\.cache/|^var/lib/apt/lists/.+_Packages|bin/(gcc|g\+\+|cc|c\+\+|nvcc)$"
     )
     assert not [path for layer in layers for path in layer.files if unwanted.search(path)]

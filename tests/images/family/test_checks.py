@@ -22,6 +22,12 @@ FAULTS = {
         "ln -s true /usr/bin/gcc",
         "a base image has no gcc",
     ),
+    "common/checks/python/10-bytecode.sh": (
+        "base-cu121",
+        "torch",
+        f"echo >> $(echo {PACKAGES}/torch/__init__.py)",
+        "1 modules would be compiled at each start: /opt/venv/lib/python3",
+    ),
     "torch/checks/compiler/10-python.sh": (
         "base-cu121",
         "torch",

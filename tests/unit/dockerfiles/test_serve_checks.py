@@ -28,7 +28,7 @@ def installed(site: Path, name: str, version: str, *files: str) -> str:
         (site / file).write_bytes(content)
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
         rows.append(f"{file},sha256={digest},{len(content)}\n")
-    # No image has bytecode: what pip compiles has no digest, and what a wheel has is removed.
+    # What pip compiles has no digest, and what bytecode a wheel has is made anew.
     rows += [f"{name}/__pycache__/gone.pyc,,\n", f"{name}/gone.pyc,sha256=gone,4\n"]
     record = "".join([*rows, f"{place}/RECORD,,\n"])
     (site / place / "RECORD").write_text(record)

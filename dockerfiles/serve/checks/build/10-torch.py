@@ -16,7 +16,7 @@ def changed(package: Distribution) -> list[str]:
     names = []
     for file in package.files or []:
         path = Path(str(file.locate()))
-        # No layer keeps bytecode (common/layers/sealed), be it a wheel's own.
+        # Bytecode is made anew (common/layers/sealed), be it a wheel's own.
         listed = file.hash if file.suffix != ".pyc" else None
         if listed and not (path.is_file() and digest(path, listed.mode) == listed.value):
             names.append(str(file))
