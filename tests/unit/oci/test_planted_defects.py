@@ -244,3 +244,16 @@ def test_mpi4py_compiled_without_its_mpi_is_a_fault() -> None:
         ["misses libmpi.so.40"],
         ["libmpi.so.12"],
     )
+
+
+def test_plugins_that_nixl_passes_over_are_no_fault() -> None:
+    folder = f"{SITE}/nixl_cu12.libs"
+    files: Files = {
+        f"{folder}/nixl/libplugin_GDS.so": elf("g", ["libcufile.so.0"]),
+        f"{folder}/nixl/libtelemetry_exporter_doca.so": elf("t", ["libdoca_telemetry_exporter.so.2"]),
+        f"{folder}/ucx/libuct_ib_efa.so.0.0.0": elf("e", ["libefa.so.1"]),
+        f"{SITE}/nixl_ep_cu12/nixl_ep_cpp_torch211.cpython-311-x86_64-linux-gnu.so": elf("x", ["libtorch.so"]),
+    }
+    assert faults(files) == []
+    plugin: Files = {f"{folder}/nixl/libplugin_UCX.so": elf("u", ["libucp-b39b3ed9.so.0.0.0"])}
+    assert len(faults({**files, **plugin})) == 1, "without UCX nothing is left"

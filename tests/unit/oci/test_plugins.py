@@ -61,6 +61,16 @@ def test_cudnn_opens_all_its_parts_or_those_of_jit(without: tuple[str, ...], exp
     assert [line.removeprefix("/opt/cudnn/").partition("; needed by")[0] for line in lines] == expected
 
 
+def test_cudnn_8_opens_all_its_parts() -> None:
+    parts = [f"_{part}_{use}" for part in ("ops", "cnn", "adv") for use in ("infer", "train")]
+    whole: Files = {f"{LIB}/libcudnn{part}.so.8": elf(f"libcudnn{part}.so.8") for part in ("", *parts)}
+    assert faults(whole) == []
+    for part in parts:
+        name = f"libcudnn{part}.so.8"
+        without = {path: content for path, content in whole.items() if not path.endswith(name)}
+        assert faults(without) == [f"/{LIB}/libcudnn.so.8: misses {name}, which it opens: not in the image"]
+
+
 def test_plugin_in_unsearched_folder_names_users() -> None:
     files: Files = {
         **cudnn(LIB, "_adv"),
