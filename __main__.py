@@ -12,12 +12,11 @@ from pulumi.runtime.config import CONFIG
 
 from components import engines, preflight
 from components.deployment import deploy
-from oci.errors import out_of_time
+from containers.errors import SlipwayError, out_of_time
 from stacks import placement, plan
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.config.load import from_pulumi
 from stacks.config.stack_file import ROOT
-from stacks.errors import SlipwayError
 from stacks.identity import staged_context
 
 try:

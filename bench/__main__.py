@@ -28,7 +28,7 @@ from bench.sections import (
 )
 from bench.services import Engine, registry
 from bench.setting import Setting
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
 from toolchain.checkout import Checkout
 from toolchain.machine.steps import elapsed, say
 from toolchain.machine.toolchain_error import ToolchainError

@@ -13,8 +13,8 @@ from bench import program
 from bench.bench_error import BenchError
 from bench.program import Program
 from bench.setting import Setting
-from oci.gpu.release_order import line, order
-from oci.registry_image import fetch
+from containers.image.gpu.release_order import line, order
+from containers.image.registry_image import fetch
 from stacks import plan
 from stacks.versions.tables import table
 from toolchain.machine.steps import step

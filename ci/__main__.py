@@ -3,7 +3,7 @@
 import sys
 
 from ci.arguments import main
-from stacks.errors import clean_output
+from containers.errors import clean_output
 
 clean_output()
 sys.exit(main(sys.argv[1:]))

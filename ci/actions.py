@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stacks.errors import SlipwayError, one_line
+from containers.errors import SlipwayError, one_line
 
 _TIMEOUT = 60
 _LONGEST = 64 << 20

@@ -9,8 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from oci.errors import out_of_time
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError, out_of_time
 from toolchain.machine.toolchain_error import ToolchainError, without_credentials
 
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ci.actions import send, variable
-from stacks.errors import SlipwayError, one_line
+from containers.errors import SlipwayError, one_line
 from toolchain.machine.files import write
 
 CLOUDS: Mapping[str, tuple[str, str]] = {

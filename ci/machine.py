@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from oci.child_environment import LOCAL_SECONDS, child_environment
+from containers.child_environment import LOCAL_SECONDS, child_environment
 
 UNUSED = tuple(
     Path(folder)

@@ -9,8 +9,8 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from stacks.errors import SlipwayError
-from stacks.references import split
+from containers.errors import SlipwayError
+from containers.registry.reference import split
 
 _STACK = "pulumi:pulumi:Stack"
 _COMPONENTS = "slipway:image:"

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
 from stacks.identity.git import git
 
 BRANCH = "published"

@@ -17,9 +17,9 @@ import yaml
 
 from ci.actions import variable
 from ci.identity import token, tokens
-from oci.child_environment import NETWORK_SECONDS, PASSWORD
+from containers.child_environment import NETWORK_SECONDS, PASSWORD
+from containers.errors import SlipwayError, one_line
 from stacks.config.load import without_secure
-from stacks.errors import SlipwayError, one_line
 from stacks.plan import Plan
 from toolchain import environment, ready
 from toolchain.checkout import Checkout

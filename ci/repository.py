@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from oci.child_environment import NETWORK_SECONDS, child_environment
-from stacks.errors import SlipwayError, one_line
+from containers.child_environment import NETWORK_SECONDS, child_environment
+from containers.errors import SlipwayError, one_line
 from stacks.identity.git import git
 from toolchain.checkout import Checkout
 

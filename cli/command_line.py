@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from stacks.errors import suggest
+from containers.errors import suggest
 
 HELP: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """Settings of click's contexts."""

@@ -10,8 +10,8 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from containers.errors import SlipwayError
 from stacks.config.stack_file import NAMESPACE, ROOT, read_stack, stack_names
-from stacks.errors import SlipwayError
 
 SCHEMA: Final = ROOT / "stacks" / "stack.schema.json"
 """The JSON schema of stack files."""
@@ -99,13 +99,13 @@ def flavors(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
 
 def components(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
     """Return the upstreams that begin so."""
-    names = sorted(path.stem for path in (ROOT / "cli/upstream/contracts").glob("*.toml"))
+    names = sorted(path.stem for path in (ROOT / "maintenance/upstream/contracts").glob("*.toml"))
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 def tables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
     """Return the tables that a source can be asked for and that begin so."""
-    text = (ROOT / "cli/refresh/sources.toml").read_text(encoding="utf-8")
+    text = (ROOT / "maintenance/refresh/sources.toml").read_text(encoding="utf-8")
     names = dict.fromkeys(source["table"] for source in tomllib.loads(text)["source"])
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 

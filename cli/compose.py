@@ -16,9 +16,9 @@ import yaml
 
 from cli.export.output import replacing
 from cli.plain_yaml import PlainDumper
+from containers.errors import SlipwayError, one_line
 from stacks import flavors
 from stacks.config.stack_file import ROOT
-from stacks.errors import SlipwayError, one_line
 from stacks.jobs.requirements import Workspace
 from stacks.plan import Plan, PlannedImage
 from stacks.platforms import OF_MACHINES

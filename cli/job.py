@@ -5,8 +5,8 @@ from __future__ import annotations
 import yaml
 
 from cli.plain_yaml import PlainDumper
+from containers.errors import SlipwayError, one_line
 from stacks import flavors, plan
-from stacks.errors import SlipwayError, one_line
 from stacks.jobs import slurm
 
 

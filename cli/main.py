@@ -12,8 +12,7 @@ import click
 
 from cli.command_line import Sections
 from cli.commands import change, compare, generate, look, promote, take_away
-from oci.errors import out_of_time
-from stacks.errors import SlipwayError, clean_output
+from containers.errors import SlipwayError, clean_output, out_of_time
 
 INTERRUPTED: Final = 130
 """Exit status after Ctrl-C: 128 and the number of SIGINT, as shells have it."""

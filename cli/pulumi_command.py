@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from oci.child_environment import NETWORK_SECONDS, child_environment
-from stacks.errors import SlipwayError
+from containers.child_environment import NETWORK_SECONDS, child_environment
+from containers.errors import SlipwayError
 
 
 def run_pulumi(words: list[str], stack: str, root: Path, needed: str) -> subprocess.CompletedProcess[str]:

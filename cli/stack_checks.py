@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterable, Iterator
 
+from containers.dockerfile.context import Folders
+from containers.errors import SlipwayError, one_line
 from stacks import flavors, lock, plan
 from stacks.checks.collisions import StackImages, collisions, shared_repositories, shared_tags
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT, misnamed, stack_names
-from stacks.errors import SlipwayError, one_line
+from stacks.identity import pip_packages
 from stacks.identity.content import Content, Contents
-from stacks.identity.context import Folders
-from stacks.identity.dockerfile import pip_packages
 from stacks.spec import Outside, Sibling
 
 

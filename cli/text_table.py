@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from stacks.errors import shown
+from containers.errors import shown
 
 
 def aligned(lines: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> Iterator[str]:

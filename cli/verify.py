@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from cli.diff import stack_diff
-from oci import cosign
-from oci.client import Repository
-from oci.credentials import Login
-from oci.evidence import loading_evidence, shape, signing_certificates, slsa
-from oci.logins import stack_login
-from oci.vulnerabilities import scan_record
+from containers.errors import SlipwayError, printable
+from containers.evidence import cosign, loading_evidence, shape, signing_certificates, slsa
+from containers.evidence.vulnerabilities import scan_record
+from containers.registry.client import Repository
+from containers.registry.credentials import Login
+from containers.registry.logins import stack_login
+from containers.registry.reference import qualified, split
 from stacks import plan, platforms
 from stacks.config.signing import Signer, Signing, trusted
 from stacks.config.stack_config import StackConfig
-from stacks.errors import SlipwayError, printable
 from stacks.plan import Plan
-from stacks.references import qualified, split
 
 
 def lines(stack: str, root: Path, image: str | None = None, now: datetime | None = None) -> Iterator[str]:

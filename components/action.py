@@ -12,7 +12,7 @@ from pulumi.dynamic import CreateResult, DiffResult, ResourceProvider, UpdateRes
 from components.registry.interface import Login
 
 if TYPE_CHECKING:
-    from oci import credentials
+    from containers.registry import credentials
 
 LOGIN = ("username", "password")
 """The inputs with the registry login. A changed login is not a change of the resource."""
@@ -83,8 +83,8 @@ class ImageAction(Action):
 
     def run(self, props: Mapping[str, Any]) -> dict[str, Any]:
         """Act with the login in the inputs."""
-        from oci import credentials  # noqa: PLC0415 - previews do without the registry client
-        from oci.reference import Reference  # noqa: PLC0415 - as above
+        from containers.registry import credentials  # noqa: PLC0415 - previews do without the registry client
+        from containers.registry.reference import Reference  # noqa: PLC0415 - as above
 
         username, password = (props.get(key) for key in LOGIN)
         host = Reference.of(props["ref"]).host

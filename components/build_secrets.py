@@ -14,9 +14,9 @@ from typing import Any, Self
 
 import pulumi
 
+from containers.errors import SlipwayError
 from stacks.config.fetching.build_logins import KEY, netrc, passwords
 from stacks.config.stack_config import StackConfig
-from stacks.errors import SlipwayError
 
 FUNCTION = "docker:index/buildSecrets:buildSecrets"
 """The function of the embedded provider."""

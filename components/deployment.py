@@ -11,8 +11,8 @@ import pulumi
 import pulumi_docker as docker
 
 from components.build_secrets import BuildSecrets
-from components.engines.reached_engine import ReachedEngine
 from components.image import ImageVariant, ImageVariantArgs
+from components.reached_engine import ReachedEngine
 from components.registry.interface import Registry
 from stacks.config import ec2, kubernetes
 from stacks.config.values import architecture
@@ -21,10 +21,10 @@ from stacks.placement import BuildEngine, Placement
 from stacks.plan import Plan, PlannedImage
 
 if TYPE_CHECKING:
-    from components.engines.replicas import Replicas
     from components.runners.ec2.ec2_deployment import Deployed
     from components.runners.kubernetes.kubernetes_runners import KubernetesRunners
     from components.supply_chain.image_index import ImageIndex
+    from containers.engine.replicas import Replicas
 
 
 class DeclaredEngine(NamedTuple):

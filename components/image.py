@@ -10,10 +10,10 @@ from typing import Any
 import pulumi
 import pulumi_docker as docker
 
-from components.engines.reached_engine import ReachedEngine
 from components.image_checks import Checks, ChecksArgs, access, build_inputs
+from components.reached_engine import ReachedEngine
 from components.registry.interface import Login, Registry
-from oci.reference import Reference
+from containers.registry.reference import Reference
 from stacks.identity.content import Content
 from stacks.placement import PlacedImage
 from stacks.spec import CHECKED_ARG, PRODUCT_ARG

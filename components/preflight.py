@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from oci.errors import SlipwayError
-from oci.logins import stack_login
+from containers.errors import SlipwayError
+from containers.registry.logins import stack_login
 from stacks.plan import Plan
 from stacks.spec import Outside
 
@@ -27,11 +27,11 @@ def check(plan: Plan) -> None:
     if plan.config.publish:
         stack_login.check(plan.config.registry)
     if plan.config.vulnerabilities:
-        from oci.vulnerabilities import grype  # noqa: PLC0415 - other stacks start faster without it
+        from containers.evidence.vulnerabilities import grype  # noqa: PLC0415 - other stacks start faster without it
 
         grype.check()
     if signing or plan.signers:
-        from oci import cosign  # noqa: PLC0415 - other stacks start faster without it
+        from containers.evidence import cosign  # noqa: PLC0415 - other stacks start faster without it
 
         cosign.check(signing)
     if plan.config.every_platform != (_USUAL,) and (mistakes := list(_lacking(plan))):
@@ -40,8 +40,8 @@ def check(plan: Plan) -> None:
 
 def _lacking(plan: Plan) -> Iterator[str]:
     """Yield a line for each outside parent that lacks platforms of the images that are built on it."""
-    from oci import registry_image  # noqa: PLC0415 - other stacks start faster without it
-    from oci.transport import Unreachable  # noqa: PLC0415 - as above
+    from containers.image import registry_image  # noqa: PLC0415 - other stacks start faster without it
+    from containers.registry.transport import Unreachable  # noqa: PLC0415 - as above
 
     needed: dict[str, dict[str, None]] = {}
     for image in plan.images:

@@ -139,7 +139,7 @@ def _parents(resource: Resource) -> list[str]:
         ValueError: it is not one that BuildKit takes.
     """
     # The reader of Slipway itself: it needs Python alone.
-    from stacks.identity.dockerfile import instructions, stages  # noqa: PLC0415 - only where an image is another's
+    from containers.dockerfile import instructions, stages  # noqa: PLC0415 - only where an image is another's
 
     props = resource.props
     build = props if resource.type == _BUILDX else props.get("build", {})

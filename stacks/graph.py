@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from containers.errors import SlipwayError
 from stacks import flavors, lock, platforms
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT
-from stacks.errors import SlipwayError
 from stacks.flavors import own_images
 from stacks.spec import ImageSpec, Outside, parents_first
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from containers.dockerfile.context import Folders
+from containers.errors import SlipwayError, one_line, quoted, suggest
 from stacks import plan
 from stacks.config.stack_file import stack_names
 from stacks.differences import leaves
-from stacks.errors import SlipwayError, one_line, quoted, suggest
 from stacks.identity import content, older_trees
 from stacks.identity.content import Content, Contents
-from stacks.identity.context import Folders
 from stacks.identity.git import git
 from stacks.identity.older_trees import Images, Tree, all_fingerprints
 

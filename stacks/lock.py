@@ -21,11 +21,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from containers.errors import SlipwayError, one_line
+from containers.registry.reference import qualified
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.signing import trusted
 from stacks.config.stack_config import StackConfig
-from stacks.errors import SlipwayError, one_line
-from stacks.references import qualified
 from stacks.spec import ImageSpec, Outside, Packages, Sibling
 
 _FILE = "stacks/lock.toml"

@@ -13,6 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from containers.dockerfile.context import Folders
+from containers.dockerfile.declarations import mirrored
+from containers.errors import SlipwayError, builds_no, one_line
 from stacks import checks, graph, lock, platforms, tags
 from stacks.checks import clusters, extra_tags
 from stacks.checks.secrets import check_clear_text
@@ -21,14 +24,10 @@ from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.signing import Signer, trusted
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT, read_stack
-from stacks.errors import SlipwayError, builds_no, one_line
 from stacks.flavors import own_images
 from stacks.graph import Graph
-from stacks.identity import content, history
+from stacks.identity import content, history, pip_packages
 from stacks.identity.content import Content, Contents
-from stacks.identity.context import Folders
-from stacks.identity.dockerfile import pip_packages
-from stacks.identity.dockerfile.declarations import mirrored
 from stacks.identity.fingerprint import fingerprints, index_fingerprint, published_fingerprints
 from stacks.spec import ImageSpec, Outside
 

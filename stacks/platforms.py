@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from containers.errors import SlipwayError
 from stacks.config.values import architecture
-from stacks.errors import SlipwayError
 from stacks.spec import ImageSpec, Sibling
 
 OF_MACHINES: Final = {"x86_64": "linux/amd64", "amd64": "linux/amd64", "aarch64": "linux/arm64", "arm64": "linux/arm64"}

@@ -9,8 +9,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from oci.gpu.release_order import line
-from stacks.errors import SlipwayError, one_line
+from containers.errors import SlipwayError, one_line
+from containers.image.gpu.release_order import line
 from stacks.tags import Suffix
 from stacks.versions.cuda_toolkit import DRIVER_LABEL, least_driver
 

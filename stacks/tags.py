@@ -15,7 +15,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from stacks.errors import SlipwayError, one_line
+from containers.errors import SlipwayError, one_line
 from stacks.versions.distros import distro_families
 
 LIMIT = 128

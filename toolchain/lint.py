@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from oci.child_environment import LOCAL_SECONDS, child_environment
+from containers.child_environment import LOCAL_SECONDS, child_environment
 from toolchain.checkout import Checkout
 from toolchain.machine import golang
 from toolchain.machine.steps import output, say

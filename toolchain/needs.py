@@ -9,13 +9,13 @@ its outside images, mirrors applied, and `platforms` those that the engine build
 import json
 import sys
 
+from containers.errors import SlipwayError
+from containers.registry.reference import qualified
 from stacks import plan
 from stacks.config.ec2 import Ec2Runners
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.config.registries.ecr import EcrRegistry
 from stacks.config.stack_config import StackConfig
-from stacks.errors import SlipwayError
-from stacks.references import qualified
 from stacks.spec import Outside
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from oci.engine.engine_platforms import PLATFORMS
-from stacks.child_environment import child_environment
+from containers.child_environment import child_environment
+from containers.engine.engine_platforms import PLATFORMS
 from toolchain import environment, modes
 from toolchain.checkout import Checkout
 from toolchain.machine import apt, golang, steps

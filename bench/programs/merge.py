@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from oci import index
+from containers.registry import index
 
 name, *parts = sys.argv[1:]
 index.push(index.of(dict(part.split("=", 1) for part in parts), None), name, None)

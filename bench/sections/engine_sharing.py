@@ -14,7 +14,7 @@ from bench.private_engine import PrivateEngine
 from bench.program import Program
 from bench.sections import merge_cost
 from bench.setting import Setting
-from oci.engine.engine_platforms import PLATFORMS
+from containers.engine.engine_platforms import PLATFORMS
 from stacks.config.values import architecture
 from toolchain.machine import apt
 from toolchain.machine.steps import say, step

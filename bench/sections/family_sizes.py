@@ -10,8 +10,8 @@ from bench.figures import Row, Target, show
 from bench.setting import Setting
 from cli.diff import stack_diff
 from cli.text_table import aligned
-from oci.logins import stack_login
-from oci.registry_image import Image, fetch
+from containers.image.registry_image import Image, fetch
+from containers.registry.logins import stack_login
 from stacks import plan
 from stacks.config.stack_file import ROOT
 from stacks.spec import Sibling

@@ -15,7 +15,7 @@ from bench.measure import alternate, processor_seconds
 from bench.measure import run as run_program
 from bench.private_engine import PrivateEngine
 from bench.setting import Setting
-from oci.registry_image import fetch
+from containers.image.registry_image import fetch
 from stacks.config.stack_file import ROOT
 from toolchain.machine.steps import say, step
 

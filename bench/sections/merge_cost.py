@@ -15,8 +15,8 @@ from bench.measure import Run, alternate
 from bench.measure import run as run_program
 from bench.program import Program
 from bench.setting import Setting
-from oci.engine.engine_platforms import PLATFORMS
-from oci.registry_image import fetch
+from containers.engine.engine_platforms import PLATFORMS
+from containers.image.registry_image import fetch
 from stacks.config.stack_file import ROOT
 from toolchain.machine.steps import step
 

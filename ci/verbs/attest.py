@@ -17,14 +17,13 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from ci import actions, identity
-from oci import cosign
-from oci.credentials import Login
-from oci.evidence import shape, slsa
-from oci.logins import stack_login
+from containers.errors import SlipwayError, one_line
+from containers.evidence import cosign, shape, slsa
+from containers.registry.credentials import Login
+from containers.registry.logins import stack_login
 from stacks.config.registries import Registry
 from stacks.config.signing import Signing
 from stacks.config.stack_file import read_stack
-from stacks.errors import SlipwayError, one_line
 from toolchain.checkout import Checkout
 from toolchain.machine import golang
 from toolchain.parts import supply_chain_programs

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ci import actions
-from stacks.errors import shown
+from containers.errors import shown
 
 MARK = "<!-- slipway: preview -->"
 """Marks our comment."""

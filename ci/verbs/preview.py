@@ -13,9 +13,9 @@ from ci.machine import make_room
 from ci.repository import ROOT
 from cli.diff import report, text
 from cli.diff.stack_diff import diff
+from containers.errors import SlipwayError
 from stacks import plan
 from stacks.config.values import architecture
-from stacks.errors import SlipwayError
 from stacks.identity.history import BRANCH_VARIABLE
 from toolchain.checkout import Checkout
 from toolchain.machine.files import write

@@ -12,11 +12,10 @@ from ci import actions, public_state, pulumi_stack, repository
 from ci.machine import make_room
 from ci.repository import ROOT
 from ci.verbs.affected import natives
-from oci import cosign
-from oci.evidence import slsa
+from containers.errors import SlipwayError
+from containers.evidence import cosign, slsa
 from stacks import plan
 from stacks.config.signing import Signing
-from stacks.errors import SlipwayError
 from toolchain.checkout import Checkout
 from toolchain.machine.files import write
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ci import published_branch, repository
 from ci.repository import ROOT
-from stacks.errors import SlipwayError, one_line
+from containers.errors import SlipwayError, one_line
 
 _ATTEMPTS = 5
 _LARGEST = 16 << 20

@@ -15,9 +15,9 @@ from functools import cache
 
 from ci import actions
 from ci.verbs.affected import natives, runner
+from containers.errors import SlipwayError, one_line, suggest
 from stacks import plan
 from stacks.config.stack_file import stack_names
-from stacks.errors import SlipwayError, one_line, suggest
 from stacks.plan import PlannedImage
 from stacks.spec import CONTEXT
 

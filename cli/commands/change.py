@@ -30,7 +30,7 @@ def new(stack: str, values: tuple[str, ...], flavor: str | None) -> None:
     are those of `slipway explain`.
     """
     from cli.keys import new_stack, questions
-    from stacks.errors import SlipwayError
+    from containers.errors import SlipwayError
 
     new_stack.check_name(stack)
     chosen = new_stack.assigned(values)
@@ -104,7 +104,7 @@ def refresh(ctx: click.Context, tables: tuple[str, ...], *, dry_run: bool) -> No
     too little of: its row is for you to write. No row is changed or removed. Exits with 1 where a source could not be
     asked; its table stays as it is.
     """
-    from cli.refresh.refresh import news, write
+    from maintenance.refresh.refresh import news, write
 
     every = []
     for entry in news(tables):

@@ -11,8 +11,8 @@ import click
 
 from cli import completion
 from cli.command_line import Command, is_reference
+from containers.errors import SlipwayError
 from stacks.config.stack_file import ROOT
-from stacks.errors import SlipwayError
 
 
 @click.command(
@@ -80,7 +80,7 @@ def diff(
     """
     from cli.diff import html, report, stack_diff, text
     from cli.diff.comparison import compare
-    from oci.registry_image import fetch
+    from containers.image.registry_image import fetch
 
     over: list[str] = []
     result: Any
@@ -166,7 +166,7 @@ def upstream(
     Exits with 1 if one does not. A git repository is read at its tags, not as it is checked out. Other files are
     those of --at, else of the newest version that a stack uses.
     """
-    from cli.upstream.upstream import results
+    from maintenance.upstream.upstream import results
 
     if (tag or folder) and not components:
         raise click.UsageError("--at and --from take the names of components", ctx)

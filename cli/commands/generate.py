@@ -13,7 +13,7 @@ from stacks.config.stack_file import ROOT
 @click.command(cls=Command, examples=[("slipway schema", "after a change of the models")])
 def schema() -> None:
     """Update Pulumi.yaml's config block and the JSON schema of stack files."""
-    from cli.generated import generated_files
+    from maintenance.generated import generated_files
 
     files = generated_files.schemas()
     changed = generated_files.write(files)
@@ -25,7 +25,7 @@ def schema() -> None:
 @click.pass_context
 def docs(ctx: click.Context) -> None:
     """Update the tables in the images' READMEs, and the pages of docs/reference."""
-    from cli.generated import generated_files
+    from maintenance.generated import generated_files
 
     for path in generated_files.write(generated_files.pages(cast("Sections", ctx.find_root().command))):
         print(f"{path.relative_to(ROOT)}: updated")

@@ -11,8 +11,8 @@ import click
 from cli import completion
 from cli.command_line import Command, is_reference
 from cli.text_table import aligned
+from containers.errors import SlipwayError, one_line
 from stacks.config.stack_file import ROOT, stack_names
-from stacks.errors import SlipwayError, one_line
 
 
 @click.command("list", cls=Command, examples=[("slipway list", "all stacks, a line for each")])
@@ -124,12 +124,12 @@ def inspect(
     """
     from cli.export import selection
     from cli.inspection import inspection_page, inspection_text
-    from oci.binaries import inspection
-    from oci.gpu import node_drivers
-    from oci.gpu.release_order import order
-    from oci.layers.budget import limited
-    from oci.local_image import is_local, open_image
-    from oci.registry_image import fetch
+    from containers.budget import limited
+    from containers.image.binaries import inspection
+    from containers.image.gpu import node_drivers
+    from containers.image.gpu.release_order import order
+    from containers.image.local_image import is_local, open_image
+    from containers.image.registry_image import fetch
     from stacks import plan
     from stacks.config.kubernetes import KubernetesRunners
     from stacks.versions import cuda_toolkit

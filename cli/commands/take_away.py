@@ -11,7 +11,7 @@ import click
 
 from cli import completion
 from cli.command_line import Command, is_reference
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
 
 
 @click.command(
@@ -50,7 +50,7 @@ def export(
     Without IMAGE the stack's last image is written.
     """
     from cli.export import formats, selection
-    from oci.registry_image import fetch
+    from containers.image.registry_image import fetch
     from stacks import plan
 
     # Or it would leave what it has written so far, and say nothing where a program that it runs has ended.

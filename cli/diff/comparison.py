@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from cli.diff import loading_change
-from oci.layers import packages
-from oci.layers.budget import limited
-from oci.layers.file_tree import Difference, FileTree, differences
-from oci.layers.layer import Entry, Index
-from oci.registry_image import Image, Layer
-from stacks.errors import SlipwayError
+from containers.budget import limited
+from containers.errors import SlipwayError
+from containers.image.layers import packages
+from containers.image.layers.file_tree import Difference, FileTree, differences
+from containers.image.layers.layer import Entry, Index
+from containers.image.registry_image import Image, Layer
 
 BASE_LABEL: Final = "org.opencontainers.image.base.name"
 

@@ -11,8 +11,8 @@ from cli.diff.comparison import Comparison
 from cli.diff.report import Part, Report, size
 from cli.diff.stack_diff import ImageDiff, StackDiff
 from cli.html_page import draw_rectangle, draw_text, element, svg
-from oci.registry_image import Image
-from stacks.errors import one_line
+from containers.errors import one_line
+from containers.image.registry_image import Image
 
 _STYLE: Final = """
 td:first-child { font-family: monospace; white-space: nowrap; }

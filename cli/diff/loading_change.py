@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from oci.binaries import inspection
-from oci.binaries.inspection import Inspection, Question
-from oci.binaries.plugins import Plugin
-from oci.registry_image import Image
+from containers.image.binaries import inspection
+from containers.image.binaries.inspection import Inspection, Question
+from containers.image.binaries.plugins import Plugin
+from containers.image.registry_image import Image
 from stacks.versions import cuda_toolkit
 
 _FAULT: Final = "fault"

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from cli.diff.comparison import Comparison, Package, Setting
 from cli.diff.stack_diff import ImageDiff, IndexDiff, StackDiff
-from oci.layers.file_tree import Difference
-from oci.layers.layer import Entry
-from oci.registry_image import Image, Layer
-from stacks.errors import one_line
+from containers.errors import one_line
+from containers.image.layers.file_tree import Difference
+from containers.image.layers.layer import Entry
+from containers.image.registry_image import Image, Layer
 
 _LISTED_FILES = 20
 """Files in the table; `--json` has all."""

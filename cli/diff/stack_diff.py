@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 from cli.diff.comparison import Comparison, compare
 from cli.pulumi_command import run_pulumi
-from oci.client import Repository
-from oci.credentials import Login
-from oci.logins import stack_login
-from oci.reference import Reference
-from oci.registry_image import Image, fetch
+from containers.errors import SlipwayError, one_line, suggest
+from containers.image.registry_image import Image, fetch
+from containers.registry.client import Repository
+from containers.registry.credentials import Login
+from containers.registry.logins import stack_login
+from containers.registry.reference import Reference
 from stacks import differences, plan
-from stacks.errors import SlipwayError, one_line, suggest
 from stacks.plan import Plan, PlannedImage
 from stacks.platforms import parts
 from stacks.spec import Outside

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from cli.export import layout
-from oci.blob import Unreadable
-from oci.layers.file_tree import FileTree
-from oci.layers.layer import Entry, index, members, opened
-from oci.registry_image import Image, Layer
-from stacks.errors import SlipwayError
+from containers.blob import Unreadable
+from containers.errors import SlipwayError
+from containers.image.layers.file_tree import FileTree
+from containers.image.layers.layer import Entry, index, members, opened
+from containers.image.registry_image import Image, Layer
 
 
 class File(NamedTuple):

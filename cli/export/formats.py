@@ -9,8 +9,8 @@ from typing import Final
 
 from cli.export import layout, squashfs, wheels
 from cli.export.output import check_space, replacing
-from oci.layers.budget import limited
-from oci.registry_image import Image
+from containers.budget import limited
+from containers.image.registry_image import Image
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from typing import IO, Any, Final
 
 from cli.export.output import copy
 from cli.export.progress import Progress
-from oci.blob import Unreadable
-from oci.client import IMAGES, INDEXES
-from oci.registry_image import Image
-from stacks.references import qualified, split
+from containers.blob import Unreadable
+from containers.image.registry_image import Image
+from containers.registry.client import IMAGES, INDEXES
+from containers.registry.reference import qualified, split
 
 _REF_NAME: Final = "org.opencontainers.image.ref.name"
 """Annotation with an image's tag (image-spec, annotations.md)."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from cli.diff.report import size
-from stacks.errors import SlipwayError, one_line
+from containers.errors import SlipwayError, one_line
 
 CHUNK: Final = 1 << 20
 """Bytes copied at once."""

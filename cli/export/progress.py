@@ -8,7 +8,7 @@ import time
 from typing import IO, Any, Final, cast
 
 from cli.diff.report import size
-from stacks.errors import one_line
+from containers.errors import one_line
 
 _INTERVALS: Final = (0.5, 20.0)
 """Seconds between two reports on a terminal, and in a log."""

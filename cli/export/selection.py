@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from oci.client import Repository
-from oci.logins import stack_login
-from oci.registry_image import Image, fetch
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
+from containers.image.registry_image import Image, fetch
+from containers.registry.client import Repository
+from containers.registry.logins import stack_login
 from stacks.plan import Plan, PlannedImage
 
 _WITH_WHEELS: Final = {"wheel", "dist"}

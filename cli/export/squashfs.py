@@ -25,10 +25,10 @@ from typing import IO, Any, Final, cast
 from cli.export.filesystem import Filesystem
 from cli.export.output import WriteFailed
 from cli.export.progress import Progress
-from oci.child_environment import LOCAL_SECONDS, child_environment
-from oci.layers import budget
-from oci.registry_image import Image
-from stacks.errors import SlipwayError, one_line
+from containers import budget
+from containers.child_environment import LOCAL_SECONDS, child_environment
+from containers.errors import SlipwayError, one_line
+from containers.image.registry_image import Image
 
 _PROGRAM: Final = "mksquashfs"
 _OPTIONS: Final = (

@@ -10,8 +10,8 @@ from typing import Final
 
 from cli.export.filesystem import Filesystem
 from cli.export.output import copy
-from oci.registry_image import Image
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
+from containers.image.registry_image import Image
 
 _FOLDERS: Final = {"dist", "tmp/dist"}
 """The folders with wheels, relative to an image's root."""

@@ -11,12 +11,12 @@ from cli.diff.report import size
 from cli.html_page import draw_rectangle, draw_text, element, svg
 from cli.inspection.inspection_text import facts, summary
 from cli.inspection.nccl_report import described
-from oci.binaries.inspection import Inspection
-from oci.binaries.plugins import Plugin
-from oci.gpu.gpu_code import GpuCode
-from oci.gpu.gpu_coverage import gpu_label
-from oci.layers.space import Space
-from stacks.errors import abridged, one_line
+from containers.errors import abridged, one_line
+from containers.image.binaries.inspection import Inspection
+from containers.image.binaries.plugins import Plugin
+from containers.image.gpu.gpu_code import GpuCode
+from containers.image.gpu.gpu_coverage import gpu_label
+from containers.image.layers.space import Space
 
 _STYLE: Final = """
 .verdict { font-size: 1.2rem; font-weight: 600; padding: .5rem .8rem; border-radius: 4px; color: #1c2127; }

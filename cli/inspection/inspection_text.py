@@ -9,14 +9,14 @@ from typing import Final
 from cli import text_table
 from cli.diff.report import size
 from cli.inspection import nccl_report
-from oci.binaries.inspection import Inspection
-from oci.binaries.loading import Loading
-from oci.gpu.driver import Driver
-from oci.gpu.gpu_coverage import gpu_label, listed
-from oci.gpu.node_drivers import NodeDrivers
-from oci.gpu.node_drivers import listed as listed_nodes
-from oci.layers.space import Space
-from stacks.errors import abridged, one_line
+from containers.errors import abridged, one_line
+from containers.image.binaries.inspection import Inspection
+from containers.image.binaries.loading import Loading
+from containers.image.gpu.driver import Driver
+from containers.image.gpu.gpu_coverage import gpu_label, listed
+from containers.image.gpu.node_drivers import NodeDrivers
+from containers.image.gpu.node_drivers import listed as listed_nodes
+from containers.image.layers.space import Space
 
 _WIDTH: Final = 2000
 """Characters of one line."""

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from oci.binaries.plugins import Plugin
+from containers.image.binaries.plugins import Plugin
 
 _NCCL: Final = re.compile(r"libnccl\.so\.\d+")
 _NETWORK: Final = "libnccl-net"

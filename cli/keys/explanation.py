@@ -10,10 +10,10 @@ from typing import Any, Final
 from cli.keys.choices import choices, form
 from cli.keys.key import Key, keys, owners
 from cli.text_table import aligned
+from containers.errors import SlipwayError, one_line, suggest
 from stacks import flavors
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE, read_stack
-from stacks.errors import SlipwayError, one_line, suggest
 
 _WIDTH: Final = 100
 _INDENT: Final = 12

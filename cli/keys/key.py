@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from cli.generated.stack_schema import flavor_schema
+from cli.keys.stack_schema import flavor_schema
 from stacks.config.stack_config import StackConfig
 
 

@@ -13,13 +13,13 @@ from typing import Any, Final
 import yaml
 
 from cli.keys.key import Key, keys
+from containers.errors import SlipwayError, one_line
 from stacks import checks, graph, platforms
 from stacks.checks import trust
 from stacks.checks.collisions import StackImages, collisions, shared_repositories, shared_tags
 from stacks.checks.secrets import check_clear_text
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE, ROOT, parse, read_stack, stack_file, stack_names, survives_yaml
-from stacks.errors import SlipwayError, one_line
 from stacks.tags import check_tail
 
 _MODELINE: Final = "# yaml-language-server: $schema=stack.schema.json\n"

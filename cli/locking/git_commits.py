@@ -7,10 +7,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.upstream import git_objects
-from oci.child_environment import NETWORK_SECONDS, child_environment
+from cli.locking import git_objects
+from containers.child_environment import NETWORK_SECONDS, child_environment
+from containers.errors import SlipwayError, one_line
 from stacks.config.fetching.mirrors import Mirrors
-from stacks.errors import SlipwayError, one_line
 
 
 def of_branch(address: str, branch: str) -> str:

@@ -12,16 +12,16 @@ from typing import Final
 
 from cli.locking import git_commits, python_packages, requirement_lists
 from cli.locking.python_packages import NotLockable
-from oci import client
-from oci.registry_image import chosen
+from containers.dockerfile.context import Folders
+from containers.errors import SlipwayError
+from containers.image.registry_image import chosen
+from containers.registry import client
 from stacks import checks, graph, lock
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT, read_stack, stack_names
-from stacks.errors import SlipwayError
 from stacks.graph import Graph
+from stacks.identity import git_sources
 from stacks.identity.content import Contents, of_stack
-from stacks.identity.context import Folders
-from stacks.identity.dockerfile import git_sources
 from stacks.spec import ImageSpec, Packages
 
 _AT_ONCE: Final = 4

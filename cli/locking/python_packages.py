@@ -18,12 +18,12 @@ from typing import Any, Final
 
 import uv
 
-from oci.child_environment import NETWORK_SECONDS, child_environment
-from oci.gpu.release_order import order
+from containers.child_environment import NETWORK_SECONDS, child_environment
+from containers.errors import SlipwayError, one_line
+from containers.image.gpu.release_order import order
 from stacks import lock
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.values import architecture
-from stacks.errors import SlipwayError, one_line
 from stacks.spec import Packages
 
 _NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})

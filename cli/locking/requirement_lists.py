@@ -7,10 +7,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from cli.upstream import git_objects
+from cli.locking import git_objects
+from containers.errors import SlipwayError, one_line
 from stacks import lock
 from stacks.config.fetching.mirrors import Mirrors
-from stacks.errors import SlipwayError, one_line
 
 _COMMENT = re.compile(r"(^|\s)#.*")
 _OPTION = re.compile(r"(?P<option>-[^\s=]*)[\s=]*(?P<path>.*)")

@@ -9,9 +9,8 @@ from typing import Final
 
 from cli.promotion import newest_evidence
 from cli.promotion.published_image import published
-from oci import cosign
-from oci.evidence import age, gpu_report
-from stacks.errors import SlipwayError, one_line
+from containers.errors import SlipwayError, one_line
+from containers.evidence import age, cosign, gpu_report
 
 _MOST: Final = 64 << 20
 """Bytes of a job's output that are read."""

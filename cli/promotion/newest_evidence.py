@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from cli.pulumi_command import run_pulumi
-from stacks.errors import SlipwayError, one_line
+from containers.errors import SlipwayError, one_line
 
 _PREFIX: Final = "slipway:gpu:"
 _LONGEST: Final = 40

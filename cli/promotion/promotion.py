@@ -10,16 +10,16 @@ from typing import Any
 from cli import verify
 from cli.promotion import newest_evidence
 from cli.promotion.published_image import PublishedImage, published
-from oci import client, cosign
-from oci.client import Repository
-from oci.evidence import age, gpu_report, loading_evidence, shape
-from oci.registry_image import Image, fetch_each
-from oci.vulnerabilities import grype
-from oci.vulnerabilities.verdict import judge
+from containers.errors import SlipwayError, one_line, suggest
+from containers.evidence import age, cosign, gpu_report, loading_evidence, shape
+from containers.evidence.vulnerabilities import grype
+from containers.evidence.vulnerabilities.verdict import judge
+from containers.image.registry_image import Image, fetch_each
+from containers.registry import client
+from containers.registry.client import Repository
 from stacks.config.gates.promotion_gate import GpuChecks, Promotion
 from stacks.config.gates.vulnerabilities import Vulnerabilities
 from stacks.config.stack_file import ROOT
-from stacks.errors import SlipwayError, one_line, suggest
 
 
 def promote(

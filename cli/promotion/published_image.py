@@ -9,14 +9,14 @@ from typing import Any
 
 from cli import verify
 from cli.diff import stack_diff
-from oci.blob import DIGEST
-from oci.credentials import Login
-from oci.logins import stack_login
-from oci.reference import Reference
+from containers.blob import DIGEST
+from containers.errors import SlipwayError, one_line
+from containers.registry.credentials import Login
+from containers.registry.logins import stack_login
+from containers.registry.reference import Reference
 from stacks import plan, platforms
 from stacks.config.signing import Signing
 from stacks.config.stack_config import StackConfig
-from stacks.errors import SlipwayError, one_line
 
 
 @dataclass(frozen=True)

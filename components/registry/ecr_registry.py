@@ -17,10 +17,10 @@ from pulumi.runtime import invoke_async
 from components.registry import aws_environment
 from components.registry.interface import Login, Registry, RegistryArgs
 from components.supply_chain.extra_tag import ExtraTag, ExtraTagArgs
-from oci.reference import Reference
+from containers.errors import one_line
+from containers.registry.reference import Reference
 from stacks.config.registries import ecr
 from stacks.config.stack_config import StackConfig
-from stacks.errors import one_line
 from stacks.plan import Plan
 from stacks.tags import UNCHECKED
 

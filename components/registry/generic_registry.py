@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import pulumi
 
 from components.registry.interface import Login, Registry, RegistryArgs
-from oci.logins import stack_login
+from containers.errors import SlipwayError
+from containers.registry.logins import stack_login
 from stacks.config.registries import generic
-from stacks.errors import SlipwayError
 from stacks.plan import Plan
 
 

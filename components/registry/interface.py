@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from oci.reference import Reference
+from containers.registry.reference import Reference
 
 
 @dataclass(frozen=True)

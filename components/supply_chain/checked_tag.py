@@ -12,10 +12,10 @@ from pulumi.dynamic import Resource
 from components.action import login_inputs
 from components.registry.interface import Login
 from components.supply_chain.extra_tag import TagImage
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
 
 if TYPE_CHECKING:
-    from oci import credentials
+    from containers.registry import credentials
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class TagChecked(TagImage):
             SlipwayError: the checks ran on another image, as they do in an update whose targets leave the checks out;
                 something in the image does not load, or is known to be vulnerable; or as for a tag.
         """
-        from oci import client
+        from containers.registry import client
 
         ref, checked = props["ref"], props["checked"]
         if ref.rpartition(":")[2] != checked:

@@ -19,9 +19,9 @@ from components.supply_chain.sbom_attestation import Sbom
 from components.supply_chain.scan_attestation import VulnerabilityScan, VulnerabilityScanArgs
 from components.supply_chain.verified_parent import VerifiedParent, VerifiedParentArgs
 from components.supply_chain.vex_attestation import Vex, VexArgs
+from containers.registry.reference import covering
 from stacks.placement import PlacedImage, Placement
 from stacks.plan import Plan
-from stacks.references import covering
 
 
 def verified(plan: Plan, registry: Registry) -> dict[str, VerifiedParent]:

@@ -11,10 +11,10 @@ from pulumi.dynamic import Resource
 
 from components.action import ImageAction, login_inputs
 from components.registry.interface import Login
-from oci.reference import Reference
+from containers.registry.reference import Reference
 
 if TYPE_CHECKING:
-    from oci import credentials
+    from containers.registry import credentials
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class TagImage(ImageAction):
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Tag the image; return its new name."""
-        from oci import client
+        from containers.registry import client
 
         client.tag(props["ref"], props["tag"], login)
         return {"name": f"{Reference.of(props['ref']).repository}:{props['tag']}"}

@@ -13,7 +13,7 @@ from components.action import ImageAction, login_inputs
 from components.registry.interface import Login
 
 if TYPE_CHECKING:
-    from oci import credentials
+    from containers.registry import credentials
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class PutIndex(ImageAction):
         Raises:
             SlipwayError: a part is missing or for another platform, or the registry does not take the index.
         """
-        from oci import index
-        from stacks.references import split
+        from containers.registry import index
+        from containers.registry.reference import split
 
         merged = index.of(props["parts"], login)
         repository, _ = split(props["ref"])
@@ -51,7 +51,7 @@ class PutIndex(ImageAction):
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """Read which digest the tag has today; None where this machine sees none, or not all images that it names."""
-        from oci.client import Repository
+        from containers.registry.client import Repository
 
         tagged = Repository(props["ref"]).visible_digest()
         whole = all(Repository(part).visible_digest() for part in props["parts"].values())

@@ -13,7 +13,7 @@ from components.action import ImageAction, login_inputs
 from components.registry.interface import Login
 
 if TYPE_CHECKING:
-    from oci import credentials
+    from containers.registry import credentials
     from stacks.config.signing import Signing
 
 
@@ -48,7 +48,7 @@ class SignImage(ImageAction):
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Sign the image; return where the signature is."""
-        from oci import cosign
+        from containers.evidence import cosign
         from stacks.config.signing import Signing
 
         signing = Signing.model_validate(props["signing"])

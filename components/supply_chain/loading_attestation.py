@@ -13,7 +13,7 @@ from components.action import ImageAction
 from components.supply_chain.image_signature import SignedArgs, signing_inputs
 
 if TYPE_CHECKING:
-    from oci import credentials
+    from containers.registry import credentials
     from stacks.config.gates.inspection_gate import InspectionException
 
 
@@ -38,7 +38,7 @@ class AttestLoading(ImageAction):
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Attest the inspection; return where the attestation is, and its result."""
         from components.supply_chain.gates import loading_gate
-        from oci import cosign
+        from containers.evidence import cosign
         from stacks.config.gates.inspection_gate import InspectionException
         from stacks.config.signing import Signing
 

@@ -13,7 +13,7 @@ from components.action import ImageAction
 from components.supply_chain.image_signature import SignedArgs, signing_inputs
 
 if TYPE_CHECKING:
-    from oci import credentials
+    from containers.registry import credentials
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,7 @@ class AttestProvenance(ImageAction):
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Attest the provenance; return where the attestation is, and its source, revision and date."""
-        from oci import cosign
-        from oci.evidence import slsa
+        from containers.evidence import cosign, slsa
         from stacks.checkout_source import source_of
         from stacks.config.signing import Signing
         from stacks.config.stack_file import ROOT

@@ -13,10 +13,10 @@ from pulumi.dynamic import CheckResult, ReadResult, Resource
 
 from components.action import ImageAction, login_inputs
 from components.registry.interface import Login
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
 
 if TYPE_CHECKING:
-    from oci import credentials
+    from containers.registry import credentials
     from stacks.config.signing import Signer
 
 
@@ -70,8 +70,8 @@ class FindPublished(ImageAction):
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Return the product by digest, or an empty reference if the registry has none that counts."""
-        from oci.cosign import Unsigned
-        from oci.transport import Unreachable, Untrusted
+        from containers.evidence.cosign import Unsigned
+        from containers.registry.transport import Unreachable, Untrusted
 
         if not _counts(props) and not props["needed"]:
             return {"found": ""}
@@ -92,7 +92,7 @@ class FindPublished(ImageAction):
         A refresh has only the machine's own login. A product that this login may not see stays as it is. The signer is
         that of the last update; with another signer, the next update looks the product up again.
         """
-        from oci.client import Repository
+        from containers.registry.client import Repository
 
         reference = props.get("found")
         with suppress(SlipwayError):
@@ -115,9 +115,9 @@ def _by_digest(props: Mapping[str, Any], login: credentials.Login | None) -> str
         Unsigned: the signer's signature is missing.
         SlipwayError: the registry gives no answer.
     """
-    from oci import cosign
-    from oci.client import Repository
-    from oci.credentials import of_machine
+    from containers.evidence import cosign
+    from containers.registry.client import Repository
+    from containers.registry.credentials import of_machine
     from stacks.config.signing import Signer
 
     repository = Repository(props["ref"], login)

@@ -12,7 +12,7 @@ from components.action import ImageAction
 from components.supply_chain.image_signature import SignedArgs, signing_inputs
 
 if TYPE_CHECKING:
-    from oci import credentials
+    from containers.registry import credentials
 
 
 class AttestSbom(ImageAction):
@@ -22,7 +22,7 @@ class AttestSbom(ImageAction):
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Attest the SBOM; return where the attestation is and how many packages it lists."""
-        from oci import cosign
+        from containers.evidence import cosign
         from stacks.config.signing import Signing
 
         sbom = cosign.sbom(props["ref"], login)

@@ -13,7 +13,7 @@ from components.action import ImageAction
 from components.supply_chain.image_signature import SignedArgs, signing_inputs
 
 if TYPE_CHECKING:
-    from oci import credentials
+    from containers.registry import credentials
     from stacks.config.gates.vulnerabilities import Vulnerabilities
 
 
@@ -36,7 +36,7 @@ class AttestScan(ImageAction):
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Attest the scan; return where the attestation is."""
         from components.supply_chain.gates import vulnerability_gate
-        from oci import cosign
+        from containers.evidence import cosign
         from stacks.config.signing import Signing
 
         evidence = props.get("evidence") or vulnerability_gate.evidence(props["ref"], login, props["policy"])

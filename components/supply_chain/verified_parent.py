@@ -13,7 +13,7 @@ from components.action import ImageAction, login_inputs
 from components.registry.interface import Login
 
 if TYPE_CHECKING:
-    from oci import credentials
+    from containers.registry import credentials
     from stacks.config.signing import Signer
 
 
@@ -33,7 +33,7 @@ class VerifyParent(ImageAction):
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Verify the signature; return who signed."""
-        from oci import cosign
+        from containers.evidence import cosign
         from stacks.config.signing import Signer
 
         signer = Signer.model_validate(props["signer"])

@@ -14,7 +14,7 @@ from components.action import ImageAction
 from components.supply_chain.image_signature import SignedArgs, signing_inputs
 
 if TYPE_CHECKING:
-    from oci import credentials
+    from containers.registry import credentials
     from stacks.config.gates.vulnerabilities import VulnerabilityException
 
 
@@ -32,8 +32,8 @@ class AttestVex(ImageAction):
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Attest the document; return where the attestation is."""
-        from oci import cosign
-        from oci.vulnerabilities import openvex
+        from containers.evidence import cosign
+        from containers.evidence.vulnerabilities import openvex
         from stacks.config.gates.vulnerabilities import VulnerabilityException
         from stacks.config.signing import Signing
 

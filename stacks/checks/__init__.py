@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+from containers.errors import SlipwayError
 from stacks.checks import budgets, clusters, drivers, ec2_site, pushes, trust
-from stacks.errors import SlipwayError
 from stacks.graph import Graph
 
 Subject = TypeVar("Subject")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stacks.errors import builds_no
+from containers.errors import builds_no
 from stacks.graph import Graph
 
 

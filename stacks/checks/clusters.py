@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from oci.reference import Reference
+from containers.errors import builds_no, one_line
+from containers.registry.reference import Reference
 from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunners, Validation
-from stacks.errors import builds_no, one_line
 from stacks.graph import Graph
 from stacks.spec import CONTEXT
 

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from itertools import combinations
 from typing import NamedTuple
 
-from stacks.errors import abridged, quoted
+from containers.errors import abridged, quoted
 from stacks.spec import ImageSpec, Outside
 
 _MOST = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from oci.gpu.release_order import line, older
+from containers.image.gpu.release_order import line, older
 from stacks.graph import Graph
 from stacks.spec import Cuda, ImageSpec
 from stacks.versions.cuda_toolkit import line_driver, older_branches

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from containers.errors import SlipwayError
 from stacks.config.ec2 import ARCHITECTURES, Ec2Runners
-from stacks.errors import SlipwayError
 from stacks.graph import Graph
 
 UNPACKED = 4

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
+from containers.errors import SlipwayError
 from stacks import graph as graphs
 from stacks.config.ec2 import Ec2Runners
 from stacks.config.registries.ecr import EcrRegistry
 from stacks.config.stack_file import read_stack, stack_names
-from stacks.errors import SlipwayError
 from stacks.graph import Graph
 
 _KEY = "slipway:runners.push"

@@ -6,10 +6,10 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from containers.errors import SlipwayError
 from stacks.config.model import ANY_NAME, is_secret, keys
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE
-from stacks.errors import SlipwayError
 
 
 @functools.cache

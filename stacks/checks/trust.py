@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from containers.errors import one_line, suggest
+from containers.registry.reference import covering, qualified, split
 from stacks.config.signing import trusted
-from stacks.errors import one_line, suggest
 from stacks.graph import Graph
-from stacks.references import covering, qualified, split
 
 
 def unmatched_keys(graph: Graph) -> Iterator[str]:

@@ -13,8 +13,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 from pydantic import AfterValidator, Field, model_validator
 
+from containers.errors import one_line
 from stacks.config.model import Environment, Model, matching, refuse
-from stacks.errors import one_line
 
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from containers.errors import one_line
 from stacks.config import builders, github_url
 from stacks.config.model import SENSITIVE, Model, matching
 from stacks.config.values import Driver, Platform
-from stacks.errors import one_line
 from stacks.versions.checksums import runner_names
 
 ARCHITECTURES = {"linux/amd64": "x86_64", "linux/arm64": "arm64"}

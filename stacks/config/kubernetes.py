@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, field_validator, model_validator
 
-from oci.gpu.node_labels import GPU, labelled_driver
+from containers.errors import one_line
+from containers.image.gpu.node_labels import GPU, labelled_driver
+from containers.registry.reference import check_host, check_reference
 from stacks.config import builders, github_url
 from stacks.config.model import SENSITIVE, Line, Model, NonEmpty, Reference, Secret, matching
 from stacks.config.values import Driver, Platform, architecture
-from stacks.errors import one_line
-from stacks.references import check_host, check_reference
 from stacks.versions.nodes import EFA, INFINIBAND, check_count, node
 
 ARC_VERSION = "0.14.2"

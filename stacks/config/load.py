@@ -11,13 +11,13 @@ from typing import Any, Final, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from containers.errors import SlipwayError, one_line, suggest
+from containers.registry.reference import full_names
 from stacks.config.fetching.mirrors import MIRRORS_VARIABLE, Mirrors
 from stacks.config.model import ENCRYPTED, Model, as_yaml, is_sensitive, keys, kinds
 from stacks.config.registries import Registry
 from stacks.config.stack_config import Runners, StackConfig
 from stacks.config.stack_file import NAMESPACE
-from stacks.errors import SlipwayError, one_line, suggest
-from stacks.references import full_names
 from stacks.versions.incompatible import Incompatible
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")

@@ -20,8 +20,8 @@ from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails
 
-from stacks import references
-from stacks.errors import one_line, suggest
+from containers.errors import one_line, suggest
+from containers.registry import reference as references
 
 Text = TypeVar("Text", str, SecretStr)
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from containers.registry.reference import covering
 from stacks.config.model import Line, Model
-from stacks.references import covering
 
 _KMS = r"(awskms|azurekms|gcpkms|hashivault)://[!-~]+"
 _WORKFLOW = re.compile(r"https://[^/]+/([^/]+/[^/]+)/\.github/workflows/[^/@]+@(refs/[!-~]+|[0-9a-f]{40})")

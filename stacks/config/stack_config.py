@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from containers.registry.reference import check_prefixes, covering, on_loopback, qualified
 from stacks.config.additions import OwnImageConfig, PackagesConfig, Variables
 from stacks.config.ec2 import Ec2Runners
 from stacks.config.fetching.build_logins import KEY, BuildLogin, check_host
@@ -30,7 +31,6 @@ from stacks.config.registries.this_machine import LocalRegistry
 from stacks.config.signing import Signer, Signing
 from stacks.config.stack_file import NAMESPACE
 from stacks.config.values import PLATFORMS, Engines, Label, Platform, Size
-from stacks.references import check_prefixes, covering, on_loopback, qualified
 from stacks.tags import check_extra, check_tail
 from stacks.versions.cuda_toolkit import Machine
 from stacks.versions.incompatible import Unverified

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from stacks.errors import SlipwayError, one_line, suggest
+from containers.errors import SlipwayError, one_line, suggest
 
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout: the folder of Pulumi.yaml, to which every path of a plan is relative."""

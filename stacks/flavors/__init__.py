@@ -18,10 +18,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
+from containers.errors import SlipwayError, one_line, suggest
 from stacks.config.load import build
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE
-from stacks.errors import SlipwayError, one_line, suggest
 from stacks.jobs.requirements import Requirements
 from stacks.spec import ImageSpec
 

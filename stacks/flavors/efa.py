@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from oci.gpu.release_order import order
+from containers.errors import SlipwayError
+from containers.image.gpu.release_order import order
 from stacks.config.additions import variables
 from stacks.config.model import Environment, Model
 from stacks.config.stack_config import StackConfig
@@ -24,7 +25,6 @@ from stacks.config.values import (
     ref,
     switched,
 )
-from stacks.errors import SlipwayError
 from stacks.jobs.mpi_job import mpi_job
 from stacks.spec import Cuda, ImageSpec, Outside
 from stacks.tags import Suffix
@@ -107,7 +107,7 @@ class OpenMpi(Model):
     @field_validator("version")
     @classmethod
     def _options_are_known(cls, value: str) -> str:
-        # Of OpenMPI 5, eight rows of cli/upstream/contracts/openmpi.toml do not hold (v5.0.10).
+        # Of OpenMPI 5, eight rows of maintenance/upstream/contracts/openmpi.toml do not hold (v5.0.10).
         if order(value)[0] != 4:
             raise ValueError("expected a release of OpenMPI 4, such as 4.1.8; others are built with other options")
         return value

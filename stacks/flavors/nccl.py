@@ -9,10 +9,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from oci.reference import Reference as ImageReference
+from containers.errors import SlipwayError
+from containers.registry.reference import Reference as ImageReference
 from stacks.config.model import Reference, matching
 from stacks.config.values import JobCount, Version
-from stacks.errors import SlipwayError
 from stacks.flavors.torch_family.components import compiled_tools, tuning
 from stacks.flavors.torch_family.family_config import FamilyConfig, FamilyJobs
 from stacks.flavors.torch_family.family_images import Variant, suffix

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from containers.errors import SlipwayError, one_line, suggest
 from stacks.config.additions import (
     OwnImageConfig,
     PackagesConfig,
@@ -19,7 +20,6 @@ from stacks.config.additions import (
 )
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE
-from stacks.errors import SlipwayError, one_line, suggest
 from stacks.spec import LABEL_PREFIX, USER_ARG, ImageSpec, Packages, Sibling, parents_first
 from stacks.versions.distros import distro_release
 from stacks.versions.efa_ngc import ngc_release

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Final, NamedTuple
 
-from stacks.errors import SlipwayError, one_line
-from stacks.identity import context
-from stacks.identity.context import MOST_LINKS, Context
-from stacks.identity.dockerfile import git_sources, instructions, pip_packages, stages
-from stacks.identity.dockerfile.instructions import Dockerfile
-from stacks.identity.dockerfile.stages import Run, Source
-from stacks.identity.ignore import join
-from stacks.identity.wildcards import comparing
+from containers.dockerfile import context, instructions, stages
+from containers.dockerfile.context import MOST_LINKS, Context
+from containers.dockerfile.ignore import join
+from containers.dockerfile.instructions import Dockerfile
+from containers.dockerfile.stages import Run, Source
+from containers.dockerfile.wildcards import comparing
+from containers.errors import SlipwayError, one_line
+from stacks.identity import git_sources, pip_packages
 from stacks.spec import CHECKED_ARG, CONTEXT, USER_ARG, ImageSpec, Parent, Sibling, label_args
 
 CONTEXTS: Final = ".slipway/contexts"

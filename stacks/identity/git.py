@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from oci.child_environment import LOCAL_SECONDS, child_environment
-from oci.errors import SlipwayError, one_line
+from containers.child_environment import LOCAL_SECONDS, child_environment
+from containers.errors import SlipwayError, one_line
 
 
 def git(root: Path, *arguments: str) -> str | None:

@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
 from stacks.identity import older_trees
 from stacks.identity.cache import Cache
 from stacks.identity.git import git

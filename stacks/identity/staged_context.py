@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from stacks.errors import SlipwayError
-from stacks.identity import context
+from containers.dockerfile import context
+from containers.errors import SlipwayError
 from stacks.identity.content import CONTEXTS, Content
 
 DOCKERFILE: Final = "Dockerfile"

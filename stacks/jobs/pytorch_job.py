@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from oci.gpu.node_labels import GPU
+from containers.image.gpu.node_labels import GPU
 from stacks.versions.aks import AksNode
 from stacks.versions.nodes import INFINIBAND, node
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from containers.errors import SlipwayError
 from stacks import flavors
-from stacks.errors import SlipwayError
 from stacks.plan import Plan, PlannedImage
 
 _SCRIPT: Final = """\

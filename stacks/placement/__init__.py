@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from containers.registry.reference import qualified
 from stacks.config.builders import taking
 from stacks.config.ec2 import Ec2Runners
 from stacks.config.gates.vulnerabilities import Vulnerabilities
@@ -18,7 +19,6 @@ from stacks.config.stack_config import StackConfig
 from stacks.config.values import architecture
 from stacks.placement.copies import with_copies
 from stacks.plan import Plan, PlannedImage
-from stacks.references import qualified
 
 SOCKETS: Final = ".slipway/engines"
 """The folder of the engines' sockets, relative to the checkout, where the program and the provider run."""

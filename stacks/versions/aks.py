@@ -6,7 +6,7 @@ import functools
 import re
 from dataclasses import dataclass
 
-from oci.gpu.release_order import order
+from containers.image.gpu.release_order import order
 from stacks.versions.efa_ngc import ngc_release
 from stacks.versions.incompatible import Incompatible, check_listed, row
 from stacks.versions.tables import table

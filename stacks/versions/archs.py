@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from oci.gpu.release_order import order
+from containers.image.gpu.release_order import order
 from stacks.versions.cuda_toolkit import CudaRelease, Machine, cuda_release
 from stacks.versions.incompatible import Incompatible, row
 from stacks.versions.pytorch import torch_release

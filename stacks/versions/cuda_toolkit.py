@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from oci.gpu.release_order import line, order
+from containers.image.gpu.release_order import line, order
 from stacks.versions.incompatible import Incompatible, check_listed, row
 from stacks.versions.tables import newest_from, table
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from oci.gpu.release_order import order
+from containers.image.gpu.release_order import order
 from stacks.versions.incompatible import Incompatible, check_listed
 from stacks.versions.tables import applying, table
 

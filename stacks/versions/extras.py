@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from oci.gpu.release_order import line, older, order
+from containers.image.gpu.release_order import line, older, order
 from stacks.versions.cuda_toolkit import cuda_release, running_on
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import built_libraries, torch_versions

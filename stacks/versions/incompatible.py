@@ -7,8 +7,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
-from oci.gpu.release_order import order
-from stacks.errors import one_line
+from containers.errors import one_line
+from containers.image.gpu.release_order import order
 
 Row = TypeVar("Row")
 

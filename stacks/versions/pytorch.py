@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from oci.gpu.release_order import line, older, order
+from containers.image.gpu.release_order import line, older, order
 from stacks.versions.cuda_toolkit import Machine, cuda_release, running_on
 from stacks.versions.incompatible import Incompatible, Unverified
 from stacks.versions.tables import applying, newest_from, satisfies, table
@@ -19,7 +19,7 @@ Companion = Literal["vision", "audio", "text", "xformers", "vllm"]
 _METADATA = "the packages' own metadata, stacks/versions/torch.toml"
 _MATRIX = "PyTorch's release matrix, stacks/versions/cuda_torch.toml"
 _NOT_TORCH = "is not a known torch release"
-_READS_NEWER = f"{_METADATA}; `python -m cli.torch_table` reads newer releases"
+_READS_NEWER = f"{_METADATA}; `python -m maintenance.refresh.torch_table` reads newer releases"
 _CANDIDATE = re.compile(r"(?P<final>\d+(?:\.\d+)+)-?rc\d+")
 
 

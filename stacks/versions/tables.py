@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from oci.gpu.release_order import order
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
+from containers.image.gpu.release_order import order
 
 T = TypeVar("T")
 

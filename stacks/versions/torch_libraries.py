@@ -6,7 +6,7 @@ import functools
 import re
 from dataclasses import dataclass
 
-from oci.gpu.release_order import older, order
+from containers.image.gpu.release_order import older, order
 from stacks.versions.cuda_toolkit import Machine, cuda_release
 from stacks.versions.incompatible import Incompatible, check_listed
 from stacks.versions.tables import newest_from, table

@@ -10,9 +10,9 @@ import pytest
 
 from components.runners.kubernetes import build_daemon, pod
 from components.runners.kubernetes.certificates import MakeCertificates
+from containers.errors import SlipwayError
 from stacks import plan
 from stacks.config.kubernetes import KubernetesRunners
-from stacks.errors import SlipwayError
 from tests.fakes.pulumi_mocks import Recorder, run
 from tests.unit.runners.network_policies import Peer, allowed
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oci import cosign
+from containers.evidence import cosign
 from stacks.config.signing import Signer
 from stacks.config.stack_file import ROOT
 from tests.fakes.github.actions import WORKFLOWS, Actions, Event, Run

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from stacks.child_environment import PASSWORD as KEY_PASSWORD
-from stacks.child_environment import WITHHELD
+from containers.child_environment import PASSWORD as KEY_PASSWORD
+from containers.child_environment import WITHHELD
 from tests.engine.project import Project
 from tests.engine.test_signing import BASE, locked_registry, programs
 from tests.fakes.vulnerability_database import write

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from cli.verify import Evidence
-from oci import cosign
+from containers.errors import SlipwayError
+from containers.evidence import cosign
 from stacks.config.signing import Signing
-from stacks.errors import SlipwayError
 from tests.helpers import pushed_image, registry_api
 from tests.helpers.fulcio import Fulcio
 from tests.provider.conftest import private_registry

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from oci import cosign, programs
-from oci.credentials import Login
-from oci.errors import SlipwayError
+from containers.errors import SlipwayError
+from containers.evidence import cosign, programs
+from containers.registry.credentials import Login
 from stacks.config.signing import Signer
 
 IMAGE = "r.example/acme/app@sha256:" + "a" * 64

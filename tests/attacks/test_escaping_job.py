@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from components.runners.kubernetes import build_daemon, pod
+from containers.errors import SlipwayError
 from stacks import plan
 from stacks.config.kubernetes import KubernetesRunners
-from stacks.errors import SlipwayError
 from stacks.versions.nodes import node_names
 
 GITHUB = {"url": "https://github.com/acme", "secret": "github"}

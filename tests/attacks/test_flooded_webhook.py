@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from components.runners.ec2.scaler import aws, webhook
+from scaler import aws, webhook
 
 ARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:webhook-AbCdEf"
 BODY = json.dumps({"zen": "Design for failure."})

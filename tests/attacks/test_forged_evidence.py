@@ -15,9 +15,9 @@ import requests
 
 from cli.diff import stack_diff
 from cli.promotion import gpu_evidence, promotion
-from oci import cosign
+from containers.errors import SlipwayError
+from containers.evidence import cosign
 from stacks.config.signing import Signing
-from stacks.errors import SlipwayError
 from tests.helpers import gpu_reports, pushed_image, registry_api
 from tests.helpers.sample_repository import STACK, make
 from tests.provider.conftest import private_registry

@@ -18,22 +18,22 @@ from urllib.parse import parse_qs, urlsplit
 import grpc
 import pytest
 
-from components.engines.connection import Connection
-from oci.engine.engine_access import connection
-from stacks.errors import SlipwayError
+from containers.engine.connection import Connection
+from containers.engine.engine_access import connection
+from containers.errors import SlipwayError
 from tests.fakes import tls_engine
 from tests.fakes.tls_engine import TlsEngine
-from toolchain.docker_provider import build
-from toolchain.docker_provider.docker_api.engine import Address, Engine
-from toolchain.docker_provider.docker_api.protos import (
+from toolchain.provider import build
+from toolchain.provider.docker_api.engine import Address, Engine
+from toolchain.provider.docker_api.protos import (
     CredentialsRequest,
     CredentialsResponse,
     GetSecretRequest,
     GetSecretResponse,
 )
-from toolchain.docker_provider.docker_api.session import pass_on
-from toolchain.docker_provider.inputs import Build, Image, Registry
-from toolchain.provider_base import Operation, ProviderError
+from toolchain.provider.docker_api.session import pass_on
+from toolchain.provider.inputs import Build, Image, Registry
+from toolchain.provider.provider_base import Operation, ProviderError
 
 OWN, PARENT, PROD = "ghcr.io", "nvcr.example", "prod.example.com"
 IMAGE_ID = "sha256:" + "1" * 64

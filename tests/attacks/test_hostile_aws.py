@@ -28,9 +28,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from components.registry import ecr_registry
 from components.runners.ec2 import aws_lookup
 from components.runners.ec2.builder.builder_instance import Machine
-from components.runners.ec2.scaler import aws, github, keeper, webhook
-from components.runners.ec2.scaler.jobs import Rows
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
+from scaler import aws, github, keeper, webhook
+from scaler.jobs import Rows
 from tests.attacks.test_hostile_github import api, send, serving
 from tests.fakes.aws.runner_world import ENVIRONMENT, GROUPS
 from tests.fakes.loopback import LoopbackServer, run_server

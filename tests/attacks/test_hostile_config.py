@@ -16,10 +16,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from containers.errors import SlipwayError
 from stacks import flavors
 from stacks.config.stack_file import read_stack, stack_file, stack_names
-from stacks.errors import SlipwayError
-from stacks.identity.dockerfile.pip_packages import prologue
+from stacks.identity.pip_packages import prologue
 from stacks.lock import _parsed
 from stacks.spec import CONTEXT, Outside, parents_first
 from stacks.tags import Revision, render

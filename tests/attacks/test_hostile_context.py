@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stacks.errors import SlipwayError
+from containers.dockerfile.context import Folders
+from containers.errors import SlipwayError
 from stacks.identity import staged_context
 from stacks.identity.content import CONTEXTS, Contents
-from stacks.identity.context import Folders
 from stacks.identity.older_trees.archive import ATTRIBUTES, archives
 from stacks.spec import CONTEXT
 from tests.unit.identity.test_content import spec

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from components.runners.ec2.scaler import webhook
+from scaler import webhook
 from tests.attacks.test_flooded_webhook import Vault
 
 FORGED = f"sha256={'0' * 64}"

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from components.runners.ec2.scaler import github, jobs, keeper
-from components.runners.ec2.scaler.github import GitHub, Refused
+from scaler import github, jobs, keeper
+from scaler.github import GitHub, Refused
 from tests.fakes.aws.runner_world import ENVIRONMENT, Faults, World
 from tests.fakes.loopback import LoopbackServer, run_server
 

@@ -12,8 +12,8 @@ import pytest
 
 from cli.export import squashfs, wheels
 from cli.export.filesystem import Filesystem
-from oci.registry_image import fetch
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
+from containers.image.registry_image import fetch
 from tests.fakes.registry import Registry
 from tests.fuzzing.hostile_images import CONTROL, DOCUMENTS, LAYERS, MEMORY, SECONDS, Recipe, inspect, inspected, write
 from tests.helpers.machine_programs import have

@@ -20,20 +20,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import oci.transport
+import containers.registry.transport
 from cli.export import layout
-from oci.blob import Unreadable
-from oci.client import Repository
-from oci.credentials import Login
-from oci.layers import layer
-from oci.registry_image import fetch
+from containers.blob import Unreadable
+from containers.errors import SlipwayError
+from containers.image.layers import layer
+from containers.image.registry_image import fetch
+from containers.registry.client import Repository
+from containers.registry.credentials import Login
 from stacks.config.stack_file import ROOT
-from stacks.errors import SlipwayError
 from tests.fakes.loopback import serving
 from tests.fakes.registry import INDEX, LAYER, MANIFEST, Registry, digest_of, skip_retry_waits
 from tests.helpers.refusals import refusal_line
-from toolchain.docker_provider.docker_api import registry_digest
-from toolchain.provider_base import ProviderError
+from toolchain.provider.docker_api import registry_digest
+from toolchain.provider.provider_base import ProviderError
 
 ESCAPES = (
     "sha256:../../../../escaped",
@@ -261,7 +261,7 @@ def test_list_of_tags_without_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("limit", ["_MOST_TAGS", "_MOST_PAGES"])
 def test_list_of_too_many_tags_is_refused(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     """A part of a list does not pass for the whole."""
-    monkeypatch.setattr(f"oci.client.{limit}", 20)
+    monkeypatch.setattr(f"containers.registry.client.{limit}", 20)
     numbers = count()
 
     def answer(request: Any) -> None:
@@ -276,7 +276,7 @@ def test_list_of_too_many_tags_is_refused(monkeypatch: pytest.MonkeyPatch, limit
 
 def test_manifest_byte_by_byte_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     skip_retry_waits(monkeypatch)
-    monkeypatch.setattr(oci.transport, "_LONGEST", 0.3)
+    monkeypatch.setattr(containers.registry.transport, "_LONGEST", 0.3)
 
     def answer(request: Any) -> None:
         request.reply(200, {"Content-Length": "1000000"})
@@ -320,8 +320,8 @@ def header(kind: bytes, size: int) -> bytes:
 BOMB = """
 import io, resource, sys, tarfile
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-from oci.blob import Unreadable
-from oci.layers.layer import index
+from containers.blob import Unreadable
+from containers.image.layers.layer import index
 class Endless(io.RawIOBase):
     def __init__(self, start): self.start = start
     def readable(self): return True

@@ -14,9 +14,9 @@ import pytest
 from ci import actions
 from ci.arguments import main
 from ci.verbs import comment, resolve
+from containers.errors import SlipwayError
 from stacks import plan
 from stacks.config.stack_file import ROOT
-from stacks.errors import SlipwayError
 from stacks.identity import history
 from stacks.plan import PlannedImage
 from tests.attacks.test_hostile_github import moved, send, serving

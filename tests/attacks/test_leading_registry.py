@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from cli import torch_table
-from cli.refresh import apt_index
-from oci.addresses.guarded_adapter import kind
-from oci.client import Repository
-from oci.errors import SlipwayError
-from oci.transport import Transport
+from containers.errors import SlipwayError
+from containers.registry.client import Repository
+from containers.registry.guarded_adapter import kind
+from containers.registry.transport import Transport
+from maintenance.refresh import apt_index, torch_table
 from tests.fakes.loopback import serving
 from tests.helpers.refusals import refusal_line
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from ci import pulumi_stack
-from oci import cosign
-from stacks.child_environment import WITHHELD
+from containers.child_environment import WITHHELD
+from containers.evidence import cosign
 from stacks.config.signing import Signing
 from stacks.config.stack_file import ROOT
 from tests.fakes.github.actions import workflow

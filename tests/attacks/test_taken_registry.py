@@ -17,18 +17,18 @@ import docker.errors
 import pytest
 
 from components.supply_chain.published_product import FindPublished
-from oci.client import Repository
-from oci.errors import SlipwayError
+from containers.errors import SlipwayError
+from containers.registry.client import Repository
 from tests.engine.project import MANIFESTS
 from tests.helpers import pushed_image, registry_api
 from tests.provider.conftest import free_port
 from tests.toolchain.clone import Clone, make
 from toolchain.checkout import Checkout
-from toolchain.docker_provider.docker_api.docker_config import Keychain
-from toolchain.docker_provider.inputs import Build, Image, Registry
 from toolchain.machine.locking import alone
 from toolchain.parts import docker_registry
-from toolchain.provider_base import ProviderError
+from toolchain.provider.docker_api.docker_config import Keychain
+from toolchain.provider.inputs import Build, Image, Registry
+from toolchain.provider.provider_base import ProviderError
 from toolchain.registry_login import registry_account, registry_port
 
 STRANGER = 65534

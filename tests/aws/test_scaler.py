@@ -22,10 +22,10 @@ from moto.autoscaling.models import FakeAutoScalingGroup
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
 
-from components.runners.ec2.scaler import aws, github, keeper, webhook
-from components.runners.ec2.scaler.decide import Decision
-from components.runners.ec2.scaler.jobs import Job, Jobs
 from components.runners.ec2.scaler_functions import METRICS
+from scaler import aws, github, keeper, webhook
+from scaler.decide import Decision
+from scaler.jobs import Job, Jobs
 from tests.aws.conftest import REGION
 from tests.aws.runners import NAME, client
 from tests.fakes.github.runner_api import TOKEN, World, served

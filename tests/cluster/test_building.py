@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from components.engines.replicas import Replicas
 from components.runners.kubernetes import build_daemon
+from containers.engine.replicas import Replicas
 from tests.cluster.conftest import STORAGE, ClusterProject
 from tests.cluster.control_plane import Cluster, control_plane, free_port, until
 from tests.cluster.machine import GATEWAY, IMAGE, Machine, build, build_rootless, engine, machine

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from oci.gpu.node_labels import GPU
+from containers.image.gpu.node_labels import GPU
 from tests.cluster.conftest import CHARTS, ClusterProject
 from tests.cluster.control_plane import Cluster
 from tests.fakes.kubernetes.node import repeated

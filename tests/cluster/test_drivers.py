@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from oci.gpu.node_labels import GPU
+from containers.image.gpu.node_labels import GPU
 from stacks.config.stack_file import ROOT
 from tests.cluster.conftest import ClusterProject
 from tests.cluster.control_plane import Cluster, until

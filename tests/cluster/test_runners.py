@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from oci.gpu.node_labels import GPU
+from containers.image.gpu.node_labels import GPU
 from stacks.versions.nodes import EFA, node_names
 from tests.cluster.conftest import ClusterProject
 from tests.cluster.control_plane import until

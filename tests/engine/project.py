@@ -16,7 +16,7 @@ from typing import Any
 
 import requests
 
-from oci.client import IMAGES, INDEXES
+from containers.registry.client import IMAGES, INDEXES
 from tests.helpers import program_copy, pulumi_cli, registry_api
 
 FLAVOR = '''

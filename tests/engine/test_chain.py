@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from oci import credentials
+from containers.registry import credentials
 from tests.engine.project import DOCKERFILE, Project
 
 UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")

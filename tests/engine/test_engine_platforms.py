@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from oci.engine.engine_platforms import PLATFORMS, runnable_platforms
+from containers.engine.engine_platforms import PLATFORMS, runnable_platforms
 from toolchain.machine import apt
 from toolchain.parts.emulation import HANDLERS
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from components.engines.pool import Pool
-from oci import client
+from containers.engine.pool import Pool
+from containers.registry import client
 from tests.engine.project import Project
 from tests.fakes.docker_relay import Relay
 

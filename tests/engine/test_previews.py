@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 from _pytest.mark import ParameterSet
 
+from containers.dockerfile.context import Folder
+from containers.registry.reference import qualified
 from stacks import differences as preview
 from stacks import lock, plan
 from stacks.config.stack_file import ROOT, stack_names
 from stacks.identity.content import Contents
-from stacks.identity.context import Folder
-from stacks.identity.dockerfile.git_sources import own_commit
+from stacks.identity.git_sources import own_commit
 from stacks.plan import Plan
-from stacks.references import qualified
 from stacks.spec import CONTEXT, Outside
 from tests.helpers import pulumi_cli
 from tests.helpers.program_copy import copy_folders

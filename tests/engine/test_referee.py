@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from containers.dockerfile.context import Folder
 from stacks.identity.content import Contents
-from stacks.identity.context import Folder
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from components.engines.replicas import Replicas
+from containers.engine.replicas import Replicas
 from tests.engine.old_stacks import on_folder, service_context
 from tests.engine.project import Project
 from tests.fakes.docker_relay import Relay

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import requests
 
-from oci import cosign, index
+from containers.evidence import cosign
+from containers.registry import index
 from stacks import lock
 from tests.engine.project import Project
 from tests.engine.test_checks import CHECK, DOCKERFILE, PASSING

@@ -13,8 +13,8 @@ from typing import Any
 from google.protobuf import struct_pb2
 from pulumi.runtime.proto import provider_pb2
 
-from toolchain.docker_provider.provider import DockerProvider
-from toolchain.provider_base import Properties, Secret, decode_struct, plain, serve
+from toolchain.provider.provider import DockerProvider
+from toolchain.provider.provider_base import Properties, Secret, decode_struct, plain, serve
 
 
 class Unbuilt(DockerProvider):

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-import oci.transport
+import containers.registry.transport
 from tests.fakes.loopback import serving
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -213,8 +213,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 def skip_retry_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retry requests without waits, and without the user's credentials."""
-    monkeypatch.setattr("oci.transport._RETRY", oci.transport._RETRY.new(backoff_factor=0))
-    monkeypatch.setattr("oci.client._RETRY_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(
+        "containers.registry.transport._RETRY", containers.registry.transport._RETRY.new(backoff_factor=0)
+    )
+    monkeypatch.setattr("containers.registry.client._RETRY_SECONDS", (0.0, 0.0))
     for name in ("GITHUB_ACTOR", "GITHUB_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DOCKER_CONFIG", "/nonexistent")

@@ -17,15 +17,34 @@ from pathlib import Path
 
 FOLDER = Path(".slipway/fuzzing")
 INSTRUMENTED = [
-    *("oci.binaries", "oci.gpu", "oci.layers", "oci.owners", "oci.evidence", "oci.vulnerabilities", "oci.gpu.kubectl"),
-    *("oci.engine", "oci.engine.engine_platforms", "oci.logins.azure_login"),
-    *("toolchain.docker_provider.build", "toolchain.docker_provider.docker_api.engine"),
-    *("toolchain.docker_provider.docker_api.push_progress", "components.runners.kubernetes.cluster_health"),
-    *("oci.local_image", "oci.registry_image", "oci.client", "oci.transport", "oci.cosign"),
-    *("components.runners.ec2.scaler", "toolchain.docker_provider.docker_api.registry_digest"),
-    *("ci.verbs.comment", "cli.verify", "cli.torch_table", "cli.refresh.apt_index"),
-    *("stacks.identity.dockerfile", "stacks.identity.content", "stacks.identity.ignore", "stacks.identity.wildcards"),
-    *("stacks.config.stack_file", "stacks.lock", "oci.reference", "oci.errors"),
+    *(
+        "containers.image.binaries",
+        "containers.image.gpu",
+        "containers.image.layers",
+        "containers.image.owners",
+        "containers.evidence",
+        "containers.evidence.vulnerabilities",
+        "containers.image.gpu.kubectl",
+    ),
+    *("containers.engine", "containers.engine.engine_platforms", "containers.registry.logins.azure_login"),
+    *("toolchain.provider.build", "toolchain.provider.docker_api.engine"),
+    *("toolchain.provider.docker_api.push_progress", "components.runners.kubernetes.cluster_health"),
+    *(
+        "containers.image.local_image",
+        "containers.image.registry_image",
+        "containers.registry.client",
+        "containers.registry.transport",
+        "containers.evidence.cosign",
+    ),
+    *("scaler", "toolchain.provider.docker_api.registry_digest"),
+    *("ci.verbs.comment", "cli.verify", "maintenance.refresh.torch_table", "maintenance.refresh.apt_index"),
+    *(
+        "containers.dockerfile",
+        "stacks.identity.content",
+        "containers.dockerfile.ignore",
+        "containers.dockerfile.wildcards",
+    ),
+    *("stacks.config.stack_file", "stacks.lock", "containers.registry.reference", "containers.errors"),
     *("tarfile", "tomllib", "http.client", "html.parser", "zipfile", "urllib3.response"),
 ]
 """The modules whose branches guide the fuzzer; of the libraries, those that parse what comes from outside."""

@@ -7,10 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from stacks.errors import SlipwayError
-from stacks.identity import context, ignore
+from containers.dockerfile import context, declarations, ignore, instructions
+from containers.errors import SlipwayError
+from stacks.identity import git_sources
 from stacks.identity.content import Contents
-from stacks.identity.dockerfile import declarations, git_sources, instructions
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix

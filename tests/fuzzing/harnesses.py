@@ -23,23 +23,24 @@ from unittest.mock import patch
 
 from ci.verbs import comment
 from cli import verify
-from oci import cosign, local_image, registry_image
-from oci.binaries import contents, elf_file, loader_config
-from oci.blob import Unreadable
-from oci.client import Manifest
-from oci.engine import engine_access, engine_image
-from oci.engine.engine_access import Access
-from oci.evidence import gpu_report
-from oci.gpu import gpu_code
-from oci.layers import layer, packages
-from oci.owners import rpm_records
-from stacks import lock, references
+from containers.blob import Unreadable
+from containers.engine import engine_access, engine_image
+from containers.engine.engine_access import Access
+from containers.errors import SlipwayError
+from containers.evidence import cosign, gpu_report
+from containers.image import local_image, registry_image
+from containers.image.binaries import contents, elf_file, loader_config
+from containers.image.gpu import gpu_code
+from containers.image.layers import layer, packages
+from containers.image.owners import rpm_records
+from containers.registry import reference as references
+from containers.registry.client import Manifest
+from stacks import lock
 from stacks.config import stack_file
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.gates.promotion_gate import GpuChecks
 from stacks.config.signing import Signing
 from stacks.config.stack_config import StackConfig
-from stacks.errors import SlipwayError
 from tests.fuzzing import build_inputs, network_answers, tool_answers
 from tests.helpers import elf_writer, rpm_writer
 from tests.helpers.layers import members_archive

@@ -29,16 +29,15 @@ from botocore.config import Config
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from cli import torch_table
-from cli.refresh import apt_index
-from components.runners.ec2.scaler import aws, github, jobs, keeper, webhook
-from oci import registry_image
-from oci.client import Repository
-from oci.credentials import Login
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
+from containers.image import registry_image
+from containers.registry.client import Repository
+from containers.registry.credentials import Login
+from maintenance.refresh import apt_index, torch_table
+from scaler import aws, github, jobs, keeper, webhook
 from tests.fakes.aws.runner_world import ENVIRONMENT, GROUPS, Faults, Machine, World
-from toolchain.docker_provider.docker_api import registry_digest
-from toolchain.provider_base import ProviderError
+from toolchain.provider.docker_api import registry_digest
+from toolchain.provider.provider_base import ProviderError
 
 BETWEEN = b"\n--\n"
 """Divides an input into answers: one for each connection, and the last for all that follow."""

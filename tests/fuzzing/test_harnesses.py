@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from oci import registry_image
-from oci.binaries import loader_config
-from oci.client import Manifest, Repository
-from oci.gpu import gpu_code
-from oci.layers import packages
+from containers.errors import SlipwayError
+from containers.image import registry_image
+from containers.image.binaries import loader_config
+from containers.image.gpu import gpu_code
+from containers.image.layers import packages
+from containers.registry.client import Manifest, Repository
 from stacks import lock
-from stacks.errors import SlipwayError
 from tests.fakes.vulnerability_scanner import REPORT
 from tests.fuzzing import network_answers
 from tests.fuzzing.__main__ import INSTRUMENTED, tonight

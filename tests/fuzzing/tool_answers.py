@@ -16,22 +16,22 @@ from typing import Any
 from unittest.mock import patch
 
 from components.runners.kubernetes import cluster_health
-from oci.engine import engine_access, engine_platforms
-from oci.engine.engine_access import Access
-from oci.gpu import node_drivers
-from oci.logins import azure_login
-from oci.vulnerabilities import grype, scan_record, verdict
+from containers.engine import engine_access, engine_platforms
+from containers.engine.engine_access import Access
+from containers.errors import SlipwayError
+from containers.evidence.vulnerabilities import grype, scan_record, verdict
+from containers.image.gpu import node_drivers
+from containers.registry.logins import azure_login
 from stacks.config.gates.vulnerabilities import Vulnerabilities
 from stacks.config.kubernetes import KubernetesRunners
-from stacks.errors import SlipwayError
 from tests.fakes.vulnerability_scanner import REPORT
 from tests.fuzzing import network_answers
-from toolchain.docker_provider import build, image_name
-from toolchain.docker_provider.docker_api.docker_config import Credential
-from toolchain.docker_provider.docker_api.engine import Address, Engine
-from toolchain.docker_provider.docker_api.protos import StatusResponse
-from toolchain.docker_provider.docker_api.push_progress import BuildLog, follow
-from toolchain.provider_base import Operation, ProviderError
+from toolchain.provider import build, image_name
+from toolchain.provider.docker_api.docker_config import Credential
+from toolchain.provider.docker_api.engine import Address, Engine
+from toolchain.provider.docker_api.protos import StatusResponse
+from toolchain.provider.docker_api.push_progress import BuildLog, follow
+from toolchain.provider.provider_base import Operation, ProviderError
 
 _NOW = datetime(2026, 11, 25, tzinfo=UTC)
 _NAME = "r.example/x:1"

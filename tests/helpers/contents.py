@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 
+from containers.dockerfile.context import Folders
 from stacks.config.stack_file import ROOT
 from stacks.identity.content import Content, Contents
-from stacks.identity.context import Folders
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import ImageSpec
 

@@ -6,12 +6,12 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from oci.binaries import contents, loading
-from oci.binaries.contents import Contents
-from oci.binaries.elf_file import X86_64, Machine
-from oci.binaries.loading import Fault
-from oci.layers.layer import Entry, Index
-from oci.owners import ownership
+from containers.image.binaries import contents, loading
+from containers.image.binaries.contents import Contents
+from containers.image.binaries.elf_file import X86_64, Machine
+from containers.image.binaries.loading import Fault
+from containers.image.layers.layer import Entry, Index
+from containers.image.owners import ownership
 
 
 def index(folder: Path, place: str = "") -> Index:

@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 
-from toolchain.docker_provider.docker_api.engine import Address, Engine
-from toolchain.provider_base import ProviderError
+from toolchain.provider.docker_api.engine import Address, Engine
+from toolchain.provider.provider_base import ProviderError
 
 UNIT_SECONDS: Final = 300
 SECONDS: Final = 1500

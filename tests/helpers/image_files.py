@@ -6,10 +6,10 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
-from oci.binaries import contents, loading
-from oci.binaries.contents import Contents
-from oci.binaries.elf_file import X86_64
-from oci.layers.layer import Entry, Index
+from containers.image.binaries import contents, loading
+from containers.image.binaries.contents import Contents
+from containers.image.binaries.elf_file import X86_64
+from containers.image.layers.layer import Entry, Index
 from tests.helpers.elf_writer import loader
 
 SITE = "opt/venv/lib/python3.11/site-packages"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
 
 
 def refusal(call: Callable[..., Any], /, *arguments: Any, **options: Any) -> str:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import requests
 from requests.auth import HTTPBasicAuth
 
-from oci import credentials
+from containers.registry import credentials
 
 
 def _log_in(request: requests.PreparedRequest) -> requests.PreparedRequest:

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from oci.client import digest, tag
-from oci.credentials import Login
+from containers.errors import SlipwayError
+from containers.registry.client import digest, tag
+from containers.registry.credentials import Login
 from stacks import flavors, lock, plan
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import read_stack
-from stacks.errors import SlipwayError
 from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
 from tests.fakes.package_index import Index, standins, wheel

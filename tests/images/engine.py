@@ -19,9 +19,9 @@ from typing import IO, Any, cast
 
 from docker import DockerClient
 
-from oci.blob import Unreadable
-from oci.layers.layer import members, opened
-from oci.registry_image import fetch
+from containers.blob import Unreadable
+from containers.image.layers.layer import members, opened
+from containers.image.registry_image import fetch
 from stacks.identity.content import CHECKS
 
 DOCKERFILES = Path(__file__).parents[2] / "dockerfiles"

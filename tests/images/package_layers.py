@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from oci.layers.layer import Index
+from containers.image.layers.layer import Index
 from tests.helpers.folder_image import index
 from tests.images.engine import Image, base_image, docker, unique
 

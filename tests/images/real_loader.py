@@ -1,4 +1,4 @@
-"""What the loader in a container says of files, as the referee of `oci.binaries.loader`."""
+"""What the loader in a container says of files, as the referee of `containers.image.binaries.loader`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from oci.binaries.contents import Contents
-from oci.binaries.elf_file import AARCH64, X86_64, Machine
-from oci.binaries.loader import CAPABILITIES, Loader
-from oci.binaries.musl_loader import MuslLoader
+from containers.image.binaries.contents import Contents
+from containers.image.binaries.elf_file import AARCH64, X86_64, Machine
+from containers.image.binaries.loader import CAPABILITIES, Loader
+from containers.image.binaries.musl_loader import MuslLoader
 from tests.images.engine import Image
 
 

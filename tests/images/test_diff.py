@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from cli.diff.comparison import Comparison, compare
-from oci.registry_image import fetch
+from containers.image.registry_image import fetch
 from tests.images.conftest import Built
 from tests.images.engine import Image, base_image, docker, unique
 

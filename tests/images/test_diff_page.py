@@ -14,7 +14,7 @@ from cli.diff.comparison import Comparison, compare
 from cli.diff.html import page
 from cli.diff.report import of_images, of_stack
 from cli.diff.stack_diff import Change, ImageDiff, StackDiff
-from oci.registry_image import fetch
+from containers.image.registry_image import fetch
 from tests.fakes.registry import serve
 from tests.helpers.layers import Item, archive
 from tests.images.engine import base_image, docker, unique

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from oci.client import INDEXES
-from oci.engine.engine_platforms import PLATFORMS
+from containers.engine.engine_platforms import PLATFORMS
+from containers.registry.client import INDEXES
 from tests.engine.test_platforms import UNCHANGED
 from tests.helpers import registry_api
 from tests.images.engine import docker

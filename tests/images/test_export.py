@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
-from oci.registry_image import fetch
+from containers.image.registry_image import fetch
 from tests.fakes.package_index import wheel
 from tests.helpers.machine_programs import have
 from tests.images.engine import Image, base_image, client, docker, unique

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from oci.gpu import gpu_coverage
+from containers.image.gpu import gpu_coverage
 from tests.helpers import folder_image
 
 pytestmark = pytest.mark.slow

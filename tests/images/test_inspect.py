@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
-from oci.binaries import contents
-from oci.local_image import open_image
+from containers.image.binaries import contents
+from containers.image.local_image import open_image
 from tests.images.engine import Image, base_image, docker, remove, unique
 from tests.images.real_loader import differences, loadable, of_container
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from oci import client, index
-from oci.engine.engine_platforms import PLATFORMS
+from containers.engine.engine_platforms import PLATFORMS
+from containers.registry import client, index
 from stacks import lock
 from stacks.config.fetching.mirrors import MIRRORS_VARIABLE
 from stacks.config.stack_file import read_stack

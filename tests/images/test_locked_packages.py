@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from cli.locking import python_packages
+from containers.dockerfile.context import Folders
 from stacks import plan
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT, read_stack
 from stacks.identity import staged_context
 from stacks.identity.content import Contents
-from stacks.identity.context import Folders
 from stacks.spec import ImageSpec, Packages
 from tests.fakes.package_index import Index, wheel
 from tests.images.conftest import Built

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from cli.locking import python_packages, requirement_lists
+from containers.dockerfile.context import Folders
 from stacks import lock, plan
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT
 from stacks.identity import staged_context
 from stacks.identity.content import Contents
-from stacks.identity.context import Folders
-from stacks.identity.dockerfile.git_sources import own_commit
+from stacks.identity.git_sources import own_commit
 from stacks.spec import Outside
 from tests.fakes import package_index
 from tests.fakes.upstreams import upstreams

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from oci.binaries.contents import Contents
-from oci.gpu import gpu_coverage
-from oci.layers.layer import Index
+from containers.image.binaries.contents import Contents
+from containers.image.gpu import gpu_coverage
+from containers.image.layers.layer import Index
 from tests.helpers.folder_image import faults, image
 from tests.images.package_layers import SITE, Debian, Wheels
 

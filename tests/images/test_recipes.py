@@ -394,7 +394,7 @@ LIBRARIES = {
     "cusparselt": ("libcusparseLt.so.0", "cusparseLtInit"),
     "nvshmem": ("libnvshmem_host.so.3", "nvshmem_my_pe"),
 }
-"""What NVIDIA's wheels have below nvidia/<library>/lib, and a function of it: cli/upstream/contracts of these names."""
+"""What NVIDIA's wheels have below nvidia/<library>/lib, and a function of it: maintenance/upstream/contracts of these names."""
 
 TORCH_SETUP = """
 import os, subprocess

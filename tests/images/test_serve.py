@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from oci.binaries import contents, inspection
-from oci.engine import engine_image
-from oci.engine.engine_access import Access
+from containers.engine import engine_image
+from containers.engine.engine_access import Access
+from containers.image.binaries import contents, inspection
 from stacks.config.stack_file import ROOT
 from stacks.versions import cuda_toolkit
 from tests.fakes.package_index import Index, wheel

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import pytest
 
-from oci.binaries import contents
-from oci.binaries.elf_file import X86_64
-from oci.layers.layer import Index
-from oci.starting import started_programs
+from containers.image.binaries import contents
+from containers.image.binaries.elf_file import X86_64
+from containers.image.layers.layer import Index
+from containers.starting import started_programs
 from tests.images.engine import Image, base_image, docker, remove, unique
 
 _DOCKERFILE = """FROM {base}
@@ -61,7 +61,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Image, I
         docker("export", f"--output={archive}", name)
     finally:
         docker("rm", name)
-    from oci.layers.layer import index
+    from containers.image.layers.layer import index
 
     with archive.open("rb") as file:
         yield image, index(file, "application/vnd.oci.image.layer.v1.tar", facts=contents.facts)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from oci.binaries.contents import Contents
+from containers.image.binaries.contents import Contents
 from tests.helpers import folder_image
 from tests.images import package_layers, real_loader
 from tests.images.engine import Image, remove

@@ -18,7 +18,7 @@ import grpc
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, provider_pb2, provider_pb2_grpc
 
-from toolchain.provider_base import Properties, decode_struct, encode_struct, plain
+from toolchain.provider.provider_base import Properties, decode_struct, encode_struct, plain
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SELECTED = os.environ.get("SLIPWAY_DOCKER_PROVIDER", "embedded")
@@ -29,7 +29,7 @@ PROVIDER_URN = "urn:pulumi:test::project::pulumi:providers:docker::default"
 def command(provider: str = SELECTED) -> list[str]:
     """Return the command of a provider: "embedded" or "official"."""
     if provider == "embedded":
-        return [sys.executable, "-P", "-m", "toolchain.docker_provider"]
+        return [sys.executable, "-P", "-m", "toolchain.provider"]
     name = "pulumi-resource-docker"
     home = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
     installed = sorted(home.glob(f"plugins/resource-docker-v*/{name}"))

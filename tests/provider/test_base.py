@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from pulumi.runtime.proto import provider_pb2
 
 from tests.provider.plugin import CHECKOUT, Failure, Plugin, started
-from toolchain.provider_base import (
+from toolchain.provider.provider_base import (
     UNKNOWN,
     Cancelled,
     Operation,
@@ -116,7 +116,7 @@ def test_signal_at_any_moment_ends_the_wait() -> None:
     """A signal once came while the wait held a lock that its handler then waited for."""
     program = """if True:
         import os, random, signal, threading
-        from toolchain.provider_base import readable_after_signal, wait_for_end
+        from toolchain.provider.provider_base import readable_after_signal, wait_for_end
 
         for _ in range(200):
             signalled = readable_after_signal()
@@ -150,7 +150,7 @@ def test_plugin_loads_messages_without_the_sdk(tmp_path: Path) -> None:
     loaded = {line.rpartition("|")[2].strip() for line in "".join(plugin.stderr).splitlines()}
     assert {name for name in loaded if name.partition(".")[0] in {"pulumi", "toolchain"} and "." in name} >= {
         "pulumi.runtime.proto.provider_pb2",
-        "toolchain.docker_provider.provider",
+        "toolchain.provider.provider",
     }
     assert not loaded & {"pulumi", "pulumi.runtime", "pulumi.runtime.proto", "pulumi.automation"}
 
@@ -165,7 +165,7 @@ def runs(process: str) -> bool:
 
 def test_plugin_ends_with_its_parent_process(tmp_path: Path) -> None:
     """An engine that is killed cannot end its plugins."""
-    script = 'exec sh -c \'"$0" -m toolchain.docker_provider & echo $!; wait\' "$0"'
+    script = 'exec sh -c \'"$0" -m toolchain.provider & echo $!; wait\' "$0"'
     parent = subprocess.Popen(
         ["sh", "-c", script, sys.executable],
         cwd=tmp_path,

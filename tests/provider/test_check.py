@@ -11,7 +11,7 @@ import pytest
 
 from tests.provider.conftest import write
 from tests.provider.plugin import SELECTED, Failure, Plugin, started
-from toolchain.provider_base import UNKNOWN, Secret, plain
+from toolchain.provider.provider_base import UNKNOWN, Secret, plain
 
 FILES = {"app/Dockerfile": "FROM scratch\nCOPY f /\n", "app/f": "x", "app/other.Dockerfile": "FROM scratch\n"}
 NAME = "registry.example/team/app:v1"

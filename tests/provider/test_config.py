@@ -11,7 +11,7 @@ import pytest
 from pulumi.runtime.proto import provider_pb2
 
 from tests.provider.plugin import PROVIDER_URN, SELECTED, Failure, Plugin, started
-from toolchain.provider_base import UNKNOWN, Secret, decode_struct, encode_struct
+from toolchain.provider.provider_base import UNKNOWN, Secret, decode_struct, encode_struct
 
 LOGIN = [{"address": "r.example", "username": "u", "password": "p"}]
 LOGIN_TEXT = '[{"address":"r.example","password":"p","username":"u"}]'

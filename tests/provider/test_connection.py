@@ -16,7 +16,7 @@ import pytest
 from tests.fakes.docker_relay import Relay
 from tests.provider.conftest import write
 from tests.provider.plugin import SELECTED, Failure, started
-from toolchain.docker_provider.docker_api.engine import Unreachable, ssh_command
+from toolchain.provider.docker_api.engine import Unreachable, ssh_command
 
 REPOSITORY = "parity-connection"
 

@@ -8,7 +8,7 @@ import pytest
 from pulumi.runtime.proto import provider_pb2
 
 from tests.provider.plugin import Plugin
-from toolchain.provider_base import UNKNOWN, Secret
+from toolchain.provider.provider_base import UNKNOWN, Secret
 
 ADD, DELETE, UPDATE = (getattr(provider_pb2.PropertyDiff, kind) for kind in ("ADD", "DELETE", "UPDATE"))
 LOGIN = {"server": "r.example", "username": "u", "password": "p"}

@@ -22,7 +22,7 @@ from tests.fakes.docker_relay import Relay
 from tests.provider.conftest import USER, Registry, private_registry, write
 from tests.provider.plugin import SELECTED, Failure, Plugin, started
 from tests.provider.test_image import PLATFORM, SCRATCH, Maker, maker, with_shell
-from toolchain.provider_base import Secret
+from toolchain.provider.provider_base import Secret
 
 __all__ = ["maker"]
 

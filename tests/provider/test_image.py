@@ -22,7 +22,7 @@ import requests
 from tests.helpers import registry_api
 from tests.provider.conftest import PASSWORD, USER, Registry, write
 from tests.provider.plugin import SELECTED, Failure, Line, Plugin
-from toolchain.provider_base import UNKNOWN, Properties, Secret, plain
+from toolchain.provider.provider_base import UNKNOWN, Properties, Secret, plain
 
 PLATFORM = "linux/amd64"
 SCRATCH = "FROM scratch\nCOPY . /\n"
@@ -431,7 +431,7 @@ def test_read_and_delete_leave_everything(maker: Maker) -> None:
     from pulumi.runtime.proto import provider_pb2
 
     from tests.provider.plugin import URN
-    from toolchain.provider_base import decode_struct, encode_struct
+    from toolchain.provider.provider_base import decode_struct, encode_struct
 
     inputs = maker.inputs({"Dockerfile": SCRATCH, "f": "x"})
     ident, outputs = maker.plugin.create(inputs)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.provider.conftest import PASSWORD, USER, Registry
 from tests.provider.plugin import SELECTED, Failure, Plugin, started
-from toolchain.provider_base import decode_struct
+from toolchain.provider.provider_base import decode_struct
 
 TOKEN = "docker:index/getRegistryImage:getRegistryImage"
 

@@ -13,8 +13,8 @@ import pytest
 
 from tests.provider.plugin import SELECTED, Failure, Plugin, started
 from tests.provider.test_image import Maker, maker  # noqa: F401 - a fixture
-from toolchain.docker_provider.provider import BUILD_SECRETS
-from toolchain.provider_base import plain
+from toolchain.provider.provider import BUILD_SECRETS
+from toolchain.provider.provider_base import plain
 
 MOUNT = "--mount=type=secret,id=netrc,target=/dev/netrc,mode=0444"
 TAKES = "[ -f /dev/netrc ] && /bin/busybox sha256sum < /dev/netrc > /sum || echo none > /sum"

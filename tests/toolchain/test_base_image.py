@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from oci.engine.engine_platforms import PLATFORMS
+from containers.engine.engine_platforms import PLATFORMS
 from tests.toolchain.clone import Clone
 from toolchain.machine import apt
 from toolchain.parts import base_image, docker_engine, docker_registry, emulation

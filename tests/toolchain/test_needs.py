@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oci.engine.engine_platforms import PLATFORMS
+from containers.engine.engine_platforms import PLATFORMS
 from tests.helpers.program_copy import copy_folders
 from tests.toolchain.clone import Clone
 from toolchain import environment, ready

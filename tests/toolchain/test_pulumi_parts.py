@@ -430,7 +430,7 @@ def test_docker_provider_is_embedded_where_unreachable(installable: Clone, relea
     assert part["path"] == [], "Pulumi warns of a plugin on PATH at each start"
     launcher = provider_choice._program(installable.checkout)
     assert launcher.stat().st_mode & 0o111
-    assert "-m toolchain.docker_provider" in launcher.read_text()
+    assert "-m toolchain.provider" in launcher.read_text()
 
 
 def test_docker_provider_can_be_forced(installable: Clone, release: Release) -> None:

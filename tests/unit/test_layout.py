@@ -56,7 +56,7 @@ THIRD_PARTY = {"packaging", "pydantic", "pydantic_core", "yaml"}
 
 MOST_MODULES = 12
 
-OTHER_NAMES = {"stacks.child_environment", "stacks.errors"}
+OTHER_NAMES = {"containers.child_environment", "containers.errors"}
 """Modules that only give what a module of the library of that name has."""
 
 
@@ -180,10 +180,10 @@ def test_library_imports_of_stacks_reach_no_network() -> None:
 
 
 READERS = (
-    "stacks.identity.dockerfile",
-    "stacks.identity.ignore",
-    "stacks.identity.wildcards",
-    "stacks.identity.context",
+    "containers.dockerfile",
+    "containers.dockerfile.ignore",
+    "containers.dockerfile.wildcards",
+    "containers.dockerfile.context",
 )
 """What reads anybody's Dockerfile, ignore file and context."""
 

@@ -45,7 +45,7 @@ class Repository(Checkout):
         for file in FILES:
             shutil.copy(ROOT / file, self.root)
         pulumi_cli.write_pip(self.root)
-        self.write("cli/refresh/sources.toml", "source = []\n")  # tests ask no public source
+        self.write("maintenance/refresh/sources.toml", "source = []\n")  # tests ask no public source
         self.write("Makefile", MAKEFILE)
         self.write(".ci/debian", '#!/bin/sh\nexec .ci/run "$@"\n')  # no registry here has its container
         self.write("stacks/flavors/chain.py", FLAVOR)

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from stacks.child_environment import child_environment
+from containers.child_environment import child_environment
 from toolchain.checkout import Checkout
 from toolchain.machine import apt, pip
 from toolchain.machine.steps import command, output

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from stacks.child_environment import child_environment
+from containers.child_environment import child_environment
 from toolchain.machine.toolchain_error import ToolchainError
 
 HEARTBEAT_SECONDS: Final = 20.0

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from stacks.child_environment import child_environment
+from containers.child_environment import child_environment
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
 from toolchain.machine.daemon import Daemon

@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Final
 
-from stacks.child_environment import child_environment
+from containers.child_environment import child_environment
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
 from toolchain.machine.files import write

@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 from typing import Final
 
-from oci.engine.engine_platforms import PLATFORMS, runnable_platforms
-from stacks.errors import SlipwayError
+from containers.engine.engine_platforms import PLATFORMS, runnable_platforms
+from containers.errors import SlipwayError
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
 from toolchain.machine.steps import command, output, say

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from stacks.child_environment import child_environment
+from containers.child_environment import child_environment
 from toolchain.checkout import Checkout
 from toolchain.machine import golang
 from toolchain.machine.network import net

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any, Final, TextIO
 
-from oci.reference import Reference
+from containers.registry.reference import Reference
 from stacks.differences import differences
 from toolchain.pulumi_run.run_progress import RunProgress
 

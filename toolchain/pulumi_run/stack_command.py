@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from oci.reference import Reference
+from containers.registry.reference import Reference
 from toolchain.checkout import Checkout
 from toolchain.machine.files import write
 from toolchain.machine.steps import output, say

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from stacks.child_environment import PASSWORD, WITHHELD
+from containers.child_environment import PASSWORD, WITHHELD
 
 KEY: Final = "COSIGN_PRIVATE_KEY"
 """The variable with the signing key in the workflows and in the guides."""

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from oci.child_environment import LOCAL_SECONDS, child_environment
+from containers.child_environment import LOCAL_SECONDS, child_environment
 from toolchain.checkout import Checkout
 from toolchain.registry_login import registry_account, registry_port
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager, suppress
 import pulumi
 import pulumi_aws as aws
 
+from containers.errors import SlipwayError, one_line
 from stacks.checks.ec2_site import Builder, Machine, Network, Site
 from stacks.config.builders import build_key
 from stacks.config.ec2 import AMI_PARAMETER, ARCHITECTURES, Ec2Runners, PlatformBuild
-from stacks.errors import SlipwayError, one_line
 
 
 def look_up(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions, price_list: pulumi.InvokeOptions) -> Site:

@@ -16,12 +16,12 @@ from components.runners.ec2.builder.ec2_builder import Ec2Builder, Ec2BuilderArg
 from components.runners.ec2.ec2_runners import Ec2Runners
 from components.runners.ec2.runner_args import Ec2RunnersArgs
 from components.runners.ec2.user_data import user_data
-from oci.reference import Reference
+from containers.errors import SlipwayError
+from containers.registry.reference import Reference
 from stacks.checks import ec2_site
 from stacks.config import ec2
 from stacks.config.registries.ecr import EcrRegistry
 from stacks.config.values import architecture
-from stacks.errors import SlipwayError
 from stacks.plan import Plan
 
 _PRICE_LIST = "us-east-1"

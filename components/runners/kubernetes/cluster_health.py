@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
 from components.runners.kubernetes.build_daemon import NAME
-from oci.gpu import kubectl, node_drivers
-from oci.gpu.kubectl import Item, Unanswered
-from oci.gpu.node_labels import GPU
+from containers.errors import MALFORMED, one_line, printable
+from containers.image.gpu import kubectl, node_drivers
+from containers.image.gpu.kubectl import Item, Unanswered
+from containers.image.gpu.node_labels import GPU
 from stacks.checks import drivers
 from stacks.config.kubernetes import KubernetesRunners
-from stacks.errors import MALFORMED, one_line, printable
 from stacks.spec import ImageSpec
 from stacks.versions.nodes import EFA, INFINIBAND, node
 

@@ -13,7 +13,7 @@ import pulumi
 from pulumi.dynamic import Resource
 
 from components.action import Action
-from oci.engine import engine_access
+from containers.engine import engine_access
 
 SECONDS = 300
 """Seconds to wait. The name of a new load balancer takes minutes to resolve."""

@@ -9,7 +9,7 @@ from typing import Any
 from components.runners.kubernetes import isolation
 from components.runners.kubernetes.isolation import Manifest
 from components.runners.kubernetes.pod import ACCOUNT, Spec, devices, on_disk, pins, placement, resources
-from oci.logins import docker_login
+from containers.registry.logins import docker_login
 from stacks.config.kubernetes import KubernetesRunners, Validation
 
 NAME = "gpu-checks"

@@ -15,14 +15,14 @@ import pulumi
 import pulumi_docker as docker
 import pulumi_kubernetes as k8s
 
-from components.engines.reached_engine import ReachedEngine
-from components.engines.replicas import Replicas
+from components.reached_engine import ReachedEngine
 from components.registry.interface import Login
 from components.runners.kubernetes import arc, build_daemon, build_service, gpu_validation, isolation, pod
 from components.runners.kubernetes.certificates import Certificates, CertificatesArgs
 from components.runners.kubernetes.engine_readiness import EngineReadiness, EngineReadinessArgs
 from components.runners.kubernetes.isolation import Manifest
 from components.runners.kubernetes.objects import declare
+from containers.engine.replicas import Replicas
 from stacks.config.kubernetes import KubernetesRunners as Config
 from stacks.config.kubernetes import Replica
 from stacks.config.values import architecture

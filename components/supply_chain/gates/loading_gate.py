@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from oci import credentials
-from oci.binaries import contents, inspection
-from oci.evidence import loading_evidence
-from oci.layers.budget import apart
-from oci.layers.layer import Index
-from oci.registry_image import Image, fetch_each
+from containers.budget import apart
+from containers.errors import SlipwayError, listing
+from containers.evidence import loading_evidence
+from containers.image.binaries import contents, inspection
+from containers.image.layers.layer import Index
+from containers.image.registry_image import Image, fetch_each
+from containers.registry import credentials
 from stacks.config.gates.inspection_gate import InspectionException
-from stacks.errors import SlipwayError, listing
 from stacks.versions import cuda_toolkit
 
 

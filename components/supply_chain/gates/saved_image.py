@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from oci.binaries import contents
-from oci.engine import engine_image
-from oci.engine.engine_access import Access
-from oci.layers.budget import apart
-from oci.layers.layer import Facts
+from containers.budget import apart
+from containers.engine import engine_image
+from containers.engine.engine_access import Access
+from containers.image.binaries import contents
+from containers.image.layers.layer import Facts
 from stacks.config.stack_file import ROOT
 
 

@@ -10,7 +10,7 @@ import pulumi
 from pulumi.dynamic import Resource
 
 from components.action import Action
-from components.engines.reached_engine import ReachedEngine
+from components.reached_engine import ReachedEngine
 
 
 @dataclass(frozen=True)

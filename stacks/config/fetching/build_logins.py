@@ -14,9 +14,9 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from containers.errors import SlipwayError
 from stacks.config.model import Line, Model, Secret, matching
 from stacks.config.stack_file import NAMESPACE
-from stacks.errors import SlipwayError
 
 KEY = f"{NAMESPACE}:buildSecrets"
 

@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints, field_validator
 
+from containers.errors import one_line
+from containers.registry.reference import check_prefixes, check_reference, covering, split
 from stacks.config.model import Model
 from stacks.config.values import Certificate, Url, check_url
-from stacks.errors import one_line
-from stacks.references import check_prefixes, check_reference, covering, split
 
 MIRRORS_VARIABLE = "SLIPWAY_MIRRORS"
 """Environment variable with a ``mirrors`` block as JSON. The stack's own block overrides it."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
-from oci.gpu.node_labels import GPU
+from containers.image.gpu.node_labels import GPU
 from stacks.config.model import Model, NonEmpty
 from stacks.tags import check_extra
 from stacks.versions.nodes import node

@@ -2,7 +2,7 @@
 
 Each subclass of :class:`RegistryModel` in a module here is a kind of registry. Its component is in
 ``components/registry/<kind>_registry.py``. Credentials are secrets of the configuration, or come from the environment;
-:mod:`oci.logins.stack_login` checks them before a push.
+:mod:`containers.registry.logins.stack_login` checks them before a push.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class AcrRegistry(GenericRegistry):
     )
     EXAMPLE: ClassVar[str] = "<registry>.azurecr.io/<path>"
     ANONYMOUS: ClassVar[bool] = False
-    IDENTITY: ClassVar[str] = "oci.logins.azure_login"
+    IDENTITY: ClassVar[str] = "containers.registry.logins.azure_login"
 
     kind: Literal["acr"] = Field(description="Azure's container registry.")  # type: ignore[assignment]
     repository: Repository = Field(description="Prefix of every image's name, such as acme.azurecr.io/images.")

@@ -8,11 +8,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from oci.reference import Reference
+from containers.errors import one_line, suggest
+from containers.registry.reference import Reference, qualified
 from stacks.config.model import Model, Repository, matching
 from stacks.config.registries.registry_model import RegistryModel
-from stacks.errors import one_line, suggest
-from stacks.references import qualified
 
 _UPSTREAMS = {
     "docker.io": True,

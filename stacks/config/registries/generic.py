@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from oci.logins.login_sources import LoginSources
-from oci.reference import Reference
+from containers.registry.logins.login_sources import LoginSources
+from containers.registry.reference import Reference
 from stacks.config.model import ENCRYPTED, NonEmpty, Repository, Secret
 from stacks.config.registries.registry_model import RegistryModel
 
@@ -34,7 +34,7 @@ class GenericRegistry(RegistryModel):
     """Whether registries of this kind may accept an anonymous push."""
 
     IDENTITY: ClassVar[str] = ""
-    """The module that logs in with the program's identity: see :class:`oci.logins.login_sources.LoginSources`."""
+    """The module that logs in with the program's identity: see :class:`containers.registry.logins.login_sources.LoginSources`."""
 
     kind: Literal["generic"] = Field(description="Any registry that takes a user name and a password.")
     repository: Repository = Field(description="Prefix of every image's name, such as harbor.example.com/ml.")

@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from containers.registry.reference import on_loopback
 from stacks.config.model import Host, RepositoryPath
 from stacks.config.registries.registry_model import RegistryModel
-from stacks.references import on_loopback
 
 REGISTRY_VARIABLE = "SLIPWAY_REGISTRY"
 """Environment variable with the local registry's ``host:port``; set by the toolchain."""

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, ValidationInfo
 
+from containers.errors import one_line, suggest
 from stacks.config.model import Environment, refuse
-from stacks.errors import one_line, suggest
 from stacks.versions.tables import table
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

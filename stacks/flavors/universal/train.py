@@ -10,8 +10,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from containers.errors import one_line, suggest
 from stacks.config.model import Environment, Model
-from stacks.errors import one_line, suggest
 
 _time_zones = functools.cache(zoneinfo.available_timezones)
 """The time zones that this machine knows; reading them takes 20 ms."""

@@ -18,10 +18,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from containers.errors import SlipwayError, one_line
 from stacks import graph
 from stacks.config.additions import repository_path
 from stacks.config.stack_file import read_stack, stack_file, stack_names
-from stacks.errors import SlipwayError, one_line
 from stacks.identity import content, git
 from stacks.identity.content import Content, Contents
 from stacks.identity.fingerprint import fingerprints, published_fingerprints

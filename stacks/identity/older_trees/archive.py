@@ -15,10 +15,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
-from oci.errors import SlipwayError, one_line
+from containers.dockerfile.context import IGNORE, MOST_LINKS, digest, no_dockerfile
+from containers.dockerfile.ignore import Matcher, PatternError, parse
+from containers.errors import SlipwayError, one_line
 from stacks.identity import git
-from stacks.identity.context import IGNORE, MOST_LINKS, digest, no_dockerfile
-from stacks.identity.ignore import Matcher, PatternError, parse
 
 ATTRIBUTES: Final = ".gitattributes"
 _EXPORT_ALL: Final = b"\n* -export-ignore -export-subst\n"
@@ -84,7 +84,7 @@ class ArchivedContext:
                 )
 
     def paths(self, dockerfile: str) -> Sequence[str]:
-        """See :meth:`stacks.identity.context.Context.paths`."""
+        """See :meth:`containers.dockerfile.context.Context.paths`."""
         if dockerfile not in self._paths:
             if self._read(dockerfile) is None:
                 raise no_dockerfile(f"{self._folder}/{dockerfile}")
@@ -102,18 +102,18 @@ class ArchivedContext:
         return self._paths[dockerfile]
 
     def read(self, path: str) -> bytes:
-        """See :meth:`stacks.identity.context.Context.read`."""
+        """See :meth:`containers.dockerfile.context.Context.read`."""
         content = self._read(path)
         if content is None:
             raise no_dockerfile(f"{self._folder}/{path}")
         return content
 
     def digest(self, path: str) -> str:
-        """See :meth:`stacks.identity.context.Context.digest`."""
+        """See :meth:`containers.dockerfile.context.Context.digest`."""
         return self._digests[path]
 
     def link(self, path: str) -> str | None:
-        """See :meth:`stacks.identity.context.Context.link`."""
+        """See :meth:`containers.dockerfile.context.Context.link`."""
         return self._links.get(path)
 
     def _read(self, path: str) -> bytes | None:

@@ -25,7 +25,7 @@ from pulumi.runtime.proto import provider_pb2
 from tests.fakes.aws import resource_reads as reads
 from tests.fakes.aws.calls import note_calls, unanswered
 from tests.fakes.aws.resource_types import FUNCTIONS, RUNNERS, Client, Kind, retag, taggable
-from toolchain.provider_base import (
+from toolchain.provider.provider_base import (
     Host,
     Properties,
     Provider,

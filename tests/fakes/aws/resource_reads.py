@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from toolchain.provider_base import Properties
+from toolchain.provider.provider_base import Properties
 
 Client = Any
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from tests.fakes.aws import resource_reads as reads
 from tests.fakes.aws.calls import unanswered
-from toolchain.provider_base import Properties
+from toolchain.provider.provider_base import Properties
 
 Client = Any
 """A boto3 client; its methods exist only while it runs."""

@@ -16,7 +16,7 @@ from google.protobuf import empty_pb2
 from pulumi.runtime.proto import provider_pb2
 
 from tests.fakes.kubernetes.plugin import KubernetesProvider
-from toolchain.provider_base import Properties, decode_struct, encode_struct, has_unknown, plain, serve
+from toolchain.provider.provider_base import Properties, decode_struct, encode_struct, has_unknown, plain, serve
 
 
 def file(manifest: Properties) -> Path:

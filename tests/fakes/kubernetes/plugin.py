@@ -25,7 +25,7 @@ from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import provider_pb2, status_pb2
 
 from tests.cluster.programs import program
-from toolchain.provider_base import (
+from toolchain.provider.provider_base import (
     Properties,
     Provider,
     ProviderError,

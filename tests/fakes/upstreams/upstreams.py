@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from oci.gpu.release_order import order
+from containers.image.gpu.release_order import order
 from tests.fakes.upstreams.server import Server
 from tests.images.engine import Image, base_image, docker
 
@@ -186,7 +186,7 @@ LIBRARIES = {
     "nvshmem": ("libnvshmem_host.so.3", "nvshmem.h", "nvshmem_my_pe(void)"),
 }
 """What lies below nvidia/<library> in a wheel of NVIDIA's: a library, its header, and a function of both. The members are held
-in cli/upstream/contracts."""
+in maintenance/upstream/contracts."""
 
 
 def _library_wheel(folder: Path, requirement: str) -> None:

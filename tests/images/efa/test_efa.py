@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oci import client
+from containers.registry import client
 from tests.fakes.upstreams.efa_upstreams import Upstreams
 from tests.images.differences import check_differ, environment, files, unlisted, variables
 from tests.images.efa.conftest import Built

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from cli.locking import python_packages
+from containers.dockerfile.context import Folders
 from stacks import plan
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT
 from stacks.identity import staged_context
 from stacks.identity.content import Contents
-from stacks.identity.context import Folders
 from tests.fakes.upstreams.megatron_upstreams import Upstreams
 from tests.images.engine import Image, build, remove, unique
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oci import client
+from containers.registry import client
 from tests.fakes.upstreams.megatron_upstreams import Upstreams
 from tests.images.differences import check_differ, environment, variables
 from tests.images.engine import CHECKED, Image, build, check_planted, docker

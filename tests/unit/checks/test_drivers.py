@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from oci.gpu.node_labels import GPU
-from oci.gpu.release_order import line, order
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
+from containers.image.gpu.node_labels import GPU
+from containers.image.gpu.release_order import line, order
 from stacks.plan import specs
 from stacks.versions.cuda_toolkit import DRIVER_LABEL, cuda_versions, line_driver, older_branches
 from stacks.versions.nodes import node, node_names

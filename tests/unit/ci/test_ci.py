@@ -20,9 +20,9 @@ import yaml
 from ci import actions, identity, machine, public_state, pulumi_stack, repository
 from ci.arguments import main
 from ci.verbs import comment, lock_date, preview, propose, published, record, resolve
+from containers.errors import SlipwayError
 from stacks import lock, plan
 from stacks.config.stack_file import ROOT, read_stack
-from stacks.errors import SlipwayError
 from stacks.identity import history
 from stacks.identity.history import BRANCH_VARIABLE
 from stacks.tags import Revision

@@ -12,8 +12,8 @@ import pytest
 
 from ci import public_state, published_branch, pulumi_stack
 from ci.verbs import preview
+from containers.dockerfile.context import digest
 from stacks import flavors, plan
-from stacks.identity.context import digest
 from stacks.identity.history import BRANCH_VARIABLE
 from tests.fakes.pulumi_mocks import planned
 

@@ -13,7 +13,7 @@ import pytest
 
 from ci import public_state, pulumi_stack
 from ci.verbs import publish
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
 from tests.helpers.sample_repository import Checkout
 
 STATUS = 7

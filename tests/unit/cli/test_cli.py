@@ -13,9 +13,9 @@ import pytest
 from cli import stack_checks
 from cli.commands import look
 from cli.main import SECTIONS, main, run
+from containers.errors import SlipwayError
 from stacks import plan
 from stacks.config.stack_file import ROOT, misnamed, read_stack, stack_names
-from stacks.errors import SlipwayError
 from stacks.tags import parse
 
 

@@ -11,9 +11,9 @@ import yaml
 
 from cli import compose
 from cli.main import main
+from containers.errors import SlipwayError
 from stacks import plan
 from stacks.config.stack_file import ROOT, read_stack
-from stacks.errors import SlipwayError
 from stacks.plan import Plan, PlannedImage
 from stacks.versions.efa_ngc import ngc_versions
 from tests.unit.dockerfiles.test_arguments import every_spec

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.upstream import pins
-from cli.upstream.contract import CHECKS, Contract, Row, components, contract
-from cli.upstream.findings import findings
-from cli.upstream.upstream_files import FolderFiles
+from maintenance.upstream import pins
+from maintenance.upstream.contract import CHECKS, Contract, Row, components, contract
+from maintenance.upstream.findings import findings
+from maintenance.upstream.upstream_files import FolderFiles
 from stacks import plan
 from stacks.config.stack_file import ROOT, stack_names
 from stacks.spec import Outside

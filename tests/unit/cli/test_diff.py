@@ -20,10 +20,10 @@ from cli.diff.stack_diff import Change, StackDiff, diff
 from cli.diff.stack_diff import _base as moved
 from cli.diff.text import terminal
 from cli.main import main
-from oci.registry_image import fetch
+from containers.errors import SlipwayError
+from containers.image.registry_image import fetch
 from stacks import plan
 from stacks.config.stack_file import ROOT
-from stacks.errors import SlipwayError
 from stacks.plan import PlannedImage
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix

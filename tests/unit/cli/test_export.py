@@ -24,10 +24,10 @@ from hypothesis import strategies as st
 from cli.export import layout, selection, squashfs
 from cli.export.filesystem import Filesystem
 from cli.main import main
-from oci.registry_image import fetch
+from containers.errors import SlipwayError
+from containers.image.registry_image import fetch
 from stacks import plan
 from stacks.config.stack_file import ROOT, read_stack
-from stacks.errors import SlipwayError
 from tests.fakes.registry import Registry, digest_of, serve, skip_retry_waits
 from tests.helpers import layers
 from tests.helpers.layers import Item

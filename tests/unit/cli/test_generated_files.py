@@ -10,8 +10,8 @@ import click
 import pytest
 
 from cli.command_line import Command
-from cli.generated import commands_reference, configuration_reference, generated_files
 from cli.main import slipway
+from maintenance.generated import commands_reference, configuration_reference, generated_files
 from stacks import flavors
 from stacks.config.model import keys as model_keys
 

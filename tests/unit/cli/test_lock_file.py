@@ -9,8 +9,8 @@ import pytest
 
 from cli.locking import lock_file, python_packages, requirement_lists
 from cli.locking.python_packages import NotLockable
+from containers.errors import SlipwayError
 from stacks import graph, lock
-from stacks.errors import SlipwayError
 from stacks.graph import Graph
 from stacks.spec import Packages
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cli.inspection import nccl_report
-from oci.binaries import loading
-from oci.binaries.elf_file import X86_64
+from containers.image.binaries import loading
+from containers.image.binaries.elf_file import X86_64
 from tests.helpers.elf_writer import elf
 from tests.helpers.image_files import Files, image
 

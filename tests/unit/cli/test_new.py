@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from cli import stack_checks
 from cli.keys import new_stack, questions
 from cli.main import main
+from containers.errors import SlipwayError
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT, parse, read_stack, stack_names
-from stacks.errors import SlipwayError
 
 MODELINE = "# yaml-language-server: $schema=stack.schema.json\n"
 

@@ -12,11 +12,10 @@ import pytest
 
 from cli.diff import stack_diff
 from cli.promotion import gpu_evidence, newest_evidence, promotion
-from oci import cosign
-from oci.client import Repository
-from oci.evidence import gpu_report
-from oci.vulnerabilities import grype
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
+from containers.evidence import cosign, gpu_report
+from containers.evidence.vulnerabilities import grype
+from containers.registry.client import Repository
 from tests.fakes import vulnerability_scanner
 from tests.fakes.registry import INDEX, MANIFEST, Registry, serve, skip_retry_waits
 from tests.helpers import gpu_reports

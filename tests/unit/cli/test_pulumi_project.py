@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from cli.generated import pulumi_project
+from maintenance.generated import pulumi_project
 from stacks.config.stack_file import ROOT
 
 if TYPE_CHECKING:

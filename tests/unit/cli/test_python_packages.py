@@ -9,9 +9,9 @@ import pytest
 
 from cli.locking import python_packages
 from cli.locking.python_packages import NotLockable
-from stacks.child_environment import child_environment
+from containers.child_environment import child_environment
+from containers.errors import SlipwayError
 from stacks.config.fetching.mirrors import Mirrors
-from stacks.errors import SlipwayError
 from stacks.spec import Packages
 from tests.fakes.package_index import Index
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.generated import readme_tables
+from containers.errors import SlipwayError
+from maintenance.generated import readme_tables
 from stacks import flavors
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT
-from stacks.errors import SlipwayError
 from stacks.spec import CONTEXT
 
 

@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from cli import completion, main
-from cli.refresh import refresh, rows, table_text
-from oci.gpu.release_order import order
+from containers.image.gpu.release_order import order
+from maintenance.refresh import refresh, rows, table_text
 from stacks.config.load import environment_mirrors
 from stacks.versions import tables
 from stacks.versions.tables import table

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cli.locking import requirement_lists
-from cli.upstream import git_objects
+from cli.locking import git_objects, requirement_lists
+from containers.errors import SlipwayError
 from stacks.config.fetching.mirrors import Mirrors
-from stacks.errors import SlipwayError
 
 LOCKED = {"https://github.com/acme/tool#refs/tags/v1": "0" * 40}
 OPTION = "https://github.com/acme/tool: requirements.txt at v1 has an option '--extra-index-url'"

@@ -11,8 +11,8 @@ import pytest
 
 from cli.diff import stack_diff
 from cli.inspection import vulnerability_report
-from oci.vulnerabilities import grype
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
+from containers.evidence.vulnerabilities import grype
 from tests.fakes import vulnerability_scanner
 from tests.helpers.sample_repository import STACK, make
 

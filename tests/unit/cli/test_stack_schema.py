@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from cli.generated import stack_schema
+from cli.keys import stack_schema
 from stacks import flavors
 from stacks.config.model import keys as model_keys
 from stacks.config.stack_file import ROOT, stack_file, stack_names

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.upstream import pins
-from cli.upstream.contract import components, contract
-from cli.upstream.findings import findings
-from cli.upstream.upstream_files import FolderFiles
-from oci.gpu.release_order import order
+from containers.image.gpu.release_order import order
+from maintenance.upstream import pins
+from maintenance.upstream.contract import components, contract
+from maintenance.upstream.findings import findings
+from maintenance.upstream.upstream_files import FolderFiles
 from tests.fakes.upstreams.upstreams import HERE, standins
 
 STOOD_IN = [

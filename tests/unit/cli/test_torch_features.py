@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.refresh import torch_features
+from maintenance.refresh import torch_features
 from stacks import plan
 from stacks.config.stack_file import read_stack
 from stacks.versions.tables import table

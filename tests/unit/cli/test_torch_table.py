@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import torch_table
+from maintenance.refresh import torch_table
 from stacks.config.stack_file import ROOT
 
 TORCH = {

@@ -20,11 +20,12 @@ import click
 import pytest
 
 from cli import completion
+from cli.locking import git_objects
 from cli.main import main
-from cli.upstream import contract, git_objects, pins
-from cli.upstream.contract import Contract, Row
-from cli.upstream.findings import findings
-from cli.upstream.upstream_files import ArchiveFiles, FolderFiles
+from maintenance.upstream import contract, pins
+from maintenance.upstream.contract import Contract, Row
+from maintenance.upstream.findings import findings
+from maintenance.upstream.upstream_files import ArchiveFiles, FolderFiles
 
 TOOL = """
 repository = "acme/tool"
@@ -397,7 +398,9 @@ def test_encrypted_archive_is_one_line(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_component_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    contracts = write(tmp_path, {f"cli/upstream/contracts/{name}.toml": "" for name in ("nccl", "nccl-tests", "ucx")})
+    contracts = write(
+        tmp_path, {f"maintenance/upstream/contracts/{name}.toml": "" for name in ("nccl", "nccl-tests", "ucx")}
+    )
     monkeypatch.setattr(completion, "ROOT", contracts)
     command = click.Command("upstream")
     words = completion.components(click.Context(command), click.Argument(["components"]), "nc")

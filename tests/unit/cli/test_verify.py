@@ -11,12 +11,12 @@ import pytest
 
 from cli import verify
 from cli.diff import stack_diff
-from oci import cosign
-from oci.credentials import Login
+from containers.errors import SlipwayError
+from containers.evidence import cosign
+from containers.registry.credentials import Login
 from stacks import plan
 from stacks.config.signing import Signer
 from stacks.config.stack_config import StackConfig
-from stacks.errors import SlipwayError
 from tests.helpers.sample_repository import STACK, Checkout, make
 
 OURS = "awskms:///arn:aws:kms:eu-west-1:123456789012:key/0"

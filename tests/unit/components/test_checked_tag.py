@@ -12,11 +12,10 @@ import pytest
 from components.supply_chain.checked_tag import TagChecked
 from components.supply_chain.loading_attestation import AttestLoading
 from components.supply_chain.scan_attestation import AttestScan
-from oci import cosign
-from oci.evidence import loading_evidence
-from oci.vulnerabilities import grype
+from containers.errors import SlipwayError
+from containers.evidence import cosign, loading_evidence
+from containers.evidence.vulnerabilities import grype
 from stacks.config.gates.vulnerabilities import Vulnerabilities
-from stacks.errors import SlipwayError
 from tests.fakes import vulnerability_scanner
 from tests.fakes.registry import INDEX, MANIFEST, Registry, serve, skip_retry_waits
 from tests.fakes.vulnerability_scanner import Scanner

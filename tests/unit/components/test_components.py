@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from containers.dockerfile.context import digest
 from stacks.config.stack_file import ROOT
 from stacks.differences import file_list
-from stacks.identity.context import digest
 from tests.fakes.pulumi_mocks import DIGEST, SECRET, Recorder, planned, run
 
 
@@ -361,7 +361,7 @@ def loaded(modules: Iterable[str], *candidates: str) -> list[str]:
 
 
 def test_stack_unsigned_does_not_load_the_registry_client() -> None:
-    assert loaded(["components.deployment"], "requests", "oci.cosign") == []
+    assert loaded(["components.deployment"], "requests", "containers.evidence.cosign") == []
 
 
 def test_providers_load_what_previews_need_only() -> None:
@@ -369,9 +369,15 @@ def test_providers_load_what_previews_need_only() -> None:
     resources = sorted(file.stem for file in (ROOT / "components" / "supply_chain").glob("*.py"))
     resources.remove("declare")  # imports the plan, in the program
     providers = [f"components.supply_chain.{name}" for name in resources if not name.startswith("__")]
-    assert loaded(providers, "requests", "oci.client", "oci.cosign", "pydantic", "pulumi_docker", "pulumi") == [
-        "pulumi"
-    ]
+    assert loaded(
+        providers,
+        "requests",
+        "containers.registry.client",
+        "containers.evidence.cosign",
+        "pydantic",
+        "pulumi_docker",
+        "pulumi",
+    ) == ["pulumi"]
 
 
 def test_run_after_a_failed_resource_registers_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from components.engines import start
-from components.engines.pool import Pool
-from components.engines.router import Router
+from containers.engine.pool import Pool
+from containers.engine.router import Router
+from containers.errors import SlipwayError
 from stacks import flavors, plan
-from stacks.errors import SlipwayError
 from stacks.placement import address
 from stacks.plan import Plan
 from tests.helpers.refusals import refusal_line
@@ -113,7 +113,7 @@ def runnable(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             raise SlipwayError(f"{engine}: no engine answers")
         return {platform: answer[platform] for platform in among if platform in answer}
 
-    monkeypatch.setattr("oci.engine.engine_platforms.runnable_platforms", platforms)
+    monkeypatch.setattr("containers.engine.engine_platforms.runnable_platforms", platforms)
     return answers
 
 

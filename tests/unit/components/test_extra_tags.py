@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ci.verbs.affected import lacking
+from containers.errors import SlipwayError
 from stacks import flavors, plan
 from stacks.config.stack_file import read_stack
-from stacks.errors import SlipwayError
 from tests.fakes.pulumi_mocks import DIGEST, run
 from tests.unit.components.test_ecr import ECR, EXTRA_TAG, REPOSITORY
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from components.supply_chain.published_product import FindPublished
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
 from tests.fakes.registry import MANIFEST, Registry
 
 NAMED = {"tag": "x1", "fingerprint": "1" * 64}

@@ -15,17 +15,17 @@ from typing import Any, cast
 import pytest
 
 from components import engines
-from components.engines.pool import Pool
-from components.engines.replicas import Replicas
-from components.engines.router import Router
-from components.engines.tls_tunnel import tunnel
 from components.runners.kubernetes import build_service
 from components.runners.kubernetes.certificates import make
 from components.supply_chain.provenance_attestation import AttestProvenance
-from oci.engine import engine_access
+from containers.engine import engine_access
+from containers.engine.pool import Pool
+from containers.engine.replicas import Replicas
+from containers.engine.router import Router
+from containers.engine.tls_tunnel import tunnel
+from containers.errors import SlipwayError
 from stacks import flavors, plan
 from stacks.config.kubernetes import KubernetesRunners
-from stacks.errors import SlipwayError
 from stacks.placement import address
 from tests.fakes.docker_relay import Relay
 from tests.fakes.pulumi_mocks import planned, run
@@ -163,7 +163,7 @@ def test_replicas_wait_for_the_certificates_of_the_update(tmp_path: Path) -> Non
 
 
 def test_replica_without_a_certificate_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.engines.replicas._LEARNING_SECONDS", 0)
+    monkeypatch.setattr("containers.engine.replicas._LEARNING_SECONDS", 0)
     pool = Replicas(AMD64, dict.fromkeys(NAMES, "127.0.0.1:1"))
     line = refusal_line(pool.engine, "x")
     reasons = "; ".join(f"{name}: this update has no certificate for it" for name in NAMES)

@@ -12,19 +12,18 @@ from typing import Any
 import pytest
 
 from ci.verbs.affected import lacking
-from components.engines.pool import Pool
 from components.supply_chain.image_signature import SignImage
 from components.supply_chain.provenance_attestation import AttestProvenance
 from components.supply_chain.verified_parent import VerifyParent
-from oci import cosign, programs
-from oci.credentials import Login
-from oci.evidence import slsa
+from containers.engine.pool import Pool
+from containers.errors import SlipwayError
+from containers.evidence import cosign, programs, slsa
+from containers.registry.credentials import Login
 from stacks import flavors, graph, plan
 from stacks.checkout_source import source_of
 from stacks.checks.collisions import shared_tags
 from stacks.checks.trust import unlocked_parents, unmatched_keys
 from stacks.config.signing import Signer, Signing, trusted
-from stacks.errors import SlipwayError
 from stacks.plan import Plan
 from tests.fakes import registry
 from tests.fakes.pulumi_mocks import run

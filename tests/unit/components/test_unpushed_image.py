@@ -18,10 +18,10 @@ import pytest
 
 from components.runners.kubernetes.certificates import make
 from components.supply_chain.gates.unpushed_image import InspectUnpushed
-from oci.binaries import contents
-from oci.engine import engine_image
-from oci.engine.engine_access import Access
-from oci.vulnerabilities import grype
+from containers.engine import engine_image
+from containers.engine.engine_access import Access
+from containers.evidence.vulnerabilities import grype
+from containers.image.binaries import contents
 from stacks.config.stack_file import ROOT
 from tests.fakes import tls_engine, vulnerability_scanner
 from tests.fakes.tls_engine import TlsEngine

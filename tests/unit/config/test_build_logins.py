@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from containers.errors import SlipwayError
 from stacks import plan
 from stacks.checks.secrets import check_clear_text, secret_keys
 from stacks.config.fetching.build_logins import BuildLogin, passwords
 from stacks.config.fetching.build_logins import netrc as netrc_of
-from stacks.errors import SlipwayError
 
 HOST = "pypi.example.com"
 MIRRORS = {"pythonIndex": f"https://{HOST}/simple"}

@@ -9,15 +9,15 @@ from typing import Any, Literal, get_args
 
 import pytest
 
+from containers.errors import SlipwayError
+from containers.registry.reference import qualified
 from stacks import flavors, plan
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.load import from_pulumi
 from stacks.config.model import Model
 from stacks.config.registries.ghcr import GhcrRegistry
 from stacks.config.registries.this_machine import LocalRegistry
-from stacks.errors import SlipwayError
 from stacks.flavors.torch_family.family_config import Extras
-from stacks.references import qualified
 from tests.helpers import refusals
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from components.registry import aws_environment
-from oci.logins import azure_login, stack_login
+from containers.errors import SlipwayError
+from containers.registry.logins import azure_login, stack_login
 from stacks import flavors, lock, plan
 from stacks.checks.secrets import check_clear_text
 from stacks.config.registries.acr import AcrRegistry
@@ -20,7 +21,6 @@ from stacks.config.registries.generic import GenericRegistry
 from stacks.config.registries.ghcr import GhcrRegistry
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT
-from stacks.errors import SlipwayError
 from tests.helpers import refusals
 
 HOST = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"

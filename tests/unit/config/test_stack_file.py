@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from containers.errors import SlipwayError
 from stacks.config.stack_file import ROOT, misnamed, parse, read_stack, stack_names
-from stacks.errors import SlipwayError
 from tests.helpers.refusals import refusal_line
 
 

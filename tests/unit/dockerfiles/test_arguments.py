@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from containers.errors import SlipwayError
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT, stack_names
-from stacks.errors import SlipwayError
 from stacks.flavors import own_images
 from stacks.identity.content import CHECKS
 from stacks.spec import PRODUCT_ARG, ImageSpec

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.generated import readme_tables
+from containers.dockerfile.declarations import arguments
+from maintenance.generated import readme_tables
 from stacks.config.stack_file import ROOT
 from stacks.flavors import nccl
 from stacks.flavors.universal import universal_config
-from stacks.identity.dockerfile.declarations import arguments
 from stacks.lock import REFRESH_ARG
 from stacks.spec import CHECKED_ARG, CONTEXT, PRODUCT_ARG
 from tests.unit.dockerfiles.test_arguments import every_spec

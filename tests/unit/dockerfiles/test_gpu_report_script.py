@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from oci.evidence import gpu_report
+from containers.evidence import gpu_report
 from stacks.config.stack_file import ROOT
 from stacks.spec import CONTEXT
 from tests.fakes import distributed_torch

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from containers.dockerfile.instructions import Instruction, json_array, parse
 from stacks.config.stack_file import ROOT
-from stacks.identity.dockerfile.instructions import Instruction, json_array, parse
 from stacks.spec import CONTEXT
 from tests.unit.dockerfiles.test_dockerfile_arguments import DOCKERFILES
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.upstream.contract import Contract
+from maintenance.upstream.contract import Contract
 from stacks.config.stack_file import ROOT
 from tests.unit.docs.pages import page, table
 
@@ -171,7 +171,7 @@ def test_new_cuda_release_passes_check(copy: Copy) -> None:
 def test_new_extra_in_the_files_of_its_row_passes_check(copy: Copy) -> None:
     files = touched("extra", extra="mamba")
     dockerfile = "dockerfiles/torch-extras/Dockerfile"
-    contract = "cli/upstream/contracts/mamba.toml"
+    contract = "maintenance/upstream/contracts/mamba.toml"
     for path in ("dockerfiles/wheels/sources/mamba", "dockerfiles/wheels/recipes/mamba", contract):
         copy.write(path, example("an extra", path))
     Contract.model_validate(tomllib.loads(example("an extra", contract)))

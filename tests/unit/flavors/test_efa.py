@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from containers.dockerfile.declarations import arguments
 from stacks import flavors, graph, plan
 from stacks.config.stack_file import ROOT
-from stacks.identity.dockerfile.declarations import arguments
 from stacks.spec import CONTEXT, ImageSpec, Outside
 from stacks.tags import Revision, parse, render
 from stacks.versions.efa_ngc import efa_environment

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from containers.errors import SlipwayError
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT
-from stacks.errors import SlipwayError
 from stacks.flavors.torch_family.family_config import FamilyConfig
 from stacks.spec import CONTEXT, ImageSpec, Outside, Sibling, parents_first
 from stacks.versions.tables import table

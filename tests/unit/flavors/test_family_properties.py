@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from oci.gpu.release_order import line
+from containers.errors import SlipwayError
+from containers.image.gpu.release_order import line
 from stacks import flavors
 from stacks.checks.collisions import StackImages, collisions
-from stacks.errors import SlipwayError
 from stacks.identity.content import CHECKS
 from stacks.spec import ImageSpec, parents_first
 from stacks.tags import Revision, parse, render

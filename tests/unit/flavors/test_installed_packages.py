@@ -11,7 +11,7 @@ from stacks import flavors, lock, plan
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT, stack_names
 from stacks.flavors.torch_family import installed_packages
-from stacks.identity.dockerfile.pip_packages import INDEX_ARG
+from stacks.identity.pip_packages import INDEX_ARG
 from stacks.spec import CONTEXT, ImageSpec, Packages
 from stacks.versions.extras import extras
 from tests.helpers.every import every

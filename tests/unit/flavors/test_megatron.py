@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oci.gpu.node_labels import GPU
+from containers.image.gpu.node_labels import GPU
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT
 from stacks.spec import CONTEXT, ImageSpec, Outside

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from containers.dockerfile.context import Folders
+from containers.errors import SlipwayError
 from stacks import graph, plan
 from stacks.config.stack_file import ROOT
-from stacks.errors import SlipwayError
 from stacks.flavors import own_images
 from stacks.identity import content
 from stacks.identity.content import Contents
-from stacks.identity.context import Folders
 from stacks.spec import ImageSpec, Sibling
 from tests.helpers.contents import checkout_contents
 

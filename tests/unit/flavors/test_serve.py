@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oci.gpu.release_order import line, order
+from containers.image.gpu.release_order import line, order
 from stacks import flavors, lock
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.spec import ImageSpec, Sibling

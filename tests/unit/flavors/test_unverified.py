@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from containers.dockerfile.context import Folders
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT
 from stacks.identity import content
 from stacks.identity.content import Contents
-from stacks.identity.context import Folders
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import ImageSpec, Outside
 from tests.helpers.refusals import refusal_line

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacks.errors import SlipwayError
-from stacks.identity.context import Context, Folder
+from containers.dockerfile.context import Context, Folder
+from containers.errors import SlipwayError
 from stacks.identity.older_trees.archive import ArchivedContext
 
 NAMES = st.sampled_from(["a", "b", "Dockerfile", "README.md", "ä\n"])

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from stacks.errors import SlipwayError
+from containers.dockerfile.context import Folder
+from containers.errors import SlipwayError
 from stacks.identity.content import Content, Contents
-from stacks.identity.context import Folder
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix

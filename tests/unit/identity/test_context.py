@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stacks.errors import SlipwayError
-from stacks.identity.context import Folder
+from containers.dockerfile.context import Folder
+from containers.errors import SlipwayError
 
 TREE = ("a/Dockerfile", "a/README.md", "a/x/one.txt", "a/x/two.sh", "b/file", "common/run", "top")
 

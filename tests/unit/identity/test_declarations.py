@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from containers.dockerfile.declarations import arguments, mirrored
+from containers.errors import SlipwayError
 from stacks.config.fetching.mirrors import Mirrors
-from stacks.errors import SlipwayError
-from stacks.identity.dockerfile.declarations import arguments, mirrored
 
 
 def test_arguments_have_the_default_of_any_stage(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from containers.dockerfile.context import Folder
 from stacks import plan
 from stacks.config.stack_file import ROOT, read_stack
 from stacks.identity.content import Contents
-from stacks.identity.context import Folder
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import CONTEXT, ImageSpec
 from tests.helpers.contents import checkout_contents, checkout_fingerprints

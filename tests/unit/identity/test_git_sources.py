@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from containers.dockerfile.context import Folder, Folders
 from stacks import flavors, lock, plan
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT, read_stack, stack_names
 from stacks.identity import staged_context
 from stacks.identity.content import Contents
-from stacks.identity.context import Folder, Folders
-from stacks.identity.dockerfile.git_sources import SCRIPT, refs
 from stacks.identity.fingerprint import fingerprints
+from stacks.identity.git_sources import SCRIPT, refs
 from stacks.spec import CONTEXT
 from tests.helpers.sample_repository import Checkout
 from tests.unit.identity.test_content import spec

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stacks.identity.context import walk
-from stacks.identity.ignore import Matcher, PatternError, clean, parse
-from toolchain.docker_provider.build_context import matcher, mode_text, resolve_links
+from containers.dockerfile.context import walk
+from containers.dockerfile.ignore import Matcher, PatternError, clean, parse
+from toolchain.provider.build_context import matcher, mode_text, resolve_links
 
 MATCHES = [
     ("**", "file", True),

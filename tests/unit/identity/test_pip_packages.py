@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stacks.config.stack_file import ROOT
-from stacks.identity.dockerfile.pip_packages import SCRIPT, prologue
+from stacks.identity.pip_packages import SCRIPT, prologue
 from stacks.spec import CONTEXT
 from tests.fakes.package_index import Index, sdist, wheel
 

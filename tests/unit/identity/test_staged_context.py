@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from stacks.errors import SlipwayError
+from containers.dockerfile.context import Folders
+from containers.errors import SlipwayError
 from stacks.identity import staged_context
 from stacks.identity.content import CONTEXTS, Content, Contents
-from stacks.identity.context import Folders
 from stacks.spec import CONTEXT
 from tests.unit.identity.test_content import spec
 

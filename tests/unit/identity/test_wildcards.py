@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacks.errors import SlipwayError
-from stacks.identity import wildcards
-from stacks.identity.wildcards import comparing
+from containers.dockerfile import wildcards
+from containers.dockerfile.wildcards import comparing
+from containers.errors import SlipwayError
 from tests.unit.identity.test_content import made
 
 PIECES = st.lists(

@@ -9,10 +9,10 @@ import yaml
 
 from cli import job as jobs
 from cli.main import main
-from oci.gpu.node_labels import GPU
+from containers.errors import SlipwayError
+from containers.image.gpu.node_labels import GPU
 from stacks import plan
 from stacks.config.stack_file import ROOT
-from stacks.errors import SlipwayError
 from stacks.flavors import efa, load
 from stacks.spec import CONTEXT
 from stacks.versions.nodes import EFA, node

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
+from containers.errors import SlipwayError
 from stacks import plan
 from stacks.config.stack_file import read_stack
-from stacks.errors import SlipwayError
 from stacks.jobs import slurm
 
 JOB = {

@@ -10,9 +10,9 @@ import pytest
 
 from cli.diff.stack_diff import diff
 from components.engines import start
+from containers.errors import SlipwayError
 from stacks import flavors, plan
 from stacks.config.stack_file import read_stack
-from stacks.errors import SlipwayError
 from stacks.placement.copies import with_copies
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import Sibling
@@ -189,7 +189,7 @@ def test_outputs_and_diff_know_no_copy(stack: str, values: dict[str, Any], monke
 
 def test_copy_that_runs_programs_is_checked_on_its_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The images for arm64 themselves only copy files."""
-    monkeypatch.setattr("oci.engine.engine_platforms.runnable_platforms", lambda *_, **__: {AMD64: "native"})
+    monkeypatch.setattr("containers.engine.engine_platforms.runnable_platforms", lambda *_, **__: {AMD64: "native"})
     source = planned("source", product=True)
     runs = replace(source, content=replace(source.content, dockerfile="FROM scratch\nRUN make\n"))
     for product, refused in ((source, False), (runs, True)):

@@ -10,8 +10,8 @@ import pulumi_aws as aws
 import pytest
 
 from components.runners.ec2 import aws_lookup
+from containers.errors import SlipwayError
 from stacks.checks.ec2_site import Network
-from stacks.errors import SlipwayError
 
 
 @pytest.mark.parametrize(("vpc", "used"), [("vpc-own", "vpc-own"), (None, "vpc-default")])

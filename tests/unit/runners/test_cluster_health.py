@@ -11,7 +11,7 @@ import pytest
 
 from components.runners.kubernetes import cluster_health
 from components.runners.kubernetes.build_daemon import service_labels
-from oci.gpu.node_labels import GPU
+from containers.image.gpu.node_labels import GPU
 from stacks.config.kubernetes import BuildService, KubernetesRunners
 from stacks.plan import specs
 from stacks.versions.nodes import EFA
@@ -217,7 +217,7 @@ def test_reason_of_a_pod_is_that_of_its_first_blocked_part(phase: str, status: d
 
 
 def test_warnings_after_a_timeout_are_one_line(kubectl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oci.gpu.kubectl.SECONDS", 0.5)
+    monkeypatch.setattr("containers.image.gpu.kubectl.SECONDS", 0.5)
     program = kubectl / "kubectl"
     program.write_text("#!/bin/sh\necho 'open a browser at ...' >&2\nexec sleep 60\n")
     program.chmod(0o755)

@@ -16,22 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.runners.ec2.scaler.decide import (
-    ON_DEMAND,
-    RETRY_SHARE,
-    SPOT,
-    Decision,
-    Machine,
-    Rules,
-    Runner,
-    decide,
-)
-from components.runners.ec2.scaler.jobs import Job
 from components.runners.ec2.user_data import user_data
+from containers.errors import SlipwayError
+from scaler.decide import ON_DEMAND, RETRY_SHARE, SPOT, Decision, Machine, Rules, Runner, decide
+from scaler.jobs import Job
 from stacks import flavors, plan
 from stacks.checks import ec2_site
 from stacks.config import ec2
-from stacks.errors import SlipwayError
 from stacks.versions.checksums import runner_checksum, runner_names
 from tests.helpers import sample_repository as checkout
 

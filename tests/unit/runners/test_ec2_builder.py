@@ -18,10 +18,10 @@ from moto import mock_aws
 
 from components.runners.ec2.builder import builder_instance, ssh_config, ssh_proxy
 from components.runners.ec2.builder.builder_instance import Machine
+from containers.errors import SlipwayError
 from stacks import flavors
 from stacks.checks import ec2_site
 from stacks.config import ec2
-from stacks.errors import SlipwayError
 from tests.unit.runners.golden_objects import CASES, recorded
 from tests.unit.runners.test_ec2 import RUNNERS
 

@@ -16,11 +16,11 @@ import yaml
 
 from components.runners.ec2 import aws_lookup, ec2_deployment
 from components.runners.ec2.builder import ec2_builder, ssh_config
+from containers.errors import SlipwayError
 from stacks import flavors, plan
 from stacks.checks import ec2_site
 from stacks.config import ec2
 from stacks.config.stack_file import ROOT
-from stacks.errors import SlipwayError
 from stacks.graph import Graph
 from tests.fakes.pulumi_mocks import Recorder, run
 from tests.unit.runners.test_ec2 import RUNNERS

@@ -18,11 +18,11 @@ from cryptography import x509
 from pydantic import ValidationError
 
 from components.runners.kubernetes import build_service, certificates, gpu_validation, isolation, objects, pod
-from oci.gpu.node_labels import GPU
+from containers.errors import SlipwayError
+from containers.image.gpu.node_labels import GPU
 from stacks import plan
 from stacks.checks.secrets import check_clear_text
 from stacks.config.kubernetes import KubernetesRunners, Validation
-from stacks.errors import SlipwayError
 from stacks.versions.nodes import EFA, INFINIBAND, node, node_names
 
 GITHUB = {"url": "https://github.com/acme", "secret": "github"}

@@ -14,7 +14,7 @@ import kubernetes_validate
 import pytest
 
 from components.runners.kubernetes import build_daemon, gpu_validation, pod
-from oci.logins import azure_login
+from containers.registry.logins import azure_login
 from stacks import graph
 from stacks.checks import clusters
 from stacks.config.kubernetes import KubernetesRunners

@@ -1,7 +1,7 @@
 """What a runner's pod does with the end of its container: its hook, then TERM, as the kubelet does it.
 
 ``SLIPWAY_RUNNER=checkout/src/Misc/layoutroot`` plays it with GitHub's own ``run.sh`` instead of the stand-in, which has its
-lines of the contract (``cli/upstream/contracts/actions-runner.toml``).
+lines of the contract (``maintenance/upstream/contracts/actions-runner.toml``).
 """
 
 from __future__ import annotations

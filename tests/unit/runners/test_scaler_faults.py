@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from components.runners.ec2.scaler import github, jobs, keeper, webhook
+from scaler import github, jobs, keeper, webhook
 from tests.fakes.aws.runner_world import ENVIRONMENT, MINUTE, Faults, Killed, World
 
 HISTORIES = int(os.environ.get("SLIPWAY_HISTORIES", "30"))

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from components.runners.ec2.scaler import jobs as table
-from components.runners.ec2.scaler.decide import ON_DEMAND, SPOT, Decision, Machine, Rules, Runner, decide
-from components.runners.ec2.scaler.jobs import Job, Jobs
+from scaler import jobs as table
+from scaler.decide import ON_DEMAND, SPOT, Decision, Machine, Rules, Runner, decide
+from scaler.jobs import Job, Jobs
 
 FIRST = int(os.environ.get("SLIPWAY_SEED", "0"))
 MINUTE = 60.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stacks.child_environment import PROGRAMS, child_environment
+from containers.child_environment import PROGRAMS, child_environment
 from stacks.config.stack_file import ROOT
 
 PRODUCT = ("stacks", "oci", "cli", "components", "toolchain", "ci")

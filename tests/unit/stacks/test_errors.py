@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from oci.errors import out_of_time
-from stacks.errors import one_line
+from containers.errors import one_line, out_of_time
 
 
 @pytest.mark.parametrize(

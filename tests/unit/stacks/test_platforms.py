@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from containers.errors import SlipwayError
 from stacks import graph, plan, platforms, tags
 from stacks.config.stack_file import read_stack
 from stacks.config.values import architecture
-from stacks.errors import SlipwayError
 from stacks.identity.fingerprint import published_fingerprints
 from stacks.plan import Plan
 from stacks.spec import ImageSpec, Outside, Sibling

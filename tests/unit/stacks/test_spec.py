@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import ImageSpec, Outside, Sibling, parents_first
 from stacks.tags import Suffix

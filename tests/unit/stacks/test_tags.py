@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
 from stacks.tags import LIMIT, Revision, Suffix, branch_prefix, check_tail, parse, render
 
 HEX = st.text("0123456789abcdef", min_size=8, max_size=8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolchain.docker_provider import build
+from toolchain.provider import build
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolchain.docker_provider.build_context import Digests
+from toolchain.provider.build_context import Digests
 
 
 @pytest.fixture
@@ -30,11 +30,11 @@ def test_digest_reads_a_settled_file_once(tmp_path: Path, reads: list[str], monk
     (tmp_path / "Dockerfile").write_text("FROM scratch\n")
     (tmp_path / "file").write_text("one")
     digests = Digests()
-    monkeypatch.setattr("toolchain.docker_provider.build_context._SETTLED_SECONDS", 3600)
+    monkeypatch.setattr("toolchain.provider.build_context._SETTLED_SECONDS", 3600)
     first = digests.context(str(tmp_path), str(tmp_path / "Dockerfile"))
     assert digests.context(str(tmp_path), str(tmp_path / "Dockerfile")) == first
     assert reads.count("file") == 2
-    monkeypatch.setattr("toolchain.docker_provider.build_context._SETTLED_SECONDS", -1)
+    monkeypatch.setattr("toolchain.provider.build_context._SETTLED_SECONDS", -1)
     assert digests.context(str(tmp_path), str(tmp_path / "Dockerfile")) == first
     assert digests.context(str(tmp_path), str(tmp_path / "Dockerfile")) == first
     assert reads.count("file") == 3

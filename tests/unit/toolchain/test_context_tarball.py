@@ -8,7 +8,7 @@ import socket
 import tarfile
 from pathlib import Path
 
-from toolchain.docker_provider.docker_api.tarball import write
+from toolchain.provider.docker_api.tarball import write
 
 
 def test_context_tarball_has_all_kinds_of_files_but_sockets(tmp_path: Path) -> None:

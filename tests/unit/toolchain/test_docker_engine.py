@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from toolchain.docker_provider.docker_api import engine, session
-from toolchain.docker_provider.docker_api.engine import Address, BodyWriter, Engine, EngineError, Unreachable
-from toolchain.provider_base import ProviderError
+from toolchain.provider.docker_api import engine, session
+from toolchain.provider.docker_api.engine import Address, BodyWriter, Engine, EngineError, Unreachable
+from toolchain.provider.provider_base import ProviderError
 
 Serve = Callable[[bytes | None], Engine]
 

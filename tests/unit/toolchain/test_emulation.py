@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
 from toolchain.machine.toolchain_error import ToolchainError

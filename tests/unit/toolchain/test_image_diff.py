@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolchain.docker_provider.image_diff import PropertyDiff, diff
+from toolchain.provider.image_diff import PropertyDiff, diff
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from toolchain.docker_provider import inputs
-from toolchain.docker_provider.build_context import Digests
-from toolchain.provider_base import ProviderError
+from toolchain.provider import inputs
+from toolchain.provider.build_context import Digests
+from toolchain.provider.provider_base import ProviderError
 
 
 @pytest.fixture(autouse=True)

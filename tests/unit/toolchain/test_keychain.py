@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from toolchain.docker_provider import image_name
-from toolchain.docker_provider.build import _push_error, _Work
-from toolchain.docker_provider.docker_api.docker_config import Keychain
-from toolchain.docker_provider.inputs import Build, Image, Registry
-from toolchain.provider_base import ProviderError
+from toolchain.provider import image_name
+from toolchain.provider.build import _push_error, _Work
+from toolchain.provider.docker_api.docker_config import Keychain
+from toolchain.provider.inputs import Build, Image, Registry
+from toolchain.provider.provider_base import ProviderError
 
 HOST = "r.example"
 

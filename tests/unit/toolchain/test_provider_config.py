@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolchain.docker_provider import provider_config
+from toolchain.provider import provider_config
 
 
 @pytest.mark.parametrize(

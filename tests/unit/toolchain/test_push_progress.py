@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolchain.docker_provider.docker_api import push_progress
-from toolchain.docker_provider.docker_api.protos import StatusResponse
-from toolchain.docker_provider.docker_api.push_progress import BuildLog, StreamError, follow
+from toolchain.provider.docker_api import push_progress
+from toolchain.provider.docker_api.protos import StatusResponse
+from toolchain.provider.docker_api.push_progress import BuildLog, StreamError, follow
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import json
 import pytest
 import requests
 
-from toolchain.docker_provider.docker_api import registry_digest
-from toolchain.provider_base import ProviderError
+from toolchain.provider.docker_api import registry_digest
+from toolchain.provider.provider_base import ProviderError
 
 
 def encoded(text: str) -> str:

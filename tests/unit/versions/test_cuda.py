@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oci.gpu.release_order import line, order
+from containers.image.gpu.release_order import line, order
 from stacks.versions.archs import arch_list, arch_profiles, default_archs, parse_archs
 from stacks.versions.cuda_toolkit import Machine, check_cuda_listed, cuda_parent, cuda_release, cuda_versions
 from stacks.versions.distros import distro_names, distro_release

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from oci.gpu.release_order import order
+from containers.image.gpu.release_order import order
 from stacks.versions.tables import table
 from tests.helpers.index_wheel import fetched
 

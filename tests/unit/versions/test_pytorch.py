@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from oci.gpu.release_order import order
+from containers.image.gpu.release_order import order
 from stacks.versions.cuda_toolkit import Machine
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import (

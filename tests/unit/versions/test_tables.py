@@ -16,9 +16,9 @@ import moto
 import pytest
 
 import stacks.versions
-from oci.gpu.node_labels import GPU
-from oci.gpu.release_order import line, older, order
-from stacks.errors import SlipwayError
+from containers.errors import SlipwayError
+from containers.image.gpu.node_labels import GPU
+from containers.image.gpu.release_order import line, older, order
 from stacks.versions.aks import aks_node
 from stacks.versions.cuda_toolkit import cuda_versions
 from stacks.versions.efa_ngc import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from stacks.child_environment import child_environment
+from containers.child_environment import child_environment
 from toolchain.checkout import Checkout
 from toolchain.machine.network import net
 from toolchain.machine.steps import command, step

@@ -18,7 +18,7 @@ PLUGIN: Final = "docker"
 CHOICES: Final = ("official", "embedded")
 VARIABLE: Final = "SLIPWAY_DOCKER_PROVIDER"
 """Forces one of CHOICES. Without it the official one is used where it is available."""
-MODULE: Final = "toolchain.docker_provider"
+MODULE: Final = "toolchain.provider"
 """The embedded provider."""
 ON_DEMAND: Final = {"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true"}
 """Otherwise Pulumi installs the plugin of every installed SDK, such as AWS's for a stack without AWS."""

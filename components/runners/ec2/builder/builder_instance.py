@@ -13,8 +13,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from components.runners.ec2.scaler.aws import FAILURES, SHAPE, reason
-from stacks.errors import SlipwayError, one_line
+from containers.errors import SlipwayError, one_line
+from scaler.aws import FAILURES, SHAPE, reason
 
 _RETRIED = {
     "EC2InstanceStateInvalidException",

@@ -11,7 +11,7 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_docker as docker
 
-from components.engines.reached_engine import ReachedEngine
+from components.reached_engine import ReachedEngine
 from components.runners.ec2 import iam_policies, launch_options
 from components.runners.ec2.builder import ssh_config
 from components.runners.ec2.builder.power import Asleep, Awake, PowerArgs

@@ -15,8 +15,8 @@ from pulumi.dynamic import Resource
 
 from components.action import Action
 from components.runners.ec2.builder import ssh_config
-from oci.child_environment import NETWORK_SECONDS, child_environment
-from stacks.errors import SlipwayError, one_line
+from containers.child_environment import NETWORK_SECONDS, child_environment
+from containers.errors import SlipwayError, one_line
 
 READY = "slipway-ready"
 """The builder's command that says whether it can build (boot/ready): 0, or 3 with the reason why it never will."""

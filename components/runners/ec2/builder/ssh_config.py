@@ -11,9 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from oci.child_environment import LOCAL_SECONDS, child_environment
+from containers.child_environment import LOCAL_SECONDS, child_environment
+from containers.errors import SlipwayError
 from stacks.config.stack_file import ROOT
-from stacks.errors import SlipwayError
 
 HOST = "slipway-builder"
 """The builder's host name in its configuration. Each builder has a separate configuration file."""

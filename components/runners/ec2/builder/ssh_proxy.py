@@ -17,8 +17,8 @@ from types import FrameType
 
 from components.runners.ec2.builder.builder_instance import Machine
 from components.runners.ec2.builder.ssh_config import REFUSED, SECONDS, USER
-from stacks.child_environment import child_environment
-from stacks.errors import SlipwayError, one_line
+from containers.child_environment import child_environment
+from containers.errors import SlipwayError, one_line
 
 _REFUSED = "An error occurred ("
 """How an error of AWS's API begins in its CLI. Any other error is of an open session."""

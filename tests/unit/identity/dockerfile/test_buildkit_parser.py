@@ -14,8 +14,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from containers.dockerfile.instructions import FLAGS, DockerfileError, parse
 from stacks.config.stack_file import ROOT
-from stacks.identity.dockerfile.instructions import FLAGS, DockerfileError, parse
 
 TEXT = st.text(st.sampled_from("abE O F$'\"\\` -=<#[],\t\r\nRé{}:/"), max_size=30)
 FLAG = st.builds("--{}={}".format, st.sampled_from(["from", "chown", "link", "mount", "platform"]), TEXT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stacks.identity.dockerfile.expansion import ExpansionError, expand, raw_words
+from containers.dockerfile.expansion import ExpansionError, expand, raw_words
 
 VARIABLES = {"A": "a", "EMPTY": "", "UNKNOWN": None}
 

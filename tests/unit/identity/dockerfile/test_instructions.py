@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacks.identity.dockerfile.instructions import FLAGS, DockerfileError, parse, split_words
+from containers.dockerfile.instructions import FLAGS, DockerfileError, parse, split_words
 
 
 def rendered(text: str | bytes) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from stacks.identity.dockerfile.instructions import DockerfileError, parse
-from stacks.identity.dockerfile.stages import Reach, reach
+from containers.dockerfile.instructions import DockerfileError, parse
+from containers.dockerfile.stages import Reach, reach
 
 
 def reached(

@@ -1,0 +1,35 @@
+"""A session of requests with one server, and with where it leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import requests
+
+from containers.registry.guarded_adapter import GuardedAdapter
+
+
+class GuardedSession(requests.Session):
+    """Sends requests to the server at ``address``, a URL, and to where it leads, by :class:`GuardedAdapter`.
+
+    No login is sent but what ``authorize`` adds, and that to the server alone: none of a ``.netrc`` and none of a URL.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        authorize: Callable[[requests.PreparedRequest], requests.PreparedRequest] = lambda request: request,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.auth = authorize  # or requests would send the credentials of a .netrc
+        self.headers["User-Agent"] = "slipway"
+        adapter = GuardedAdapter(address, **options)
+        for prefix in ("http://", "https://"):
+            self.mount(prefix, adapter)
+
+    def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
+        """Send a login no further than to its server: after a redirect, requests would look into a .netrc again."""
+        if self.should_strip_auth(response.request.url, prepared_request.url):  # type: ignore[no-untyped-call]
+            prepared_request.headers.pop("Authorization", None)

@@ -1,0 +1,86 @@
+"""A blob of an image: its bytes as they are read, wherever they come from, and the check of its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Callable
+from typing import IO, Any, Final, TypeVar, cast
+
+from containers import budget
+from containers.budget import Budget
+from containers.errors import SlipwayError
+
+DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+"""A digest. What a manifest calls one may be any text, such as a path, until it matches."""
+
+_BUFFER: Final = 1 << 20
+"""Bytes of a blob that are read at once."""
+
+Result = TypeVar("Result")
+
+
+class Unreadable(Exception):
+    """The bytes of a blob do not fit its media type; ``str()`` is the reason."""
+
+
+def read_blob(
+    source: Callable[[int], bytes],
+    read: Callable[[IO[bytes]], Result],
+    *,
+    reference: str,
+    digest: str,
+    size: int | None = None,
+    verify: bool = True,
+) -> Result:
+    """Stream a blob to ``read``, check its digest, and return the result of ``read``.
+
+    ``source`` returns the next bytes, at most as many as it is asked for. ``reference`` names the image in errors.
+    ``size`` is what its manifest states, in bytes. A blob that its image names otherwise than by its digest is not to
+    ``verify``.
+
+    Raises:
+        SlipwayError: the blob is larger than stated, does not have its digest, or is malformed.
+    """
+    stream = _Hashed(source, budget.current(reference), f"{reference}: {digest}", size)
+    malformed: Unreadable | None = None
+    result: Result | None = None
+    try:
+        result = read(cast("IO[bytes]", io.BufferedReader(stream, _BUFFER)))
+    except Unreadable as error:
+        malformed = error
+    actual = stream.finish()
+    if verify and actual != digest:
+        raise SlipwayError(f"{reference}: a blob is corrupt: its digest is {actual}, not {digest}")
+    if malformed is not None:
+        raise SlipwayError(f"{reference}: {digest}: {malformed}")
+    return cast("Result", result)
+
+
+class _Hashed(io.RawIOBase):
+    """The bytes of a blob, and their SHA-256."""
+
+    def __init__(self, source: Callable[[int], bytes], left: Budget, name: str, size: int | None) -> None:
+        self._source, self._budget = source, left
+        self._name, self._size, self._count = name, size, 0
+        self._hash = hashlib.sha256()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        chunk = self._budget.receive(self._source, len(buffer))
+        self._count += len(chunk)
+        if self._size is not None and self._count > self._size:
+            raise SlipwayError(f"{self._name}: has more bytes than its manifest states, {self._size:,}")
+        self._hash.update(chunk)
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+    def finish(self) -> str:
+        """Read the remaining bytes, and return the digest of all."""
+        buffer = bytearray(_BUFFER)
+        while self.readinto(buffer):
+            pass
+        return f"sha256:{self._hash.hexdigest()}"

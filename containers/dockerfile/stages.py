@@ -1,0 +1,483 @@
+"""What a build can read: the stages that its target reaches, and what their instructions name of the context.
+
+The rules are those of moby/buildkit v0.26, ``frontend/dockerfile/dockerfile2llb`` (``convert.go``, ``convert_copy.go``,
+``convert_runmount.go``). A build whose reach nobody knows beforehand is refused.
+"""
+
+from __future__ import annotations
+
+import csv
+import posixpath
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+
+from containers.dockerfile.expansion import ExpansionError, expand
+from containers.dockerfile.instructions import (
+    HEREDOC,
+    SEPARATOR,
+    Dockerfile,
+    DockerfileError,
+    Instruction,
+    json_array,
+    split_words,
+)
+from containers.errors import one_line
+
+_ENGINE = ("BUILDPLATFORM", "BUILDOS", "BUILDARCH", "BUILDVARIANT", "BUILDOSVERSION", "TARGETOSVERSION", "TARGETSTAGE")
+"""Variables of every build whose values depend on the engine."""
+_TARGET = ("TARGETPLATFORM", "TARGETOS", "TARGETARCH", "TARGETVARIANT")
+"""Variables of every build whose values are those of the platform to build for."""
+_FRONTEND = re.compile(r"BUILDKIT_.*|SOURCE_DATE_EPOCH")
+"""Arguments that BuildKit itself reads, whether a stage declares them or not."""
+_SYNTAX = "BUILDKIT_SYNTAX"
+"""The build argument whose first word is the frontend's image, before that of ``# syntax=`` (``builder/build.go``)."""
+_REMOTE = re.compile(r"https?://|(?i:git|ssh)://|[A-Za-z0-9_-]+@[A-Za-z0-9.-]+:")
+"""How a source of ``ADD`` begins that is no path in the context."""
+_AT_COMMIT = re.compile(r"(?:https?://[^#?]+\.git|(?!https?://)[^#?]+)#[0-9a-f]{40}(?::.*)?")
+"""A git repository at a whole commit. An address of http whose path does not end in ``.git`` is a file's, whatever
+follows ``#`` (``dfgitutil/git_ref.go:98``)."""
+_CHECKSUM = re.compile(r"sha[0-9]+:[0-9a-f]{64,128}|[0-9a-f]{40,64}")
+"""A whole checksum of a file or commit. Of a commit BuildKit takes a few digits too (``source/git/source.go:602``)."""
+_MOST_EXPANDED = 16 << 20
+"""Characters of all words of a Dockerfile with their variables replaced: each may use those before it twice."""
+_STAGE_NAME = re.compile(r"[a-z][a-z0-9_.-]*")
+_NAMES = re.compile(r"\$\{?(\w+)")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A path that an instruction reads in the context; "" is the whole context.
+
+    ``pattern`` says whether ``*``, ``?`` and ``[`` have a meaning in it. ``COPY --parents`` reads the modes of the
+    folders above the path too.
+    """
+
+    path: str
+    pattern: bool
+    instruction: Instruction
+
+
+@dataclass(frozen=True)
+class Run:
+    """A ``RUN``: its command, what its stage and its mounts have of the context, and the variables that it sees.
+
+    ``complete`` says that no parent image can have set a variable that is not among them.
+    """
+
+    command: str
+    sources: tuple[Source, ...]
+    variables: Mapping[str, str | None]
+    complete: bool
+
+    def value(self, name: str) -> str | None:
+        """Return a variable's value, empty if it has none; None if only the build knows it."""
+        return self.variables.get(name, "" if self.complete else None)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What the build of one target can read: instructions, paths in the context, and build arguments.
+
+    ``instructions`` are the ``ARG`` before the first stage, of those that are used, and then the reached stages.
+    ``arguments`` maps the names whose values they can read to a default, None if no stage sets one. ``stages`` has the
+    names of the reached stages, in small letters. ``outside`` has what the Dockerfile names to be fetched: images, that
+    of ``# syntax=`` or ``BUILDKIT_SYNTAX`` too, and what ``ADD`` fetches without a checksum. ``environment`` maps
+    the names that ``ENV`` sets in these stages to the values, None for one that only the build knows. ``user`` is whom
+    the built image runs as: empty for its parent's user, None where only the build knows.
+    """
+
+    dockerfile: Dockerfile
+    instructions: tuple[Instruction, ...]
+    sources: tuple[Source, ...]
+    arguments: Mapping[str, str | None]
+    stages: frozenset[str]
+    outside: frozenset[str]
+    environment: Mapping[str, Set[str | None]]
+    runs: tuple[Run, ...]
+    user: str | None
+
+    def render(self, given: Mapping[str, object]) -> str:
+        """Return a Dockerfile of these instructions alone, each in its one form.
+
+        An argument that is ``given`` has no default in it, because the default has no effect. There is no ``check``
+        directive: it says what the author is warned of.
+        """
+        escape = self.dockerfile.escape
+        lines = [f"# {directive}\n" for directive in self.dockerfile.directives if not directive.startswith("check=")]
+        for instruction in self.instructions:
+            if instruction.keyword == "ARG":
+                words = [
+                    name if (name := word.partition("=")[0]) in given else word
+                    for word in split_words(instruction.rest, escape)
+                ]
+                lines.append(f"ARG {' '.join(words)}\n")
+            else:
+                lines.append(instruction.render())
+        return "".join(lines)
+
+
+@dataclass
+class _Stage:
+    first: Instruction
+    name: str
+    """In small letters; empty for a stage without a name."""
+    image: str
+    """As ``FROM`` has it: another stage's name, a parent image, or ``scratch``."""
+    instructions: list[Instruction] = field(default_factory=list)
+
+
+@dataclass
+class _Scope:
+    """The variables at one place of a stage.
+
+    ``environment`` has those of ``ENV`` alone. ``complete`` says that no parent image can have set others. ``user`` is
+    what ``USER`` says, see :class:`Reach`.
+    """
+
+    variables: dict[str, str | None]
+    environment: dict[str, str | None]
+    complete: bool
+    user: str | None = ""
+
+    def child(self) -> _Scope:
+        """Return the scope at the start of a child: there ``ENV``, the parent's too, wins over a later ``ARG``."""
+        arguments = self.variables if self.complete else dict.fromkeys(self.variables)
+        return _Scope({**arguments, **self.environment}, dict(self.environment), self.complete, self.user)
+
+
+def is_named(dockerfile: Dockerfile, name: str) -> bool:
+    """Return whether a stage has a name, in small letters or not."""
+    firsts = (instruction.words for instruction in dockerfile.instructions if instruction.keyword == "FROM")
+    return any(len(words) == 3 and words[2].lower() == name.lower() for words in firsts)
+
+
+def default(dockerfile: Dockerfile, argument: str) -> str | None:
+    """Return an argument's default before the first stage, as it is written; None if none is declared there.
+
+    It is empty if the argument has no default.
+    """
+    for instruction in dockerfile.instructions:
+        if instruction.keyword == "FROM":
+            break
+        if instruction.keyword == "ARG":
+            for word in split_words(instruction.rest, dockerfile.escape):
+                name, _, value = word.partition("=")
+                if name == argument:
+                    return value.strip("\"'")
+    return None
+
+
+def reach(dockerfile: Dockerfile, target: str | None, arguments: Mapping[str, str], platform: str) -> Reach:
+    """Return what the build of a target can read.
+
+    Args:
+        dockerfile: the Dockerfile.
+        target: the stage to build; None for the last one.
+        arguments: the build arguments. A parent image's value may be any text that names no stage.
+        platform: the platform to build for, such as ``linux/amd64``.
+
+    Raises:
+        DockerfileError: there is no such stage, what an instruction reads is not known before the build, or the stages
+            or their variables are without a reasonable bound.
+    """
+    try:
+        return _Search(dockerfile, arguments, platform).of(target)
+    except RecursionError:
+        raise DockerfileError(f"{dockerfile.path}: too many stages, each of which needs the one before it") from None
+
+
+class _Search:
+    def __init__(self, dockerfile: Dockerfile, arguments: Mapping[str, str], platform: str) -> None:
+        self._dockerfile, self._arguments = dockerfile, arguments
+        self._globals: list[Instruction] = []
+        builtin: dict[str, str | None] = dict.fromkeys((*_ENGINE, *_TARGET))
+        if platform.count("/") == 1:
+            builtin |= zip(_TARGET, (platform, *platform.split("/"), ""), strict=True)
+        self._expanded = 0
+        self._outer = _Scope({name: arguments.get(name, value) for name, value in builtin.items()}, {}, complete=True)
+        self._builtin = frozenset(builtin)
+        self._stages: list[_Stage] = []
+        for instruction in dockerfile.instructions:
+            if instruction.keyword == "FROM":
+                self._stages.append(self._stage(instruction))
+            elif self._stages:
+                self._stages[-1].instructions.append(instruction)
+            elif instruction.keyword == "ARG":
+                self._globals.append(instruction)
+                self._declare(instruction, self._outer)
+            else:
+                raise dockerfile.error(instruction, "it stands before the first FROM, where only ARG may")
+        if not self._stages:
+            raise DockerfileError(f"{dockerfile.path}: there is no FROM")
+        epoch = self._outer.variables.get("SOURCE_DATE_EPOCH", arguments.get("SOURCE_DATE_EPOCH", ""))
+        if epoch is None or not re.fullmatch("-?[0-9]*", epoch):
+            raise DockerfileError(
+                f"{dockerfile.path}: SOURCE_DATE_EPOCH: expected seconds; newer engines read it elsewhere"
+            )
+        stages = [stage.name for stage in self._stages if stage.name]
+        for stage in self._stages:
+            if stages.count(stage.name) > 1:
+                raise dockerfile.error(stage.first, f"two stages are named '{one_line(stage.name)}'; rename one")
+        self._reached: dict[int, _Scope] = {}
+        self._sources: list[Source] = []
+        self._outside: set[str] = set()
+        self._environment: defaultdict[str, set[str | None]] = defaultdict(set)
+        self._had: dict[int, int] = {}  # by stage, its sources: bit N is that of self._sources[N]
+        self._runs: list[tuple[Instruction, int, _Scope]] = []
+
+    def of(self, target: str | None) -> Reach:
+        index = self._find(target.lower(), len(self._stages)) if target else len(self._stages) - 1
+        if index is None:
+            stages = ", ".join(stage.name for stage in self._stages if stage.name) or "none with a name"
+            raise DockerfileError(f"{self._dockerfile.path}: there is no stage '{target}'; it has {stages}")
+        self._visit(index)
+        reached = sorted(self._reached)
+        inner = [
+            self._renumbered(instruction, reached)
+            for place in reached
+            for instruction in (self._stages[place].first, *self._stages[place].instructions)
+        ]
+        names = {name for instruction in inner if instruction.keyword == "FROM" for name in _names(instruction)}
+        names |= {name for instruction in inner for name, _ in self._declarations(instruction)}
+        names |= set(filter(_FRONTEND.fullmatch, self._outer.variables))
+        outer = []
+        for instruction in reversed(self._globals):
+            if names & {name for name, _ in self._declarations(instruction)}:
+                outer.append(instruction)
+                for name, default in self._declarations(instruction):
+                    names |= set(_NAMES.findall(default or "")) if name not in self._arguments else set()
+        instructions = (*reversed(outer), *inner)
+        read: dict[str, str | None] = dict.fromkeys(filter(_FRONTEND.fullmatch, self._arguments))
+        read |= dict.fromkeys(names & self._builtin)
+        for instruction in instructions:
+            for name, default in self._declarations(instruction):
+                value = None if default is None else self._try(default, _Scope({}, {}, complete=False))
+                read[name] = read.get(name) if value is None else value
+        reached_names = frozenset(self._stages[place].name for place in reached)
+        frontend = (line.removeprefix("syntax=") for line in self._dockerfile.directives if line.startswith("syntax="))
+        given = self._arguments.get(_SYNTAX, "").split()[:1]
+        outside = frozenset({*self._outside, *frontend, *given})
+        sources = tuple(self._sources)
+        runs = tuple(
+            Run(
+                "".join([run.rest, *run.heredocs]),
+                tuple(source for place, source in enumerate(sources) if had >> place & 1),
+                scope.variables,
+                scope.complete,
+            )
+            for run, had, scope in self._runs
+        )
+        user = self._reached[index].user
+        environment = self._environment
+        return Reach(self._dockerfile, instructions, sources, read, reached_names, outside, environment, runs, user)
+
+    def _stage(self, first: Instruction) -> _Stage:
+        words = first.words
+        if len(words) not in (1, 3) or not words[0] or (len(words) == 3 and words[1].upper() != "AS"):
+            raise self._dockerfile.error(first, f"{one_line(first.rest)}: expected an image, or an image AS a name")
+        name = words[2].lower() if len(words) == 3 else ""
+        if name and (not _STAGE_NAME.fullmatch(name) or name in {"context", "scratch"}):
+            raise self._dockerfile.error(
+                first, f"{one_line(name)}: expected a letter, then letters, digits, '_.-'; not context or scratch"
+            )
+        return _Stage(first, name, words[0])
+
+    def _find(self, name: str, before: int) -> int | None:
+        """Return the place of the stage with a name, among the first ones."""
+        names = [stage.name for stage in self._stages[:before]]
+        return names.index(name) if name and name in names else None
+
+    def _renumbered(self, instruction: Instruction, reached: Sequence[int]) -> Instruction:
+        """Return an instruction whose ``--from`` counts the reached stages alone."""
+        place = _number(instruction)
+        if place is None:
+            return instruction
+        flags = [f"--from={reached.index(place)}" if flag.startswith("--from=") else flag for flag in instruction.flags]
+        return replace(instruction, flags=tuple(flags))
+
+    def _visit(self, index: int) -> _Scope:
+        if index in self._reached:
+            return self._reached[index]
+        stage = self._stages[index]
+        image = self._expand(stage.first, stage.image, self._outer)
+        if not image:
+            raise self._dockerfile.error(
+                stage.first, f"{one_line(stage.image)} is empty; give the argument a value or a default"
+            )
+        base = self._find(image, index)
+        if base is None:
+            self._outside.add(image)
+            self._had[index] = 0
+            scope = _Scope({"PATH": None}, {}, complete=image == "scratch")
+        else:
+            scope = self._visit(base).child()
+            self._had[index] = self._had[base]
+            for instruction in self._stages[base].instructions:
+                if instruction.keyword == "ONBUILD":
+                    raise self._dockerfile.error(
+                        instruction, f"stage '{one_line(image)}' has a child in this file; write the instruction there"
+                    )
+        for instruction in stage.instructions:
+            self._read(instruction, index, scope)
+        self._reached[index] = scope
+        return scope
+
+    def _read(self, instruction: Instruction, index: int, scope: _Scope) -> None:
+        match instruction.keyword:
+            case "ARG":
+                self._declare(instruction, scope)
+            case "ENV":
+                values = {
+                    self._expand(instruction, name, scope): self._try(value, scope)
+                    for name, value in self._pairs(instruction)
+                }
+                scope.variables |= values
+                scope.environment |= values
+                for name, value in values.items():
+                    self._environment[name].add(value)
+            case "USER":
+                scope.user = self._try(instruction.rest, scope)
+            case "COPY" | "ADD":
+                self._had[index] |= self._read_paths(instruction, index, scope)
+            case "RUN":
+                had = self._had[index]
+                for flag in instruction.flags:
+                    name, _, mount = flag.partition("=")
+                    if name == "--mount":
+                        had |= self._read_mount(instruction, mount, index, scope)
+                self._runs.append((instruction, had, replace(scope, variables=dict(scope.variables))))
+
+    def _declare(self, instruction: Instruction, scope: _Scope) -> None:
+        for name, default in self._declarations(instruction):
+            if not re.fullmatch(r"[\w.-]+", name):
+                raise self._dockerfile.error(instruction, f"{one_line(name)}: expected letters, digits and '_'")
+            if name in self._arguments:
+                scope.variables[name] = self._arguments[name]
+            elif default is not None:
+                scope.variables[name] = self._try(default, scope)
+            elif name in self._outer.variables:
+                scope.variables[name] = self._outer.variables[name]
+
+    def _read_paths(self, instruction: Instruction, index: int, scope: _Scope) -> int:
+        """Read a ``COPY`` or an ``ADD``; return the sources that the stage has by it."""
+        origin = instruction.flag("from")
+        if origin:
+            if "$" in origin:
+                raise self._dockerfile.error(
+                    instruction, f"--from={one_line(origin)}: BuildKit takes no variable; name a stage FROM it"
+                )
+            return self._depend(instruction, origin, index, _number(instruction))
+        if instruction.rest.startswith("[") and '"' in instruction.rest and json_array(instruction.rest) is None:
+            raise self._dockerfile.error(instruction, f"{one_line(instruction.rest)}: expected a JSON array of strings")
+        had = 0
+        for word in instruction.words[:-1]:
+            if (heredoc := HEREDOC.fullmatch(word)) and heredoc["name"]:
+                continue
+            if instruction.keyword == "ADD" and re.match("https?://", word):
+                self._fetch(instruction, self._try(word, scope) or word, scope)
+                continue
+            path = self._expand(instruction, word, scope)
+            if instruction.keyword == "COPY" or not _REMOTE.match(path):
+                had |= self._add(instruction, path, pattern=any(character in path for character in "*?["))
+            else:
+                self._fetch(instruction, path, scope)
+        return had
+
+    def _read_mount(self, instruction: Instruction, mount: str, index: int, scope: _Scope) -> int:
+        """Read a mount of a ``RUN``; return the sources that it has."""
+        try:
+            fields = next(csv.reader([mount], strict=True), [])
+        except csv.Error as error:
+            raise self._dockerfile.error(instruction, f"--mount={one_line(mount)}: {error}") from None
+        options: dict[str, str] = {}
+        for option in fields:
+            name, _, value = option.partition("=")
+            options[{"src": "source"}.get(name.lower(), name.lower())] = value
+        origin = options.get("from")
+        if origin:
+            if "$" in origin:
+                raise self._dockerfile.error(
+                    instruction, f"from={one_line(origin)}: BuildKit takes no variable; name a stage FROM it"
+                )
+            return self._depend(instruction, origin, index, None)
+        if self._expand(instruction, options.get("type", "bind"), scope).lower() == "bind":
+            path = self._expand(instruction, options.get("source", ""), scope)
+            return self._add(instruction, path, pattern=False)
+        return 0
+
+    def _add(self, instruction: Instruction, path: str, *, pattern: bool) -> int:
+        if re.search("[\\\\\0\ud800-\udfff]", path):
+            raise self._dockerfile.error(instruction, f"{one_line(path)}: a path with a backslash, or that no file has")
+        self._sources.append(Source(_within(path), pattern, instruction))
+        return 1 << len(self._sources) - 1
+
+    def _fetch(self, instruction: Instruction, address: str, scope: _Scope) -> None:
+        """Note what an ``ADD`` fetches, unless it says by a checksum or a whole commit which content."""
+        checksum = self._try(instruction.flag("checksum") or "", scope) or ""
+        if not _CHECKSUM.fullmatch(checksum) and not _AT_COMMIT.fullmatch(address):
+            self._outside.add(address)
+
+    def _depend(self, instruction: Instruction, name: str, index: int, number: int | None) -> int:
+        """Visit a stage of which an instruction takes files; return the sources that it has."""
+        place = self._find(name.lower(), len(self._stages)) if number is None else number
+        if place is None:
+            self._outside.add(name)
+            return 0
+        if not 0 <= place < index:
+            raise self._dockerfile.error(instruction, f"the stage '{one_line(name)}' must stand before this one")
+        self._visit(place)
+        return self._had[place]
+
+    def _declarations(self, instruction: Instruction) -> Iterator[tuple[str, str | None]]:
+        """Yield the arguments that an ``ARG`` declares, and their defaults."""
+        if instruction.keyword == "ARG":
+            for word in split_words(instruction.rest, self._dockerfile.escape):
+                name, equals, default = word.partition("=")
+                yield name, default if equals else None
+
+    def _pairs(self, instruction: Instruction) -> Sequence[tuple[str, str]]:
+        """Return the names and values of an ``ENV``: ``name=value...``, or one name and the rest of the line."""
+        words = split_words(instruction.rest, self._dockerfile.escape)
+        if words and "=" in words[0]:
+            return [(word.partition("=")[0], word.partition("=")[2]) for word in words]
+        name, *value = re.split(SEPARATOR, instruction.rest, maxsplit=1)
+        return [(name, value[0] if value else "")]
+
+    def _expand(self, instruction: Instruction, word: str, scope: _Scope) -> str:
+        try:
+            return self._counted(word, scope)
+        except ExpansionError as error:
+            raise self._dockerfile.error(instruction, one_line(str(error))) from None
+
+    def _try(self, word: str, scope: _Scope) -> str | None:
+        """Return a word's value; None if only the build knows it."""
+        try:
+            return self._counted(word, scope)
+        except ExpansionError:
+            return None
+
+    def _counted(self, word: str, scope: _Scope) -> str:
+        value = expand(word, scope.variables, escape=self._dockerfile.escape, complete=scope.complete)
+        self._expanded += len(value)
+        if self._expanded > _MOST_EXPANDED:
+            raise DockerfileError(
+                f"{self._dockerfile.path}: its variables have more than {_MOST_EXPANDED >> 20} MiB of text"
+            )
+        return value
+
+
+def _within(path: str) -> str:
+    """Return a path relative to the context. BuildKit takes `..` above the context for the context itself."""
+    return posixpath.normpath(f"/{path}").lstrip("/")
+
+
+def _number(instruction: Instruction) -> int | None:
+    """Return the place of the stage that an instruction's ``--from`` numbers; None if it has a name or none."""
+    origin = instruction.flag("from") or ""
+    return int(origin) if re.fullmatch("[+-]?[0-9]+", origin) else None
+
+
+def _names(instruction: Instruction) -> set[str]:
+    return {name for text in (*instruction.flags, instruction.rest) for name in _NAMES.findall(text)}

@@ -1,0 +1,192 @@
+"""The platforms that a Docker engine builds for: its machine's own, and those that it emulates.
+
+The standard library alone is imported: `make doctor` uses this before any package is installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import secrets
+import struct
+import subprocess
+import tarfile
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, Literal
+
+from containers.child_environment import child_environment
+from containers.errors import SlipwayError, one_line
+
+Way = Literal["native", "emulated"]
+"""How an engine runs the programs of a platform."""
+
+PLATFORMS: Final = ("linux/amd64", "linux/arm64")
+"""The platforms that images are built for."""
+
+_SECONDS: Final = 60
+"""How long one command of the docker client may take: an engine behind ssh answers slowly."""
+
+_MACHINES: Final[Mapping[str, tuple[int, bytes]]] = {
+    "linux/amd64": (62, bytes.fromhex("b83c000000 31ff 0f05")),  # mov eax, 60; xor edi, edi; syscall
+    "linux/arm64": (183, bytes.fromhex("000080d2 a80b80d2 010000d4")),  # mov x0, #0; mov x8, #93; svc #0
+}
+"""By platform: the machine's number in ELF files (elf.h, EM_X86_64 and EM_AARCH64), and code that exits with 0."""
+
+_LOADED: Final = re.compile(r"\w[\w.:/@-]*", re.ASCII)
+"""An image as the engine names it. It becomes an argument, so it must be no option."""
+
+_CANNOT_RUN: Final = ("exec format error", "no such file or directory")
+"""What an engine says of a program that the kernel cannot run; the second where a handler's interpreter is missing."""
+
+
+class CannotRun(SlipwayError):
+    """An engine answers, and cannot run the programs of a platform."""
+
+
+def runnable_platforms(host: str = "", *, among: Iterable[str] = PLATFORMS) -> dict[str, Way]:
+    """Return the platforms of ``among`` that an engine builds for, and how it runs their programs.
+
+    The engine's own platform takes one request. For another one a program of 132 bytes is run: the engine may be on
+    another machine, or in a virtual one, whose emulation this machine knows nothing of. Nothing of it remains.
+
+    Args:
+        host: the engine's address, such as ``ssh://builder-arm``. Default: the one that the docker client uses.
+        among: the platforms to look at.
+
+    Raises:
+        SlipwayError: no engine answers there.
+    """
+    own = _docker(["version", "--format", "{{.Server.Os}}/{{.Server.Arch}}"], host).strip()
+    ways: dict[str, Way] = {}
+    for platform in among:
+        if platform == own:
+            ways[platform] = "native"
+        elif _runs(platform, host):
+            ways[platform] = "emulated"
+    return ways
+
+
+def check_runnable(platforms: Collection[str], host: str = "", *, key: str = "slipway:platform") -> dict[str, Way]:
+    """Return how an engine runs each of some platforms.
+
+    Args:
+        platforms: of the images that it is to build.
+        host: as of :func:`runnable_platforms`.
+        key: the key to name in the error.
+
+    Raises:
+        CannotRun: it cannot run one of them.
+        SlipwayError: it does not answer.
+    """
+    ways = runnable_platforms(host, among=platforms)
+    for platform in platforms:
+        if platform not in ways:
+            runs = ", ".join(ways or runnable_platforms(host))
+            raise CannotRun(
+                f"{key}: '{one_line(platform)}': the Docker engine{at(host)} cannot run its programs; it runs {runs}: "
+                "name an engine of that platform in slipway:engines, or let this one emulate it as "
+                "docs/guides/emulation.md says"
+            )
+    return ways
+
+
+def engine_failure(host: str, command: str, printed: str, status: int) -> SlipwayError:
+    """Return the error of a command of the docker client: the last line that it ``printed``, or its status.
+
+    Of a connection by ssh that is what ssh said, which the client puts last (docker/cli at 0573ec2,
+    cli/connhelper/commandconn/commandconn.go, ``onEOF``).
+    """
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    last = lines[-1] if lines else f"status {status}"
+    reason = one_line(last.rpartition("stderr=")[2] or last, 300)
+    return SlipwayError(f"the Docker engine{at(host)}: `docker {command}` failed: {reason}")
+
+
+def at(host: str) -> str:
+    """Return where an engine is, as words of an error; empty for the docker client's own."""
+    return f" at {one_line(host)}" if host else ""
+
+
+def _runs(platform: str, host: str) -> bool:
+    """Run a program of a platform in a container that has nothing else."""
+    if platform not in _MACHINES:
+        return False
+    image = _docker(["load", "--quiet"], host, _image(platform)).strip().rpartition(" ")[2]
+    if not _LOADED.fullmatch(image):
+        raise SlipwayError(f"the Docker engine{at(host)}: `docker load` names no image: '{one_line(image)}'")
+    try:
+        _docker(["run", "--rm", "--platform", platform, "--network", "none", image], host)
+    except SlipwayError as error:
+        if any(phrase in str(error) for phrase in _CANNOT_RUN):
+            return False
+        raise
+    finally:
+        _docker(["image", "rm", "--force", image], host)
+    return True
+
+
+def program(platform: str) -> bytes:
+    """Return a static program that exits with 0: an ELF header, a segment, and a few instructions (elf(5))."""
+    machine, code = _MACHINES[platform]
+    start, headers = 0x400000, 64 + 56
+    size = headers + len(code)
+    identity = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
+    header = struct.pack("<HHIQQQIHHHHHH", 2, machine, 1, start + headers, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, start, start, size, size, 0x1000)
+    return identity + header + segment + code
+
+
+def _image(platform: str) -> bytes:
+    """Return an image with the program, for `docker load`: another each time, so that no run removes another's."""
+    layer = _archive({"probe": program(platform)}, mode=0o755)
+    system, _, architecture = platform.partition("/")
+    config = {
+        "architecture": architecture,
+        "os": system,
+        "config": {"Entrypoint": ["/probe"], "Labels": {"slipway.probe": secrets.token_hex(8)}},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
+    manifest = [{"Config": "config.json", "RepoTags": None, "Layers": ["layer.tar"]}]
+    return _archive({"config.json": _json(config), "layer.tar": layer, "manifest.json": _json(manifest)}, mode=0o644)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _archive(files: Mapping[str, bytes], *, mode: int) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(data), mode
+            archive.addfile(member, io.BytesIO(data))
+    return content.getvalue()
+
+
+def _docker(words: list[str], host: str, data: bytes | None = None) -> str:
+    """Run the docker client and return its output.
+
+    Raises:
+        SlipwayError: with the last line of what it printed, if it fails.
+    """
+    command = ["docker", *(["--host", host] if host else []), *words]
+    try:
+        done = subprocess.run(
+            command,
+            input=data or b"",
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+            env=child_environment("docker"),
+            start_new_session=True,  # without a terminal, ssh fails where it would ask for a password
+        )
+    except FileNotFoundError:
+        raise SlipwayError("no docker client on PATH: it says which platforms the Docker engine runs") from None
+    except subprocess.TimeoutExpired:
+        raise SlipwayError(f"the Docker engine{at(host)} did not answer `docker {words[0]}` in {_SECONDS} s") from None
+    if done.returncode:
+        raise engine_failure(host, words[0], done.stderr.decode(errors="replace"), done.returncode)
+    return done.stdout.decode(errors="replace")

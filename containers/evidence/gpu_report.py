@@ -1,0 +1,287 @@
+"""The report of an image's GPU checks, as ``dockerfiles/common/gpu/report.py`` writes it, and what is required of it.
+
+A report is a line of JSON that a job wrote, which may have run anything: it is read as data, and attested as what the
+signer holds for true.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal, Protocol
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from containers.errors import SlipwayError, one_line
+
+LIMIT: Final = 1 << 20
+"""Bytes of one report."""
+
+_NODES: Final = 1024
+"""Most reports of one run."""
+
+SHARE: Final = 1 / 3
+NVLINK: Final = 64.0
+"""The rule of ``dockerfiles/torch/checks/gpu.py``: where one GPU copies to another at more than NVLINK GB/s, which only
+NVLink does, NCCL's bus bandwidth is at least SHARE of that."""
+
+_PREFIX: Final = '{"gpuChecks"'
+_DIGEST: Final = re.compile(r".*@(sha256:[0-9a-f]{64})")
+
+Text = Annotated[str, Field(max_length=300)]
+Texts = Annotated[tuple[Text, ...], Field(max_length=200)]
+Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel)
+
+
+class Gpu(_Part):
+    """A GPU: its name and its memory in bytes, as NVML says them, and how many of its NVLinks are up."""
+
+    name: Text
+    memory: int = Field(0, ge=0)
+    nvlinks: int = Field(0, ge=0)
+
+
+class Nccl(_Part):
+    """Which NCCL ran, what its log says of it, and the transports of its channels, such as ``P2P/CUMEM``.
+
+    ``plugins`` are those for networks that it loaded, such as ``Libfabric (v10)`` and ``aws-ofi-nccl 1.16.2``; none of
+    NCCL's own networks, ``IB`` and ``Socket``. ``networks`` are those that it used.
+    """
+
+    version: Text = ""
+    plugins: Texts = ()
+    networks: Texts = ()
+    transports: Texts = ()
+
+
+class Measured(_Part):
+    """What the checks measured. Bandwidths are in GB/s; an all-reduce ran over ``gpus`` GPUs of ``nodes`` nodes."""
+
+    torch: Text = ""
+    cuda: Text = ""
+    cuda_driver: Text = ""
+    bus_bandwidth: Rate | None = None
+    copy_bandwidth: Rate | None = None
+    gpus: int | None = Field(None, ge=1)
+    nodes: int | None = Field(None, ge=1)
+    peer_access: bool | None = None
+    kernels: Texts = ()
+    networks: Texts = ()
+
+
+class Report(_Part):
+    """The report of one run of an image's GPU checks on one node, and those of the ``others`` of its nodes."""
+
+    gpu_checks: Literal[1]
+    result: Literal["PASSED", "FAILED"]
+    image: Text = ""
+    profile: Text = ""
+    node: Text = ""
+    started: AwareDatetime
+    finished: AwareDatetime
+    driver: Text = ""
+    gpus: Annotated[tuple[Gpu, ...], Field(max_length=64)] = ()
+    nccl: Nccl = Nccl()
+    measured: Measured = Measured()
+    checks: Texts = ()
+    failure: Text = ""
+    others: Annotated[tuple[Report, ...], Field(max_length=_NODES)] = ()
+
+    @property
+    def every(self) -> Iterator[Report]:
+        """Yield this report and those of the other nodes."""
+        yield self
+        for other in self.others:
+            yield from other.every
+
+    @property
+    def digest(self) -> str:
+        """The digest of the image that was checked; empty if the report names none."""
+        match = _DIGEST.fullmatch(self.image)
+        return match[1] if match else ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the checks passed on every node."""
+        return all(report.result == "PASSED" for report in self.every)
+
+    @property
+    def ended(self) -> datetime:
+        """When the last node ended."""
+        return max(report.finished for report in self.every)
+
+    @property
+    def networks(self) -> set[str]:
+        """The networks that NCCL used: those that the checks judged, else those in NCCL's log."""
+        return {*(self.measured.networks or self.nccl.networks)}
+
+    @property
+    def hardware(self) -> str:
+        """The GPUs of all nodes and the driver, in words."""
+        gpus = [gpu for report in self.every for gpu in report.gpus]
+        names = list(dict.fromkeys(gpu.name for gpu in gpus))
+        return f"{len(gpus)} x {', '.join(names) or 'no GPU'}, driver {self.driver or 'unknown'}"
+
+    def predicate(self) -> dict[str, Any]:
+        """Return the report as it is attested."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    def summary(self) -> str:
+        """Return what the report says, as one clause."""
+        measured = self.measured
+        rate = f", {measured.bus_bandwidth:g} GB/s bus bandwidth" if measured.bus_bandwidth is not None else ""
+        where = f" on {self.profile}" if self.profile else ""
+        failure = next((report.failure for report in self.every if report.failure), "")
+        why = f": {one_line(failure, 200)}" if failure else ""
+        times = self.ended.isoformat(timespec="seconds")
+        result = "PASSED" if self.passed else "FAILED"
+        return one_line(f"{result}{where}, {self.hardware}{rate}, {times}{why}", 500)
+
+
+def parse(text: str, where: str) -> Report:
+    """Return the reports in the output of a job: the one that measured bandwidth has those of the others.
+
+    A run on several nodes has one of each. ``where`` names the output in errors.
+
+    Raises:
+        SlipwayError: there is none, or one is malformed.
+    """
+    lines = [line for line in text.splitlines() if line.startswith(_PREFIX)]
+    if not lines:
+        raise SlipwayError(
+            f"{one_line(where)}: no report of GPU checks is in it; run them by dockerfiles/common/gpu/report.py"
+        )
+    if any(len(line) > LIMIT for line in lines):
+        raise SlipwayError(f"{one_line(where)}: the report is longer than {LIMIT} bytes")
+    if len(lines) > _NODES:
+        raise SlipwayError(f"{one_line(where)}: {len(lines)} reports; at most {_NODES} are read: give those of one run")
+    try:
+        reports = [Report.model_validate_json(line) for line in lines]
+    except ValidationError as error:
+        raise SlipwayError(f"{one_line(where)}: the report is malformed: {_first(error)}") from None
+    first, *others = sorted(reports, key=lambda report: report.measured.bus_bandwidth is None)
+    return first.model_copy(update={"others": (*first.others, *others)})
+
+
+def of_predicate(predicate: Any, ref: str) -> Report:
+    """Return an attested report.
+
+    Raises:
+        SlipwayError: the predicate is none.
+    """
+    try:
+        return Report.model_validate(predicate)
+    except ValidationError as error:
+        raise SlipwayError(f"{ref}: gpu: what is attested is no report of GPU checks: {_first(error)}") from None
+
+
+def _first(error: ValidationError) -> str:
+    problem = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(map(str, problem["loc"]))
+    return one_line(f"{place}: {problem['msg']}" if place else problem["msg"])
+
+
+def newest(reports: Sequence[Report]) -> Report:
+    """Return the report whose checks ended last; of several, one that failed."""
+    return max(reports, key=lambda report: (report.ended, not report.passed))
+
+
+class GpuRequirements(Protocol):
+    """What is required of GPU checks."""
+
+    @property
+    def profile(self) -> str | None:
+        """The kind of node; None for any."""
+
+    @property
+    def gpus(self) -> int:
+        """The least number of GPUs."""
+
+    @property
+    def bus_bandwidth(self) -> float | None:
+        """The least bus bandwidth in GB/s; None for any."""
+
+    @property
+    def network(self) -> str | None:
+        """The only network that NCCL may have used; None for any."""
+
+    @property
+    def gpus_of_node(self) -> tuple[str, int]:
+        """The model of the GPUs of a node of the profile, and their number."""
+
+
+def violations(report: Report, required: GpuRequirements) -> Iterator[str]:
+    """Yield what a report lacks, a clause for each. Its numbers are judged again, whatever its result says."""
+    measured, every = report.measured, list(report.every)
+    for each in every:
+        clauses = list(_of_node(each, required))
+        yield from (f"node {one_line(each.node)}: {clause}" for clause in clauses) if report.others else clauses
+    yield from _missing(every)
+    total = _gpus(every)
+    count = min(total, measured.gpus or total)
+    if count < required.gpus:
+        yield f"they ran on {count} GPUs, and {required.gpus} are required"
+    if required.bus_bandwidth:
+        if measured.bus_bandwidth is None:
+            yield f"they measured no bus bandwidth, and {required.bus_bandwidth:g} GB/s are required"
+        elif measured.bus_bandwidth < required.bus_bandwidth:
+            yield f"{measured.bus_bandwidth:g} GB/s bus bandwidth, and {required.bus_bandwidth:g} are required"
+
+
+def _of_node(report: Report, required: GpuRequirements) -> Iterator[str]:
+    """Yield what the report of one node lacks."""
+    measured = report.measured
+    if report.result != "PASSED":
+        yield f"the GPU checks failed: {one_line(report.failure, 200) or 'no reason is given'}"
+    elif _slow(measured):
+        yield (
+            f"the report says PASSED, but {measured.bus_bandwidth:g} GB/s bus bandwidth is less than a third of what "
+            f"one GPU copies to another, {measured.copy_bandwidth:g} GB/s"
+        )
+    if required.profile:
+        yield from _other_node(report, required.profile, *required.gpus_of_node)
+    if required.network and report.networks != {required.network}:
+        names = ", ".join(one_line(name) for name in sorted(report.networks)) or "no known network"
+        yield f"NCCL used {names}, and {required.network} alone is required"
+
+
+def _missing(reports: Sequence[Report]) -> Iterator[str]:
+    """Yield which nodes have no report, by how many nodes and GPUs the reports say that they ran on."""
+    nodes = max(report.measured.nodes or 1 for report in reports)
+    names = {report.node for report in reports}
+    if len(names) < nodes:
+        yield f"they ran on {nodes} nodes, and the reports are of {len(names)}: give those of all nodes"
+    gpus = max(report.measured.gpus or 0 for report in reports)
+    if (shown := _gpus(reports)) < gpus and len(names) >= nodes:
+        yield f"an all-reduce ran over {gpus} GPUs, and the reports are of {shown}: give those of all nodes"
+
+
+def _gpus(reports: Sequence[Report]) -> int:
+    """Return the number of GPUs in reports. Those of one node, such as of two attempts, are of the same GPUs."""
+    gpus: dict[str, int] = {}
+    for report in reports:
+        gpus[report.node] = max(len(report.gpus), gpus.get(report.node, 0))
+    return sum(gpus.values())
+
+
+def _slow(measured: Measured) -> bool:
+    bus, copy = measured.bus_bandwidth, measured.copy_bandwidth
+    return bus is not None and copy is not None and copy > NVLINK and bus < SHARE * copy
+
+
+def _other_node(report: Report, profile: str, model: str, most: int) -> Iterator[str]:
+    """Yield why the node was none of the profile: its name, its GPUs' model, or their number."""
+    if report.profile != profile:
+        yield f"they ran on {one_line(report.profile) or 'a node of no stated profile'}, and {profile} is required"
+        return
+    others = [gpu.name for gpu in report.gpus if not re.search(rf"\b{re.escape(model)}\b", gpu.name)]
+    if others:
+        yield f"a node of {profile} has {model}, and they ran on {one_line(others[0])}"
+    if len(report.gpus) > most:
+        yield f"a node of {profile} has {most} GPUs, and they ran on {len(report.gpus)}"

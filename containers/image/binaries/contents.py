@@ -1,0 +1,144 @@
+"""What an image holds, as far as loading needs it: its file system, its ELF files, and the loader's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import IO, Any, Final, NamedTuple
+
+from containers.image.binaries import elf_file, loader_config
+from containers.image.binaries.elf_file import Binary
+from containers.image.layers.file_tree import FileTree
+from containers.image.layers.layer import Entry, Index
+from containers.image.layers.space import Space, space
+from containers.image.owners import ownership_records, rpm_records
+from containers.image.owners.ownership_records import Owned, Unread
+from containers.image.registry_image import Image
+
+_LARGEST_TEXT: Final = 32 << 20
+"""Bytes of the largest configuration or record that is read."""
+_LARGEST_DATABASE: Final = 64 << 20
+"""Bytes of the largest database of packages that is read."""
+
+
+_TEXTS: Final = {ownership_records.DIVERSIONS, ownership_records.STATUS, "etc/passwd", "etc/group"}
+_ENVIRONMENT: Final = "pyvenv.cfg"
+"""The file of a virtual environment, at its root."""
+_SCRIPT: Final = b"#!"
+_LINE: Final = 256
+"""Bytes of a script that the kernel looks at (include/uapi/linux/binfmts.h, `BINPRM_BUF_SIZE`)."""
+_LARGEST_WRAPPER: Final = 64 << 10
+"""Bytes of the largest script in which the start of its arguments is searched."""
+_STARTS_ARGUMENTS: Final = (b'exec "$@"', b"exec $@", b'exec "${@}"')
+
+
+class Script(NamedTuple):
+    """A file that begins with ``#!``: what the kernel reads of it, and whether it starts its own arguments."""
+
+    start: bytes
+    wraps: bool
+
+
+@dataclass
+class Contents:
+    """An image's files as a container sees them.
+
+    ``config`` is what a container is started with. ``binaries`` are its ELF files by path, ``scripts`` what begins with
+    ``#!``, ``texts`` the configuration of the loader, of accounts and of Python's environments, ``owned`` what package
+    managers recorded, and ``unread`` why a record of theirs is not read. Paths are relative to the root. ``space`` is
+    what all files of its layers take.
+    """
+
+    tree: FileTree
+    config: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    folder: str = "/"
+    binaries: dict[str, Binary] = field(default_factory=dict)
+    scripts: dict[str, Script] = field(default_factory=dict)
+    texts: dict[str, bytes] = field(default_factory=dict)
+    owned: dict[str, Owned] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+    entries: dict[str, Entry] = field(default_factory=dict)
+    space: Space = field(default_factory=Space)
+
+    def text(self, path: str) -> bytes | None:
+        """Return the content of a configuration file, after following links."""
+        place = self.tree.find(path)
+        return self.texts.get(place[0]) if place else None
+
+
+def read(image: Image) -> Contents:
+    """Read an image's layers, two at a time, each once; no layer is stored.
+
+    Raises:
+        SlipwayError: a layer cannot be read.
+    """
+
+    def index(layer: Any) -> Index:
+        return image.index(layer, facts)
+
+    with ThreadPoolExecutor(2) as threads:  # most time goes into decompression, for which threads do not wait
+        indexes = list(threads.map(index, image.layers))
+    return of(indexes, image.config)
+
+
+def of(indexes: list[Index], config: Mapping[str, Any]) -> Contents:
+    """Return the contents of stacked layers, whose entries have :func:`facts`; ``config`` is the image's."""
+    variables = dict(str(pair).partition("=")[::2] for pair in config.get("Env") or [])
+    tree = FileTree(indexes)
+    labels = {str(name): str(value) for name, value in (config.get("Labels") or {}).items()}
+    folder = str(config.get("WorkingDir") or "/")
+    contents = Contents(tree, config, variables, labels, folder, space=space(indexes, tree))
+    for path, entry in contents.tree.paths():
+        if entry is None or entry.facts is None:
+            continue
+        contents.entries[path] = entry
+        if isinstance(entry.facts, Binary):
+            contents.binaries[path] = entry.facts
+        elif isinstance(entry.facts, Script):
+            contents.scripts[path] = entry.facts
+        elif isinstance(entry.facts, Owned):
+            contents.owned[path] = entry.facts
+        elif isinstance(entry.facts, Unread):
+            contents.unread[path] = entry.facts.reason
+        elif isinstance(entry.facts, list):  # a database
+            contents.owned.update((f"{path}/{number}", owned) for number, owned in enumerate(entry.facts))
+        else:
+            contents.texts[path] = entry.facts
+    return contents
+
+
+Facts = Binary | Script | Owned | list[Owned] | Unread | bytes | None
+
+
+def facts(path: str, size: int, file: IO[bytes]) -> Facts:
+    """Return what is worth to know of a file: of an ELF file what a loader reads, of configuration all."""
+    start = file.read(len(elf_file.MAGIC))
+    if start == elf_file.MAGIC:
+        return elf_file.read(file, size, start)
+    if rpm_records.is_database(path):
+        if size > _LARGEST_DATABASE:
+            return Unread(f"{size} bytes, at most {_LARGEST_DATABASE} are read")
+        return rpm_records.of_database(path, start + file.read())
+    if size <= _LARGEST_TEXT:
+        if loader_config.is_configuration(path) or path in _TEXTS or path.endswith(_ENVIRONMENT):
+            return start + file.read()
+        if parse := ownership_records.parser(path):
+            return parse(path, start + file.read())
+    if start.startswith(_SCRIPT):
+        start += file.read(_LINE - len(start))
+        return _script(start, size <= _LARGEST_WRAPPER and _starts_arguments(start + file.read()))
+    return None
+
+
+def _starts_arguments(content: bytes) -> bool:
+    return any(text in content for text in _STARTS_ARGUMENTS)
+
+
+@lru_cache(1 << 12)
+def _script(start: bytes, wraps: bool) -> Script:
+    """Return a script as a shared object: an environment has hundreds with the same beginning."""
+    return Script(start, wraps)

@@ -1,0 +1,447 @@
+"""Whether everything in an image loads: its programs, its libraries, and what Python opens."""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+import re
+import stat
+import tomllib
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from containers.errors import abridged
+from containers.image.binaries import cuda_releases, providers
+from containers.image.binaries.contents import Contents
+from containers.image.binaries.elf_file import Binary, Machine
+from containers.image.binaries.library_needs import Needs
+from containers.image.binaries.loader import DEFAULT_LEVEL, Loader, Missing
+from containers.image.binaries.musl_loader import MuslLoader
+from containers.image.binaries.plugins import Plugin, Plugins, Unmet
+from containers.image.copies.processes import Processes
+from containers.image.owners.environments import Environments
+
+_EXCEPTIONS: Final = Path(__file__).with_name("exceptions.toml")
+_MUSL: Final = re.compile(r"ld-musl-[^/]+\.so\.1$")
+
+
+class Fault(NamedTuple):
+    """What keeps a file from being loaded.
+
+    ``kind`` is ``library``, ``plugin``, ``version``, ``symbol``, ``cuda``, ``file``, ``loader`` or ``copies``;
+    ``missing`` what the file lacks, and ``reason`` why. ``users`` are files that load it, itself not among them. Paths
+    begin with a slash.
+    ``provider`` says what would provide it, empty if that is not known. ``names`` are the libraries, symbols, versions
+    or packages that it is about, all of them; ``missing`` may name the first alone.
+    """
+
+    kind: str
+    file: str
+    missing: str
+    reason: str
+    users: tuple[str, ...] = ()
+    provider: str = ""
+    names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the fault as one line."""
+        users = f"; needed by {abridged(self.users, 2)}" if self.users else ""
+        provider = f"; {self.provider} has it" if self.provider else ""
+        return f"{self.file}: {self.missing}{f': {self.reason}' if self.reason else ''}{users}{provider}"
+
+
+@dataclass
+class Loading:
+    """What became of an image's ELF files.
+
+    ``host`` has the libraries that only a host provides, ``preloaded`` those that a Python package must have opened
+    before, ``optional`` those that may be missing; each by name with the files that need it. ``sonames`` has the files
+    of each name that several different ones give. ``not_resolved`` says what was not read, and how many files that is.
+    ``plugins`` are the libraries that others open by name while they run. ``ignored`` are libraries that the image
+    preloads and that are not there, by name, with the reason: the loader says so and goes on. ``processes`` are those
+    of each loader.
+    """
+
+    loader: str = ""
+    resolved: int = 0
+    faults: list[Fault] = field(default_factory=list)
+    host: dict[str, list[str]] = field(default_factory=dict)
+    preloaded: dict[str, list[str]] = field(default_factory=dict)
+    optional: dict[str, list[str]] = field(default_factory=dict)
+    sonames: dict[str, list[str]] = field(default_factory=dict)
+    not_resolved: dict[str, int] = field(default_factory=dict)
+    plugins: list[Plugin] = field(default_factory=list)
+    ignored: dict[str, str] = field(default_factory=dict)
+    processes: list[Processes] = field(default_factory=list, repr=False)
+
+    def skip(self, reason: str) -> None:
+        """Count a file that is not resolved."""
+        self.not_resolved[reason] = self.not_resolved.get(reason, 0) + 1
+
+
+@dataclass(frozen=True)
+class Exceptions:
+    """What is no fault: patterns of paths and names, and ``symbols`` that a process brings itself.
+
+    ``archs`` has the least compute capability, 80 for 8.0, that files are compiled for.
+    """
+
+    host: tuple[str, ...]
+    gpu: tuple[str, ...]
+    optional: tuple[tuple[str, str], ...]
+    symbols: tuple[tuple[str, re.Pattern[bytes]], ...]
+    archs: tuple[tuple[str, int], ...]
+
+    def is_host(self, library: str) -> bool:
+        """Return whether only a host provides a library."""
+        return any(fnmatch.fnmatchcase(library, pattern) for pattern in self.host)
+
+    def hides_gpu_code(self, soname: str) -> bool:
+        """Return whether a library has GPU code in a format of its own."""
+        return any(fnmatch.fnmatchcase(soname, pattern) for pattern in self.gpu)
+
+    def leaves_out(self, path: str, capability: int) -> bool:
+        """Return whether a file at a path is not compiled for a compute capability, 80 for 8.0."""
+        return any(capability < least and fnmatch.fnmatchcase(path, file) for file, least in self.archs)
+
+    def is_optional(self, file: str, library: str) -> bool:
+        """Return whether a file at a path may lack a library."""
+        return any(
+            fnmatch.fnmatchcase(file, where) and fnmatch.fnmatchcase(library, name) for where, name in self.optional
+        )
+
+    def brought(self, file: str, symbol: bytes) -> bool:
+        """Return whether the process that opens a file brings a symbol."""
+        return any(fnmatch.fnmatchcase(file, where) and pattern.match(symbol) for where, pattern in self.symbols)
+
+
+@cache
+def exceptions() -> Exceptions:
+    """Return the table of exceptions."""
+    table = tomllib.loads(_EXCEPTIONS.read_text(encoding="utf-8"))
+    return Exceptions(
+        tuple(table["host"]["libraries"]),
+        tuple(table["gpu"]["libraries"]),
+        tuple(
+            (file, library)
+            for row in table.get("optional", [])
+            for file in row["files"]
+            for library in row["libraries"]
+        ),
+        tuple((file, re.compile(row["symbols"].encode())) for row in table["process"] for file in row["files"]),
+        tuple((file, row["least"]) for row in table["arch"] for file in row["files"]),
+    )
+
+
+def resolve(contents: Contents, machine: Machine, level: str = DEFAULT_LEVEL) -> Loading:
+    """Resolve each ELF file of an image as the loader of a machine would, glibc's or musl's."""
+    result = Loading()
+    glibc, musl = Loader(contents, machine, level), MuslLoader(contents, machine)
+    files: dict[Loader, list[str]] = {glibc: [], musl: []}
+    for path in _selected(contents, machine, result):
+        binary = contents.binaries[path]
+        of_musl = _is_of_musl(binary) or (musl.present and _may_be_of_musl(binary, glibc))
+        if of_musl and not musl.present:
+            result.skip("musl")
+        else:
+            files[musl if of_musl else glibc].append(path)
+    for loader, paths in files.items():
+        if paths:
+            _Resolution(contents, loader, paths, result)
+    result.faults.sort()
+    return result
+
+
+def _selected(contents: Contents, machine: Machine, result: Loading) -> Iterator[str]:
+    """Yield the paths of the files that a machine's loaders read, and count the others."""
+    for path, binary in sorted(contents.binaries.items()):
+        if binary.problem:
+            if contents.entries[path].mode & 0o111 or ".so" in path.rpartition("/")[2]:
+                result.faults.append(Fault("file", f"/{path}", "cannot be loaded", binary.problem))
+            else:
+                result.skip(binary.problem.partition(":")[0])
+        elif binary.loaded and binary.machine != machine:
+            result.skip(f"for {binary.machine}")
+        elif binary.loaded:
+            yield path
+
+
+def _is_of_musl(binary: Binary) -> bool:
+    """Return whether a file names musl's loader, or its library as Alpine does."""
+    return bool(_MUSL.search(binary.interpreter)) or any(name.startswith("libc.musl-") for name in binary.needed)
+
+
+def _may_be_of_musl(binary: Binary, glibc: Loader) -> bool:
+    """Return whether a file is for musl where that is there: as Debian names its library, or without another loader."""
+    return not binary.interpreter and (not glibc.present or "libc.so" in binary.needed)
+
+
+class _Resolution:
+    """The files of one loader, whose faults and facts are added to a result."""
+
+    def __init__(self, contents: Contents, loader: Loader, files: list[str], result: Loading) -> None:
+        self._contents, self._loader = contents, loader
+        self._sonames, self._environments = self._named(), Environments(contents)
+        self.result = result
+        self._libraries, self._versions, self._releases = Needs(), Needs(), Needs()
+        self._runtimes: dict[tuple[str, str], str] = {}
+        self._reasons: dict[tuple[str, str], Missing] = {}
+        self._incomplete: set[str] = set()
+        self._ignored: dict[str, Missing] = {}
+        self._preloaded: set[str] = set()
+        if not loader.present:
+            self._without_loader(files)
+            return
+        name = loader.place.name if loader.place else ""
+        result.loader = f"{result.loader} and {name}" if result.loader else name
+        result.resolved += len(files)
+        self._plugins = Plugins(contents, loader, files)
+        self._processes = Processes(contents, loader)
+        result.processes.append(self._processes)
+        scopes = {}
+        for path in files:
+            scopes[path] = self._resolve(path)
+        self._report_libraries()
+        self._report_plugins()
+        self._report_ignored()
+        self._report_versions()
+        self._report_releases()
+        result.faults += self._interpreters(files)
+        result.faults += _Symbols(contents, scopes, self._incomplete).faults()
+        result.plugins += self._plugins.listed(self._broken())
+        result.sonames.update(self._ambiguous(files))
+
+    def _without_loader(self, files: Sequence[str]) -> None:
+        faults = list(self._interpreters(files))
+        self.result.faults += faults
+        for _ in range(len(files) - len(faults)):
+            self.result.skip("without a loader in the image")
+
+    def _named(self) -> dict[str, list[str]]:
+        """Return the paths of all libraries by soname and by file name."""
+        named: dict[str, list[str]] = defaultdict(list)
+        for path, binary in self._contents.binaries.items():
+            if binary.loaded and not binary.problem:
+                for name in {binary.soname or path.rpartition("/")[2], path.rpartition("/")[2]}:
+                    named[name].append(path)
+        return named
+
+    def _resolve(self, path: str) -> list[str]:
+        """Resolve the process of a file, and return the paths of its objects."""
+        privileged = bool(self._contents.entries[path].mode & (stat.S_ISUID | stat.S_ISGID))
+        process = self._loader.process(path, privileged=privileged)
+        program = self._contents.binaries[path].kind == "program"
+        for by, needed, _ in process.links:
+            self._libraries.met.add((by.place.path, needed))
+        self._ignored.update((missing.needed, missing) for missing in process.ignored)
+        names = (*self._loader.preloaded, *self._loader.always_preloaded)
+        self._preloaded.update(name for name in names if process.by_name.get(name) in process.objects[1:])
+        for missing in process.missing:
+            key = (missing.by.place.path, missing.needed)
+            self._libraries.missed(key, path, program=program)
+            self._reasons.setdefault(key, missing)
+            self._incomplete.update((path, missing.by.place.path))
+        for lacking in process.versions():
+            key = (lacking.by.place.path, f"{lacking.version.name} of {lacking.library.place.name}")
+            self._versions.missed(key, path, program=program)
+            self._incomplete.update((path, lacking.by.place.path))
+        for library, major, runtime in cuda_releases.mismatched(process):
+            key = (library.place.path, major)
+            self._releases.missed(key, path, program=program)
+            self._runtimes.setdefault(key, runtime.place.path)
+        scope = [loaded.place.path for loaded in process.objects]
+        links = len(process.links)
+        self._plugins.open(process, path, program=program)
+        self._processes.note(process, path, program=program)
+        self._libraries.met.update((by.place.path, needed) for by, needed, _ in process.links[links:])
+        return scope
+
+    def _report_libraries(self) -> None:
+        for (path, needed), users in self._libraries.unmet():
+            missing = self._reasons[path, needed]
+            listed = self._no_fault(path, needed, missing)
+            if listed is not None:
+                listed.setdefault(needed, []).append(f"/{path}")
+            else:
+                others = tuple(f"/{one}" for one in users if one != path)
+                elsewhere = self._elsewhere(path, needed)
+                reason = missing.problem or self._why(missing, elsewhere)
+                provider = "" if elsewhere else providers.provider(needed)
+                fault = Fault("library", f"/{path}", f"misses {needed}", reason, others, provider, (needed,))
+                self.result.faults.append(fault)
+
+    def _report_plugins(self) -> None:
+        for unmet in self._plugins.unmet():
+            listed = self._no_fault(unmet.opener, unmet.name, unmet.missing) if unmet.missing else None
+            if listed is not None:
+                listed.setdefault(unmet.name, []).append(f"/{unmet.opener}")
+            elif not unmet.unused:
+                others = tuple(f"/{one}" for one in unmet.users if one != unmet.opener)
+                missing = f"misses {unmet.name}, which it opens"
+                reason, names = self._why_plugin(unmet), (unmet.name,)
+                self.result.faults.append(Fault("plugin", f"/{unmet.opener}", missing, reason, others, names=names))
+
+    def _report_ignored(self) -> None:
+        for name, missing in self._ignored.items():
+            if name not in self._preloaded and not exceptions().is_host(name):
+                elsewhere = [] if "/" in name else self._elsewhere("", name)
+                self.result.ignored[name] = missing.problem or self._why(missing, elsewhere)
+
+    def _why_plugin(self, unmet: Unmet) -> str:
+        why = ""
+        if unmet.missing:
+            elsewhere = self._elsewhere(unmet.opener, unmet.name)
+            why = unmet.missing.problem or self._why(unmet.missing, elsewhere)
+        return "; ".join(filter(None, (why, unmet.reason)))
+
+    def _no_fault(self, path: str, needed: str, missing: Missing) -> dict[str, list[str]] | None:
+        """Return the table of the result for a missing library that is no fault."""
+        table = exceptions()
+        if table.is_host(needed):
+            return self.result.host
+        if table.is_optional(path, needed):
+            return self.result.optional
+        environment = self._environments.of(path)
+        elsewhere = map(self._environments.of, self._elsewhere(path, needed))
+        if environment and not missing.problem and environment in elsewhere:
+            return self.result.preloaded
+        return None
+
+    def _elsewhere(self, path: str, needed: str) -> list[str]:
+        """Return the paths of libraries with a name, those nearest to a file first."""
+        return sorted((one for one in self._sonames.get(needed, ()) if one != path), key=partial(_distance, path))
+
+    def _broken(self) -> set[str]:
+        """Return the paths of files that do not load, and of those that load them."""
+        kinds = {"library", "version", "symbol", "file"}
+        faults = [fault for fault in self.result.faults if fault.kind in kinds]
+        broken = {path.lstrip("/") for fault in faults for path in (fault.file, *fault.users)}
+        return broken.union(path.lstrip("/") for paths in self.result.optional.values() for path in paths)
+
+    def _why(self, missing: Missing, elsewhere: Sequence[str]) -> str:
+        """Return why a library is missing, by where the image has it, the nearest place first."""
+        if not elsewhere:
+            return "not in the image"
+        nearest = elsewhere[0]
+        if missing.by.binary.only_own_folders:
+            return f"/{nearest} is in a default folder, and the file is linked with nodefaultlib"
+        if configured := self._loader.elsewhere(missing.needed):
+            return f"/{configured} is not in /etc/ld.so.cache; run ldconfig"
+        machine = self._contents.binaries[nearest].machine
+        if machine != self._loader.machine:
+            return f"/{nearest} is for {machine}"
+        opened = missing.by.place.name
+        through = f", opened as {opened}" if opened != f"/{missing.by.place.path}" else ""
+        return f"/{nearest} is in no folder that is searched{through}"
+
+    def _report_versions(self) -> None:
+        for (path, version), users in self._versions.unmet():
+            others = tuple(f"/{one}" for one in users if one != path)
+            missing, names = f"misses version {version}", (version.partition(" of ")[0],)
+            self.result.faults.append(Fault("version", f"/{path}", missing, "", others, names=names))
+
+    def _report_releases(self) -> None:
+        for (path, major), users in self._releases.unmet():
+            others = tuple(f"/{one}" for one in users if one != path)
+            reason = f"it is for CUDA {self._contents.binaries[path].cuda}, beside /{self._runtimes[path, major]}"
+            names = (f"CUDA {major}",)
+            self.result.faults.append(Fault("cuda", f"/{path}", f"misses {names[0]}", reason, others, names=names))
+
+    def _interpreters(self, files: Iterable[str]) -> Iterator[Fault]:
+        for path in files:
+            binary = self._contents.binaries[path]
+            if binary.kind == "program" and binary.interpreter:
+                place = self._contents.tree.find(binary.interpreter)
+                if place is None or place[0] not in self._contents.binaries:
+                    names = (binary.interpreter,)
+                    yield Fault("loader", f"/{path}", f"misses {names[0]}", "no such loader", names=names)
+
+    def _ambiguous(self, files: Iterable[str]) -> dict[str, list[str]]:
+        """Return the paths of different libraries with one soname."""
+        given: dict[str, list[str]] = defaultdict(list)
+        for path in files:
+            if soname := self._contents.binaries[path].soname:
+                given[soname].append(path)
+        several = {}
+        for soname, paths in sorted(given.items()):
+            different: list[tuple[Binary, str]] = []
+            for path in paths:
+                if all(self._contents.binaries[path] != binary for binary, _ in different):
+                    different.append((self._contents.binaries[path], f"/{path}"))
+            if len(different) > 1:
+                several[soname] = [path for _, path in different]
+        return several
+
+
+class _Symbols:
+    """The symbols that no file defines.
+
+    A program has what its libraries define. What opens a library may bring more, so that its symbols count as missing
+    only if no file of the image defines them.
+    """
+
+    def __init__(self, contents: Contents, scopes: Mapping[str, Sequence[str]], incomplete: set[str]) -> None:
+        self._contents, self._scopes, self._incomplete = contents, scopes, incomplete
+        self._sorted: dict[str, Sequence[int]] = {}
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield a fault for each file with undefined symbols."""
+        binaries = self._contents.binaries
+        unknown = {hash(name) for path in self._scopes for name in _names(binaries[path])}
+        for path in set(self._scopes).union(*self._scopes.values()):
+            unknown.difference_update(binaries[path].defined)
+        users: dict[str, list[str]] = defaultdict(list)
+        for path, scope in self._scopes.items():
+            for one in scope:
+                if one != path:
+                    users[one].append(path)
+        for path in self._scopes:
+            if path in self._incomplete:
+                continue
+            missing = [name for name in _names(binaries[path]) if hash(name) in unknown]
+            if binaries[path].kind == "program":
+                missing += self._of_program(path)
+            missing = [name for name in dict.fromkeys(missing) if not exceptions().brought(path, name)]
+            if missing:
+                yield self._fault(path, missing, users[path])
+
+    def _of_program(self, path: str) -> list[bytes]:
+        """Return the symbols of a program itself that none of its libraries defines."""
+        scope = [self._hashes(one) for one in self._scopes[path]]
+        names = _names(self._contents.binaries[path])
+        return [name for name in names if not any(_holds(hashes, hash(name)) for hashes in scope)]
+
+    def _hashes(self, path: str) -> Sequence[int]:
+        if path not in self._sorted:
+            self._sorted[path] = sorted(self._contents.binaries[path].defined)
+        return self._sorted[path]
+
+    def _fault(self, path: str, names: Sequence[bytes], users: Iterable[str]) -> Fault:
+        symbols = tuple(name.decode(errors="replace") for name in names)
+        return Fault(
+            "symbol",
+            f"/{path}",
+            f"misses symbol {abridged(symbols)}",
+            "no library defines it",
+            tuple(f"/{one}" for one in users),
+            names=symbols,
+        )
+
+
+def _distance(path: str, other: str) -> tuple[int, str]:
+    """Return how far apart two paths are: the more folders they share, the less."""
+    return -len(posixpath.commonpath((path, other))), other
+
+
+def _names(binary: Binary) -> list[bytes]:
+    return binary.undefined.split(b"\0")[:-1]
+
+
+def _holds(hashes: Sequence[int], value: int) -> bool:
+    place = bisect_left(hashes, value)
+    return place < len(hashes) and hashes[place] == value

@@ -1,0 +1,90 @@
+"""What `kubectl` says of a cluster: it knows every way to log in to one."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+from containers.child_environment import child_environment
+from containers.errors import SlipwayError, one_line
+
+SECONDS: Final = 20
+"""Seconds for one answer."""
+
+_SUFFIXES: Final[Mapping[str, Decimal]] = {
+    **{
+        suffix: Decimal(1000) ** power
+        for power, suffix in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), -3)
+    },
+    **{suffix: Decimal(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
+}
+_QUANTITY: Final = re.compile(
+    rf"([+-]?(?:[0-9]{{1,20}}\.?[0-9]{{0,20}}|\.[0-9]{{1,20}}))(?:({'|'.join(_SUFFIXES)})|[eE]([+-]?[0-9]{{1,2}}))",
+    re.ASCII,
+)
+
+Item = dict[str, Any]
+
+
+class Unanswered(SlipwayError):
+    """``kubectl`` got no answer; ``str()`` is the reason."""
+
+
+def items(*words: str, kubeconfig: str | None = None, context: str | None = None) -> list[Item]:
+    """Return the objects that ``kubectl get`` lists.
+
+    Args:
+        words: the kind, and options.
+        kubeconfig: the path of one; by default ``kubectl``'s own.
+        context: of the kubeconfig; by default its current one.
+
+    Raises:
+        FileNotFoundError: there is no ``kubectl`` on PATH.
+        Unanswered: the cluster does not answer, refuses, or does not list objects.
+    """
+    flags = [("--kubeconfig", kubeconfig and str(Path(kubeconfig).expanduser())), ("--context", context)]
+    options = [word for name, value in flags if value for word in (name, value)]
+    command = ["kubectl", *options, "get", *words, "--output=json", f"--request-timeout={SECONDS}s"]
+    try:
+        process = subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=SECONDS * 2, env=child_environment("kubectl")
+        )
+        listed: list[Item] = [*json.loads(process.stdout)["items"]]
+    except FileNotFoundError:
+        raise
+    except (KeyError, TypeError, RecursionError):
+        raise Unanswered("what it printed is no list of objects") from None
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise Unanswered(_reason(error)) from None
+    return listed
+
+
+def offered(node: Item, resource: str) -> int:
+    """Return how many whole ones of a resource a node offers to pods.
+
+    The API server writes a quantity in its shortest form, so that 8000 is ``8k`` (kubernetes/apimachinery,
+    pkg/api/resource/quantity.go, `CanonicalizeBytes`; the suffixes are those of suffix.go, `newSuffixer`).
+
+    Raises:
+        Unanswered: what the node says is no quantity.
+    """
+    text = str(node.get("status", {}).get("allocatable", {}).get(resource, "0"))
+    match = _QUANTITY.fullmatch(text)
+    if not match:
+        name = one_line(node["metadata"].get("name", ""))
+        raise Unanswered(f"node {name}: {resource}: '{one_line(text)}' is no quantity, such as 8 or 8k")
+    number, suffix, exponent = match.groups()
+    return int(Decimal(number) * (Decimal(10) ** int(exponent) if exponent else _SUFFIXES[suffix]))
+
+
+def _reason(error: Exception) -> str:
+    message = getattr(error, "stderr", None) or str(error)
+    # After a timeout it is bytes (Python's documentation of TimeoutExpired).
+    text = message.decode(errors="replace") if isinstance(message, bytes) else message
+    # The last line is the reason: those before it are of each attempt.
+    return one_line((text.strip().splitlines() or ["no reason is given"])[-1], 300)

@@ -1,0 +1,289 @@
+"""The index of a layer: the files it writes and removes, read from a stream (OCI image specification)."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import lzma
+import posixpath
+import stat
+import sys
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import IO, Any, Final, NamedTuple, cast
+
+import zstandard
+
+from containers import budget
+from containers.blob import Unreadable
+from containers.errors import one_line
+from containers.image.layers import packages
+
+_WHITEOUT: Final = ".wh."
+_OPAQUE: Final = ".wh..wh..opq"
+_AUFS: Final = ".wh..wh."
+"""Prefix of AUFS metadata, which is not part of the image."""
+
+_CHUNK: Final = 1 << 20
+_BLOCK: Final = 1 << 16
+"""Bytes that `tarfile` reads at once: it copies the rest of them for each file."""
+_HEADER_LIMIT: Final = 1 << 20
+"""Bytes of the largest extended header, with extended attributes or a long name, as for engines (Go 1.24,
+archive/tar/format.go: `maxSpecialFileSize`)."""
+_MOST_ENDED: Final = 3
+"""Times that `tarfile` may read on at the end: it does so once for a header, and once for what it holds of a block."""
+_PERMISSIONS: Final = 0o7777
+_CAPABILITIES: Final = "SCHILY.xattr.security.capability"
+"""The pax header with a file's capabilities, an extended attribute (star's manual)."""
+
+_KINDS: Final[Mapping[bytes, str]] = {
+    tarfile.DIRTYPE: "directory",
+    tarfile.SYMTYPE: "symlink",
+    tarfile.LNKTYPE: "hardlink",
+    tarfile.CHRTYPE: "device",
+    tarfile.BLKTYPE: "device",
+    tarfile.FIFOTYPE: "fifo",
+}
+
+
+class Entry(NamedTuple):
+    """The file at a path; equal entries are equal files, apart from their modification times.
+
+    ``kind`` is ``file``, ``directory``, ``symlink``, ``device`` or ``fifo``; ``hardlink`` for another name of a file in
+    a lower layer. ``size`` is in bytes; ``content`` is half of a file's SHA-256 (16 bytes); ``target`` is a link's
+    target or a device's numbers; ``capabilities`` are a program's file capabilities; ``packages`` are those that a
+    package database lists. ``member`` is the file's header in an index without contents. ``facts`` are what a reader
+    of contents returned for the file.
+    """
+
+    kind: str
+    mode: int
+    owner: tuple[int, int]
+    size: int = 0
+    content: bytes = b""
+    target: str = ""
+    capabilities: str = ""
+    packages: packages.Packages | None = None
+    member: tarfile.TarInfo | None = None
+    facts: Any = None
+
+    @property
+    def writable(self) -> bool:
+        """Whether every user may write to it; a sticky folder, such as /tmp, does not count."""
+        return self.kind != "symlink" and bool(self.mode & stat.S_IWOTH) and not self.mode & stat.S_ISVTX
+
+
+@dataclass(frozen=True)
+class Index:
+    """The files that a layer writes, in its order, and those of lower layers that it removes.
+
+    Paths are relative to the image's root. ``removed`` are removed paths, ``opaque`` folders whose earlier content is
+    removed. ``links`` has further names of the layer's files, and the first name of each.
+    """
+
+    entries: dict[str, Entry] = field(default_factory=dict)
+    removed: set[str] = field(default_factory=set)
+    opaque: set[str] = field(default_factory=set)
+    links: dict[str, str] = field(default_factory=dict)
+
+
+Facts = Callable[[str, int, IO[bytes]], Any]
+"""Returns what is worth to know of the file at a path, by its size in bytes and its content."""
+
+
+def index(stream: IO[bytes], media_type: str, *, contents: bool = True, facts: Facts | None = None) -> Index:
+    """Read a layer's archive without writing to disk; without ``contents`` only its headers.
+
+    With ``facts`` this reads each file instead, for :attr:`Entry.facts`.
+
+    Raises:
+        Unreadable: the archive is malformed, or its compression unknown.
+    """
+    layer = Index()
+    with opened(stream, media_type) as archive:
+        for member in members(archive):
+            _add(layer, archive, member, contents, facts)
+    return layer
+
+
+@contextmanager
+def opened(stream: IO[bytes], media_type: str) -> Iterator[tarfile.TarFile]:
+    """Open a layer's archive for one pass from beginning to end.
+
+    Raises:
+        Unreadable: the archive is malformed, or its compression unknown; also while it is read.
+    """
+    try:
+        source = cast("Any", _Ended(_decompressed(stream, media_type)))
+        with tarfile.open(fileobj=source, mode="r|", bufsize=_BLOCK, tarinfo=Header) as archive:
+            yield archive
+    except MALFORMED as error:
+        raise Unreadable(f"malformed layer archive: {error}") from None
+
+
+def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Yield the headers of an open archive; a member can be read until the next is requested."""
+    while member := archive.next():
+        budget.check()
+        cast("Any", archive).members.clear()  # tarfile would keep them all
+        cast("Any", archive).pax_headers = {}  # and a global header for all that follows, which engines do not
+        yield member
+
+
+class Header(tarfile.TarInfo):
+    """A header, of a size that fits into memory. Sparse files, which no builder of images writes, are refused.
+
+    `tarfile` reads extended headers as a whole, and a sparse file's map to its end, however long.
+    """
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Any:
+        if self.type in _EXTENDED and self.size > _HEADER_LIMIT:
+            raise tarfile.ReadError(f"an extended header of {self.size} bytes, at most {_HEADER_LIMIT} are read")
+        if self.type == tarfile.GNUTYPE_SPARSE:
+            raise tarfile.ReadError("a sparse file")
+        return cast("Any", super())._proc_member(archive)  # noqa: SLF001 - tarfile has no other place for a limit
+
+    def _refused(self, *_: Any) -> None:
+        raise tarfile.ReadError("a sparse file")
+
+    _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refused
+
+
+_EXTENDED: Final = {
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+}
+
+
+class _Ended:
+    """A stream that ends once: `tarfile` would read on for a file of a stated exbibyte."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._ended = stream, 0
+
+    def read(self, size: int) -> bytes:
+        budget.check()
+        content: bytes = self._stream.read(size)
+        self._ended += not content
+        if self._ended > _MOST_ENDED:
+            raise tarfile.ReadError("unexpected end of data")
+        return content
+
+
+def normal(name: str) -> str:
+    """Return the path of a member or link target relative to the image's root."""
+    return posixpath.normpath(f"/{name}").lstrip("/")
+
+
+MALFORMED: Final = (
+    EOFError,
+    gzip.BadGzipFile,
+    OverflowError,
+    RecursionError,
+    ValueError,
+    lzma.LZMAError,
+    tarfile.TarError,
+    zlib.error,
+    zstandard.ZstdError,
+)
+"""What is raised while a malformed archive is read."""
+
+
+def _decompressed(stream: IO[bytes], media_type: str) -> Any:
+    for suffix, reader in _COMPRESSIONS.items():
+        if media_type.endswith(suffix):
+            return stream if _is_plain(stream) else reader(stream)
+    raise Unreadable(f"unknown media type '{one_line(media_type)}' of a layer")
+
+
+def _is_plain(stream: IO[bytes]) -> bool:
+    """Return whether a stream begins as an archive does, whatever its media type.
+
+    Docker pushes its empty layer plain and names it gzip; engines look at the first bytes (containerd,
+    pkg/archive/compression: `DetectCompression`).
+    """
+    start: bytes = cast("Any", stream).peek(tarfile.BLOCKSIZE)[: tarfile.BLOCKSIZE] if hasattr(stream, "peek") else b""
+    return len(start) == tarfile.BLOCKSIZE and (start[257:262] == b"ustar" or not any(start))
+
+
+_COMPRESSIONS: Final[Mapping[str, Callable[[IO[bytes]], Any]]] = {
+    "gzip": lambda stream: gzip.GzipFile(fileobj=stream, mode="rb"),
+    "zstd": lambda stream: zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True, closefd=False),
+    "tar": lambda stream: stream,
+}
+"""Decompression by suffix of a layer's media type."""
+
+
+def _add(layer: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, contents: bool, facts: Facts | None) -> None:
+    path = normal(member.name)
+    if not facts:
+        path = sys.intern(path)  # the other image mostly has the same paths
+    folder, name = posixpath.split(path)
+    if name == _OPAQUE:
+        layer.opaque.add(folder)
+    elif name.startswith(_AUFS) or not path:
+        return
+    elif name.startswith(_WHITEOUT):
+        layer.removed.add(posixpath.join(folder, name.removeprefix(_WHITEOUT)))
+    else:
+        layer.entries[path] = _entry(layer, archive, member, path, contents, facts)
+
+
+def _entry(
+    layer: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, contents: bool, facts: Facts | None
+) -> Entry:
+    kind = _KINDS.get(member.type, "file")
+    mode, owner = _rights(member.mode & _PERMISSIONS, member.uid, member.gid)
+    header = None if contents else member
+    if kind == "file":
+        if facts:
+            known = facts(path, member.size, cast("IO[bytes]", archive.extractfile(member)))
+            return (
+                _plain(mode, owner, member.size)
+                if known is None
+                else Entry(kind, mode, owner, member.size, facts=known)
+            )
+        if header:
+            return Entry(kind, mode, owner, member.size, member=header)
+        listed, content = _read(cast("IO[bytes]", archive.extractfile(member)), packages.database(path))
+        return Entry(kind, mode, owner, member.size, content, "", member.pax_headers.get(_CAPABILITIES, ""), listed)
+    if kind == "hardlink":
+        target = normal(member.linkname)
+        if target not in layer.entries:
+            return Entry(kind, mode, owner, target=target)
+        if target != path:
+            layer.links[path] = layer.links.get(target, target)
+        return layer.entries[target]
+    numbers = f"{member.type.decode()} {member.devmajor}:{member.devminor}"
+    target = {"symlink": member.linkname, "device": numbers}.get(kind, "")
+    return Entry(kind, 0o777 if kind == "symlink" else mode, owner, target=target, member=header)
+
+
+@lru_cache(1 << 16)
+def _plain(mode: int, owner: tuple[int, int], size: int) -> Entry:
+    """Return the entry of a file that nothing more is known of, as a shared object: there may be a million of them."""
+    return Entry("file", mode, owner, size)
+
+
+@cache
+def _rights(mode: int, uid: int, gid: int) -> tuple[int, tuple[int, int]]:
+    """Return mode and owner as shared objects: an image has hundreds of thousands of files."""
+    return mode, (uid, gid)
+
+
+def _read(file: IO[bytes], parse: packages.Parser | None) -> tuple[packages.Packages | None, bytes]:
+    """Return the packages that ``parse`` reads from a file, and half of its SHA-256."""
+    digest = hashlib.sha256()
+    chunks = []
+    while chunk := file.read(_CHUNK):
+        digest.update(chunk)
+        if parse:
+            chunks.append(chunk)
+    return parse(b"".join(chunks)) if parse else None, digest.digest()[:16]

@@ -1,0 +1,74 @@
+"""The files of an image that two distributions own with different content: the last one installed has won."""
+
+from __future__ import annotations
+
+import posixpath
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from containers.image.binaries.contents import Contents
+from containers.image.binaries.loading import Fault
+from containers.image.owners.ownership_records import DIVERSIONS, Content, Owned, Owner
+
+
+@dataclass(frozen=True)
+class Contested:
+    """A file with its owners, of which the ``winner``'s content is there, if sizes tell; ``binary`` for an ELF file."""
+
+    path: str
+    owners: tuple[Owner, ...]
+    winner: Owner | None
+    binary: bool
+
+    def fault(self) -> Fault:
+        """Return it as a fault."""
+        owners = " and ".join(map(str, self.owners))
+        winner = f"it has that of {self.winner}" if self.winner else ""
+        names = tuple(owner.name for owner in self.owners)
+        return Fault("owner", self.path, f"owned by {owners} with different content", winner, names=names)
+
+
+def contested(contents: Contents) -> list[Contested]:
+    """Return the files with several owners and contents, by path."""
+    places: dict[str, str] = {}
+    owners: defaultdict[str, dict[Owner, Content]] = defaultdict(dict)
+    for owner, path, content in _recorded(contents):
+        folder, name = posixpath.split(path)
+        if folder not in places:
+            place = contents.tree.find(folder)
+            places[folder] = place[0] if place else folder
+        owners[posixpath.join(places[folder], name)][owner] = content
+    return [one for path, recorded in sorted(owners.items()) if (one := _contested(contents, path, recorded))]
+
+
+def _contested(contents: Contents, path: str, recorded: dict[Owner, Content]) -> Contested | None:
+    digests: defaultdict[str, set[str]] = defaultdict(set)
+    for content in recorded.values():
+        digests[content.digest.partition(":")[0]].add(content.digest)
+    if all(len(values) == 1 for values in digests.values()):
+        return None
+    place = contents.tree.find(path)
+    if place is None or place[1] is None or place[1].kind != "file":
+        return None
+    fitting = {content.digest: owner for owner, content in recorded.items() if content.size == place[1].size}
+    winner = next(iter(fitting.values())) if len(fitting) == 1 else None
+    return Contested(f"/{path}", tuple(sorted(recorded)), winner, place[0] in contents.binaries)
+
+
+def _recorded(contents: Contents) -> Iterator[tuple[Owner, str, Content]]:
+    """Yield each file that a distribution owns; of dpkg those in its list, if there is one, and not diverted."""
+    diverted = {line.lstrip("/") for line in (contents.text(DIVERSIONS) or b"").decode(errors="replace").splitlines()}
+    lists = {path.removesuffix(".list"): owned for path, owned in contents.owned.items() if path.endswith(".list")}
+    for path, owned in sorted(contents.owned.items()):
+        listed: Owned | None = lists.get(path.removesuffix(".md5sums"))
+        for name, content in owned.files.items():
+            if content is None or (listed and owned.owner.manager == "dpkg" and not _lists(listed, name)):
+                continue
+            if name not in diverted:
+                yield owned.owner, name, content
+
+
+def _lists(listed: Owned, name: str) -> bool:
+    """Return whether a list has a file; with merged /usr the digests may name it below the other folder."""
+    return name in listed.files or f"usr/{name}" in listed.files or name.removeprefix("usr/") in listed.files

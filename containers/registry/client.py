@@ -1,0 +1,284 @@
+"""Manifests, blobs and tags of a repository in a registry (OCI distribution specification).
+
+Every manifest and blob is checked against its digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import IO, Any, Final
+from urllib.parse import urlsplit
+
+import requests
+from urllib3.exceptions import HTTPError
+
+from containers.blob import DIGEST, Result, read_blob
+from containers.errors import SlipwayError, one_line
+from containers.registry.credentials import Login
+from containers.registry.reference import Reference, check_reference
+from containers.registry.transport import LIMIT, Transport, chunk, reason
+
+INDEXES: Final = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+"""Media types of a list of images, one for each platform."""
+IMAGES: Final = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+"""Media types of one image's manifest."""
+
+_ACCEPT: Final = ", ".join((*INDEXES, *IMAGES))
+_RETRY_SECONDS: Final = (0.5, 2.0)
+"""Seconds before each further attempt to read a blob whose connection broke."""
+_ABSENT: Final = (401, 403, 404)
+"""Statuses by which registries report what is missing or hidden."""
+_MOST_TAGS: Final = 1_000_000
+"""Tags of one repository; more come from a registry that lists without end."""
+_MOST_PAGES: Final = 10_000
+"""Pages of such a list; registries put a hundred tags on one, or a thousand."""
+
+_REASONS: Final = {
+    404: "no such image, tag or digest in the registry; it may have been deleted",
+    429: "the registry's request limit is reached; try again later",
+}
+_PULL_REASONS: Final = _REASONS | dict.fromkeys(
+    (401, 403), "the registry requires a login with pull access; run `docker login {host}`"
+)
+PUSH_REASONS: Final = _REASONS | dict.fromkeys(
+    (401, 403), "the registry rejected the login, or the login has no push access; check slipway:registry's credentials"
+)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest: its digest ``sha256:...``, its parsed content, and its bytes."""
+
+    digest: str
+    media_type: str
+    content: Mapping[str, Any]
+    body: bytes = field(repr=False)
+
+
+def digest(reference: str) -> str:
+    """Return the digest, ``sha256:...``, of a reference's tag; for several platforms, of their index.
+
+    Raises:
+        SlipwayError: the tag does not exist, or the registry does not respond.
+    """
+    return Repository(reference).digest()
+
+
+def tag(reference: str, name: str, login: Login | None) -> None:
+    """Tag an image as ``name``; an existing tag moves, if the registry allows it.
+
+    Raises:
+        SlipwayError: the image does not exist, the login is rejected, or the registry does not respond.
+    """
+    Repository(reference, login, reasons=PUSH_REASONS).tag(name)
+
+
+class Repository:
+    """One repository of a registry, and the tag or digest in it that a reference names.
+
+    ``login`` is used if it is for this registry; else the machine's own login. ``reasons`` explain error statuses.
+
+    Raises:
+        SlipwayError: ``reference`` has no tag and no digest.
+    """
+
+    def __init__(self, reference: str, login: Login | None = None, reasons: Mapping[int, str] | None = None) -> None:
+        self.reference = reference
+        self._reasons = reasons or _PULL_REASONS
+        try:
+            check_reference(reference)
+        except ValueError as error:
+            raise SlipwayError(f"'{one_line(reference)}': {error}") from None
+        named = Reference.of(reference)
+        self.host, self._version = named.host, named.version
+        applicable = login if login and login.applies_to(reference) else None
+        self._transport = Transport(reference, self.host, named.path, applicable)
+
+    def digest(self) -> str:
+        """Return the digest of what the reference names.
+
+        Raises:
+            SlipwayError: it does not exist, or the registry does not respond.
+        """
+        with self._request("HEAD", f"manifests/{self._version}", self._version) as response:
+            return self._digest_of(response)
+
+    def visible_digest(self) -> str | None:
+        """Return the digest of what the reference names; None if it does not exist or this login may not see it.
+
+        Some registries answer 401 or 403 for a repository that does not exist yet.
+
+        Raises:
+            SlipwayError: the registry rejects the login, responds with another error, or does not respond.
+        """
+        with self._transport.request("HEAD", f"manifests/{self._version}", _ACCEPT) as response:
+            rejected = self._transport.refused and response.status_code == requests.codes.unauthorized
+            if response.status_code in _ABSENT and not rejected:
+                return None
+            self._check(response, self._version)
+            return self._digest_of(response)
+
+    def exists(self) -> bool:
+        """Return whether the registry has what the reference names.
+
+        Raises:
+            SlipwayError: the registry responds with an error other than 404, or does not respond.
+        """
+        with self._transport.request("HEAD", f"manifests/{self._version}", _ACCEPT) as response:
+            if response.status_code == requests.codes.not_found:
+                return False
+            self._check(response, self._version)
+            return True
+
+    def manifest(self) -> Manifest:
+        """Return the manifest that the reference names.
+
+        Raises:
+            SlipwayError: it does not exist, does not have its digest, or the registry does not respond.
+        """
+        actual, media_type, body = self._manifest()
+        content = self._parsed(body, "the manifest")
+        return Manifest(actual, content.get("mediaType") or media_type, content, body)
+
+    def tags(self) -> list[str]:
+        """Return all tags of the repository, page by page (distribution specification, "Listing Tags").
+
+        Raises:
+            SlipwayError: there is no such repository, the registry does not respond, or it lists more than a million
+                tags or ten thousand pages.
+        """
+        names: list[str] = []
+        query, requested = "n=1000", set[str]()
+        while query and query not in requested:
+            requested.add(query)
+            with self._request("GET", f"tags/list?{query}", self._version) as response:
+                page = self._parsed(self._transport.body(response), "the list of tags").get("tags") or []
+                if not isinstance(page, list) or not all(isinstance(name, str) for name in page):
+                    raise SlipwayError(f"{self.reference}: the list of tags has something else than names")
+                names += page
+                if len(names) > _MOST_TAGS or len(requested) > _MOST_PAGES:
+                    raise SlipwayError(
+                        f"{self.reference}: the list of tags is too long: {self.host} lists more than {_MOST_TAGS:,} "
+                        f"tags or {_MOST_PAGES:,} pages; delete tags, or name another repository"
+                    )
+                if not page:  # a next page after an empty one never ends
+                    break
+                query = self._next_page(response)
+        return names
+
+    def _next_page(self, response: requests.Response) -> str:
+        """Return the query of the next page of a list; an empty text if there is none."""
+        url = response.links.get("next", {}).get("url", "")
+        try:
+            return urlsplit(url).query
+        except ValueError:
+            raise SlipwayError(f"{self.reference}: '{one_line(url)}' is no address of further tags") from None
+
+    def tag(self, name: str) -> None:
+        """Tag what the reference names as ``name`` too.
+
+        Raises:
+            SlipwayError: as for :meth:`manifest`, or the registry rejects the tag.
+        """
+        _, media_type, body = self._manifest()
+        self.put(name, body, media_type)
+
+    def put(self, version: str, body: bytes, media_type: str) -> None:
+        """Push a manifest under ``version``, its digest or a tag.
+
+        Raises:
+            SlipwayError: the registry rejects the manifest or the tag, or does not respond.
+        """
+        self._request("PUT", f"manifests/{version}", version, body, media_type).close()
+
+    def blob(self, digest: str, read: Callable[[IO[bytes]], Result], size: int | None = None) -> Result:
+        """Stream a blob to ``read``, check the blob's digest, and return the result of ``read``.
+
+        ``size`` is what a manifest states of the blob, in bytes: no more are read. If the connection breaks, ``read``
+        is called again from the first byte. It raises :class:`Unreadable` for malformed content.
+
+        Raises:
+            SlipwayError: the blob does not exist, is larger than stated, does not have its digest, is malformed, or
+                the registry does not respond.
+        """
+        if not DIGEST.fullmatch(digest):
+            raise SlipwayError(f"{self.reference}: '{one_line(digest)}' is no digest of a blob")
+        for wait in (*_RETRY_SECONDS, None):
+            try:
+                return self._blob(digest, read, size)
+            except (HTTPError, requests.RequestException, OSError) as error:
+                if wait is None:
+                    where = f"{self.reference}: {digest}"
+                    raise SlipwayError(f"{where}: connection to {self.host} broke: {reason(error)}") from None
+                time.sleep(wait)
+        raise AssertionError
+
+    def json(self, digest: str, size: int = LIMIT) -> dict[str, Any]:
+        """Return a small blob that is a JSON object, such as an image's configuration; ``size`` as for :meth:`blob`.
+
+        Raises:
+            SlipwayError: as for :meth:`blob`.
+        """
+        body = self.blob(digest, lambda stream: stream.read(), min(size, LIMIT))
+        return self._parsed(body, digest)
+
+    def _manifest(self) -> tuple[str, str, bytes]:
+        """Return a manifest's digest, which is checked, its media type and its bytes."""
+        with self._request("GET", f"manifests/{self._version}", self._version) as response:
+            body = self._transport.body(response)
+            actual = f"sha256:{hashlib.sha256(body).hexdigest()}"
+            stated = response.headers.get("Docker-Content-Digest", actual)
+            expected = self._version if DIGEST.fullmatch(self._version) else stated
+            if actual != expected:
+                raise SlipwayError(
+                    f"{self.reference}: the manifest is corrupt: its digest is {actual}, not {one_line(expected)}"
+                )
+            return actual, response.headers.get("Content-Type", "").partition(";")[0].strip(), body
+
+    def _blob(self, digest: str, read: Callable[[IO[bytes]], Result], size: int | None) -> Result:
+        with self._request("GET", f"blobs/{digest}", digest) as response:
+            source = partial(chunk, response.raw.read, decode_content=False)
+            return read_blob(source, read, reference=self.reference, digest=digest, size=size)
+
+    def _request(
+        self, method: str, path: str, version: str, body: bytes | None = None, media_type: str = ""
+    ) -> requests.Response:
+        """Return the response to a request for ``version``, a tag or digest, which names it in errors."""
+        response = self._transport.request(method, path, _ACCEPT, body, media_type)
+        self._check(response, version)
+        return response
+
+    def _check(self, response: requests.Response, version: str) -> None:
+        if not response.ok:
+            response.close()
+            name = "" if version == self._version else f" {version}:"
+            explanation = self._reasons.get(response.status_code, "the registry responds with an error")
+            raise SlipwayError(f"{self.reference}:{name} {explanation.format(host=self.host)} ({response.status_code})")
+
+    def _digest_of(self, response: requests.Response) -> str:
+        value = response.headers.get("Docker-Content-Digest", "")
+        if not DIGEST.fullmatch(value):
+            raise SlipwayError(f"{self.reference}: {self.host} sends no valid digest, but '{one_line(value)}'")
+        if DIGEST.fullmatch(self._version) and value != self._version:
+            raise SlipwayError(f"{self.reference}: {self.host} sends another manifest, {value}")
+        return value
+
+    def _parsed(self, body: bytes, name: str) -> dict[str, Any]:
+        try:
+            content = json.loads(body)
+        except (ValueError, RecursionError):  # nested too deep
+            content = None
+        if not isinstance(content, dict):
+            raise SlipwayError(f"{self.reference}: {name} is not a JSON object")
+        return content

@@ -1,0 +1,41 @@
+"""Registry credentials, and those of this machine. :mod:`containers.registry.logins.stack_login` has those of a stack."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Final
+
+from containers.registry.logins import docker_login
+from containers.registry.reference import covering
+
+GITHUB: Final = {"username": "GITHUB_ACTOR", "password": "GITHUB_TOKEN"}
+"""The variables of a GitHub job with its own login to GitHub's registry."""
+
+
+@dataclass(frozen=True)
+class Login:
+    """A user name and a password or token for one registry, which is sent to no other host."""
+
+    host: str
+    username: str
+    password: str = field(repr=False)
+
+    def applies_to(self, reference: str) -> bool:
+        """Return whether a reference names an image of this registry."""
+        return covering([self.host], reference) is not None
+
+
+def of_machine(host: str) -> Login | None:
+    """Return this machine's login for a registry: a GitHub job's for ghcr.io, else Docker's.
+
+    Raises:
+        ValueError: a Docker credential helper fails.
+    """
+    if host == "ghcr.io":
+        values = {key: os.environ.get(variable, "") for key, variable in GITHUB.items()}
+        if all(values.values()):
+            return Login(host, **values)
+    stored = {key.lower(): value for key, value in docker_login.stored(host).items()}
+    username, password = stored.get("username"), stored.get("password")
+    return Login(host, username, password) if username and password else None

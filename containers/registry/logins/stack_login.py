@@ -1,0 +1,98 @@
+"""The login of a stack's registry: the configured one, or a short-lived one of the environment's cloud identity."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, cast
+
+from containers.errors import SlipwayError
+from containers.registry.credentials import Login
+from containers.registry.logins import docker_login
+from containers.registry.logins.login_sources import LoginSources
+
+_KEY: Final = "slipway:registry"
+
+
+class LoginRegistry(Protocol):
+    """A registry of a stack."""
+
+    @property
+    def login_sources(self) -> LoginSources | None:
+        """Where its login comes from; None for a registry that takes no user name and password."""
+
+
+class _Identity(Protocol):
+    """A module that logs in to a registry with the program's identity."""
+
+    @property
+    def VARIABLES(self) -> Sequence[str]:  # noqa: N802 - a constant of a module
+        """The environment variables with the identity."""
+
+    @property
+    def login(self) -> Callable[[str], tuple[str, str]]:
+        """The function that returns a user name and a password for the registry at a host."""
+
+
+def check(registry: LoginRegistry) -> None:
+    """Check that there is a login for a registry that requires one to push.
+
+    Raises:
+        SlipwayError: there is none; the message lists the ways to give one.
+    """
+    sources = registry.login_sources
+    if sources is None or sources.anonymous or sources.password is not None:
+        return
+    host = sources.host
+    if _has_docker_login(host) or short_lived(registry):
+        return
+    variables = " and ".join(f"${name}" for name in sources.variables)
+    if sources.identity:
+        variables += ", or " + ", ".join(f"${name}" for name in _identity(sources).VARIABLES)
+    raise SlipwayError(
+        f"{_KEY}: no credentials for {host}: set {_KEY}.username and, with `pulumi config set --secret --path`, "
+        f"{_KEY}.password; or set {variables}; or run `docker login {host}`; or set slipway:publish: false"
+    )
+
+
+def configured(registry: LoginRegistry) -> Login | None:
+    """Return the login of a stack's registry: the configured one, or one of the environment's cloud identity.
+
+    Raises:
+        SlipwayError: the cloud rejects the identity.
+    """
+    sources = registry.login_sources
+    if sources is None:
+        return None
+    if request := short_lived(registry):
+        return Login(sources.host, *request())
+    if not (sources.username and sources.password):
+        return None
+    return Login(sources.host, sources.username, sources.password)
+
+
+def short_lived(registry: LoginRegistry) -> Callable[[], tuple[str, str]] | None:
+    """Return a function that requests a short-lived user name and password, as the registry's kind does.
+
+    None if a login is configured or stored, or the environment has no identity.
+    """
+    sources = registry.login_sources
+    if sources is None or sources.password is not None or not sources.identity:
+        return None
+    identity = _identity(sources)
+    if not all(os.environ.get(name) for name in identity.VARIABLES) or _has_docker_login(sources.host):
+        return None
+    return functools.partial(identity.login, sources.host)
+
+
+def _identity(sources: LoginSources) -> _Identity:
+    return cast("_Identity", importlib.import_module(sources.identity))
+
+
+def _has_docker_login(host: str) -> bool:
+    try:
+        return bool(docker_login.stored(host))
+    except ValueError:
+        return True  # a broken credential helper: the push reports its error

@@ -1,0 +1,196 @@
+"""HTTP requests to one registry: retries, time limits and token authentication (OCI distribution specification)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import time
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import requests
+from urllib3.exceptions import HTTPError, ProtocolError
+from urllib3.util.retry import Retry
+
+from containers.addresses.guarded_session import GuardedSession
+from containers.errors import SlipwayError, one_line
+from containers.registry import credentials
+from containers.registry.credentials import Login
+from containers.registry.reference import on_loopback
+
+LIMIT: Final = 4 << 20
+"""Largest manifest or JSON response in bytes: the limit that the specification names for manifests."""
+
+_CHUNK: Final = 1 << 16
+"""Bytes that are read at once."""
+_API_HOSTS: Final = {"docker.io": "registry-1.docker.io"}
+"""Registries whose API has another host than their image names."""
+_LONGEST: Final = 120
+"""Seconds for the whole of a manifest or JSON response, which may come byte by byte."""
+_TIMEOUTS: Final = (10, 30)
+"""Seconds to connect, and between two bytes of a response."""
+_RETRY: Final = Retry(
+    total=3,
+    backoff_factor=0.5,
+    backoff_max=10,
+    retry_after_max=10,
+    status_forcelist=(429, 500, 502, 503, 504),
+    allowed_methods=("GET", "HEAD"),
+    redirect=10,
+    raise_on_status=False,
+)
+_CHALLENGE: Final = re.compile(r'\b(\w+)="([^"]*)"')
+
+
+class Unreachable(SlipwayError):
+    """A registry does not respond: it is down, or this machine has no route to it."""
+
+
+class Untrusted(Unreachable):
+    """A registry responds without HTTPS that this machine trusts; a Docker engine may be configured to trust it."""
+
+
+class Transport:
+    """The connection to the registry of one repository.
+
+    A registry on the loopback interface is reached over plain HTTP, as Docker does. ``login`` is sent to this registry
+    only; without one, :func:`containers.registry.credentials.of_machine` decides. ``reference`` begins each error.
+    """
+
+    def __init__(self, reference: str, host: str, path: str, login: Login | None) -> None:
+        self.host = host
+        self.refused = False
+        """Whether the registry rejected a login as unknown."""
+        self._reference = reference
+        scheme = "http" if on_loopback(host) else "https"
+        self._url = f"{scheme}://{_API_HOSTS.get(host, host)}/v2/{path}"
+        self._scope = f"repository:{path}:pull"
+        self._login = login
+        self._authorization = ""
+        self._session = GuardedSession(self._url, self._authorized, max_retries=_RETRY)
+
+    def request(
+        self, method: str, path: str, accept: str, body: bytes | None = None, media_type: str = ""
+    ) -> requests.Response:
+        """Send a request, again with a token if the registry requires one; return the response, whatever its status.
+
+        Raises:
+            Unreachable: there is no response.
+        """
+        try:
+            response = self._send(method, path, accept, body, media_type)
+            if response.status_code == requests.codes.unauthorized:
+                challenge = response.headers.get("WWW-Authenticate", "")
+                response.close()
+                self._authorization = self._authenticate(challenge)
+                response = self._send(method, path, accept, body, media_type)
+        except (requests.RequestException, ValueError, KeyError) as error:
+            kind = Untrusted if isinstance(error, requests.exceptions.SSLError) else Unreachable
+            raise kind(f"{self._reference}: request to {self.host} failed: {reason(error)}") from None
+        return response
+
+    def body(self, response: requests.Response) -> bytes:
+        """Return the body of a response.
+
+        Raises:
+            SlipwayError: the connection breaks, or the body is larger than :data:`LIMIT` or takes too long.
+        """
+        body, end = bytearray(), time.monotonic() + _LONGEST
+        try:
+            while part := chunk(response.raw.read1, _CHUNK, decode_content=True):
+                body += part
+                if len(body) > LIMIT:
+                    raise SlipwayError(f"{self._reference}: {self.host} sent more than {LIMIT >> 20} MiB")
+                if time.monotonic() > end:
+                    raise SlipwayError(f"{self._reference}: {self.host} sent no whole response in {_LONGEST} s")
+        except HTTPError as error:
+            raise SlipwayError(f"{self._reference}: connection to {self.host} broke: {reason(error)}") from None
+        finally:
+            response.close()
+        return bytes(body)
+
+    def _send(self, method: str, path: str, accept: str, body: bytes | None, media_type: str) -> requests.Response:
+        headers = {"Accept": accept, "Accept-Encoding": "identity"}
+        if body is not None:
+            headers["Content-Type"] = media_type
+        return self._session.request(
+            method,
+            f"{self._url}/{path}",
+            data=body,
+            headers=headers,
+            stream=True,
+            timeout=_TIMEOUTS,
+            allow_redirects=True,
+        )
+
+    def _authorized(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if self._authorization:
+            request.headers["Authorization"] = self._authorization
+        return request
+
+    def _authenticate(self, challenge: str) -> str:
+        """Return the ``Authorization`` header that answers a 401 (distribution specification, token authentication)."""
+        login = self._login or credentials.of_machine(self.host)
+        basic = _basic(login) if login else ""
+        scheme, _, rest = challenge.partition(" ")
+        if scheme.lower() != "bearer":
+            self.refused = bool(basic)  # if the registry answers 401 to it
+            return basic
+        parameters = dict(_CHALLENGE.findall(rest))
+        realm = parameters.get("realm", "")
+        if not realm.startswith(("http://", "https://")):
+            raise ValueError(f"its token server is '{one_line(realm)}', expected a URL")
+        if realm.startswith("http://") and basic and not on_loopback(urlsplit(realm).netloc):
+            raise ValueError(f"its token server, {one_line(realm)}, would get the login without encryption")
+        query = {"service": parameters.get("service", ""), "scope": parameters.get("scope") or self._scope}
+        self._authorization = basic
+        with self._session.get(realm, params=query, stream=True, timeout=_TIMEOUTS) as response:
+            if not response.ok:
+                # A known login without the right gets a token for fewer rights, not a 401 (same source).
+                self.refused = bool(basic) and response.status_code == requests.codes.unauthorized
+                return ""
+            token = _token(self.body(response))
+        return f"Bearer {token}"
+
+
+def chunk(read: Callable[..., bytes], size: int, *, decode_content: bool) -> bytes:
+    """Return the next bytes of a response, at most ``size``.
+
+    Raises:
+        HTTPError: the connection breaks, or what comes is malformed: of a chunk of -1 bytes, urllib3 knows nothing.
+    """
+    try:
+        return read(size, decode_content=decode_content)
+    except (OverflowError, ValueError) as error:
+        raise ProtocolError(str(error)) from None
+
+
+def _token(body: bytes) -> str:
+    try:
+        content = json.loads(body)
+        token = content.get("token") or content["access_token"]
+    except (ValueError, KeyError, AttributeError, RecursionError):
+        token = None
+    if not isinstance(token, str) or not re.fullmatch("[!-~]+", token):
+        raise ValueError("its token server sent no token")
+    return token
+
+
+def _basic(login: Login) -> str:
+    return "Basic " + base64.b64encode(f"{login.username}:{login.password}".encode()).decode("ascii")
+
+
+def reason(error: Exception) -> str:
+    """Return the innermost cause of a failed request, on one line: urllib3 wraps it in its attempts."""
+    inner: Any = error
+    while True:
+        deeper = getattr(inner, "reason", None)
+        if not isinstance(deeper, Exception):
+            deeper = next((arg for arg in getattr(inner, "args", ()) if isinstance(arg, Exception)), None)
+        if deeper is None:
+            break
+        inner = deeper
+    text = str(getattr(inner, "strerror", None) or inner)
+    return one_line(re.sub(r"^<.*?>: |^\w+\(.*?\): ", "", text))

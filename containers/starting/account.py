@@ -1,0 +1,81 @@
+"""The account that an image's programs run as, and what it may do with a file.
+
+Source: moby/sys user v0.4.0, user.go (`GetExecUser`), which Docker, containerd and Podman look the account up by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from containers import budget
+from containers.image.binaries.contents import Contents
+from containers.image.layers.layer import Entry
+
+READ, RUN = 4, 1
+"""Rights, as in the mode of a file; the second is that of entering a folder too."""
+_EXECUTABLE: Final = 0o111
+_LARGEST_ID: Final = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Account:
+    """A user with groups; ``problem`` says why no container starts as that user."""
+
+    name: str
+    uid: int = 0
+    groups: frozenset[int] = frozenset({0})
+    problem: str = ""
+
+    def may(self, right: int, entry: Entry | None) -> bool:
+        """Return whether the account has a right; the superuser may read all, and run what anybody may run.
+
+        A folder that no layer writes, None, is open to all. Access control lists do not count: an archive has none.
+        """
+        if entry is None:
+            return True
+        if self.uid == 0:
+            return right == READ or entry.kind == "directory" or bool(entry.mode & _EXECUTABLE)
+        uid, gid = entry.owner
+        shift = 6 if uid == self.uid else 3 if gid in self.groups else 0
+        return bool(entry.mode >> shift & right)
+
+
+def of_image(contents: Contents) -> Account:
+    """Return the account of an image's configuration."""
+    setting = str(contents.config.get("User") or "")
+    user, _, group = setting.partition(":")
+    if not user and not group:
+        return Account("root")
+    users = list(_rows(contents, "etc/passwd", 3))
+    row = next((row for row in users if user == row[0] or (user.isdigit() and row[2] == user)), None) if user else None
+    if user and row is None and not _is_id(user):
+        return Account(setting, problem=f"/etc/passwd has no user {user}")
+    uid = _number(row[2]) if row else int(user or 0)
+    groups = {_number(row[3]) if row and len(row) > 3 else 0}
+    if group:
+        named = next((each for each in _rows(contents, "etc/group", 3) if group in {each[0], each[2]}), None)
+        if named is None and not _is_id(group):
+            return Account(setting, problem=f"/etc/group has no group {group}")
+        groups = {_number(named[2]) if named else int(group)}
+    elif row:
+        members = (each for each in _rows(contents, "etc/group", 4) if row[0] in each[3].split(","))
+        groups.update(_number(each[2]) for each in members)
+    return Account(user or "root", uid, frozenset(groups))
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdigit() and int(text[:11]) <= _LARGEST_ID
+
+
+def _number(text: str) -> int:
+    return int(text) if _is_id(text) else 0
+
+
+def _rows(contents: Contents, path: str, fields: int) -> Iterator[Sequence[str]]:
+    """Yield the rows of a file of accounts that have enough fields."""
+    for line in (contents.text(path) or b"").decode(errors="replace").splitlines():
+        budget.check()
+        if len(row := line.strip().split(":")) >= fields:
+            yield row

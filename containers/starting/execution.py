@@ -1,0 +1,197 @@
+"""How a container starts a file: the program that it is, or the one that its ``#!`` names, and what that one starts.
+
+Sources: Linux 6.12, fs/exec.c (`do_open_execat`, `exec_binprm`), fs/binfmt_script.c and fs/binfmt_elf.c; runc 1.3 looks
+names up as Go's os/exec does (`LookPath`). Compared with the kernel in tests/unit/containers/test_started_kernel.py.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from containers.image.binaries.contents import Contents
+from containers.image.binaries.elf_file import AARCH64, I386, X86_64, Machine
+from containers.starting import launchers
+from containers.starting.account import READ, RUN, Account
+from containers.starting.launchers import Words
+
+_RUNS: Final[Mapping[Machine, frozenset[Machine]]] = {
+    X86_64: frozenset({X86_64, I386}),
+    AARCH64: frozenset({AARCH64}),
+}
+"""What the kernel of a machine runs. The processors of Grace and Graviton have no 32-bit mode."""
+_MOST_REWRITES: Final = 5
+"""Times that ``#!`` may lead from one file to the next."""
+_MOST_LAUNCHES: Final = 8
+"""Programs that are followed, each of which starts the next."""
+_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""PATH of a container whose image sets none (moby v27, oci/defaults.go)."""
+_READS_FILE: Final = re.compile(r"python[\d.]*|sh|bash|dash|ash|perl|node|Rscript")
+"""Programs that read their first argument, if it is no option."""
+
+
+class Refusal(NamedTuple):
+    """Why a program does not start, and the path or name that it is about."""
+
+    reason: str
+    about: str
+
+
+class _NotStarted(Exception):
+    def __init__(self, reason: str, about: str) -> None:
+        super().__init__(reason)
+        self.refusal = Refusal(reason, about)
+
+
+@dataclass(frozen=True)
+class Started:
+    """What became of a program: the ``files`` that run, by path after following links, and why it does not start.
+
+    ``names`` are the same files as they were named.
+    """
+
+    files: tuple[str, ...]
+    names: tuple[str, ...]
+    refusal: Refusal | None
+
+
+def runs(machine: Machine) -> frozenset[Machine]:
+    """Return the machines whose programs the kernel of a machine runs."""
+    return _RUNS.get(machine, frozenset({machine}))
+
+
+class Execution:
+    """Starts programs of an image as an account, on a machine."""
+
+    def __init__(self, contents: Contents, machine: Machine, account: Account) -> None:
+        self._contents, self._machine, self.account = contents, machine, account
+
+    def start(self, words: Words) -> Started:
+        """Start a program: a path, or a name on PATH."""
+        files: list[str] = []
+        names: list[str] = []
+        following = words
+        try:
+            for _ in range(_MOST_LAUNCHES):
+                wraps, invoked = self._run(following, files, names)
+                launched = launchers.launched(invoked) or (launchers.wrapped(following) if wraps else None)
+                if launched is None or (launched.maybe and not self._is_there(launched)):
+                    break
+                following = launched
+        except _NotStarted as error:
+            return Started(tuple(files), tuple(names), error.refusal)
+        return Started(tuple(files), tuple(names), None)
+
+    def refusal(self, path: str, right: int) -> Refusal | None:
+        """Return why the account has no right to a path; None if it has."""
+        trace = self._contents.tree.trace(path)
+        who = f"user {self.account.name}"
+        if closed := next((folder for folder, entry in trace.folders if not self.account.may(RUN, entry)), None):
+            return Refusal(f"{who} may not enter /{closed}", f"/{closed}")
+        if trace.problem:
+            led = "" if f"/{trace.path}" == _normal(path) else f", where {path} leads,"
+            return Refusal(f"/{trace.path}{led} {trace.problem}", f"/{trace.path}")
+        if not self.account.may(right, trace.entry):
+            mode = trace.entry.mode if trace.entry else 0
+            verb = "read" if right == READ else "run"
+            return Refusal(f"{who} may not {verb} /{trace.path}, whose mode is {mode:04o}", f"/{trace.path}")
+        return None
+
+    def located(self, program: str) -> str:
+        """Return the path that a program is started by; empty if no folder of PATH has it."""
+        if "/" in program:
+            return self._absolute(program)
+        folders = (self._contents.environment.get("PATH") or _PATH).split(":")
+        paths = [posixpath.join(self._absolute(folder), program) for folder in folders if folder]
+        if not program:
+            return ""
+        usable = (path for path in paths if self._may_be_run(path))
+        # What is not found names the file that somebody meant.
+        return next(usable, next((path for path in paths if self.exists(path)), ""))
+
+    def _is_there(self, words: Words) -> bool:
+        return bool(path := self.located(words.program)) and self.exists(path)
+
+    def _run(self, words: Words, files: list[str], names: list[str]) -> tuple[bool, Words]:
+        """Run a file as the kernel does; return whether it starts its arguments, and the program with its arguments."""
+        if not words.program:
+            raise _NotStarted("its program has no name", "")
+        path, arguments, wraps = self.located(words.program), words.arguments, False
+        if not path:
+            raise _NotStarted(f"no folder of PATH has {words.program}", words.program)
+        for _ in range(_MOST_REWRITES + 1):
+            file = self._file(path, RUN)
+            files.append(file)
+            names.append(path)
+            if file in self._contents.binaries:
+                self._check_program(file)
+                self._check_read(path, arguments)
+                return wraps, Words(path, arguments)
+            script = self._contents.scripts.get(file)
+            if script is None:
+                entry = self._contents.tree.trace(path).entry
+                what = "has no #!, and is no program" if entry and entry.size else "is empty"
+                raise _NotStarted(f"/{file} {what}", f"/{file}")
+            self._file(path, READ)
+            interpreter, problem = launchers.interpreter(script.start)
+            if problem:
+                raise _NotStarted(f"#! of /{file} {problem}", f"/{file}")
+            arguments = (*interpreter.arguments, path, *arguments)
+            path, wraps = self._absolute(interpreter.program), wraps or script.wraps
+        raise _NotStarted(f"#! leads on more than {_MOST_REWRITES} times", path)
+
+    def _file(self, path: str, right: int) -> str:
+        """Return the path of a file after following links."""
+        if refusal := self.refusal(path, right):
+            raise _NotStarted(*refusal)
+        trace = self._contents.tree.trace(path)
+        if trace.entry is None or trace.entry.kind != "file":
+            raise _NotStarted(
+                f"/{trace.path} is a {trace.entry.kind if trace.entry else 'directory'}", f"/{trace.path}"
+            )
+        return trace.path
+
+    def _check_program(self, path: str) -> None:
+        binary = self._contents.binaries[path]
+        if binary.problem:
+            return  # which is a fault of the file
+        if binary.kind == "other":
+            raise _NotStarted(f"/{path} is an object file", f"/{path}")
+        if binary.machine not in runs(self._machine):
+            raise _NotStarted(f"/{path} is for {binary.machine}, the image for {self._machine}", f"/{path}")
+        if binary.interpreter:
+            loader = self._file(self._absolute(binary.interpreter), RUN)
+            known = self._contents.binaries.get(loader)
+            if known is None or known.machine != binary.machine:
+                what = f"is for {known.machine}" if known else "is no ELF file"
+                raise _NotStarted(f"/{loader}, the loader of /{path}, {what}", f"/{loader}")
+
+    def _check_read(self, program: str, arguments: tuple[str, ...]) -> None:
+        """Check that an interpreter may read the file that it is given. What is not there may be mounted."""
+        first = next(iter(arguments), "")
+        if not first.startswith("-") and _READS_FILE.fullmatch(posixpath.basename(program)):
+            path = self._absolute(first)
+            trace = self._contents.tree.trace(path)
+            if trace.problem != "does not exist" and trace.entry and trace.entry.kind == "file":
+                self._file(path, READ)
+
+    def _may_be_run(self, path: str) -> bool:
+        trace = self._contents.tree.trace(path)
+        is_file = not trace.problem and trace.entry is not None and trace.entry.kind == "file"
+        return is_file and not self.refusal(path, RUN)
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is a file or link, which may lead nowhere."""
+        folder, trace = self._contents.tree.find(posixpath.dirname(path)), self._contents.tree.trace(path)
+        itself = folder and posixpath.join(folder[0], posixpath.basename(path))
+        return folder is not None and (trace.problem != "does not exist" or trace.path != itself)
+
+    def _absolute(self, path: str) -> str:
+        return posixpath.join("/", self._contents.folder, path)
+
+
+def _normal(path: str) -> str:
+    return posixpath.normpath(f"/{path}").replace("//", "/")

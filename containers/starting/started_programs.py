@@ -1,0 +1,98 @@
+"""What an image starts: its entry point, its command and its health check, and each environment's Python."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+from containers.image.binaries.contents import Contents
+from containers.image.binaries.elf_file import Machine
+from containers.image.binaries.loader import Loader
+from containers.image.binaries.loading import Fault
+from containers.image.binaries.musl_loader import MuslLoader
+from containers.starting import account, python_environments
+from containers.starting.account import READ
+from containers.starting.execution import Execution, Started, runs
+from containers.starting.launchers import Words
+
+_SHELL: Final = ("/bin/sh", "-c")
+"""What runs the text of a health check (moby v27, daemon/health.go)."""
+_PROCESSORS: Final = {3, 8, 20, 21, 22, 40, 62, 183, 243, 258}
+"""The machines that have an operating system: not GPUs or eBPF."""
+
+
+def faults(contents: Contents, machine: Machine, platform: str) -> list[Fault]:
+    """Return what keeps an image from being started on a machine, the one of its platform."""
+    others = Counter(
+        each.machine for each in contents.binaries.values() if each.kind in {"program", "library", "static"}
+    )
+    foreign = {
+        each: count for each, count in others.items() if each.number in _PROCESSORS and each not in runs(machine)
+    }
+    if foreign and not any(each in others for each in runs(machine)):
+        files = ", ".join(f"{count} files are for {each}" for each, count in sorted(foreign.items()))
+        return [Fault("platform", "/", f"misses programs for {platform}", files, names=(platform,))]
+    user = account.of_image(contents)
+    if user.problem:
+        return [
+            Fault(
+                "account",
+                "/etc/passwd",
+                f"misses {user.name}",
+                f"{user.problem}, which the image names",
+                names=(user.name,),
+            )
+        ]
+    execution = Execution(contents, machine, user)
+    results: list[Fault] = []
+    started: list[Started] = []
+    for origin, words in _settings(contents.config):
+        outcome = execution.start(words)
+        started.append(outcome)
+        results += _faults(contents, execution, origin, words, outcome)
+    return list(dict.fromkeys([*results, *python_environments.faults(contents, execution, started)]))
+
+
+def _settings(config: Any) -> Iterator[tuple[str, Words]]:
+    """Yield what a container starts, and which setting says so."""
+    entrypoint, command = (list(config.get(name) or []) for name in ("Entrypoint", "Cmd"))
+    if words := [*entrypoint, *command]:
+        yield "Entrypoint" if entrypoint else "Cmd", Words(words[0], tuple(words[1:]))
+    health = config.get("Healthcheck")
+    test = health.get("Test") if isinstance(health, dict) else None
+    if not isinstance(test, list) or not all(isinstance(word, str) for word in test):
+        return
+    kind, *words = test or [""]
+    if kind == "CMD-SHELL":
+        shell = config.get("Shell")
+        words = [
+            *(shell if isinstance(shell, list) and all(isinstance(word, str) for word in shell) else _SHELL),
+            *words,
+        ]
+    if kind in {"CMD", "CMD-SHELL"} and words:
+        yield "Healthcheck", Words(words[0], tuple(words[1:]))
+
+
+def _faults(contents: Contents, execution: Execution, origin: str, words: Words, started: Started) -> Iterator[Fault]:
+    if started.refusal:
+        reason, about = started.refusal
+        first = started.names[0] if started.names else execution.located(words.program)
+        yield Fault("start", first or "/", f"does not start as {origin}", reason, names=(about,))
+    elif execution.account.uid:
+        for path in dict.fromkeys(started.files):
+            if path in contents.binaries:
+                yield from _closed_libraries(contents, execution, path)
+
+
+def _closed_libraries(contents: Contents, execution: Execution, path: str) -> Iterator[Fault]:
+    """Yield a fault for each library of a program that the account may not read."""
+    binary = contents.binaries[path]
+    if binary.kind == "static" or not binary.loaded or binary.problem:
+        return
+    kind = MuslLoader if "ld-musl-" in binary.interpreter else Loader
+    for loaded in kind(contents, binary.machine).process(path).objects[1:]:
+        if refusal := execution.refusal(loaded.place.name, READ):
+            yield Fault(
+                "start", loaded.place.name, "cannot be loaded", refusal.reason, (f"/{path}",), names=(refusal.about,)
+            )

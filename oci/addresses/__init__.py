@@ -1,1 +1,0 @@
-"""Where addresses that others choose may lead."""

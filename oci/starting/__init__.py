@@ -1,1 +1,0 @@
-"""What a container of an image starts: its programs as the kernel starts them, and its environments of Python."""

@@ -1,0 +1,315 @@
+"""What an image's ELF files need, on written files; tests/images/test_inspect.py has the real loader beside it."""
+
+from __future__ import annotations
+
+import io
+import random
+from pathlib import Path
+
+import pytest
+
+from containers.errors import SlipwayError
+from containers.image.binaries import contents, elf_file, loading
+from containers.image.binaries.elf_file import X86_64, Binary
+from containers.image.gpu import driver, gpu_coverage
+from containers.image.gpu.gpu_code import GpuCode
+from containers.image.layers.layer import Entry, Index
+from containers.image.owners import ownership
+from stacks.versions import cuda_toolkit
+from stacks.versions.archs import capability
+from stacks.versions.cuda_toolkit import DRIVER_LABEL
+from stacks.versions.incompatible import Incompatible
+from tests.helpers.elf_writer import LOADER, elf, fatbin
+from tests.helpers.image_files import SITE, Files, faults, image
+
+
+def read(content: bytes) -> Binary:
+    return elf_file.read(io.BytesIO(content), len(content))
+
+
+PROGRAM = elf(needed=["liba.so"], interpreter=LOADER, undefined=["a"])
+LIBRARY = elf("liba.so", defined=["a"])
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"usr/lib64/liba.so": LIBRARY}, []),
+        ({}, ["/bin/p: misses liba.so: not in the image"]),
+        ({"opt/liba.so": LIBRARY}, ["/bin/p: misses liba.so: /opt/liba.so is in no folder that is searched"]),
+        ({"usr/lib64/liba.so": "->../../opt/liba.so", "opt/liba.so": LIBRARY}, []),
+        ({"usr/lib64/liba.so": "->liba.so"}, ["/bin/p: misses liba.so: not in the image"]),
+        ({"usr/lib64/liba.so": elf("liba.so", machine=183)}, ["/bin/p: misses liba.so: /usr/lib64/liba.so is for aarch64"]),
+        ({"usr/lib64/liba.so": elf("liba.so")}, ["/bin/p: misses symbol a: no library defines it"]),
+        (
+            {"opt/liba.so": LIBRARY, "etc/ld.so.conf": "include /etc/ld.so.conf.d/*.conf", "etc/ld.so.conf.d/x.conf": "/opt"},
+            ["/bin/p: misses liba.so: /opt/liba.so is not in /etc/ld.so.cache; run ldconfig"],
+        ),
+        ({"usr/lib64/liba.so": "GROUP ( x )"}, ["/bin/p: misses liba.so: /lib64/liba.so is no ELF file"]),
+    ],
+)  # fmt: skip
+def test_resolve_program_reports_missing_library(files: dict[str, bytes | str], expected: list[str]) -> None:
+    if expected == ["/bin/p: misses liba.so: /lib64/liba.so is no ELF file"]:
+        files = {"lib64/liba.so": files["usr/lib64/liba.so"]}
+    assert faults({"bin/p": PROGRAM, **files}) == expected
+
+
+def test_resolve_library_of_environment_is_found() -> None:
+    files: dict[str, bytes | str] = {"bin/p": PROGRAM, "opt/liba.so": LIBRARY}
+    assert faults(files, {"Env": ["LD_LIBRARY_PATH=/nowhere:/opt"]}) == []
+
+
+def test_resolve_needed_version_must_be_provided() -> None:
+    user = elf("libu.so", ["liba.so"], needs={"liba.so": ["V1", "V2"]})
+    versioned = elf("liba.so", provides=["liba.so", "V1"], defined=["a"])
+    files: dict[str, bytes | str] = {"bin/p": PROGRAM, "lib64/libu.so": user, "lib64/liba.so": versioned}
+    assert faults(files) == ["/lib64/libu.so: misses version V2 of /lib64/liba.so"]
+    assert faults({**files, "lib64/liba.so": LIBRARY}) == [], "a library without versions satisfies all"
+
+
+def test_resolve_host_library_is_no_fault() -> None:
+    program = elf(needed=["libcuda.so.1"], interpreter=LOADER, undefined=["cuInit"])
+    result = loading.resolve(image({"bin/p": program}), X86_64)
+    assert (result.faults, result.host) == ([], {"libcuda.so.1": ["/bin/p"]})
+
+
+def test_resolve_python_library_may_be_preloaded() -> None:
+    extension = elf(needed=["libx.so.1"])
+    files: dict[str, bytes | str] = {f"{SITE}/a/_c.so": extension, f"{SITE}/nvidia/x/lib/libx.so.1": elf("libx.so.1")}
+    result = loading.resolve(image(files), X86_64)
+    assert (result.faults, result.preloaded) == ([], {"libx.so.1": [f"/{SITE}/a/_c.so"]})
+    apart = {f"{SITE}/a/_c.so": extension, "usr/lib/python3/dist-packages/libx.so.1": elf("libx.so.1")}
+    assert len(faults(apart)) == 1, "another environment's library is never opened"
+    assert faults({"opt/plugin.so": extension, **files}) == [
+        f"/opt/plugin.so: misses libx.so.1: /{SITE}/nvidia/x/lib/libx.so.1 is in no folder that is searched"
+    ], "nothing opens it before a plugin outside Python's packages"
+
+
+def test_resolve_library_beside_python_may_be_preloaded() -> None:
+    """As of MKL, whose wheel has libraries in the environment's `lib` and none among the packages."""
+    needing = elf("libmkl_avx2.so.3", ["libmkl_core.so.3"])
+    record = "../../../lib/liba.so,sha256=YQ,1\n../../../bin/p,sha256=YQ,1\n"
+    files: Files = {"opt/venv/lib/liba.so": needing, f"{SITE}/mkl/libmkl_core.so.3": elf("libmkl_core.so.3")}
+    assert len(faults(files)) == 1, "no wheel has installed it"
+    files[f"{SITE}/mkl-1.dist-info/RECORD"] = record
+    result = loading.resolve(image(files), X86_64)
+    assert (result.faults, result.preloaded) == ([], {"libmkl_core.so.3": ["/opt/venv/lib/liba.so"]})
+    files["opt/venv/bin/p"] = elf(needed=["libmkl_core.so.3"], interpreter=LOADER)
+    assert len(faults(files)) == 1, "nothing opens a library before a program"
+
+
+def test_resolve_symbol_that_opener_defines_is_no_fault() -> None:
+    program = elf(needed=["libdl.so"], interpreter=LOADER, defined=["callback"])
+    plugin = elf("plugin.so", undefined=["callback"])
+    assert faults({"bin/p": program, "opt/plugin.so": plugin, "lib64/libdl.so": elf("libdl.so")}) == []
+    assert faults({"opt/plugin.so": plugin}) == ["/opt/plugin.so: misses symbol callback: no library defines it"]
+
+
+def test_resolve_preloaded_library_provides_symbols() -> None:
+    program = elf(needed=["libc.so"], interpreter=LOADER, undefined=["traced"])
+    files: dict[str, bytes | str] = {
+        "bin/p": program,
+        "lib64/libc.so": elf("libc.so"),
+        "opt/libpre.so": elf("libpre.so", defined=["traced"]),
+    }
+    assert faults(files) == ["/bin/p: misses symbol traced: no library defines it"]
+    assert faults(files, {"Env": ["LD_PRELOAD=libgone.so:/opt/libpre.so"]}) == []
+    assert faults({**files, "etc/ld.so.preload": "# libgone.so\n\t/opt/libpre.so # or\n"}) == []
+
+
+def test_resolve_missing_preloaded_library_is_no_fault() -> None:
+    files: dict[str, bytes | str] = {"bin/p": elf(interpreter=LOADER), "opt/libx.so": elf("libx.so"), "opt/text": "x"}
+    names = ["/opt/gone.so", "libx.so", "/opt/text", "libcuda.so.1"]
+    result = loading.resolve(image(files, {"Env": [f"LD_PRELOAD={' '.join(names)}"]}), X86_64)
+    assert (result.faults, result.ignored) == (
+        [],
+        {
+            "/opt/gone.so": "not in the image",
+            "libx.so": "/opt/libx.so is in no folder that is searched",
+            "/opt/text": "/opt/text is no ELF file",
+        },
+    )
+
+
+def test_resolve_preloaded_library_must_itself_load() -> None:
+    files: dict[str, bytes | str] = {
+        "bin/p": elf(interpreter=LOADER),
+        "lib64/libpre.so": elf("libpre.so", ["libgone.so"]),
+    }
+    assert faults(files, {"Env": ["LD_PRELOAD=libpre.so"]}) == [
+        "/lib64/libpre.so: misses libgone.so: not in the image; needed by /bin/p, /lib64/ld-linux-x86-64.so.2"
+    ]
+
+
+def test_resolve_image_without_loader_names_interpreter() -> None:
+    files = contents.of([Index({
+        "p": Entry("file", 0o755, (0, 0), facts=read(PROGRAM)),
+        "static": Entry("file", 0o755, (0, 0), facts=Binary(1, X86_64, "static")),
+        "liba.so": Entry("file", 0o755, (0, 0), facts=read(LIBRARY)),
+    })], {})  # fmt: skip
+    result = loading.resolve(files, X86_64)
+    assert [str(fault) for fault in result.faults] == [f"/p: misses {LOADER}: no such loader"]
+    assert result.not_resolved == {"without a loader in the image": 1}
+
+
+def test_resolve_musl_is_not_resolved() -> None:
+    program = elf(needed=["libc.musl-x86_64.so.1"], interpreter="/lib/ld-musl-x86_64.so.1")
+    assert loading.resolve(image({"bin/p": program}), X86_64).not_resolved == {"musl": 1}
+
+
+def test_resolve_different_libraries_with_one_soname_are_listed() -> None:
+    files: dict[str, bytes | str] = {
+        "lib64/liba.so": LIBRARY,
+        "opt/liba.so": elf("liba.so", defined=["b"]),
+        "opt/same": LIBRARY,
+    }
+    assert loading.resolve(image(files), X86_64).sonames == {"liba.so": ["/lib64/liba.so", "/opt/liba.so"]}
+
+
+def test_read_cut_file_has_problem() -> None:
+    content = elf("liba.so", ["libb.so"], needs={"libb.so": ["V1"]}, provides=["V2"], defined=["a"])
+    assert not read(content).problem
+    for length in range(4, len(content)):
+        assert read(content[:length]).problem, length
+
+
+def test_read_changed_file_never_raises() -> None:
+    content = elf(
+        "liba.so", ["libb.so"], needs={"libb.so": ["V1"]}, provides=["V2"], defined=["a"], gpu=fatbin((2, 90, 0))
+    )
+    drawn = random.Random(7)
+    for _ in range(2000):
+        changed = bytearray(content)
+        for _ in range(drawn.randrange(1, 9)):
+            changed[drawn.randrange(4, len(content))] = drawn.choice((0, 1, 0x7F, 0xFF, drawn.randrange(256)))
+        assert isinstance(read(bytes(changed)), Binary)
+
+
+def test_read_large_file_without_room_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(elf_file, "_IN_MEMORY", 0)
+    assert read(LIBRARY).soname == "liba.so"
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    with pytest.raises(SlipwayError, match=r"gone: no room for a library of \d+ bytes: No such file .*; set TMPDIR"):
+        read(LIBRARY)
+
+
+def test_read_gpu_code_names_architectures() -> None:
+    codes = (
+        fatbin((2, 80, 0x8011), (2, 90, 0x108011)) + bytes(8) + fatbin((2, 100, 0x1200011), (1, 120, 0x41), (64, 75, 0))
+    )
+    assert [str(code) for code in read(elf("liba.so", gpu=codes)).gpu_code] == [
+        "compute_120",
+        "sm_80",
+        "sm_90a",
+        "sm_100f",
+    ]
+
+
+@pytest.mark.parametrize("cut", [1, 17, 60, 90])
+def test_read_cut_fat_binary_ends(cut: int) -> None:
+    assert read(elf("liba.so", gpu=fatbin((2, 80, 0), (2, 90, 0))[:-cut])).problem == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "gpus"),
+    [
+        (GpuCode("sm", 80), "A100 A40 L40S"),
+        (GpuCode("sm", 90), "H100"),
+        (GpuCode("sm", 100), "B200 B300"),
+        (GpuCode("sm", 100, "a"), "B200"),
+        (GpuCode("sm", 100, "f"), "B200 B300"),
+        (GpuCode("ptx", 90), "H100 B200 B300"),
+        (GpuCode("ptx", 90, "a"), "H100"),
+    ],
+)
+def test_code_runs_on_gpus_of_its_kind(code: GpuCode, gpus: str) -> None:
+    names = ("A100", "A40", "L40S", "H100", "B200", "B300")
+    assert [name for name in names if gpu_coverage.runs(code, int(capability(name).replace(".", "")))] == gpus.split()
+
+
+def test_cover_gpu_without_code_is_fault() -> None:
+    library = elf("liba.so", gpu=fatbin((2, 90, 0x100000), (1, 80, 0)))
+    covered = gpu_coverage.cover(
+        image({"a.so": library, "b.so": elf("b", gpu=fatbin((2, 90, 1 << 20)))}), {"B200": "10.0", "9.0": "9.0"}
+    )
+    assert covered.compiled == {"B200 (10.0)": ["/a.so"]}
+    assert [str(fault) for fault in covered.faults()] == ["/b.so: misses code for B200 (10.0): it has sm_90a"]
+
+
+def test_capability_of_unknown_gpu_suggests_name() -> None:
+    assert [capability(name) for name in ("h100", "9.0", "sm_103", "12.1")] == ["9.0", "9.0", "10.3", "12.1"]
+    with pytest.raises(Incompatible, match=r"--gpu: 'H1000' is no known GPU.*did you mean 'H100'"):
+        capability("H1000")
+
+
+def record(*lines: str) -> str:
+    return "\n".join([*lines, "x.dist-info/RECORD,,"])
+
+
+SHA_A, SHA_B = ("sha256=" + letter * 43 for letter in "AB")
+
+
+def test_driver_of_newest_cuda_is_least() -> None:
+    files: dict[str, bytes | str] = {
+        f"{SITE}/nvidia/cu13/lib/libcudart.so.13": elf("libcudart.so.13"),
+        f"{SITE}/nvidia/cuda_runtime/lib/libcudart.so.12": elf("libcudart.so.12"),
+        f"{SITE}/nvidia_cuda_runtime-13.2.51.dist-info/RECORD": record(),
+        f"{SITE}/nvidia_cuda_runtime_cu12-12.8.90.dist-info/RECORD": record(),
+    }
+    needed = driver.needed(image(files), cuda_toolkit)
+    assert needed
+    assert (needed.least, needed.cuda, needed.belongs) == ("580", "13.2", "595.45.04")
+    assert [str(fault) for fault in needed.faults("570.86")] == [
+        f"/{SITE}/nvidia/cu13/lib/libcudart.so.13: misses driver 580: 570.86 is too old for CUDA 13"
+    ]
+    assert needed.faults("580.65.06") == needed.faults("") == []
+    labelled = driver.needed(image(files, {"Labels": {DRIVER_LABEL: "525.60.13"}}), cuda_toolkit)
+    assert labelled
+    assert [fault.reason for fault in labelled.faults("")] == [
+        "the image's label slipway.driver is 525.60.13, too old for CUDA 13"
+    ]
+    right = driver.needed(image(files, {"Labels": {DRIVER_LABEL: "580"}}), cuda_toolkit)
+    assert right
+    assert right.faults("") == []
+    assert driver.needed(image({}), cuda_toolkit) is None
+
+
+def test_contested_library_names_owners_and_winner() -> None:
+    path = f"{SITE}/nvidia/nccl/lib/libnccl.so.2"
+    library = elf("libnccl.so.2")
+    files: dict[str, bytes | str] = {
+        path: library,
+        f"{SITE}/nvidia_nccl_cu12-2.27.5.dist-info/RECORD": record(
+            f"nvidia/nccl/lib/libnccl.so.2,{SHA_A},7", f"nvidia/x.txt,{SHA_A},1"
+        ),
+        f"{SITE}/nvidia_nccl_cu13-2.32.3.dist-info/RECORD": record(
+            f"nvidia/nccl/lib/libnccl.so.2,{SHA_B},{len(library)}", f"nvidia/x.txt,{SHA_A},1", f"nvidia/gone,{SHA_B},1"
+        ),
+        f"{SITE}/nvidia/x.txt": "x",
+    }
+    assert [str(one.fault()) for one in ownership.contested(image(files))] == [
+        f"/{path}: owned by nvidia-nccl-cu12 2.27.5 and nvidia-nccl-cu13 2.32.3 with different content: it has that of nvidia-nccl-cu13 2.32.3"
+    ]
+
+
+def test_contested_dpkg_file_must_be_in_both_lists() -> None:
+    files: dict[str, bytes | str] = {
+        "usr/lib64/liba.so": LIBRARY,
+        "usr/bin/tool": "x",
+        "var/lib/dpkg/info/a:amd64.md5sums": "0" * 32 + "  usr/lib64/liba.so\n" + "0" * 32 + "  usr/bin/tool\n",
+        "var/lib/dpkg/info/a:amd64.list": "/.\n/usr/lib64/liba.so\n/usr/bin/tool\n",
+        "var/lib/dpkg/info/b.md5sums": "1" * 32 + "  usr/lib64/liba.so\n" + "1" * 32 + "  usr/bin/tool\n",
+        "var/lib/dpkg/info/b.list": "/.\n/usr/lib64/liba.so\n/usr/bin/tool\n",
+        "var/lib/dpkg/diversions": "/usr/bin/tool\n/usr/bin/tool.distrib\nb\n",
+    }
+    assert [one.path for one in ownership.contested(image(files))] == ["/usr/lib64/liba.so"]
+    replaced = {**files, "var/lib/dpkg/info/a:amd64.list": "/.\n/usr/bin/tool\n"}
+    assert ownership.contested(image(replaced)) == []
+
+
+@pytest.mark.parametrize(
+    "body", ["", "\0\xff", '"', "a,b", "a,sha256=!,x", "{}", '{"paths_data": 3}', '{"paths_data":{"paths":[{}]}}']
+)
+def test_contested_malformed_record_is_empty(body: str) -> None:
+    files: dict[str, bytes | str] = {f"{SITE}/a-1.dist-info/RECORD": body, "opt/conda/conda-meta/a-1-0.json": body}
+    assert ownership.contested(image({**files, "var/lib/dpkg/info/a.md5sums": body})) == []

@@ -1,0 +1,283 @@
+"""Copies of one library in one process: real libraries, and what the real loader makes of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from containers.image.binaries import loading
+from containers.image.binaries.elf_file import X86_64
+from containers.image.copies.families import plain, table
+from containers.image.copies.library_copies import Copies, copies
+from containers.image.layers.layer import Index
+from tests.helpers import folder_image, image_files
+from tests.helpers.elf_writer import LOADER, elf
+
+SITE = "opt/venv/lib/python3.11/site-packages"
+TAG = ".cpython-311-x86_64-linux-gnu.so"
+_OPEN = """
+import ctypes, json, sys
+found = []
+for path, everywhere in json.loads(sys.argv[1]):
+    library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL if everywhere else ctypes.RTLD_LOCAL)
+    found.append(library.asks() if hasattr(library, "asks") else None)
+print(json.dumps(found))
+"""
+
+
+class Site:
+    """A folder of packages, whose libraries are compiled; their function ``which`` says which of them it is of."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.folder = root / SITE
+
+    def library(self, path: str, number: int, *, soname: str = "", version: str = "") -> Path:
+        """Compile a library whose `which` returns a number, under a symbol version if one is given."""
+        options = [f"-Wl,-soname,{soname or path.rpartition('/')[2]}"]
+        if version:
+            script = self.root / f"{version}.map"
+            script.write_text(f"{version} {{ global: which; local: *; }};\n", encoding="utf-8")
+            options.append(f"-Wl,--version-script={script}")
+        return self._compile(
+            path, f"const char of[{number}0000] = {{1}}; int which(void) {{ return {number}; }}", options
+        )
+
+    def module(self, path: str, needs: Iterable[Path], *, runpath: str = "", rpath: str = "") -> Path:
+        """Compile a module whose `asks` returns what the `which` of its libraries does."""
+        options = ["-Wl,--no-as-needed", *map(str, needs)]
+        options += ["-Wl,--disable-new-dtags", f"-Wl,-rpath,{rpath}"] if rpath else []
+        options += ["-Wl,--enable-new-dtags", f"-Wl,-rpath,{runpath}"] if runpath else []
+        return self._compile(path, "int which(void); int asks(void) { return which(); }", options)
+
+    def _compile(self, path: str, source: str, options: Iterable[str]) -> Path:
+        file = self.root / path if path.startswith("opt/") else self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-x", "none", "-o", str(file), "-nostdlib", *options]
+        subprocess.run(command, input=source, text=True, check=True)
+        return file
+
+    def asked(self, *opened: Path, environment: Mapping[str, str] | None = None) -> list[int | None]:
+        """Open modules in one process, in this order, by the real loader, and return what each one's library says."""
+        jobs = [(str(file), "global_deps" in file.name) for file in opened]
+        command = [sys.executable, "-c", _OPEN, json.dumps(jobs)]
+        result = subprocess.run(command, check=True, capture_output=True, text=True, env=dict(environment or {}))
+        return list(json.loads(result.stdout))
+
+    def copies(self, *environment: str) -> list[Copies]:
+        """Return the copies that the image of these packages has."""
+        index = folder_image.index(self.root / "opt", "opt")
+        base = {path: entry for path, entry in image_files.image({}).tree.paths() if entry}
+        contents = folder_image.image([Index(base), index], dict(pair.split("=", 1) for pair in environment))
+        return copies(contents, loading.resolve(contents, X86_64).processes)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("libgomp-a34b3233.so.1", "libgomp.so.1"),
+        ("libgfortran-040039e1-0352e75f.so.5.0.0", "libgfortran.so.5.0.0"),
+        ("libucs-14c218c5.so.0.0.0", "libucs.so.0.0.0"),
+        ("libscipy_openblas64_-32a4b2a6.so", "libscipy_openblas64_.so"),
+        ("libprotobuf-lite.so.32", "libprotobuf-lite.so.32"),
+    ],
+)
+def test_plain_name_has_nothing_of_a_repair(name: str, expected: str) -> None:
+    assert plain(name) == expected
+
+
+def test_table_names_families_and_sources() -> None:
+    names = {family.name for family in table().families}
+    assert {case.family for case in table().cases} <= names
+    assert all(case.source.startswith("github.com/") for case in table().cases)
+
+
+def test_copies_of_two_wheels_are_each_called_by_their_own(site: Site) -> None:
+    one, other = (
+        site.library("a.libs/libgomp-11111111.so.1.0.0", 1),
+        site.library("b.libs/libgomp-22222222.so.1.0.0", 2),
+    )
+    first = site.module(f"a/m{TAG}", [one], rpath="$ORIGIN/../a.libs")
+    second = site.module(f"b/m{TAG}", [other], rpath="$ORIGIN/../b.libs")
+    assert site.asked(first, second) == [1, 2]
+    [found] = site.copies()
+    assert (found.family, found.how, found.case) == ("OpenMP", "both", None)
+    assert [copy.by for copy in found.copies] == [(f"/{SITE}/a/m{TAG}",), (f"/{SITE}/b/m{TAG}",)]
+    assert [copy.path.rpartition("/")[2] for copy in found.copies] == [one.name, other.name]
+    assert found.mixing == "all are loaded, each called by those that need it"
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"), [(("", ""), 1), (("OMP_1.0", "OMP_1.0"), 1), (("OMP_1.0", "OMP_2.0"), 2)]
+)
+def test_copy_that_is_everywhere_serves_what_comes_later(site: Site, versions: tuple[str, str], expected: int) -> None:
+    one = site.library("torch/lib/libgomp.so.1", 1, version=versions[0])
+    other = site.library("b.libs/libgomp-22222222.so.1.0.0", 2, version=versions[1])
+    everywhere = site.module("torch/lib/libtorch_global_deps.so", [one], rpath="$ORIGIN")
+    later = site.module(f"b/m{TAG}", [other], rpath="$ORIGIN/../b.libs")
+    assert site.asked(everywhere, later)[1] == expected
+    assert site.asked(later, everywhere)[0] == 2
+    [found] = site.copies()
+    mixed = f"what is loaded after /{SITE}/torch/lib/libtorch_global_deps.so calls /{SITE}/torch/lib/libgomp.so.1"
+    assert (mixed in found.mixing) is (expected == 1), found.mixing
+    assert found.how == ("mixed" if expected == 1 else "both")
+    assert found.copies[1].everywhere == (f"/{SITE}/torch/lib/libtorch_global_deps.so" if expected else "")
+
+
+def test_copies_of_one_name_serve_whoever_comes_first(site: Site) -> None:
+    one = site.library("nvidia/nvshmem/lib/libnvshmem_host.so.3", 1)
+    other = site.library("opt/nvshmem/lib/libnvshmem_host.so.3", 2)
+    first = site.module(f"torch/m{TAG}", [one], rpath="$ORIGIN/../nvidia/nvshmem/lib")
+    second = site.module(f"deep_ep{TAG}", [other], rpath="$ORIGIN/../../../../nvshmem/lib")
+    assert (site.asked(first, second), site.asked(second, first)) == ([1, 1], [2, 2])
+    [found] = [one for one in site.copies() if one.how == "first"]
+    assert found.mixing == "those named libnvshmem_host.so.3 serve all as the first one that is loaded"
+    fault = found.fault()
+    assert fault is not None
+    assert "NVSHMEM" in fault.names
+    assert "github.com/sgl-project/sglang/pull/12949" in str(fault)
+
+
+def test_copy_of_one_name_serves_no_need_of_another(site: Site) -> None:
+    """Modules of Numba need `libgomp.so.1.0.0`, a file whose soname is `libgomp.so.1`."""
+    one = site.library("torch/lib/libgomp.so.1", 1)
+    other = site.library("opt/lib/libgomp.so.1.0.0", 2)
+    first = site.module(f"torch/_C{TAG}", [one], rpath="$ORIGIN/lib")
+    second = site.module(f"numba{TAG}", [other], rpath="$ORIGIN/../../../../lib")
+    site.library("opt/lib/libgomp.so.1.0.0", 2, soname="libgomp.so.1")
+    assert (site.asked(first, second), site.asked(second, first)) == ([1, 2], [2, 2])
+    [found] = site.copies()
+    assert found.mixing.endswith("the first one that is loaded, but for what needs libgomp.so.1.0.0")
+
+
+def test_library_path_that_hides_own_nixl_is_a_fault(site: Site) -> None:
+    own = site.library("tensorrt_llm/libs/nixl/libnixl.so", 1)
+    site.library("opt/nvidia/nvda_nixl/lib/libnixl.so", 2)
+    wrapper = site.module(f"tensorrt_llm/libs/wrapper{TAG}", [own], runpath="$ORIGIN/nixl")
+    assert site.asked(wrapper) == [1]
+    assert site.copies() == []
+    folder = site.root / "opt/nvidia/nvda_nixl/lib"
+    assert site.asked(wrapper, environment={"LD_LIBRARY_PATH": str(folder)}) == [2]
+    [found] = site.copies("LD_LIBRARY_PATH=/opt/nvidia/nvda_nixl/lib")
+    assert (found.family, found.how) == ("NIXL", "hidden")
+    assert found.fault() is not None
+
+
+def test_module_of_two_copies_calls_its_first_one(site: Site) -> None:
+    one, other = site.library("p.libs/libprotobuf-11111111.so.32", 1), site.library("p.libs/libprotobuf.so.25", 2)
+    module = site.module(f"p/m{TAG}", [one, other], rpath="$ORIGIN/../p.libs")
+    assert site.asked(module) == [1]
+    [found] = site.copies()
+    assert found.mixing.endswith("calls /" + f"{SITE}/p.libs/{one.name} by the names that both have")
+
+
+def test_ucx_of_nixl_beside_another_is_a_fault(site: Site) -> None:
+    own = site.library("nixl_cu12.libs/libucs-14c218c5.so.0.0.0", 1)
+    other = site.library("opt/hpcx/ucx/lib/libucs.so.0", 2)
+    plugin = site.module(
+        ".nixl_cu12.mesonpy.libs/plugins/libplugin_UCX.so", [own], rpath="$ORIGIN/../../nixl_cu12.libs"
+    )
+    transport = site.module(f"torch/_C{TAG}", [other])
+    record = site.folder / "nixl_cu12-1.5.1.dist-info/RECORD"
+    record.parent.mkdir()
+    record.write_text("nixl_cu12.libs/libucs-14c218c5.so.0.0.0,sha256=AA,1\n", encoding="utf-8")
+    environment = {"LD_LIBRARY_PATH": str(other.parent)}
+    assert site.asked(plugin, transport, environment=environment) == [1, 2]
+    [found] = [one for one in site.copies("LD_LIBRARY_PATH=/opt/hpcx/ucx/lib") if one.how == "both"]
+    assert found.copies[0].owner == "nixl-cu12 1.5.1"
+    fault = found.fault()
+    assert fault is not None
+    assert "github.com/ai-dynamo/dynamo/pull/12558" in fault.reason
+    record.unlink()
+    assert [one.case for one in site.copies("LD_LIBRARY_PATH=/opt/hpcx/ucx/lib") if one.how == "both"] == [None]
+
+
+def test_ucx_that_python_preloads_is_mixed_and_a_fault(site: Site) -> None:
+    own = site.library("nixl_cu12.libs/libucs-14c218c5.so.0.0.0", 1)
+    other = site.library("opt/hpcx/ucx/lib/libucs.so.0", 2)
+    plugin = site.module(f"a/m{TAG}", [own], rpath="$ORIGIN/../nixl_cu12.libs")
+    assert site.asked(plugin, environment={"LD_PRELOAD": str(other)}) == [2]
+    [found] = [one for one in site.copies("LD_PRELOAD=/opt/hpcx/ucx/lib/libucs.so.0") if one.how == "mixed"]
+    assert "what is loaded after LD_PRELOAD calls /opt/hpcx/ucx/lib/libucs.so.0" in found.mixing
+    assert found.fault() is not None
+
+
+def test_parts_of_two_cudnns_in_one_process_are_a_fault(site: Site) -> None:
+    graph = site.library("nvidia/cudnn/lib/libcudnn_graph.so.9", 1)
+    engines = site.library("opt/cudnn/lib/libcudnn_engines_tensor_ir.so.9", 2)
+    site.module(f"torch/_C{TAG}", [graph], rpath="$ORIGIN/../nvidia/cudnn/lib")
+    [found] = [one for one in site.copies(f"LD_LIBRARY_PATH={Path('/opt/cudnn/lib')}") if one.how == "parts"]
+    assert [copy.path.rpartition("/")[2] for copy in found.copies] == [graph.name, engines.name]
+    fault = found.fault()
+    assert fault is not None
+    assert "CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH" in fault.reason
+
+
+def test_file_found_by_its_name_alone_is_named(site: Site) -> None:
+    own = site.library("nvidia/nccl/lib/libnccl.so.2", 1)
+    other = site.library("opt/nccl/lib/libnccl.so.2", 2)
+    module = site.module(f"torch/_C{TAG}", [own], rpath="$ORIGIN/../nvidia/nccl/lib")
+    by_name = Path("libnccl.so.2")
+    environment = {"LD_LIBRARY_PATH": str(other.parent)}
+    assert site.asked(module, environment=environment) == [1]
+    assert site.asked(by_name, environment=environment) == [None]
+    [found] = site.copies("LD_LIBRARY_PATH=/opt/nccl/lib")
+    assert (found.how, found.case) == ("name", None)
+    assert [copy.path for copy in found.copies] == [
+        f"/{SITE}/nvidia/nccl/lib/libnccl.so.2",
+        "/opt/nccl/lib/libnccl.so.2",
+    ]
+
+
+def test_two_runtimes_of_llvm_are_a_fault_unless_allowed() -> None:
+    files: image_files.Files = {
+        "usr/lib64/libiomp5.so": elf("libiomp5.so", defined=["omp_get_max_threads"]),
+        "usr/lib64/libomp.so.5": elf("libomp.so.5", defined=["omp_get_max_threads"]),
+        "bin/p": elf(needed=["libiomp5.so", "libomp.so.5"], interpreter=LOADER),
+    }
+
+    def faults(config: Mapping[str, list[str]]) -> list[str]:
+        contents = image_files.image(files, config)
+        every = copies(contents, loading.resolve(contents, X86_64).processes)
+        assert len(every) == 1
+        return [str(one.fault()) for one in every if one.case]
+
+    [line] = faults({})
+    assert line.startswith("/usr/lib64/libiomp5.so: is beside /usr/lib64/libomp.so.5")
+    assert "OMP: Error #15" in line
+    assert faults({"Env": ["KMP_DUPLICATE_LIB_OK=TRUE"]}) == []
+
+
+def test_one_copy_and_equal_copies_are_no_line(site: Site) -> None:
+    one = site.library("a.libs/libgomp-11111111.so.1.0.0", 1)
+    other = site.folder / "b.libs" / one.name
+    other.parent.mkdir()
+    other.write_bytes(one.read_bytes())
+    site.module(f"a/m{TAG}", [one], rpath="$ORIGIN/../a.libs")
+    site.module(f"b/m{TAG}", [other], rpath="$ORIGIN/../b.libs")
+    assert site.copies() == []
+
+
+def test_environments_are_processes_of_their_own() -> None:
+    module = elf(needed=["libgomp-11111111.so.1"], rpath="$ORIGIN")
+    other = elf(needed=["libgomp-22222222.so.1"], rpath="$ORIGIN")
+    files: image_files.Files = {
+        f"{SITE}/a{TAG}": module,
+        f"{SITE}/libgomp-11111111.so.1": elf("libgomp-11111111.so.1", defined=["omp_init"]),
+        f"opt/other/lib/python3.11/site-packages/b{TAG}": other,
+        "opt/other/lib/python3.11/site-packages/libgomp-22222222.so.1": elf(
+            "libgomp-22222222.so.1", defined=["omp_init"]
+        ),
+    }
+    contents = image_files.image(files)
+    assert copies(contents, loading.resolve(contents, X86_64).processes) == []

@@ -1,0 +1,173 @@
+"""Images in layouts and archives, and what `slipway inspect` makes of them, whole and broken."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.export import selection
+from cli.main import main
+from containers.errors import SlipwayError
+from containers.image.binaries import contents
+from containers.image.local_image import open_image
+from containers.image.registry_image import Image
+from stacks import plan
+from tests.helpers.elf_writer import elf, fatbin
+from tests.helpers.layers import Member, members_archive
+from tests.helpers.local_images import LAYERS, LOWER, pack_folder, write_docker, write_layout
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Path:
+    return write_layout(tmp_path / "layout", LAYERS)
+
+
+def binaries(image: Image) -> set[str]:
+    return set(contents.read(image).binaries)
+
+
+def test_image_of_each_form_has_the_same_files(layout: Path, tmp_path: Path) -> None:
+    expected = {"bin/p", "usr/lib64/ld-linux-x86-64.so.2", "usr/lib64/libb.so", "usr/lib64/libc.so.1"}
+    forms = (layout, pack_folder(layout, tmp_path / "a.tar"), pack_folder(layout, tmp_path / "a.tar.gz"))
+    for form in (*forms, write_docker(tmp_path / "d.tar")):
+        assert binaries(open_image(str(form))) == expected, form
+
+
+def test_inspect_archive_prints_fault_and_exits_1(layout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(layout), "--platform", "linux/amd64"]) == 1
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "  loader  4 ELF files resolved as /lib64/ld-linux-x86-64.so.2 does",
+        "  size    1.77 kB unpacked, 640 B replaced or removed by a later layer",
+        "fault: /bin/p: misses liba.so: not in the image",
+        "1 fault",
+    ]
+
+
+def test_inspect_stack_is_held_to_what_it_compiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = elf("", gpu=fatbin((2, 80, 0)))
+    path = write_layout(
+        tmp_path / "efa", [(members_archive(("opt/nccl-tests/all_reduce_perf", program)), "tar", bytes)]
+    )
+    monkeypatch.setattr(selection, "image", lambda *_: open_image(str(path)))
+    compiled = plan.make("efa").image().spec.compiled["/opt/nccl-tests/*"]
+    assert main(["inspect", "efa", "--json"]) == 1
+    faults = json.loads(capsys.readouterr().out)["faults"]
+    assert {fault["file"] for fault in faults} == {"/opt/nccl-tests/all_reduce_perf"}
+    assert {fault["reason"] for fault in faults} == {f"it has sm_80; /opt/nccl-tests/* is compiled for {compiled}"}
+
+
+def test_inspect_markdown_has_faults_and_a_table(layout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(layout), "--markdown"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        f"### `{layout}` `linux/amd64`: 1 fault",
+        "",
+        "- `/bin/p: misses liba.so: not in the image`",
+        "",
+        "| What | In the image |",
+        "| --- | --- |",
+        "| loader | `4 ELF files resolved as /lib64/ld-linux-x86-64.so.2 does` |",
+        "| size | `1.77 kB unpacked, 640 B replaced or removed by a later layer` |",
+    ]
+
+
+def test_inspect_lists_plugins_and_unread_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    members: list[Member] = [
+        ("usr/lib64/libucc.so.1", elf("libucc.so.1")),
+        ("usr/lib64/ucc/libucc_cl_basic.so", elf()),
+        ("usr/lib64/ucc/libucc_mc_cpu.so", elf()),
+        ("usr/lib64/ucc/libucc_tl_ucp.so", elf(needed=["libucp.so.0"])),
+        ("usr/lib64/libnccl.so.2", elf("libnccl.so.2")),
+        ("opt/ofi/libnccl-net.so", elf("libnccl-net.so")),
+        ("usr/lib/sysimage/rpm/Packages.db", b"RpmP"),
+    ]
+    path = write_layout(tmp_path / "ucc", [LAYERS[0], (members_archive(*members), "tar", bytes)])
+    assert main(["inspect", str(path)]) == 1
+    assert capsys.readouterr().out.splitlines()[2:-3] == [
+        "  plugins       libucc.so.1 (2 of 3)",
+        "  NCCL network  sockets: InfiniBand needs libibverbs.so.1; for /usr/lib64/libnccl.so.2",
+        "  not opened    /opt/ofi/libnccl-net.so by libnccl.so.2: in no folder that is searched",
+        "  owners        not known of /usr/lib/sysimage/rpm/Packages.db: a database in the format ndb of rpm",
+    ]
+
+
+def test_inspect_image_without_fault_exits_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_layout(tmp_path / "whole", LAYERS[:1])
+    assert main(["inspect", str(path), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["platform"], result["faults"], result["loader"]["resolved"]) == ("linux/amd64", [], 4)
+
+
+@pytest.mark.parametrize("content", [LOWER, bytes(1024)])
+def test_inspect_plain_layer_named_gzip_is_read(tmp_path: Path, content: bytes) -> None:
+    image = open_image(str(write_layout(tmp_path / "plain", [*LAYERS, (content, "tar+gzip", bytes)])))
+    assert "bin/p" in binaries(image)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"no archive" * 100, "tar"),
+        (gzip.compress(LOWER)[:-30], "tar+gzip"),
+        (b"\x28\xb5\x2f\xfd" + bytes(99), "tar+zstd"),
+    ],
+)
+def test_inspect_broken_layer_is_one_line(
+    tmp_path: Path, content: bytes, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_layout(tmp_path / "broken", [(content, kind, bytes)])
+    assert main(["inspect", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "malformed layer archive" in error
+
+
+@pytest.mark.parametrize(
+    ("index", "error"),
+    [
+        ("x", "index.json is not JSON"),
+        ("[" * 5000, "index.json is not JSON"),
+        ("[]", "malformed layout"),
+        ('{"manifests": []}', "without an image|of several images"),
+        ('{"manifests": [{"digest": "sha256:aa"}]}', "'sha256:aa' is no digest of a blob"),
+        ('{"manifests": [{"digest": 3}]}', "'3' is no digest of a blob"),
+    ],
+)
+def test_open_broken_layout_is_refused(tmp_path: Path, index: str, error: str) -> None:
+    (tmp_path / "index.json").write_text(index)
+    with pytest.raises(SlipwayError, match=error):
+        open_image(str(tmp_path))
+
+
+def test_open_what_is_no_image_is_refused(tmp_path: Path, layout: Path) -> None:
+    (tmp_path / "text").write_text("no archive")
+    (tmp_path / "empty").mkdir()
+    for name, error in (("text", "no archive"), ("empty", "no OCI layout"), ("gone", "no such file")):
+        with pytest.raises(SlipwayError, match=error):
+            open_image(str(tmp_path / name))
+    next(path for path in (layout / "blobs/sha256").iterdir() if path.read_bytes()[:2] == b"\x1f\x8b").write_bytes(
+        b"{}"
+    )
+    with pytest.raises(SlipwayError, match="a blob is corrupt"):
+        binaries(open_image(str(layout)))
+
+
+def test_open_layout_for_other_platform_is_refused(layout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(layout), "--platform", "linux/arm64"]) == 1
+    assert "an index without an image for linux/arm64: linux/amd64 (sha256:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["--gpu", "H1000"], "--gpu: 'H1000' is no known GPU"),
+        (["--driver", "new"], "--driver: 'new' is no version, such as 570.86.15"),
+    ],
+)
+def test_inspect_wrong_option_is_one_line(arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "./x", *arguments]) == 1
+    assert capsys.readouterr().err.startswith(error)

@@ -1,0 +1,91 @@
+"""Who owns files of an image by rpm's records; test_binaries.py has those of pip, conda and dpkg."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from containers.image.owners import ownership
+from containers.image.owners.ownership_records import Content, Owned, Owner
+from containers.image.owners.rpm_records import of_database
+from tests.helpers.elf_writer import elf
+from tests.helpers.image_files import Files, image
+from tests.helpers.rpm_writer import endless, header, rpmdb
+
+PATH = "usr/lib64/liba.so"
+DATABASE = "var/lib/rpm/rpmdb.sqlite"
+LIBRARY = elf("liba.so")
+A, B = "a" * 64, "b" * 64
+
+
+def contested(*headers: bytes, **files: str) -> list[str]:
+    content: Files = {PATH: LIBRARY, DATABASE: rpmdb(*headers), **files}
+    return [str(one.fault()) for one in ownership.contested(image(content))]
+
+
+def test_rpm_files_of_two_packages_are_contested() -> None:
+    first = header("a", "1", "1.el9", "x86_64", files={"/usr/bin/a": (A, 1), f"/{PATH}": (A, len(LIBRARY))})
+    second = header("b", "2", "1.el9", "x86_64", files={f"/{PATH}": (B, 9), "/usr": ("", 0)})
+    assert contested(first, second) == [
+        f"/{PATH}: owned by a 1-1.el9 and b 2-1.el9 with different content: it has that of a 1-1.el9"
+    ]
+    same = header("b", "2", "1.el9", "x86_64", files={f"/{PATH}": (A, 9)})
+    assert contested(first, same) == []
+
+
+@pytest.mark.parametrize(("state", "owners"), [(0, 2), (1, 2), (2, 1), (3, 1), (4, 1)])
+def test_rpm_file_that_is_not_installed_has_no_owner(state: int, owners: int) -> None:
+    """Of libraries for two machines rpm installs one (`RPMFILE_STATE_WRONGCOLOR`); 1 is for one that it replaced."""
+    first = header("a", "1", "1.el9", files={f"/{PATH}": (A, 1), "/usr/bin/a": (A, 1)}, states=(state, 0))
+    second = header("b", "2", "1.el9", files={f"/{PATH}": (B, 9)})
+    assert len(contested(first, second)) == owners - 1
+
+
+def test_rpm_file_that_pip_replaced_is_contested() -> None:
+    first = header("a", "1", "1", files={f"/{PATH}": (A, len(LIBRARY))})
+    record = "../../../lib64/liba.so,sha256=" + "B" * 43 + ",7\n"
+    files = {"usr/lib/python3/site-packages/b-2.dist-info/RECORD": record}
+    assert contested(first, **files) == [
+        f"/{PATH}: owned by b 2 and a 1-1 with different content: it has that of a 1-1"
+    ]
+
+
+def damaged(tag: int, kind: int, count: int) -> bytes:
+    """Return a header of a file, in which one tag is of another kind or count."""
+    content = bytearray(header("a", "1", "1", files={f"/{PATH}": (A, 1)}))
+    (entries,) = struct.unpack_from(">I", content)
+    for place in range(8, 8 + 16 * entries, 16):
+        if struct.unpack_from(">I", content, place)[0] == tag:
+            struct.pack_into(">I", content, place + 4, kind)
+            struct.pack_into(">I", content, place + 12, count)
+    return bytes(content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no database" * 100,
+        rpmdb(b"no header"),
+        endless(),
+        *(rpmdb(damaged(tag, 4, 1 << 31)) for tag in (1000, 1116, 1117, 1035)),
+        *(rpmdb(damaged(tag, 8, 1 << 31)) for tag in (1000, 1116, 1117, 1118)),
+        rpmdb(damaged(1116, 4, 0)),
+        rpmdb(damaged(1116, 6, 1)),
+    ],
+)
+def test_rpm_malformed_database_is_named(content: bytes) -> None:
+    read = image({DATABASE: content})
+    assert read.unread[DATABASE].startswith("malformed: ")
+    assert ownership.contested(read) == []
+
+
+def test_rpm_own_format_is_not_read() -> None:
+    path = "usr/lib/sysimage/rpm/Packages.db"
+    assert image({path: "RpmP"}).unread == {path: "a database in the format ndb of rpm"}
+
+
+def test_rpm_digest_is_of_algorithm_that_header_names() -> None:
+    read = of_database(DATABASE, rpmdb(header("a", "1", "1", files={"/a": (A, 5)})))
+    assert read == [Owned(Owner("rpm", "a", "1-1"), {"a": Content(f"sha256:{A}", 5)})]

@@ -1,0 +1,259 @@
+"""The defects that images of this kind had, each planted: the guide's table says what catches it first."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from containers.image.binaries import loading
+from containers.image.binaries.elf_file import X86_64
+from containers.image.gpu import gpu_coverage
+from stacks import flavors
+from stacks.config.stack_file import ROOT
+from tests.helpers.elf_writer import LOADER, elf, fatbin
+from tests.helpers.image_files import SITE, Files, faults, image
+from tests.helpers.refusals import refusal
+
+GUIDE = ROOT / "docs/guides/inspecting-images.md"
+TORCH = f"{SITE}/torch/lib/libtorch_cuda.so"
+NCCL = "usr/lib64/libnccl.so.2"
+HPCX = "opt/hpcx/ucc/lib"
+PLUGIN = "opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so"
+
+
+def nccl(cuda: str) -> bytes:
+    return elf("libnccl.so.2", rodata=f"\0NCCL version 2.30.7+cuda{cuda}\0".encode(), defined=["ncclSend"])
+
+
+UCC: Files = {
+    f"{HPCX}/libucc.so.1": elf("libucc.so.1"),
+    f"{HPCX}/ucc/libucc_cl_basic.so": elf("libucc_cl_basic.so"),
+    f"{HPCX}/ucc/libucc_mc_cpu.so": elf("libucc_mc_cpu.so"),
+}
+SOUND: Files = {
+    **UCC,
+    TORCH: elf("libtorch_cuda.so", ["libnccl.so.2", "libcudart.so.13", "libucc.so.1"], undefined=["ncclSend"]),
+    NCCL: nccl("13.3"),
+    "usr/lib64/libcudart.so.13": elf("libcudart.so.13"),
+    "opt/amazon/efa/lib/libfabric.so.1": elf("libfabric.so.1", provides=["FABRIC_1.8"], defined=["fi_getinfo"]),
+    PLUGIN: elf("libnccl-net-ofi.so", ["libfabric.so.1"], needs={"libfabric.so.1": ["FABRIC_1.8"]}),
+}
+"""What the image of torch for NCCL has of this, as far as loading goes."""
+ENVIRONMENT = {
+    "Env": [f"LD_LIBRARY_PATH=/opt/amazon/efa/lib:/opt/amazon/ofi-nccl/lib:/{HPCX}", "NCCL_NET_PLUGIN=ofi"],
+}
+
+
+def without(*paths: str) -> Files:
+    return {path: content for path, content in SOUND.items() if path not in paths}
+
+
+def test_sound_image_has_no_fault() -> None:
+    assert faults(SOUND, ENVIRONMENT) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        pytest.param(
+            without(f"{HPCX}/libucc.so.1"),
+            f"/{TORCH}: misses libucc.so.1: not in the image; NVIDIA's HPC-X has it",
+            id="libucc-missing",
+        ),
+        pytest.param(without(*UCC), f"/{TORCH}: misses libucc.so.1: not in the image; NVIDIA's HPC-X has it", id="hpcx"),
+        pytest.param(
+            {**SOUND, NCCL: nccl("12.9")},
+            f"/{NCCL}: misses CUDA 13: it is for CUDA 12.9, beside /usr/lib64/libcudart.so.13; needed by /{TORCH}",
+            id="nccl-of-another-cuda",
+        ),
+        pytest.param(
+            without("opt/amazon/efa/lib/libfabric.so.1"),
+            f"/{PLUGIN}: misses libfabric.so.1: not in the image; Debian's libfabric1 has it",
+            id="ofi-nccl-without-libfabric",
+        ),
+        pytest.param(
+            {**SOUND, "opt/amazon/efa/lib/libfabric.so.1": elf("libfabric.so.1", provides=["FABRIC_1.0"])},
+            f"/{PLUGIN}: misses version FABRIC_1.8 of /opt/amazon/efa/lib/libfabric.so.1",
+            id="ofi-nccl-for-another-libfabric",
+        ),
+        pytest.param(
+            without(PLUGIN),
+            f"/{NCCL}: misses libnccl-net-ofi.so, which it opens: not in the image; NCCL_NET_PLUGIN of the image names it; needed by /{TORCH}",
+            id="ofi-nccl-gone",
+        ),
+        pytest.param(
+            {**SOUND, f"{SITE}/ext/_C.so": elf("_C.so", ["libtorch_cuda.so"], runpath="$ORIGIN/../torch/lib", undefined=["_ZN3c105older"])},
+            f"/{SITE}/ext/_C.so: misses symbol _ZN3c105older: no library defines it",
+            id="extension-of-another-torch",
+        ),
+    ],
+)  # fmt: skip
+def test_planted_defect_of_loading_is_a_fault(files: Files, expected: str) -> None:
+    assert faults(files, ENVIRONMENT) == [expected]
+
+
+def test_nccl_without_a_runtime_beside_it_is_no_fault() -> None:
+    program = elf(needed=["libnccl.so.2"], interpreter=LOADER)
+    assert faults({"bin/all_reduce_perf": program, NCCL: nccl("12.9")}) == []
+
+
+@pytest.mark.parametrize(("cuda", "count"), [("13.3", 0), ("13.3rc1", 0), ("12.9", 1)])
+def test_nccl_of_each_release_beside_cuda_13(cuda: str, count: int) -> None:
+    assert len(faults({**SOUND, NCCL: nccl(cuda)}, ENVIRONMENT)) == count
+
+
+def test_extension_without_a_wanted_architecture_is_a_fault() -> None:
+    extension = elf("_C.so", gpu=fatbin((2, 80, 0), (2, 90, 0)))
+    covered = gpu_coverage.cover(image({f"{SITE}/ext/_C.so": extension}), {"B200": "10.0"})
+    expected = f"/{SITE}/ext/_C.so: misses code for B200 (10.0): it has sm_80 sm_90"
+    assert [str(fault).replace(", ", " ") for fault in covered.faults()] == [expected]
+
+
+def lacking(files: Files, compiled: dict[str, str]) -> list[str]:
+    return [str(fault) for fault in gpu_coverage.lacking(image(files), compiled)]
+
+
+def test_compiled_library_without_an_architecture_is_a_fault() -> None:
+    sm80, record = elf("_C.so", gpu=fatbin((2, 80, 0))), "ext/_C.so,sha256=AAAA,7\n"
+    files: Files = {
+        f"{SITE}/ext/_C.so": sm80,
+        f"{SITE}/my_ext-1.0.dist-info/RECORD": record,
+        f"{SITE}/nvidia/cublas/lib/libcublas.so.13": sm80,
+        "opt/nccl-tests/build/all_reduce_perf": elf("", gpu=fatbin((2, 80, 0), (1, 90, 0))),
+    }
+    extension = f"/{SITE}/ext/_C.so: misses code for 9.0: it has sm_80; my-ext is compiled for 8.0 9.0+PTX"
+    assert lacking(files, {"my-ext": "8.0 9.0+PTX", "/opt/nccl-tests/*": "8.0 9.0 10.0"}) == [extension]
+    program = "/opt/nccl-tests/build/all_reduce_perf: misses code for 7.5: it has compute_90, sm_80"
+    assert lacking(files, {"/opt/nccl-tests/*": "7.5 8.6 9.0a"}) == [
+        f"{program}; /opt/nccl-tests/* is compiled for 7.5 8.6 9.0a"
+    ]
+    assert lacking(files, {"my-ext": "8.0 8.6"}) == lacking(files, {"torch": "9.0"}) == lacking(files, {}) == []
+
+
+def test_library_that_leaves_out_old_architectures_is_no_fault() -> None:
+    files: Files = {
+        f"{SITE}/deepspeed/ops/{name}.cpython-311-x86_64-linux-gnu.so": elf(name, gpu=fatbin((2, 80, 0)))
+        for name in ("fp_quantizer/fp_quantizer_op", "adam/fused_adam_op")
+    }
+    records = "".join(f"{path.removeprefix(f'{SITE}/')},sha256=AAAA,7\n" for path in files)
+    (fault,) = lacking({**files, f"{SITE}/deepspeed-0.19.7.dist-info/RECORD": records}, {"deepspeed": "7.5 8.0"})
+    assert "fused_adam_op" in fault
+    assert fault.endswith("misses code for 7.5: it has sm_80; deepspeed is compiled for 7.5 8.0")
+
+
+@pytest.mark.parametrize(
+    ("flavor", "keys", "compiled"),
+    [
+        ("local", {}, {}),
+        ("universal", {"cuda": False}, {}),
+        ("efa", {"archList": "9.0"}, {"/opt/nccl-tests/*": "9.0"}),
+        ("efa", {"archList": "9.0", "nccl": {"tests": False}, "extras": {"xformers": "0.0.35"}}, {"xformers": "9.0"}),
+        (
+            "base",
+            {"archList": "7.5 9.0+PTX", "extras": {"deepspeed": False, "apex": False}},
+            {"torch": "7.5 9.0+PTX", "torchvision": "7.5 9.0+PTX", "torchaudio": "7.5 9.0+PTX", "flash-attn": "9.0"},
+        ),
+    ],
+)
+def test_stack_says_what_it_compiles_for_which_gpus(flavor: str, keys: dict[str, object], compiled: object) -> None:
+    *_, last = flavors.flavor(flavor).images(flavors.load({"flavor": flavor, **keys}, "stack x"))
+    assert last.compiled == compiled
+
+
+@pytest.mark.parametrize(
+    ("flavor", "keys", "message"),
+    [
+        ("nccl", {"cuda": "13.2.1", "nccl": "2.18.3-1"}, "'2.18.3-1' is too old for CUDA 13.2.1"),
+        ("base", {"cuda": "13.2.1", "extras": {"apex": "0.1"}}, "extras.apex: '0.1': expected a commit"),
+        ("base", {"cuda": "13.2.1", "uid": 0}, "unknown key 'uid'"),
+    ],
+)
+def test_planted_defect_of_a_stack_is_refused(flavor: str, keys: dict[str, object], message: str) -> None:
+    assert message in refusal(flavors.load, {"flavor": flavor, **keys}, "stack x") or message in refusal(
+        lambda: flavors.flavor(flavor).images(flavors.load({"flavor": flavor, **keys}, "stack x"))
+    )
+
+
+def test_bitsandbytes_for_other_cudas_is_no_fault() -> None:
+    files: Files = {
+        f"{SITE}/bitsandbytes/libbitsandbytes_cuda117.so": elf("b", ["libcudart.so.11.0"]),
+        f"{SITE}/bitsandbytes/libbitsandbytes_cuda130.so": elf("b", ["libcudart.so.13"]),
+        "usr/lib64/libcudart.so.13": elf("libcudart.so.13"),
+    }
+    result = loading.resolve(image(files), X86_64)
+    assert (result.faults, list(result.optional)) == ([], ["libcudart.so.11.0"])
+
+
+def test_torchcodec_for_other_ffmpegs_is_no_fault() -> None:
+    files: Files = {
+        f"{SITE}/torchcodec/libtorchcodec_core4.so": elf("c", ["libavcodec.so.58", "libswscale.so.5"]),
+        f"{SITE}/torchcodec/libtorchcodec_core5.so": elf("c", ["libavcodec.so.59"]),
+        f"{SITE}/torchcodec/libtorchcodec_heic.so": elf("h", ["libheif.so.1"]),
+        "usr/lib64/libavcodec.so.59": elf("libavcodec.so.59"),
+    }
+    result = loading.resolve(image(files), X86_64)
+    assert (result.faults, list(result.optional)) == ([], ["libavcodec.so.58", "libswscale.so.5", "libheif.so.1"])
+
+
+@cache
+def functions() -> set[str]:
+    """Return `file::function` of each test."""
+    files = (path for path in (ROOT / "tests").rglob("test_*.py"))
+    return {
+        f"{path.relative_to(ROOT / 'tests').as_posix()}::{node.name}"
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+    }
+
+
+def named_tests() -> Iterator[str]:
+    table = GUIDE.read_text(encoding="utf-8").partition("## Planted defects")[2].partition("\n## ")[0]
+    yield from re.findall(r"`([\w/]+\.py::\w+)`", table)
+
+
+def test_table_of_defects_names_tests_that_exist() -> None:
+    named = set(named_tests())
+    assert len(named) >= 10
+    assert named <= functions()
+
+
+def test_plugin_of_qt_outside_its_wheels_is_a_fault() -> None:
+    files: Files = {
+        f"{SITE}/PyQt5/Qt5/plugins/texttospeech/libspeech.so": elf("s", ["libspeechd.so.2"]),
+        f"{SITE}/PySide6/Qt/plugins/platforms/libqxcb.so": elf("x", ["libxcb-cursor.so.0"]),
+        "opt/QtViewer/app/plugins/gpu.so": elf("g", ["libviewer.so.1"]),
+    }
+    result = loading.resolve(image(files), X86_64)
+    assert sorted(fault.missing for fault in result.faults) == ["misses libviewer.so.1", "misses libxcb-cursor.so.0"]
+    assert list(result.optional) == ["libspeechd.so.2"]
+
+
+def test_mpi4py_compiled_without_its_mpi_is_a_fault() -> None:
+    suffix = "cpython-311-x86_64-linux-gnu.so"
+    files: Files = {
+        f"{SITE}/mpi4py/MPI.{suffix}": elf("m", ["libmpi.so.40"]),
+        f"{SITE}/mpi4py/MPI.mpich.{suffix}": elf("m", ["libmpi.so.12"]),
+    }
+    result = loading.resolve(image(files), X86_64)
+    assert ([fault.missing for fault in result.faults], list(result.optional)) == (
+        ["misses libmpi.so.40"],
+        ["libmpi.so.12"],
+    )
+
+
+def test_plugins_that_nixl_passes_over_are_no_fault() -> None:
+    folder = f"{SITE}/nixl_cu12.libs"
+    files: Files = {
+        f"{folder}/nixl/libplugin_GDS.so": elf("g", ["libcufile.so.0"]),
+        f"{folder}/nixl/libtelemetry_exporter_doca.so": elf("t", ["libdoca_telemetry_exporter.so.2"]),
+        f"{folder}/ucx/libuct_ib_efa.so.0.0.0": elf("e", ["libefa.so.1"]),
+        f"{SITE}/nixl_ep_cu12/nixl_ep_cpp_torch211.cpython-311-x86_64-linux-gnu.so": elf("x", ["libtorch.so"]),
+    }
+    assert faults(files) == []
+    plugin: Files = {f"{folder}/nixl/libplugin_UCX.so": elf("u", ["libucp-b39b3ed9.so.0.0.0"])}
+    assert len(faults({**files, **plugin})) == 1, "without UCX nothing is left"

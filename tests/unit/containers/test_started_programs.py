@@ -1,0 +1,214 @@
+"""What an image starts, on written files; tests/images/test_started.py has real containers beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from containers.image.binaries.elf_file import AARCH64, X86_64, Machine
+from containers.starting import started_programs
+from tests.helpers.elf_writer import LOADER, elf
+from tests.helpers.image_files import BASE, SITE, Files, image
+
+PROGRAM = elf(interpreter=LOADER)
+STATIC = elf(machine=183)
+APP: Files = {
+    "usr/bin/env": PROGRAM,
+    "usr/bin/tini": PROGRAM,
+    "bin/sh": PROGRAM,
+    "usr/local/bin/python3.11": PROGRAM,
+    "usr/local/bin/python3": "->python3.11",
+    "opt/venv/pyvenv.cfg": "home = /usr/local/bin",
+    "opt/venv/bin/python": "->/usr/local/bin/python3.11",
+    "opt/venv/bin/serve": "#!/opt/venv/bin/python\nimport app\n",
+    "etc/passwd": "root:x:0:0::/root:\napp:x:1000:1000::/home/app:",
+    "etc/group": "root:x:0:\nvideo:x:44:app",
+    f"{SITE}/app-1.0.dist-info/RECORD": "app/__init__.py,sha256=AAAA,1\n",
+    f"{SITE}/app/__init__.py": "x",
+}
+PATH = "PATH=/opt/venv/bin:/usr/local/bin:/usr/bin:/bin"
+Config = Mapping[str, Any]
+
+
+def lines(
+    files: Files,
+    config: Config,
+    modes: Mapping[str, tuple[int, int]] | None = None,
+    machine: Machine = X86_64,
+    base: Mapping[str, bytes | str] = BASE,
+) -> list[str]:
+    read = image(files, {"Env": [PATH], **config}, base, modes)
+    return [str(fault) for fault in started_programs.faults(read, machine, "linux/amd64")]
+
+
+def entry(*words: str, **more: object) -> Config:
+    return {"Entrypoint": list(words), **more}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        entry("serve"),
+        entry("/opt/venv/bin/serve", "--port=1"),
+        entry("bin/serve", WorkingDir="/opt/venv"),
+        entry("tini", "-g", "--", "serve"),
+        entry("env", "A=1", "-u", "B", "serve"),
+        entry("/bin/sh", "-c", "set -e; A=1 exec serve --port=$PORT && touch x"),
+        entry("/bin/sh", "-c", "cd /app && ./gone"),
+        entry("/bin/sh", "-c", "PATH=/x gone"),
+        entry("/bin/sh", "-c", "$COMMAND"),
+        entry("/bin/sh", "-c", "'unfinished"),
+        entry("/bin/sh", "-lc", "gone"),
+        entry("/bin/sh", "/mounted/start.sh"),
+        {"Cmd": ["serve"], "Healthcheck": {"Test": ["NONE"]}},
+        {"Cmd": ["serve"], "Healthcheck": {"Test": ["CMD-SHELL", "python3 -c x || exit 1"]}},
+        {"Cmd": None, "Entrypoint": None, "Healthcheck": None},
+        {"Cmd": [], "Healthcheck": {"Test": []}},
+        {"Healthcheck": {"Test": "curl"}},
+        {"Healthcheck": ["x"]},
+    ],
+)
+def test_program_that_starts_is_no_fault(config: Config) -> None:
+    assert lines(APP, config) == lines(APP, {**config, "User": "app"}) == []
+
+
+GONE = "no folder of PATH has gone"
+
+
+@pytest.mark.parametrize(
+    ("files", "config", "expected"),
+    [
+        ({}, entry("gone"), f"/: does not start as Entrypoint: {GONE}"),
+        ({}, {"Cmd": ["gone"]}, f"/: does not start as Cmd: {GONE}"),
+        ({}, entry("/gone"), "/gone: does not start as Entrypoint: /gone does not exist"),
+        ({}, entry(""), "/: does not start as Entrypoint: its program has no name"),
+        ({}, entry("serve --port 1"), "/: does not start as Entrypoint: no folder of PATH has serve --port 1"),
+        ({}, entry("/opt/venv"), "/opt/venv: does not start as Entrypoint: /opt/venv is a directory"),
+        ({}, entry("tini", "--", "gone"), f"/usr/bin/tini: does not start as Entrypoint: {GONE}"),
+        ({}, entry("env", "-S", "A=1 gone"), f"/usr/bin/env: does not start as Entrypoint: {GONE}"),
+        ({}, entry("/bin/sh", "-c", "gone --x"), f"/bin/sh: does not start as Entrypoint: {GONE}"),
+        ({}, entry("/bin/sh", "-ec", "cd /x; exec gone"), None),
+        ({"x": "->y", "y": "->x"}, entry("/x"), "/x: does not start as Entrypoint: /x is a cycle of links"),
+        ({"x": ""}, entry("/x"), "/x: does not start as Entrypoint: /x is empty"),
+        ({"x": "text"}, entry("/x"), "/x: does not start as Entrypoint: /x has no #!, and is no program"),
+        ({"x": "#!"}, entry("/x"), "/x: does not start as Entrypoint: #! of /x names no program"),
+        ({"x": f"#!/{'y' * 4096}"}, entry("/x"), "/x: does not start as Entrypoint: #! of /x is longer than the 256 bytes that the kernel reads"),
+        ({"x": f"#!/bin/sh {'y' * 4096}\n"}, entry("/x"), None),
+        ({"x": "#!/bin/sh\r\n"}, entry("/x"), "/x: does not start as Entrypoint: #! of /x ends with a carriage return, which is a part of the name: the file has line ends of Windows"),
+        ({"x": "#!/usr/bin/env -S gone -u\n"}, entry("/x"), f"/x: does not start as Entrypoint: {GONE}"),
+        ({"x": "#! /usr/bin/env python3"}, entry("/x"), None),
+        ({"x": elf(machine=183, interpreter="/lib/ld")}, entry("/x"), "/x: does not start as Entrypoint: /x is for aarch64, the image for x86-64"),
+        ({"x": elf(interpreter="/opt/ld"), "opt/ld": elf(machine=183)}, entry("/x"), "/x: does not start as Entrypoint: /opt/ld, the loader of /x, is for aarch64"),
+        ({"x": elf(interpreter="/lib/ld-musl-x86_64.so.1")}, entry("/x"), "/x: does not start as Entrypoint: /lib/ld-musl-x86_64.so.1 does not exist"),
+        ({"x": "#!/bin/sh\nexec \"$@\"\n"}, entry("/x", "gone"), None),
+        ({"x": "#!/bin/sh\nexec \"$@\"\n"}, entry("/x", "/gone"), "/x: does not start as Entrypoint: /gone does not exist"),
+        ({"x": "#!/bin/sh\nexec \"$@\"\n"}, entry("/x", "--help"), None),
+        ({}, {"Cmd": ["serve"], "Healthcheck": {"Test": ["CMD", "gone"]}}, f"/: does not start as Healthcheck: {GONE}"),
+        ({}, {"Cmd": ["serve"], "Healthcheck": {"Test": ["CMD-SHELL", "gone -f || exit 1"]}}, f"/bin/sh: does not start as Healthcheck: {GONE}"),
+        ({}, {"Healthcheck": {"Test": ["CMD-SHELL", "serve"]}, "Shell": ["/bin/zsh", "-c"]}, "/bin/zsh: does not start as Healthcheck: /bin/zsh does not exist"),
+        ({"opt/venv/bin/python": "->/usr/local/bin/python3.12"}, entry("tini", "serve"), "/usr/bin/tini: does not start as Entrypoint: /usr/local/bin/python3.12, where /opt/venv/bin/python leads, does not exist"),
+    ],
+)  # fmt: skip
+def test_program_that_does_not_start_is_a_fault(files: Files, config: Config, expected: str | None) -> None:
+    assert [line for line in lines({**APP, **files}, config) if "does not start as" in line] == [expected][
+        : bool(expected)
+    ]
+
+
+@pytest.mark.parametrize(("count", "starts"), [(5, True), (6, False)])
+def test_chain_of_scripts_ends_where_the_kernel_ends_it(count: int, *, starts: bool) -> None:
+    chain: Files = {f"s{number}": f"#!/s{number - 1}\n" for number in range(1, count + 1)}
+    result = lines({**APP, **chain, "s0": PROGRAM}, entry(f"/s{count}"))
+    assert result == ([] if starts else [f"/s{count}: does not start as Entrypoint: #! leads on more than 5 times"])
+
+
+@pytest.mark.parametrize(
+    ("modes", "expected"),
+    [
+        ({"opt/venv/bin/serve": (0o644, 0)}, "/opt/venv/bin/serve: does not start as Entrypoint: user {user} may not run /opt/venv/bin/serve, whose mode is 0644"),
+        ({"opt/venv/bin/serve": (0o711, 0)}, "/opt/venv/bin/serve: does not start as Entrypoint: user app may not read /opt/venv/bin/serve, whose mode is 0711"),
+        ({"opt/venv": (0o700, 0)}, "/opt/venv/bin/serve: does not start as Entrypoint: user app may not enter /opt/venv"),
+        ({"usr/local/bin/python3.11": (0o700, 0)}, "/opt/venv/bin/serve: does not start as Entrypoint: user app may not run /usr/local/bin/python3.11, whose mode is 0700"),
+        ({"lib64/ld-linux-x86-64.so.2": (0o700, 0)}, "/opt/venv/bin/serve: does not start as Entrypoint: user app may not run /lib64/ld-linux-x86-64.so.2, whose mode is 0700"),
+        ({"opt/venv": (0o700, 1000)}, None),
+        ({"opt/venv": (0o750, 44)}, None),
+        ({"opt/venv/bin/serve": (0o700, 1000)}, None),
+    ],
+)  # fmt: skip
+def test_program_is_started_as_the_image_s_user(modes: Mapping[str, tuple[int, int]], expected: str | None) -> None:
+    for user in ("app", "root"):
+        only_app = expected is None or "user app" in expected
+        result = lines(
+            APP,
+            entry("serve", User=user),
+            modes,
+            base={**BASE, "lib64/ld-linux-x86-64.so.2": BASE["lib64/ld-linux-x86-64.so.2"]},
+        )
+        wanted = [expected.format(user=user)] if expected and not (user == "root" and only_app) else []
+        assert [line for line in result if "as Entrypoint" in line] == wanted, user
+
+
+@pytest.mark.parametrize(
+    ("user", "expected"),
+    [
+        ("1234", []),
+        ("1234:44", []),
+        ("app:video", []),
+        ("gone", ["/etc/passwd: misses gone: /etc/passwd has no user gone, which the image names"]),
+        ("app:gone", ["/etc/passwd: misses app:gone: /etc/group has no group gone, which the image names"]),
+    ],
+)
+def test_user_of_image_must_exist(user: str, expected: Sequence[str]) -> None:
+    assert lines(APP, entry("serve", User=user)) == expected
+
+
+def test_image_without_a_program_for_its_platform_is_a_fault() -> None:
+    files: Files = {
+        "bin/app": elf(machine=183, interpreter="/lib/ld-linux-aarch64.so.1"),
+        "lib/a.so": elf("a.so", machine=183),
+    }
+    assert lines(files, entry("/bin/app"), base={}) == ["/: misses programs for linux/amd64: 2 files are for aarch64"]
+    assert lines(files, {}, machine=AARCH64, base={}) == []
+    assert lines({"data": "x", "gpu.cubin": elf(machine=190)}, {}, base={}) == []
+    assert lines({**files, "bin/b": PROGRAM}, {}) == [], "libraries of another processor may be data"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"opt/venv/bin/python": "->/root/python3.12"}, "/opt/venv/bin/python: does not start: /root/python3.12, where /opt/venv/bin/python leads, does not exist"),
+        ({"opt/venv/bin/python": elf(machine=183, interpreter=LOADER)}, "/opt/venv/bin/python: does not start: /opt/venv/bin/python is for aarch64, the image for x86-64"),
+        ({"opt/venv/bin/python": "->/usr/bin/python3.12", "usr/bin/python3.12": PROGRAM}, "/opt/venv/bin/python: misses its packages: it is Python 3.12, as /usr/bin/python3.12; they are of Python 3.11"),
+    ],
+)  # fmt: skip
+def test_python_of_each_environment_starts(files: Files, expected: str) -> None:
+    assert lines({**APP, **files}, {"Cmd": ["sh"]}) == [expected]
+
+
+def test_environment_in_a_cache_or_out_of_reach_is_no_fault() -> None:
+    broken: Files = {
+        f"{place}/{name}": content
+        for place in ("root/.cache/uv/builds/x", "root/env", f"{SITE}/virtualenv/x")
+        for name, content in {"pyvenv.cfg": "", "bin/python": "->/gone"}.items()
+    }
+    assert lines({**APP, **broken}, entry("serve", User="app"), {"root": (0o700, 0)}) == []
+
+
+def test_packages_must_be_readable_by_the_user() -> None:
+    modes = {f"{SITE}/app": (0o700, 0), f"{SITE}/app/__init__.py": (0o600, 0)}
+    closed = f"/{SITE}/app: is closed to Python: user app may not read it, nor 1 other paths of /opt/venv"
+    assert lines(APP, entry("serve", User="app"), modes) == [closed]
+    assert lines(APP, entry("serve"), modes) == []
+    system = {"usr/local/lib/python3.11/site-packages/x.py": "x", "usr/lib/python3/dist-packages/y.py": "y"}
+    of_system = lines({**APP, **system}, {"Cmd": ["python3"], "User": "app"}, dict.fromkeys(system, (0o640, 0)))
+    assert len(of_system) == 2, of_system
+
+
+def test_library_of_started_program_must_be_readable() -> None:
+    files = {**APP, "bin/p": elf(needed=["liba.so"], interpreter=LOADER), "lib64/liba.so": elf("liba.so")}
+    closed = {"lib64/liba.so": (0o700, 0)}
+    reason = "user app may not read /lib64/liba.so, whose mode is 0700; needed by /bin/p"
+    assert lines(files, entry("/bin/p", User="app"), closed) == [f"/lib64/liba.so: cannot be loaded: {reason}"]
+    assert lines(files, entry("/bin/p"), closed) == []

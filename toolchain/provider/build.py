@@ -1,0 +1,353 @@
+"""An image's build, push and digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final, TypeGuard
+from urllib.parse import urlsplit
+
+from containers.registry.reference import Reference
+from toolchain.provider import build_reach, image_name
+from toolchain.provider.build_context import ignore_patterns, matcher, resolve_links
+from toolchain.provider.docker_api import push_progress, tarball
+from toolchain.provider.docker_api.docker_config import Keychain
+from toolchain.provider.docker_api.engine import Engine, EngineError, Query, Silent
+from toolchain.provider.docker_api.session import Session
+from toolchain.provider.inputs import BUILDERS, Image
+from toolchain.provider.provider_base import Operation, Properties, ProviderError
+
+_STORE_SECONDS: Final = 5
+"""Seconds until a built image appears in the engine's store."""
+
+_NEXT: Final = "The image is built; the next run pushes it."
+_ADVICE: Final = (
+    (
+        r"immutable|cannot be overwritten",
+        "{registry} has that tag from another build of the same: use that, or delete it.",
+    ),
+    (
+        r"unauthorized|denied|no basic auth|authentication|incorrect username|forbidden|\b401\b|\b403\b",
+        f"check registry.username and registry.password, or run `docker login` for {{registry}}. {_NEXT}",
+    ),
+    (
+        r"no space left|disk quota",
+        f"free space where the registry {{registry}} (or the Docker daemon) keeps its data. {_NEXT}",
+    ),
+    (
+        r"server gave HTTP response to HTTPS client",
+        f"list {{registry}} under insecure-registries of the Docker daemon, or serve it over TLS. {_NEXT}",
+    ),
+    (
+        r"",  # unreachable, disk full, connection broken: in many wordings
+        "see that the registry {registry} is up and has disk space, and that the Docker daemon can reach it. " + _NEXT,
+    ),
+)
+"""Patterns of a failed push's error, each with its advice; the first match counts."""
+_UNREACHED: Final = re.compile(
+    r"(?:could not resolve host: |failed to connect to (?=\S+ port )|temporary failure resolving '|failed to resolve ')"
+    r"([\w.-]+)",
+    re.IGNORECASE,
+)
+"""The messages of git, curl, apt and pip about an unreachable host."""
+_LOGIN: Final = re.compile(
+    r"could not read Username for 'https?://([\w.-]+)"  # git
+    r"|Authentication failed for 'https?://(?:[^/@']*@)?([\w.-]+)"  # git, with a wrong password
+    r"|Failed to fetch https?://([\w.-]+)\S* +40[13] "  # apt
+    r"|40[13] (?:Client )?Error\b.*? for (?:url: )?https?://([\w.-]+)"  # pip
+    r"|returned error: 40[13]\b[\s\S]*?https?://([\w.-]+)"  # curl, and then the script that called it
+)
+"""The messages of git, apt, pip and curl about a host that asks for a login, or takes not this one."""
+_ASKING: Final = re.compile(r'ask_input\(f?"User for')
+"""The line of pip's traceback where an index asks for a login and nobody can type one; it names no host."""
+_DISK_FULL: Final = "\nFree space where the Docker daemon keeps its data; `docker system df` shows what takes it."
+
+
+@dataclass(frozen=True)
+class Display:
+    """Takes a resource's messages.
+
+    Attributes:
+        status: takes a status line, which replaces the last one.
+        log: takes a lasting line and its severity.
+        hide: masks secrets in a text.
+    """
+
+    status: Callable[[str], None]
+    log: Callable[[str, str], None]
+    hide: Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The context of a build, ready to be sent.
+
+    Attributes:
+        root: the context, absolute and resolved.
+        dockerfile: the Dockerfile's path relative to it; begins with `../` where it lies outside.
+        patterns: ignore patterns.
+    """
+
+    root: str
+    dockerfile: str
+    patterns: list[str]
+
+
+def source(image: Image) -> Source:
+    """Return the context and the Dockerfile of an image.
+
+    Raises:
+        ProviderError: if one of them does not exist.
+    """
+    try:
+        root = resolve_links(os.path.abspath(image.build.context))  # noqa: PTH100 - no link is followed before ".."
+        if not Path(root).is_dir():
+            raise ProviderError(f"error resolving context: context must be a directory: {root}")
+        dockerfile = resolve_links(os.path.abspath(image.build.dockerfile))  # noqa: PTH100
+    except OSError as error:
+        raise ProviderError(f"error resolving context: {error.filename}: {error.strerror}") from error
+    return Source(root, os.path.relpath(dockerfile, root), ignore_patterns(image.build.context, image.build.dockerfile))
+
+
+def produce(
+    image: Image,
+    engine: Engine,
+    display: Display,
+    operation: Operation,
+    *,
+    push: bool,
+    secrets: Mapping[str, str] | None = None,
+) -> Properties:
+    """Build an image, and push it if ``push``.
+
+    Args:
+        image: the image.
+        engine: the engine that builds it.
+        display: takes messages.
+        operation: can cancel the build.
+        push: False keeps the image in the engine.
+        secrets: what steps of the build may mount, by id.
+
+    Returns:
+        The resource's outputs.
+
+    Raises:
+        ProviderError: if the build or the push fails; after a failed push the built image stays in the engine.
+    """
+    context = source(image)
+    name = image_name.parse(image.name)
+    reach = build_reach.of(image, Path(context.root, context.dockerfile))
+    if reach.unread:
+        display.log(f"builds without logins of parents' registries and without secrets: {reach.unread}", "WARNING")
+    lent = {name: secret for name, secret in (secrets or {}).items() if name in reach.secrets}
+    work = _Work(image, engine, Keychain(image, reach.registries), display, operation, lent)
+    if work.keychain.warning and (push or image.build.cache_from):
+        display.log(work.keychain.warning, "WARNING")
+    for cached in image.build.cache_from:
+        work.pull(cached)
+    image_id = work.build(context)
+    work.wait_for(image_id)
+    digest = work.push(name, image_id) if push else work.identity()
+    return {
+        "baseImageName": image.name,
+        "context": image.build.context,
+        "dockerfile": context.dockerfile,
+        "imageName": image.name,
+        "platform": image.build.platform,
+        "registryServer": image.registry.server,
+        "repoDigest": digest,
+    }
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The requests that make one image."""
+
+    image: Image
+    engine: Engine
+    keychain: Keychain
+    display: Display
+    operation: Operation
+    secrets: Mapping[str, str] = field(repr=False)
+
+    def pull(self, cached: str) -> None:
+        """Pull an image that serves as a cache; a missing one is no error."""
+        try:
+            name = image_name.parse(cached)
+            query = {"fromImage": name.repository, "tag": name.digest or name.tag or "latest"}
+            if self.image.build.platform:
+                query["platform"] = self.image.build.platform
+            self.display.status(f"Pulling cached image {cached}")
+            self._transfer(name, "/images/create", query)
+        except ProviderError as error:
+            self.operation.check()
+            self.display.log(f"cacheFrom image {cached} not available: {error}", "INFO")
+
+    def build(self, context: Source) -> str:
+        """Build the image and return its id."""
+        classic = self.image.build.builder == BUILDERS["BuilderV1"]
+        dockerfile, extra = _build_files(context, classic=classic)
+        patterns = _admitting(context.patterns, [dockerfile, *extra, *([".dockerignore"] if classic else [])])
+        query = _query(self.image, dockerfile)
+        headers = {"Content-Type": "application/x-tar"}
+        log = push_progress.BuildLog(self.display.status, self.display.hide)
+        self.display.status("Starting Docker build")
+        with ExitStack() as stack:
+            if classic:
+                headers["X-Registry-Config"] = self.keychain.everything()
+            else:
+                query["session"] = stack.enter_context(Session(self.engine, self._login, self.secrets)).id
+            request = self.engine.request(
+                "POST",
+                "/build",
+                query=query,
+                headers=headers,
+                body=lambda writer: tarball.write(writer, context.root, patterns, extra),
+                sent=lambda total: self.display.status(f"Sending the build context: {push_progress.size(total)}"),
+                operation=self.operation,
+            )
+            try:
+                log.follow(stack.enter_context(request).messages())
+            except (EngineError, push_progress.StreamError) as error:
+                advice = self._advice(str(error))
+                raise ProviderError(f"error building image {self.image.name}: {error}{advice}") from error
+            except Silent as error:
+                raise ProviderError(f"error building image {self.image.name}: {log.running()}{error}") from error
+        self.operation.check()
+        if not log.image_id:
+            raise ProviderError(f"error building image {self.image.name}: no image id found in build output")
+        self.display.status(f"Built image with id {log.image_id}")
+        return log.image_id
+
+    def _advice(self, error: str) -> str:
+        args = self.image.build.args
+        return _advice(error, [url for name, url in args.items() if name.endswith("_INDEX_URL")])
+
+    def wait_for(self, image_id: str) -> None:
+        """Wait until the engine's store knows an image; it may lag behind the build."""
+        deadline = time.monotonic() + _STORE_SECONDS
+        while True:
+            self.operation.check()
+            try:
+                self.engine.json(f"/images/{image_id}/json")
+            except EngineError as error:
+                if error.status != HTTPStatus.NOT_FOUND or time.monotonic() > deadline:
+                    raise ProviderError(f"unable to find built image in local image store: {error}") from error
+                time.sleep(0.2)
+            else:
+                return
+
+    def identity(self) -> str:
+        """Return the id that the engine gives the image by its name."""
+        identity = self.engine.json(f"/images/{self.image.name}/json").get("Id")
+        if not isinstance(identity, str):
+            raise ProviderError(f"{self.image.name}: the Docker daemon says no id of it")
+        return identity
+
+    def push(self, name: Reference, image_id: str) -> str:
+        """Push the image and return `repository@digest`."""
+        if name.digest:
+            raise ProviderError(f"imageName {name}: cannot push a digest reference; name a tag")
+        self.display.status("Pushing image to the registry")
+        try:
+            pushed = self._transfer(name, f"/images/{name.repository}/push", {"tag": name.tag or "latest"})
+        except (EngineError, push_progress.StreamError) as error:
+            raise ProviderError(_push_error(name, str(error))) from error
+        self.operation.check()
+        if pushed:
+            self.display.status(f"Pushed image with digest {pushed}")
+            return f"{name.repository}@{pushed}"
+        self.display.log("Push completed without reporting a digest; falling back to local image inspect", "WARNING")
+        listed = self.engine.json(f"/images/{image_id}/json").get("RepoDigests")
+        for digest in filter(_is_text, listed if isinstance(listed, list) else []):
+            if image_name.parse(digest).repository == name.repository:
+                return digest
+        raise ProviderError(f"push of {name}: the Docker daemon knows no digest of it in {name.host}")
+
+    def _transfer(self, name: Reference, path: str, query: Query) -> str:
+        """Pull or push with the credentials of the image's own registry; return the digest of a push."""
+        headers = {"X-Registry-Auth": self.keychain.for_host(name.host).header()}
+        with self.engine.request("POST", path, query=query, headers=headers, operation=self.operation) as response:
+            return push_progress.follow(response.messages(), self.display.status)
+
+    def _login(self, host: str) -> tuple[str, str]:
+        """Return the credentials for a registry that BuildKit asks for."""
+        credential = self.keychain.for_host(host)
+        return credential.username, credential.identity_token or credential.password
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    return isinstance(value, str)
+
+
+def _advice(error: str, indexes: Sequence[str] = ()) -> str:
+    """Return what to do about a build's error as a further line; empty if that is not known.
+
+    ``indexes`` are the addresses of Python indexes that the build was given.
+    """
+    if "no space left" in error.lower():
+        return _DISK_FULL
+    closed = dict.fromkeys(name for match in _LOGIN.findall(error) for name in match if name)
+    if _ASKING.search(error):
+        closed |= dict.fromkeys(host for url in indexes if (host := urlsplit(url).hostname))
+    if closed:
+        return "".join(
+            f"\n{host} asks for a login: give slipway:buildSecrets its username and password "
+            f"(`pulumi config set --secret --path 'slipway:buildSecrets[\"{host}\"].password'`), or mend what it has."
+            for host in closed
+        )
+    hosts = ", ".join(dict.fromkeys(_UNREACHED.findall(error)))
+    return f"\nThe build did not reach {hosts}: check the network, or name a mirror that it reaches." if hosts else ""
+
+
+def _query(image: Image, dockerfile: str) -> dict[str, str | Sequence[str]]:
+    build = image.build
+    query: dict[str, str | Sequence[str]] = {
+        "t": image.name,
+        "dockerfile": dockerfile,
+        "version": build.builder,
+        "buildargs": json.dumps(build.args) if build.args else "",
+        "cachefrom": json.dumps(build.cache_from) if build.cache_from else "",
+        "extrahosts": build.add_hosts,
+        "networkmode": "" if build.network == "default" else build.network,
+        "platform": build.platform.lower(),
+        "target": build.target,
+    }
+    return {key: value for key, value in query.items() if value}
+
+
+def _build_files(context: Source, *, classic: bool) -> tuple[str, dict[str, bytes]]:
+    """Return the Dockerfile's name within the stream, and the files to add to it.
+
+    A Dockerfile outside the context is added under a name from its content. The first builder removes what
+    `.dockerignore` lists, so the name is added to that list.
+    """
+    if not context.dockerfile.startswith("../"):
+        return context.dockerfile, {}
+    content = Path(context.root, context.dockerfile).read_bytes()
+    name = f".dockerfile.{hashlib.sha256(content).hexdigest()[:20]}"
+    if not classic:
+        return name, {name: content}
+    listed = Path(context.root, ".dockerignore")
+    lines = listed.read_bytes() if listed.exists() else b".dockerignore"
+    return name, {name: content, ".dockerignore": lines + f"\n{name}\n".encode()}
+
+
+def _admitting(patterns: list[str], needed: list[str]) -> list[str]:
+    """Add exceptions for files that the builder needs but the patterns exclude."""
+    ignored = matcher(patterns)
+    return [*patterns, *(f"!{path}" for path in needed if ignored.ignores(path))]
+
+
+def _push_error(name: Reference, error: str) -> str:
+    advice = next(text for pattern, text in _ADVICE if re.search(pattern, error, re.IGNORECASE))
+    hint = advice.format(registry=name.host)
+    return f"error pushing image {name}: {' '.join(error.split())}: {hint}"

@@ -1,0 +1,112 @@
+"""Credentials for registries: the program's own first, else those of the Docker client's configuration."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import docker.auth
+import docker.errors
+
+from toolchain.provider import image_name
+from toolchain.provider.inputs import Image
+from toolchain.provider.provider_base import ProviderError
+
+
+@dataclass(frozen=True)
+class Credential:
+    """The credential for one registry. All fields are empty if there is none."""
+
+    server: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+    identity_token: str = field(default="", repr=False)
+
+    def payload(self) -> dict[str, str]:
+        """Return the engine API's AuthConfig."""
+        values = {
+            "username": self.username,
+            "password": self.password,
+            "serveraddress": self.server,
+            "identitytoken": self.identity_token,
+        }
+        return {key: value for key, value in values.items() if value}
+
+    def header(self) -> str:
+        """Return the value of `X-Registry-Auth`."""
+        return encoded(self.payload())
+
+
+class Keychain:
+    """The credentials for the registries that one image needs. For any other registry there is none.
+
+    Args:
+        image: the image; its registry's user and password count for its own registry, if both are given.
+        registries: the hosts that its build pulls from.
+
+    Attributes:
+        warning: the warning about a username without a password, or the reverse; "" for none.
+    """
+
+    def __init__(self, image: Image, registries: Iterable[str] = ()) -> None:
+        registry = image.registry
+        self.warning = ""
+        self._given: Credential | None = None
+        self._servers = {_key(host): image_name.registry_of(host, "") for host in registries}
+        self._own = ""
+        if registry.username and registry.password:
+            self._own = image_name.registry_of(registry.server, image.name)
+            self._given = Credential(self._own, registry.username, registry.password)
+        else:
+            for present, missing in (("username", "password"), ("password", "username")):
+                if getattr(registry, present):
+                    self.warning = f"{missing} was not set, although {present} was; using host credentials file"
+        if not image.skip_push:
+            self._own = self._own or image_name.registry_of(registry.server, image.name)
+            self._servers[_key(self._own)] = self._own
+            self.for_host(self._own)  # an unreadable file fails before the build
+
+    def for_host(self, host: str) -> Credential:
+        """Return the credential for a registry: the program's, else that of the Docker client's configuration.
+
+        A credential helper returns a new token each time, so the push after a long build has a fresh one. The official
+        provider reads it once, before the build.
+        """
+        server = self._servers.get(_key(host))
+        if server is None:
+            return Credential()
+        if self._given and _key(server) == _key(self._own):
+            return self._given
+        return self._configured(server)
+
+    def everything(self) -> str:
+        """Return the value of `X-Registry-Config`, which the first builder needs."""
+        credentials = {server: self.for_host(server).payload() for server in self._servers.values()}
+        return encoded({server: payload for server, payload in credentials.items() if payload})
+
+    def _configured(self, server: str) -> Credential:
+        try:
+            entry = docker.auth.load_config().resolve_authconfig(server)
+        except docker.errors.DockerException as error:
+            raise ProviderError(f"credentials for {server}: {' '.join(str(error).split())}") from error
+        if not entry:
+            return Credential(server)
+        lowered = {key.lower(): value for key, value in entry.items() if isinstance(value, str)}
+        return Credential(
+            lowered.get("serveraddress", server),
+            lowered.get("username", ""),
+            lowered.get("password", ""),
+            lowered.get("identitytoken", ""),
+        )
+
+
+def _key(host: str) -> str:
+    """Return what all spellings of a registry's host have in common."""
+    return image_name.registry_of(host.lower(), "")
+
+
+def encoded(payload: object) -> str:
+    """Encode a header's JSON as the engine reads it."""
+    return base64.urlsafe_b64encode(json.dumps(payload).encode()).decode("ascii")

@@ -1,0 +1,251 @@
+"""The gRPC methods of the docker provider. They decode requests, call the other modules and encode responses."""
+
+# ruff: noqa: ARG002, N802 - the protocol gives the methods their names and arguments
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+from google.protobuf import empty_pb2, struct_pb2
+from pulumi.runtime.proto import provider_pb2
+
+from toolchain.provider import inputs, provider_config
+from toolchain.provider.build_context import Digests
+from toolchain.provider.docker_api.engine import Engine
+from toolchain.provider.image_diff import diff
+from toolchain.provider.provider_base import (
+    Cancelled,
+    Host,
+    Properties,
+    Provider,
+    ProviderError,
+    Secret,
+    StatusLine,
+    decode_struct,
+    encode_struct,
+    has_unknown,
+    plain,
+    secret_texts,
+    without_nulls,
+)
+
+BUILD_SECRETS: Final = "docker:index/buildSecrets:buildSecrets"
+"""A function of this provider alone: it takes what builds of the same update may mount as secrets."""
+GET_REGISTRY_IMAGE: Final = "docker:index/getRegistryImage:getRegistryImage"
+_DERIVED: Final = {
+    "imageName": ("imageName",),
+    "baseImageName": ("imageName",),
+    "repoDigest": ("imageName",),
+    "registryServer": ("registry", "server"),
+    "context": ("build", "context"),
+    "dockerfile": ("build", "dockerfile"),
+    "platform": ("build", "platform"),
+}
+"""The input that each output repeats; the output of a secret input is secret."""
+_SHORTEST_SECRET: Final = 4
+"""Shorter secrets are not masked in output: they would match too much."""
+
+
+class DockerProvider(Provider):
+    """Provides `docker.Image` and `docker.get_registry_image`."""
+
+    version = metadata.version("pulumi-docker")
+    """The SDK's version, as Pulumi looks for a plugin of that version."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._digests = Digests()
+        self._settings: Properties = {}
+        self._secrets: dict[str, str] = {}
+        self._masked: list[str] = []
+        self._engine: Engine | None = None
+        self._engine_lock = threading.Lock()
+
+    def GetSchema(
+        self, request: provider_pb2.GetSchemaRequest, context: grpc.ServicerContext
+    ) -> provider_pb2.GetSchemaResponse:
+        """Return the provider's schema."""
+        if request.version != 0:
+            raise ProviderError(f"unsupported schema version {request.version}")
+        schema = json.loads(Path(__file__).with_name("schema.json").read_text(encoding="utf-8"))
+        return provider_pb2.GetSchemaResponse(schema=json.dumps({**schema, "version": self.version}))
+
+    def CheckConfig(
+        self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext
+    ) -> provider_pb2.CheckResponse:
+        """Check the provider's own configuration."""
+        checked, failures = provider_config.check(decode_struct(request.news))
+        if failures:
+            return provider_pb2.CheckResponse(failures=[provider_pb2.CheckFailure(reason=line) for line in failures])
+        return provider_pb2.CheckResponse(inputs=encode_struct(checked))
+
+    def DiffConfig(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
+        """Compare configurations."""
+        return provider_config.diff(plain(decode_struct(request.old_inputs)), plain(decode_struct(request.news)))
+
+    def Configure(
+        self, request: provider_pb2.ConfigureRequest, context: grpc.ServicerContext
+    ) -> provider_pb2.ConfigureResponse:
+        """Store the configuration, and check that the Docker daemon answers.
+
+        A daemon behind ssh is connected at its first use, and so is any with `disableDockerDaemonCheck`.
+        """
+        self._settings, self._engine = provider_config.settings(request.variables), None
+        if not self._settings.get("host", "").startswith("ssh://") and not self._settings.get(
+            "disableDockerDaemonCheck"
+        ):
+            self._connect()
+        return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
+
+    def Invoke(self, request: provider_pb2.InvokeRequest, context: grpc.ServicerContext) -> provider_pb2.InvokeResponse:
+        """Look an image up in its registry, or take secrets for the builds that follow."""
+        if request.tok == BUILD_SECRETS:
+            args = plain(decode_struct(request.args))
+            self._secrets, self._masked = dict(args["secrets"]), list(args["masked"])
+            return provider_pb2.InvokeResponse()
+        from toolchain.provider.docker_api import registry_digest  # noqa: PLC0415 - few programs look anything up
+
+        if request.tok != GET_REGISTRY_IMAGE:
+            raise ProviderError(f"unrecognized data function (Invoke): {request.tok}; there is {GET_REGISTRY_IMAGE}")
+        args = plain(decode_struct(request.args))
+        if not isinstance(args.get("name"), str):
+            reason = "name: missing required argument, the image's name"
+            return provider_pb2.InvokeResponse(failures=[provider_pb2.CheckFailure(reason=reason)])
+        skip_verify = args.get("insecureSkipVerify") is True
+        digest = registry_digest.digest(args["name"], self._settings.get("registryAuth") or [], verify=not skip_verify)
+        image = {"id": digest, "name": args["name"], "insecureSkipVerify": skip_verify, "sha256Digest": digest}
+        response = provider_pb2.InvokeResponse()
+        getattr(response, "return").CopyFrom(encode_struct(image))
+        return response
+
+    def Check(self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:
+        """Fill in defaults and the context's digest."""
+        news = decode_struct(request.news)
+        additions = inputs.check(plain(news), self._digests)
+        if "platform" in additions.get("build", {}):
+            platform = additions["build"]["platform"]
+            self.host.log(
+                request.urn,
+                f"Building your image for {platform} architecture. To ensure you are building for the "
+                "correct platform, consider explicitly setting the `platform` field on ImageBuildOptions.",
+            )
+        return provider_pb2.CheckResponse(inputs=encode_struct(_merge(without_nulls(news), additions)))
+
+    def Diff(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
+        """Compare new inputs with those of the present image."""
+        return diff(plain(decode_struct(request.olds)), plain(decode_struct(request.news)))
+
+    def Create(self, request: provider_pb2.CreateRequest, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:
+        """Build and push."""
+        outputs = self._make(request.urn, request.properties, context, preview=request.preview)
+        if outputs is None:
+            return provider_pb2.CreateResponse(properties=request.properties)
+        return provider_pb2.CreateResponse(id=plain(outputs["imageName"]), properties=encode_struct(outputs))
+
+    def Update(self, request: provider_pb2.UpdateRequest, context: grpc.ServicerContext) -> provider_pb2.UpdateResponse:
+        """Build and push again."""
+        outputs = self._make(request.urn, request.news, context, preview=request.preview)
+        return provider_pb2.UpdateResponse(properties=request.news if outputs is None else encode_struct(outputs))
+
+    def Read(self, request: provider_pb2.ReadRequest, context: grpc.ServicerContext) -> provider_pb2.ReadResponse:
+        """Return the state: anybody may have pushed to the tag in the registry since."""
+        return provider_pb2.ReadResponse(id=request.id, inputs=request.inputs, properties=request.properties)
+
+    def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:
+        """Do nothing: the image stays in the registry, where others may use it."""
+        return empty_pb2.Empty()
+
+    def _connect(self) -> Engine:
+        with self._engine_lock:
+            if self._engine is None:
+                self._engine = provider_config.connect(self._settings)
+            return self._engine
+
+    def _make(
+        self, urn: str, properties: struct_pb2.Struct, context: grpc.ServicerContext, *, preview: bool
+    ) -> Properties | None:
+        """Build, and push unless this is a preview; return None if a preview does not build."""
+        news = decode_struct(properties)
+        bare = plain(news)
+        if preview and not self._builds_on_preview(urn, bare):
+            return None
+        from toolchain.provider import build  # noqa: PLC0415 - a preview that builds nothing starts faster
+
+        password = Secret(bare.get("registry", {}).get("password", ""))
+        hide = _hiding([*secret_texts([news, password]), *self._masked])
+        status = StatusLine(lambda line: self.host.log(urn, hide(line), ephemeral=True))
+        display = build.Display(status, lambda line, severity: self.host.log(urn, hide(line), severity), hide)
+        image = inputs.image(bare)
+        try:
+            with self.operation(context) as operation:
+                push = not (image.skip_push or preview)
+                outputs = build.produce(image, self._connect(), display, operation, push=push, secrets=self._secrets)
+        except Cancelled:
+            raise Cancelled(f"build of {image.name} cancelled") from None
+        except ProviderError as error:
+            raise ProviderError(hide(str(error))) from error
+        finally:
+            status.flush()
+        secret = {name for name, path in _DERIVED.items() if _is_secret(news, path)}
+        marked = {name: Secret(value) if name in secret else value for name, value in outputs.items()}
+        return {**marked, "__inputs": Secret(bare)}
+
+    def _builds_on_preview(self, urn: str, bare: Properties) -> bool:
+        if bare.get("buildOnPreview") is not True:
+            return False
+        build = bare.get("build")
+        needed = [
+            bare.get("imageName"),
+            build if not isinstance(build, dict) else [build.get(k) for k in ("dockerfile", "context", "args")],
+        ]
+        if not has_unknown(needed):
+            return True
+        self.host.log(
+            urn,
+            "Minimum inputs for build are unresolved. Continuing without preview image build. To avoid this warning, "
+            "ensure image name, dockerfile, args, and context are resolved at preview.",
+            "WARNING",
+        )
+        return False
+
+
+def _merge(news: Properties, additions: Properties) -> Properties:
+    """Add values to the inputs; an equal value keeps its secrecy."""
+    merged = dict(news)
+    for key, value in additions.items():
+        present = merged.get(key)
+        if isinstance(present, Secret) and plain(present) != value:
+            merged[key] = Secret(_merge(present.value, value) if isinstance(value, dict) else value)
+        elif isinstance(value, dict):
+            merged[key] = _merge(present if isinstance(present, dict) else {}, value)
+        elif plain(present) != value:
+            merged[key] = value
+    return merged
+
+
+def _is_secret(news: Properties, path: Iterable[str]) -> bool:
+    value: Any = news
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, Secret):
+            return True
+    return False
+
+
+def _hiding(secrets: Iterable[str]) -> Callable[[str], str]:
+    """Return a function that masks secrets in a text, as a whole and each of their lines."""
+    lines = {line.strip() for text in secrets for line in (text, *text.splitlines())}
+    known = sorted((line for line in lines if len(line) >= _SHORTEST_SECRET), key=len, reverse=True)
+
+    def hide(text: str) -> str:
+        for secret in known:
+            text = text.replace(secret, "[secret]")
+        return text
+
+    return hide

@@ -1,0 +1,191 @@
+"""The provider's own configuration: which Docker daemon, and credentials for `getRegistryImage`."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pulumi.runtime.proto import provider_pb2
+
+from toolchain.provider.docker_api.engine import Address, Engine, Unreachable
+from toolchain.provider.provider_base import Properties, ProviderError, Secret, Unknown, has_unknown, plain
+
+DEFAULT_HOST: Final = "unix:///var/run/docker.sock"
+_ENVIRONMENT: Final = {
+    "host": "DOCKER_HOST",
+    "caMaterial": "DOCKER_CA_MATERIAL",
+    "certMaterial": "DOCKER_CERT_MATERIAL",
+    "keyMaterial": "DOCKER_KEY_MATERIAL",
+    "certPath": "DOCKER_CERT_PATH",
+}
+_USER_SOCKETS: Final = (".docker/run/docker.sock", ".docker/desktop/docker.sock")
+"""Docker Desktop's sockets for a user without administrator's rights, below the home directory."""
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _is_registries(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) and item.get("address") for item in value)
+
+
+_KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+    "host": (_is_text, "text"),
+    "context": (_is_text, "text"),
+    "sshOpts": (_is_texts, "a list of strings"),
+    "caMaterial": (_is_text, "text"),
+    "certMaterial": (_is_text, "text"),
+    "keyMaterial": (_is_text, "text"),
+    "certPath": (_is_text, "text"),
+    "registryAuth": (_is_registries, "a list of objects, each with an address"),
+    "disableDockerDaemonCheck": (_is_flag, "true or false"),
+    "version": (_is_text, "text"),
+    "pluginDownloadURL": (_is_text, "text"),
+}
+"""By key: the check of a value, and the expected type in words."""
+
+
+def check(news: Properties) -> tuple[Properties, list[str]]:
+    """Check the provider's configuration.
+
+    Values other than text become JSON in one canonical form, so equal configurations never differ. A `registryAuth`
+    with a password becomes a secret.
+
+    Args:
+        news: the program's or the stack's configuration.
+
+    Returns:
+        The configuration, and a line for each mistake.
+
+    Raises:
+        ProviderError: for text that is no JSON where JSON is due.
+    """
+    checked: Properties = {}
+    failures = []
+    for key, raw in news.items():
+        value = plain(raw)
+        if key not in _KEYS:
+            near = difflib.get_close_matches(key, _KEYS, n=1)
+            hint = f" Did you mean `docker:{near[0]}`?" if near else ""
+            failures.append(f"`docker:{key}` is not a valid configuration key for the docker provider.{hint}")
+            continue
+        fits, expected = _KEYS[key]
+        if value is None or has_unknown(value):
+            checked[key] = raw
+            continue
+        if fits is not _is_text:
+            value = _parsed(key, value)
+        if not fits(value):
+            failures.append(f"`docker:{key}`: expected {expected}. Check `pulumi config get docker:{key}`.")
+            continue
+        text = value if fits is _is_text else json.dumps(value, sort_keys=True, separators=(",", ":"))
+        hidden = isinstance(raw, Secret) or (key == "registryAuth" and any("password" in item for item in value))
+        checked[key] = Secret(text) if hidden else text
+    return checked, failures
+
+
+def diff(olds: Properties, news: Properties) -> provider_pb2.DiffResponse:
+    """Compare configurations. A change never replaces the provider; unknown values count as unchanged."""
+    kinds: dict[str, provider_pb2.PropertyDiff.Kind.ValueType] = {}
+    for key in olds.keys() | news.keys():
+        if isinstance(news.get(key), Unknown):
+            continue
+        if key not in olds:
+            kinds[key] = provider_pb2.PropertyDiff.ADD
+        elif key not in news:
+            kinds[key] = provider_pb2.PropertyDiff.DELETE
+        elif olds[key] != news[key]:
+            kinds[key] = provider_pb2.PropertyDiff.UPDATE
+    return provider_pb2.DiffResponse(
+        changes=provider_pb2.DiffResponse.DIFF_SOME if kinds else provider_pb2.DiffResponse.DIFF_UNKNOWN,
+        diffs=sorted(kinds),
+        detailedDiff={key: provider_pb2.PropertyDiff(kind=kind, inputDiff=True) for key, kind in kinds.items()},
+    )
+
+
+def settings(variables: Mapping[str, str]) -> Properties:
+    """Return the configuration that the engine passes, completed from the environment.
+
+    Args:
+        variables: `docker:config:<name>` to text.
+
+    Raises:
+        ProviderError: for text that is no JSON where JSON is due.
+    """
+    config: Properties = {}
+    for key, text in variables.items():
+        name = key.removeprefix("docker:config:")
+        config[name] = _parsed(name, text) if _KEYS.get(name, (_is_text, ""))[0] is not _is_text else text
+    for name, variable in _ENVIRONMENT.items():
+        if name not in config and os.environ.get(variable):
+            config[name] = os.environ[variable]
+    return config
+
+
+def _parsed(key: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError as error:
+        raise ProviderError(f"docker:{key}: expected {_KEYS[key][1]}, written as JSON: {error}") from error
+
+
+def address(config: Properties, host: str) -> Address:
+    """Return a host's address with the configured certificates and options.
+
+    Raises:
+        ProviderError: for keys that contradict each other or cannot be read.
+    """
+    materials = tuple(config.get(name, "") for name in ("caMaterial", "certMaterial", "keyMaterial"))
+    folder = config.get("certPath", "")
+    if any(materials):
+        if not all(materials):
+            raise ProviderError("certMaterial, keyMaterial, and caMaterial must all be specified")
+        if folder:
+            raise ProviderError("when using raw certificates, certPath must not be specified")
+        return Address(host, certificates=(materials[0], materials[1], materials[2]))
+    if folder:
+        try:
+            texts = [Path(folder, name).read_text(encoding="utf-8") for name in ("ca.pem", "cert.pem", "key.pem")]
+        except OSError as error:
+            raise ProviderError(f"certPath {folder}: {error.filename}: {error.strerror}") from error
+        return Address(host, certificates=(texts[0], texts[1], texts[2]))
+    return Address(host, ssh_options=tuple(config.get("sshOpts") or ()))
+
+
+def connect(config: Properties) -> Engine:
+    """Connect to the configured Docker daemon.
+
+    An ssh host is connected at its first use. Without a configured host, the user's daemon is tried after that of the
+    machine.
+
+    Raises:
+        ProviderError: if none answers.
+    """
+    hosts = [config["host"]] if config.get("host") else [DEFAULT_HOST]
+    if not config.get("host"):
+        hosts += [f"unix://{Path.home() / path}" for path in _USER_SOCKETS]
+    failures = []
+    for host in hosts:
+        try:
+            return Engine.connect(address(config, host))
+        except Unreachable as error:
+            failures.append(str(error))
+    raise ProviderError(
+        f"failed to connect to any docker daemon ({'; '.join(failures)}). Start Docker, or set DOCKER_HOST or the "
+        "provider's `host` to a daemon that runs"
+    )
