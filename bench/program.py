@@ -88,7 +88,7 @@ def slipway(folder: Path, registry: str, config: Mapping[str, Any]) -> Program:
     ``registry`` is host and path; ``config`` has the stack's other keys, without their prefix.
     """
     program = Program(folder)
-    for name in ("stacks", "oci", "cli", "components", "dockerfiles"):
+    for name in ("stacks", "containers", "scaler", "cli", "components", "dockerfiles"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "Pulumi.*.yaml"))
     for name in ("Pulumi.yaml", "__main__.py"):
         shutil.copy(ROOT / name, folder)

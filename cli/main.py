@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 import click
 
 from cli.command_line import Sections
-from cli.commands import change, compare, generate, look, promote, take_away
+from cli.commands import change, compare, look, promote, take_away
 from containers.errors import SlipwayError, clean_output, out_of_time
 
 INTERRUPTED: Final = 130
@@ -19,11 +19,11 @@ INTERRUPTED: Final = 130
 
 SECTIONS: Final = {
     "Look": [look.list_, look.show, look.explain, look.inspect, look.scan],
-    "Change": [change.new, change.check, change.lock, change.refresh],
-    "Compare and verify": [compare.affected, compare.diff, compare.verify, compare.upstream],
+    "Change": [change.new, change.check, change.lock],
+    "Compare and verify": [compare.affected, compare.diff, compare.verify],
     "Promote": [promote.evidence, promote.promote],
     "Take away": [take_away.export, take_away.compose, take_away.job],
-    "Set up": [look.completion_, generate.schema, generate.docs],
+    "Set up": [look.completion_],
 }
 """The commands by what a user wants."""
 
@@ -35,10 +35,10 @@ slipway = Sections(
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, group: click.Group = slipway, name: str = "slipway") -> int:
     """Run one command; return 0, 1 after a line for each mistake on standard error, or 2 for wrong usage."""
     try:
-        status: int | None = slipway.main(arguments, prog_name="slipway", standalone_mode=False)
+        status: int | None = group.main(arguments, prog_name=name, standalone_mode=False)
     except SlipwayError as error:
         print(error, file=sys.stderr)
         return 1
@@ -54,8 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status or 0
 
 
-def run() -> NoReturn:
+def run(group: click.Group = slipway, name: str = "slipway") -> NoReturn:
     """Run the command that this process was started with."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends us, without a traceback
     clean_output()
-    sys.exit(main())
+    sys.exit(main(None, group, name))

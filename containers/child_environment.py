@@ -33,7 +33,7 @@ _PIP: Final = rf"PIP_\w+|UV_\w+|NETRC|(REQUESTS|CURL)_CA_BUNDLE|{_PYTHON}"
 PROGRAMS: Final = {
     "apt-get": _APT,
     "aws": r"AWS_\w+",
-    # With a key in a KMS; and where Sigstore's services are. Keys, passwords and tokens: `containers.evidence.cosign` adds them.
+    # With a key in a KMS; and where Sigstore's services are. `evidence.cosign` adds keys, passwords and tokens.
     "cosign": rf"{_REGISTRIES}|(VAULT|TUF)_\w+|TRANSIT_SECRET_ENGINE_PATH|SIGSTORE_(?!ID_TOKEN)\w+",
     "docker": _DOCKER,
     "dockerd": r"MOBY_\w+",

@@ -22,7 +22,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
-FOLDERS = ("stacks", "oci", "cli", "components", "ci", "toolchain", "policies")
+FOLDERS = ("stacks", "containers", "cli", "components", "ci", "maintenance", "scaler", "toolchain", "policies")
 TESTS = ("tests/unit", "tests/history", "tests/aws/test_scaler.py")
 """The tests that need no engine and no registry."""
 SLOWER = 3

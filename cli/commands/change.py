@@ -85,32 +85,3 @@ def lock(stacks: tuple[str, ...], *, refresh: bool, reachable: bool) -> None:
 
     for line in lock_file.update(stacks, refresh=refresh, reachable=reachable):
         print(line)
-
-
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway refresh", "all tables that a public source can be asked for"),
-        ("slipway refresh nccl cudnn --dry-run", "two of them; nothing is written"),
-    ],
-)
-@click.argument("tables", metavar="[TABLE]...", nargs=-1, shell_complete=completion.tables)
-@click.option("--dry-run", is_flag=True, help="Show what is new, and write nothing.")
-@click.pass_context
-def refresh(ctx: click.Context, tables: tuple[str, ...], *, dry_run: bool) -> None:
-    """Add the releases that public sources have to the tables of stacks/versions.
-
-    What is new is shown as a diff below its source. A line with a question mark is a release that the source says
-    too little of: its row is for you to write. No row is changed or removed. Exits with 1 where a source could not be
-    asked; its table stays as it is.
-    """
-    from maintenance.refresh.refresh import news, write
-
-    every = []
-    for entry in news(tables):
-        every.append(entry)
-        print("\n".join(entry.lines), flush=True)
-    if not dry_run:
-        for line in write(every):
-            print(line)
-    ctx.exit(1 if any(entry.error for entry in every) else 0)

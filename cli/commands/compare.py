@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
@@ -137,45 +136,3 @@ def verify(stack: str, image: str | None) -> None:
 
     for line in verification.lines(stack, ROOT, image):
         print(line, flush=True)
-
-
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway upstream", "all of them, at every version that a stack uses"),
-        ("slipway upstream nccl --at v2.31.1-1", "before a pinned version moves"),
-        ("slipway upstream hpcx --from hpcx-v2.26-gcc-doca_ofed-ubuntu24.04-cuda13-x86_64.tbz", "an archive"),
-    ],
-)
-@click.argument("components", metavar="[COMPONENT]...", nargs=-1, shell_complete=completion.components)
-@click.option("--at", "tag", metavar="TAG", help="A tag or commit instead of those that the stacks use.")
-@click.option(
-    "--from",
-    "folder",
-    metavar="PATH",
-    type=click.Path(path_type=Path),
-    help="A git repository, a folder with the files, or an archive, instead of GitHub.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-@click.pass_context
-def upstream(
-    ctx: click.Context, components: tuple[str, ...], tag: str | None, folder: Path | None, *, as_json: bool
-) -> None:
-    """Check that upstream sources still have what our recipes rely on.
-
-    Exits with 1 if one does not. A git repository is read at its tags, not as it is checked out. Other files are
-    those of --at, else of the newest version that a stack uses.
-    """
-    from maintenance.upstream.upstream import results
-
-    if (tag or folder) and not components:
-        raise click.UsageError("--at and --from take the names of components", ctx)
-    every = []
-    for contract, result in results(components, tag, folder):
-        every.append((contract, result))
-        if not as_json:
-            for line in result.lines(contract):
-                print(line, flush=True)
-    if as_json:
-        print(json.dumps([result.as_json(contract) for contract, result in every], indent=2))
-    ctx.exit(1 if any(result.broken or (result.error and not result.skipped) for _, result in every) else 0)

@@ -97,7 +97,7 @@ def document() -> dict[str, Any]:
     }
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
-        "$comment": "Generated from the models of stacks/config and stacks/flavors by `slipway schema`.",
+        "$comment": "Generated from the models of stacks/config and stacks/flavors by `python -m maintenance schema`.",
         "title": "A stack of Slipway",
         "type": "object",
         "required": ["config"],

@@ -1,4 +1,4 @@
-"""Registry credentials, and those of this machine. :mod:`containers.registry.logins.stack_login` has those of a stack."""
+"""Registry credentials, and those of this machine. A stack's are in :mod:`containers.registry.logins.stack_login`."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _WIDTH: Final = 100
 _HEAD: Final = """\
 # Commands
 
-<!-- Generated from the command itself by `slipway docs`. -->
+<!-- Generated from the command itself by `python -m maintenance docs`. -->
 
 `slipway` is on PATH after `. .slipway/env`. `make up` and `make preview` build and preview a stack. `eval "$(slipway
 completion bash)"`, or `zsh`, completes commands, options, stacks and images.

@@ -19,7 +19,7 @@ PATH: Final = ROOT / "docs" / "reference" / "configuration.md"
 _HEAD: Final = """\
 # Configuration
 
-<!-- Generated from the models of stacks/config and stacks/flavors by `slipway docs`. -->
+<!-- Generated from the models of stacks/config and stacks/flavors by `python -m maintenance docs`. -->
 
 A stack file is `stacks/Pulumi.<stack>.yaml`. `slipway new` writes one, `slipway check` validates all, and
 `slipway explain KEY --stack STACK` says what a key may be in a stack. Editors check and complete the files by

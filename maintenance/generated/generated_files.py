@@ -1,4 +1,4 @@
-"""Every file that ``slipway schema`` and ``slipway docs`` write."""
+"""Every file that ``python -m maintenance schema`` and ``python -m maintenance docs`` write."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ PATH: Final = ROOT / "Pulumi.yaml"
 """The file with the block."""
 
 _TYPES = {bool: "boolean", int: "integer", str: "string"}
-_START = "# Generated from the models of stacks/config by `slipway schema`.\n"
+_START = "# Generated from the models of stacks/config by `python -m maintenance schema`.\n"
 
 
 def config_block() -> str:

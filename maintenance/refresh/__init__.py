@@ -1,1 +1,1 @@
-"""Releases that public sources have and the tables of ``stacks/versions`` do not, for ``slipway refresh``."""
+"""The releases that public sources have and the tables of ``stacks/versions`` lack."""

@@ -1,1 +1,1 @@
-"""``slipway upstream``: what our recipes rely on in other people's repositories and archives, held against these."""
+"""What our recipes rely on in other people's repositories and archives, held against these."""

@@ -1,4 +1,4 @@
-"""``slipway upstream``: contracts terms against checkouts, archives and the network."""
+"""``python -m maintenance upstream``: contracts terms against checkouts, archives and the network."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Project:
 
     def __init__(self, root: Path, stack: str) -> None:
         self.root, self.stack = root, stack
-        copy_folders(root, "cli", "components", "dockerfiles", "oci", "stacks")
+        copy_folders(root, "cli", "components", "containers", "dockerfiles", "scaler", "stacks")
         for file in ("Pulumi.yaml", "__main__.py"):
             shutil.copy(ROOT / file, root / file)
         pulumi_cli.write_pip(root)

@@ -21,7 +21,7 @@ def copy_folders(to: Path, *names: str, without: Iterable[str] = ()) -> None:
 
 def write(folder: Path) -> None:
     """Copy the program without stacks and Dockerfiles, and say where its Python is."""
-    copy_folders(folder, "cli", "components", "oci", "stacks", without=["Pulumi.*.yaml"])
+    copy_folders(folder, "cli", "components", "containers", "scaler", "stacks", without=["Pulumi.*.yaml"])
     for file in ("Pulumi.yaml", "__main__.py"):
         shutil.copy(ROOT / file, folder / file)
     (folder / ".slipway").mkdir()

@@ -58,7 +58,7 @@ def config(version: str = "2.14.1", comment: str = "") -> str:
 def make(root: Path) -> Checkout:
     """Write a checkout with one stack; it is no repository yet."""
     checkout = Checkout(root)
-    copy_folders(checkout.root, "cli", "oci", "stacks", without=["Pulumi.*", "fingerprints.txt"])
+    copy_folders(checkout.root, "cli", "containers", "stacks", without=["Pulumi.*", "fingerprints.txt"])
     checkout.write(".gitignore", ".slipway\n__pycache__\n")
     checkout.write("dockerfiles/torch/Dockerfile.dockerignore", "*\n!torch\ntorch/README.md\ntorch/Dockerfile*\n")
     checkout.write(DOCKERFILE, BUILD)

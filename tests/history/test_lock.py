@@ -223,7 +223,7 @@ class Checkout:
 
     def __init__(self, root: Path, registry: Registry) -> None:
         self.root, self.registry, self.mirrors = root, registry, dict[str, str]()
-        copy_folders(root, "cli", "dockerfiles", "oci", "stacks", without=["lock.toml"])
+        copy_folders(root, "cli", "containers", "dockerfiles", "stacks", without=["lock.toml"])
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         mirrors = {"images": {"docker.io": self.registry.address}, **self.mirrors}

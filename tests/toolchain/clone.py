@@ -92,7 +92,7 @@ def make(folder: Path) -> Clone:
     clone.programs.mkdir()
     for name in ("requirements.lock", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, clone.root)
-    for package in ("cli", "oci", "stacks"):
+    for package in ("cli", "containers", "stacks"):
         (clone.root / package).mkdir()
         (clone.root / package / "__init__.py").touch()
     return clone

@@ -47,7 +47,7 @@ UBUNTU = "ubuntu:24.04"
 @pytest.fixture
 def stacks(clone: Clone) -> Clone:
     """A clone with the stacks' code and this checkout's Python environment."""
-    copy_folders(clone.root, "oci", "stacks", "toolchain", without=["*.yaml"])
+    copy_folders(clone.root, "containers", "stacks", "toolchain", without=["*.yaml"])
     clone.checkout.state.mkdir()
     part = python_env.find(clone.checkout.here())
     assert part is not None, "the Python environment is missing: run `make ready`"

@@ -16,22 +16,21 @@ import pytest
 from stacks.config.stack_file import ROOT
 
 FOLDERS: Mapping[str, Collection[str]] = {
-    "oci": (),
-    "stacks": ("oci",),
-    "cli": ("oci", "stacks"),
-    "components": ("oci", "stacks"),
-    "toolchain": ("cli", "oci", "stacks"),
-    "ci": ("cli", "oci", "stacks", "toolchain"),
-    "bench": ("cli", "oci", "stacks", "toolchain"),
-    "policies": ("stacks",),  # its reader of Dockerfiles, which needs Python alone
+    "containers": (),
+    "scaler": (),
+    "stacks": ("containers",),
+    "cli": ("containers", "stacks"),
+    "maintenance": ("cli", "containers", "stacks"),
+    "components": ("containers", "scaler", "stacks"),
+    "toolchain": ("cli", "containers", "stacks"),
+    "ci": ("cli", "containers", "stacks", "toolchain"),
+    "bench": ("cli", "containers", "stacks", "toolchain"),
+    "policies": ("containers",),  # its reader of Dockerfiles, which needs Python alone
 }
 """The folders of product code, and which other folders each may import."""
 
 STACKS = (
     *(
-        "child_environment",
-        "errors",
-        "references",
         "versions",
         "tags",
         "spec",
@@ -167,7 +166,7 @@ def test_library_imports_of_stacks_reach_no_network() -> None:
     pending = [target for name, targets in dependencies().items() if name.startswith("stacks.") for target in targets]
     reachable: set[str] = set()
     while pending:
-        if (module := pending.pop()).startswith("oci.") and module not in reachable:
+        if (module := pending.pop()).startswith("containers.") and module not in reachable:
             reachable.add(module)
             pending += dependencies()[module]
     reached = {
@@ -179,26 +178,6 @@ def test_library_imports_of_stacks_reach_no_network() -> None:
     assert reached == {}
 
 
-READERS = (
-    "containers.dockerfile",
-    "containers.dockerfile.ignore",
-    "containers.dockerfile.wildcards",
-    "containers.dockerfile.context",
-)
-"""What reads anybody's Dockerfile, ignore file and context."""
-
-
-def test_readers_of_dockerfiles_import_no_stack() -> None:
-    knowing = [
-        f"{name} -> {target}"
-        for name, targets in dependencies().items()
-        if name.startswith(READERS)
-        for target in targets
-        if not target.startswith((*READERS, "oci."))
-    ]
-    assert knowing == []
-
-
 def test_stacks_imports_only_packages_that_compute() -> None:
     imported = {
         imported.partition(".")[0]
@@ -206,7 +185,7 @@ def test_stacks_imports_only_packages_that_compute() -> None:
         if name.partition(".")[0] == "stacks" and file.name != "__main__.py"
         for imported in imports(file)
     }
-    assert imported - {"oci", "stacks", *sys.stdlib_module_names} == THIRD_PARTY
+    assert imported - {"containers", "stacks", *sys.stdlib_module_names} == THIRD_PARTY
 
 
 def test_names_of_tests_have_60_characters_at_most() -> None:

@@ -48,4 +48,4 @@ def test_outcome_tells_a_failure_from_a_hang(body: str, result: str, tmp_path: P
 
 
 def test_mutations_are_of_all_folders_of_the_product() -> None:
-    assert {"stacks", "oci", "cli", "components", "ci", "toolchain"} <= set(FOLDERS)
+    assert {"stacks", "containers", "cli", "components", "ci", "toolchain"} <= set(FOLDERS)

@@ -15,7 +15,7 @@ from tests.fakes.github.actions import WORKFLOWS, Event
 from tests.helpers import pulumi_cli
 from tests.helpers.sample_repository import Checkout
 
-CODE = (".ci", "ci", "cli", "components", "oci", "stacks", "toolchain", WORKFLOWS)
+CODE = (".ci", "ci", "cli", "components", "containers", "maintenance", "scaler", "stacks", "toolchain", WORKFLOWS)
 FILES = ("Pulumi.yaml", "__main__.py", "pyproject.toml", "requirements.lock", ".gitignore")
 
 MAKEFILE = """\

@@ -207,7 +207,7 @@ def test_nightly_names_parents_and_packages_in_its_title() -> None:
 
 def test_nightly_proposes_tables_though_a_source_is_down() -> None:
     refresh, propose = workflow(ROOT, "nightly.yml")["jobs"]["tables"]["steps"][-2:]
-    assert (refresh["run"], refresh["continue-on-error"]) == (".slipway/venv/bin/python -m stacks refresh", True)
+    assert (refresh["run"], refresh["continue-on-error"]) == (".slipway/venv/bin/python -m maintenance refresh", True)
     assert propose["run"].endswith(" stacks/versions/*.toml")
     assert "if" not in propose
 

@@ -27,7 +27,7 @@ from stacks.plan import Plan
 _PRICE_LIST = "us-east-1"
 """A region whose price API knows all regions ("AWS Price List endpoints"); most regions have no such API."""
 
-_CODE = Path(__file__).parent / "scaler"
+_CODE = Path(__file__).parents[3] / "scaler"
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ class LoginSources:
         password: the given password; None for none, and empty for one that is encrypted and not read.
         variables: the environment variables with the user name and the password.
         anonymous: whether the registry may accept an anonymous push.
-        identity: the module that logs in with the program's identity, such as ``containers.registry.logins.azure_login``; empty for
-            none. Its ``VARIABLES`` are the environment variables with the identity, and its ``login(host)`` returns a
-            user name and a password.
+        identity: the module that logs in with the program's identity, such as
+            ``containers.registry.logins.azure_login``; empty for none. Its ``VARIABLES`` are the environment
+            variables with the identity, and its ``login(host)`` returns a user name and a password.
     """
 
     host: str

@@ -34,7 +34,7 @@ class GenericRegistry(RegistryModel):
     """Whether registries of this kind may accept an anonymous push."""
 
     IDENTITY: ClassVar[str] = ""
-    """The module that logs in with the program's identity: see :class:`containers.registry.logins.login_sources.LoginSources`."""
+    """The module that logs in with the program's identity; ``LoginSources`` says what it has."""
 
     kind: Literal["generic"] = Field(description="Any registry that takes a user name and a password.")
     repository: Repository = Field(description="Prefix of every image's name, such as harbor.example.com/ml.")

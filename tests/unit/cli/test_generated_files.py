@@ -23,7 +23,7 @@ PAGES = generated_files.pages(slipway)
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.as_posix())
 def test_page_committed_is_current(path: Path) -> None:
-    assert path.read_text() == PAGES[path], "run `slipway docs`"
+    assert path.read_text() == PAGES[path], "run `python -m maintenance docs`"
 
 
 def test_write_of_current_files_changes_nothing() -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def test_config_block_committed_is_current() -> None:
     text = (ROOT / "Pulumi.yaml").read_text()
-    assert text.endswith(pulumi_project.config_block()), "run `slipway schema`"
+    assert text.endswith(pulumi_project.config_block()), "run `python -m maintenance schema`"
 
 
 def test_config_block_has_types_and_defaults_of_models() -> None:

@@ -18,7 +18,7 @@ from stacks.spec import CONTEXT
 
 def test_readme_tables_committed_are_current() -> None:
     for path, text in readme_tables.readmes().items():
-        assert path.read_text() == text, "run `slipway docs`"
+        assert path.read_text() == text, "run `python -m maintenance docs`"
 
 
 def test_readme_tables_have_each_flavor_once() -> None:

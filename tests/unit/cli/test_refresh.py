@@ -1,4 +1,4 @@
-"""``slipway refresh`` against an index and a git host on this machine, shaped as the real ones."""
+"""``python -m maintenance refresh`` against an index and a git host on this machine, shaped as the real ones."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ import pytest
 
 from cli import completion, main
 from containers.image.gpu.release_order import order
+from maintenance.commands import maintenance
 from maintenance.refresh import refresh, rows, table_text
 from stacks.config.load import environment_mirrors
 from stacks.versions import tables
@@ -97,7 +98,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.usefixtures("sources")
 def test_refresh_shows_new_releases_of_an_index(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["refresh", "cudnn", "--dry-run"]) == 1
+    assert main.main(["refresh", "cudnn", "--dry-run"], maintenance) == 1
     assert capsys.readouterr().out.splitlines()[:3] == [
         "cudnn release.12: nvidia-cudnn-cu12 on the Python index",
         "+ 9.99.1.7",
@@ -107,7 +108,7 @@ def test_refresh_shows_new_releases_of_an_index(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.usefixtures("sources")
 def test_refresh_of_missing_project_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["refresh", "cudnn", "--dry-run"]) == 1
+    assert main.main(["refresh", "cudnn", "--dry-run"], maintenance) == 1
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("cudnn release.13: http://127.0.0.1:")
     assert "/simple/nvidia-cudnn-cu13/ cannot be read: 404 Client Error: File not found" in last
@@ -130,7 +131,7 @@ def test_refresh_reads_tags_of_an_image_page_by_page() -> None:
 
 def test_refresh_of_table_that_has_all_says_so(sources: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page(sources / "simple", "nvidia-cudnn-cu13", link("nvidia_cudnn_cu13-9.28.1.4-py3-none-manylinux_2_27_x86_64.whl"))
-    assert main.main(["refresh", "cudnn", "--dry-run"]) == 0
+    assert main.main(["refresh", "cudnn", "--dry-run"], maintenance) == 0
     assert (
         capsys.readouterr().out.splitlines()[-1] == "cudnn release.13: has all (nvidia-cudnn-cu13 on the Python index)"
     )
@@ -229,7 +230,7 @@ def test_refresh_dry_run_writes_nothing(
     page(sources / "simple", "nvidia-cudnn-cu13", link("nvidia_cudnn_cu13-9.28.1.4-py3-none-manylinux_2_27_x86_64.whl"))
     calls: list[Path] = []
     monkeypatch.setattr(table_text, "replace", lambda path, _: calls.append(path))
-    assert main.main(["refresh", "cudnn", *arguments]) == 0
+    assert main.main(["refresh", "cudnn", *arguments], maintenance) == 0
     assert len(calls) == written
 
 

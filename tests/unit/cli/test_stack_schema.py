@@ -21,7 +21,7 @@ def mistakes(config: Any) -> list[str]:
 
 
 def test_schema_committed_is_current() -> None:
-    assert stack_schema.PATH.read_text() == stack_schema.text(), "run `slipway schema`"
+    assert stack_schema.PATH.read_text() == stack_schema.text(), "run `python -m maintenance schema`"
 
 
 def test_schema_is_valid_draft_7() -> None:

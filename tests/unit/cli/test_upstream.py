@@ -1,4 +1,4 @@
-"""``slipway upstream``: contracts held against folders, archives and git repositories, and a line for each bad input."""
+"""``python -m maintenance upstream``: contracts held against folders, archives and git repositories, and a line for each bad input."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ import pytest
 from cli import completion
 from cli.locking import git_objects
 from cli.main import main
+from maintenance.commands import maintenance
 from maintenance.upstream import contract, pins
 from maintenance.upstream.contract import Contract, Row
 from maintenance.upstream.findings import findings
@@ -125,8 +126,8 @@ def hub(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, list[str]]:
-    """Return the exit status of ``slipway upstream`` and the lines that it prints."""
-    status = main(["upstream", *map(str, arguments)])
+    """Return the exit status of ``python -m maintenance upstream`` and the lines that it prints."""
+    status = main(["upstream", *map(str, arguments)], maintenance)
     captured = capsys.readouterr()
     return status, [*captured.out.splitlines(), *captured.err.splitlines()]
 

@@ -44,7 +44,7 @@ class Copy:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        for name in ("stacks", "cli", "oci", "dockerfiles", "docs"):
+        for name in ("stacks", "cli", "containers", "maintenance", "dockerfiles", "docs"):
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns(*LEFT_OUT))
         shutil.copy(ROOT / "Pulumi.yaml", root)
         self.before = self._files()
@@ -54,7 +54,8 @@ class Copy:
         return {path.relative_to(self.root).as_posix(): path.read_bytes() for path in files}
 
     def _call(self, command: str) -> subprocess.CompletedProcess[str]:
-        words = [sys.executable, "-m", "stacks", command]
+        program = "maintenance" if command in {"docs", "schema"} else "stacks"
+        words = [sys.executable, "-m", program, command]
         return subprocess.run(words, cwd=self.root, capture_output=True, text=True, check=False)
 
     def _run(self, command: str) -> str:

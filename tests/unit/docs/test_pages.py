@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from cli.main import slipway
+from maintenance.commands import maintenance
 from stacks import flavors
 from stacks.config.model import keys
 from stacks.config.stack_file import ROOT, stack_names
@@ -71,7 +72,7 @@ def text_of_tests() -> str:
 
 def slipway_commands() -> list[tuple[str, str]]:
     """Return the commands of `slipway`, without its name, and the page that each is on."""
-    pattern = re.compile(r"(?:slipway|python -m stacks) (?P<rest>(?!\.\.\.|--help).+)")
+    pattern = re.compile(r"(?:slipway|python -m (?:stacks|maintenance)) (?P<rest>(?!\.\.\.|--help).+)")
     matches = ((pattern.match(command), path) for command, path in COMMANDS)
     return [(match["rest"], path) for match, path in matches if match]
 
@@ -94,7 +95,7 @@ def test_make_command_names_what_there_is(command: str, path: str) -> None:
 @every("command, path", slipway_commands())
 def test_slipway_command_parses(command: str, path: str) -> None:
     name, *words = shlex.split(command)
-    parser = slipway.commands[name]
+    parser = {**maintenance.commands, **slipway.commands}[name]
     # In a sentence a command may stand by its name alone.
     context = parser.make_context(name, words, resilient_parsing=not words)
     assert context.params.get("stack", "STACK") in {*STACKS, None}, path
@@ -102,7 +103,11 @@ def test_slipway_command_parses(command: str, path: str) -> None:
 
 @every(
     "command, path",
-    [pair for pair in COMMANDS if not re.match(r"make |slipway |python -m (ci|pytest|stacks|tests)", pair[0])],
+    [
+        pair
+        for pair in COMMANDS
+        if not re.match(r"make |slipway |python -m (ci|maintenance|pytest|stacks|tests)", pair[0])
+    ],
 )
 def test_other_command_is_shown_by_a_test(command: str, path: str) -> None:
     witnesses = [text for pattern, text in WITNESSES.items() if re.match(pattern, command)]
@@ -130,7 +135,20 @@ def test_link_on_a_page_leads_to_a_heading(one: Page) -> None:
 @every("one", [each for each in PAGES if each.path != "CHANGELOG.md"])
 def test_path_on_a_page_exists(one: Page) -> None:
     folders = "|".join(
-        ("stacks", "oci", "cli", "components", "dockerfiles", "toolchain", "ci", "bench", "tests", "docs")
+        (
+            "stacks",
+            "containers",
+            "cli",
+            "components",
+            "maintenance",
+            "scaler",
+            "dockerfiles",
+            "toolchain",
+            "ci",
+            "bench",
+            "tests",
+            "docs",
+        )
     )
     named = re.findall(rf"(?<![\w./-])(?:{folders})/[\w./-]++(?![<*])", one.prose)
     created = re.compile(r"stacks/lock.toml|stacks/Pulumi.mine.yaml|.*\b(hello|mamba)\b.*")

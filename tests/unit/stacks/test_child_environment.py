@@ -11,7 +11,7 @@ import pytest
 from containers.child_environment import PROGRAMS, child_environment
 from stacks.config.stack_file import ROOT
 
-PRODUCT = ("stacks", "oci", "cli", "components", "toolchain", "ci")
+PRODUCT = ("stacks", "containers", "cli", "components", "maintenance", "toolchain", "ci")
 STARTING = {"run", "Popen", "call", "check_call", "check_output"}
 SCRIPT = "toolchain/machine/network/trust_store.py"
 """A script that `mmdebstrap` runs, in an environment that is trimmed already; it can import nothing of ours."""

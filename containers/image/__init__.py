@@ -1,0 +1,1 @@
+"""Images: layers, the packages in them, their binaries and GPU code."""

@@ -1,0 +1,1 @@
+"""Registries: references, the client, manifests, indexes and logins."""
