@@ -20,7 +20,7 @@ RUN useradd --uid 1000 --groups video app && mkdir -p /t/closed && cd /t && cp /
  && printf '#!/usr/bin/env true\\n' > env && printf "#!/t/real%4096s\\n" | tr ' ' a > long && printf '#!/t/real %4096s\\n' a > long-argument \\
  && printf '#!/bin/sh\\nexec "$@"\\n' > wrapper && ln -s loop loop && ln -s /t/nowhere dangling && ln -s real link \\
  && head -c 64 /bin/true > header && cp /bin/true arm && printf '\\267\\0' | dd of=arm bs=1 seek=18 conv=notrunc 2>/dev/null \\
- && find /t -type f -exec chmod 755 {{}} + && cp real closed/real && chmod 750 closed && cp real mode && chmod 754 mode && cp s1 unreadable && chmod 711 unreadable \\
+ && find /t -type f -exec chmod 755 {{}} + && cp real closed/real && chmod 750 closed && cp real mode && chmod 754 mode && printf '#!/bin/sh\\n' > unreadable && chmod 711 unreadable \\
  && cp real group && chgrp video group && chmod 750 group && cp real plain && chmod 644 plain
 """
 
