@@ -25,7 +25,7 @@ FAULTS = {
     "common/checks/python/10-bytecode.sh": (
         "base-cu121",
         "torch",
-        f"echo >> $(echo {PACKAGES}/torch/__init__.py)",
+        f"echo >> $(echo {PACKAGES}/pip/__init__.py)",
         "1 modules would be compiled at each start: /opt/venv/lib/python3",
     ),
     "torch/checks/compiler/10-python.sh": (
