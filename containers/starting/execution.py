@@ -1,7 +1,7 @@
 """How a container starts a file: the program that it is, or the one that its ``#!`` names, and what that one starts.
 
 Sources: Linux 6.12, fs/exec.c (`do_open_execat`, `exec_binprm`), fs/binfmt_script.c and fs/binfmt_elf.c; runc 1.3 looks
-names up as Go's os/exec does (`LookPath`). Compared with the kernel in tests/unit/containers/test_started_kernel.py.
+names up as Go's os/exec does (`LookPath`). Compared with the kernel in tests/images/test_started.py.
 """
 
 from __future__ import annotations
