@@ -51,7 +51,7 @@ def run(
         configuration = _configuration(image, login)
     except ValueError as error:
         raise SlipwayError(f"{subject}: {error}") from None
-    with tempfile.TemporaryDirectory(prefix="slipway-") as config:
+    with tempfile.TemporaryDirectory(prefix="slipway-", dir=folder) as config:
         Path(config, "config.json").write_text(configuration, encoding="utf-8")
         try:
             completed = subprocess.run(
