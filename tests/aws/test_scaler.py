@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from moto.autoscaling.models import FakeAutoScalingGroup
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
+from moto.ssm.models import ssm_backends
 
 from components.runners.ec2.scaler_functions import METRICS
 from scaler import aws, github, keeper, webhook
@@ -473,9 +474,9 @@ def test_job_never_assigned_to_a_runner_keeps_no_machine(scaler: Scaler, capsys:
     (machine,) = scaler.instances()
     scaler.round()
     scaler.come_up()
-    older(1200 + 500)
+    older(500)
     assert scaler.round().end == {}
-    older(1200 + 601)
+    older(601)
     done = scaler.round()
     assert (done.unassigned, done.end) == ([1], {machine: "idle"})
     assert [one["job"] for one in logged(capsys) if one["did"] == "left"] == [1]
@@ -895,7 +896,10 @@ def decoded(part: str) -> bytes:
 
 
 def older(seconds: float) -> None:
-    """Let every machine have started that much earlier."""
+    """Let every machine have started, and been registered, that much earlier."""
     for reservation in ec2_backends[DEFAULT_ACCOUNT_ID][REGION].reservations.values():
         for instance in reservation.instances:
             instance.launch_time = datetime.fromtimestamp(time.time() - seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+    stored = ssm_backends[DEFAULT_ACCOUNT_ID][REGION]._parameters
+    for parameter in (each for versions in stored.values() for each in versions):
+        parameter.last_modified_date = datetime.fromtimestamp(time.time() - seconds, UTC).replace(tzinfo=None)
