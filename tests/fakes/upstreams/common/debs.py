@@ -188,7 +188,12 @@ def cudnn(repository: Repository, runtime: str, dev: str, version: str) -> None:
     major, minor, patch = version.split(".")[:3]
     code = int(major) * (10000 if int(major) > 8 else 1000) + int(minor) * 100 + int(patch)
     source = f"unsigned long cudnnGetVersion(void) {{ return {code}; }}"
-    repository.add(runtime, version, {f"{LIB}/libcudnn.so.{major}": (source, f"libcudnn.so.{major}")})
+    libraries = {f"libcudnn.so.{major}": source}
+    if major == "8":
+        # It opens these while it runs.
+        parts = (f"libcudnn_{part}_{half}.so.8" for part in ("ops", "cnn", "adv") for half in ("infer", "train"))
+        libraries |= dict.fromkeys(parts, "")
+    repository.add(runtime, version, {f"{LIB}/{name}": (text, name) for name, text in libraries.items()})
     headers = {
         "usr/include/cudnn_version.h": f"#define CUDNN_VERSION {code}\n",
         "usr/include/cudnn.h": '#ifdef __cplusplus\nextern "C"\n#endif\nunsigned long cudnnGetVersion(void);\n',
