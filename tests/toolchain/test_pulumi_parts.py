@@ -229,6 +229,15 @@ def test_moved_checkout_gets_new_launcher(installable: Clone) -> None:
     assert f"PYTHONPATH={installable.root} " in launcher.read_text()
 
 
+def test_launcher_of_an_earlier_version_is_replaced(installable: Clone) -> None:
+    part = installable.get("plugins.provider_choice")
+    launcher = provider_choice._program(installable.checkout)
+    text = launcher.read_text()
+    launcher.write_text(text.replace(provider_choice.MODULE, "toolchain.docker_provider"))
+    assert installable.get("plugins.provider_choice") == part
+    assert (part["used"], launcher.read_text()) == ("embedded provider", text)
+
+
 def test_language_host_is_built_for_cli_without_one(clone: Clone, builder: Path) -> None:
     clone.program("pulumi", f"echo v{clone.checkout.locked('pulumi')}")
     part = clone.get("language_host")

@@ -36,7 +36,10 @@ def find(checkout: Checkout) -> Part | None:
     part, choice = recall(checkout, NAME, plugin.version(checkout, PLUGIN)), _forced()
     if part is None or choice not in {None, part.env[VARIABLE]} or not plugin.is_installed(checkout, PLUGIN):
         return None
-    return part if _is_embedded(checkout) == (part.env[VARIABLE] == "embedded") else None
+    if part.env[VARIABLE] == "official":
+        return None if _is_embedded(checkout) else part
+    # An earlier version's launcher starts a module that is elsewhere now.
+    return part if _program(checkout).read_bytes() == _launcher(checkout).encode() else None
 
 
 def _program(checkout: Checkout) -> Path:
@@ -53,8 +56,8 @@ def _is_embedded(checkout: Checkout) -> bool:
     program = _program(checkout)
     if not program.exists():
         return False
-    with program.open("rb") as file:  # the official one is a program of many megabytes
-        return MODULE.encode() in file.read(4096)
+    with program.open("rb") as file:  # the official one is an ELF file of many megabytes
+        return file.read(2) == b"#!"
 
 
 def get(checkout: Checkout) -> Part:
