@@ -63,12 +63,15 @@ def test_bytecode_outside_of_pythons_folders_is_compared(tmp_path: Path, monkeyp
 
 def test_bytecode_is_the_same_beside_other_modules(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither other modules, nor their order, environment or number of processors change a byte."""
-    compiled(monkeypatch, library)
     source = library / "pack/inner.py"
+    source.write_text(
+        f"{SETS}PAIRS = '{{', 'x', {{'x', '225'}}\n\ndef digits(name):\n    return name in {{'225', '226', '{{'}}\n"
+    )
+    compiled(monkeypatch, library)
     before = bytecode(source)
     for number in range(40):
         (library / f"a{number}.py").write_text(
-            f"{SETS}from pack.inner import WORDS\nALPHA = 'inner', 'pack', {number}\n"
+            f"{SETS}from pack.inner import WORDS\nALPHA = 'inner', 'pack', '226', {number}\nx = dict(x='{{')\n"
         )
     source.with_name("__pycache__").joinpath(Path(importlib.util.cache_from_source(str(source))).name).unlink()
     monkeypatch.setenv("PYTHONHASHSEED", "7")
