@@ -41,7 +41,7 @@ def test_tag_after_unrelated_commit_stays(checkout: Checkout, first: str) -> Non
     checkout.commit("dockerfiles/torch/README.md", "ignored\n")
     checkout.commit("dockerfiles/other/Dockerfile", "FROM scratch\n")
     checkout.commit(STACK, config(comment="only a comment"))
-    checkout.commit("stacks/errors.py", (checkout.root / "stacks/errors.py").read_text() + "# a comment\n")
+    checkout.commit("stacks/differences.py", (checkout.root / "stacks/differences.py").read_text() + "# a comment\n")
     assert checkout.tag() == tag
 
 
@@ -88,7 +88,7 @@ def test_revision_after_changed_default_in_python_moves(checkout: Checkout, firs
     flavor = checkout.root / "stacks/flavors/local.py"
     second = checkout.commit("stacks/flavors/local.py", flavor.read_text().replace("BSD-3-Clause", "MIT"))
     for number in range(5):
-        checkout.commit("stacks/errors.py", (checkout.root / "stacks/errors.py").read_text() + f"# {number}\n")
+        checkout.commit("stacks/differences.py", (checkout.root / "stacks/differences.py").read_text() + f"# {number}\n")
     output = subprocess.run(  # its own code, in its own process
         [sys.executable, "-m", "stacks", "show", "local", "--json"], cwd=checkout.root, capture_output=True, check=True
     )
