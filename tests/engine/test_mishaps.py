@@ -16,6 +16,7 @@ import pytest
 from tests.engine.project import Project, wait_for
 from tests.fakes.broken_connections import Cutting
 from tests.fakes.loopback import run_server
+from tests.helpers.own_world import login_as
 
 BASE = "debian:bookworm-slim"
 
@@ -89,6 +90,7 @@ def test_docker_not_running_is_one_line(project: Project, tmp_path: Path) -> Non
 def test_registry_lost_during_push_is_recovered_from(project: Project) -> None:
     project.write("dockerfiles/link0/file.txt", os.urandom(4_000_000).hex())
     with run_server(Cutting(project.registry, 1_000_000)) as way:
+        login_as(way.address, project.registry)
         project.configure(registry={"kind": "local", "address": way.address, "path": project.path})
         started = time.monotonic()
         failed = project.up(check=False)

@@ -64,6 +64,14 @@ def _log_in(home: Path, before: Mapping[str, str]) -> None:
         (home / "docker/config.json").write_text(json.dumps({"auths": {address: {"auth": login}}}))
 
 
+def login_as(address: str, registry: str) -> None:
+    """Store the login of a registry under another address too, which leads to it."""
+    file = Path(os.environ["DOCKER_CONFIG"], "config.json")
+    config = json.loads(file.read_text())
+    config["auths"][address] = config["auths"][registry]
+    file.write_text(json.dumps(config))
+
+
 def _settings(home: Path, suffix: str, environment: dict[str, str]) -> str:
     """Return the path of a user's settings below `~/.config`, which is empty where there are none."""
     file = Path(environment.get("XDG_CONFIG_HOME") or home / ".config") / suffix

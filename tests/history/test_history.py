@@ -88,7 +88,9 @@ def test_revision_after_changed_default_in_python_moves(checkout: Checkout, firs
     flavor = checkout.root / "stacks/flavors/local.py"
     second = checkout.commit("stacks/flavors/local.py", flavor.read_text().replace("BSD-3-Clause", "MIT"))
     for number in range(5):
-        checkout.commit("stacks/differences.py", (checkout.root / "stacks/differences.py").read_text() + f"# {number}\n")
+        checkout.commit(
+            "stacks/differences.py", (checkout.root / "stacks/differences.py").read_text() + f"# {number}\n"
+        )
     output = subprocess.run(  # its own code, in its own process
         [sys.executable, "-m", "stacks", "show", "local", "--json"], cwd=checkout.root, capture_output=True, check=True
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import docker
 import pytest
 
-from tests.provider.conftest import PASSWORD, USER, Registry
+from tests.provider.conftest import PASSWORD, USER, Registry, private_registry
 from tests.provider.plugin import SELECTED, Failure, Plugin, started
 from toolchain.provider.provider_base import decode_struct
 
@@ -38,9 +39,13 @@ def pushed(engine: docker.DockerClient, name: str, **auth: str) -> str:
 
 
 @pytest.fixture
-def open_image(engine: docker.DockerClient, repository: str) -> tuple[str, str, str]:
+def open_image(engine: docker.DockerClient, tmp_path: Path) -> Iterator[tuple[str, str, str]]:
     """An image in a registry without a password: registry, name, digest."""
-    return f"http://{repository.partition('/')[0]}", repository, pushed(engine, repository)
+    folder = tmp_path / "open"
+    folder.mkdir()
+    with private_registry(folder) as registry:
+        name = f"{registry.address}/parity/open"
+        yield f"http://{registry.address}", name, pushed(engine, name)
 
 
 def test_lookup_returns_the_digest(tmp_path: Path, open_image: tuple[str, str, str]) -> None:

@@ -129,7 +129,8 @@ def _contents(commit: str, root: Path) -> Contents:
     def context(folder: str) -> ArchivedContext:
         return ArchivedContext(archives(root, commit, [folder]).get(folder, b""), folder)
 
-    return Contents(context)
+    dockerfiles = context(CONTEXT)  # a clone that git cannot read is refused before any stack is looked at
+    return Contents(lambda folder: dockerfiles if folder == CONTEXT else context(folder))
 
 
 @contextmanager

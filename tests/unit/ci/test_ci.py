@@ -54,7 +54,7 @@ def github(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub]:
 @pytest.fixture
 def no_history(monkeypatch: pytest.MonkeyPatch) -> None:
     """All images are of one commit: reading the history of each takes a minute, and none is resolved by its tag."""
-    monkeypatch.setattr(history, "find", lambda _, prints, **__: dict.fromkeys(prints, Revision(commit="1234567")))
+    monkeypatch.setattr(history, "find", lambda _, prints, *__: dict.fromkeys(prints, Revision(commit="1234567")))
 
 
 def image_of(folder: str, name: str = "", args: str = "", suffix: str = "") -> tuple[str, str]:
