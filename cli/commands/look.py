@@ -100,6 +100,12 @@ def explain(key: str | None, stack: str | None) -> None:
 @click.option("--platform", metavar="PLATFORM", help="The image for this platform, such as linux/arm64.")
 @click.option("--gpu", "gpus", metavar="GPU,...", default="", help="GPUs that all GPU code must run on, such as H100.")
 @click.option("--driver", metavar="VERSION", default="", help="The version of the host's NVIDIA driver.")
+@click.option(
+    "--page-size",
+    type=click.Choice(["4K", "16K", "64K"]),
+    default="4K",
+    help="Of a page of the host's kernel; 64K on most nodes with Grace.",
+)
 @click.option("--cluster", is_flag=True, help="Compare with the drivers of a cluster's nodes, by NVIDIA's labels.")
 @click.option("--json", "form", flag_value="json", help="Print everything as JSON.")
 @click.option("--markdown", "form", flag_value="markdown", help="Print Markdown, for a comment on a pull request.")
@@ -111,6 +117,7 @@ def inspect(
     platform: str | None,
     gpus: str,
     driver: str,
+    page_size: str,
     form: str | None,
     *,
     cluster: bool,
@@ -156,7 +163,8 @@ def inspect(
             image, compiled = selection.image(planned, spec.name), spec.compiled
         else:
             image = open_image(target, platform) if is_local(target) else fetch(target, platform=platform)
-        question = inspection.Question(cuda_toolkit, capabilities, driver, nodes, compiled)
+        page = int(page_size.removesuffix("K")) << 10
+        question = inspection.Question(cuda_toolkit, capabilities, driver, nodes, compiled, page=page)
         result = inspection.inspect(image, question, platform)
         if form == "json":
             print(json.dumps(result.as_json(), indent=2))

@@ -27,8 +27,15 @@ def elf(
     gpu: bytes = b"",
     rodata: bytes = b"",
     data: bytes = b"",
+    stack: int | None = 6,
+    shifted: int = 0,
+    alignment: int = 4096,
 ) -> bytes:
-    """Return a library, or with `interpreter` a program; `needs` are versions by library, `data` follows the tables."""
+    """Return a library, or with `interpreter` a program; `needs` are versions by library, `data` follows the tables.
+
+    `stack` are the rights that it asks for its stack, None for a file that says nothing. Its last segment, of one byte, is
+    `shifted` by bytes in memory against the file; `alignment` is that of both.
+    """
     strings = bytearray(b"\0")
 
     def name(text: str) -> int:
@@ -52,7 +59,7 @@ def elf(
     for number, version in enumerate(provides, 1):
         defined_versions += struct.pack("<HHHHIII", 1, 0, number, 1, 0, 20, 28 if number < len(provides) else 0)
         defined_versions += struct.pack("<II", name(version), 0)
-    segments = 2 + bool(interpreter)
+    segments = 2 + bool(interpreter) + (stack is not None) + bool(shifted)
     place = _HEADER.size + segments * _SEGMENT.size
     parts: list[bytes] = []
 
@@ -89,13 +96,14 @@ def elf(
         *(b"\x7fELF\2\1\1" + bytes(9), 3, machine, 1, 0, 64, place if sections else 0, 0, 64, 56, segments, 64),
         *(len(sections) // 64, len(starts) + 1 if starts else 0),
     )
-    table = _SEGMENT.pack(1, 5, 0, 0, 0, end, end, 4096) + _SEGMENT.pack(
-        2, 6, start, start, start, len(dynamic), len(dynamic), 8
+    rows = [(1, 5, 0, 0, end, alignment), (2, 6, start, start, len(dynamic), 8)]
+    rows += [(3, 4, interpreted, interpreted, len(interpreter) + 1, 1)] if interpreter else []
+    rows += [(1, 4, end - 1, end - 1 + shifted, 1, alignment)] if shifted else []
+    rows += [(0x6474E551, stack, 0, 0, 0, 16)] if stack is not None else []
+    table = b"".join(
+        _SEGMENT.pack(kind, flags, offset, address, address, size, size, align)
+        for kind, flags, offset, address, size, align in rows
     )
-    if interpreter:
-        table += _SEGMENT.pack(
-            3, 4, interpreted, interpreted, interpreted, len(interpreter) + 1, len(interpreter) + 1, 1
-        )
     return header + table + b"".join(parts) + sections
 
 

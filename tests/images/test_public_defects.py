@@ -88,3 +88,18 @@ def test_nccl_for_two_cudas_has_two_owners(wheels: Wheels) -> None:
     report = lines(read)
     expected = f"/{SITE}/nvidia/nccl/lib/libnccl.so.2: owned by nvidia-nccl-cu12 2.29.7 and nvidia-nccl-cu13 2.30.7 with different content"
     assert expected in report
+
+
+def test_ctranslate2_with_executable_stack_is_refused(wheels: Wheels, debian_packages: Debian) -> None:
+    """https://github.com/OpenNMT/CTranslate2/issues/1849."""
+    library = f"/{SITE}/ctranslate2.libs/libctranslate2-bc15bf3f.so.4.5.0"
+    expected = f"{library}: misses an executable stack: glibc 2.41 opens no library that asks for one"
+    newer = image(
+        [debian_packages("trixie", "base-files", "libc6", "libgcc-s1", "libstdc++6"), wheels("ctranslate2==4.5.0")]
+    )
+    assert lines(newer).startswith(expected), lines(newer)
+
+
+def test_ctranslate2_with_executable_stack_opens_on_debian_12(debian_files: Index, wheels: Wheels) -> None:
+    """The same wheel: glibc 2.36 makes the stack executable."""
+    assert lines(image([debian_files, wheels("ctranslate2==4.5.0")])) == ""

@@ -10,7 +10,7 @@ import re
 import struct
 import tempfile
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from io import SEEK_END, BytesIO
@@ -34,8 +34,11 @@ _MOST_SECTION_NAME: Final = 256
 
 _OBJECT, _PROGRAM, _SHARED = 1, 2, 3
 """Types of files: the second and third are loaded."""
-_LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3
-"""Types of segments."""
+_LOAD, _DYNAMIC, _INTERPRETER, _STACK = 1, 2, 3, 0x6474E551
+"""Types of segments; the last one has the rights of the stack alone."""
+_EXECUTABLE: Final = 1
+_LARGEST_PAGE: Final = 64 << 10
+"""Bytes of the largest page of a kernel that containers run on: of aarch64."""
 _NO_CONTENT, _SYMBOLS, _ALLOCATED = 8, 11, 2
 """Types of sections, and a flag."""
 _READ_ONLY_DATA: Final = b".rodata"
@@ -110,8 +113,9 @@ class Binary:
     ``provided`` are the versions that its symbols have, None for a file without any. ``defined`` has a hash of the name
     of each symbol that it defines, ``undefined`` the names of those that another file must define, each with a zero
     byte. ``holds`` are names of libraries that it opens while it runs, as `plugins.toml` has them, and ``cuda`` is the
-    release line of CUDA that it names as its own. ``system_folders`` are those of a loader. ``problem`` says why the
-    rest is not known.
+    release line of CUDA that it names as its own. ``system_folders`` are those of a loader. ``page`` is the largest
+    page in bytes that its segments can be mapped by, ``alignment`` the least that one of them asks for, and
+    ``executable_stack`` whether it asks for a stack that can be run. ``problem`` says why the rest is not known.
     """
 
     size: int
@@ -131,6 +135,9 @@ class Binary:
     holds: tuple[str, ...] = ()
     cuda: str = ""
     system_folders: tuple[str, ...] = ()
+    page: int = _LARGEST_PAGE
+    alignment: int = _LARGEST_PAGE
+    executable_stack: bool = False
     problem: str = ""
 
     @property
@@ -184,6 +191,8 @@ class _Segment(NamedTuple):
     start: int
     address: int
     size: int
+    flags: int
+    alignment: int
 
 
 class _Section(NamedTuple):
@@ -207,8 +216,10 @@ class _Header:
         values = shape.unpack(_bytes(content, 16, shape.size))
         self.kind, number, _, _, segments, sections, self.flags, _, segment, count, section, parts, names = values
         self.machine = Machine(number, 64 if self.wide else 32)
-        shape = struct.Struct(self.order + ("I4xQQ8xQ16x" if self.wide else "III4xI12x"))
-        self.segments = [_Segment(*values) for values in _table(content, segments, segment, count, shape)]
+        shape = struct.Struct(self.order + ("IIQQ8xQ8xQ" if self.wide else "III4xI4xII"))
+        rows = _table(content, segments, segment, count, shape)
+        order = (0, 2, 3, 4, 1, 5) if self.wide else range(6)
+        self.segments = [_Segment(*(row[place] for place in order)) for row in rows]
         self.sections: list[_Section] = []
         self._names = b""
         with suppress(ValueError, struct.error):  # the loader does without sections
@@ -243,8 +254,9 @@ def _read(content: IO[bytes], size: int) -> Binary:
     if end > size:
         return Binary(size, machine, "library", problem=f"truncated: {size} bytes, its segments end at {end}")
     codes = tuple(sorted(set(_gpu_code(header, content, size))))
+    mapped = _mapped(loads)
     if dynamic is None:
-        return Binary(size, machine, "static", gpu_code=codes)
+        return Binary(size, machine, "static", gpu_code=codes, page=mapped[0])
     interpreter = next((segment for segment in header.segments if segment.kind == _INTERPRETER), None)
     named = _bytes(content, interpreter.start, interpreter.size).rstrip(b"\0") if interpreter else b""
     tables = _Tables(content, header, loads, dynamic)
@@ -268,7 +280,28 @@ def _read(content: IO[bytes], size: int) -> Binary:
         codes,
         *_held(header, content, soname),
         _system_folders(content) if _LOADER.fullmatch(soname) else (),
+        *mapped,
+        _has_executable_stack(header),
     )
+
+
+def _mapped(loads: Iterable[_Segment]) -> tuple[int, int]:
+    """Return the largest page that segments can be mapped by, and the least alignment that one asks for."""
+    used = [segment for segment in loads if segment.size]
+    apart = 0
+    for segment in used:
+        apart |= segment.address - segment.start
+    page = min(apart & -apart or _LARGEST_PAGE, _LARGEST_PAGE)
+    return page, min((segment.alignment for segment in used if segment.alignment), default=_LARGEST_PAGE)
+
+
+def _has_executable_stack(header: _Header) -> bool:
+    """Return whether a file asks for it; one that does not say, as compilers of 2003, asks but on aarch64.
+
+    Source: glibc 2.41, elf/dl-load.c (`_dl_map_object_from_fd`) and `DEFAULT_STACK_PERMS` of each stackinfo.h.
+    """
+    flags = [segment.flags for segment in header.segments if segment.kind == _STACK]
+    return bool(flags[-1] & _EXECUTABLE) if flags else header.machine != AARCH64
 
 
 def _without_content(header: _Header, dynamic: _Segment) -> bool:

@@ -14,6 +14,7 @@ from containers.image.binaries.contents import Contents
 from containers.image.binaries.elf_file import AARCH64, I386, X86_64, Machine
 from containers.image.binaries.loader import DEFAULT_LEVEL
 from containers.image.binaries.loading import Fault, Loading
+from containers.image.binaries.refused_files import DEFAULT_PAGE
 from containers.image.copies.library_copies import Copies, copies
 from containers.image.gpu import driver, gpu_coverage
 from containers.image.gpu.driver import CudaDrivers, Driver
@@ -43,6 +44,7 @@ class Question:
         nodes: the drivers of a cluster's nodes, on which the image is to run; None for no cluster.
         compiled: compute capabilities by what was compiled for them: see :func:`gpu_coverage.lacking`.
         level: the level of the processor, which decides between variants of a library.
+        page: bytes of a page of the host's kernel.
     """
 
     drivers: CudaDrivers
@@ -51,6 +53,7 @@ class Question:
     nodes: NodeDrivers | None = None
     compiled: Mapping[str, str] = field(default_factory=dict)
     level: str = DEFAULT_LEVEL
+    page: int = DEFAULT_PAGE
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,7 @@ def of_contents(image: Image, read: Contents, question: Question) -> Inspection:
     if machine is None:  # of the most files, so that they are counted
         machines = Counter(binary.machine for binary in read.binaries.values() if binary.loaded)
         machine = machines.most_common(1)[0][0] if machines else X86_64
-    resolved = loading.resolve(read, machine, question.level)
+    resolved = loading.resolve(read, machine, question.level, question.page)
     return Inspection(
         image,
         question,

@@ -11,6 +11,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import Final, NamedTuple, cast
 
@@ -36,6 +37,7 @@ CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {
 DEFAULT_LEVEL: Final = "x86-64-v3"
 """The level of the processors beside GPUs since A100: AMD's Rome has no AVX-512."""
 
+_RELEASE: Final = re.compile(r"GLIBC_(\d+)\.(\d+)")
 _TOKEN: Final = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
 _PLATFORMS: Final = {X86_64: "haswell", AARCH64: "aarch64", I386: "i686"}
 """What ``$PLATFORM`` stands for (sysdeps/x86/cpu-features.c: from AVX2 on)."""
@@ -154,6 +156,14 @@ class Loader:
     def present(self) -> bool:
         """Whether the image has the loader."""
         return bool(self.place and self.place.binary and self.place.binary.system_folders)
+
+    @cached_property
+    def release(self) -> tuple[int, int] | None:
+        """The release of glibc, by the newest version of a symbol of its library; None if the image has none."""
+        library = self._in(self._system, "libc.so.6")
+        names = library.binary.provided if library and library.binary else None
+        releases = (match for name in names or () if (match := _RELEASE.fullmatch(name)))
+        return max(((int(match[1]), int(match[2])) for match in releases), default=None)
 
     def process(self, path: str, *, privileged: bool = False) -> Process:
         """Return the process that a file makes: a program, or a library that is opened alone.

@@ -16,14 +16,16 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from containers.errors import abridged
-from containers.image.binaries import cuda_releases, providers
+from containers.image.binaries import providers
 from containers.image.binaries.contents import Contents
 from containers.image.binaries.elf_file import Binary, Machine
 from containers.image.binaries.library_needs import Needs
 from containers.image.binaries.loader import DEFAULT_LEVEL, Loader, Missing
 from containers.image.binaries.musl_loader import MuslLoader
 from containers.image.binaries.plugins import Plugin, Plugins, Unmet
+from containers.image.binaries.refused_files import DEFAULT_PAGE, RefusedFiles, unmapped
 from containers.image.copies.processes import Processes
+from containers.image.gpu import cuda_releases
 from containers.image.owners.environments import Environments
 
 _EXCEPTIONS: Final = Path(__file__).with_name("exceptions.toml")
@@ -33,9 +35,9 @@ _MUSL: Final = re.compile(r"ld-musl-[^/]+\.so\.1$")
 class Fault(NamedTuple):
     """What keeps a file from being loaded.
 
-    ``kind`` is ``library``, ``plugin``, ``version``, ``symbol``, ``cuda``, ``file``, ``loader`` or ``copies``;
-    ``missing`` what the file lacks, and ``reason`` why. ``users`` are files that load it, itself not among them. Paths
-    begin with a slash.
+    ``kind`` is ``library``, ``plugin``, ``version``, ``symbol``, ``cuda``, ``file``, ``refused``, ``loader`` or
+    ``copies``; ``missing`` what the file lacks, and ``reason`` why. ``users`` are files that load it, itself not among
+    them. Paths begin with a slash.
     ``provider`` says what would provide it, empty if that is not known. ``names`` are the libraries, symbols, versions
     or packages that it is about, all of them; ``missing`` may name the first alone.
     """
@@ -138,12 +140,12 @@ def exceptions() -> Exceptions:
     )
 
 
-def resolve(contents: Contents, machine: Machine, level: str = DEFAULT_LEVEL) -> Loading:
-    """Resolve each ELF file of an image as the loader of a machine would, glibc's or musl's."""
+def resolve(contents: Contents, machine: Machine, level: str = DEFAULT_LEVEL, page: int = DEFAULT_PAGE) -> Loading:
+    """Resolve each ELF file of an image as the loader of a machine would, glibc's or musl's; pages are of the host."""
     result = Loading()
     glibc, musl = Loader(contents, machine, level), MuslLoader(contents, machine)
     files: dict[Loader, list[str]] = {glibc: [], musl: []}
-    for path in _selected(contents, machine, result):
+    for path in _selected(contents, machine, result, page):
         binary = contents.binaries[path]
         of_musl = _is_of_musl(binary) or (musl.present and _may_be_of_musl(binary, glibc))
         if of_musl and not musl.present:
@@ -152,12 +154,12 @@ def resolve(contents: Contents, machine: Machine, level: str = DEFAULT_LEVEL) ->
             files[musl if of_musl else glibc].append(path)
     for loader, paths in files.items():
         if paths:
-            _Resolution(contents, loader, paths, result)
+            _Resolution(contents, loader, paths, result, page)
     result.faults.sort()
     return result
 
 
-def _selected(contents: Contents, machine: Machine, result: Loading) -> Iterator[str]:
+def _selected(contents: Contents, machine: Machine, result: Loading, page: int) -> Iterator[str]:
     """Yield the paths of the files that a machine's loaders read, and count the others."""
     for path, binary in sorted(contents.binaries.items()):
         if binary.problem:
@@ -169,6 +171,8 @@ def _selected(contents: Contents, machine: Machine, result: Loading) -> Iterator
             result.skip(f"for {binary.machine}")
         elif binary.loaded:
             yield path
+        elif binary.kind == "static" and binary.machine == machine and (why := unmapped(binary, page)):
+            result.faults.append(Fault("refused", f"/{path}", "cannot be mapped", why))
 
 
 def _is_of_musl(binary: Binary) -> bool:
@@ -184,7 +188,7 @@ def _may_be_of_musl(binary: Binary, glibc: Loader) -> bool:
 class _Resolution:
     """The files of one loader, whose faults and facts are added to a result."""
 
-    def __init__(self, contents: Contents, loader: Loader, files: list[str], result: Loading) -> None:
+    def __init__(self, contents: Contents, loader: Loader, files: list[str], result: Loading, page: int) -> None:
         self._contents, self._loader = contents, loader
         self._sonames, self._environments = self._named(), Environments(contents)
         self.result = result
@@ -201,6 +205,7 @@ class _Resolution:
         result.loader = f"{result.loader} and {name}" if result.loader else name
         result.resolved += len(files)
         self._plugins = Plugins(contents, loader, files)
+        self._refused = RefusedFiles(contents, loader, page)
         self._processes = Processes(contents, loader)
         result.processes.append(self._processes)
         scopes = {}
@@ -211,6 +216,7 @@ class _Resolution:
         self._report_ignored()
         self._report_versions()
         self._report_releases()
+        self._report_refused(files)
         result.faults += self._interpreters(files)
         result.faults += _Symbols(contents, scopes, self._incomplete).faults()
         result.plugins += self._plugins.listed(self._broken())
@@ -257,6 +263,7 @@ class _Resolution:
         scope = [loaded.place.path for loaded in process.objects]
         links = len(process.links)
         self._plugins.open(process, path, program=program)
+        self._refused.note(process, path, len(scope), program=program)
         self._processes.note(process, path, program=program)
         self._libraries.met.update((by.place.path, needed) for by, needed, _ in process.links[links:])
         return scope
@@ -318,7 +325,7 @@ class _Resolution:
 
     def _broken(self) -> set[str]:
         """Return the paths of files that do not load, and of those that load them."""
-        kinds = {"library", "version", "symbol", "file"}
+        kinds = {"library", "version", "symbol", "file", "refused"}
         faults = [fault for fault in self.result.faults if fault.kind in kinds]
         broken = {path.lstrip("/") for fault in faults for path in (fault.file, *fault.users)}
         return broken.union(path.lstrip("/") for paths in self.result.optional.values() for path in paths)
@@ -351,6 +358,11 @@ class _Resolution:
             reason = f"it is for CUDA {self._contents.binaries[path].cuda}, beside /{self._runtimes[path, major]}"
             names = (f"CUDA {major}",)
             self.result.faults.append(Fault("cuda", f"/{path}", f"misses {names[0]}", reason, others, names=names))
+
+    def _report_refused(self, files: Iterable[str]) -> None:
+        for one in self._refused.refused(files):
+            users = tuple(f"/{user}" for user in one.users)
+            self.result.faults.append(Fault("refused", f"/{one.path}", one.missing, one.reason, users))
 
     def _interpreters(self, files: Iterable[str]) -> Iterator[Fault]:
         for path in files:

@@ -54,6 +54,10 @@ class MuslLoader(Loader):
         """Return the loader itself: no program's path counts."""
         return Loaded(self.place, None) if self.place else program
 
+    @property
+    def release(self) -> None:
+        """None: it is not glibc."""
+
     def elsewhere(self, name: str) -> str | None:
         """Return None: there is no cache that could lack a library."""
 

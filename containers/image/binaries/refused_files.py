@@ -1,0 +1,82 @@
+"""Files that glibc's loader finds, reads and refuses: for what they ask of the stack, and for how they are laid out.
+
+Source: glibc 2.41, elf/dl-load.c (`_dl_map_object_from_fd`); before 2.35, the same with a check of `p_align`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from containers.image.binaries.contents import Contents
+from containers.image.binaries.elf_file import Binary
+from containers.image.binaries.loader import Loader, Process
+
+DEFAULT_PAGE: Final = 4096
+"""Bytes of a page of x86-64, and of most kernels for aarch64."""
+_WITHOUT_STACK: Final = (2, 41)
+"""The glibc from which on only the start of a process makes its stack executable (its NEWS)."""
+_BY_PAGE_ALONE: Final = (2, 35)
+"""The glibc from which on the alignment that a file names may be less than a page (Bugzilla 28688)."""
+_ALWAYS: Final = re.compile(r"(?:^|:)glibc\.rtld\.execstack=2(?::|$)")
+"""The tunable with which each process has an executable stack from its start."""
+
+
+class RefusedFile(NamedTuple):
+    """A file that is refused: its path, what it lacks, why, and the files that load it."""
+
+    path: str
+    missing: str
+    reason: str
+    users: tuple[str, ...] = ()
+
+
+class RefusedFiles:
+    """What a loader refuses of an image's files.
+
+    Args:
+        contents: the image.
+        loader: that of its programs.
+        page: bytes of a page of the host's kernel.
+    """
+
+    def __init__(self, contents: Contents, loader: Loader, page: int) -> None:
+        self._contents, self._loader, self._page = contents, loader, page
+        tunables = contents.environment.get("GLIBC_TUNABLES", "")
+        by_start = loader.release is not None and loader.release >= _WITHOUT_STACK
+        self._refuses_stacks = by_start and not _ALWAYS.search(tunables)
+        self._opened: defaultdict[str, list[str]] = defaultdict(list)
+        self._started: set[str] = set()
+
+    def note(self, process: Process, root: str, first: int, *, program: bool) -> None:
+        """Note a process; a program's objects from number ``first`` on are opened while it runs, and a library's all."""
+        if not self._refuses_stacks:
+            return
+        started = process.objects[:first] if program else []
+        if any(one.binary.executable_stack for one in started):
+            self._started.update(one.place.path for one in process.objects)
+            return
+        for one in process.objects[len(started) :]:
+            if one.binary.executable_stack:
+                self._opened[one.place.path].append(root)
+
+    def refused(self, files: Iterable[str]) -> Iterator[RefusedFile]:
+        """Yield what is refused; ``files`` are the paths that the loader reads."""
+        for path, roots in self._opened.items():
+            # A library on its own may be one that only programs have, and those from their start.
+            if opened := [root for root in roots if root not in self._started]:
+                why = f"glibc {'.'.join(map(str, self._loader.release or ()))} opens no library that asks for one"
+                users = tuple(root for root in opened if root != path)
+                yield RefusedFile(path, "misses an executable stack", why, users)
+        for path in files:
+            if why := unmapped(self._contents.binaries[path], self._page, self._loader.release):
+                yield RefusedFile(path, "cannot be mapped", why)
+
+
+def unmapped(binary: Binary, page: int, release: tuple[int, int] | None = None) -> str:
+    """Return why a file cannot be mapped by pages of a size in bytes, if so; ``release`` is that of glibc."""
+    by_alignment = release is not None and release < _BY_PAGE_ALONE and binary.kind == "library"
+    largest = min(binary.page, binary.alignment) if by_alignment else binary.page
+    return f"it is for pages of {largest} bytes, and those of the host have {page}" if largest < page else ""
