@@ -63,6 +63,8 @@ def facts(inspection: Inspection) -> Iterator[tuple[str, str]]:
             yield name, _libraries(libraries)
     if loading.ignored:
         yield "not preloaded", ", ".join(f"{name}: {reason}" for name, reason in loading.ignored.items())
+    if loading.hiding:
+        yield "not the host's", ", ".join(path for paths in loading.hiding.values() for path in paths)
     if plugins := _plugins(loading):
         yield "plugins", plugins
     yield from nccl_report.rows(loading.plugins)

@@ -105,6 +105,7 @@ class Inspection:
                 "optional": loading.optional,
                 "sonames": loading.sonames,
                 "notPreloaded": loading.ignored,
+                "inPlaceOfHost": loading.hiding,
                 "plugins": [vars(plugin) for plugin in loading.plugins],
             },
             "gpuCode": {

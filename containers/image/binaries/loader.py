@@ -226,6 +226,16 @@ class Loader:
         """Return the file of a name in an object's own RUNPATH, which LD_LIBRARY_PATH may hide."""
         return self._in(self._path(by, by.binary.runpath), name) if by.binary.runpath and "/" not in name else None
 
+    def by_path(self, name: str, by: Loaded, environment: tuple[str, ...]) -> Place | None:
+        """Return the file of a name in the folders of an object and of the environment, which come before the cache."""
+        return next(filter(None, (self._in(folders, name) for folders in self._searched(by, environment))), None)
+
+    def is_system_file(self, place: Place) -> bool:
+        """Return whether a place is a file in a folder of the loader's own, and not a link to one elsewhere."""
+        folder, name = posixpath.split(place.name)
+        real = self._real(folder or "/")
+        return place.path == f"{real}/{name}" and any(real == self._real(own) for own in self._system)
+
     def elsewhere(self, name: str) -> str | None:
         """Return where a library is that ``ld.so.conf`` leads to and the cache lacks."""
         place = self._in((*self.configured, *self._system), name)
@@ -242,8 +252,7 @@ class Loader:
         if "/" in name:
             place = self._open(self._absolute(self._expanded(name, by)))
             return place or None
-        places = (self._in(folders, name) for folders in self._searched(by, environment))
-        if place := next(filter(None, places), None):
+        if place := self.by_path(name, by, environment):
             return place
         if (place := self._cached(name, by)) or by.binary.only_own_folders:
             return place

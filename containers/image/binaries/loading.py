@@ -26,6 +26,7 @@ from containers.image.binaries.plugins import Plugin, Plugins, Unmet
 from containers.image.binaries.refused_files import DEFAULT_PAGE, RefusedFiles, unmapped
 from containers.image.copies.processes import Processes
 from containers.image.gpu import cuda_releases
+from containers.image.gpu.host_libraries import HostLibraries
 from containers.image.owners.environments import Environments
 
 _EXCEPTIONS: Final = Path(__file__).with_name("exceptions.toml")
@@ -35,9 +36,9 @@ _MUSL: Final = re.compile(r"ld-musl-[^/]+\.so\.1$")
 class Fault(NamedTuple):
     """What keeps a file from being loaded.
 
-    ``kind`` is ``library``, ``plugin``, ``version``, ``symbol``, ``cuda``, ``file``, ``refused``, ``loader`` or
-    ``copies``; ``missing`` what the file lacks, and ``reason`` why. ``users`` are files that load it, itself not among
-    them. Paths begin with a slash.
+    ``kind`` is ``library``, ``plugin``, ``version``, ``symbol``, ``cuda``, ``file``, ``refused``, ``host``, ``loader``
+    or ``copies``; ``missing`` what the file lacks, and ``reason`` why. ``users`` are files that load it, itself not
+    among them. Paths begin with a slash.
     ``provider`` says what would provide it, empty if that is not known. ``names`` are the libraries, symbols, versions
     or packages that it is about, all of them; ``missing`` may name the first alone.
     """
@@ -65,8 +66,8 @@ class Loading:
     before, ``optional`` those that may be missing; each by name with the files that need it. ``sonames`` has the files
     of each name that several different ones give. ``not_resolved`` says what was not read, and how many files that is.
     ``plugins`` are the libraries that others open by name while they run. ``ignored`` are libraries that the image
-    preloads and that are not there, by name, with the reason: the loader says so and goes on. ``processes`` are those
-    of each loader.
+    preloads and that are not there, by name, with the reason: the loader says so and goes on. ``hiding`` has libraries
+    of the image that processes get in place of the host's, by name. ``processes`` are those of each loader.
     """
 
     loader: str = ""
@@ -79,6 +80,7 @@ class Loading:
     not_resolved: dict[str, int] = field(default_factory=dict)
     plugins: list[Plugin] = field(default_factory=list)
     ignored: dict[str, str] = field(default_factory=dict)
+    hiding: dict[str, list[str]] = field(default_factory=dict)
     processes: list[Processes] = field(default_factory=list, repr=False)
 
     def skip(self, reason: str) -> None:
@@ -206,6 +208,7 @@ class _Resolution:
         result.resolved += len(files)
         self._plugins = Plugins(contents, loader, files)
         self._refused = RefusedFiles(contents, loader, page)
+        self._host = HostLibraries(contents, loader, exceptions().is_host)
         self._processes = Processes(contents, loader)
         result.processes.append(self._processes)
         scopes = {}
@@ -217,6 +220,7 @@ class _Resolution:
         self._report_versions()
         self._report_releases()
         self._report_refused(files)
+        self._report_hiding()
         result.faults += self._interpreters(files)
         result.faults += _Symbols(contents, scopes, self._incomplete).faults()
         result.plugins += self._plugins.listed(self._broken())
@@ -264,6 +268,7 @@ class _Resolution:
         links = len(process.links)
         self._plugins.open(process, path, program=program)
         self._refused.note(process, path, len(scope), program=program)
+        self._host.note(process)
         self._processes.note(process, path, program=program)
         self._libraries.met.update((by.place.path, needed) for by, needed, _ in process.links[links:])
         return scope
@@ -363,6 +368,15 @@ class _Resolution:
         for one in self._refused.refused(files):
             users = tuple(f"/{user}" for user in one.users)
             self.result.faults.append(Fault("refused", f"/{one.path}", one.missing, one.reason, users))
+
+    def _report_hiding(self) -> None:
+        for one in self._host.hiding():
+            users = tuple(f"/{user}" for user in one.users)
+            if one.is_stub:
+                hides, reason = f"hides {one.name} of the host", "it is a stub, to link with, and its functions fail"
+                self.result.faults.append(Fault("host", one.path, hides, reason, users, names=(one.name,)))
+            else:
+                self.result.hiding.setdefault(one.name, []).append(one.path)
 
     def _interpreters(self, files: Iterable[str]) -> Iterator[Fault]:
         for path in files:

@@ -51,7 +51,7 @@ class RefusedFiles:
         self._started: set[str] = set()
 
     def note(self, process: Process, root: str, first: int, *, program: bool) -> None:
-        """Note a process; a program's objects from number ``first`` on are opened while it runs, and a library's all."""
+        """Note a process; a program opens its objects from number ``first`` on while it runs, a library all."""
         if not self._refuses_stacks:
             return
         started = process.objects[:first] if program else []

@@ -1,0 +1,70 @@
+"""Libraries of an image that processes get in place of the host's: of its GPU driver, which is mounted into containers.
+
+NVIDIA's container toolkit puts the driver's folder first in ``/etc/ld.so.cache`` (NVIDIA/libnvidia-container v1.17.8,
+src/nvc_ldcache.c, `nvc_ldcache_update`), and `ldconfig` replaces links. What the loader searches before its cache, and
+a file of that name in the driver's folder, stay.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Final, NamedTuple
+
+from containers.image.binaries.contents import Contents
+from containers.image.binaries.loader import Loaded, Loader, Place, Process
+
+_OPENED: Final = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so")
+"""What CUDA's runtime, NCCL, Warp and Numba open by name."""
+_STUBS: Final = "stubs"
+"""The folder of CUDA's toolkit with libraries to link with, whose functions fail."""
+
+
+class Hiding(NamedTuple):
+    """A library of an image that a name of the host's leads to; ``users`` are the files that need it."""
+
+    path: str
+    name: str
+    is_stub: bool
+    users: tuple[str, ...]
+
+
+class HostLibraries:
+    """What the processes of an image get where only a host has the right library.
+
+    Args:
+        contents: the image.
+        loader: that of its programs.
+        is_host: returns whether only a host provides a library of a name.
+    """
+
+    def __init__(self, contents: Contents, loader: Loader, is_host: Callable[[str], bool]) -> None:
+        self._contents, self._loader, self._is_host = contents, loader, cache(is_host)
+        self._users: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
+
+    def note(self, process: Process) -> None:
+        """Note what a process gets."""
+        for by, needed, library in process.links:
+            if self._is_host(needed) and self._stays(library.place, needed, library.loader or by, process.environment):
+                self._users[library.place.name, library.place.path, needed].append(by.place.path)
+
+    def hiding(self) -> Iterator[Hiding]:
+        """Yield what hides a library of the host."""
+        if self._loader.place and self._loader.place.binary:
+            alone = self._loader.process(self._loader.place.path)
+            for name in _OPENED:
+                library = self._loader.opened(alone, name, alone.objects[0])
+                if isinstance(library, Loaded) and self._stays(
+                    library.place, name, alone.objects[0], alone.environment
+                ):
+                    self._users[library.place.name, library.place.path, name] += ()
+        stubs = [one for path, one in self._contents.binaries.items() if f"/{_STUBS}/" in path]
+        for (place, path, name), users in self._users.items():
+            is_stub = _STUBS in f"{place}/{path}".split("/") or self._contents.binaries[path] in stubs
+            yield Hiding(place, name, is_stub, tuple(dict.fromkeys(users)))
+
+    def _stays(self, place: Place, name: str, by: Loaded, environment: tuple[str, ...]) -> bool:
+        """Return whether a name leads to a file in a container with the host's library too."""
+        by_path = "/" in name or self._loader.by_path(name, by, environment) == place
+        return by_path or self._loader.is_system_file(place)
