@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from containers.image.copies.families import former_names
+
 _TABLE: Final = Path(__file__).with_name("plugins.toml")
 _LITERAL: Final = re.compile(rb"[\w-]+")
 
@@ -66,10 +68,9 @@ def openers() -> tuple[Opener, ...]:
 
 
 def opener(soname: str) -> Opener | None:
-    """Return the row of a library."""
-    if not soname.startswith("lib"):
-        return None
-    return next((row for row in openers() if fnmatch.fnmatchcase(soname, row.library)), None)
+    """Return the row of a library, under the name that the repair of a wheel gave it too."""
+    names = former_names(soname) if soname.startswith("lib") else ()
+    return next((row for name in names for row in openers() if fnmatch.fnmatchcase(name, row.library)), None)
 
 
 def _opener(row: Mapping[str, Any]) -> Opener:

@@ -14,6 +14,7 @@ from containers.image.binaries.contents import Contents
 from containers.image.binaries.library_needs import Needs
 from containers.image.binaries.loader import Loaded, Loader, Missing, Process
 from containers.image.binaries.plugin_table import Opener
+from containers.image.copies.families import former_names
 
 _MOST_NAMES: Final = 16
 """Names in one environment variable (NCCL v2.30.7-1, src/plugin/net.cc)."""
@@ -162,9 +163,19 @@ class Plugins:
         return all(user == path for user in users) and self._contents.tree.find(neighbour) is not None
 
     def _needed(self, path: str, name: _Name, missed: Collection[tuple[str, str]]) -> bool:
-        """Return whether an opener cannot work without a library: not in an edition that has none of its group."""
-        together = self._openers[path].together
-        return name.needed and not (name.name in together and all((path, one) in missed for one in together))
+        """Return whether an opener cannot work without a library: not in an edition that has none of its group.
+
+        A wheel that has copied the opener alone, as CTranslate2's has cuDNN, leaves the rest to users with a GPU.
+        """
+        row = self._openers[path]
+        groups = [row.together, *([(*row.always, *row.together)] if self._is_copied(path) else [])]
+        return name.needed and not any(
+            name.name in group and all((path, one) in missed for one in group) for group in groups
+        )
+
+    def _is_copied(self, path: str) -> bool:
+        """Return whether the repair of a wheel put a library into it."""
+        return former_names(posixpath.basename(path)) != (posixpath.basename(path),)
 
     def _named(self, path: str, row: Opener) -> Iterator[_Name]:
         held = self._contents.binaries[path].holds

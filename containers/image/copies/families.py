@@ -84,5 +84,15 @@ def plain(library: str) -> str:
     return _REPAIRED.sub("", library)
 
 
+def former_names(library: str) -> tuple[str, ...]:
+    """Return a library's name, or those that it may have had before a repair, which names it by its full version."""
+    name = plain(library)
+    if name == library:
+        return (library,)
+    stem, _, version = name.partition(".so")
+    numbers = version.split(".")
+    return tuple(f"{stem}.so{'.'.join(numbers[:count])}" for count in range(len(numbers), 0, -1))
+
+
 def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from containers.image.binaries.contents import Contents
 from containers.image.binaries.loading import Fault
+from containers.image.copies.families import former_names
 from containers.image.gpu.node_drivers import listed
 from containers.image.gpu.release_order import line, older, order
 
@@ -74,7 +75,9 @@ def needed(contents: Contents, drivers: CudaDrivers) -> Driver | None:
     runtimes = [
         (int(match["major"]), f"/{path}")
         for path, binary in sorted(contents.binaries.items(), reverse=True)
-        if binary.loaded and (match := _RUNTIME.fullmatch(binary.soname))
+        if binary.loaded and binary.soname.startswith("lib")
+        for name in former_names(binary.soname)
+        if (match := _RUNTIME.fullmatch(name))
     ]
     if not runtimes:
         return None

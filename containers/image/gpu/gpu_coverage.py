@@ -13,6 +13,7 @@ from typing import Final
 
 from containers.image.binaries.contents import Contents
 from containers.image.binaries.loading import Fault, exceptions
+from containers.image.copies.families import plain
 from containers.image.gpu.gpu_code import GpuCode
 
 _CAPABILITY: Final = re.compile(r"(\d+)\.(\d)")
@@ -49,7 +50,9 @@ def cover(contents: Contents, gpus: Mapping[str, str]) -> Coverage:
     """Return the GPU code in an image; ``gpus`` maps names to compute capabilities such as ``9.0``."""
     binaries = sorted(contents.binaries.items())
     hides = exceptions().hides_gpu_code
-    read = {f"/{path}": binary.gpu_code for path, binary in binaries if binary.gpu_code and not hides(binary.soname)}
+    read = {
+        f"/{path}": binary.gpu_code for path, binary in binaries if binary.gpu_code and not hides(plain(binary.soname))
+    }
     coverage = Coverage(read)
     for name, capability in gpus.items():
         number = int(capability.replace(".", ""))

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from containers.image.binaries.contents import Contents
 from containers.image.binaries.loader import Loaded, Loader, Place, Process
+from containers.image.copies.families import plain
 
 _OPENED: Final = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so")
 """What CUDA's runtime, NCCL, Warp and Numba open by name."""
@@ -46,7 +47,9 @@ class HostLibraries:
     def note(self, process: Process) -> None:
         """Note what a process gets."""
         for by, needed, library in process.links:
-            if self._is_host(needed) and self._stays(library.place, needed, library.loader or by, process.environment):
+            if self._is_host(plain(needed)) and self._stays(
+                library.place, needed, library.loader or by, process.environment
+            ):
                 self._users[library.place.name, library.place.path, needed].append(by.place.path)
 
     def hiding(self) -> Iterator[Hiding]:

@@ -84,3 +84,16 @@ def test_library_for_newer_cuda_on_old_drivers_is_a_line() -> None:
     place = "/usr/local/cuda/compat/libcuda.so.1"
     assert inspected(files) == ([], {})
     assert inspected(files, "LD_LIBRARY_PATH=/usr/local/cuda/compat") == ([], {"libcuda.so.1": [place]})
+
+
+def test_driver_that_a_wheel_has_copied_is_not_the_hosts() -> None:
+    name = "libcuda-0a1b2c3d.so.1"
+    files: Files = {
+        f"{SITE}/a/_a.so": elf(needed=[name], rpath="$ORIGIN/../a.libs"),
+        f"{SITE}/a.libs/{name}": elf(name, data=bytes(64)),
+    }
+    place = f"/{SITE}/a/../a.libs/{name}"
+    assert inspected(files) == ([], {name: [place]})
+    assert inspected({**files, **NAMED_STUBS, f"{SITE}/a.libs/{name}": STUB})[0] == [
+        f"{place}: hides {name} {FAULT}; needed by /{SITE}/a/_a.so"
+    ]

@@ -44,6 +44,33 @@ def test_table_of_plugins_is_read() -> None:
 
 
 @pytest.mark.parametrize(
+    "name", ["libcudnn-74a4c495.so.9.1.0", "libcudnn-74a4c495.so.9", "libcudnn-0f3c2a91-1b2c3d4e.so.9.1.0"]
+)
+def test_copied_cudnn_misses_one_of_its_parts(name: str) -> None:
+    """A wheel's repair renames the library, and not what it opens."""
+    files = cudnn("opt/venv/lib", "", "_ops")
+    files[f"opt/venv/lib/{name}"] = elf(name, runpath="$ORIGIN")
+    expected = f"/opt/venv/lib/{name}: misses libcudnn_ops.so.9, which it opens: not in the image"
+    assert expected in [line.partition(";")[0] for line in faults(files)]
+    files["opt/venv/lib/libcudnn_ops.so.9"] = elf("libcudnn_ops.so.9")
+    assert faults(files) == []
+
+
+def test_copied_cudnn_without_any_part_is_for_another_package() -> None:
+    """As in CTranslate2's wheel, which runs on processors alone."""
+    name = "libcudnn-74a4c495.so.9.1.0"
+    result = resolved({f"{SITE}/ctranslate2.libs/{name}": elf(name)})
+    assert result.faults == []
+    assert {plugin.name for plugin in result.plugins if not plugin.file} >= {"libcudnn_graph.so.9", "libcudnn_ops.so.9"}
+
+
+def test_copied_nvrtc_misses_its_builtins() -> None:
+    name = "libnvrtc-672ee683.so.11.2"
+    files: Files = {f"{LIB}/{name}": elf(name, rodata=b"\0libnvrtc-builtins.so.11.2\0")}
+    assert faults(files) == [f"/{LIB}/{name}: misses libnvrtc-builtins.so.11.2, which it opens: not in the image"]
+
+
+@pytest.mark.parametrize(
     ("without", "expected"),
     [
         ((), []),
