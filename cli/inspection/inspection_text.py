@@ -22,6 +22,8 @@ _WIDTH: Final = 2000
 """Characters of one line."""
 _LISTED_CONTESTED: Final = 5
 """Contested files in one line; `--json` has all."""
+_LISTED_CONTRADICTIONS: Final = 8
+"""Lines of requirements that are not met; `--json` has all."""
 
 
 def markdown(inspection: Inspection) -> str:
@@ -79,6 +81,9 @@ def facts(inspection: Inspection) -> Iterator[tuple[str, str]]:
         yield "nodes", _nodes(inspection.question.nodes)
     if files := [one.path for one in inspection.contested if not one.binary]:
         yield "two owners", abridged(files, _LISTED_CONTESTED)
+    yield from (("requirements", str(one)) for one in inspection.contradictions[:_LISTED_CONTRADICTIONS])
+    if (more := len(inspection.contradictions) - _LISTED_CONTRADICTIONS) > 0:
+        yield "requirements", f"and {more} more that are not met"
     if inspection.unread:
         records = (f"/{path}: {reason}" for path, reason in inspection.unread.items())
         yield "owners", f"not known of {', '.join(records)}"

@@ -13,7 +13,8 @@ from containers.image.binaries.elf_file import Binary
 from containers.image.layers.file_tree import FileTree
 from containers.image.layers.layer import Entry, Index
 from containers.image.layers.space import Space, space
-from containers.image.owners import ownership_records, rpm_records
+from containers.image.owners import distributions, ownership_records, rpm_records
+from containers.image.owners.distributions import Distribution
 from containers.image.owners.ownership_records import Owned, Unread
 from containers.image.registry_image import Image
 
@@ -47,8 +48,8 @@ class Contents:
 
     ``config`` is what a container is started with. ``binaries`` are its ELF files by path, ``scripts`` what begins with
     ``#!``, ``texts`` the configuration of the loader, of accounts and of Python's environments, ``owned`` what package
-    managers recorded, and ``unread`` why a record of theirs is not read. Paths are relative to the root. ``space`` is
-    what all files of its layers take.
+    managers recorded, ``unread`` why a record of theirs is not read, and ``distributions`` the Python packages. Paths
+    are relative to the root. ``space`` is what all files of its layers take.
     """
 
     tree: FileTree
@@ -61,6 +62,7 @@ class Contents:
     texts: dict[str, bytes] = field(default_factory=dict)
     owned: dict[str, Owned] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
+    distributions: dict[str, Distribution] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
     space: Space = field(default_factory=Space)
 
@@ -100,6 +102,8 @@ def of(indexes: list[Index], config: Mapping[str, Any]) -> Contents:
             contents.binaries[path] = entry.facts
         elif isinstance(entry.facts, Script):
             contents.scripts[path] = entry.facts
+        elif isinstance(entry.facts, Distribution):
+            contents.distributions[path] = entry.facts
         elif isinstance(entry.facts, Owned):
             contents.owned[path] = entry.facts
         elif isinstance(entry.facts, Unread):
@@ -111,7 +115,7 @@ def of(indexes: list[Index], config: Mapping[str, Any]) -> Contents:
     return contents
 
 
-Facts = Binary | Script | Owned | list[Owned] | Unread | bytes | None
+Facts = Binary | Script | Distribution | Owned | list[Owned] | Unread | bytes | None
 
 
 def facts(path: str, size: int, file: IO[bytes]) -> Facts:
@@ -123,6 +127,8 @@ def facts(path: str, size: int, file: IO[bytes]) -> Facts:
         if size > _LARGEST_DATABASE:
             return Unread(f"{size} bytes, at most {_LARGEST_DATABASE} are read")
         return rpm_records.of_database(path, start + file.read())
+    if distributions.is_metadata(path):
+        return distributions.distribution(start + file.read(distributions.LARGEST))
     if size <= _LARGEST_TEXT:
         if loader_config.is_configuration(path) or path in _TEXTS or path.endswith(_ENVIRONMENT):
             return start + file.read()

@@ -21,7 +21,8 @@ from containers.image.gpu.driver import CudaDrivers, Driver
 from containers.image.gpu.gpu_coverage import Coverage
 from containers.image.gpu.node_drivers import NodeDrivers
 from containers.image.layers.space import Space
-from containers.image.owners import ownership
+from containers.image.owners import contradictions, ownership
+from containers.image.owners.contradictions import Contradiction
 from containers.image.owners.ownership import Contested
 from containers.image.registry_image import Image
 from containers.starting import started_programs
@@ -62,6 +63,7 @@ class Inspection:
 
     ``arch_list`` is for the compute capabilities in the image's TORCH_CUDA_ARCH_LIST, and no fault: not all libraries
     are compiled for it. ``unread`` says by path why a package manager's record is not read: owners may be unknown.
+    ``contradictions`` are no faults: an image may run in spite of them.
     """
 
     image: Image
@@ -76,6 +78,7 @@ class Inspection:
     unread: Mapping[str, str]
     space: Space
     copies: Sequence[Copies]
+    contradictions: Sequence[Contradiction]
 
     @property
     def faults(self) -> list[Fault]:
@@ -125,6 +128,7 @@ class Inspection:
                 for one in self.contested
             ],
             "copies": [one.as_json() for one in self.copies],
+            "contradictions": [one._asdict() for one in self.contradictions],
             "recordsNotRead": {f"/{path}": reason for path, reason in self.unread.items()},
             "space": self.space.as_json(),
         }
@@ -143,7 +147,8 @@ def inspect(image: Image, question: Question, platform: str | None = None) -> In
 
 def of_contents(image: Image, read: Contents, question: Question) -> Inspection:
     """Inspect an image whose layers are read."""
-    machine = _MACHINES.get(image.platform.split("/")[1])
+    architecture = image.platform.split("/")[1]
+    machine = _MACHINES.get(architecture)
     if machine is None:  # of the most files, so that they are counted
         machines = Counter(binary.machine for binary in read.binaries.values() if binary.loaded)
         machine = machines.most_common(1)[0][0] if machines else X86_64
@@ -157,8 +162,9 @@ def of_contents(image: Image, read: Contents, question: Question) -> Inspection:
         list(gpu_coverage.lacking(read, question.compiled)),
         driver.needed(read, question.drivers),
         ownership.contested(read),
-        started_programs.faults(read, machine, image.platform) if image.platform.split("/")[1] in _MACHINES else [],
+        started_programs.faults(read, machine, image.platform) if architecture in _MACHINES else [],
         read.unread,
         read.space,
         copies(read, resolved.processes),
+        contradictions.unmet(read, architecture),
     )

@@ -67,7 +67,7 @@ def test_copy_of_a_stub_is_one() -> None:
     ]
 
 
-def test_stub_in_the_folder_of_the_driver_is_a_fault_if_it_is_no_link() -> None:
+def test_stub_in_the_folder_of_the_driver_stays_unless_a_link() -> None:
     """`ldconfig` in the container leads a link to the host's library, and leaves a file."""
     copied = {**NAMED_STUBS, "usr/lib64/libcuda.so.1": STUB}
     assert inspected(copied)[0] == [f"/usr/lib64/libcuda.so.1: hides libcuda.so.1 {FAULT}"]

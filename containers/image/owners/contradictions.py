@@ -1,0 +1,131 @@
+"""Python packages of one environment whose requirements contradict what is installed beside them.
+
+Which packages Python finds, and in which order: PEP 370, Debian's Python policy 2.5 and 3.1.1, `site` of CPython.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from containers import budget
+from containers.image.binaries.contents import Contents
+from containers.image.owners.distributions import Distribution, normal
+
+_FOLDER: Final = re.compile(
+    r"(?P<prefix>.*?)/?(?P<local>(?<=usr)/local)?/?lib(?:64)?/python(?P<version>3(?:\.\d+)?)t?/(?P<kind>site|dist)-packages/.*"
+)
+_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*")
+_MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
+"""What Python calls the architectures of platforms."""
+_NEWEST_PATCH: Final = 99
+"""Stands for the last number of Python's release, which no file's path has."""
+
+
+class Contradiction(NamedTuple):
+    """A requirement that the environment at ``prefix`` does not meet, by what it has instead."""
+
+    prefix: str
+    by: str
+    requirement: str
+    has: str
+
+    def __str__(self) -> str:
+        """Return it as a part of a line."""
+        return f"{self.by} requires {self.requirement}, and {self.prefix} has {self.has}"
+
+
+def unmet(contents: Contents, architecture: str) -> list[Contradiction]:
+    """Return what contradicts, by environment; packages that are not there are no contradiction.
+
+    ``architecture`` is that of the image's platform.
+    """
+    return [
+        contradiction
+        for (prefix, version), installed in sorted(_environments(contents).items())
+        for one in installed.values()
+        for contradiction in _unmet(f"/{prefix}".rstrip("/") or "/", version, installed, one, architecture)
+    ]
+
+
+def _environments(contents: Contents) -> dict[tuple[str, str], dict[str, Distribution]]:
+    """Return the packages of each environment by name: the one that Python finds first."""
+    folders: defaultdict[tuple[str, str, str], list[tuple[str, Distribution]]] = defaultdict(list)
+    shared: defaultdict[str, list[tuple[str, Distribution]]] = defaultdict(list)
+    for path, distribution in contents.distributions.items():
+        budget.check()
+        if match := _FOLDER.fullmatch(path):
+            one = ("0" if match["local"] else "1", distribution)
+            if match["version"] == "3":
+                shared[match["prefix"]].append(one)
+            else:
+                folders[match["prefix"], match["version"], match["kind"]].append(one)
+    environments = {}
+    for (prefix, version, kind), placed in folders.items():
+        everything = [*placed, *(shared[prefix] if kind == "dist" else ())]
+        ordered = sorted(everything, key=lambda one: one[0], reverse=True)  # so that the first one found is the last
+        environments[prefix, version] = {one.name: one for _, one in ordered}
+    return environments
+
+
+def _unmet(
+    prefix: str, version: str, installed: Mapping[str, Distribution], one: Distribution, architecture: str
+) -> Iterator[Contradiction]:
+    python = f"{version}.{_NEWEST_PATCH}"
+    if one.python and not _admits(one.python, python):
+        yield Contradiction(prefix, str(one), f"Python {one.python}", f"Python {version}")
+    for text in one.requires:
+        budget.check()
+        name = _NAME.match(text)
+        other = installed.get(normal(name[0])) if name else None
+        if other is None or other is one:
+            continue
+        requirement = _requirement(text)
+        if requirement is None or _admits(str(requirement.specifier), other.version):
+            continue
+        if _applies(requirement, version, python, _MACHINES.get(architecture, architecture)):
+            yield Contradiction(prefix, str(one), f"{requirement.name}{requirement.specifier}", str(other))
+
+
+@lru_cache(1 << 14)
+def _requirement(text: str) -> Requirement | None:
+    try:
+        return Requirement(text)
+    except InvalidRequirement:
+        return None
+
+
+@lru_cache(1 << 14)
+def _admits(specifier: str, version: str) -> bool:
+    """Return whether a version meets a specifier; one that cannot be read is met."""
+    try:
+        return SpecifierSet(specifier).contains(version, prereleases=True)
+    except (InvalidSpecifier, ValueError):
+        return True
+
+
+def _applies(requirement: Requirement, version: str, python: str, machine: str) -> bool:
+    """Return whether a requirement is one on a platform; without a marker it always is."""
+    values = {
+        "extra": "",
+        "implementation_name": "cpython",
+        "implementation_version": python,
+        "os_name": "posix",
+        "platform_machine": machine,
+        "platform_python_implementation": "CPython",
+        "platform_system": "Linux",
+        "python_full_version": python,
+        "python_version": version,
+        "sys_platform": "linux",
+    }
+    try:
+        return requirement.marker is None or requirement.marker.evaluate(values)
+    except (UndefinedComparison, UndefinedEnvironmentName, ValueError):
+        return False

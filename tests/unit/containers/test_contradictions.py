@@ -1,0 +1,111 @@
+"""Requirements of Python packages that an image's environments do not meet, on written metadata."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from containers.image.owners import contradictions, distributions
+from tests.helpers.image_files import SITE, Files, image
+
+DEBIAN = "usr/lib/python3/dist-packages"
+LOCAL = "usr/local/lib/python3.11"
+
+
+def package(name: str, version: str, *requires: str, python: str = "", site: str = SITE) -> Files:
+    lines = ["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}"]
+    lines += [f"Requires-Python: {python}"] if python else []
+    lines += [*(f"Requires-Dist: {each}" for each in requires), "", "Requires-Dist: numpy<1"]
+    return {f"{site}/{name.replace('-', '_')}-{version}.dist-info/METADATA": "\n".join(lines)}
+
+
+def unmet(*packages: Files, architecture: str = "amd64") -> list[str]:
+    files: Files = {path: content for each in packages for path, content in each.items()}
+    return [str(one) for one in contradictions.unmet(image(files), architecture)]
+
+
+def test_package_of_another_torch_is_named() -> None:
+    vision = package("torchvision", "0.19.0", "numpy", "torch ==2.4.0", "pillow!=8.3.*,>=5.3.0")
+    torch, numpy = package("torch", "2.5.1+cu124"), package("numpy", "2.4.6")
+    assert unmet(vision, numpy, torch) == [
+        "torchvision 0.19.0 requires torch==2.4.0, and /opt/venv has torch 2.5.1+cu124"
+    ]
+    assert unmet(vision, numpy, package("torch", "2.4.0+cu124")) == [], "a local version is of its release"
+    assert unmet(vision, numpy) == [], "what is not there contradicts nothing"
+
+
+@pytest.mark.parametrize(
+    ("requirement", "met"),
+    [
+        ("Sample_Dep>=2", False),
+        ("sample.dep (<1.9)", True),
+        ("sample-dep>=2; extra == 'test'", True),
+        ("sample-dep>=2; extra == 'a' or extra == 'b'", True),
+        ("sample-dep>=2; python_version < '3.11'", True),
+        ("sample-dep>=2; python_version >= '3.11'", False),
+        ("sample-dep>=2; python_full_version >= '3.11.3' and sys_platform == 'linux'", False),
+        ("sample-dep>=2; platform_machine == 'aarch64'", True),
+        ("sample-dep>=2; platform_machine == 'x86_64' or extra == 'gpu'", False),
+        ("sample-dep>=2; sys_platform == 'win32'", True),
+        ("sample-dep @ https://example.com/sample.zip", True),
+        ("sample-dep[extra]~=1.7.1", False),
+        ("sample-dep==1.*", True),
+        ("sample-dep<2", True),
+        ("sample-dep>=2.0.dev0", False),
+        ("sample-dep>>2", True),
+        ("sample-dep>=2; nonsense == 'x'", True),
+        ("", True),
+    ],
+)
+def test_requirement_counts_as_pip_has_it(requirement: str, *, met: bool) -> None:
+    assert (
+        unmet(package("user", "1"), package("sample-dep", "1.8.2"), package("other", "3", requirement)) == []
+    ) is met
+
+
+def test_python_that_a_package_is_not_for_is_named() -> None:
+    assert unmet(package("a", "1", python=">=3.12")) == ["a 1 requires Python >=3.12, and /opt/venv has Python 3.11"]
+    assert unmet(package("a", "1", python=">=3.8,<3.12")) == []
+    assert unmet(package("a", "1", python=">=3.11.4")) == []
+
+
+def test_environments_count_each_on_its_own() -> None:
+    user, old = (
+        package("user", "1", "numpy>=2"),
+        package("numpy", "1.26.4", site="opt/other/lib/python3.11/site-packages"),
+    )
+    assert unmet(user, old) == []
+    assert unmet(user, package("numpy", "1.26.4", site=DEBIAN)) == [], "a virtual environment has its own packages"
+
+
+def test_packages_of_debian_are_found_after_local_ones() -> None:
+    local, debian = f"{LOCAL}/dist-packages", package("numpy", "1.26.4", site=DEBIAN)
+    user = package("user", "1", "numpy>=2", site=local)
+    assert unmet(user, debian) == ["user 1 requires numpy>=2, and /usr has numpy 1.26.4"]
+    assert unmet(user, debian, package("numpy", "2.1.0", site=local)) == []
+    own = package("user", "1", "numpy>=2", site=f"{LOCAL}/site-packages")
+    assert unmet(own, debian) == [], "a Python of its own below /usr/local does not see Debian's packages"
+
+
+def test_licence_before_a_requirement_is_passed_over() -> None:
+    """A field goes on in lines that begin with a space, of which some have nothing else."""
+    text = "Name: user\nVersion: 1\nLicense: MIT\n        \n        of somebody\nRequires-Dist: a>2\n\nRequires-Dist: b>2\n"
+    files: Files = {f"{SITE}/user-1.dist-info/METADATA": text}
+    assert unmet(files, package("a", "1"), package("b", "1")) == ["user 1 requires a>2, and /opt/venv has a 1"]
+
+
+def test_malformed_metadata_says_nothing() -> None:
+    drawn, [content] = random.Random(3), package("user", "1", "sample-dep>=2").values()
+    assert isinstance(content, str)
+    for _ in range(500):
+        changed = bytearray(content.encode())
+        for _ in range(drawn.randrange(1, 9)):
+            changed[drawn.randrange(len(changed))] = drawn.randrange(256)
+        distributions.distribution(bytes(changed))
+    assert distributions.distribution(b"Version: 1\n") is None
+    assert unmet({f"{SITE}/user-1.dist-info/METADATA": f"Name: user\nVersion: 1\nRequires-Dist: a{'(' * 5000}"}) == []
+    nested: Files = {
+        f"{SITE}/setuptools/_vendor/user-1.dist-info/METADATA": "Name: user\nVersion: 1\nRequires-Dist: a>2"
+    }
+    assert unmet(nested, package("a", "1")) == []
