@@ -11,6 +11,8 @@ from containers.errors import SlipwayError
 
 _ARGUMENT = re.compile(r"^ARG[ \t]+(?P<name>[A-Za-z_]\w*)(?:=(?P<default>.*)|[ \t]*)$", re.MULTILINE)
 _QUOTED = re.compile(r"""(["'])(.*)\1""")
+_COMMENTED = re.compile(r"""("[^"]*"|'[^']*'|[^\s"']*)[ \t]+#.*""")
+"""A value with words after it that are meant as a comment; BuildKit reads them as further arguments."""
 
 
 def arguments(path: Path) -> dict[str, str | None]:
@@ -31,8 +33,10 @@ def arguments(path: Path) -> dict[str, str | None]:
 
 
 def _unquoted(text: str) -> str:
-    quoted = _QUOTED.fullmatch(text)
-    return quoted[2] if quoted else text
+    commented = _COMMENTED.fullmatch(text)
+    value = commented[1] if commented else text
+    quoted = _QUOTED.fullmatch(value)
+    return quoted[2] if quoted else value
 
 
 @dataclass(frozen=True)

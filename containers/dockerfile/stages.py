@@ -350,9 +350,15 @@ class _Search:
                 self._runs.append((instruction, had, replace(scope, variables=dict(scope.variables))))
 
     def _declare(self, instruction: Instruction, scope: _Scope) -> None:
-        for name, default in self._declarations(instruction):
-            if not re.fullmatch(r"[\w.-]+", name):
-                raise self._dockerfile.error(instruction, f"{one_line(name)}: expected letters, digits and '_'")
+        for word, default in self._declarations(instruction):
+            # Words after `#` are names too, in BuildKit as here: a comment is a line of its own.
+            name = self._expand(instruction, word, scope)
+            set_here = default is not None or name in self._arguments or name in self._outer.variables
+            # Engines differ in the name of a word with quotes, which counts if that name has a value.
+            if not name or "$" in word or (name != word and set_here):
+                raise self._dockerfile.error(
+                    instruction, f"{one_line(word or instruction.rest)}: expected letters, digits and '_'"
+                )
             if name in self._arguments:
                 scope.variables[name] = self._arguments[name]
             elif default is not None:

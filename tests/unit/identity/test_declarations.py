@@ -30,6 +30,10 @@ def test_arguments_have_the_default_of_any_stage(tmp_path: Path) -> None:
         ('ARG A="b" "c"', 'b" "c'),
         ("ARG A= b", " b"),
         ("ARG A \t", None),
+        ('ARG A="" # no "words"', ""),
+        ("ARG A=b\t# c", "b"),
+        ("ARG A='b # c' #", "b # c"),
+        ("ARG A=https://a.example/#b", "https://a.example/#b"),
     ],
 )
 def test_default_of_an_argument_is_without_its_quotes(tmp_path: Path, line: str, default: str | None) -> None:

@@ -200,6 +200,9 @@ def test_render_leaves_out_defaults_and_checks() -> None:
         ("FROM scratch\nCOPY $PATH .\n", "D:2: COPY: $PATH: the value of PATH is known in the build alone"),
         ("FROM x\nENV $A=1\n", "D:2: ENV: $A: no ARG or ENV before it sets A; only the parent image might"),
         ("FROM x\nARG 'A'=1\n", "D:2: ARG: 'A': expected letters, digits and '_'"),
+        ("ARG A=1\nFROM x\nARG B=2 # 'A'\n", "D:3: ARG: 'A': expected letters, digits and '_'"),
+        ("FROM x\nARG =1\n", "D:2: ARG: =1: expected letters, digits and '_'"),
+        ("FROM x\nARG B=2 # it's\n", "D:2: ARG: it's: a quote is not closed"),
         ("FROM x\nCOPY --from=$A a .\n", "D:2: COPY: --from=$A: BuildKit takes no variable; name a stage FROM it"),
         ("FROM x\nRUN --mount=from=$A a\n", "D:2: RUN: from=$A: BuildKit takes no variable; name a stage FROM it"),
         ("FROM x\nRUN --mount='\"a\"b' a\n", "D:2: RUN: --mount=\"a\"b: ',' expected after '\"'"),
@@ -255,3 +258,11 @@ def test_name_of_an_earlier_stage_is_no_image() -> None:
     text = "FROM x AS a\nCOPY a .\nFROM A\nCOPY b .\n"
     assert [source.path for source in reached(text).sources] == ["b"]
     assert [source.path for source in reached(text.replace("FROM A", "FROM a")).sources] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "words", ["# the root", '# e.g. 1.2 (or "1.3"), see https://a.example/?b=c', "#", "# A-B 'c d'"]
+)
+def test_words_after_an_argument_name_nothing_that_is_read(words: str) -> None:
+    """BuildKit reads them as further arguments, and people write them as a comment."""
+    assert paths(f'ARG A="" {words}\nARG B=b {words}\nCOPY $A/c $B .\n') == ["c", "b"]
