@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Literal, Self
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from containers.image.gpu.release_order import older
 from stacks.config.model import Reference
 from stacks.config.stack_config import StackConfig
 from stacks.config.torch import Torch, check_published
@@ -14,7 +15,11 @@ from stacks.flavors.torch_family.components import features
 from stacks.flavors.torch_family.installed_packages import published, torch_constraints
 from stacks.spec import Cuda, ImageSpec, Outside, Packages
 from stacks.tags import Suffix
-from stacks.versions.pytorch import check_audio_wheel, constraints, torch_release
+from stacks.versions.distros import base_system, distro_names, distro_release
+from stacks.versions.incompatible import Incompatible
+from stacks.versions.pytorch import check_audio_wheel, constraints, processor_warnings, torch_release, wheel_glibc
+
+_DISTROS: Final = "stacks/versions/distros.toml"
 
 
 class Config(StackConfig):
@@ -36,9 +41,48 @@ class Config(StackConfig):
             check_audio_wheel(self.torch.version, audio)
         return self
 
+    @model_validator(mode="after")
+    def _base_takes_wheels(self) -> Self:
+        """Hold what the name of the base says of it against the wheels that pip will look for."""
+        system, torch = base_system(self.base), self.torch.version
+        if system.packages not in {None, "apt"}:
+            raise Incompatible(
+                "base", self.base, f"has {system.packages}, and the Dockerfile installs with apt", _bases(), _DISTROS
+            )
+        glibc = wheel_glibc(torch, machine=self.machine)
+        if system.glibc and older(system.glibc, glibc):
+            why = f"has glibc {system.glibc}, and the {self.machine} wheel of torch {torch} needs {glibc}"
+            raise Incompatible(
+                "base", self.base, why, _bases(glibc=glibc), f"{_DISTROS}, stacks/versions/cuda_torch.toml"
+            )
+        release = torch_release(torch)
+        pythons = release.pythons if self.machine == "amd64" else release.pythons_arm64
+        if system.python and system.python not in pythons:
+            why = f"has Python {system.python}, of which there is no {self.machine} wheel of torch {torch}"
+            raise Incompatible(
+                "base", self.base, why, _bases(pythons, glibc), f"{_DISTROS}, stacks/versions/torch.toml"
+            )
+        return self
+
+    @property
+    def warnings(self) -> list[str]:
+        """A line if torch does not use GPUs on the stack's platform."""
+        return [*super().warnings, *processor_warnings(self.torch.version, self.machine)]
+
     def listed(self) -> Iterator[Callable[[], None]]:
         """Yield a check for each release, that a table confirms it."""
         yield from self.torch.listed()
+
+
+def _bases(pythons: Sequence[str] | None = None, glibc: str = "") -> list[str]:
+    """Return the images of distributions with apt that have one of some Pythons and a glibc, and Python's own."""
+    distros = [release for release in map(distro_release, distro_names()) if release.packages == "apt"]
+    fitting = [
+        release.image
+        for release in distros
+        if (pythons is None or release.python in pythons) and not (glibc and older(release.glibc, glibc))
+    ]
+    return [*fitting, *([f"python:{pythons[-1]}-slim"] if pythons else [])]
 
 
 def images(config: Config) -> list[ImageSpec]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass
 from typing import Literal
 
+from containers.registry.reference import Reference
 from stacks.versions.cuda_toolkit import cuda_release
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import gcc_min
@@ -21,6 +23,7 @@ class Distro:
     Attributes:
         name: as in the tags of nvidia/cuda, such as ``ubuntu20.04``; Debian likewise, ``debian12``.
         image: its own image, without CUDA.
+        codename: another name of it in tags; empty for none.
         python: the version of its own python3.
         pythons: every Python that it offers, its own first.
         gcc: the major version of its own gcc.
@@ -35,6 +38,54 @@ class Distro:
     gcc: int
     glibc: str
     packages: Literal["apt", "dnf"]
+    codename: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BaseSystem:
+    """What the name of a public image says of it; a field is None where it says nothing.
+
+    Attributes:
+        python: the version of the python3 that is found first.
+        glibc: the version of its C library.
+        packages: its package manager.
+    """
+
+    python: str | None = None
+    glibc: str | None = None
+    packages: str | None = None
+
+
+_OTHER_MANAGERS = {"alpine": "apk", "fedora": "dnf", "almalinux": "dnf", "centos": "yum", "amazonlinux": "dnf"}
+"""Package managers of distributions that no image of ours is built on, by words of references."""
+_WITH_OWN_PYTHON = {"buildpack-deps", "cuda"}
+"""Public images, by name, that have the Python of their distribution; so has the distribution's own."""
+
+
+def base_system(reference: str) -> BaseSystem:
+    """Return what is known of a public image by its reference, such as ``ubuntu:24.04`` or ``python:3.12-bookworm``."""
+    image = Reference.of(reference)
+    name = image.repository.rpartition("/")[2]
+    words = [*image.repository.split("/"), *image.tag.split("-")]
+    others = (word.rstrip("0123456789.") for word in (name, *image.tag.split("-")))
+    if manager := next((_OTHER_MANAGERS[other] for other in others if other in _OTHER_MANAGERS), None):
+        return BaseSystem(packages=manager)
+    release = next(
+        (release for release in map(distro_release, distro_names()) if _is_named(release, name, words)), None
+    )
+    number = re.match(r"3\.\d+(?![\d])", image.tag) if name == "python" else None
+    if release is None:
+        return BaseSystem(number[0], packages="apt") if number else BaseSystem()
+    families = {*distro_families(), *_WITH_OWN_PYTHON}
+    own = release.python if name.rstrip("0123456789.") in families else None
+    return BaseSystem(number[0] if number else own, release.glibc, release.packages)
+
+
+def _is_named(release: Distro, name: str, words: list[str]) -> bool:
+    family = release.name.rstrip("0123456789.")
+    number = release.name.removeprefix(family)
+    numbers = [word for word in words if f"{word}.".startswith(f"{number}.")] if name == family else []
+    return bool(numbers) or release.name in words or (release.codename != "" and release.codename in words)
 
 
 def distro_names() -> tuple[str, ...]:

@@ -313,6 +313,22 @@ def check_python(
             raise Incompatible(field, python, f"has no {machine} wheel of {name} {version}", fitting, _METADATA)
 
 
+def processor_warnings(torch: str, machine: Machine, *, field: str = "torch.version") -> list[str]:
+    """Return a line if the wheel that the Python index has of torch for a machine is without CUDA."""
+    if machine == "amd64" or torch_release(torch).cuda_arm64:
+        return []
+    releases = map(torch_release, torch_versions())
+    first = next(release.version for release in releases if release.pythons_arm64 and release.cuda_arm64)
+    why = f"that wheel on the Python index has no CUDA; {first} and newer have it, stacks/versions/torch.toml"
+    return [f"slipway:{field}: torch {torch} does not use GPUs on {machine}: {why}"]
+
+
+def wheel_glibc(torch: str, *, machine: Machine = "amd64") -> str:
+    """Return the oldest glibc that torch's official wheels load on."""
+    needed: str = _from_torch("glibc", torch)[machine]
+    return needed
+
+
 def check_torch_cuda(
     torch: str,
     version: str,

@@ -1,0 +1,103 @@
+"""``local`` stacks: what the name of their base says is held against the wheels that pip looks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stacks import flavors
+from stacks.versions.distros import base_system
+from tests.helpers.refusals import refusal_line
+
+
+def load(**values: Any) -> Any:
+    return flavors.load({"flavor": "local", **values}, "stack x")
+
+
+def torch(version: str) -> dict[str, Any]:
+    return {"version": version, "audio": False}
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        ("debian:12-slim", ("3.11", "2.36", "apt")),
+        ("debian:12.5", ("3.11", "2.36", "apt")),
+        ("docker.io/library/debian:bookworm-20250101-slim", ("3.11", "2.36", "apt")),
+        ("mirror.example:5000/library/ubuntu:noble-20241015", ("3.12", "2.39", "apt")),
+        (f"ubuntu:22.04@sha256:{'0' * 64}", ("3.10", "2.35", "apt")),
+        ("nvidia/cuda:13.2.1-base-ubuntu24.04", ("3.12", "2.39", "apt")),
+        ("nvidia/cuda:13.2.1-base-rockylinux9", ("3.9", "2.34", "dnf")),
+        ("redhat/ubi9:9.4", ("3.9", "2.34", "dnf")),
+        ("buildpack-deps:jammy", ("3.10", "2.35", "apt")),
+        ("python:3.12-slim-bookworm", ("3.12", "2.36", "apt")),
+        ("python:3.10.4", ("3.10", None, "apt")),
+        ("python:3.12-alpine3.20", (None, None, "apk")),
+        ("alpine:3.20", (None, None, "apk")),
+        ("acme/app:1.0-bookworm", (None, "2.36", "apt")),
+        ("acme/fedora/app:1.0", (None, None, None)),
+        ("debian:latest", (None, None, None)),
+        ("acme/base:12", (None, None, None)),
+        ("python:3-slim", (None, None, None)),
+    ],
+)
+def test_base_system_is_what_the_reference_says(reference: str, expected: tuple[str | None, ...]) -> None:
+    system = base_system(reference)
+    assert (system.python, system.glibc, system.packages) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        (
+            {"torch": torch("1.12.1")},
+            "'debian:bookworm-slim' has Python 3.11, of which there is no amd64 wheel of torch 1.12.1; allowed: ubuntu:20.04,",
+        ),
+        (
+            {"base": "ubuntu:24.04", "torch": torch("2.1.0")},
+            "slipway:base: 'ubuntu:24.04' has Python 3.12, of which there is no amd64 wheel of torch 2.1.0;",
+        ),
+        (
+            {"base": "debian:trixie-slim", "platform": "linux/arm64", "torch": torch("2.5.1")},
+            "has Python 3.13, of which there is no arm64 wheel of torch 2.5.1;",
+        ),
+        (
+            {"base": "python:3.9-slim"},
+            "slipway:base: 'python:3.9-slim' has Python 3.9, of which there is no amd64 wheel of torch 2.14.1;",
+        ),
+        (
+            {"base": "acme/python:3.11-bionic", "torch": torch("2.7.0")},
+            "has glibc 2.27, and the amd64 wheel of torch 2.7.0 needs 2.28;",
+        ),
+        ({"base": "rockylinux/rockylinux:9"}, "has dnf, and the Dockerfile installs with apt; allowed: ubuntu:18.04,"),
+        ({"base": "python:3.12-alpine"}, "has apk, and the Dockerfile installs with apt;"),
+    ],
+)
+def test_base_without_a_wheel_is_refused(values: dict[str, Any], reason: str) -> None:
+    assert reason in refusal_line(load, **values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"base": "ubuntu:22.04", "torch": torch("1.12.1")},
+        {"base": "python:3.10-slim", "torch": torch("1.12.1")},
+        {"base": "acme/base:1.0", "torch": torch("1.12.1")},
+        {"base": "acme/python:3.11-bionic", "torch": torch("2.6.0")},
+        {"base": "nvidia/cuda:13.2.1-base-ubuntu24.04"},
+    ],
+)
+def test_base_with_a_wheel_or_unknown_is_taken(values: dict[str, Any]) -> None:
+    assert load(**values).warnings == load().warnings
+
+
+def test_torch_without_cuda_on_arm64_is_a_warning() -> None:
+    old, new = (load(platform="linux/arm64", torch=torch(version)) for version in ("2.10.0", "2.11.0"))
+    expected = (
+        "slipway:torch.version: torch 2.10.0 does not use GPUs on arm64: that wheel on the Python index has no CUDA;"
+        " 2.11.0 and newer have it, stacks/versions/torch.toml"
+    )
+    assert expected in old.warnings
+    assert not any("does not use GPUs" in line for line in (*new.warnings, *load(torch=torch("2.10.0")).warnings))
