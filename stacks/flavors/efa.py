@@ -43,6 +43,7 @@ from stacks.versions.efa_ngc import (
     needs_sync_memops,
     ngc_release,
     ofi_nccl_tag,
+    plugin_warnings,
 )
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.nodes import node
@@ -193,8 +194,8 @@ class Config(StackConfig):
 
     @property
     def warnings(self) -> list[str]:
-        """A line for each part of which the tables do not know whether there is one for the machine and the CUDA."""
-        lines = super().warnings
+        """A line for each part that is known to fail, or of which no table knows one for the machine and the CUDA."""
+        lines = [*super().warnings, *plugin_warnings(self.efa.plugin)]
         if self.machine == "arm64":  # the table of installers is about amd64
             lines.append(
                 f"slipway:efa.installer: {self.efa.installer} may not have all its packages for arm64; the build fails "

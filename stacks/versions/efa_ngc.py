@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from containers.image.gpu.release_order import order
 from stacks.versions.incompatible import Incompatible, check_listed
-from stacks.versions.tables import applying, table
+from stacks.versions.tables import applying, newest_from, table
 
 _EFA = "Elastic Fabric Adapter release notes, stacks/versions/efa.toml"
 _NGC = "NVIDIA's PyTorch release notes, stacks/versions/ngc.toml"
@@ -149,6 +149,17 @@ def check_ofi_libfabric(version: str, installer: str, *, field: str = "efa.ofiNc
         why = f"needs libfabric {rule['libfabric']}, which EFA installer {installer} has not"
         allowed = (f"a release before {rule['ofi_nccl']}", f"efa.installer {rule['installer']} and newer")
         raise Incompatible(field, version, why, allowed, rule["source"])
+
+
+def plugin_warnings(version: str, *, field: str = "efa") -> list[str]:
+    """Return a line if an aws-ofi-nccl is known to fail."""
+    rows = table("efa")["wrong"]
+    first = newest_from(rows, version)
+    if first is None or order(version) >= order(rows[first]["below"]):
+        return []
+    row = rows[first]
+    mend = f"take installer {row['installer']} or newer, or {row['below']} or newer in slipway:{field}.ofiNccl"
+    return [f"slipway:{field}: with aws-ofi-nccl {version}, {row['what']}; {mend}; {row['source']}"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ def torch_release(version: str, *, field: str = "torch.version") -> TorchRelease
     like = final if final in rows else _before(final)
     if like is None:
         raise Incompatible(field, version, _NOT_TORCH, torch_versions(), _READS_NEWER, known=False)
-    row, builds = rows[like], applying(table("cuda_torch")["builds"], line(final))
+    row, builds = rows[like], applying(table("cuda_torch")["builds"], final)
     fitting = {package: _fitting(package, final) for package in get_args(Companion)}
     newest = {package: versions[-1] if versions else None for package, versions in fitting.items()}
     return TorchRelease(
@@ -374,7 +374,7 @@ def _check_wheel(release: TorchRelease, version: str, machine: Machine, field: s
         why = f"has no official {machine} wheel with CUDA"
         raise Incompatible("torch.version", release.version, why, allowed, _MATRIX)
     wheel = "wheel" if machine == "amd64" else f"{machine} wheel"
-    origin = applying(table("cuda_torch")["builds"], line(final_version(release.version))).get("source", _MATRIX)
+    origin = applying(table("cuda_torch")["builds"], final_version(release.version)).get("source", _MATRIX)
     why, instead = (
         f"has no official {wheel} of torch {release.version}",
         "has one in PyTorch's index, or the build fails",

@@ -207,3 +207,19 @@ def test_installer_for_arm64_is_in_doubt() -> None:
     assert line not in warnings()
     for platforms in (["linux/arm64"], ["linux/amd64", "linux/arm64"]):
         assert warnings(platforms=platforms).count(line) == 1
+
+
+@pytest.mark.parametrize(
+    ("efa", "warned"),
+    [
+        ({"installer": "1.46.0"}, False),
+        ({"installer": "1.47.0"}, True),
+        ({"installer": "1.48.0"}, True),
+        ({"installer": "1.47.0", "ofiNccl": "1.20.0"}, False),
+        ({"installer": "1.51.0", "ofiNccl": "1.19.0"}, True),
+        ({"installer": "1.49.0"}, False),
+    ],
+)
+def test_plugin_whose_broadcast_hangs_is_a_warning(efa: dict[str, str], *, warned: bool) -> None:
+    lines = flavors.load({"flavor": "efa", "efa": efa}, "stack x").warnings
+    assert any("large broadcasts of NCCL between nodes hang; take installer 1.49.0" in line for line in lines) is warned

@@ -405,6 +405,27 @@ def test_official_arm64_builds_alone_are_accepted(torch: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("torch", "published"),
+    [
+        ("2.8.0", True),
+        ("2.9.1", True),
+        ("2.11.0", True),
+        ("2.12.0", False),
+        ("2.12.1", True),
+        ("2.13.0", True),
+        ("2.7.1", False),
+    ],
+)
+def test_wheel_for_cuda_129_is_one_of_the_index(torch: str, *, published: bool) -> None:
+    """The index cu129 has them, and PyTorch's release matrix names none after 2.8."""
+    if published:
+        check_torch_cuda(torch, "12.9.1", source="wheel")
+    else:
+        with pytest.raises(Incompatible, match=r"'12\.9\.1' has no official wheel of torch"):
+            check_torch_cuda(torch, "12.9.1", source="wheel")
+
+
+@pytest.mark.parametrize(
     ("torch", "version", "message"),
     [
         ("2.7.0", "11.8.0", "cuda: '11.8.0' has no official arm64 wheel of torch 2.7.0; allowed: 12.8; rule: "),
@@ -448,7 +469,7 @@ def test_wheel_abi_changes_with_torch_2_6_and_2_7(torch: str, version: str, mach
 def test_every_cuda_builds_some_torch_and_rows_are_used() -> None:
     for version in cuda_versions():
         assert any(_builds(torch, version) for torch in torch_versions())
-    assert set(table("cuda_torch")["builds"]) == {line(torch) for torch in torch_versions()}
+    assert set(map(line, table("cuda_torch")["builds"])) == {line(torch) for torch in torch_versions()}
 
 
 def _builds(torch: str, version: str) -> bool:

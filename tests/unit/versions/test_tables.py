@@ -23,6 +23,7 @@ from stacks.versions.aks import aks_node
 from stacks.versions.cuda_toolkit import cuda_versions
 from stacks.versions.efa_ngc import (
     check_nccl_not_older,
+    check_ngc_listed,
     check_ofi_libfabric,
     check_ofi_nccl,
     efa_installer,
@@ -364,6 +365,15 @@ def test_ngc_releases_have_known_fields(version: str) -> None:
     if release.nccl:
         assert f"{release.nccl}-1" in nccl_versions()
         check_nccl_not_older(version, f"{release.nccl}-1")
+
+
+@pytest.mark.parametrize(
+    ("version", "torch", "cuda"), [("25.08", "2.8.0", "13.0"), ("25.11", "2.10.0", "13.0"), ("26.04", "2.12.0", "13.2")]
+)
+def test_ngc_release_that_people_build_on_is_listed(version: str, torch: str, cuda: str) -> None:
+    release = ngc_release(version)
+    check_ngc_listed(version)
+    assert (release.python, (release.torch or "").partition("a")[0], (release.cuda or "")[:4]) == ("3.12", torch, cuda)
 
 
 def test_ngc_release_of_known_stacks_is_complete() -> None:
