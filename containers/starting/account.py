@@ -1,6 +1,6 @@
 """The account that an image's programs run as, and what it may do with a file.
 
-Source: moby/sys user v0.4.0, user.go (`GetExecUser`), which Docker, containerd and Podman look the account up by.
+Source: moby/sys user/v0.4.0, user/user.go:294 (`GetExecUser`), by which Docker and runc look the account up.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How a container starts a file: the program that it is, or the one that its ``#!`` names, and what that one starts.
 
-Sources: Linux 6.12, fs/exec.c (`do_open_execat`, `exec_binprm`), fs/binfmt_script.c and fs/binfmt_elf.c; runc 1.3 looks
-names up as Go's os/exec does (`LookPath`). Compared with the kernel in tests/images/test_started.py.
+Sources: Linux 6.12, fs/exec.c (`do_open_execat`, `exec_binprm`), fs/binfmt_script.c and fs/binfmt_elf.c; runc looks
+names up as Go's os/exec does (opencontainers/runc v1.3.0, libcontainer/standard_init_linux.go:217, `LookPath`).
+Compared with the kernel in tests/images/test_started.py.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _MOST_REWRITES: Final = 5
 _MOST_LAUNCHES: Final = 8
 """Programs that are followed, each of which starts the next."""
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""PATH of a container whose image sets none (moby v27, oci/defaults.go)."""
+"""PATH of a container whose image sets none (moby/moby 9f3e5ee, oci/defaults.go, `defaultUnixPathEnv`)."""
 _READS_FILE: Final = re.compile(r"python[\d.]*|sh|bash|dash|ash|perl|node|Rscript")
 """Programs that read their first argument, if it is no option."""
 

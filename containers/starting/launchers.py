@@ -1,7 +1,8 @@
 """What a program starts that starts another one: ``#!``, `env`, the first process of a container, a shell's text.
 
-Sources: Linux 6.12, fs/binfmt_script.c; GNU coreutils 9.1, env.c; krallin/tini v0.19.0, src/tini.c; Yelp/dumb-init
-v1.2.5, dumb-init.c; openSUSE/catatonit v0.2.0, catatonit.c.
+Sources: Linux 6.12, fs/binfmt_script.c; coreutils/coreutils 01755d3, src/env.c (`shortopts`, `longopts`,
+`parse_split_string`); krallin/tini v0.19.0, src/tini.c:97 (`-p` and `-e` have values); Yelp/dumb-init v1.2.5,
+dumb-init.c:193 (`--rewrite`); openSUSE/catatonit v0.2.0, catatonit.c:458 (no option has a value).
 """
 
 from __future__ import annotations

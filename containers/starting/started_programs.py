@@ -17,7 +17,7 @@ from containers.starting.execution import Execution, Started, runs
 from containers.starting.launchers import Words
 
 _SHELL: Final = ("/bin/sh", "-c")
-"""What runs the text of a health check (moby v27, daemon/health.go)."""
+"""What runs the text of a health check (moby/moby 0248325, daemon/health.go, `getShell`)."""
 _PROCESSORS: Final = {3, 8, 20, 21, 22, 40, 62, 183, 243, 258}
 """The machines that have an operating system: not GPUs or eBPF."""
 
