@@ -298,7 +298,7 @@ def _mapped(loads: Iterable[_Segment]) -> tuple[int, int]:
 def _has_executable_stack(header: _Header) -> bool:
     """Return whether a file asks for it; one that does not say, as compilers of 2003, asks but on aarch64.
 
-    Source: glibc 2.41, elf/dl-load.c (`_dl_map_object_from_fd`) and `DEFAULT_STACK_PERMS` of each stackinfo.h.
+    Source: bminor/glibc 04277e0, sysdeps/aarch64/stackinfo.h and sysdeps/x86_64/stackinfo.h (`DEFAULT_STACK_PERMS`).
     """
     flags = [segment.flags for segment in header.segments if segment.kind == _STACK]
     return bool(flags[-1] & _EXECUTABLE) if flags else header.machine != AARCH64

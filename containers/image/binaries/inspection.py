@@ -138,10 +138,13 @@ def inspect(image: Image, question: Question, platform: str | None = None) -> In
     """Read an image's layers and inspect them; ``platform`` is what the image must be for.
 
     Raises:
-        SlipwayError: the image is for another platform, or a layer cannot be read.
+        SlipwayError: the image is for another platform, or one without such pages, or a layer cannot be read.
     """
     if platform and image.platform != platform:
         raise SlipwayError(f"{image.reference}: an image for {image.platform}, not for {platform}")
+    if question.page > DEFAULT_PAGE and image.platform.split("/")[1] != "arm64":
+        pages = f"no host of {image.platform} has pages of {question.page} bytes"
+        raise SlipwayError(f"{image.reference}: {pages}: leave out the size of a page, or name linux/arm64")
     return of_contents(image, contents.read(image), question)
 
 

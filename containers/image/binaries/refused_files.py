@@ -1,6 +1,7 @@
 """Files that glibc's loader finds, reads and refuses: for what they ask of the stack, and for how they are laid out.
 
-Source: glibc 2.41, elf/dl-load.c (`_dl_map_object_from_fd`); before 2.35, the same with a check of `p_align`.
+Source: bminor/glibc 010d205, elf/dl-load.c (`_dl_map_object_from_fd`); older releases check `p_align` too. Tried with the
+loader of Debian's glibc 2.41.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from containers.image.binaries.loader import Loader, Process
 DEFAULT_PAGE: Final = 4096
 """Bytes of a page of x86-64, and of most kernels for aarch64."""
 _WITHOUT_STACK: Final = (2, 41)
-"""The glibc from which on only the start of a process makes its stack executable (its NEWS)."""
+"""The glibc from which on only the start of a process makes its stack executable."""
 _BY_PAGE_ALONE: Final = (2, 35)
-"""The glibc from which on the alignment that a file names may be less than a page (Bugzilla 28688)."""
+"""The glibc from which on the alignment that a file names may be less than a page."""
 _ALWAYS: Final = re.compile(r"(?:^|:)glibc\.rtld\.execstack=2(?::|$)")
 """The tunable with which each process has an executable stack from its start."""
 

@@ -1,6 +1,6 @@
 """Libraries of an image that processes get in place of the host's: of its GPU driver, which is mounted into containers.
 
-NVIDIA's container toolkit puts the driver's folder first in ``/etc/ld.so.cache`` (NVIDIA/libnvidia-container v1.17.8,
+NVIDIA's container toolkit puts the driver's folder first in ``/etc/ld.so.cache`` (NVIDIA/libnvidia-container 0f8e13d,
 src/nvc_ldcache.c, `nvc_ldcache_update`), and `ldconfig` replaces links. What the loader searches before its cache, and
 a file of that name in the driver's folder, stay.
 """

@@ -46,6 +46,11 @@ def test_inspect_archive_prints_fault_and_exits_1(layout: Path, capsys: pytest.C
     ]
 
 
+def test_inspect_with_pages_that_no_host_has_is_refused(layout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(layout), "--page-size", "64K"]) == 1
+    assert "no host of linux/amd64 has pages of 65536 bytes" in capsys.readouterr().err
+
+
 def test_inspect_stack_is_held_to_what_it_compiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
