@@ -1,7 +1,7 @@
 """Files that glibc's loader finds, reads and refuses: for what they ask of the stack, and for how they are laid out.
 
-Source: bminor/glibc 010d205, elf/dl-load.c (`_dl_map_object_from_fd`); older releases check `p_align` too. Tried with the
-loader of Debian's glibc 2.41.
+Source: bminor/glibc 010d205, elf/dl-load.c (`_dl_map_object_from_fd`); older releases check `p_align` too. Tried with
+the loader of Debian's glibc 2.41.
 """
 
 from __future__ import annotations

@@ -41,15 +41,14 @@ class HostLibraries:
     """
 
     def __init__(self, contents: Contents, loader: Loader, is_host: Callable[[str], bool]) -> None:
-        self._contents, self._loader, self._is_host = contents, loader, cache(is_host)
+        self._contents, self._loader = contents, loader
+        self._is_host = cache(lambda name: is_host(plain(name)))
         self._users: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
 
     def note(self, process: Process) -> None:
         """Note what a process gets."""
         for by, needed, library in process.links:
-            if self._is_host(plain(needed)) and self._stays(
-                library.place, needed, library.loader or by, process.environment
-            ):
+            if self._is_host(needed) and self._stays(library.place, needed, library.loader or by, process.environment):
                 self._users[library.place.name, library.place.path, needed].append(by.place.path)
 
     def hiding(self) -> Iterator[Hiding]:
