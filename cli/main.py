@@ -18,7 +18,7 @@ INTERRUPTED: Final = 130
 """Exit status after Ctrl-C: 128 and the number of SIGINT, as shells have it."""
 
 SECTIONS: Final = {
-    "Look": [look.list_, look.show, look.explain, look.inspect, look.scan],
+    "Look": [look.list_, look.show, look.explain, look.inspect, look.start, look.scan],
     "Change": [change.new, change.check, change.lock],
     "Compare and verify": [compare.affected, compare.diff, compare.verify],
     "Promote": [promote.evidence, promote.promote],

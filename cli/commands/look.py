@@ -177,6 +177,58 @@ def inspect(
 @click.command(
     cls=Command,
     examples=[
+        ("slipway start local", "a stack's last image, as it is pushed"),
+        ("slipway start local --against docker.io/library/python:3.12 --import json", "beside another image, by turns"),
+    ],
+)
+@click.argument("target", metavar="STACK | REF", shell_complete=completion.stacks)
+@click.option("--against", metavar="REF", help="Another image, to run by turns.")
+@click.option(
+    "--import", "module", metavar="MODULE", default="torch", show_default=True, help="What to import; '' for nothing."
+)
+@click.option("--runs", type=click.IntRange(1, 100), default=3, show_default=True, help="Containers of each image.")
+@click.option("--gpu/--no-gpu", default=None, help="Use this machine's GPUs. Default: if it has NVIDIA's driver.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=1), default=600, show_default=True, help="That a container may take."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON, in seconds and bytes.")
+@click.pass_context
+def start(
+    ctx: click.Context,
+    target: str,
+    against: str | None,
+    module: str,
+    runs: int,
+    seconds: float,
+    *,
+    gpu: bool | None,
+    as_json: bool,
+) -> None:
+    """Measure how an image starts on this machine: its pull, container, interpreter, import, and first steps on a GPU.
+
+    The image's own python3 runs as the image's user, in containers without network and capabilities. The first steps
+    are torch's: a CUDA context, a kernel, a step compiled by Inductor. Exits with 1 if one of them fails.
+    """
+    from cli.export import selection
+    from cli.startup import measurement, startup_text
+    from containers.image.registry_image import fetch
+    from stacks import plan
+
+    first = fetch(target) if is_reference(target) else selection.image(plan.make(target), None)
+    fetched = [first, *([fetch(against)] if against else [])]
+    images = [measurement.Start.of(image) for image in fetched]
+    settings = measurement.Settings(module, measurement.has_gpu() if gpu is None else gpu, seconds)
+    measurement.measure(images, runs, settings)
+    if as_json:
+        print(json.dumps([image.as_json() for image in images], indent=2))
+    else:
+        print(*startup_text.lines(images), sep="\n")
+    ctx.exit(1 if any(image.failed for image in images) else 0)
+
+
+@click.command(
+    cls=Command,
+    examples=[
         ("slipway scan nccl-cu132", "the images that the stack last published"),
         ("slipway scan nccl-cu132 torch", "one of them"),
     ],

@@ -1,0 +1,88 @@
+"""What runs in a container of the image: it prints how long each phase took, as one line of JSON.
+
+Its arguments are a module to import, and 1 to use a GPU. The image's own Python runs it, from 3.6 on, with nothing but
+the standard library.
+"""
+
+import time
+
+BEGAN = time.time()
+
+import importlib  # noqa: E402 - the interpreter's first line is a time
+import json  # noqa: E402
+import os  # noqa: E402
+import sys  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
+
+
+def process_age() -> float:
+    """Return for how long this process has run, to 0.02 s: proc_pid_stat(5), field 22, in ticks since the boot."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return float(Path("/proc/uptime").read_text().split()[0]) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def context(torch: Any) -> None:
+    """Make the first CUDA context."""
+    torch.zeros(1, device="cuda")
+    torch.cuda.synchronize()
+
+
+def kernel(torch: Any) -> None:
+    """Run the first kernel of cuBLAS."""
+    ones = torch.ones(256, 256, device="cuda")
+    (ones @ ones).sum().item()
+
+
+def compiled(torch: Any) -> None:
+    """Compile a first step by Inductor, and run it."""
+
+    def step(value: Any) -> Any:
+        return torch.nn.functional.gelu(value @ value).sum()
+
+    torch.compile(step)(torch.ones(256, 256, device="cuda")).item()
+
+
+def measure(module: str, report: Any) -> None:
+    """Import a module. With a GPU in the report, take torch's first steps too."""
+    seconds, spent = report["seconds"], time.process_time()
+
+    def timed(phase: str, work: Any, *arguments: Any) -> Any:
+        start, report["phase"] = time.time(), phase
+        result = work(*arguments)
+        seconds[phase] = time.time() - start
+        return result
+
+    imported = timed("import", importlib.import_module, module)
+    seconds["import_cpu"] = time.process_time() - spent
+    report["version"] = str(getattr(imported, "__version__", ""))
+    if module == "torch" and report["gpu"]:
+        timed("context", context, imported)
+        report["device"] = imported.cuda.get_device_name(0)
+        timed("kernel", kernel, imported)
+        if hasattr(imported, "compile"):
+            timed("compiled", compiled, imported)
+
+
+def main(module: str, gpu: str) -> None:
+    """Print the report; the first phase that fails ends it."""
+    # Whatever a library prints goes elsewhere.
+    output = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    started = time.time() - process_age()
+    report = {"started": started, "gpu": gpu == "1", "seconds": {"interpreter": BEGAN - started}}
+    report["python"] = sys.version.split()[0]
+    report["boot"] = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    try:
+        if module:
+            measure(module, report)
+    except BaseException as error:  # whatever the image raises is the answer
+        report["reason"] = f"{type(error).__name__}: {error}"
+    output.write("\n" + json.dumps(report) + "\n")
+    output.flush()
+    # Threads and the driver take their time to end, which is not what is measured.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,222 @@
+"""The phases of an image's start, timed in containers of the docker client's engine."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import secrets
+import signal
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+from containers.child_environment import NETWORK_SECONDS, child_environment
+from containers.engine.engine_platforms import engine_failure
+from containers.errors import SlipwayError, one_line
+from containers.image.registry_image import Image
+from containers.registry.reference import Reference
+
+PHASES: Final = ("container", "interpreter", "import", "import_cpu", "context", "kernel", "compiled")
+"""In the order in which a container has them; ``import_cpu`` is the processor's time of ``import``."""
+_SCRIPT: Final = Path(__file__).with_name("in_container.py")
+_MOST: Final = 1 << 16
+"""Bytes of a program's output that are kept: its end."""
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_GPU: Final = Path("/dev/nvidiactl")
+_NO_PYTHON: Final = 'exec: "python3"'
+"""What runc names in its error if it cannot start the program; `docker run` v26.1.5 of an image without one."""
+_HINT: Final = re.compile(r"^(Run|See) 'docker run --help'.*$", re.MULTILINE)
+"""What the client ends its errors with."""
+
+
+@dataclass(frozen=True)
+class Pull:
+    """How the engine got an image: seconds until the last layer was there, and from then until all were unpacked."""
+
+    download: float
+    unpack: float
+
+
+@dataclass
+class Start:
+    """What was measured of an image.
+
+    ``pull`` is None if the engine had the image. ``runs`` has each container's seconds by phase. ``failed`` says which
+    phase failed, and why.
+    """
+
+    reference: str
+    size: int
+    layers: int
+    pull: Pull | None = None
+    runs: list[dict[str, float]] = field(default_factory=list)
+    python: str = ""
+    version: str = ""
+    device: str = ""
+    failed: str = ""
+
+    @classmethod
+    def of(cls, image: Image) -> Start:
+        """Return an image of a registry before anything is measured, by its digest."""
+        reference = replace(Reference.of(image.reference), digest=image.digest)
+        return cls(str(reference), image.size, len(image.layers))
+
+    def first(self, phase: str) -> float | None:
+        """Return a phase's seconds in the first container, which finds the files where the pull left them."""
+        return self.runs[0].get(phase) if self.runs else None
+
+    def again(self, phase: str) -> float | None:
+        """Return the median of a phase's seconds in the later containers, or None if there were none."""
+        seconds = [run[phase] for run in self.runs[1:] if phase in run]
+        return statistics.median(seconds) if seconds else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it for ``--json``, in seconds and bytes."""
+        pull = self.pull and {"download": self.pull.download, "unpack": self.pull.unpack}
+        about = {"python": self.python, "version": self.version, "device": self.device, "failed": self.failed}
+        image = {"reference": self.reference, "bytes": self.size, "layers": self.layers}
+        return {**image, "pull": pull, "runs": self.runs, **about}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to measure: the module to import, empty for none; whether to use GPUs; seconds that a container may take."""
+
+    module: str
+    gpu: bool
+    seconds: float
+
+
+def has_gpu() -> bool:
+    """Return whether this machine has the driver of NVIDIA's GPUs."""
+    return _GPU.exists()
+
+
+def measure(images: Sequence[Start], count: int, settings: Settings) -> None:
+    """Pull each image, then run ``count`` containers of each, by turns.
+
+    Raises:
+        SlipwayError: the engine cannot be reached, or cannot pull or run an image.
+    """
+    for image in images:
+        image.pull = _pulled(image.reference)
+    for _ in range(count):
+        for image in images:
+            if not image.failed:
+                _add_run(image, settings)
+
+
+def _pulled(reference: str) -> Pull | None:
+    if _docker(["image", "inspect", "--format", "{{.Id}}", reference], 60)[0] == 0:
+        return None
+    began = downloaded = time.monotonic()
+
+    def progress(text: str) -> None:
+        nonlocal downloaded
+        if ": Download complete" in text or ": Already exists" in text:
+            downloaded = time.monotonic()
+
+    status, printed = _docker(["pull", reference], NETWORK_SECONDS, progress)
+    if status:
+        raise engine_failure("", "pull", printed, status)
+    return Pull(downloaded - began, time.monotonic() - downloaded)
+
+
+def _add_run(image: Start, settings: Settings) -> None:
+    name = f"slipway-start-{secrets.token_hex(6)}"
+    options = ["--rm", "--name", name, "--pull", "never", "--network", "none", "--log-driver", "none"]
+    options += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--entrypoint", "python3"]
+    if settings.gpu:
+        options += ["--gpus", "all"]
+    script = _SCRIPT.read_text(encoding="utf-8")
+    began = time.time()
+    try:
+        arguments = [image.reference, "-c", script, settings.module, str(int(settings.gpu))]
+        status, printed = _docker(["run", *options, *arguments], settings.seconds)
+    except subprocess.TimeoutExpired:
+        image.failed = f"it was not done in {settings.seconds:g} s; --seconds gives it more"
+        return
+    finally:
+        # The client's end is not the container's.
+        _docker(["rm", "--force", name], 60)
+    if status:
+        reason = engine_failure("", "run", _HINT.sub("", printed), status)
+        if _NO_PYTHON in printed:
+            raise SlipwayError(f"{image.reference}: it has no python3 on PATH, which does the measuring: {reason}")
+        raise SlipwayError(f"{image.reference}: {reason}")
+    _add(image, _report(image.reference, printed), began, settings.module)
+
+
+def _report(reference: str, printed: str) -> Mapping[str, Any]:
+    """Return the report that the container printed.
+
+    Raises:
+        SlipwayError: what it printed is none. The image decides what its python3 is.
+    """
+    try:
+        report = json.loads(printed.strip().rpartition("\n")[2])
+        seconds = {name: float(report["seconds"][name]) for name in PHASES[1:] if name in report["seconds"]}
+        words = {name: one_line(report.get(name, "")) for name in ("boot", "python", "version", "device")}
+        reason = report.get("reason")
+        failed = f"{one_line(report.get('phase', ''))}: {one_line(reason, 300)}" if reason else ""
+        return {**words, "started": float(report["started"]), "seconds": seconds, "failed": failed}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise SlipwayError(f"{reference}: its python3 printed no report: '{one_line(printed)}'") from None
+
+
+def _add(image: Start, report: Mapping[str, Any], began: float, module: str) -> None:
+    seconds = report["seconds"]
+    # An engine on another machine has another clock.
+    if report["boot"] and report["boot"] == _boot():
+        seconds = {"container": report["started"] - began, **seconds}
+    image.runs.append(seconds)
+    image.python, image.device, image.failed = report["python"], report["device"], report["failed"]
+    image.version = f"{module} {report['version']}".strip() if report["version"] else ""
+
+
+def _boot() -> str:
+    return _BOOT.read_text(encoding="ascii").strip() if _BOOT.exists() else ""
+
+
+def _docker(words: Sequence[str], seconds: float, progress: Callable[[str], object] = len) -> tuple[int, str]:
+    """Run the docker client; return its status, and the end of what it and its container printed.
+
+    Raises:
+        SlipwayError: there is no docker client.
+        subprocess.TimeoutExpired: it was ended after ``seconds``.
+    """
+    command = ["docker", *words]
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=child_environment("docker"),
+        )
+    except FileNotFoundError:
+        raise SlipwayError("no docker client on PATH: it runs the image; `make ready` sets one up") from None
+    late = threading.Timer(seconds, process.kill)
+    late.start()
+    printed = b""
+    with process:
+        try:
+            stream = cast("io.BufferedReader", process.stdout)
+            # Its end alone is kept: a container may print for as long as it runs.
+            while content := stream.read1(_MOST):
+                progress(content.decode(errors="replace"))
+                printed = (printed + content)[-_MOST:]
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            late.cancel()
+    if process.returncode == -signal.SIGKILL:
+        raise subprocess.TimeoutExpired(command[:2], seconds)
+    return process.returncode, printed.decode(errors="replace")
