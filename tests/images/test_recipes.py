@@ -280,6 +280,74 @@ def test_torch_has_cufile_where_cuda_has_it(tmp_path: Path, headers: list[str], 
     assert torch_environment(tmp_path, "13.2.1", "x86_64", '"${USE_CUFILE:-}"')[0] == switch
 
 
+BACKEND = """\
+import zipfile
+METADATA = "Metadata-Version: 2.1\\nName: a\\nVersion: 1\\n"
+WHEEL = "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
+
+def prepare_metadata_for_build_wheel(folder, settings=None):
+    import os
+    print("metadata 1 of 2", flush=True)
+    os.makedirs(folder + "/a-1.dist-info")
+    open(folder + "/a-1.dist-info/METADATA", "w").write(METADATA)
+    return "a-1.dist-info"
+
+def build_wheel(folder, settings=None, metadata=None):
+    print("wheel 2 of 2", flush=True)
+    with zipfile.ZipFile(folder + "/a-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("a-1.dist-info/METADATA", METADATA)
+        wheel.writestr("a-1.dist-info/WHEEL", WHEEL)
+        wheel.writestr("a-1.dist-info/RECORD", "")
+    return "a-1-py3-none-any.whl"
+"""
+"""A package that builds itself without anything else."""
+
+
+XNNPACK = """\
+IF(CCACHE_BINARY)
+  SET(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_BINARY}" CACHE STRING "CXX compiler launcher" FORCE)
+  SET(CMAKE_C_COMPILER_LAUNCHER "${CCACHE_BINARY}" CACHE STRING "C compiler launcher" FORCE)
+ENDIF()
+"""
+"""Of CMakeLists.txt of google/XNNPACK at 4ea82e59, which torch 2.6.0 pins."""
+
+
+def test_nnpack_of_torch_has_six_from_the_index(tmp_path: Path) -> None:
+    """Without a folder its CMake downloads six from an address of its own (line 126 at c07e3a04 of Maratyszcza/NNPACK)."""
+    file = tmp_path / "cmake/External/nnpack.cmake"
+    file.parent.mkdir(parents=True)
+    file.write_text("# NNPACK\n")
+    assert "six" in torch_environment(tmp_path, "13.2.1", "x86_64", "$requirements")
+    site = subprocess.check_output(
+        ["python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
+    )
+    assert file.read_text() == f"set(PYTHON_SIX_SOURCE_DIR {site.strip()})\n# NNPACK\n"
+
+
+@pytest.mark.parametrize("folder", ["XNNPACK", "some/other"])
+def test_submodule_does_not_replace_torchs_launcher(tmp_path: Path, folder: str) -> None:
+    file = tmp_path / "third_party" / folder / "CMakeLists.txt"
+    file.parent.mkdir(parents=True)
+    file.write_text(XNNPACK)
+    torch_environment(tmp_path, "13.2.1", "x86_64", "")
+    assert file.read_text() == "IF(CCACHE_BINARY)\nENDIF()\n"
+
+
+@pytest.mark.parametrize("component", ["torch", "vision"])
+def test_build_of_a_wheel_is_seen_while_it_runs(
+    tmp_path: Path, component: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A real pip, on a source that says how far it is in the two calls that may compile."""
+    (tmp_path / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "b"\nbackend-path = ["."]\n'
+    )
+    (tmp_path / "b.py").write_text(BACKEND)
+    arguments = {"CUSPARSELT_VERSION": "", "NVSHMEM_VERSION": "", "ARCH_LIST": ""}
+    recipe(component, tmp_path, 'mkdir out; wheel "$PWD/out"', **arguments)
+    lines = [line.strip() for line in capfd.readouterr().err.splitlines()]
+    assert {"metadata 1 of 2", "wheel 2 of 2"} <= {*lines}
+
+
 def test_torch_without_archive_of_magma_has_none(tmp_path: Path) -> None:
     assert torch_environment(tmp_path, "13.2.1", "x86_64", '"$USE_MAGMA"')[0] == "0"
 
