@@ -27,7 +27,7 @@ def complete(line: str, *, code: str = "from cli.main import run; run()") -> lis
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("slipway s", ["show", "scan"]),
+        ("slipway s", ["show", "start", "scan"]),
         ("slipway show nccl-cu1", [name for name in stack_names() if name.startswith("nccl-cu1")]),
         ("slipway verify nccl-cu121 torch", ["torch", "torch-extras"]),
         ("slipway export nccl-cu121 nc", ["nccl-tests"]),
