@@ -21,7 +21,7 @@ BASE = {"flavor": "base", "transformerEngine": False}
 LAUNCHER = {"version": "25.01", "commit": "d" * 40, "nemo": "25.02"}
 
 UNKNOWN: tuple[tuple[dict[str, Any], str, str], ...] = (
-    ({**EFA, "ngc": "25.12"}, "ngc: '25.12' is not a known release", "ngc '25.12' compiles for what CUDA 13.0.2 knows"),
+    ({**EFA, "ngc": "25.07"}, "ngc: '25.07' is not a known release", "ngc '25.07' compiles for what CUDA 12.9.1 knows"),
     (
         {**EFA, "efa": {"installer": "1.52.0", "ofiNccl": "1.22.0"}},
         "efa.installer: '1.52.0' is not a known EFA installer",
