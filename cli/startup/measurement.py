@@ -139,12 +139,13 @@ def _add_run(image: Start, settings: Settings) -> None:
     try:
         arguments = [image.reference, "-c", script, settings.module, str(int(settings.gpu))]
         status, printed = _docker(["run", *options, *arguments], settings.seconds)
-    except subprocess.TimeoutExpired:
-        image.failed = f"it was not done in {settings.seconds:g} s; --seconds gives it more"
-        return
-    finally:
+    except BaseException as error:
         # The client's end is not the container's.
         _docker(["rm", "--force", name], 60)
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+        image.failed = f"it was not done in {settings.seconds:g} s; --seconds gives it more"
+        return
     if status:
         reason = engine_failure("", "run", _HINT.sub("", printed), status)
         if _NO_PYTHON in printed:

@@ -78,13 +78,13 @@ def _unreadable(contents: Contents, execution: Execution, prefixes: set[str]) ->
     """Yield a fault for each environment with files of packages that the account may not read."""
     if execution.account.uid == 0:
         return
-    wanted = prefixes | (_SYSTEM if prefixes & _SYSTEM else set())
+    environments = prefixes | (_SYSTEM if prefixes & _SYSTEM else set())
     closed: defaultdict[str, list[str]] = defaultdict(list)
     for path, entry in contents.tree.paths():
         if entry is None or entry.kind not in {"file", "directory"}:
             continue
         is_open = execution.account.may(READ, entry) and (entry.kind == "file" or execution.account.may(RUN, entry))
-        if not is_open and (match := _PACKAGES.match(path)) and match["prefix"] in wanted:
+        if not is_open and (match := _PACKAGES.match(path)) and match["prefix"] in environments:
             closed[match["prefix"]].append(path)
     for prefix, paths in sorted(closed.items()):
         first, others = paths[0], len(paths) - 1

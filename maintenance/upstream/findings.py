@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from containers.image.binaries import elf_file
 from maintenance.upstream.contract import Contract, Row, is_commit
 from maintenance.upstream.upstream_files import UpstreamFiles
@@ -152,7 +154,7 @@ def _symbol(symbol: str, path: str, content: bytes) -> str:
 
 def _plain(requirement: str) -> str:
     match = _NAME.match(requirement)
-    return re.sub(r"[-_.]+", "-", match[1]).lower() if match else ""
+    return canonicalize_name(match[1]) if match else ""
 
 
 def _requirements(path: str, text: str) -> set[str]:

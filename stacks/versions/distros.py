@@ -65,19 +65,18 @@ _WITH_OWN_PYTHON = {"buildpack-deps", "cuda"}
 def base_system(reference: str) -> BaseSystem:
     """Return what is known of a public image by its reference, such as ``ubuntu:24.04`` or ``python:3.12-bookworm``."""
     image = Reference.of(reference)
-    name = image.repository.rpartition("/")[2]
     words = [*image.repository.split("/"), *image.tag.split("-")]
-    others = (word.rstrip("0123456789.") for word in (name, *image.tag.split("-")))
+    others = (word.rstrip("0123456789.") for word in (image.name, *image.tag.split("-")))
     if manager := next((_OTHER_MANAGERS[other] for other in others if other in _OTHER_MANAGERS), None):
         return BaseSystem(packages=manager)
     release = next(
-        (release for release in map(distro_release, distro_names()) if _is_named(release, name, words)), None
+        (release for release in map(distro_release, distro_names()) if _is_named(release, image.name, words)), None
     )
-    number = re.match(r"3\.\d+(?![\d])", image.tag) if name == "python" else None
+    number = re.match(r"3\.\d+(?![\d])", image.tag) if image.name == "python" else None
     if release is None:
         return BaseSystem(number[0], packages="apt") if number else BaseSystem()
     families = {*distro_families(), *_WITH_OWN_PYTHON}
-    own = release.python if name.rstrip("0123456789.") in families else None
+    own = release.python if image.name.rstrip("0123456789.") in families else None
     return BaseSystem(number[0] if number else own, release.glibc, release.packages)
 
 

@@ -152,6 +152,14 @@ class Image:
         ]
 
 
+def pushed(dockerfile: str, name: str) -> Image:
+    """Build a Dockerfile without a context, and push what comes of it by a name of its own."""
+    image = Image(f"{os.environ['SLIPWAY_REGISTRY']}/{unique(name)}")
+    docker("build", "--tag", image.tag, "-", text=dockerfile)
+    docker("push", "--quiet", image.tag)
+    return image
+
+
 def remove(image: Image) -> None:
     """Remove an image's name; the engine deletes layers that no other image has."""
     docker("image", "rm", "--force", image.tag)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from cli.diff.comparison import Comparison, compare
 from containers.image.registry_image import fetch
 from tests.images.conftest import Built
-from tests.images.engine import Image, base_image, docker, unique
+from tests.images.engine import Image, base_image, docker, pushed
 
 DEB = "mkdir -p /d/DEBIAN && printf 'Package: %s\\nVersion: %s\\nArchitecture: all\\nMaintainer: t\\nDescription: t\\n' {} {} > /d/DEBIAN/control && dpkg-deb --build /d /d.deb && dpkg -i /d.deb && rm -rf /d /d.deb"
 
@@ -27,14 +26,6 @@ RUN {DEB.format("slipway-three", "1:3")} && dpkg --remove slipway-three && {DEB.
 RUN python -m pip uninstall -y torchvision
 RUN chmod u+s /bin/cat && touch /etc/open && chmod 666 /etc/open
 """
-
-
-def pushed(dockerfile: str) -> Image:
-    """Build a Dockerfile without a context and push what comes of it."""
-    name = f"{os.environ['SLIPWAY_REGISTRY']}/{unique('diff')}"
-    docker("build", "--tag", name, "-", text=dockerfile)
-    docker("push", name)
-    return Image(name)
 
 
 def dpkg(image: Image) -> dict[str, str]:
@@ -63,7 +54,7 @@ def differing(before: dict[str, str], after: dict[str, str]) -> dict[str, tuple[
 def images(built: Built) -> Iterator[tuple[Image, Image, Image]]:
     """The torch image, of stand-ins' wheels, and two that stand on it, whose packages differ."""
     parent = built().tag
-    plain, before, after = (pushed(text.format(parent=parent)) for text in ("FROM {parent}\n", BEFORE, AFTER))
+    plain, before, after = (pushed(text.format(parent=parent), "diff") for text in ("FROM {parent}\n", BEFORE, AFTER))
     yield plain, before, after
     docker("rmi", "--force", plain.tag, before.tag, after.tag)
 
@@ -101,7 +92,7 @@ RUN printf 'Name: one\\nVersion: 1.2\\nRelease: 3\\nEpoch: 4\\nSummary: t\\nLice
 
 @pytest.mark.slow
 def test_compare_rpms_equals_rpm_list() -> None:
-    image = pushed(RPM.format(parent=base_image()))
+    image = pushed(RPM.format(parent=base_image()), "diff")
     try:
         output = image.run(
             "rpm", "--dbpath", "/var/lib/rpm", "-qa", "--qf", "%{NAME}.%{ARCH} %{EPOCH}:%{VERSION}-%{RELEASE}\n"

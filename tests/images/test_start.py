@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from cli.main import main
-from tests.images.engine import Image, base_image, docker, remove, unique
+from tests.images.engine import Image, base_image, docker, pushed, remove, unique
 
 REGISTRY = os.environ.get("SLIPWAY_REGISTRY", "127.0.0.1:5000")
 PYTHON = """FROM {base}
@@ -34,14 +34,11 @@ def push() -> Iterator[Push]:
     """Builds a Dockerfile, pushes the image, and returns its reference."""
     images: list[Image] = []
 
-    def pushed(dockerfile: str) -> str:
-        image = Image(f"{REGISTRY}/{unique('start')}")
-        docker("build", f"--tag={image.tag}", "-", text=dockerfile.format(base=base_image()))
-        docker("push", "--quiet", image.tag)
-        images.append(image)
-        return image.tag
+    def push_one(dockerfile: str) -> str:
+        images.append(pushed(dockerfile.format(base=base_image()), "start"))
+        return images[-1].tag
 
-    yield pushed
+    yield push_one
     for image in images:
         remove(image)
 

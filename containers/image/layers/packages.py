@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from packaging.utils import canonicalize_name
+
 from containers.image.layers import rpm_database
 
 Packages = Mapping[str, str]
@@ -42,7 +44,7 @@ def package_record(path: str, content: Packages | None) -> PackageRecord | None:
         return PackageRecord(kind[0], "", content or {})
     for manager, pattern in _NAMED.items():
         if match := pattern.fullmatch(path):
-            name = re.sub(r"[-_.]+", "-", match["name"]).lower() if manager == "pip" else match["name"]
+            name = canonicalize_name(match["name"]) if manager == "pip" else match["name"]
             return PackageRecord(manager, f"/{match['where'] or ''}".rstrip("/"), {name: match["version"]})
     return None
 

@@ -15,10 +15,11 @@ from typing import Final, NamedTuple
 from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
 
 from containers import budget
 from containers.image.binaries.contents import Contents
-from containers.image.owners.distributions import Distribution, normal
+from containers.image.owners.distributions import Distribution
 
 _FOLDER: Final = re.compile(
     r"(?P<prefix>.*?)/?(?P<local>(?<=usr)/local)?/?lib(?:64)?/python(?P<version>3(?:\.\d+)?)t?/(?P<kind>site|dist)-packages/.*"
@@ -85,7 +86,7 @@ def _unmet(
     for text in one.requires:
         budget.check()
         name = _NAME.match(text)
-        other = installed.get(normal(name[0])) if name else None
+        other = installed.get(canonicalize_name(name[0])) if name else None
         if other is None or other is one:
             continue
         requirement = _requirement(text)

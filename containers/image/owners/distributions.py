@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from packaging.utils import canonicalize_name
+
 from containers import budget
 
 _METADATA: Final = re.compile(r"(?:.*/)?(?:site|dist)-packages/[^/]+\.dist-info/METADATA")
@@ -34,18 +36,13 @@ def is_metadata(path: str) -> bool:
     return path.endswith(".dist-info/METADATA") and bool(_METADATA.fullmatch(path))
 
 
-def normal(name: str) -> str:
-    """Return a package's name as the index compares it (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def distribution(content: bytes) -> Distribution | None:
     """Return what metadata says; None if it has no name or version."""
     name = version = python = ""
     requires: list[str] = []
     for field, value in _fields(content):
         if field == b"Name":
-            name = normal(value)
+            name = canonicalize_name(value)
         elif field == b"Version":
             version = value
         elif field == b"Requires-Python":

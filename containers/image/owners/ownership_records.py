@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from packaging.utils import canonicalize_name
+
 from containers import budget
 
 DIVERSIONS: Final = "var/lib/dpkg/diversions"
@@ -80,7 +82,7 @@ def _pip(path: str, content: bytes) -> Owned | None:
     match = _RECORD.fullmatch(path)
     if not match:
         return None
-    owner = Owner("pip", re.sub(r"[-_.]+", "-", match["name"]).lower(), match["version"])
+    owner = Owner("pip", canonicalize_name(match["name"]), match["version"])
     try:
         return Owned(owner, dict(_recorded(match["site"], content)))
     except (csv.Error, ValueError):
