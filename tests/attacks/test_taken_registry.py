@@ -21,7 +21,7 @@ from containers.errors import SlipwayError
 from containers.registry.client import Repository
 from tests.engine.project import MANIFESTS
 from tests.helpers import pushed_image, registry_api
-from tests.provider.conftest import free_port
+from tests.helpers.free_port import free_port
 from tests.toolchain.clone import Clone, make
 from toolchain.checkout import Checkout
 from toolchain.machine.locking import alone

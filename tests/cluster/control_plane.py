@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.cluster.programs import program
+from tests.helpers.free_port import free_port
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
 
@@ -31,13 +31,6 @@ def etcd() -> Path:
     if not target.exists():
         apt.unpack(Checkout.here(), "etcd-server", "usr/bin/etcd", target)
     return target
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return port
 
 
 @dataclass

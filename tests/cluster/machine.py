@@ -17,9 +17,10 @@ from typing import Final
 
 import docker
 
-from tests.cluster.control_plane import Cluster, free_port, until
+from tests.cluster.control_plane import Cluster, until
 from tests.cluster.programs import program
 from tests.fakes.kubernetes.node_pools import POOL
+from tests.helpers.free_port import free_port
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
 

@@ -21,13 +21,14 @@ import pytest
 from components.runners.kubernetes import build_daemon
 from containers.engine.replicas import Replicas
 from tests.cluster.conftest import STORAGE, ClusterProject
-from tests.cluster.control_plane import Cluster, control_plane, free_port, until
+from tests.cluster.control_plane import Cluster, control_plane, until
 from tests.cluster.machine import GATEWAY, IMAGE, Machine, build, build_rootless, engine, machine
 from tests.cluster.programs import program
 from tests.cluster.test_runners import UNCHANGED
 from tests.engine.project import FLAVOR, MANIFESTS
 from tests.fakes.kubernetes.load_balancer import relay
 from tests.helpers.elf_writer import LOADER, elf, loader
+from tests.helpers.free_port import free_port
 from tests.provider.conftest import private_registry
 
 pytestmark = pytest.mark.slow

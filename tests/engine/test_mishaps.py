@@ -16,6 +16,7 @@ import pytest
 from tests.engine.project import Project, wait_for
 from tests.fakes.broken_connections import Cutting
 from tests.fakes.loopback import run_server
+from tests.helpers.free_port import free_port
 from tests.helpers.own_world import login_as
 
 BASE = "debian:bookworm-slim"
@@ -108,9 +109,7 @@ def test_registry_lost_during_push_is_recovered_from(project: Project) -> None:
 @pytest.fixture
 def full_registry(tmp_path: Path) -> Iterator[str]:
     """A real registry whose disk is 1 MiB, in a mount namespace of its own."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     store, config = tmp_path / "store", tmp_path / "config.yml"
     store.mkdir()
     config.write_text(

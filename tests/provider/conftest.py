@@ -17,6 +17,7 @@ import docker
 import pytest
 
 from tests.helpers import registry_api
+from tests.helpers.free_port import free_port
 from tests.provider.plugin import Plugin, started
 from toolchain.checkout import Checkout
 from toolchain.parts.docker_registry import program as docker_registry
@@ -33,14 +34,6 @@ def write(folder: Path, files: dict[str, str]) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(content)
     return folder
-
-
-def free_port() -> int:
-    """Return a loopback port nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="session")
