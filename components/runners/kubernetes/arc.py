@@ -69,6 +69,15 @@ def scale_set_values(config: KubernetesRunners, template: Spec) -> Values:
     return {**values, "scaleSetLabels": [config.namespace, *config.labels]} if config.labels else values
 
 
+def at_github(values: Values) -> list[Any]:
+    """Return the scale set's values that ARC sends to GitHub only when it creates the scale set.
+
+    Its group, its name and the numbers of runners follow a change (actions-runner-controller v0.14.2,
+    controllers/actions.github.com/autoscalingrunnerset_controller.go).
+    """
+    return [values["githubConfigUrl"], *values.get("scaleSetLabels", [])]
+
+
 def credentials(config: KubernetesRunners) -> dict[str, str]:
     """Return the credentials for registering runners, by the controller's keys; none if the secret exists already."""
     github = config.github

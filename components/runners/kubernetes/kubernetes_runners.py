@@ -139,13 +139,27 @@ class KubernetesRunners(pulumi.ComponentResource):
         controller, scale_set = arc.charts(config)
         values = arc.controller_values(config, args.mirrored(f"{arc.IMAGE}:{config.arc.version}").rpartition(":")[0])
         running = self._chart(controller, config.controller_namespace, "controller", values, after)
-        self._chart(scale_set, config.namespace, config.namespace, arc.scale_set_values(config, template), [running])
+        scale_set_values = arc.scale_set_values(config, template)
+        self._chart(
+            *(scale_set, config.namespace, config.namespace, scale_set_values, [running]), arc.at_github(scale_set_values)
+        )
 
     def _chart(
-        self, chart: str, namespace: str, name: str, values: arc.Values, after: Sequence[pulumi.Resource]
+        self,
+        chart: str,
+        namespace: str,
+        name: str,
+        values: arc.Values,
+        after: Sequence[pulumi.Resource],
+        replaced_by: Any = None,
     ) -> k8s.helm.v3.Release:
-        """Declare a Helm release. Its deletion is awaited, because ARC has to clean up first."""
-        options = pulumi.ResourceOptions(depends_on=list(after))
+        """Declare a Helm release. Its deletion is awaited, because ARC has to clean up first.
+
+        A change of ``replaced_by`` deletes the release and makes it anew.
+        """
+        options = pulumi.ResourceOptions(
+            depends_on=list(after), replacement_trigger=replaced_by, delete_before_replace=replaced_by is not None
+        )
         return k8s.helm.v3.Release(
             f"{self._name}-{chart.rpartition('/')[2]}",
             chart=chart,
