@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from containers.errors import one_line
 from stacks.config import builders, github_url
 from stacks.config.model import SENSITIVE, Model, matching
-from stacks.config.values import Driver, Platform
+from stacks.config.values import Driver, Label, Platform
 from stacks.versions.checksums import runner_names
 
 ARCHITECTURES = {"linux/amd64": "x86_64", "linux/arm64": "arm64"}
@@ -29,7 +29,6 @@ _TOPIC = re.compile(r"arn:aws(?:-\w+)*:sns:(?P<region>[a-z0-9-]+):[0-9]{12}:[\w-
 _POLICY = re.compile(r"arn:aws(?:-\w+)*:iam::(?:(?P<account>[0-9]{12})|aws):policy/[\w/+=,.@-]+")
 _REGION = re.compile(r"[a-z]{2,4}(?:-[a-z]+)+-[0-9]")
 _TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
-_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _IDS = {"ami": re.compile(r"ami-[0-9a-f]{8,17}"), "vpc": re.compile(r"vpc-[0-9a-f]{8,17}")}
 
 
@@ -61,11 +60,6 @@ Topic = Annotated[str, AfterValidator(matching(_TOPIC, "the ARN of an SNS topic"
 Region = Annotated[str, AfterValidator(matching(_REGION, "a region such as eu-west-1"))]
 InstanceType = Annotated[str, AfterValidator(matching(_TYPE, "an instance type such as g5.xlarge"))]
 Policy = Annotated[str, AfterValidator(matching(_POLICY, "the ARN of an IAM policy"))]
-RunnerLabel = Annotated[
-    str,
-    AfterValidator(matching(_LABEL, "a label of at most 64 letters, digits and . _ -, such as gpu")),
-    AfterValidator(_custom),
-]
 Ami = Annotated[str, AfterValidator(matching(_IDS["ami"], "the id of an image, such as ami-0123456789abcdef0"))]
 Vpc = Annotated[str, AfterValidator(matching(_IDS["vpc"], "the id of a VPC, such as vpc-0123456789abcdef0"))]
 RepositoryName = Annotated[
@@ -173,7 +167,7 @@ class Ec2Runners(Model):
     region: Region = Field(description="AWS region, such as eu-west-1.")
     account: str = Field(pattern="^[0-9]{12}$", description="AWS account, 12 digits; quote it.")
     github: Ec2GitHub = Field(description="Organization or repository whose jobs the runners take.")
-    labels: tuple[RunnerLabel, ...] = Field(
+    labels: tuple[Annotated[Label, AfterValidator(_custom)], ...] = Field(
         description="Labels by which jobs choose these runners, besides self-hosted, linux, and x64 or arm64."
     )
     instance_types: tuple[InstanceType, ...] = Field(

@@ -14,7 +14,7 @@ from containers.image.gpu.node_labels import GPU, labelled_driver
 from containers.registry.reference import check_host, check_reference
 from stacks.config import builders, github_url
 from stacks.config.model import SENSITIVE, Line, Model, NonEmpty, Reference, Secret, matching
-from stacks.config.values import Driver, Platform, architecture
+from stacks.config.values import Driver, Labels, Platform, architecture
 from stacks.versions.nodes import EFA, INFINIBAND, check_count, node
 
 ARC_VERSION = "0.14.2"
@@ -329,7 +329,7 @@ class KubernetesRunners(Pool):
     min_runners: int = Field(0, ge=0, description="Runners that wait for jobs; 0 costs nothing while idle.")
     max_runners: int = Field(4, ge=1, description="Most runners at once.")
     group: Line = Field("default", description="Runner group at GitHub.")
-    labels: tuple[Label, ...] = Field(
+    labels: Labels = Field(
         (), description="Labels by which jobs choose these runners, besides the scale set's name."
     )
     gpus: int | None = Field(None, ge=0, description="GPUs of each runner. Default: all of the node.")

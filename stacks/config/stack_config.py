@@ -30,7 +30,7 @@ from stacks.config.registries import Registry
 from stacks.config.registries.this_machine import LocalRegistry
 from stacks.config.signing import Signer, Signing
 from stacks.config.stack_file import NAMESPACE
-from stacks.config.values import PLATFORMS, Engines, Label, Platform, Size
+from stacks.config.values import PLATFORMS, Engines, Labels, Platform, Size
 from stacks.tags import check_extra, check_tail
 from stacks.versions.cuda_toolkit import Machine
 from stacks.versions.incompatible import Unverified
@@ -80,7 +80,7 @@ class StackConfig(Model):
     environment: Variables = Field(
         default_factory=dict, description="Variables of every image that is run, besides those that it has."
     )
-    runs_on: tuple[Label, ...] = Field(
+    runs_on: Labels = Field(
         (), description="Labels of the GitHub Actions runners that publish the stack. Default: GitHub's own."
     )
     runners: Runners | None = Field(None, description="GitHub Actions runners, which can also build the images.")

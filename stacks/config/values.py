@@ -105,6 +105,21 @@ def _certificate(value: str) -> str:
     return "\n".join(blocks) + "\n"
 
 
+def _runner_label(value: str) -> str:
+    if not value.isprintable() or "," in value or value != value.strip() or not 0 < len(value.encode()) < 256:
+        raise ValueError(
+            "expected a runner's label, such as gpu: text of less than 256 bytes on one line, without a comma, a line "
+            "break, or a space at either end"
+        )
+    return value
+
+
+def _distinct(value: tuple[str, ...]) -> tuple[str, ...]:
+    if len({label.lower() for label in value}) < len(value):
+        raise ValueError("expected each only once; GitHub ignores the case of labels")
+    return value
+
+
 Url = Annotated[str, AfterValidator(check_url)]
 Version = Annotated[str, AfterValidator(_version)]
 Release = Annotated[str, AfterValidator(_release)]
@@ -120,12 +135,9 @@ TorchRelease = Annotated[str, AfterValidator(_torch_release)]
 DefaultedTorchRelease = Annotated[str | Literal[False] | None, switched(_torch_release, null=True)]
 Certificate = Annotated[str, AfterValidator(_certificate)]
 Size = Annotated[ByteSize, BeforeValidator(_with_unit, json_schema_input_type=str)]
-Label = Annotated[
-    str,
-    AfterValidator(
-        matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a runner's label, such as self-hosted: letters, digits and . _ - only")
-    ),
-]
+Label = Annotated[str, AfterValidator(_runner_label)]
+"""A label of runners, as GitHub takes it of a scale set and of a runner."""
+Labels = Annotated[tuple[Label, ...], AfterValidator(_distinct)]
 Commit = Annotated[str, AfterValidator(matching(_COMMIT, "a commit: 7 to 40 digits 0-9 a-f"))]
 Pin = Annotated[str | Literal[False], pin()]
 CommitPin = Annotated[str | Literal[False], commit_pin()]

@@ -155,9 +155,10 @@ PLACES = [(name, way) for name, base in BASES.items() for way in ways(base)]
 LINES = {
     *("username", "password", "file", "kubeconfig", "context", "charts", "id", "installation", "group", "key"),
     *("value", "storageClass", "acme.example/pool", "acme.example/b", "identity", "issuer", "missing", "database"),
-    *("packages", "builder", "A", "pip"),
+    *("packages", "builder", "A", "pip", "labels", "runsOn"),
 }
-"""Keys that take any text on one line; that of ``pip`` begins with a letter, and is a line of a file of pip's."""
+"""Keys that take any text on one line; that of ``pip`` begins with a letter, and is a line of a file of pip's. Labels of
+runners are compared alone, by GitHub and by the webhook; they have no comma."""
 PARAGRAPHS = {"password", "privateKey", "reason", "command"}
 """Keys whose text may have line breaks: secrets, a reason, which is put on one line, and an argument of a program."""
 

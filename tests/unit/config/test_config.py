@@ -66,8 +66,8 @@ def test_config_of_flavor_alone_loads() -> None:
         ({"torch": {"vison": "1"}}, "stack x: slipway:torch: unknown key 'vison' (did you mean 'vision'?)"),
         ({"torch": "2.15.0"}, "stack x: slipway:torch: '2.15.0': "),
         (
-            {"runsOn": ["self-hosted", "a b"]},
-            "stack x: slipway:runsOn.1: 'a b': expected a runner's label, such as self-",
+            {"runsOn": ["self-hosted", "a,b"]},
+            "stack x: slipway:runsOn.1: 'a,b': expected a runner's label, such as gpu",
         ),
         ({"publish": "maybe"}, "stack x: slipway:publish: 'maybe': "),
         (

@@ -63,7 +63,7 @@ def load(**values: Any) -> ec2.Ec2Runners:
             )
             for label in ("self-hosted", "linux", "Linux", "x64", "ARM64")
         ),
-        ({"labels": ["a,b"]}, "slipway:runners.labels.0: 'a,b': expected a label"),
+        ({"labels": ["a,b"]}, "slipway:runners.labels.0: 'a,b': expected a runner's label"),
         ({"minRunners": 5, "maxRunners": 2}, "slipway:runners: minRunners 5 is more than maxRunners 2"),
         ({"root": 20}, "slipway:runners.root: '20': input should be greater than or equal to 75"),
         ({"runner": "2.0.0"}, "slipway:runners: runner '2.0.0' is not in stacks/versions/runner.toml"),
