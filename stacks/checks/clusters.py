@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from containers.errors import builds_no, one_line
 from containers.registry.reference import Reference
-from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunners, Validation
+from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunners, Validation, check_arc
 from stacks.graph import Graph
 from stacks.spec import CONTEXT
 
+_RELEASE = re.compile(r"""^appVersion:[ ]*["']?([0-9]+\.[0-9]+\.[0-9]+)["']?[ ]*$""", re.M)
+"""The release of ARC in a chart's Chart.yaml."""
 _GPU_CHECKS = "checks/gpu.py"
 """A script in an image's folder for the image's Python, run on GPUs. Not every image has one."""
 _GPU_REPORT = "common/gpu/report.py"
@@ -18,7 +21,7 @@ _GPU_REPORT = "common/gpu/report.py"
 
 
 def missing_charts(graph: Graph) -> Iterator[str]:
-    """Yield a message where the folder that the stack names lacks a chart."""
+    """Yield a message where the folder that the stack names lacks a chart, or has one of a release that is too old."""
     runners = graph.config.runners
     folder = runners.arc.charts if isinstance(runners, KubernetesRunners) else None
     paths = [f"{folder}/{chart}/Chart.yaml" for chart in ARC_CHARTS if folder]
@@ -28,6 +31,12 @@ def missing_charts(graph: Graph) -> Iterator[str]:
             f"slipway:runners.arc.charts: '{one_line(folder)}': the checkout has no {' and no '.join(missing)}: "
             "unpack both charts there, or leave it out"
         )
+    for path in paths if not missing else ():
+        if release := _RELEASE.search((graph.root / path).read_text(encoding="utf-8", errors="replace")):
+            try:
+                check_arc(release[1])
+            except ValueError as error:
+                yield f"slipway:runners.arc.charts: '{one_line(folder)}': {path}: {release[1]} {error}"
 
 
 def unnamed_pools(graph: Graph) -> Iterator[str]:

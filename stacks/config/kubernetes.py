@@ -20,6 +20,10 @@ from stacks.versions.nodes import EFA, INFINIBAND, check_count, node
 ARC_VERSION = "0.14.2"
 """Release of both charts of GitHub's Actions Runner Controller."""
 
+_OLDEST_ARC = "0.14.0"
+"""Below it the charts ignore ``scaleSetLabels`` (docs/gha-runner-scale-set-controller/README.md of ARC, 0.14.0: #4408);
+below 0.13.1 a runner that the quota refuses once gets no pod (0.13.1: #4305)."""
+
 ARC_CHARTS = ("gha-runner-scale-set-controller", "gha-runner-scale-set")
 """The names of the charts: of the controller, and of the runners."""
 
@@ -86,6 +90,16 @@ def _ending(*parts: str | int) -> str:
     return "-".join(str(part) for part in parts if part)
 
 
+def check_arc(version: str) -> str:
+    """Return a release of ARC; raises ValueError for one that is too old for these runners."""
+    if tuple(map(int, version.split("."))) < tuple(map(int, _OLDEST_ARC.split("."))):
+        raise ValueError(
+            f"is too old: before {_OLDEST_ARC} the charts ignore labels, and a runner that the quota refuses once gets no "
+            f"pod: give {_OLDEST_ARC} or later"
+        )
+    return version
+
+
 Addresses = Annotated[
     tuple[str, ...],
     BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...]),
@@ -139,12 +153,23 @@ class GitHub(Model):
 class Arc(Model):
     """GitHub's Actions Runner Controller (ARC), from its own Helm charts."""
 
-    version: str = Field(ARC_VERSION, pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$", description="Release of both charts.")
+    version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$"), AfterValidator(check_arc)] = Field(
+        ARC_VERSION, description=f"Release of both charts, {_OLDEST_ARC} or later."
+    )
     charts: NonEmpty | None = Field(
         None,
         description="Folder, relative to the checkout, with both charts unpacked, each in a folder of its name. "
         "Default: GitHub's registry.",
     )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.charts and self.version != ARC_VERSION:
+            raise ValueError(
+                f"version {self.version}: the charts in {self.charts} are of a version of their own: leave out version or "
+                "charts"
+            )
+        return self
 
 
 class Toleration(Model):

@@ -62,7 +62,7 @@ KUBERNETES = {
     "context": "c",
     "namespace": "n",
     "group": "g",
-    "arc": {"version": "0.9.0", "charts": "c"},
+    "arc": {"version": "0.14.2"},
     "github": {"url": "https://github.com/acme", "app": {"id": "1", "installation": "2", "privateKey": "k"}},
     "labels": ["a"],
     "nodeSelector": {"acme.example/pool": "x"},
@@ -114,6 +114,7 @@ BASES: Mapping[str, Mapping[str, Any]] = {
     "universal": {**read_stack("universal-cu132"), **COMMON, "train": [TRAIN], "cacheKey": "a"},
     "serve": read_stack("vllm-cu130"),
     "kubernetes": {"flavor": "runners", "runners": KUBERNETES},
+    "charts": {"flavor": "runners", "runners": {**KUBERNETES, "arc": {"charts": "c"}}},
     "ec2": {"flavor": "runners", "runners": EC2},
     "ecr": {"flavor": "local", "registry": ECR, "signing": IDENTITY},
 }

@@ -68,11 +68,11 @@ def controller_namespace(config: KubernetesRunners) -> Manifest:
 
 
 def quota(config: KubernetesRunners) -> Manifest:
-    """Return the quota of the namespace: pods, claims and devices for the maximal number of runners.
+    """Return the quota of the namespace: pods, claims and devices for the maximal number of runners, twice.
 
-    The GPU checks add one pod.
+    A runner that ends counts until its pod is gone, and its successor starts meanwhile. The GPU checks add one pod.
     """
-    count = config.max_runners
+    count = 2 * config.max_runners
     validation_pods = int(config.validation is not None)
     hard = {
         "pods": str(count + validation_pods),

@@ -22,7 +22,7 @@ from containers.errors import SlipwayError
 from containers.image.gpu.node_labels import GPU
 from stacks import plan
 from stacks.checks.secrets import check_clear_text
-from stacks.config.kubernetes import KubernetesRunners, Validation
+from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunners, Validation
 from stacks.versions.nodes import EFA, INFINIBAND, node, node_names
 
 GITHUB = {"url": "https://github.com/acme", "secret": "github"}
@@ -73,6 +73,9 @@ def refusal(**values: Any) -> str:
         ({"namespace": "ci-build"}, "namespace: ends with -build or -controller, as namespaces of build services"),
         ({"namespace": "ci-controller"}, "namespace: ends with -build or -controller, as namespaces of build services"),
         ({"arc": {"version": "0.9.0 --x"}}, "arc.version: String should match pattern"),
+        ({"arc": {"version": "0.9.3"}}, "arc.version: is too old: before 0.14.0 the charts ignore labels"),
+        ({"arc": {"version": "0.13.1"}}, "arc.version: is too old: before 0.14.0 the charts ignore labels"),
+        ({"arc": {"version": "0.14.1", "charts": "charts"}}, "arc: version 0.14.1: the charts in charts are of a version of their own"),
         ({"arc": {"charts": ""}}, "arc.charts: is empty: give a value, or leave it out"),
         ({"validation": {"image": "torch"}}, ": validation: runners of cpu have no GPU, which an image's own checks need"),
         ({"profile": "eks-p5", "gpus": 0, "validation": {"image": "torch"}}, ": validation: runners of eks-p5 have no GPU, which"),
@@ -179,6 +182,22 @@ def test_pod_without_a_daemon_is_unprivileged(build: dict[str, Any], variable: s
     assert isolation.quota(config)["spec"]["hard"]["persistentvolumeclaims"] == "0"
 
 
+@pytest.mark.parametrize(("release", "taken"), [("0.9.3", False), ("0.13.1", False), ("0.14.0", True), ("1.0.0", True)])
+def test_old_charts_of_the_checkout_are_refused(tmp_path: Path, release: str, taken: bool) -> None:
+    for chart in ARC_CHARTS:
+        (tmp_path / "charts" / chart).mkdir(parents=True)
+        (tmp_path / "charts" / chart / "Chart.yaml").write_text(f'name: {chart}\nappVersion: "{release}"\n')
+    values = {"flavor": "runners", "runners": {**FLAVOR["runners"], "arc": {"charts": "charts"}}}
+    if taken:
+        plan.specs(values, "stack x", tmp_path)
+        return
+    with pytest.raises(SlipwayError, match=f"gha-runner-scale-set/Chart.yaml: {release} is too old: before 0.14.0"):
+        plan.specs(values, "stack x", tmp_path)
+
+
+FLAVOR: dict[str, Any] = {"flavor": "runners", "runners": {"kind": "kubernetes", "profile": "eks-p5", "github": GITHUB}}
+
+
 def test_guards_are_in_the_namespace_and_select_its_pods() -> None:
     config = runners(profile="eks-p5", maxRunners=3, namespace="gpu")
     budget, account, quota = (
@@ -195,10 +214,10 @@ def test_guards_are_in_the_namespace_and_select_its_pods() -> None:
     priority = isolation.builds_priority(config)["metadata"]["name"]
     assert priority == pod.template(config, RUNNER, DOCKER)["spec"]["priorityClassName"]
     assert quota["spec"]["hard"] == {
-        "pods": "3",
-        "persistentvolumeclaims": "3",
-        "requests.nvidia.com/gpu": "24",
-        "requests.vpc.amazonaws.com/efa": "96",
+        "pods": "6",
+        "persistentvolumeclaims": "6",
+        "requests.nvidia.com/gpu": "48",
+        "requests.vpc.amazonaws.com/efa": "192",
     }
 
 

@@ -73,7 +73,7 @@ def test_manifest_keys_reach_the_api_unchanged() -> None:
     declared = objects(only()[0])
     assert declared["PriorityClass slipway-runners-build"]["preemptionPolicy"] == "Never"
     assert declared["ServiceAccount runner"]["automountServiceAccountToken"] is False
-    assert declared["ResourceQuota runners"]["spec"]["hard"]["requests.nvidia.com/gpu"] == "32"
+    assert declared["ResourceQuota runners"]["spec"]["hard"]["requests.nvidia.com/gpu"] == "64"
     assert declared["NetworkPolicy closed"]["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
     (rule,) = [r for r in declared["NetworkPolicy build"]["spec"]["egress"] if "ipBlock" in r["to"][0]]
     assert rule["to"][0]["ipBlock"]["except"] == ["169.254.0.0/16", "168.63.129.16/32"]
@@ -145,7 +145,7 @@ def test_images_on_runners_use_the_build_services_engine() -> None:
     assert provider["keyMaterial"][SECRET]
     assert values["outputs"]["runners"]["buildService"] == "builds.example:2376"
     assert json.dumps(values["outputs"]["images"]["extras"]["ref"]).endswith(f'{DIGEST}"')
-    assert declared["ResourceQuota runners"]["spec"]["hard"]["pods"] == "4"
+    assert declared["ResourceQuota runners"]["spec"]["hard"]["pods"] == "8"
     service = {name for name, each in declared.items() if each["metadata"].get("namespace") == "slipway-runners-build"}
     assert service == {
         "Deployment build",
