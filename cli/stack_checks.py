@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from containers.dockerfile.context import Folders
 from containers.errors import SlipwayError, one_line
 from stacks import flavors, lock, plan
-from stacks.checks.collisions import StackImages, collisions, shared_repositories, shared_tags
+from stacks.checks.collisions import StackImages, collisions, shared_repositories, shared_runners, shared_tags
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT, misnamed, stack_names
 from stacks.identity import pip_packages
@@ -26,6 +26,7 @@ def check(locked: Collection[str] = ()) -> list[str]:
     built, mistakes = [], [*misnamed(), *flavors.broken()]
     owned: dict[str, frozenset[str]] = {}
     tagged: dict[str, frozenset[str]] = {}
+    configs: dict[str, StackConfig] = {}
     contents = Contents(Folders(ROOT))
     for name in stack_names():
         try:
@@ -40,6 +41,7 @@ def check(locked: Collection[str] = ()) -> list[str]:
         for warning in planned.warnings:
             print(f"warning: {name}: {warning}", file=sys.stderr)
         specs = [image.spec for image in planned.images]
+        configs[name] = planned.config
         built.append(StackImages(name, planned.config.registry.repository, specs))
         if planned.config.publish:
             owned[name] = planned.config.registry.created_repositories(spec.published_name for spec in specs)
@@ -51,7 +53,7 @@ def check(locked: Collection[str] = ()) -> list[str]:
         platforms = f" for {len(planned.config.platforms)} platforms" if planned.indexes else ""
         source = f" from {products} build products" if products else ""
         print(f"{name}: {images} image{'' if images == 1 else 's'}{platforms}{source}, ok")
-    mistakes += collisions(built) + shared_repositories(owned) + shared_tags(tagged)
+    mistakes += collisions(built) + shared_repositories(owned) + shared_tags(tagged) + shared_runners(configs)
     mistakes = list(dict.fromkeys(mistakes))  # a mistake of the branch is one of every stack
     # A broken flavor is a mistake of the stack that selects it.
     return [line for line in mistakes if not any(line != other and other.endswith(line) for other in mistakes)]

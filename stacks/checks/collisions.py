@@ -1,4 +1,5 @@
-"""Rules over all stacks: two stacks must not give one tag to different images, or own one repository.
+"""Rules over all stacks: two stacks must not give one tag to different images, own one repository, or take each
+other's jobs.
 
 A tag names what people choose an image by, not everything that decides its content: versions of extras, compute
 capabilities, Python and the origin of torch are not in it. Within a stack the revision tells such images apart; two
@@ -12,7 +13,10 @@ from collections.abc import Set as AbstractSet
 from itertools import combinations
 from typing import NamedTuple
 
-from containers.errors import abridged, quoted
+from containers.errors import abridged, one_line, quoted
+from stacks.config.ec2 import Ec2Runners
+from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.stack_config import StackConfig
 from stacks.spec import ImageSpec, Outside
 
 _MOST = 3
@@ -65,6 +69,44 @@ def shared_repositories(stacks: Mapping[str, AbstractSet[str]]) -> list[str]:
                 "slipway:registry.create: false in one of them, or give it another repository"
             )
     return lines
+
+
+def shared_runners(stacks: Mapping[str, StackConfig]) -> list[str]:
+    """Return one line for each pair of stacks whose runners are one thing at GitHub, or in a cluster that both name."""
+    pairs = combinations(((name, config) for name, config in stacks.items() if config.runners), 2)
+    return [
+        f"stacks {first} and {second}: {conflict}"
+        for (first, ours), (second, theirs) in pairs
+        if (conflict := _conflict(ours, theirs))
+    ]
+
+
+def _conflict(ours: StackConfig, theirs: StackConfig) -> str | None:
+    """Return why the runners of two stacks cannot both be; None where they can. GitHub ignores case in all names."""
+    one, other = ours.runners, theirs.runners
+    if isinstance(one, KubernetesRunners) and isinstance(other, KubernetesRunners):
+        if one.namespace != other.namespace:
+            return None
+        if one.context and (one.kubeconfig, one.context) == (other.kubeconfig, other.context):
+            return (
+                f"both create the namespace {one.namespace} in the cluster of the context '{one_line(one.context)}'; "
+                "set slipway:runners.namespace in one of them"
+            )
+        if (one.github.url.lower(), one.group.lower()) == (other.github.url.lower(), other.group.lower()):
+            return (
+                f"both have the runner scale set {one.namespace} of {one.github.url}, which has one listener; set "
+                "slipway:runners.namespace in one of them"
+            )
+    if isinstance(one, Ec2Runners) and isinstance(other, Ec2Runners):
+        labels = ({*map(str.lower, it.runner_labels(of.platform))} for it, of in ((one, ours), (other, theirs)))
+        urls = sorted((one.github.url.lower(), other.github.url.lower()), key=len)
+        # An organization's runners take the jobs of each of its repositories.
+        if len({frozenset(each) for each in labels}) == 1 and f"{urls[1]}/".startswith(f"{urls[0]}/"):
+            return (
+                f"both start a machine for each job of {one.github.url} with the labels {', '.join(one.labels)}; set "
+                "other slipway:runners.labels in one of them"
+            )
+    return None
 
 
 def _contents(built: StackImages) -> dict[tuple[str, str, str], dict[str, str]]:

@@ -1,0 +1,65 @@
+"""Two stacks whose runners are one thing at GitHub, or in one cluster, are found before either is deployed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cli import stack_checks
+from stacks import flavors
+from stacks.checks.collisions import shared_runners
+from tests.unit.runners.test_ec2 import RUNNERS as EC2
+
+CLUSTER = {"kind": "kubernetes", "profile": "eks-p5", "github": {"url": "https://github.com/acme", "secret": "s"}}
+
+
+def conflicts(first: dict[str, Any], second: dict[str, Any], **of_second: Any) -> list[str]:
+    """Return the conflicts of two stacks of runners; ``of_second`` are keys of the second stack."""
+    stacks = {"a": {"flavor": "runners", "runners": first}, "b": {"flavor": "runners", "runners": second, **of_second}}
+    return shared_runners({name: flavors.load(values, name) for name, values in stacks.items()})
+
+
+def at(base: dict[str, Any], url: str, **values: Any) -> dict[str, Any]:
+    return {**base, "github": {**base["github"], "url": url}, **values}
+
+
+def test_two_stacks_with_one_scale_set_are_refused() -> None:
+    (line,) = conflicts(CLUSTER, at(CLUSTER, "https://github.com/ACME/", profile="aks-ndv5", labels=["other"]))
+    assert line.startswith("stacks a and b: both have the runner scale set slipway-runners of https://github.com/acme")
+    assert line.endswith("set slipway:runners.namespace in one of them")
+
+
+def test_two_stacks_in_one_namespace_of_one_cluster_are_refused() -> None:
+    first, second = {**CLUSTER, "context": "prod"}, at(CLUSTER, "https://github.com/other", context="prod")
+    (line,) = conflicts(first, second)
+    assert "both create the namespace slipway-runners in the cluster of the context 'prod'" in line
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {**CLUSTER, "namespace": "others"},
+        {**CLUSTER, "group": "ml"},
+        at(CLUSTER, "https://github.com/acme2"),
+        at(CLUSTER, "https://github.com/acme/images"),
+    ],
+)
+def test_two_stacks_with_a_scale_set_each_are_right(other: dict[str, Any]) -> None:
+    assert conflicts(CLUSTER, other) == []
+
+
+@pytest.mark.parametrize("url", [EC2["github"]["url"], "https://github.com/ACME/images"])
+def test_two_stacks_that_serve_one_job_are_refused(url: str) -> None:
+    (line,) = conflicts(EC2, at(EC2, url, labels=["GPU"]))
+    assert line.startswith("stacks a and b: both start a machine for each job of https://github.com/acme with the labels gpu")
+
+
+def test_two_stacks_on_ec2_with_other_jobs_are_right() -> None:
+    assert conflicts(EC2, {**EC2, "labels": ["gpu", "h100"]}) == []
+    assert conflicts(EC2, at(EC2, "https://github.com/acme-labs")) == []
+    assert conflicts(EC2, EC2, platform="linux/arm64") == []
+
+
+def test_shipped_stacks_share_no_runners() -> None:
+    assert [line for line in stack_checks.check() if "both" in line] == []
