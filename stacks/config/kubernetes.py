@@ -35,13 +35,19 @@ _NODE_LABEL = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-
 _ANY_NODE = frozenset({"kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch"})
 """Labels that the kubelet gives to every node ("Well-Known Labels, Annotations and Taints")."""
 _PROPERTY = re.compile(
-    r"(?:(?:beta\.)?kubernetes\.io|(?:feature\.)?node\.kubernetes\.io|failure-domain\.beta\.kubernetes\.io"
-    r"|topology\.(?:kubernetes\.io|k8s\.aws|gke\.io|ebs\.csi\.aws\.com)|karpenter\.k8s\.aws|nvidia\.com)/.*"
-    r"|karpenter\.sh/capacity-type|eks\.amazonaws\.com/(?:capacityType|compute-type)"
-    r"|kubernetes\.azure\.com/(?:mode|scalesetpriority|os-sku|cluster)"
-    r"|cloud\.google\.com/(?:gke-spot|gke-preemptible|gke-provisioning|gke-os-distribution|machine-family)"
+    r"(?:(?:beta\.)?kubernetes\.io|(?:(?:[\w-]+\.)*feature\.)?node\.kubernetes\.io|failure-domain\.beta\.kubernetes\.io"
+    r"|topology\.[^/]+|karpenter\.k8s\.aws|nvidia\.com|vpc\.amazonaws\.com)/.*|k8s\.io/cloud-provider-.*"
+    r"|karpenter\.sh/(?!nodepool$|provisioner-name$).*|eks\.amazonaws\.com/(?!nodegroup$).*"
+    r"|alpha\.eksctl\.io/(?!nodegroup-name$).*|kubernetes\.azure\.com/(?!agentpool$).*|cloud\.google\.com/(?!gke-nodepool$).*"
 )
-"""Labels that clouds and add-ons give to each node for its zone, host, type or price. Others' pods run there."""
+"""Labels that clouds and add-ons give to each node for its zone, host, type or price, all but the name of its pool.
+Others' pods run there."""
+_SAME = {
+    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os": "kubernetes.io/os",
+    "beta.kubernetes.io/arch": "kubernetes.io/arch",
+}
+"""Former names of labels, which nodes still have ("Well-Known Labels, Annotations and Taints")."""
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -451,6 +457,13 @@ class KubernetesRunners(Pool):
                         f"{where}nodeSelector.{label}: '{one_line(pool.node_selector[label])}': these pods are for "
                         f"{platform}: leave it out"
                     )
+        for label, value in self.node_selector.items():
+            expected = node(self.profile).selector.get(_SAME.get(label, label), value)
+            if value != expected:
+                raise ValueError(
+                    f"nodeSelector.{label}: '{one_line(value)}': a node of {self.profile} is '{expected}', and what the "
+                    "runners request is for that: leave it out, or give another profile"
+                )
 
     @property
     def platform(self) -> str:

@@ -138,6 +138,13 @@ def test_missing_pools_are_refused_in_a_line_each(tmp_path: Path) -> None:
         {"kubernetes.azure.com/scalesetpriority": "spot"},
         {"cloud.google.com/gke-spot": "true"},
         {"feature.node.kubernetes.io/cpu-cpuid.AVX2": "true"},
+        {"topology.disk.csi.azure.com/zone": "westeurope-1"},
+        {"eks.amazonaws.com/instance-category": "m"},
+        {"alpha.eksctl.io/cluster-name": "prod"},
+        {"karpenter.sh/registered": "true"},
+        {"kubernetes.azure.com/node-image-version": "AKSUbuntu-2204"},
+        {"cloud.google.com/gke-accelerator": "nvidia-l4"},
+        {"vpc.amazonaws.com/has-trunk-attached": "true"},
     ],
 )
 def test_property_that_nodes_of_others_have_is_no_pool(tmp_path: Path, label: dict[str, str]) -> None:

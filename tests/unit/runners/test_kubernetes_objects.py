@@ -50,6 +50,8 @@ def refusal(**values: Any) -> str:
         ({"profile": "aks-ndv5", "efa": 1}, ": runners.efa: '1' is more vpc.amazonaws.com/efa than a node of aks-ndv5 has; allowed: 0; rule: "),
         ({"gpus": 1}, ": runners.gpus: '1' is more nvidia.com/gpu than a node of cpu has; allowed: 0; rule: "),
         ({"profile": "eks-p5", "gpus": 0, "efa": 4}, ": gpus is 0, and EFA and InfiniBand are for GPUs"),
+        ({"profile": "eks-g6", "nodeSelector": {"node.kubernetes.io/instance-type": "g6.xlarge"}}, ": nodeSelector.node.kubernetes.io/instance-type: 'g6.xlarge': a node of eks-g6 is 'g6.48xlarge', and what the runners request is for that: leave it out, or give another profile"),
+        ({"profile": "eks-g6", "nodeSelector": {"beta.kubernetes.io/instance-type": "g6.xlarge"}}, ": nodeSelector.beta.kubernetes.io/instance-type: 'g6.xlarge': a node of eks-g6 is"),
         ({"minRunners": 5, "maxRunners": 2}, ": minRunners 5 is more than maxRunners 2"),
         ({"daemon": False}, ": daemon is false and there is no build service: set build.jobs: true, or leave daemon out"),
         ({"minRunners": -1}, "minRunners: Input should be greater than or equal to 0"),
