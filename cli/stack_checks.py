@@ -9,6 +9,7 @@ from containers.dockerfile.context import Folders
 from containers.errors import SlipwayError, one_line
 from stacks import flavors, lock, plan
 from stacks.checks.collisions import StackImages, collisions, shared_repositories, shared_runners, shared_tags
+from stacks.config.kubernetes import KubernetesRunners
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT, misnamed, stack_names
 from stacks.identity import pip_packages
@@ -52,7 +53,10 @@ def check(locked: Collection[str] = ()) -> list[str]:
         images = len(planned.references) - len({spec.published_name for spec in specs if spec.product})
         platforms = f" for {len(planned.config.platforms)} platforms" if planned.indexes else ""
         source = f" from {products} build products" if products else ""
-        print(f"{name}: {images} image{'' if images == 1 else 's'}{platforms}{source}, ok")
+        runners = planned.config.runners
+        most = runners.per_node if isinstance(runners, KubernetesRunners) else None
+        room = f", {most} runner{'' if most == 1 else 's'} a node" if most else ""
+        print(f"{name}: {images} image{'' if images == 1 else 's'}{platforms}{source}{room}, ok")
     mistakes += collisions(built) + shared_repositories(owned) + shared_tags(tagged) + shared_runners(configs)
     mistakes = list(dict.fromkeys(mistakes))  # a mistake of the branch is one of every stack
     # A broken flavor is a mistake of the stack that selects it.

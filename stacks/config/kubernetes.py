@@ -20,6 +20,11 @@ from stacks.versions.nodes import EFA, INFINIBAND, check_count, node
 ARC_VERSION = "0.14.2"
 """Release of both charts of GitHub's Actions Runner Controller."""
 
+RUNNER_REQUESTS = ("4", "16Gi")
+"""CPUs and memory that the container of a runner with devices requests, besides its Docker daemon."""
+DEFAULT_REQUESTS = ("500m", "1Gi")
+"""What another container requests: the namespace's default."""
+
 _OLDEST_ARC = "0.14.0"
 """Below it the charts ignore ``scaleSetLabels`` (docs/gha-runner-scale-set-controller/README.md of ARC, 0.14.0: #4408);
 below 0.13.1 a runner that the quota refuses once gets no pod (0.13.1: #4305)."""
@@ -89,6 +94,14 @@ def _with_ports(value: tuple[str, ...]) -> tuple[str, ...]:
 def _one_or_all(value: tuple[str, ...]) -> str | list[str]:
     """Return what the state has: that of one service is no list there."""
     return value[0] if len(value) == 1 else [*value]
+
+
+def _cpus(quantity: str) -> float:
+    return int(quantity.removesuffix("m")) / (1000 if quantity.endswith("m") else 1)
+
+
+def _gib(quantity: str) -> float:
+    return float(quantity[:-2]) * 1024.0 ** ("Ki", "Mi", "Gi", "Ti").index(quantity[-2:]) / 1024**2
 
 
 def _ending(*parts: str | int) -> str:
@@ -369,9 +382,9 @@ class KubernetesRunners(Pool):
         description="NVIDIA's driver of the nodes, such as 570.172.08. It must run the stack's images. Default: what "
         "NVIDIA's labels in nodeSelector say, else the driver in the cloud's own machine image of today.",
     )
-    efa: int | None = Field(None, ge=0, description="EFA interfaces of each runner. Default: all of the node.")
+    efa: int | None = Field(None, ge=0, description="EFA interfaces of each runner. Default: its GPUs' share.")
     infiniband: int | None = Field(
-        None, ge=0, description="InfiniBand devices of each runner. Default: all of the node."
+        None, ge=0, description="InfiniBand devices of each runner. Default: its GPUs' share."
     )
     shm: Quantity = Field("64Gi", description="Size of /dev/shm where there are GPUs; it counts as memory.")
     daemon: bool = Field(
@@ -423,6 +436,12 @@ class KubernetesRunners(Pool):
             count = getattr(self, name)
             if count is not None:
                 check_count(self.profile, resource, count, field=f"runners.{name}")
+        if self.per_node == 0:
+            row, (cpus, memory) = node(self.profile), self.requests
+            raise ValueError(
+                f"a runner requests {cpus:g} CPUs and {memory:g} GiB with its Docker daemon, and a node of {row.name} has "
+                f"{row.cores} and {row.memory}: give less in cpu and memory"
+            )
         if self.build and self.platform in self.build.platforms:
             raise ValueError(
                 f"build.platforms.{self.platform}: nodes of {self.profile} are {self.platform} themselves: give "
@@ -552,12 +571,48 @@ class KubernetesRunners(Pool):
 
     @property
     def devices(self) -> dict[str, int]:
-        """The extended resources of each runner: their counts by their names in Kubernetes, without zeros."""
+        """The extended resources of each runner: their counts by their names in Kubernetes, without zeros.
+
+        Those of the fabric follow the GPUs, so that all GPUs of a node can be used: a quarter of them has a quarter.
+        """
         requested = {GPU: self.gpus, EFA: self.efa, INFINIBAND: self.infiniband}
         if self.gpus == 0:
             return {}
+        limits = node(self.profile).limits
+        gpus = limits.get(GPU, 0)
+        shares = {name: most if self.gpus is None else most * self.gpus // gpus for name, most in limits.items()}
         return {
-            resource: count
-            for resource, most in node(self.profile).limits.items()
-            if (count := most if requested[resource] is None else requested[resource])
+            name: count
+            for name, share in shares.items()
+            if (count := share if requested[name] is None else requested[name])
         }
+
+    @property
+    def requests(self) -> tuple[float, float]:
+        """The CPUs and the GiB of memory that each runner requests, with its Docker daemon."""
+        cpu, memory = RUNNER_REQUESTS if self.devices else DEFAULT_REQUESTS
+        sizes = [(cpu, memory), *([(self.cpu, self.memory)] if self.daemon else [])]
+        return sum(_cpus(cpu) for cpu, _ in sizes), sum(_gib(memory) for _, memory in sizes)
+
+    @property
+    def per_node(self) -> int | None:
+        """How many runners a node has room for at most; None for a profile of any node.
+
+        The node's own pods leave a little less than its CPUs and memory.
+        """
+        row, (cpus, memory) = node(self.profile), self.requests
+        room = [row.most(name) // count for name, count in self.devices.items()]
+        room += [int(most / each) for most, each in ((row.cores, cpus), (row.memory, memory)) if most is not None]
+        return min(room, default=None)
+
+    @property
+    def warnings(self) -> list[str]:
+        """A line where no number of runners uses all GPUs of a node."""
+        most, each = node(self.profile).most(GPU), self.devices.get(GPU, 0)
+        idle = most - each * (self.per_node or 0)
+        if not each or idle == 0:
+            return []
+        return [
+            f"slipway:runners: {idle} of the {most} GPUs of a node of {self.profile} stay idle: it has room for "
+            f"{self.per_node} of these runners"
+        ]

@@ -212,6 +212,7 @@ class StackConfig(Model):
         accepted = [f"{release.field} '{release.value}' {release.instead}" for release in self._unlisted]
         if accepted:
             lines.append(f"{NAMESPACE}:unverified: at your own risk, as no table has it: {'; '.join(accepted)}")
+        lines += self.runners.warnings if isinstance(self.runners, KubernetesRunners) else []
         lines += weak_line(self.reliances())
         unused = sorted(set(self.build_secrets) - self.mirrors.hosts.keys())
         if unused:

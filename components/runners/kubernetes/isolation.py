@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from components.runners.kubernetes.pod import ACCOUNT, labels, pins, priority_class
-from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.kubernetes import DEFAULT_REQUESTS, KubernetesRunners
 
 Manifest = dict[str, Any]
 
@@ -84,8 +84,9 @@ def quota(config: KubernetesRunners) -> Manifest:
 
 def limit_range(config: KubernetesRunners) -> Manifest:
     """Return the default requests of a container, and the largest volume that a pod may claim."""
+    cpu, memory = DEFAULT_REQUESTS
     limits = [
-        {"type": "Container", "defaultRequest": {"cpu": "500m", "memory": "1Gi"}},
+        {"type": "Container", "defaultRequest": {"cpu": cpu, "memory": memory}},
         *([largest_claim(config.cache)] if config.daemon else []),
     ]
     return _manifest("v1", "LimitRange", "runners", config, spec={"limits": limits})

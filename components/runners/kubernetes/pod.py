@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stacks.config.kubernetes import KubernetesRunners, Pool
+from stacks.config.kubernetes import RUNNER_REQUESTS, KubernetesRunners, Pool
 from stacks.versions.nodes import EFA, INFINIBAND, node
 
 Spec = dict[str, Any]
@@ -126,7 +126,8 @@ def pins(config: KubernetesRunners) -> bool:
 
 def resources(limits: Mapping[str, str]) -> Spec:
     """Return the resources of a container with devices. Huge pages require CPU or memory requests."""
-    return {"requests": {"cpu": "4", "memory": "16Gi"}, "limits": dict(limits)}
+    cpu, memory = RUNNER_REQUESTS
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": dict(limits)}
 
 
 def _externals(image: str) -> Spec:

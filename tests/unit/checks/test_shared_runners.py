@@ -61,5 +61,6 @@ def test_two_stacks_on_ec2_with_other_jobs_are_right() -> None:
     assert conflicts(EC2, EC2, platform="linux/arm64") == []
 
 
-def test_shipped_stacks_share_no_runners() -> None:
+def test_shipped_stacks_share_no_runners(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line for line in stack_checks.check() if "both" in line] == []
+    assert "runners-eks: 0 images, 1 runner a node, ok" in capsys.readouterr().out.splitlines()

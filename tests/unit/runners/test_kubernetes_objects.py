@@ -52,6 +52,7 @@ def refusal(**values: Any) -> str:
         ({"profile": "eks-p5", "gpus": 0, "efa": 4}, ": gpus is 0, and EFA and InfiniBand are for GPUs"),
         ({"profile": "eks-g6", "nodeSelector": {"node.kubernetes.io/instance-type": "g6.xlarge"}}, ": nodeSelector.node.kubernetes.io/instance-type: 'g6.xlarge': a node of eks-g6 is 'g6.48xlarge', and what the runners request is for that: leave it out, or give another profile"),
         ({"profile": "eks-g6", "nodeSelector": {"beta.kubernetes.io/instance-type": "g6.xlarge"}}, ": nodeSelector.beta.kubernetes.io/instance-type: 'g6.xlarge': a node of eks-g6 is"),
+        ({"profile": "eks-g6", "cpu": "190"}, ": a runner requests 194 CPUs and 32 GiB with its Docker daemon, and a node of eks-g6 has 192 and 768: give less in cpu and memory"),
         ({"minRunners": 5, "maxRunners": 2}, ": minRunners 5 is more than maxRunners 2"),
         ({"daemon": False}, ": daemon is false and there is no build service: set build.jobs: true, or leave daemon out"),
         ({"minRunners": -1}, "minRunners: Input should be greater than or equal to 0"),
@@ -125,6 +126,9 @@ def test_eks_profile_has_the_instance_type_of_its_name(profile: str, instance: s
         ({"profile": "cpu"}, {}),
         ({"profile": "eks-p5"}, {GPU: "8", EFA: "32", "hugepages-2Mi": "5120Mi"}),
         ({"profile": "eks-p4d", "gpus": 2, "efa": 0}, {GPU: "2"}),
+        ({"profile": "eks-p4d", "gpus": 1}, {GPU: "1"}),
+        ({"profile": "eks-p5", "gpus": 1}, {GPU: "1", EFA: "4", "hugepages-2Mi": "5120Mi"}),
+        ({"profile": "aks-ndv5", "gpus": 4}, {GPU: "4", INFINIBAND: "4"}),
         ({"profile": "eks-p5", "gpus": 0}, {}),
         ({"profile": "aks-ndv5", "infiniband": 4}, {GPU: "8", INFINIBAND: "4"}),
     ],
@@ -167,6 +171,36 @@ def test_pod_with_a_daemon_starts_it_before_the_runner(profile: str) -> None:
     assert layers["storageClassName"] == "gp3"
     assert not {"topologySpreadConstraints", "affinity"} & spec.keys()  # small runners share a node
     assert json.loads(json.dumps(template)) == template
+
+
+@pytest.mark.parametrize("profile", [name for name in node_names() if node(name).most(GPU)])
+def test_runners_of_one_gpu_use_all_gpus_of_a_node(profile: str) -> None:
+    row, config = node(profile), runners(profile=profile, gpus=1)
+    used = pod.template(config, RUNNER, DOCKER)["spec"]["containers"][0]["resources"]["limits"]
+    assert all(int(used.get(name, 0)) * row.most(GPU) <= most for name, most in row.limits.items())
+    assert config.per_node == row.most(GPU)
+    assert config.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("values", "most", "warning"),
+    [
+        ({"profile": "cpu"}, None, None),
+        ({"profile": "eks-p5"}, 1, None),
+        ({"profile": "eks-p5", "gpus": 2}, 4, None),
+        ({"profile": "eks-p5", "gpus": 3}, 2, "2 of the 8 GPUs of a node of eks-p5 stay idle: it has room for 2 of these"),
+        ({"profile": "eks-p5", "gpus": 1, "efa": 32}, 1, "7 of the 8 GPUs of a node of eks-p5 stay idle"),
+        ({"profile": "eks-p5", "gpus": 1, "memory": "500Gi"}, 3, "5 of the 8 GPUs of a node of eks-p5 stay idle"),
+        ({"profile": "eks-p5", "gpus": 1, "cpu": "44000m"}, 4, "4 of the 8 GPUs of a node of eks-p5 stay idle"),
+        ({"profile": "eks-p5", "gpus": 1, "cpu": "96", "daemon": False, "build": {"jobs": True}}, 8, None),
+    ],
+)
+def test_runners_that_a_node_has_room_for_are_counted(
+    values: dict[str, Any], most: int | None, warning: str | None
+) -> None:
+    config = runners(**values)
+    assert config.per_node == most
+    assert [warning in line for line in config.warnings] == ([True] if warning else [])
 
 
 @pytest.mark.parametrize(("build", "variable"), [({}, "DOCKER_HOST"), ({"rootless": True}, "BUILDKIT_HOST")])
