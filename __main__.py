@@ -20,7 +20,7 @@ from stacks.config.stack_file import ROOT
 from stacks.identity import staged_context
 
 try:
-    planned = plan.make(pulumi.get_stack(), from_pulumi(CONFIG.get()))
+    planned = plan.make(pulumi.get_stack(), from_pulumi(CONFIG.get()), settings=CONFIG.get())
     placed = placement.place(planned)
     replicas = None
     if not pulumi.runtime.is_dry_run():

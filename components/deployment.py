@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pulumi
 import pulumi_docker as docker
 
+from components import provider_settings
 from components.build_secrets import BuildSecrets
 from components.image import ImageVariant, ImageVariantArgs
 from components.reached_engine import ReachedEngine
@@ -106,7 +107,8 @@ def _engine(
     if engine.kind == "default":
         return DeclaredEngine(None, reached)
     name, host = f"engine-{architecture(platform)}", engine.address or None
-    return DeclaredEngine(docker.Provider(name, host=host, disable_docker_daemon_check=True), reached)
+    arguments = {**provider_settings.of(docker.Provider), "host": host, "disable_docker_daemon_check": True}
+    return DeclaredEngine(docker.Provider(name, **arguments), reached)
 
 
 def _stop(placement: Placement, machines: Deployed | None, variants: Mapping[str, ImageVariant]) -> None:

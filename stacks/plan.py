@@ -17,13 +17,13 @@ from containers.dockerfile.context import Folders
 from containers.dockerfile.declarations import mirrored
 from containers.errors import SlipwayError, builds_no, one_line
 from stacks import checks, graph, lock, platforms, tags
-from stacks.checks import clusters, extra_tags
+from stacks.checks import clusters, extra_tags, provider_settings
 from stacks.checks.secrets import check_clear_text
 from stacks.config.additions import requirement_name
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.signing import Signer, trusted
 from stacks.config.stack_config import StackConfig
-from stacks.config.stack_file import ROOT, read_stack
+from stacks.config.stack_file import ROOT, other_settings, read_stack
 from stacks.flavors import own_images
 from stacks.graph import Graph
 from stacks.identity import content, history, pip_packages
@@ -303,10 +303,13 @@ def make(
     values: Mapping[str, Any] | None = None,
     root: Path = ROOT,
     *,
+    settings: Mapping[str, Any] | None = None,
     contents: Contents | None = None,
     search: bool = True,
 ) -> Plan:
     """Resolve a stack from its file, or from the ``values`` that Pulumi read from it.
+
+    ``settings`` are the values of other namespaces that Pulumi read, by full key.
 
     The file is read in either case, because only its text shows a value that YAML would change. A caller that makes
     many plans passes ``contents``, which read each file of the checkout's context once. Without ``search``, no older
@@ -318,6 +321,8 @@ def make(
     """
     written = _file_values(stack, root)
     resolved = _graph(written if values is None else values, f"stack {stack}", root)
+    settings = other_settings(stack, provider_settings.NAMESPACES, root) if settings is None else settings
+    checks.run((partial(provider_settings.refusals, resolved.config),), settings, resolved.where)
     checks.run(checks.BUILD_RULES, resolved, resolved.where)
     contents = Contents(Folders(root)) if contents is None else contents
     images = _images(stack, resolved, contents, search=search)

@@ -14,6 +14,7 @@ import pulumi
 import pulumi_aws as aws
 from pulumi.runtime import invoke_async
 
+from components import provider_settings
 from components.registry import aws_environment
 from components.registry.interface import Login, Registry, RegistryArgs
 from components.supply_chain.extra_tag import ExtraTag, ExtraTagArgs
@@ -44,6 +45,9 @@ def immutable(moving: Sequence[str]) -> dict[str, Any]:
         "image_tag_mutability_exclusion_filters": [{"filter": each, "filter_type": "WILDCARD"} for each in moving],
     }
 
+
+_LOGINS = {"access_key", "profile", "shared_config_files", "shared_credentials_files"}
+"""Settings of the provider with which it has credentials."""
 
 _TOKEN = "aws:ecr/getAuthorizationToken:getAuthorizationToken"  # noqa: S105 - a function's name
 
@@ -97,10 +101,11 @@ class EcrRegistry(Registry):
         args = self._args
         if not args.publish:
             return
-        account: dict[str, Any] = {"allowed_account_ids": [args.account]} if args.signed else _unsigned()
-        provider = aws.Provider(
-            f"{self._name}-aws", region=args.region, **account, opts=pulumi.ResourceOptions(parent=self)
-        )
+        settings = provider_settings.of(aws.Provider)
+        signed = args.signed or bool(_LOGINS & settings.keys())
+        account: dict[str, Any] = {"allowed_account_ids": [args.account]} if signed else _unsigned()
+        arguments = {**settings, "region": args.region, **account}
+        provider = aws.Provider(f"{self._name}-aws", **arguments, opts=pulumi.ResourceOptions(parent=self))
         self._provider = provider
         self._opts = pulumi.ResourceOptions(parent=self, provider=provider)
         if args.create:

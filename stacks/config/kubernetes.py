@@ -373,9 +373,7 @@ class KubernetesRunners(Pool):
     min_runners: int = Field(0, ge=0, description="Runners that wait for jobs; 0 costs nothing while idle.")
     max_runners: int = Field(4, ge=1, description="Most runners at once.")
     group: Line = Field("default", description="Runner group at GitHub.")
-    labels: Labels = Field(
-        (), description="Labels by which jobs choose these runners, besides the scale set's name."
-    )
+    labels: Labels = Field((), description="Labels by which jobs choose these runners, besides the scale set's name.")
     gpus: int | None = Field(None, ge=0, description="GPUs of each runner. Default: all of the node.")
     driver: Driver | None = Field(
         None,

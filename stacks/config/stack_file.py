@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -101,8 +101,23 @@ def read_stack(stack: str, root: Path = ROOT) -> dict[str, Any]:
         raise SlipwayError(f"{where}: byte {error.start + 1} is not UTF-8: save the file as UTF-8") from None
 
 
+def other_settings(stack: str, namespaces: Collection[str], root: Path = ROOT) -> dict[str, Any]:
+    """Read the keys that a stack's file has in other namespaces, by their full names; the file is as of ``read_stack``."""
+    path = stack_file(stack, root)
+    text = path.read_text(encoding="utf-8")
+    if not re.search(rf"\b(?:{'|'.join(namespaces)}):\w", text):  # parsing it again costs more
+        return {}
+    config = _config(text, str(path.relative_to(root)))
+    return {key: value for key, value in config.items() if key.partition(":")[0] in namespaces}
+
+
 def parse(text: str, where: str) -> dict[str, Any]:
     """Read the ``slipway:`` keys of a stack file's ``text``; ``where`` names the file in errors."""
+    prefix = f"{NAMESPACE}:"
+    return {key[len(prefix) :]: value for key, value in _config(text, where).items() if key.startswith(prefix)}
+
+
+def _config(text: str, where: str) -> dict[str, Any]:
     too_deep = SlipwayError(f"{where}: not YAML that a stack can have: it is nested too deep")
     if _depth(text) > _MOST_DEPTH:  # PyYAML finds that out in minutes
         raise too_deep
@@ -131,8 +146,7 @@ def parse(text: str, where: str) -> dict[str, Any]:
         namespace, colon, name = key.partition(":")
         if colon and namespace != NAMESPACE and suggest(namespace, [NAMESPACE]):
             raise SlipwayError(f"{where}: unknown key '{one_line(key)}' (did you mean '{NAMESPACE}:{one_line(name)}'?)")
-    prefix = f"{NAMESPACE}:"
-    return {key[len(prefix) :]: value for key, value in config.items() if key.startswith(prefix)}
+    return config
 
 
 def _refuse_unread(node: yaml.Node | None, where: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
+from components import provider_settings
 from components.runners.ec2.aws_lookup import look_up
 from components.runners.ec2.builder import ssh_config
 from components.runners.ec2.builder.ec2_builder import Ec2Builder, Ec2BuilderArgs
@@ -46,15 +47,17 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
     """
     name = f"slipway-{plan.stack}"
     platform = plan.config.platform
-    provider = aws.Provider("runners-aws", region=config.region, allowed_account_ids=[config.account])
+    settings = provider_settings.of(aws.Provider)
+    account = {"region": config.region, "allowed_account_ids": [config.account]}
+    provider = aws.Provider("runners-aws", **{**settings, **account})
     # Only for prices. A stack deploys without them where its account may not use this region.
-    prices = aws.Provider(
-        "prices-aws",
-        region=_PRICE_LIST,
-        max_retries=1,  # fails fast on a network that reaches one region only
-        skip_credentials_validation=True,
-        skip_requesting_account_id=True,
-    )
+    anywhere = {
+        "region": _PRICE_LIST,
+        "max_retries": 1,  # fails fast on a network that reaches one region only
+        "skip_credentials_validation": True,
+        "skip_requesting_account_id": True,
+    }
+    prices = aws.Provider("prices-aws", **{**settings, **anywhere})
     try:
         site = look_up(config, platform, pulumi.InvokeOptions(provider=provider), pulumi.InvokeOptions(provider=prices))
         ec2_site.check(config, site, platform, plan.config.budgets)

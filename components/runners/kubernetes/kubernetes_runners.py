@@ -15,6 +15,7 @@ import pulumi
 import pulumi_docker as docker
 import pulumi_kubernetes as k8s
 
+from components import provider_settings
 from components.reached_engine import ReachedEngine
 from components.registry.interface import Login
 from components.runners.kubernetes import arc, build_daemon, build_service, gpu_validation, isolation, pod
@@ -78,6 +79,7 @@ class KubernetesRunners(pulumi.ComponentResource):
         self._name, self._config = name, config
         self.provider = k8s.Provider(
             f"{name}-cluster",
+            **provider_settings.of(k8s.Provider),
             kubeconfig=config.kubeconfig,
             context=config.context,
             opts=pulumi.ResourceOptions(parent=self),
@@ -141,7 +143,8 @@ class KubernetesRunners(pulumi.ComponentResource):
         running = self._chart(controller, config.controller_namespace, "controller", values, after)
         scale_set_values = arc.scale_set_values(config, template)
         self._chart(
-            *(scale_set, config.namespace, config.namespace, scale_set_values, [running]), arc.at_github(scale_set_values)
+            *(scale_set, config.namespace, config.namespace, scale_set_values, [running]),
+            arc.at_github(scale_set_values),
         )
 
     def _chart(
@@ -246,13 +249,16 @@ class KubernetesRunners(pulumi.ComponentResource):
                 name = build_service.full_name(self._config, daemon.replica)
                 pulumi.Output.all(**daemon.tls).apply(partial(replicas.learn, name))
         other = "" if platform == self._config.platform else f"-{architecture(platform)}"
+        arguments = {
+            "host": reached.host,
+            "ca_material": reached.tls.get("ca"),
+            "cert_material": reached.tls.get("cert"),
+            "key_material": reached.tls.get("key"),
+            "disable_docker_daemon_check": True,  # a preview needs no daemon
+        }
         return docker.Provider(
             f"{self._name}-engine{other}",
-            host=reached.host,
-            ca_material=reached.tls.get("ca"),
-            cert_material=reached.tls.get("cert"),
-            key_material=reached.tls.get("key"),
-            disable_docker_daemon_check=True,  # a preview needs no daemon
+            **{**provider_settings.of(docker.Provider), **arguments},
             opts=pulumi.ResourceOptions(parent=self, depends_on=ready),
         )
 

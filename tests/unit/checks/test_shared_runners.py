@@ -52,7 +52,9 @@ def test_two_stacks_with_a_scale_set_each_are_right(other: dict[str, Any]) -> No
 @pytest.mark.parametrize("url", [EC2["github"]["url"], "https://github.com/ACME/images"])
 def test_two_stacks_that_serve_one_job_are_refused(url: str) -> None:
     (line,) = conflicts(EC2, at(EC2, url, labels=["GPU"]))
-    assert line.startswith("stacks a and b: both start a machine for each job of https://github.com/acme with the labels gpu")
+    assert line.startswith(
+        "stacks a and b: both start a machine for each job of https://github.com/acme with the labels gpu"
+    )
 
 
 def test_two_stacks_on_ec2_with_other_jobs_are_right() -> None:

@@ -11,6 +11,7 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_docker as docker
 
+from components import provider_settings
 from components.reached_engine import ReachedEngine
 from components.runners.ec2 import iam_policies, launch_options
 from components.runners.ec2.builder import ssh_config
@@ -153,11 +154,14 @@ class Ec2Builder(pulumi.ComponentResource):
             self._power(images),
             pulumi.ResourceOptions(parent=self, depends_on=[self._attached]),
         )
+        arguments = {
+            "host": self.reached_engine.host,
+            "ssh_opts": self.reached_engine.ssh,
+            "disable_docker_daemon_check": True,  # a preview needs no daemon
+        }
         return docker.Provider(
             f"{self._name}-engine",
-            host=self.reached_engine.host,
-            ssh_opts=self.reached_engine.ssh,
-            disable_docker_daemon_check=True,  # a preview needs no daemon
+            **{**provider_settings.of(docker.Provider), **arguments},
             opts=pulumi.ResourceOptions(parent=self, depends_on=[awake]),
         )
 
