@@ -12,7 +12,7 @@ from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunners, Validation, 
 from stacks.graph import Graph
 from stacks.spec import CONTEXT
 
-_RELEASE = re.compile(r"""^appVersion:[ ]*["']?([0-9]+\.[0-9]+\.[0-9]+)["']?[ ]*$""", re.M)
+_RELEASE = re.compile(r"""^appVersion:[ ]*["']?([0-9]+\.[0-9]+\.[0-9]+)["']?[ ]*$""", re.MULTILINE)
 """The release of ARC in a chart's Chart.yaml."""
 _GPU_CHECKS = "checks/gpu.py"
 """A script in an image's folder for the image's Python, run on GPUs. Not every image has one."""

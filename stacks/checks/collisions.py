@@ -1,5 +1,4 @@
-"""Rules over all stacks: two stacks must not give one tag to different images, own one repository, or take each
-other's jobs.
+"""Rules over all stacks: two must not give one tag to different images, own one repository, or have the same runners.
 
 A tag names what people choose an image by, not everything that decides its content: versions of extras, compute
 capabilities, Python and the origin of torch are not in it. Within a stack the revision tells such images apart; two

@@ -60,9 +60,7 @@ def _aws(config: StackConfig, name: str, value: Any) -> str | None:
     if name == "allowedAccountIds":
         return "the stack's own account is the one that is allowed"
     if name in _LOGIN and runners and runners.build:
-        return (
-            "the builder is reached by AWS's CLI, which does not know it: set AWS_PROFILE or others of AWS's variables"
-        )
+        return "the builder is reached by AWS's CLI, which does not know it: set AWS's variables, as AWS_PROFILE"
     return None
 
 

@@ -113,8 +113,8 @@ def check_arc(version: str) -> str:
     """Return a release of ARC; raises ValueError for one that is too old for these runners."""
     if tuple(map(int, version.split("."))) < tuple(map(int, _OLDEST_ARC.split("."))):
         raise ValueError(
-            f"is too old: before {_OLDEST_ARC} the charts ignore labels, and a runner that the quota refuses once gets no "
-            f"pod: give {_OLDEST_ARC} or later"
+            f"is too old: before {_OLDEST_ARC} the charts ignore labels, and a runner that the quota refuses once gets "
+            f"no pod: give {_OLDEST_ARC} or later"
         )
     return version
 
@@ -185,8 +185,8 @@ class Arc(Model):
     def _one_source(self) -> Self:
         if self.charts and self.version != ARC_VERSION:
             raise ValueError(
-                f"version {self.version}: the charts in {self.charts} are of a version of their own: leave out version or "
-                "charts"
+                f"version {self.version}: the charts in {self.charts} are of a version of their own: leave out version "
+                "or charts"
             )
         return self
 
@@ -437,8 +437,8 @@ class KubernetesRunners(Pool):
         if self.per_node == 0:
             row, (cpus, memory) = node(self.profile), self.requests
             raise ValueError(
-                f"a runner requests {cpus:g} CPUs and {memory:g} GiB with its Docker daemon, and a node of {row.name} has "
-                f"{row.cores} and {row.memory}: give less in cpu and memory"
+                f"a runner requests {cpus:g} CPUs and {memory:g} GiB with its Docker daemon, and a node of {row.name} "
+                f"has {row.cores} and {row.memory}: give less in cpu and memory"
             )
         if self.build and self.platform in self.build.platforms:
             raise ValueError(
@@ -478,8 +478,8 @@ class KubernetesRunners(Pool):
             expected = node(self.profile).selector.get(_SAME.get(label, label), value)
             if value != expected:
                 raise ValueError(
-                    f"nodeSelector.{label}: '{one_line(value)}': a node of {self.profile} is '{expected}', and what the "
-                    "runners request is for that: leave it out, or give another profile"
+                    f"nodeSelector.{label}: '{one_line(value)}': a node of {self.profile} is '{expected}', and what "
+                    "the runners request is for that: leave it out, or give another profile"
                 )
 
     @property
@@ -606,11 +606,7 @@ class KubernetesRunners(Pool):
     @property
     def warnings(self) -> list[str]:
         """A line where no number of runners uses all GPUs of a node."""
-        most, each = node(self.profile).most(GPU), self.devices.get(GPU, 0)
-        idle = most - each * (self.per_node or 0)
-        if not each or idle == 0:
-            return []
-        return [
-            f"slipway:runners: {idle} of the {most} GPUs of a node of {self.profile} stay idle: it has room for "
-            f"{self.per_node} of these runners"
-        ]
+        most, each, room = node(self.profile).most(GPU), self.devices.get(GPU, 0), self.per_node or 0
+        used = each * room
+        idle = f"{most - used} of the {most} GPUs of a node of {self.profile} stay idle"
+        return [f"slipway:runners: {idle}: it has room for {room} of these runners"] if each and used < most else []

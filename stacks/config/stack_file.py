@@ -102,7 +102,7 @@ def read_stack(stack: str, root: Path = ROOT) -> dict[str, Any]:
 
 
 def other_settings(stack: str, namespaces: Collection[str], root: Path = ROOT) -> dict[str, Any]:
-    """Read the keys that a stack's file has in other namespaces, by their full names; the file is as of ``read_stack``."""
+    """Read the keys that a stack's file has in other namespaces, by their full names; it is as of ``read_stack``."""
     path = stack_file(stack, root)
     text = path.read_text(encoding="utf-8")
     if not re.search(rf"\b(?:{'|'.join(namespaces)}):\w", text):  # parsing it again costs more

@@ -156,6 +156,30 @@ def test_gpu_checks_are_an_output_or_fail_the_update(
         assert UNCHANGED.search(project.up().output)
 
 
+def test_gpu_checks_outlive_a_disruption(project: ClusterProject) -> None:
+    checks = {"image": "r.example/torch:1", "command": ["true"], "minutes": 5}
+    project.configure({"profile": "eks-p5", "validation": checks})
+    cluster, pods = project.cluster, f"{project.at('pods')}?labelSelector=app.kubernetes.io/component=gpu-checks"
+    with pool(cluster, "eks-p5", **{GPU: "0"}):
+        update = project.start("up", "-s", "t", "--yes", "--skip-preview")
+        until(lambda: len(cluster.items(pods)) == 1)
+        (first,) = (each["metadata"]["name"] for each in cluster.items(pods))
+        disrupted = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "TerminationByKubelet",
+            "message": "drained",
+        }
+        status = {"status": {"phase": "Failed", "conditions": [disrupted]}}
+        merge = {"Content-Type": "application/merge-patch+json"}
+        cluster.call("PATCH", f"{project.at('pods', first)}/status", status, headers=merge)
+        until(lambda: {each["metadata"]["name"] for each in cluster.items(pods)} - {first})
+    with pool(cluster, "eks-p5"):
+        output, _ = update.communicate()
+        assert update.returncode == 0, output
+        assert project.outputs()["runners"]["validation"] == {"image": "r.example/torch:1", "passed": True}
+
+
 def test_runners_and_controller_have_few_permissions(project: ClusterProject) -> None:
     project.configure({"profile": "cpu", "build": {}})
     with pool(project.cluster, "cpu"):

@@ -14,6 +14,20 @@ from stacks.config.kubernetes import KubernetesRunners, Validation
 
 NAME = "gpu-checks"
 _FOLDER = "/checks"
+_LABELS = {**isolation.LABELS, "app.kubernetes.io/component": NAME}
+_DISRUPTED = {"type": "DisruptionTarget", "status": "True"}
+"""The condition of a pod that was ended for a reason outside of it (Kubernetes, "Disruptions")."""
+_STAYS = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+"""Annotations with which autoscalers leave a pod on its node (Karpenter, "Disruption"; Cluster Autoscaler's FAQ)."""
+
+
+def disruption_budget(config: KubernetesRunners) -> Manifest:
+    """Return the budget that keeps the node of the checks from being drained until they are done.
+
+    A Job has no scale, so only an absolute ``minAvailable`` works, as for runners (:mod:`isolation`).
+    """
+    spec = {"minAvailable": 1, "selector": {"matchLabels": dict(_LABELS)}}
+    return isolation.manifest("policy/v1", "PodDisruptionBudget", NAME, config.namespace, spec=spec)
 
 
 def scripts(config: KubernetesRunners, texts: Mapping[str, str]) -> Manifest:
@@ -44,7 +58,8 @@ def job(
 ) -> Manifest:
     """Return the Job without its image and its :func:`environment`.
 
-    It runs once. A failed check fails it, and so does a lack of nodes.
+    It runs once. A failed check fails it, and so does a lack of nodes. A pod that is evicted, preempted or loses its
+    node says nothing of the image: it is made anew, and does not count ("Pod failure policy", DisruptionTarget).
 
     The Job requests the same devices as a runner. If the nodes lack a device of the profile, say because the EFA plugin
     leaves their instance type out, the Job finds no node and reports what runners would wait for.
@@ -68,14 +83,13 @@ def job(
     }
     mounts: list[Spec] = []
     volumes: list[Spec] = []
-    metadata: Spec = {"labels": {**isolation.LABELS, "app.kubernetes.io/component": NAME}}
+    metadata: Spec = {"labels": dict(_LABELS), "annotations": dict(_STAYS)}
     if texts:
         mounts.append({"name": "checks", "mountPath": _FOLDER, "readOnly": True})
         volumes.append({"name": "checks", "configMap": {"name": NAME}})
         # Changed checks replace the Job; a changed ConfigMap alone would run nothing.
-        metadata["annotations"] = {
-            "slipway/checks": hashlib.sha256("\n".join(texts.values()).encode()).hexdigest()[:12]
-        }
+        digest = hashlib.sha256("\n".join(texts.values()).encode()).hexdigest()[:12]
+        metadata["annotations"]["slipway/checks"] = digest
     container["resources"] = on_disk(config.disk, resources(requested) if requested else None)
     if requested:
         mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - a pod's own
@@ -97,6 +111,7 @@ def job(
     seconds = validation.minutes * 60
     spec = {
         "backoffLimit": 0,
+        "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [_DISRUPTED]}]},
         "activeDeadlineSeconds": seconds,
         "template": {"metadata": metadata, "spec": pod},
     }

@@ -70,14 +70,13 @@ def controller_namespace(config: KubernetesRunners) -> Manifest:
 def quota(config: KubernetesRunners) -> Manifest:
     """Return the quota of the namespace: pods, claims and devices for the maximal number of runners, twice.
 
-    A runner that ends counts until its pod is gone, and its successor starts meanwhile. The GPU checks add one pod.
+    A runner that ends counts until its pod is gone, and its successor starts meanwhile. So does the pod of GPU checks.
     """
-    count = 2 * config.max_runners
-    validation_pods = int(config.validation is not None)
+    pods = 2 * (config.max_runners + (config.validation is not None))
     hard = {
-        "pods": str(count + validation_pods),
-        "persistentvolumeclaims": str(count * config.daemon),
-        **{f"requests.{name}": str((count + validation_pods) * most) for name, most in config.devices.items()},
+        "pods": str(pods),
+        "persistentvolumeclaims": str(2 * config.max_runners * config.daemon),
+        **{f"requests.{name}": str(pods * most) for name, most in config.devices.items()},
     }
     return _manifest("v1", "ResourceQuota", "runners", config, spec={"hard": hard})
 

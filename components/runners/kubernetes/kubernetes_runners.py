@@ -141,11 +141,8 @@ class KubernetesRunners(pulumi.ComponentResource):
         controller, scale_set = arc.charts(config)
         values = arc.controller_values(config, args.mirrored(f"{arc.IMAGE}:{config.arc.version}").rpartition(":")[0])
         running = self._chart(controller, config.controller_namespace, "controller", values, after)
-        scale_set_values = arc.scale_set_values(config, template)
-        self._chart(
-            *(scale_set, config.namespace, config.namespace, scale_set_values, [running]),
-            arc.at_github(scale_set_values),
-        )
+        values = arc.scale_set_values(config, template)
+        self._chart(scale_set, config.namespace, config.namespace, values, [running], arc.at_github(values))
 
     def _chart(
         self,
@@ -290,7 +287,9 @@ class KubernetesRunners(pulumi.ComponentResource):
         if validation is None:
             raise ValueError("the configuration has no validation")
         job = gpu_validation.job(self._config, validation, checks, private=login is not None)
-        before = [self._declare(gpu_validation.scripts(self._config, checks), *self._guards)] if checks else []
+        before = [self._declare(gpu_validation.disruption_budget(self._config), *self._guards)]
+        if checks:
+            before.append(self._declare(gpu_validation.scripts(self._config, checks), *self._guards))
         if login:
             before.append(self._login(*login))
         container = job["spec"]["template"]["spec"]["containers"][0]

@@ -31,8 +31,8 @@ def _config() -> Iterator[None]:
     pulumi.runtime.set_all_config(before)
 
 
-def deployed(settings: dict[str, str], secret: tuple[str, ...] = (), **stack: Any) -> Recorder:
-    pulumi.runtime.set_all_config(settings, secret)
+def deployed(settings: dict[str, str], *secret: str, **stack: Any) -> Recorder:
+    pulumi.runtime.set_all_config(settings, [*secret])
     return run(**stack)[0]
 
 
@@ -47,7 +47,7 @@ def test_settings_of_aws_reach_its_provider() -> None:
         "aws:token": "hunter2",
         "other:profile": "x",
     }
-    provider = deployed(settings, ("aws:token",), registry=ECR).resources[AWS, "registry-aws"]
+    provider = deployed(settings, "aws:token", registry=ECR).resources[AWS, "registry-aws"]
     assert json.loads(provider["defaultTags"]) == tags
     assert json.loads(provider["assumeRoles"]) == roles
     assert (provider["profile"], json.loads(provider["maxRetries"])) == ("7", 7)

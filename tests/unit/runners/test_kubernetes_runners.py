@@ -492,6 +492,19 @@ def test_gpu_checks_run_on_the_profile_and_are_an_output(image: str, checked: st
     assert values["outputs"]["runners"]["validation"] == {"image": checked, "passed": True}
 
 
+def test_gpu_checks_are_not_disrupted_nor_judged_by_it() -> None:
+    recorder, _ = run(runners=runners(validation={"image": "r.example/y:1", "command": ["x"]}))
+    declared = objects(recorder)
+    job, budget = declared["Job gpu-checks"]["spec"], declared["PodDisruptionBudget gpu-checks"]["spec"]
+    labels = job["template"]["metadata"]["labels"].items()
+    assert (budget["minAvailable"], budget["selector"]["matchLabels"].items() <= labels) == (1, True)
+    assert not declared["PodDisruptionBudget runners"]["spec"]["selector"]["matchLabels"].items() <= labels
+    kept = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+    assert kept.items() <= job["template"]["metadata"]["annotations"].items()
+    rules = job["podFailurePolicy"]["rules"]
+    assert rules == [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+
+
 @pytest.mark.parametrize(
     ("image", "registry", "private"),
     [
