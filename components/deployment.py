@@ -15,6 +15,7 @@ from components.build_secrets import BuildSecrets
 from components.image import ImageVariant, ImageVariantArgs
 from components.reached_engine import ReachedEngine
 from components.registry.interface import Registry
+from scaler.app_key import Unreadable
 from stacks.config import ec2, kubernetes
 from stacks.config.values import architecture
 from stacks.differences import file_list
@@ -191,7 +192,10 @@ def _cluster(plan: Plan) -> KubernetesRunners | None:
     args = kubernetes_runners.KubernetesRunnersArgs(
         config=config.runners, ports=config.ports, mirrored=config.mirrors.image
     )
-    return kubernetes_runners.KubernetesRunners("runners", args)
+    try:
+        return kubernetes_runners.KubernetesRunners("runners", args)
+    except Unreadable as error:
+        raise pulumi.RunError(f"slipway:runners.github.app.{error}") from None
 
 
 def _validated(

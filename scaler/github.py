@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import functools
-import hashlib
 import json
 import re
 import time
@@ -16,8 +14,10 @@ from datetime import datetime
 from http.client import HTTPException
 from typing import Any
 
+from .app_key import Unreadable, jwt
+
 Credentials = Mapping[str, str]
-"""``token``, or ``app``, ``installation`` and ``privateKey`` (PEM) of a GitHub App."""
+"""``token``, or ``app``, ``installation`` and ``privateKey`` of a GitHub App, the key in a form of :mod:`app_key`."""
 
 _FINAL = {400, 415, 422}
 """The webhook's answers to a delivery that another attempt does not change."""
@@ -97,10 +97,13 @@ class GitHub:
     def _app(self) -> str | None:
         if self._login.get("token"):
             return None
+        missing = [name for name in ("app", "installation", "privateKey") if not self._login.get(name)]
+        if missing:
+            raise Refused(0, f"the secret has no token, and of an App no {' and no '.join(missing)}")
         try:
             return _app(self._login)
-        except (KeyError, IndexError, ValueError) as error:
-            raise Refused(0, f"the secret has no token and no key of an App: {type(error).__name__}") from None
+        except Unreadable as error:
+            raise Refused(0, f"the secret's {error}") from None
 
     @functools.cached_property
     def _authorization(self) -> str:
@@ -295,52 +298,5 @@ def _app(credentials: Credentials) -> str:
     """Return the authorization of the App itself, which only some requests accept."""
     now = int(time.time())
     # A minute back, for clocks that differ, and at most ten ahead ("Generating a JSON Web Token for a GitHub App").
-    return f"Bearer {jwt({'iat': now - 60, 'exp': now + 540, 'iss': credentials['app']}, credentials['privateKey'])}"
-
-
-def jwt(claims: Mapping[str, Any], key: str) -> str:
-    """Return the claims signed with an RSA key in PEM, as GitHub gives it to an App: RS256 (RFC 7518, RFC 8017 8.2.1).
-
-    Lambda's Python has no library for it. A signature of this kind takes no random number; its padding is constant.
-    """
-    signed = f"{_part({'alg': 'RS256', 'typ': 'JWT'})}.{_part(claims)}"
-    modulus, _, exponent = _numbers(key)
-    size = (modulus.bit_length() + 7) // 8
-    digest = bytes.fromhex("3031300d060960864801650304020105000420") + hashlib.sha256(signed.encode()).digest()
-    padded = b"\x00\x01" + b"\xff" * (size - len(digest) - 3) + b"\x00" + digest
-    signature = pow(int.from_bytes(padded, "big"), exponent, modulus).to_bytes(size, "big")
-    return f"{signed}.{_base64(signature)}"
-
-
-def _part(value: Mapping[str, Any]) -> str:
-    return _base64(json.dumps(value, separators=(",", ":")).encode())
-
-
-def _base64(content: bytes) -> str:
-    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
-
-
-def _numbers(pem: str) -> tuple[int, int, int]:
-    """Return modulus, public and private exponent of a key: PKCS #1, as GitHub makes them (RFC 8017 A.1.2)."""
-    lines = [line.strip() for line in pem.strip().splitlines()]
-    if lines[0] != "-----BEGIN RSA PRIVATE KEY-----":
-        raise ValueError(
-            "privateKey: expected the key that GitHub made, which starts with -----BEGIN RSA PRIVATE KEY-----"
-        )
-    data = base64.b64decode("".join(lines[1:-1]))
-    _, start, _ = _element(data, 0)
-    _, start, end = _element(data, start)  # version
-    numbers = []
-    for _ in range(3):
-        _, start, end = _element(data, end)
-        numbers.append(int.from_bytes(data[start:end], "big"))
-    return numbers[0], numbers[1], numbers[2]
-
-
-def _element(data: bytes, at: int) -> tuple[int, int, int]:
-    """Return the tag of the DER element at an offset, and the start and end of its content."""
-    length, start = data[at + 1], at + 2
-    if length & 0x80:
-        count = length & 0x7F
-        length, start = int.from_bytes(data[start : start + count], "big"), start + count
-    return data[at], start, start + length
+    claims = {"iat": now - 60, "exp": now + 540, "iss": credentials["app"]}
+    return f"Bearer {jwt(claims, str(credentials['privateKey']))}"

@@ -15,6 +15,7 @@ from stacks import plan
 from stacks.config.kubernetes import KubernetesRunners
 from tests.fakes.pulumi_mocks import Recorder, run
 from tests.unit.runners.network_policies import Peer, allowed
+from tests.unit.runners.test_app_keys import PKCS1
 
 GITHUB = {"url": "https://github.com/acme", "secret": "github"}
 REGISTRY = {"kind": "generic", "repository": "r.example/x", "username": "u", "password": "p"}
@@ -112,9 +113,10 @@ def test_escaped_job_is_on_no_node_of_the_builder(tmp_path: Path, values: dict[s
     assert [line.partition(": these")[0] for line in lines] == ["stack t: slipway:runners.build.nodeSelector"] * refused
 
 
+CANARY = PKCS1.splitlines()[3]
 LOGINS: dict[str, dict[str, Any]] = {
-    "app": {"app": {"id": "1", "installation": "2", "privateKey": "canary"}},
-    "token": {"token": "canary"},
+    "app": {"app": {"id": "1", "installation": "2", "privateKey": PKCS1}},
+    "token": {"token": CANARY},
     "secret": {"secret": "registration"},
 }
 
@@ -128,9 +130,9 @@ def test_job_has_no_way_to_register_runners(login: str, daemon: bool) -> None:
     chart = recorder.of_type(RELEASE)["runners-gha-runner-scale-set"]["values"]
     job = chart["template"]["spec"]
     name = chart["githubConfigSecret"]
-    held = [secret for secret in objects(recorder, "Secret") if "canary" in json.dumps(secret)]
+    held = [secret for secret in objects(recorder, "Secret") if CANARY in json.dumps(secret)]
     assert [secret["metadata"]["name"] for secret in held] == ([] if login == "secret" else [name])
-    assert "canary" not in json.dumps(chart)
+    assert CANARY not in json.dumps(chart)
     assert name not in json.dumps([job["volumes"], [container.get("env", []) for container in job["containers"]]])
     assert not [container for container in job["containers"] if container.get("envFrom")]
     accounts = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from components.runners.kubernetes.pod import Spec
+from scaler.app_key import pem
 from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunners
 
 Values = dict[str, Any]
@@ -79,12 +80,16 @@ def at_github(values: Values) -> list[Any]:
 
 
 def credentials(config: KubernetesRunners) -> dict[str, str]:
-    """Return the credentials for registering runners, by the controller's keys; none if the secret exists already."""
+    """Return the credentials for registering runners, by the controller's keys; none if the secret exists already.
+
+    Raises:
+        Unreadable: the App's key has a form that is not known. ARC itself takes PEM alone.
+    """
     github = config.github
     if github.app:
         return {
             "github_app_id": github.app.id,
             "github_app_installation_id": github.app.installation,
-            "github_app_private_key": github.app.private_key.get_secret_value(),
+            "github_app_private_key": pem(github.app.private_key.get_secret_value()),
         }
     return {"github_token": github.token.get_secret_value()} if github.token else {}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
+import pulumi
 import pytest
 
 from components.runners.kubernetes import build_daemon, gpu_validation, pod
@@ -22,6 +23,7 @@ from stacks.config.stack_file import ROOT
 from stacks.versions.nodes import node, node_names
 from tests.fakes.pulumi_mocks import DIGEST, SECRET, Recorder, run
 from tests.unit.runners.network_policies import Peer, allowed
+from tests.unit.runners.test_app_keys import PKCS1
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 CERTIFICATES = "pulumi-python:dynamic/runners:Certificates"
@@ -111,24 +113,32 @@ def test_charts_and_images_come_from_the_mirrors() -> None:
     assert images == [runner, "mirror.example/hub/library/docker", runner]
 
 
-APP = {"id": "1", "installation": "2", "privateKey": "hunter2"}
+APP = {"id": "1", "installation": "2", "privateKey": PKCS1}
 
 
 @pytest.mark.parametrize(
-    ("given", "keys"),
+    ("given", "keys", "credential"),
     [
-        ({"token": "hunter2"}, {"github_token"}),
-        ({"app": APP}, {"github_app_id", "github_app_installation_id", "github_app_private_key"}),
+        ({"token": "hunter2"}, {"github_token"}, "hunter2"),
+        ({"app": APP}, {"github_app_id", "github_app_installation_id", "github_app_private_key"}, PKCS1),
     ],
 )
-def test_credentials_are_in_one_secret_alone(given: dict[str, Any], keys: set[str]) -> None:
+def test_credentials_are_in_one_secret_alone(given: dict[str, Any], keys: set[str], credential: str) -> None:
     recorder, values = only(github={"url": GITHUB["url"], **given})
     secret = objects(recorder)["Secret github"]["stringData"]
     assert secret[SECRET]
     assert set(secret["value"]) == keys
-    assert "hunter2" in secret["value"].values()
+    assert credential in secret["value"].values()
     rest = {key: inputs for key, inputs in recorder.resources.items() if key[0] != "kubernetes:core/v1:Secret"}
-    assert "hunter2" not in repr(rest) + repr(values)
+    assert not [line for line in credential.splitlines() if line in repr(rest) + repr(values)]
+
+
+def test_app_key_that_is_none_is_one_line() -> None:
+    with pytest.raises(
+        pulumi.RunError, match=r"^slipway:runners.github.app.privateKey: it is none in PEM: expected"
+    ) as error:
+        only(github={"url": GITHUB["url"], "app": {**APP, "privateKey": "hunter2"}})
+    assert "hunter2" not in str(error.value)
 
 
 def test_images_on_runners_use_the_build_services_engine() -> None:
