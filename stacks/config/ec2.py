@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from containers.errors import one_line
 from stacks.config import builders, github_url
-from stacks.config.model import SENSITIVE, Model, matching
+from stacks.config.model import SENSITIVE, Model, matching, refuse_unread
 from stacks.config.values import Driver, Label, Platform
 from stacks.versions.checksums import runner_names
 
@@ -252,6 +252,13 @@ class Ec2Runners(Model):
     def _fits(self) -> Self:
         if self.min_runners > self.max_runners:
             raise ValueError(f"minRunners {self.min_runners} is more than maxRunners {self.max_runners}")
+        refuse_unread(
+            self,
+            {
+                "spot is false": () if self.spot else ("spot_patience",),
+                "no machine waits for jobs with minRunners 0": () if self.min_runners else ("max_lifetime",),
+            },
+        )
         if self.runner not in runner_names():
             raise ValueError(
                 f"runner '{one_line(self.runner)}' is not in stacks/versions/runner.toml; "

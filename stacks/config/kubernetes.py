@@ -13,7 +13,7 @@ from containers.errors import one_line
 from containers.image.gpu.node_labels import GPU, labelled_driver
 from containers.registry.reference import check_host, check_reference
 from stacks.config import builders, github_url
-from stacks.config.model import SENSITIVE, Line, Model, NonEmpty, Reference, Secret, matching
+from stacks.config.model import SENSITIVE, Line, Model, NonEmpty, Reference, Secret, matching, refuse_unread
 from stacks.config.values import Driver, Labels, Platform, architecture
 from stacks.versions.nodes import EFA, INFINIBAND, check_count, node
 
@@ -448,6 +448,15 @@ class KubernetesRunners(Pool):
         self._check_selectors()
         if not self.daemon and not self.build:
             raise ValueError("daemon is false and there is no build service: set build.jobs: true, or leave daemon out")
+        rootless = self.build is not None and self.build.rootless
+        refuse_unread(
+            self,
+            {
+                "daemon is false": () if self.daemon else ("cpu", "memory", "cache", "storage_class"),
+                "no Docker daemon runs": ("docker_image",) if rootless and not self.daemon else (),
+                f"runners of {self.profile} have no GPU": () if self.devices else ("shm", "driver"),
+            },
+        )
         if self.gpus == 0 and (self.efa or self.infiniband):
             raise ValueError("gpus is 0, and EFA and InfiniBand are for GPUs: leave them out, or request GPUs")
         if self.validation and not self.validation.command and not self.devices.get(GPU):

@@ -56,6 +56,14 @@ class Model(BaseModel):
         return values
 
 
+def refuse_unread(model: Model, because: Mapping[str, Iterable[str]]) -> None:
+    """Raise ValueError for a key that is given and has no effect; ``because`` maps each reason to names of fields."""
+    for reason, names in because.items():
+        for name in names:
+            if name in model.model_fields_set:
+                raise ValueError(f"{to_camel(name)} has no effect, because {reason}: leave it out")
+
+
 def refuse(value: Any, mistakes: Iterable[ValueError]) -> None:
     """Raise all mistakes that a validator finds in a value, each as an error of its own; nothing without any."""
     details = [InitErrorDetails(type="value_error", input=value, ctx={"error": mistake}) for mistake in mistakes]

@@ -65,6 +65,14 @@ def load(**values: Any) -> ec2.Ec2Runners:
         ),
         ({"labels": ["a,b"]}, "slipway:runners.labels.0: 'a,b': expected a runner's label"),
         ({"minRunners": 5, "maxRunners": 2}, "slipway:runners: minRunners 5 is more than maxRunners 2"),
+        (
+            {"spot": False, "spotPatience": 9},
+            "slipway:runners: spotPatience has no effect, because spot is false: leave it out",
+        ),
+        (
+            {"maxLifetime": 9},
+            "slipway:runners: maxLifetime has no effect, because no machine waits for jobs with minRunners 0",
+        ),
         ({"root": 20}, "slipway:runners.root: '20': input should be greater than or equal to 75"),
         ({"runner": "2.0.0"}, "slipway:runners: runner '2.0.0' is not in stacks/versions/runner.toml"),
         ({"efa": -1}, "slipway:runners.efa: '-1': expected a number of interfaces, or all"),
