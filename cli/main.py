@@ -5,24 +5,35 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
 import click
 
 from cli.command_line import Sections
-from cli.commands import change, compare, look, promote, take_away
+from cli.commands import change, compare, foreign, look, promote, take_away
+from cli.commands import run as run_commands
 from containers.errors import SlipwayError, clean_output, out_of_time
+from stacks.config.stack_file import ROOT
 
 INTERRUPTED: Final = 130
 """Exit status after Ctrl-C: 128 and the number of SIGINT, as shells have it."""
 
 SECTIONS: Final = {
+    "Run": [
+        run_commands.up,
+        run_commands.preview,
+        run_commands.destroy,
+        run_commands.history,
+        run_commands.prune,
+        run_commands.doctor,
+    ],
     "Look": [look.list_, look.show, look.explain, look.inspect, look.start, look.scan],
     "Change": [change.new, change.check, change.lock],
     "Compare and verify": [compare.affected, compare.diff, compare.verify],
     "Promote": [promote.evidence, promote.promote],
-    "Take away": [take_away.export, take_away.compose, take_away.job],
+    "Take away": [take_away.export, take_away.compose, take_away.job, foreign.key],
     "Set up": [look.completion_],
 }
 """The commands by what a user wants."""
@@ -31,7 +42,22 @@ slipway = Sections(
     "slipway",
     sections=SECTIONS,
     help="Show what Slipway's stacks build, change and check them, and export their images.\n\n"
-    "`make preview` and `make up` preview and build a stack.",
+    "`make` has the same words for what it shares with this command.",
+)
+
+
+def _version(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
+    """Print the version of this checkout."""
+    if requested:
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        click.echo(f"slipway {project['version']}")
+        ctx.exit()
+
+
+slipway.params.append(
+    click.Option(
+        ["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Print the version."
+    )
 )
 
 

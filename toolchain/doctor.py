@@ -3,7 +3,7 @@
 from toolchain.checkout import Checkout
 from toolchain.machine.steps import say
 from toolchain.machine.toolchain_error import ToolchainError, without_credentials
-from toolchain.parts import docker_engine, emulation
+from toolchain.parts import docker_engine, docker_registry, emulation, unused_space
 from toolchain.ready import inspect
 
 
@@ -21,6 +21,13 @@ def doctor(checkout: Checkout) -> int:
             say(f"{'':<22}because: {part.why}")
     if engine:
         _say_platforms(checkout)
+    for name, folder in (
+        (".slipway", checkout.state),
+        ("  engine", checkout.state / "docker"),
+        ("  registry", docker_registry.storage(checkout)),
+    ):
+        size = unused_space.megabytes(unused_space.folder_size(folder))
+        say(f"{name:<22}{size}" + ("; `slipway prune` lists what no stack needs" if folder == checkout.state else ""))
     if missing:
         say(f"{missing} missing: `make up` or `make ready` gets them")
     return 1 if missing else 0

@@ -11,6 +11,7 @@ from toolchain.checkout import Checkout
 from toolchain.machine.files import write
 from toolchain.machine.network import apt_mirrors, proxy
 from toolchain.parts.part import Part
+from toolchain.parts.pulumi_cli import SHELL
 
 DROPPED: Final = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_STACK", "PULUMI_ACCESS_TOKEN")
 """The user's own Pulumi settings that would override the checkout's."""
@@ -37,7 +38,7 @@ def _checkout_variables(checkout: Checkout) -> dict[str, str]:
 
 
 def _merged(checkout: Checkout, parts: Iterable[Part]) -> tuple[dict[str, str], list[str]]:
-    variables, folders = _checkout_variables(checkout), []
+    variables, folders = _checkout_variables(checkout), [str(SHELL)]
     for part in parts:
         variables |= part.env
         folders += [folder for folder in part.path if folder not in folders]

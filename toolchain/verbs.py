@@ -15,21 +15,29 @@ from toolchain.machine import golang
 from toolchain.machine.locking import alone
 from toolchain.machine.steps import say
 from toolchain.machine.toolchain_error import ToolchainError, without_credentials
-from toolchain.parts import docker_engine, docker_registry, pulumi_cli, python_env, releases, supply_chain_programs
+from toolchain.parts import (
+    docker_engine,
+    docker_registry,
+    pulumi_cli,
+    python_env,
+    releases,
+    supply_chain_programs,
+    unused_space,
+)
 from toolchain.parts.plugins import plugin
 from toolchain.pulumi_run import stack_command, withheld
 from toolchain.ready import ready
 
 FULL_BYTES: Final = 200_000_000
 """With less space than this left, a failure is put down to the full disk."""
-ON_STACK: Final = {"up": stack_command.up, "preview": stack_command.preview}
+ON_STACK: Final = {"up": stack_command.up, "preview": stack_command.preview, "destroy": stack_command.destroy}
 """The verbs that take a stack."""
 
 
 def _on_stack(checkout: Checkout, verb: str, name: str) -> int:
     secrets = withheld.names(stack_command.check_name(checkout, name).read_text(encoding="utf-8"))
     with alone(checkout, verb), withheld.withheld(secrets):
-        updating = verb != "preview"
+        updating = verb == "up"
         parts = ready(checkout, name, pushing=updating, building=updating)
         return ON_STACK[verb](checkout, name, environment.variables(checkout, parts))
 
@@ -82,6 +90,8 @@ def _parser() -> argparse.ArgumentParser:
     for verb in ON_STACK:
         verbs.add_parser(verb, help=f"ready, then `pulumi {verb}`").add_argument("stack", nargs="?", default="local")
     verbs.add_parser("pin", help="add the hashes of released programs to toolchain/releases.toml")
+    prune = verbs.add_parser("prune", help="list what takes room and no stack names")
+    prune.add_argument("--yes", action="store_true", help="delete it")
     verbs.add_parser("down", help="end what Slipway started")
     verbs.add_parser("doctor", help="say which parts are used, and why")
     verbs.add_parser("env", help="print the environment, to be sourced")
@@ -95,6 +105,9 @@ def _dispatch(arguments: argparse.Namespace, checkout: Checkout) -> int:
             return _on_stack(checkout, verb, arguments.stack)
         case "doctor":
             return doctor.doctor(checkout)
+        case "prune":
+            with alone(checkout, "prune"):
+                return unused_space.prune(checkout, delete=arguments.yes)
         case verb:
             return {"ready": _ready, "packages": _packages, "pin": _pin, "down": _down, "env": _env, "lint": lint}[
                 verb

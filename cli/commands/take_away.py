@@ -21,10 +21,19 @@ from containers.errors import SlipwayError
         ("slipway export nccl-cu132 torch --format sqsh --output torch.sqsh", "for enroot"),
         ("slipway export local-multi --platform linux/arm64 --format oci --output torch", "for a Grace machine"),
         ("slipway export nccl-cu132 --wheels wheels", "the wheels that the stack built from source"),
+        ("slipway export bake local --output local-bake", "then: docker buildx bake, without Slipway"),
+        (
+            "slipway export dockerfile local torch local-torch",
+            "one Dockerfile with its files: docker build local-torch",
+        ),
     ],
 )
 @click.argument(
-    "targets", metavar="STACK [IMAGE] | REF", nargs=-1, required=True, shell_complete=completion.stack_then_image
+    "targets",
+    metavar="STACK [IMAGE] | REF | bake STACK | dockerfile STACK IMAGE DIR",
+    nargs=-1,
+    required=True,
+    shell_complete=completion.stack_then_image,
 )
 @click.option(
     "--format",
@@ -45,10 +54,16 @@ def export(
     *,
     force: bool,
 ) -> None:
-    """Write an image, or a stack's wheels, to a file or a folder.
+    """Write an image, a stack's wheels, or what builds them without Slipway, to a file or a folder.
 
-    Without IMAGE the stack's last image is written.
+    Without IMAGE the stack's last image is written. `bake STACK` writes a bake file with its contexts to the folder
+    --output, and `dockerfile STACK IMAGE DIR` one Dockerfile with the files that it copies.
     """
+    if targets[0] in {"bake", "dockerfile"}:
+        if form or wheels or platform:
+            raise SlipwayError(f"export {targets[0]}: --format, --wheels and --platform are for an image")
+        _export_build(targets, output, force=force)
+        return
     from cli.export import formats, selection
     from containers.image.registry_image import fetch
     from stacks import plan
@@ -77,6 +92,23 @@ def export(
         )
         for wheel in formats.export_wheels(images, wheels, force=force):
             print(wheels / wheel)
+
+
+def _export_build(words: tuple[str, ...], output: Path | None, *, force: bool) -> None:
+    """Write what builds a stack without Slipway, and print the commands that do."""
+    from cli.export import bake, self_contained
+    from stacks import plan
+    from stacks.config.stack_file import ROOT
+
+    match words, output:
+        case ("bake", stack), Path():
+            commands = bake.write(plan.make(stack), output, ROOT, force=force)
+        case ("dockerfile", stack, image, folder), None:
+            commands = self_contained.write(plan.make(stack), image, Path(folder), ROOT, force=force)
+        case _:
+            raise SlipwayError("export: give `bake STACK --output DIR`, or `dockerfile STACK IMAGE DIR`")
+    for line in commands:
+        print(line)
 
 
 @click.command(

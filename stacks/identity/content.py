@@ -9,18 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Final, NamedTuple
 
 from containers.dockerfile import context, instructions, stages
-from containers.dockerfile.context import MOST_LINKS, Context
-from containers.dockerfile.ignore import join
+from containers.dockerfile.context import Context
+from containers.dockerfile.context_files import ContextFiles
 from containers.dockerfile.instructions import Dockerfile
-from containers.dockerfile.stages import Run, Source
-from containers.dockerfile.wildcards import comparing
+from containers.dockerfile.stages import Run
 from containers.errors import SlipwayError, one_line
 from stacks.identity import git_sources, pip_packages
 from stacks.spec import CHECKED_ARG, CONTEXT, USER_ARG, ImageSpec, Parent, Sibling, label_args
@@ -207,7 +205,7 @@ class Contents:
         in_context, dockerfile = self._context(spec.context), self._dockerfile(spec)
         packages = spec.packages.files if spec.packages else {}
         reach = stages.reach(dockerfile, spec.target, given, spec.platform)
-        folder = _Files(dockerfile, in_context, in_context.paths(spec.dockerfile))
+        folder = ContextFiles(dockerfile, in_context, in_context.paths(spec.dockerfile))
         files = folder.of(reach.sources)
         digests = {file: in_context.digest(file) for file in sorted(files)}
         arguments = {**reach.arguments, **{name: value for name, value in given.items() if name in reach.arguments}}
@@ -298,109 +296,6 @@ def _unsure(
         ]
         unsure[file] = {name for name, value in arguments.items() for run in running if run.value(name) != value}
     return unsure
-
-
-class _Files:
-    """The files of a context that a Dockerfile's build may read."""
-
-    def __init__(self, dockerfile: Dockerfile, folder: Context, paths: Sequence[str]) -> None:
-        self._dockerfile, self._context, self._paths = dockerfile, folder, paths
-
-    def of(self, sources: Iterable[Source]) -> set[str]:
-        """Return the files and links that instructions read."""
-        files: set[str] = set()
-        for source in {(source.path, source.pattern): source for source in sources}.values():
-            try:
-                paths = list(self._matches(source.path)) if source.pattern else [source.path]
-            except re.error as error:
-                raise self._dockerfile.error(source.instruction, f"{one_line(source.path)}: {error}") from None
-            for path in paths:
-                files |= self._below(path, source)
-        return files
-
-    def _below(self, path: str, source: Source) -> set[str]:
-        """Return a file, or the files in a folder, and the links that lead there."""
-        path, links = self._resolve(path, source)
-        if not path:
-            return {*self._paths}
-        start = bisect_left(self._paths, path)
-        if self._paths[start : start + 1] == [path]:
-            return {path, *links}
-        inner = self._inner(path)
-        if not inner:
-            raise self._dockerfile.error(
-                source.instruction, f"{one_line(source.path)}: the context has no such file; see the ignore file too"
-            )
-        return {*inner, *links}
-
-    def _inner(self, folder: str) -> Sequence[str]:
-        """Return the paths in a folder; "0" is the character after "/"."""
-        return self._paths[bisect_left(self._paths, f"{folder}/") : bisect_left(self._paths, f"{folder}0")]
-
-    def _resolve(self, path: str, source: Source) -> tuple[str, set[str]]:
-        """Return the path behind links, and the links."""
-        links: set[str] = set()
-        for _ in range(MOST_LINKS):
-            parts = path.split("/")
-            prefixes = ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
-            link = next((prefix for prefix in prefixes if self._context.link(prefix) is not None), None)
-            if link is None or link not in self._paths:
-                return path, links
-            links.add(link)
-            target = self._context.link(link) or ""
-            path = join(link.rpartition("/")[0], target, path[len(link) + 1 :])
-            if target.startswith("/") or path.split("/")[0] == "..":
-                raise self._dockerfile.error(
-                    source.instruction, f"{one_line(link)}: this link leads out of the context, to {one_line(target)}"
-                )
-            path = "" if path == "." else path
-        raise self._dockerfile.error(source.instruction, f"{one_line(source.path)}: more than {MOST_LINKS} links")
-
-    def _matches(self, pattern: str) -> Iterator[str]:
-        """Yield the files and folders that a pattern names, by the rule of Go's filepath.Match: `*` stops at `/`.
-
-        Where BuildKit lets `**` stand for several folders (``COPY --parents``), the whole folder above counts.
-        """
-        if "**" in pattern:
-            yield pattern[: pattern.index("**")].rpartition("/")[0]
-            return
-        parts = [comparing(_expression(part), re.DOTALL) for part in pattern.split("/")]
-        matches = dict.fromkeys(tuple(path.split("/")[: len(parts)]) for path in self._paths)
-        for match in matches:
-            if len(match) == len(parts) and all(fits(name) for fits, name in zip(parts, match, strict=True)):
-                yield "/".join(match)
-
-
-def _expression(pattern: str) -> str:
-    """Return the regular expression of one part of a pattern."""
-    expression = ""
-    for piece in _pieces(pattern):
-        if piece in "*?":
-            expression += ".*" if piece == "*" else "."
-        elif piece[0] == "[" and len(piece) > 1:
-            expression += f"[{re.sub(_SET, _escaped, piece[1:])}"
-        else:
-            expression += re.escape(piece[-1])
-    return expression
-
-
-_SET: Final = re.compile(r"\\.|[\[&|~]", re.DOTALL)
-"""What `re` warns of in a class, since it may begin a set there one day."""
-
-
-def _escaped(match: re.Match[str]) -> str:
-    return match[0] if len(match[0]) > 1 else f"\\{match[0]}"
-
-
-def _pieces(pattern: str) -> list[str]:
-    """Return the characters, escaped characters and classes of one part of a pattern.
-
-    Behind the last bracket that closes, no class is looked for: each would be searched to the end of the pattern.
-    """
-    closing = (each.end() for each in re.finditer(r"\\.|\]", pattern, re.DOTALL) if each[0] == "]")
-    end = max(closing, default=0)
-    classes = re.findall(r"\\.|\[\^?(?:\\.|[^\]\\])+\]|.", pattern[:end], re.DOTALL)
-    return [*classes, *re.findall(r"\\.|.", pattern[end:], re.DOTALL)]
 
 
 def of_stack(specs: Sequence[ImageSpec], contents: Contents, *, checks: bool = True) -> dict[str, Content]:

@@ -147,6 +147,49 @@ def test_commands_of_readme_leave_checkout_clean(project: Project) -> None:
     assert subprocess.run([*git, "status", "--porcelain"], capture_output=True, check=True).stdout == b""
 
 
+def test_destroy_keeps_the_file_of_the_stack(project: Project) -> None:
+    tracked = project.tracked.read_text()
+    project.up()
+    out = project.up("destroy")
+    assert "Destroying stack local" in out
+    assert "Resources: 1 deleted" in out
+    assert "stacks/Pulumi.local.yaml and the published images stay" in out
+    assert project.tracked.read_text() == tracked
+    assert "1 created" in project.up()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pulumi up -s local --yes --skip-preview",
+        "pulumi --non-interactive up --stack=organization/slipway/local --yes --skip-preview",
+        "pulumi stack select local && pulumi up --yes --skip-preview && pulumi preview && pulumi refresh --yes",
+        "PULUMI_STACK=local pulumi up --yes --skip-preview",
+        "cd stacks && pulumi -C .. up -slocal --yes --skip-preview && pulumi destroy -s local --yes",
+    ],
+)
+def test_plain_pulumi_creates_stack_and_keeps_tracked_file(project: Project, command: str) -> None:
+    """The stack was never named before; the salt of this machine's passphrase goes into a copy of its file."""
+    tracked = project.tracked.read_text()
+    done = project.source(f"export PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION=true; {command}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 created" in done.stdout
+    assert project.tracked.read_text() == tracked
+    again = project.up()
+    assert "Resources: 1 " in again
+
+
+def test_plain_pulumi_elsewhere_gets_its_words_as_they_are(project: Project) -> None:
+    """A stack without a file, another project and another backend are Pulumi's own affair."""
+    none = project.source("pulumi up -s nccl-cu121 --yes --skip-preview")
+    assert none.returncode != 0
+    assert "no stack named 'nccl-cu121' found" in none.stderr
+    project.source("mkdir other && printf 'name: slipway\nruntime: yaml\n' > other/Pulumi.yaml")
+    other = project.source("cd other && pulumi preview -s local")
+    assert "no stack named 'local' found" in other.stderr
+    assert project.source("pulumi version").stdout.startswith("v3.")
+
+
 def test_users_backend_has_users_passphrase(project: Project) -> None:
     (project.root / "theirs").mkdir()
     backend = "export PULUMI_BACKEND_URL=file://$PWD/theirs PULUMI_CONFIG_PASSPHRASE=secret"

@@ -9,6 +9,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from containers.child_environment import child_environment
@@ -139,7 +140,7 @@ def _start(checkout: Checkout, program: str, port: int) -> None:
         "version": 0.1,
         "log": {"level": "warn", "accesslog": {"disabled": True}},
         "storage": {
-            "filesystem": {"rootdirectory": str(registry_port.folder(checkout) / "data")},
+            "filesystem": {"rootdirectory": str(storage(checkout))},
             "delete": {"enabled": True},
         },
         "http": {"addr": registry_port.address(port)},
@@ -190,6 +191,27 @@ def get(checkout: Checkout) -> Part:
     with step("Starting Debian's docker-registry"):
         port = _start_on_a_free_port(checkout, registry)
     return remember(checkout, _part(checkout, port, output([registry, "--version"]).split()[-1]))
+
+
+def own_address(checkout: Checkout) -> str | None:
+    """Return where our registry answers; None if it does not run."""
+    part = _running(checkout)
+    return part.env[VARIABLE] if part else None
+
+
+def storage(checkout: Checkout) -> Path:
+    """Return the folder in which our registry keeps what it has."""
+    return registry_port.folder(checkout) / "data"
+
+
+def collect(checkout: Checkout) -> None:
+    """Delete the blobs that no manifest of our registry names. It is stopped meanwhile, and started again."""
+    registry, port = program(checkout), registry_port.ports(checkout)[-1]
+    stop(checkout)
+    try:
+        output([registry, "garbage-collect", registry_port.folder(checkout) / "config.yml"], timeout=600)
+    finally:
+        _start(checkout, registry, port)
 
 
 def stop(checkout: Checkout) -> bool:

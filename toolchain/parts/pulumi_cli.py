@@ -57,6 +57,8 @@ EDITS: Final[golang.Edits] = {"github.com/ccojocar/zxcvbn-go": _WORDS, "github.c
 """What judges passwords reads its lists of words when it is first asked, as its `Omnimatch` can do, and not at each
 start of the CLI. That took half of the 0.2 s of CPU time of a start. It is asked by `config set` and `env set` alone
 (config.go:1457 in cmd/pulumi/config and env_set.go:271 in cmd/esc/cli of pkg/v3 v3.259.0)."""
+SHELL: Final = Path(__file__).parents[1] / "pulumi_run" / "shell"
+"""Where the `pulumi` of `.slipway/env` is, which keeps a stack's file as it is and runs the CLI."""
 VERSION_VARIABLE: Final = "github.com/pulumi/pulumi/sdk/v3/go/common/version.Version"
 
 
@@ -86,7 +88,7 @@ def _version_of(checkout: Checkout, pulumi: str) -> str:
 
 def _on_path(checkout: Checkout) -> tuple[Part | None, str]:
     """Return the CLI on PATH if it can be used, else why not: it must not be older than the SDK."""
-    others = [entry for entry in os.get_exec_path() if Path(entry) != checkout.bin]
+    others = [entry for entry in os.get_exec_path() if Path(entry) not in {checkout.bin, SHELL}]
     pulumi = shutil.which("pulumi", path=os.pathsep.join(others))
     if pulumi is None:
         return None, "not on PATH"

@@ -17,9 +17,8 @@ from toolchain.pulumi_run.run_progress import RunProgress
 from toolchain.pulumi_run.run_report import RunReport
 
 PROJECT: Final = "slipway"
-SALT: Final = "encryptionsalt:"
-"""The line that Pulumi adds to a stack's configuration: it belongs to the passphrase on this machine, not into git."""
-
+TITLES: Final = {"preview": "Previewing", "up": "Updating", "destroy": "Destroying"}
+"""What a run of Pulumi is called, by its command."""
 STREAM: Final = "PULUMI_ENABLE_STREAMING_JSON_PREVIEW"
 """Lets `pulumi preview --json` print events as they come, as `pulumi up --json` does."""
 
@@ -38,35 +37,6 @@ def check_name(checkout: Checkout, stack: str) -> Path:
     hint = f"did you mean {near[0]}? " if near else ""
     raise ToolchainError(
         f"unknown stack {stack!r}: {hint}there are {', '.join(sorted(files)) or 'none'} (stacks/Pulumi.<stack>.yaml)"
-    )
-
-
-def _salt(file: Path) -> str:
-    lines = file.read_text().splitlines() if file.exists() else []
-    return next((line for line in lines if line.startswith(SALT)), "")
-
-
-def _configuration(checkout: Checkout, tracked: Path) -> Path:
-    """Write Pulumi's copy of the configuration: the tracked file, with the salt that Pulumi wrote last time."""
-    target = checkout.config / tracked.name
-    text, salt = tracked.read_text(), _salt(target)
-    if salt and not _salt(tracked):
-        text = f"{text.rstrip()}\n{salt}\n"
-    write(target, text, mode=0o600)
-    return target
-
-
-def _exists(checkout: Checkout, stack: str) -> bool:
-    return (checkout.backend / ".pulumi" / "stacks" / PROJECT / f"{stack}.json").exists()
-
-
-def _create(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> None:
-    """Create a stack from `.slipway/config`: from the checkout Pulumi would write its salt into the tracked file."""
-    write(checkout.config / "Pulumi.yaml", f"name: {PROJECT}\nruntime: python\n")
-    output(
-        ["pulumi", "--non-interactive", "-C", checkout.config, "stack", "init", "--no-select", stack],
-        env=environment,
-        timeout=60,
     )
 
 
@@ -96,16 +66,14 @@ def check_lock(checkout: Checkout, stack: str) -> None:
 
 
 def _pulumi(checkout: Checkout, words: list[str], stack: str, environment: Mapping[str, str]) -> tuple[int, RunReport]:
-    """Run Pulumi on a stack, and print what it changes. A new stack is created first."""
-    tracked = check_name(checkout, stack)
-    if not _exists(checkout, stack):
-        _create(checkout, stack, environment)
+    """Run Pulumi on a stack, and print what it changes. `shell/pulumi` creates a new stack first."""
+    check_name(checkout, stack)
     verb = words[0]
-    argv = ["pulumi", *words, "--json", "--stack", stack, "--config-file", str(_configuration(checkout, tracked))]
+    argv = ["pulumi", *words, "--json", "--stack", stack]
     log = checkout.logs / f"{verb}-{stack}.log"
     write(log, "", mode=0o600)
     with log.open("w") as file, RunProgress() as progress:
-        progress.say(f"{'Previewing' if verb == 'preview' else 'Updating'} stack {stack}")
+        progress.say(f"{TITLES[verb]} stack {stack}")
         report = RunReport(progress, file, preview=verb == "preview")
         code = pulumi_process.run(argv, {**environment, STREAM: "true"}, checkout.root, report.follow)
         if code:
@@ -133,6 +101,15 @@ def up(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> int:
             for line in _usage(label, reference, environment):
                 say(line)
     return 0
+
+
+def destroy(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> int:
+    """Run `pulumi destroy` for a stack, whose file and published images stay. Returns Pulumi's exit status."""
+    check_lock(checkout, stack)
+    code, _ = _pulumi(checkout, ["destroy", "--yes", "--skip-preview"], stack, environment)
+    if code == 0:
+        say(f"stacks/Pulumi.{stack}.yaml and the published images stay: `slipway prune` lists what takes room here")
+    return code
 
 
 def _megabytes(size: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -137,6 +138,40 @@ def test_older_name_of_command_prints_the_same() -> None:
         for words in (["-m", "stacks"], ["-c", "from cli.main import run; run()"])
     }
     assert len(outputs) == 1
+
+
+def test_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"slipway {version}\n"
+
+
+@pytest.mark.parametrize("words", [["destroy", "local"]])
+def test_command_that_asks_is_refused_without_terminal(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 1
+    assert capsys.readouterr().err.endswith("There is no terminal to ask on: --yes does it without asking\n")
+
+
+@pytest.mark.parametrize("verb", ["up", "preview", "destroy", "history"])
+def test_command_of_unknown_stack_is_one_line(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "lokal"]) == 1
+    assert capsys.readouterr().err.startswith("there is no stack 'lokal' (did you mean 'local'?)")
+
+
+@pytest.mark.parametrize("words", [["doctor"], ["prune"]])
+def test_command_of_machine_goes_on_as_toolchain(words: list[str]) -> None:
+    """The same as `make` prints, from any folder; it changes nothing."""
+    program = f"import sys; from cli.main import run; sys.argv[1:] = {words}; run()"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd="/",
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    assert ".slipway" in done.stdout
 
 
 def test_script_of_project_is_the_command() -> None:

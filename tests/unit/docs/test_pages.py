@@ -58,7 +58,7 @@ ELSEWHERE = (
     r"kubectl (create|delete|logs|port-forward|rollout) |helm pull ",  # a cluster with GitHub's charts
     r"pulumi plugin install |pulumi (preview|up) .*--policy-pack ",  # Pulumi's registry, and its own language host
     r"docker (context create|--context) ",  # another machine
-    r"cd (~/project|dockerfiles)$",
+    r"cd (~/project|dockerfiles)$|rm -rf \.slipway ",
 )
 """Commands that need a machine, an account or a network that no test has."""
 

@@ -1,0 +1,145 @@
+"""Commands that run a stack on this machine: they are the verbs of `make`, and need no other word for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from cli import completion
+from cli.command_line import Command
+from containers.errors import SlipwayError
+from stacks.config.stack_file import ROOT, read_stack
+
+_STACK = click.argument("stack", default="local", shell_complete=completion.stacks)
+_YES = click.option("--yes", is_flag=True, help="Do it without asking.")
+
+
+def _toolchain(*words: str) -> NoReturn:
+    """Go on as the toolchain, which also makes this machine ready: by the Python that made the environment."""
+    python = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
+    os.chdir(ROOT)
+    os.execv(python, [str(python), "-m", "toolchain", *words])  # noqa: S606 - this process goes on as the toolchain
+
+
+def _agreed(question: str, *, yes: bool) -> None:
+    """Ask on a terminal; elsewhere --yes says it.
+
+    Raises:
+        SlipwayError: there is no terminal, and no --yes.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise SlipwayError(f"{question} There is no terminal to ask on: --yes does it without asking")
+    click.confirm(question, abort=True)
+
+
+@click.command(
+    cls=Command,
+    examples=[("slipway up", "the stack `local`"), ("slipway up nccl-cu132", "as `make up STACK=nccl-cu132`")],
+)
+@_STACK
+def up(stack: str) -> None:
+    """Build and publish the images of a stack. It gets what is missing on this machine first."""
+    read_stack(stack)
+    _toolchain("up", "--", stack)
+
+
+@click.command(cls=Command, examples=[("slipway preview nccl-cu132", "as `make preview STACK=nccl-cu132`")])
+@_STACK
+def preview(stack: str) -> None:
+    """Say what `slipway up` would change, and build nothing."""
+    read_stack(stack)
+    _toolchain("preview", "--", stack)
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        ("slipway destroy local", "asks first"),
+        ("slipway destroy local --yes", "without asking; `slipway prune` then frees the disk"),
+    ],
+)
+@click.argument("stack", shell_complete=completion.stacks)
+@_YES
+def destroy(stack: str, *, yes: bool) -> None:
+    """Delete what a stack has made in clouds and clusters. Its file, its history and its images stay.
+
+    Published images stay in their registry, for who uses them by digest. `slipway prune` frees this machine's.
+    """
+    read_stack(stack)
+    _agreed(f"Destroy what stack {stack} has made? Its file and its published images stay.", yes=yes)
+    _toolchain("destroy", "--", stack)
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        ("slipway history local", "each update, the newest first"),
+        ("slipway history local --json", "the same for a program"),
+    ],
+)
+@click.argument("stack", shell_complete=completion.stacks)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def history(stack: str, *, as_json: bool) -> None:
+    """List a stack's updates: when, from which commit, with what result."""
+    from cli.pulumi_command import run_pulumi
+    from cli.text_table import aligned
+
+    read_stack(stack)
+    done = run_pulumi(["history", "--json", "--full-dates"], stack, ROOT, "the updates of a stack")
+    if done.returncode and "no stack named" not in done.stderr:
+        raise SlipwayError(f"stack {stack}: pulumi: {' '.join(done.stderr.split())}")
+    updates = [
+        {
+            "version": update.get("version"),
+            "kind": update["kind"],
+            "result": update["result"],
+            "started": update["startTime"],
+            "commit": (update.get("environment") or {}).get("git.head", ""),
+            "uncommitted": (update.get("environment") or {}).get("git.dirty") == "true",
+            "changes": {op: count for op, count in (update.get("resourceChanges") or {}).items() if op != "same"},
+        }
+        for update in (json.loads(done.stdout) if done.returncode == 0 and done.stdout.strip() else [])
+    ]
+    if as_json:
+        print(json.dumps(updates, indent=2))
+        return
+    rows = [
+        (
+            datetime.fromisoformat(each["started"]).astimezone().strftime("%Y-%m-%d %H:%M"),
+            each["kind"],
+            each["result"],
+            each["commit"][:7] + ("+" if each["commit"] and each["uncommitted"] else ""),
+            ", ".join(f"{count} {op}" for op, count in each["changes"].items()) or "nothing changed",
+        )
+        for each in updates
+    ]
+    for line in aligned([("WHEN", "KIND", "RESULT", "COMMIT", "CHANGES"), *rows]):
+        print(line)
+
+
+@click.command(
+    cls=Command,
+    examples=[("slipway prune", "list what no stack names, with sizes"), ("slipway prune --yes", "and delete it")],
+)
+@click.option("--yes", is_flag=True, help="Delete what is listed.")
+def prune(*, yes: bool) -> None:
+    """List what takes room on this machine and no stack names; with --yes, delete it.
+
+    That is: images and build cache of the engine that Slipway started, tags of its registry that no stack's state
+    names, `unchecked--` tags among them, contexts and logs of builds. An engine or registry of your own is left alone.
+    """
+    _toolchain("prune", *(["--yes"] if yes else []))
+
+
+@click.command(cls=Command, examples=[("slipway doctor", "as `make doctor`")])
+def doctor() -> None:
+    """Say which tools are used, and why, and how much room they take."""
+    _toolchain("doctor")

@@ -1,0 +1,69 @@
+"""The key of a build: equal keys mean that BuildKit would take every step from its cache, whoever's Dockerfile it is.
+
+It needs Python's standard library alone, so that a workflow can ask for it before anything is installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from containers.dockerfile import instructions, stages
+from containers.dockerfile.context import Folder
+from containers.dockerfile.context_files import ContextFiles
+
+
+@dataclass(frozen=True)
+class BuildKey:
+    """What one build reads.
+
+    Attributes:
+        dockerfile: the Dockerfile of the reached stages, in its one form.
+        files: the SHA-256 of each file that these read, by its path in the context.
+        arguments: the given build arguments that they read.
+        platform: the platform to build for.
+        outside: the images and addresses that they fetch and that have no digest: these may move under one key.
+    """
+
+    dockerfile: str
+    files: Mapping[str, str]
+    arguments: Mapping[str, str]
+    platform: str
+    outside: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """The SHA-256 of it all, in hexadecimal."""
+        whole = [self.dockerfile, dict(self.files), dict(self.arguments), self.platform]
+        return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the key and what it is made of, as JSON."""
+        return {
+            "key": self.key,
+            "platform": self.platform,
+            "arguments": dict(self.arguments),
+            "files": dict(self.files),
+            "outside": list(self.outside),
+        }
+
+
+def build_key(file: Path, context: Path, target: str | None, arguments: Mapping[str, str], platform: str) -> BuildKey:
+    """Return the key of the build of a Dockerfile's target, None for the last stage, from a context.
+
+    Raises:
+        SlipwayError: there is no such file or stage, nobody knows before the build what it reads, or the context lacks
+            what it reads.
+    """
+    folder, path = Folder(context), str(file.absolute())
+    dockerfile = instructions.parse(folder.read(path), str(file))
+    reach = stages.reach(dockerfile, target, arguments, platform)
+    files = ContextFiles(dockerfile, folder, folder.paths(path)).of(reach.sources)
+    read = {name: value for name, value in arguments.items() if name in reach.arguments}
+    outside = sorted(name for name in reach.outside if name != "scratch" and "@sha256:" not in name)
+    digests = {name: folder.digest(name) for name in sorted(files)}
+    return BuildKey(reach.render(read), digests, read, platform, tuple(outside))

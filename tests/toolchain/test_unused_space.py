@@ -1,0 +1,98 @@
+"""`slipway prune`: what no stack's state names goes, by a real registry; what one names stays."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.helpers import registry_api
+from tests.helpers.pushed_image import MANIFEST, copy, push
+from tests.toolchain.clone import Clone
+from toolchain.checkout import Checkout
+from toolchain.parts import docker_registry, unused_space
+
+
+@pytest.fixture
+def checkout(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checkout]:
+    """A checkout with a registry of its own, which runs."""
+    monkeypatch.delenv("SLIPWAY_REGISTRY", raising=False)
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    part = docker_registry.get(clone.checkout)
+    for name, value in part.env.items():  # the login among them
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PATH", ":".join([*part.path, os.environ["PATH"]]))
+    yield clone.checkout
+    docker_registry.stop(clone.checkout)
+
+
+def names(checkout: Checkout, *states: dict[str, str]) -> None:
+    folder = checkout.backend / ".pulumi/stacks/slipway"
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, state in enumerate(states):
+        (folder / f"s{number}.json").write_text(json.dumps(state))
+
+
+def tags(address: str, repository: str) -> set[str]:
+    return set(registry_api.send("GET", f"{address}/{repository}/tags/list").json().get("tags") or [])
+
+
+def test_prune_keeps_what_a_state_names_and_lists_first(checkout: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
+    address = docker_registry.own_address(checkout)
+    assert address
+    kept = push(f"{address}/slipway/torch:aaa-now", "now")
+    digest = kept.rpartition("@")[2]
+    copy(kept, f"{address}/slipway/torch:unchecked--aaa-now")
+    copy(kept, f"{address}/slipway/torch:latest")
+    push(f"{address}/slipway/torch:{digest.replace(':', '-')}.sig", "signature")
+    old = push(f"{address}/slipway/torch:aaa-no", "old")  # begins as the one that is named does
+    push(f"{address}/slipway/torch:{old.rpartition('@')[2].replace(':', '-')}.sig", "old signature")
+    by_tag = push(f"{address}/slipway/wheel:xbbb", "wheel")
+    push(f"{address}/other/app:1", "app")
+    push(f"{address}/docker.io/library/debian:bookworm-slim", "parent")
+    names(checkout, {"ref": kept}, {"imageName": f"{address}/slipway/wheel:xbbb"})
+    (checkout.state / "contexts/0123456789abcdef").mkdir(parents=True)
+    before = tags(address, "slipway/torch")
+
+    assert unused_space.prune(checkout, delete=False) == 0
+    listed = capsys.readouterr().out
+    assert tags(address, "slipway/torch") == before
+    assert f"tag       {address}/slipway/torch:aaa-no\n" in listed
+    assert f"tag       {address}/other/app:1\n" in listed
+    assert f"tag       {address}/slipway/torch:unchecked--aaa-now\n" in listed
+    assert "aaa-now\n" not in listed.replace("unchecked--aaa-now\n", "")
+    assert "bookworm" not in listed
+    assert "nothing is deleted" in listed
+    assert (checkout.state / "contexts/0123456789abcdef").exists()
+
+    assert unused_space.prune(checkout, delete=True) == 0
+    assert docker_registry.own_address(checkout) == address
+    assert tags(address, "slipway/torch") == {"aaa-now", "latest", f"{digest.replace(':', '-')}.sig"}
+    assert tags(address, "slipway/wheel") == {"xbbb"}
+    assert tags(address, "other/app") == set()
+    assert tags(address, "docker.io/library/debian") == {"bookworm-slim"}
+    for ref in (kept, by_tag):
+        repository, _, name = ref.partition("/")[2].partition("@")
+        response = registry_api.send("GET", f"{address}/{repository}/manifests/{name}", headers={"Accept": MANIFEST})
+        config = response.json()["config"]["digest"]
+        assert registry_api.send("GET", f"{address}/{repository}/blobs/{config}").ok
+    blobs = list((docker_registry.storage(checkout) / "docker/registry/v2/blobs").rglob("data"))
+    assert len(blobs) == 2 * 4  # manifest and configuration of the image, its signature, the wheel and the parent
+    assert not (checkout.state / "contexts/0123456789abcdef").exists()
+    capsys.readouterr()
+    unused_space.prune(checkout, delete=False)
+    assert "registry  0 of 4 tags, 0 MB in layers" in capsys.readouterr().out
+
+
+def test_prune_without_services_of_its_own_touches_none(
+    clone: Clone, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A registry and an engine of one's own, which the environment names, are left alone."""
+    monkeypatch.setenv("SLIPWAY_REGISTRY", "registry.invalid:5000")
+    clone.checkout.state.mkdir(exist_ok=True)
+    assert unused_space.prune(clone.checkout, delete=True) == 0
+    printed = capsys.readouterr().out
+    assert "registry  Slipway's own does not run: left alone" in printed
+    assert "engine    Slipway's own does not run: left alone" in printed

@@ -1,0 +1,233 @@
+"""The key of anybody's Dockerfile: edits within the reach change it, edits outside of it do not."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+from containers.dockerfile.build_key import build_key
+from stacks.config.stack_file import ROOT
+
+DOCKERFILE = """\
+# syntax=docker/dockerfile:1
+ARG PYTHON=3.12
+FROM golang:1.23 AS tools
+WORKDIR /src
+COPY tools/go.mod tools/*.go ./
+RUN go build -o /tool ./...
+
+FROM node:22 AS web
+COPY web/package.json web/package-lock.json /web/
+RUN cd /web && npm ci
+COPY web /web
+
+FROM python:${PYTHON}-slim AS base
+ARG TARGETARCH
+ENV PATH=/venv/bin:$PATH
+RUN --mount=type=bind,source=requirements.txt,target=/r.txt \\
+    --mount=type=cache,target=/root/.cache/pip \\
+    pip install -r /r.txt
+
+FROM base AS app
+ARG VERSION=dev
+COPY --from=tools /tool /usr/local/bin/
+COPY --chown=1000 app /app
+COPY <<EOF /etc/app.conf
+version=${VERSION}
+EOF
+CMD ["python", "-m", "app"]
+
+FROM app AS test
+COPY tests /tests
+RUN pytest /tests
+"""
+FILES = {
+    "Dockerfile": DOCKERFILE,
+    ".dockerignore": "**/*.pyc\n**/node_modules\n!web/node_modules/keep\n.git\napp/secret*\n",
+    "tools/go.mod": "module tools\n",
+    "tools/main.go": "package main\n",
+    "tools/README.md": "tools\n",
+    "web/package.json": "{}\n",
+    "web/package-lock.json": "{}\n",
+    "web/index.html": "<p>\n",
+    "requirements.txt": "einops\n",
+    "app/__main__.py": "print(1)\n",
+    "app/data/words.txt": "one\n",
+    "app/run.sh": "#!/bin/sh\n",
+    "tests/test_app.py": "def test(): ...\n",
+    "README.md": "read\n",
+    ".git/HEAD": "ref: main\n",
+}
+
+
+def edited(path: str, old: str, new: str) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        text = (folder / path).read_text()
+        assert old in text
+        (folder / path).write_text(text.replace(old, new))
+
+    return edit
+
+
+def written(path: str, text: str = "new\n") -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+
+    return write
+
+
+WITHIN: Mapping[str, Callable[[Path], object]] = {
+    "file": edited("app/__main__.py", "1", "2"),
+    "deep file": edited("app/data/words.txt", "one", "two"),
+    "new file": written("app/more.py"),
+    "removed file": lambda folder: (folder / "app/data/words.txt").unlink(),
+    "renamed file": lambda folder: (folder / "app/data/words.txt").rename(folder / "app/data/w.txt"),
+    "executable": lambda folder: (folder / "app/run.sh").chmod(0o755),
+    "link": lambda folder: (folder / "app/link").symlink_to("run.sh"),
+    "file of another stage": edited("tools/main.go", "main", "tool"),
+    "file of a pattern": written("tools/extra.go"),
+    "mounted file": edited("requirements.txt", "einops", "einops==0.8"),
+    "ignore file that lets in": edited(".dockerignore", "app/secret*\n", ""),
+    "ignore file that keeps out": edited(".dockerignore", ".git\n", ".git\napp/data\n"),
+    "command": edited("Dockerfile", '"-m", "app"', '"-m", "app", "-v"'),
+    "run": edited("Dockerfile", "go build", "go build -trimpath"),
+    "order": edited("Dockerfile", "WORKDIR /src\nCOPY tools", "COPY tools"),
+    "heredoc": edited("Dockerfile", "version=$", "v=$"),
+    "default": edited("Dockerfile", "PYTHON=3.12", "PYTHON=3.13"),
+    "stage's default": edited("Dockerfile", "VERSION=dev", "VERSION=1"),
+    "flag": edited("Dockerfile", "--chown=1000", "--chown=1001"),
+    "parent": edited("Dockerfile", "golang:1.23", "golang:1.24"),
+    "frontend": edited("Dockerfile", "dockerfile:1", "dockerfile:1.7"),
+}
+OUTSIDE: Mapping[str, Callable[[Path], object]] = {
+    "comment": edited("Dockerfile", "FROM golang", "# tools\nFROM golang"),
+    "blank lines": edited("Dockerfile", "\n\nFROM base", "\n\n\n\nFROM base"),
+    "continued line": edited("Dockerfile", "go build -o", "\\\n  go build -o".replace("\\\n  ", "")),
+    "order of flags": edited("Dockerfile", "target=/r.txt \\\n", "target=/r.txt   \\\n"),
+    "other stage": edited("Dockerfile", "npm ci", "npm install"),
+    "stage after": edited("Dockerfile", "pytest /tests", "pytest -v /tests"),
+    "file of other stage": edited("web/index.html", "<p>", "<b>"),
+    "tests": edited("tests/test_app.py", "...", "assert True"),
+    "readme": edited("README.md", "read", "me"),
+    "file beside a pattern": edited("tools/README.md", "tools", "more"),
+    "ignored file": written("app/secret.txt"),
+    "ignored kind": written("app/x.pyc"),
+    "git": written(".git/index"),
+    "new folder": written("docs/index.md"),
+    "mode that git does not keep": lambda folder: (folder / "app/__main__.py").chmod(0o600),
+    "time": lambda folder: os.utime(folder / "app/__main__.py", (1, 1)),
+    "group's mode": lambda folder: (folder / "app").chmod(0o775),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for path, text in FILES.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    return tmp_path
+
+
+def key(folder: Path, target: str | None = "app", **arguments: str) -> str:
+    return build_key(folder / "Dockerfile", folder, target, arguments, "linux/amd64").key
+
+
+@pytest.mark.parametrize("edit", WITHIN.values(), ids=WITHIN)
+def test_key_after_edit_within_reach_is_another(edit: Callable[[Path], object], folder: Path) -> None:
+    (folder / "app/secret1").write_text("hidden\n")
+    before = key(folder)
+    edit(folder)
+    assert key(folder) != before
+
+
+@pytest.mark.parametrize("edit", OUTSIDE.values(), ids=OUTSIDE)
+def test_key_after_edit_outside_reach_stays(edit: Callable[[Path], object], folder: Path) -> None:
+    before = key(folder)
+    edit(folder)
+    assert key(folder) == before
+
+
+def test_key_counts_arguments_that_are_read(folder: Path) -> None:
+    assert key(folder, OTHER="1") == key(folder)
+    assert key(folder, VERSION="2") != key(folder)
+    assert key(folder, VERSION="2") != key(folder, VERSION="3")
+    assert key(folder, "test") != key(folder)
+    arm = build_key(folder / "Dockerfile", folder, "app", {}, "linux/arm64")
+    assert arm.key != key(folder)
+    assert set(arm.outside) == {"docker/dockerfile:1", "golang:1.23", "python:3.12-slim"}
+    assert set(arm.files) == {
+        "app/__main__.py",
+        "app/data/words.txt",
+        "app/run.sh",
+        "requirements.txt",
+        "tools/go.mod",
+        "tools/main.go",
+    }
+
+
+def test_key_of_dockerfile_outside_context_is_known(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "docker"
+    other.mkdir()
+    (folder / "Dockerfile").rename(other / "app.Dockerfile")
+    words = ["key", str(other / "app.Dockerfile"), "--context", str(folder), "--target", "app"]
+    assert main(words) == 0
+    first = capsys.readouterr().out
+    assert len(first.strip()) == 64
+    (other / "app.Dockerfile.dockerignore").write_text("app/data\n")
+    assert main(words) == 0
+    assert capsys.readouterr().out != first
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("FROM a\nCOPY gone /\n", "the context has no such file"),
+        ("FROM a\nCOPY $X /\n", ":2: COPY: "),
+        ("FROM a\nONBUILD COPY . /\nFROM 0\n", ""),
+        ("FRM a\n", "no such instruction"),
+    ],
+)
+def test_key_that_nobody_knows_is_one_line(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "Dockerfile").write_text(text)
+    status = main(["key", str(tmp_path / "Dockerfile")])
+    printed = capsys.readouterr()
+    if message:
+        assert (status, printed.out) == (1, "")
+        assert message in printed.err
+        assert printed.err.count("\n") == 1
+
+
+def test_key_of_missing_file_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["key", "gone"]) == 1
+    assert capsys.readouterr().err == "gone: there is no such Dockerfile\n"
+    (tmp_path / "Dockerfile").touch()
+    assert main(["key", str(tmp_path / "Dockerfile"), "--context", "gone"]) == 1
+    assert capsys.readouterr().err == "gone: there is no such folder for --context\n"
+
+
+def test_key_needs_standard_library_alone(folder: Path) -> None:
+    """A workflow asks for it before anything is installed; and it takes less than 0.3 s of a processor."""
+    program = (
+        "import sys; from pathlib import Path; from containers.dockerfile.build_key import build_key; "
+        "print(build_key(Path('Dockerfile'), Path(), 'app', {}, 'linux/amd64').key)"
+    )
+    env = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program], cwd=folder, env=env, capture_output=True, text=True, check=True
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.stdout.strip() == key(folder)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.3

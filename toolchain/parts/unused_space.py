@@ -1,0 +1,229 @@
+"""`slipway prune`: what takes room on this machine and no stack's state names. Only what Slipway started is touched."""
+
+import json
+import re
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from toolchain.checkout import Checkout
+from toolchain.machine.steps import output, say, step
+from toolchain.machine.toolchain_error import ToolchainError
+from toolchain.parts import docker_engine, docker_registry
+from toolchain.registry_login import registry_account
+
+CONTEXTS: Final = "contexts"
+"""The folder of `.slipway` with the contexts of builds."""
+PARENTS: Final = "docker.io/"
+"""What the repositories of copied parent images begin with: these are kept."""
+UNUSED: Final = "168h"
+"""Build cache that no build used for so long is removed while a stack has images; all of it where none has."""
+SECONDS: Final = 20.0
+PAGE: Final = 100
+"""Repositories that the registry is asked for at once; it refuses more than 1,000 (docker-registry 2.8.2)."""
+_TYPES: Final = ", ".join(
+    [
+        "application/vnd.oci.image.manifest.v1+json",
+        "application/vnd.oci.image.index.v1+json",
+        "application/vnd.docker.distribution.manifest.v2+json",
+        "application/vnd.docker.distribution.manifest.list.v2+json",
+    ]
+)
+_OF_DIGEST: Final = re.compile(r"sha256-([0-9a-f]{64})(?:\..*)?")
+"""The tag of a signature or an attestation, with the digest that it is of."""
+
+
+def megabytes(size: float) -> str:
+    """Return a size in bytes as people read it."""
+    return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def folder_size(folder: Path) -> int:
+    """Return the bytes that a folder takes on its disk, without what is mounted below it."""
+    if not folder.exists():
+        return 0
+    try:
+        return int(output(["du", "--summarize", "--one-file-system", "--block-size=1", folder], timeout=300).split()[0])
+    except (ToolchainError, ValueError, IndexError):
+        return 0
+
+
+def states(checkout: Checkout) -> str:
+    """Return the text of all stacks' states."""
+    folder = checkout.backend / ".pulumi" / "stacks"
+    return "\n".join(file.read_text(errors="replace") for file in sorted(folder.rglob("*.json")))
+
+
+@dataclass
+class RegistryContent:
+    """The registry of a checkout: which of its tags no state names, and the manifests that only these have."""
+
+    address: str
+    authorization: str
+    """The value of HTTP's header that logs in."""
+    named: str
+    """The text that names what is kept."""
+    tags: dict[str, str] = field(default_factory=dict)
+    """The digest of each `repository:tag`."""
+    manifests: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    """Each manifest, by repository and digest."""
+
+    def read(self) -> None:
+        """Ask the registry for its tags and their manifests."""
+        repositories: list[str] = []
+        while page := self._get(f"_catalog?n={PAGE}&last={repositories[-1] if repositories else ''}")["repositories"]:
+            repositories += page
+        for repository in (each for each in repositories if not each.startswith(PARENTS)):
+            for tag in self._get(f"{repository}/tags/list").get("tags") or []:
+                self.tags[f"{repository}:{tag}"] = self._add(repository, tag)
+
+    def _add(self, repository: str, name: str) -> str:
+        request = self._request(f"{repository}/manifests/{name}")
+        with urllib.request.urlopen(request, timeout=SECONDS) as response:  # noqa: S310 - our own registry
+            digest, content = str(response.headers["Docker-Content-Digest"]), json.load(response)
+        if (repository, digest) not in self.manifests:
+            self.manifests[repository, digest] = content
+            for part in content.get("manifests", []):
+                self._add(repository, part["digest"])
+        return digest
+
+    @property
+    def kept(self) -> set[tuple[str, str]]:
+        """The manifests that a state names, by digest or by a tag, with their parts, signatures and attestations."""
+        kept = {key for key in self.manifests if key[1] in self.named}
+        kept |= {
+            (name.rpartition(":")[0], digest)
+            for name, digest in self.tags.items()
+            if re.search(rf"/{re.escape(name)}(?![\w.-])", self.named)
+        }
+        for repository, digest in list(kept):
+            kept |= {(repository, part["digest"]) for part in self.manifests[repository, digest].get("manifests", [])}
+        digests = {digest for _, digest in kept}
+        kept |= {
+            (name.rpartition(":")[0], digest)
+            for name, digest in self.tags.items()
+            if (owner := _OF_DIGEST.fullmatch(name.rpartition(":")[2])) and f"sha256:{owner[1]}" in digests
+        }
+        return kept
+
+    @property
+    def unnamed_tags(self) -> list[str]:
+        """The tags that go: those of manifests that go, and what unfinished checks left of those that stay."""
+        kept = self.kept
+        return sorted(
+            name
+            for name, digest in self.tags.items()
+            if (name.rpartition(":")[0], digest) not in kept
+            or (":unchecked--" in name and not re.search(rf"/{re.escape(name)}(?![\w.-])", self.named))
+        )
+
+    @property
+    def freed(self) -> int:
+        """The bytes of the blobs that only manifests have that go."""
+        kept = self.kept
+        stay = {blob for key in kept for blob, _ in _blobs(self.manifests[key])}
+        go = dict(blob for key, content in self.manifests.items() if key not in kept for blob in _blobs(content))
+        return sum(size for blob, size in go.items() if blob not in stay)
+
+    def delete(self, storage: Path) -> None:
+        """Delete the tags from the registry's storage, and the manifests by its API."""
+        kept = self.kept
+        for name in self.unnamed_tags:
+            repository, _, tag = name.rpartition(":")
+            shutil.rmtree(storage / "docker/registry/v2/repositories" / repository / "_manifests/tags" / tag)
+        for repository, digest in self.manifests.keys() - kept:
+            request = self._request(f"{repository}/manifests/{digest}", "DELETE")
+            try:
+                urllib.request.urlopen(request, timeout=SECONDS).close()  # noqa: S310 - likewise
+            except urllib.error.HTTPError as error:
+                if error.code != 404:
+                    raise ToolchainError(f"the registry does not delete {repository}@{digest}: {error}") from None
+
+    def _request(self, path: str, method: str = "GET") -> urllib.request.Request:
+        headers = {"Accept": _TYPES, "Authorization": self.authorization}
+        return urllib.request.Request(f"http://{self.address}/v2/{path}", headers=headers, method=method)
+
+    def _get(self, path: str) -> dict[str, Any]:
+        with urllib.request.urlopen(self._request(path), timeout=SECONDS) as response:  # noqa: S310 - our own registry
+            answer: dict[str, Any] = json.load(response)
+        return answer
+
+
+def _blobs(manifest: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    for blob in (manifest.get("config"), *(manifest.get("layers") or [])):
+        if blob:
+            yield blob["digest"], blob["size"]
+
+
+def _docker(checkout: Checkout, *words: str) -> str:
+    return output(["docker", "--host", docker_engine.daemon(checkout).mark, *words], timeout=600)
+
+
+def _unnamed_images(checkout: Checkout, named: str) -> dict[str, str]:
+    """Return the size of each image of our engine that no state names, by its name, or its id without one."""
+    images = {}
+    for line in _docker(checkout, "image", "ls", "--all", "--no-trunc", "--format", "{{json .}}").splitlines():
+        image = json.loads(line)
+        name = f"{image['Repository']}:{image['Tag']}"
+        reference = image["ID"] if "<none>" in name else name
+        if name not in named and image["ID"] not in named and f"/{PARENTS}" not in name:
+            images[reference] = image["Size"]
+    return images
+
+
+def prune(checkout: Checkout, *, delete: bool) -> int:
+    """List what no stack's state names, with sizes; delete it if asked. Returns 0."""
+    named = states(checkout)
+    contexts = [each for each in sorted((checkout.state / CONTEXTS).glob("*")) if each.name not in named]
+    before = folder_size(checkout.state)
+    size = sum(map(folder_size, contexts))
+    say(f"contexts  {len(contexts)} in {(checkout.state / CONTEXTS).relative_to(checkout.root)}, {megabytes(size)}")
+    for folder in contexts if delete else ():
+        shutil.rmtree(folder, ignore_errors=True)
+    _prune_registry(checkout, named, delete=delete)
+    _prune_engine(checkout, named, delete=delete)
+    if delete:
+        say(f".slipway   {megabytes(before)} -> {megabytes(folder_size(checkout.state))}")
+    else:
+        say(f".slipway   {megabytes(before)}; nothing is deleted: `slipway prune --yes` deletes what is listed")
+    return 0
+
+
+def _prune_registry(checkout: Checkout, named: str, *, delete: bool) -> None:
+    address = docker_registry.own_address(checkout)
+    if address is None:
+        say("registry  Slipway's own does not run: left alone")
+        return
+    registry = RegistryContent(address, registry_account.header(checkout), named)
+    registry.read()
+    for name in registry.unnamed_tags:
+        say(f"tag       {address}/{name}")
+    say(f"registry  {len(registry.unnamed_tags)} of {len(registry.tags)} tags, {megabytes(registry.freed)} in layers")
+    if delete and registry.unnamed_tags:
+        with step("Collecting the registry's layers"):
+            registry.delete(docker_registry.storage(checkout))
+            docker_registry.collect(checkout)
+
+
+def _prune_engine(checkout: Checkout, named: str, *, delete: bool) -> None:
+    if docker_engine.daemon(checkout).pid() is None:
+        say("engine    Slipway's own does not run: left alone")
+        return
+    images = _unnamed_images(checkout, named)
+    for name, size in images.items():
+        say(f"image     {name}  {size}")
+    has_images = '"repoDigest"' in named
+    cache = "build cache that no build used for a week" if has_images else "all build cache, as no stack has images"
+    say(f"engine    {len(images)} images; {cache}")
+    if delete:
+        for name in images:
+            try:
+                _docker(checkout, "image", "rm", "--force", name)
+            except ToolchainError as error:
+                say(f"          {name}: {error}")  # a container uses it, or an image that stays is built on it
+        since = ["--filter", f"until={UNUSED}"] if has_images else []
+        _docker(checkout, "builder", "prune", "--all", "--force", *since)
