@@ -21,16 +21,13 @@ from containers.errors import SlipwayError
         ("slipway export nccl-cu132 torch --format sqsh --output torch.sqsh", "for enroot"),
         ("slipway export local-multi --platform linux/arm64 --format oci --output torch", "for a Grace machine"),
         ("slipway export nccl-cu132 --wheels wheels", "the wheels that the stack built from source"),
-        ("slipway export bake local --output local-bake", "then: docker buildx bake, without Slipway"),
-        (
-            "slipway export dockerfile local torch local-torch",
-            "one Dockerfile with its files: docker build local-torch",
-        ),
+        ("slipway export bake local", "then: docker buildx bake --file local-bake/docker-bake.json"),
+        ("slipway export dockerfile local torch", "one Dockerfile with its files; then: docker build local-torch"),
     ],
 )
 @click.argument(
     "targets",
-    metavar="STACK [IMAGE] | REF | bake STACK | dockerfile STACK IMAGE DIR",
+    metavar="STACK [IMAGE] | REF | bake STACK | dockerfile STACK IMAGE",
     nargs=-1,
     required=True,
     shell_complete=completion.stack_then_image,
@@ -56,8 +53,8 @@ def export(
 ) -> None:
     """Write an image, a stack's wheels, or what builds them without Slipway, to a file or a folder.
 
-    Without IMAGE the stack's last image is written. `bake STACK` writes a bake file with its contexts to the folder
-    --output, and `dockerfile STACK IMAGE DIR` one Dockerfile with the files that it copies.
+    Without IMAGE the stack's last image is written. `bake STACK` writes a bake file with its contexts, and `dockerfile
+    STACK IMAGE` one Dockerfile with the files that it copies: to the folder --output, else STACK-bake or STACK-IMAGE.
     """
     if targets[0] in {"bake", "dockerfile"}:
         if form or wheels or platform:
@@ -100,13 +97,14 @@ def _export_build(words: tuple[str, ...], output: Path | None, *, force: bool) -
     from stacks import plan
     from stacks.config.stack_file import ROOT
 
-    match words, output:
-        case ("bake", stack), Path():
-            commands = bake.write(plan.make(stack), output, ROOT, force=force)
-        case ("dockerfile", stack, image, folder), None:
-            commands = self_contained.write(plan.make(stack), image, Path(folder), ROOT, force=force)
+    match words:
+        case ("bake", stack):
+            commands = bake.write(plan.make(stack), output or Path(f"{stack}-bake"), ROOT, force=force)
+        case ("dockerfile", stack, image):
+            folder = output or Path(f"{stack}-{bake.target(image)}")
+            commands = self_contained.write(plan.make(stack), image, folder, ROOT, force=force)
         case _:
-            raise SlipwayError("export: give `bake STACK --output DIR`, or `dockerfile STACK IMAGE DIR`")
+            raise SlipwayError("export: give `bake STACK`, or `dockerfile STACK IMAGE`")
     for line in commands:
         print(line)
 

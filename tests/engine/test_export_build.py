@@ -77,15 +77,15 @@ def on_engine(tag: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ["link0", "link1", "link2"])
 def test_exported_dockerfile_builds_equal_layers(chain: Project, name: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    line = chain.stacks("export", "dockerfile", "t", name, str(out))
+    line = chain.stacks("export", "dockerfile", "t", name, "--output", str(out))
     assert line.startswith("docker build --platform ")
     assert not list(out.rglob("unused"))
     tag = f"exported-{chain.path}-{name}"
     docker("build", "--tag", tag, out)
     assert on_engine(tag) == shown(published(chain, name))
-    again = chain.stacks("export", "dockerfile", "t", name, str(out), code=1)
+    again = chain.stacks("export", "dockerfile", "t", name, "--output", str(out), code=1)
     assert again.count("\n") == 1
-    assert chain.stacks("export", "dockerfile", "t", name, str(out), "--force") == line
+    assert chain.stacks("export", "dockerfile", "t", name, "--output", str(out), "--force") == line
 
 
 @pytest.mark.slow  # buildx is compiled

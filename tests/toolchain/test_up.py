@@ -165,6 +165,8 @@ def test_destroy_keeps_the_file_of_the_stack(project: Project) -> None:
         "pulumi --non-interactive up --stack=organization/slipway/local --yes --skip-preview",
         "pulumi stack select local && pulumi up --yes --skip-preview && pulumi preview && pulumi refresh --yes",
         "PULUMI_STACK=local pulumi up --yes --skip-preview",
+        "pulumi stack init local && pulumi up --yes --skip-preview",
+        "cd stacks && pulumi -C .. stack init -s local --no-select && pulumi up -s local --yes --skip-preview",
         "cd stacks && pulumi -C .. up -slocal --yes --skip-preview && pulumi destroy -s local --yes",
     ],
 )
@@ -177,6 +179,27 @@ def test_plain_pulumi_creates_stack_and_keeps_tracked_file(project: Project, com
     assert project.tracked.read_text() == tracked
     again = project.up()
     assert "Resources: 1 " in again
+
+
+def test_plain_pulumi_keeps_secret_of_a_new_stack(project: Project) -> None:
+    """A secret belongs into the tracked file, with the salt that decrypts it."""
+    program = project.root / "__main__.py"
+    program.write_text(f"{program.read_text()}\npulumi.export('token', pulumi.Config('slipway').get_secret('token'))\n")
+    done = project.source("pulumi config set -s local --secret token hidden-token && pulumi up -s local --yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "secure: " in project.tracked.read_text()
+    assert project.tracked.read_text().count("encryptionsalt:") == 1
+    assert "Resources: 1 " in project.up()
+    shown = project.source("pulumi stack output -s local --show-secrets token")
+    assert shown.stdout.strip() == "hidden-token"
+
+
+def test_plain_pulumi_initializes_a_stack_only_once(project: Project) -> None:
+    tracked = project.tracked.read_text()
+    assert project.source("pulumi stack init local").returncode == 0
+    again = project.source("pulumi stack init local")
+    assert "already exists" in again.stderr
+    assert project.tracked.read_text() == tracked
 
 
 def test_plain_pulumi_elsewhere_gets_its_words_as_they_are(project: Project) -> None:
