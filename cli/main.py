@@ -26,6 +26,7 @@ SECTIONS: Final = {
         run_commands.preview,
         run_commands.destroy,
         run_commands.history,
+        run_commands.rollback,
         run_commands.prune,
         run_commands.doctor,
     ],

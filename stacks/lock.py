@@ -28,7 +28,7 @@ from stacks.config.signing import trusted
 from stacks.config.stack_config import StackConfig
 from stacks.spec import ImageSpec, Outside, Packages, Sibling
 
-_FILE = "stacks/lock.toml"
+FILE = "stacks/lock.toml"
 _HEADER = "# What builds fetch from others, by digest or commit. Written by `slipway lock`; do not edit.\n"
 _REFRESH = "refresh"
 """The key of the date. No reference is equal to it, because references have a ``/``."""
@@ -62,7 +62,7 @@ REFRESH_ARG = "REFRESH"
 
 def path(root: Path) -> Path:
     """Return the path of a checkout's lock, which may not exist."""
-    return root / _FILE
+    return root / FILE
 
 
 def read(root: Path) -> Mapping[str, str]:
@@ -138,13 +138,13 @@ def _parsed(text: str) -> Mapping[str, Any]:
         raise _unreadable(error) from None
     for mistake in _mistakes(locked):
         raise SlipwayError(
-            f"{_FILE}: {mistake}; take the file from git, or delete the line or table and run `slipway lock`"
+            f"{FILE}: {mistake}; take the file from git, or delete the line or table and run `slipway lock`"
         )
     return locked
 
 
 def _unreadable(reason: object) -> SlipwayError:
-    return SlipwayError(f"{_FILE}: {reason}; take the file from git, or delete it and run `slipway lock`")
+    return SlipwayError(f"{FILE}: {reason}; take the file from git, or delete it and run `slipway lock`")
 
 
 def _mistakes(locked: Mapping[str, Any]) -> Iterator[str]:
@@ -198,7 +198,7 @@ def write(
             stays.
     """
     for mistake in _mistakes({**locked, **dict(zip(_TABLE_FORMS, tables, strict=True))}):
-        raise SlipwayError(f"{_FILE}: what was received cannot be locked: {mistake}; nothing is written")
+        raise SlipwayError(f"{FILE}: what was received cannot be locked: {mistake}; nothing is written")
     date = f"{_REFRESH} = {json.dumps(refresh)}\n" if refresh else ""
     lines = (f"{json.dumps(name)} = {json.dumps(digest)}\n" for name, digest in sorted(locked.items()))
     fresh = path(root).with_suffix(".new")
@@ -214,7 +214,7 @@ def write(
     except OSError as error:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
-        raise SlipwayError(f"{_FILE} cannot be written: {error.strerror or error}") from None
+        raise SlipwayError(f"{FILE} cannot be written: {error.strerror or error}") from None
 
 
 def tagged_parents(spec: ImageSpec, mirrors: Mirrors) -> dict[str, str]:

@@ -89,40 +89,55 @@ def destroy(stack: str, *, yes: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def history(stack: str, *, as_json: bool) -> None:
     """List a stack's updates: when, from which commit, with what result."""
-    from cli.pulumi_command import run_pulumi
+    from cli.stack_updates import updates
     from cli.text_table import aligned
 
     read_stack(stack)
-    done = run_pulumi(["history", "--json", "--full-dates"], stack, ROOT, "the updates of a stack")
-    if done.returncode and "no stack named" not in done.stderr:
-        raise SlipwayError(f"stack {stack}: pulumi: {' '.join(done.stderr.split())}")
-    updates = [
-        {
-            "version": update.get("version"),
-            "kind": update["kind"],
-            "result": update["result"],
-            "started": update["startTime"],
-            "commit": (update.get("environment") or {}).get("git.head", ""),
-            "uncommitted": (update.get("environment") or {}).get("git.dirty") == "true",
-            "changes": {op: count for op, count in (update.get("resourceChanges") or {}).items() if op != "same"},
-        }
-        for update in (json.loads(done.stdout) if done.returncode == 0 and done.stdout.strip() else [])
-    ]
+    listed = updates(stack, ROOT)
     if as_json:
-        print(json.dumps(updates, indent=2))
+        print(json.dumps([each.as_json() for each in listed], indent=2))
         return
     rows = [
         (
-            datetime.fromisoformat(each["started"]).astimezone().strftime("%Y-%m-%d %H:%M"),
-            each["kind"],
-            each["result"],
-            each["commit"][:7] + ("+" if each["commit"] and each["uncommitted"] else ""),
-            ", ".join(f"{count} {op}" for op, count in each["changes"].items()) or "nothing changed",
+            str(each.number),
+            datetime.fromisoformat(each.started).astimezone().strftime("%Y-%m-%d %H:%M"),
+            each.kind,
+            each.result,
+            each.source,
+            ", ".join(f"{count} {op}" for op, count in each.changes.items()) or "nothing changed",
         )
-        for each in updates
+        for each in listed
     ]
-    for line in aligned([("WHEN", "KIND", "RESULT", "COMMIT", "CHANGES"), *rows]):
+    for line in aligned([("UPDATE", "WHEN", "KIND", "RESULT", "COMMIT", "CHANGES"), *rows]):
         print(line)
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        ("slipway rollback local", "the last update with other files; then commit, and `slipway up local`"),
+        ("slipway rollback local 3", "update 3 of `slipway history local`"),
+    ],
+)
+@click.argument("stack", shell_complete=completion.stacks)
+@click.argument("update", type=click.IntRange(min=1), required=False)
+def rollback(stack: str, update: int | None) -> None:
+    """Bring the files of a stack back to those of an earlier update, and build nothing.
+
+    These are its YAML, the lock, and what its images' builds read. Other stacks may read some: `slipway affected
+    --since HEAD` says so. An update of uncommitted files cannot be brought back.
+    """
+    from cli.stack_updates import roll_back
+
+    read_stack(stack)
+    target, changed = roll_back(stack, ROOT, update)
+    if not changed:
+        print(f"stack {stack} has the files of update {target.number} (commit {target.source}) already")
+        return
+    print(f"stack {stack} has the files of update {target.number} (commit {target.source}) again:")
+    for path in changed:
+        print(f"  {path}")
+    print(f"Commit them, then `slipway up {stack}`. `slipway affected --since HEAD` lists what they rebuild.")
 
 
 @click.command(

@@ -37,8 +37,13 @@ _MOST_BYTES: Final = 1 << 20
 
 def paths(config: StackConfig) -> tuple[str, ...]:
     """Return the files and folders of the repository that a stack's own images are made of."""
-    lists = [each.requirements for each in (config.packages, *(own.packages for own in config.images)) if each]
-    return tuple(dict.fromkeys(filter(None, (*lists, *(own.folder for own in config.images)))))
+    return tuple(dict.fromkeys(filter(None, (*lists(config), *(own.folder for own in config.images)))))
+
+
+def lists(config: StackConfig) -> tuple[str, ...]:
+    """Return the files of requirements that a stack names."""
+    packages = [each for each in (config.packages, *(own.packages for own in config.images)) if each]
+    return tuple(dict.fromkeys(each.requirements for each in packages if each.requirements))
 
 
 def extended(config: StackConfig, specs: Sequence[ImageSpec], root: Path) -> list[ImageSpec]:

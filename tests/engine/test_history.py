@@ -21,8 +21,8 @@ def test_history_lists_updates_with_results(project: Project) -> None:
     ]
     assert updates[-1]["changes"]["create"] >= 2
     head, *rows = project.stacks("history", "t").splitlines()
-    assert head.split() == ["WHEN", "KIND", "RESULT", "COMMIT", "CHANGES"]
-    assert [row.split()[2:4] for row in rows] == [
+    assert head.split() == ["UPDATE", "WHEN", "KIND", "RESULT", "COMMIT", "CHANGES"]
+    assert [row.split()[3:5] for row in rows] == [
         ["destroy", "succeeded"],
         ["update", "failed"],
         ["update", "succeeded"],

@@ -21,6 +21,7 @@ from typing import Final
 from containers.errors import SlipwayError, one_line
 from stacks import graph
 from stacks.config.additions import repository_path
+from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import read_stack, stack_file, stack_names
 from stacks.identity import content, git
 from stacks.identity.content import Content, Contents
@@ -95,6 +96,19 @@ def at(commit: str, root: Path, *, checks: bool = False) -> Tree:
     reason = f"{commit[:7]} has other code in stacks/, which is not run, and no record of what it built"
     unknown = {stack: reason for stack in stacks if stack not in recorded}
     return Tree({name: images for name, images in stacks.items() if name in recorded}, unresolved | unknown, recorded)
+
+
+def of_stack(commit: str, root: Path, stack: str) -> tuple[StackConfig, Images]:
+    """Return a stack's configuration and images as today's code reads a commit's files. That commit's code may differ.
+
+    Raises:
+        SlipwayError: git cannot read the commit, it has no such stack, or today's code refuses that.
+    """
+    with _data(commit, root) as folder:
+        if not stack_file(stack, folder).is_file():
+            raise SlipwayError(f"stack {stack}: commit {commit[:7]} has no such stack")
+        resolved = graph.locked(read_stack(stack, folder), f"stack {stack} of {commit[:7]}", folder)
+        return resolved.config, content.of_stack(resolved.specs, _contents(commit, root))
 
 
 def published(commit: str, root: Path, stack: str) -> Mapping[str, str]:
