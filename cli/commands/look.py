@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 import click
 
@@ -15,12 +16,18 @@ from containers.errors import SlipwayError, one_line
 from stacks.config.stack_file import ROOT, stack_names
 
 
-@click.command("list", cls=Command, examples=[("slipway list", "all stacks, a line for each")])
-def list_() -> None:
+@click.command(
+    "list",
+    cls=Command,
+    examples=[("slipway list", "all stacks, a line for each"), ("slipway list --json", "the same for a program")],
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def list_(*, as_json: bool) -> None:
     """List the stacks with their flavors and images."""
     from stacks import plan
 
-    rows, mistakes = [], []
+    listed: list[dict[str, Any]] = []
+    mistakes = []
     for name in stack_names():
         try:
             config, specs = plan.resolve(name)
@@ -28,13 +35,22 @@ def list_() -> None:
             mistakes.append(str(error))
         else:
             # An image of several platforms is one, by the name of its index: none is built on another platform's.
-            images = " -> ".join(dict.fromkeys(spec.published_name for spec in specs if not spec.product))
-            several = f"  for {', '.join(config.platforms)}" if len(config.platforms) > 1 else ""
-            rows.append((name, config.flavor, images + several))
-    for line in aligned([("STACK", "FLAVOR", "IMAGES"), *rows]):
-        print(line)
+            images = list(dict.fromkeys(spec.published_name for spec in specs if not spec.product))
+            listed.append(
+                {"stack": name, "flavor": config.flavor, "images": images, "platforms": list(config.platforms)}
+            )
+    if as_json:
+        print(json.dumps(listed, indent=2))
+    else:
+        rows = [(each["stack"], each["flavor"], _images(each["images"], each["platforms"])) for each in listed]
+        for line in aligned([("STACK", "FLAVOR", "IMAGES"), *rows]):
+            print(line)
     if mistakes:
         raise SlipwayError("\n".join(mistakes))
+
+
+def _images(names: list[str], platforms: list[str]) -> str:
+    return " -> ".join(names) + (f"  for {', '.join(platforms)}" if len(platforms) > 1 else "")
 
 
 @click.command(

@@ -99,6 +99,18 @@ def test_check_mistake_of_branch_is_one_line_for_all_stacks(
     assert capsys.readouterr().err == "the branch name '///' has no letter or digit that is valid in a tag; rename it\n"
 
 
+def test_list_as_json_has_what_the_lines_have(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--json"]) == 0
+    listed = {each["stack"]: each for each in json.loads(capsys.readouterr().out)}
+    assert listed.keys() == {*stack_names()}
+    assert listed["local-multi"]["flavor"] == "local"
+    assert listed["local-multi"]["images"] == ["torch"]
+    assert listed["local-multi"]["platforms"] == ["linux/amd64", "linux/arm64"]
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert [line.split()[:2] for line in lines] == [[name, each["flavor"]] for name, each in listed.items()]
+
+
 def test_list_with_a_wrong_stack_names_the_others(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
