@@ -45,6 +45,8 @@ OTHERS = {
         ("delete", "kubernetes:networking.k8s.io/v1:NetworkPolicy"),
         ("delete", VOLUME),
         ("create", VOLUME),
+        # A drain waits for a check.
+        ("create", "kubernetes:policy/v1:PodDisruptionBudget"),
     }
 }
 """By stack: other operations, and the types of their resources."""
