@@ -26,6 +26,8 @@ def doctor(checkout: Checkout) -> int:
         ("  engine", checkout.state / "docker"),
         ("  registry", docker_registry.storage(checkout)),
     ):
+        if not folder.exists():
+            continue
         size = unused_space.megabytes(unused_space.folder_size(folder))
         say(f"{name:<22}{size}" + ("; `slipway prune` lists what no stack needs" if folder == checkout.state else ""))
     if missing:

@@ -11,8 +11,13 @@ from stacks.config.stack_file import ROOT
 from tests.cluster.conftest import RunnersProject
 
 
-@pytest.mark.parametrize(("stack", "devices"), [("runners-eks", ("gpu", "efa")), ("runners-aks", ("gpu", "ib"))])
-def test_preview_lists_runners_without_a_cluster(tmp_path: Path, stack: str, devices: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("stack", "scale_set", "devices"),
+    [("runners-eks", "slipway-runners", ("gpu", "efa")), ("runners-aks", "slipway-runners-aks", ("gpu", "ib"))],
+)
+def test_preview_lists_runners_without_a_cluster(
+    tmp_path: Path, stack: str, scale_set: str, devices: tuple[str, str]
+) -> None:
     project = RunnersProject(tmp_path / "project", "unused", tmp_path / "no-kubeconfig", tmp_path)
     project.write("stacks/Pulumi.t.yaml", (ROOT / f"stacks/Pulumi.{stack}.yaml").read_text())
     project.add_stack()
@@ -21,4 +26,4 @@ def test_preview_lists_runners_without_a_cluster(tmp_path: Path, stack: str, dev
     for kind in ("Namespace", "ResourceQuota", "NetworkPolicy", "PodDisruptionBudget", "PriorityClass", "Release"):
         assert re.search(rf"\+ kubernetes:\S+:{kind}: \(create\)", output), output
     assert all(re.search(rf"requests\.\S+/{device} *: ", output) for device in devices), output
-    assert re.search(r'scaleSet *: "slipway-runners"', output)
+    assert re.search(rf'scaleSet *: "{scale_set}"', output)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,12 @@ class Runs:
         self.project = Project(root, stack)
         self._checkout = Checkout(root)
         self._checkout.backend.mkdir()
-        self._environment = {**self.project.environment, "PULUMI_BACKEND_URL": self._checkout.backend.as_uri()}
+        self._checkout.pulumi_home.symlink_to(os.environ["PULUMI_HOME"])
+        self._environment = {
+            **self.project.environment,
+            "PULUMI_BACKEND_URL": self._checkout.backend.as_uri(),
+            "PULUMI_HOME": str(self._checkout.pulumi_home),
+        }
         self._capsys = capsys
 
     def lines(self, verb: str) -> list[str]:

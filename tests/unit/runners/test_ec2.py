@@ -220,9 +220,9 @@ def of(name: str, *, disks: int = 1, zones: str = "a") -> ec2_site.Machine:
     return ec2_site.Machine(name, ("x86_64",), 1, 0, 1, disks, cluster=True, spot=True, zones=places)
 
 
-@pytest.mark.parametrize(("least", "minutes"), [(0, 15), (1, 3 * 24 * 60)])
-def test_runner_of_a_minimum_waits_for_its_lifetime(least: int, minutes: int) -> None:
-    config = load(minRunners=least, idle=15, maxLifetime=3)
+@pytest.mark.parametrize(("values", "minutes"), [({}, 15), ({"minRunners": 1, "maxLifetime": 3}, 3 * 24 * 60)])
+def test_runner_of_a_minimum_waits_for_its_lifetime(values: dict[str, int], minutes: int) -> None:
+    config = load(idle=15, **values)
     text = user_data(config, "linux/amd64", name="slipway-t", gpus=0, efa=0)
     assert f" IDLE={minutes}\n" in text
 
