@@ -15,7 +15,7 @@ from typing import Any, Self
 import pulumi
 
 from containers.errors import SlipwayError
-from stacks.config.fetching.build_logins import KEY, netrc, passwords
+from stacks.config.fetching.build_logins import KEY, netrc_files, passwords
 from stacks.config.stack_config import StackConfig
 
 FUNCTION = "docker:index/buildSecrets:buildSecrets"
@@ -52,7 +52,7 @@ class BuildSecrets:
             values = passwords(logins)
         except SlipwayError as error:
             raise pulumi.RunError(str(error)) from None
-        return cls({"netrc": netrc(logins, values)}, tuple(values.values()))
+        return cls(netrc_files(logins, values, config.mirrors), tuple(values.values()))
 
     def lend(self, engine: pulumi.ProviderResource | None) -> None:
         """Give the secrets to the provider that builds: ``engine``, or the default one. They stay in its memory."""

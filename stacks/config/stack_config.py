@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from containers.engine.connection import in_clear
 from containers.registry.reference import check_prefixes, covering, on_loopback, qualified
 from stacks.config.additions import OwnImageConfig, PackagesConfig, Variables
 from stacks.config.ec2 import Ec2Runners
@@ -214,9 +215,18 @@ class StackConfig(Model):
             lines.append(f"{NAMESPACE}:unverified: at your own risk, as no table has it: {'; '.join(accepted)}")
         lines += self.runners.warnings if isinstance(self.runners, KubernetesRunners) else []
         lines += weak_line(self.reliances())
-        unused = sorted(set(self.build_secrets) - self.mirrors.hosts.keys())
-        if unused:
-            lines.append(f"{KEY}: {', '.join(unused)}: no address in {NAMESPACE}:mirrors is of that host: unused login")
+        open_engines = sorted({each for pool in self.engines.values() for each in pool if in_clear(each)})
+        if open_engines:
+            lines.append(
+                f"{NAMESPACE}:engines: {', '.join(open_engines)}: no TLS: whoever reaches it is root there and reads "
+                "the logins of builds: give ssh://"
+            )
+        elsewhere = sorted(set(self.build_secrets) - self.mirrors.hosts.keys())
+        if elsewhere:
+            lines.append(
+                f"{KEY}: {', '.join(elsewhere)}: no address in {NAMESPACE}:mirrors is of that host: "
+                "each step that fetches gets the login"
+            )
         return lines
 
     @property

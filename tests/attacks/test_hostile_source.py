@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from stacks.config.fetching.build_logins import BuildLogin, netrc
+from stacks.config.fetching.build_logins import BuildLogin, netrc_files
+from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT
 from tests.fakes.package_index import wheel
 from tests.images.engine import build, docker, unique
@@ -72,11 +73,15 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def secret(tmp_path: Path) -> str:
-    """The option that gives a build the logins of two hosts, as `slipway:buildSecrets` does."""
+def secrets(tmp_path: Path) -> list[str]:
+    """The options that give a build the logins of two hosts, as `slipway:buildSecrets` does."""
     logins = {host: BuildLogin(username="ci", variable="UNUSED") for host in PASSWORDS}
-    (tmp_path / "netrc").write_text(netrc(logins, PASSWORDS))
-    return f"--secret=id=netrc,src={tmp_path / 'netrc'}"
+    mirrors = Mirrors(python_index="https://pypi.example.com/simple", git="https://git.example.com")
+    options = []
+    for name, text in netrc_files(logins, PASSWORDS, mirrors).items():
+        (tmp_path / name).write_text(text)
+        options.append(f"--secret=id={name},src={tmp_path / name}")
+    return options
 
 
 def source_image(folder: Path, files: dict[str, str]) -> str:
@@ -92,11 +97,11 @@ def source_image(folder: Path, files: dict[str, str]) -> str:
 
 
 @pytest.mark.slow
-def test_setup_of_hostile_source_steals_no_login(tmp_path: Path, base: str, secret: str) -> None:
+def test_setup_of_hostile_source_steals_no_login(tmp_path: Path, base: str, secrets: list[str]) -> None:
     source = source_image(tmp_path / "source", {"setup.py": SETUP})
     out = tmp_path / "out"
     arguments = {"BASE_IMAGE": base, "SOURCE_IMAGE": source, "COMPONENT": "text", "ARCH_LIST": ""}
-    done = build("", arguments, secret, "--target=wheel", f"--output=type=local,dest={out}", image="wheels")
+    done = build("", arguments, *secrets, "--target=wheel", f"--output=type=local,dest={out}", image="wheels")
     docker("rmi", "--force", source)
     assert done.returncode == 0, done.stdout
     (built,) = (out / "dist").glob("*.whl")

@@ -22,7 +22,7 @@ from tests.fakes.upstreams.upstreams import gateway, git
 from tests.images.conftest import archives  # noqa: F401 - a fixture
 from tests.images.engine import base_image
 
-MOUNT = "--mount=type=secret,id=netrc,target=/dev/netrc,mode=0444"
+MOUNT = "--mount=type=secret,id=netrc-{},target=/dev/netrc,mode=0444"
 DOCKERFILE = f"""ARG BASE_IMAGE
 FROM ${{BASE_IMAGE}}
 RUN --mount=type=bind,source=common/layers,target=/srv --mount=type=tmpfs,target=/tmp \\
@@ -31,14 +31,14 @@ ARG CA_CERTIFICATE=""
 RUN --mount=type=bind,source=common/layers,target=/srv ["/srv/trust-ca"]
 ARG WORD
 ARG APT_MIRROR=""
-RUN --mount=type=bind,source=common/layers,target=/srv --mount=type=tmpfs,target=/tmp {MOUNT} \\
+RUN --mount=type=bind,source=common/layers,target=/srv --mount=type=tmpfs,target=/tmp {MOUNT.format("downloads")} \\
     ["/srv/with-apt", "true"]
 ARG PYTHON_INDEX_URL=""
-RUN --mount=type=bind,source=common/layers,target=/srv --mount=type=tmpfs,target=/tmp {MOUNT} \\
+RUN --mount=type=bind,source=common/layers,target=/srv --mount=type=tmpfs,target=/tmp {MOUNT.format("index")} \\
     ["/srv/sealed", "sh", "-euc", \
 "pip download --cert /etc/ssl/certs/ca-certificates.crt $(/srv/pip-index) --dest /out hello"]
 ARG GIT_MIRROR=https://github.com
-RUN --mount=type=bind,source=common/build,target=/srv --mount=type=tmpfs,target=/tmp {MOUNT} \\
+RUN --mount=type=bind,source=common/build,target=/srv --mount=type=tmpfs,target=/tmp {MOUNT.format("git")} \\
     ["/srv/fetch-source", "acme/source", "v1", "/src"]
 """
 LOGIN = {"username": "ci", "variable": "INDEX_PASSWORD"}
@@ -86,6 +86,33 @@ def test_missing_variable_is_refused_before_a_build(project: Project) -> None:
     assert "slipway:buildSecrets: pypi.example.com: $INDEX_PASSWORD is not set" in done.output
     assert "Traceback" not in done.output
     assert not project.published("link0")
+
+
+@pytest.mark.skipif(os.environ.get("SLIPWAY_DOCKER_PROVIDER") == "official", reason="it takes no build secrets")
+def test_step_of_one_source_reads_no_other_login(project: Project) -> None:
+    """What a package of apt does as root at its installation, or a hook of git: it reads what the step has."""
+    sources = ("downloads", "git", "index", "downloads-index", "git-index")
+    steps = "".join(f"RUN {MOUNT.format(each)} cat /dev/netrc > /{each}\n" for each in sources)
+    project.write("dockerfiles/link0/Dockerfile", f"ARG BASE_IMAGE\nFROM ${{BASE_IMAGE}}\nARG WORD\n{steps}")
+    hosts = {"downloads": "apt.test", "git": "git.test", "index": "pypi.test"}
+    project.configure(
+        base=base_image(),
+        publish=False,
+        buildSecrets={host: LOGIN for host in hosts.values()},
+        mirrors={
+            "apt": "https://apt.test",
+            "git": "https://git.test",
+            "pythonIndex": "https://pypi.test/simple",
+            "images": json.loads(os.environ.get("SLIPWAY_MIRRORS", "{}")).get("images", {}),
+        },
+    )
+    project.up(INDEX_PASSWORD="canary")
+    tag = project.outputs()["images"]["link0"]["tag"]
+    image = DockerClient.from_env().images.get(f"{project.registry}/{project.path}/link0:{tag}")
+    for each in sources:
+        read = DockerClient.from_env().containers.run(image, ["cat", f"/{each}"], remove=True).decode()
+        assert {line.split()[1] for line in read.splitlines()} == {hosts[source] for source in each.split("-")}
+    image.remove(force=True)
 
 
 @pytest.mark.slow

@@ -307,6 +307,27 @@ def test_remote_engine_needs_registry_it_reaches(clones: Clones, monkeypatch: py
     assert docker_registry.get(clones[0].checkout).used == "registry.invalid:5000"
 
 
+@pytest.mark.parametrize(
+    ("host", "tls", "said"),
+    [
+        ("tcp://192.0.2.1:2375", "", True),
+        ("tcp://192.0.2.1:2376", "1", False),
+        ("tcp://127.0.0.1:2375", "", False),
+        ("ssh://builder.invalid", "", False),
+    ],
+)
+def test_engine_in_clear_is_named(
+    clones: Clones, monkeypatch: pytest.MonkeyPatch, host: str, tls: str, said: bool
+) -> None:
+    clones[0].program("docker", "echo 26.1.5")
+    monkeypatch.setenv("PATH", str(clones[0].programs), prepend=os.pathsep)
+    monkeypatch.setenv("DOCKER_HOST", host)
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", tls)
+    part = docker_engine.find(clones[0].checkout)
+    assert part
+    assert ("without TLS, so that whoever reaches it is root there" in part.used) == said
+
+
 def test_registry_is_unpacked_where_not_installed(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
     checkout = clones[0].checkout
     programs = Path(clones[0].programs)

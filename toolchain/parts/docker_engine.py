@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from containers.child_environment import child_environment
+from containers.engine.connection import in_clear
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
 from toolchain.machine.daemon import Daemon
@@ -114,7 +115,10 @@ def _configured(checkout: Checkout) -> tuple[Part | None, str]:
             ) from None
         return None, f"no running engine ({error})"
     if "DOCKER_HOST" in environment:
-        return Part(NAME, f"the running engine at {environment['DOCKER_HOST']}", version), ""
+        chosen = environment["DOCKER_HOST"]
+        open_to_all = in_clear(chosen) and not environment.get("DOCKER_TLS_VERIFY")
+        warning = "; without TLS, so that whoever reaches it is root there: take ssh://" if open_to_all else ""
+        return Part(NAME, f"the running engine at {chosen}{warning}", version), ""
     return Part(
         NAME, f"the running engine at {host}", version, env={} if host == DEFAULT_SOCKET else {"DOCKER_HOST": host}
     ), ""

@@ -1,11 +1,12 @@
 """``slipway:buildSecrets``: logins of the hosts that builds fetch from, such as a package index that is not public.
 
-A login reaches a build as a file of the steps that fetch, ``netrc``, and no other way: it is no argument, no part of an
-image's identity, and in no layer.
+A login reaches a build as a file of the steps that fetch, a ``netrc``, and no other way: it is no argument, no part of
+an image's identity, and in no layer. A step's file has the logins of the sources that it fetches from, and no others.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from containers.errors import SlipwayError
+from stacks.config.fetching.mirrors import SOURCES, Mirrors, hosts_of
 from stacks.config.model import Line, Model, Secret, matching
 from stacks.config.stack_file import NAMESPACE
 
@@ -81,6 +83,25 @@ def passwords(logins: Mapping[str, BuildLogin]) -> dict[str, str]:
 def netrc(logins: Mapping[str, BuildLogin], values: Mapping[str, str]) -> str:
     """Return the logins, with the hosts' passwords, as the file that pip, git, curl and apt read."""
     return "".join(f"machine {host} login {login.username} password {values[host]}\n" for host, login in logins.items())
+
+
+def netrc_files(logins: Mapping[str, BuildLogin], values: Mapping[str, str], mirrors: Mirrors) -> dict[str, str]:
+    """Return the secrets of all builds by their ids.
+
+    ``netrc`` is for Dockerfiles of a user, and has all logins. ``netrc-git-index`` is for a step that fetches from
+    these two of :data:`stacks.config.fetching.mirrors.SOURCES`. A host that no mirror names is in each: an index may
+    link to files elsewhere.
+    """
+    by_source = {source: hosts_of(urls) for source, urls in mirrors.urls_by_source.items()}
+    elsewhere = logins.keys() - set().union(*by_source.values())
+    files = {"netrc": netrc(logins, values)}
+    for count in range(1, len(SOURCES) + 1):
+        for sources in itertools.combinations(SOURCES, count):
+            hosts = elsewhere.union(*(by_source[source] for source in sources))
+            lent = {host: login for host, login in logins.items() if host in hosts}
+            if lent:
+                files["-".join(("netrc", *sources))] = netrc(lent, values)
+    return files
 
 
 def _password(host: str, login: BuildLogin) -> str:

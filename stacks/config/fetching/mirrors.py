@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -14,6 +15,8 @@ from stacks.config.values import Certificate, Url, check_url
 
 MIRRORS_VARIABLE = "SLIPWAY_MIRRORS"
 """Environment variable with a ``mirrors`` block as JSON. The stack's own block overrides it."""
+SOURCES = ("downloads", "git", "index")
+"""What a step of a build fetches from: archives of packages and single files, repositories, Python indexes."""
 
 
 class Mirrors(Model):
@@ -73,10 +76,19 @@ class Mirrors(Model):
         return value
 
     @property
+    def urls_by_source(self) -> dict[str, list[str]]:
+        """The addresses of the web that builds fetch from, by :data:`SOURCES`; those of images left out."""
+        addresses = {
+            "downloads": (self.apt, *self.downloads.values()),
+            "git": (self.git,),
+            "index": (self.python_index, self.torch_index),
+        }
+        return {source: [address for address in addresses[source] if address] for source in SOURCES}
+
+    @property
     def urls(self) -> list[str]:
-        """The addresses of the web that builds fetch from, those of images left out."""
-        addresses = (self.apt, self.python_index, self.torch_index, self.git, *self.downloads.values())
-        return [address for address in addresses if address]
+        """The same addresses in one list."""
+        return [address for addresses in self.urls_by_source.values() for address in addresses]
 
     @property
     def hosts(self) -> dict[str, str]:
@@ -89,3 +101,8 @@ class Mirrors(Model):
         mirrored = self.images[match[0]] + match[1] if match else reference
         stated = split(mirrored)[0] in {split(name)[0] for name in self.image_digests}
         return reference if stated and mirrored not in self.image_digests else mirrored
+
+
+def hosts_of(urls: Iterable[str]) -> set[str]:
+    """Return the hosts of addresses."""
+    return {urlsplit(url).hostname or "" for url in urls}

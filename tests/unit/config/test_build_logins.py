@@ -13,6 +13,7 @@ from stacks import plan
 from stacks.checks.secrets import check_clear_text, secret_keys
 from stacks.config.fetching.build_logins import BuildLogin, passwords
 from stacks.config.fetching.build_logins import netrc as netrc_of
+from stacks.config.fetching.build_logins import netrc_files
 
 HOST = "pypi.example.com"
 MIRRORS = {"pythonIndex": f"https://{HOST}/simple"}
@@ -34,6 +35,47 @@ def test_logins_become_a_netrc_that_python_reads(tmp_path: Path) -> None:
     read = netrc.netrc(str(file))
     assert read.authenticators(HOST) == ("__token__", "", "pypi-A.b_c/d+e=!$&%*")
     assert read.authenticators("git.test") == ("u", "", "p#")
+
+
+def test_step_gets_logins_of_its_sources_alone() -> None:
+    """An archive's own scripts run as root in the step that installs it, and the rest of that step may be another's."""
+    hosts = {"apt.test", "get.test", "git.test", "pypi.test", "wheels.test", "files.test"}
+    made = config(
+        {host: {"username": "u", "password": "p"} for host in hosts},
+        {
+            "apt": "https://apt.test:8443/debian",
+            "downloads": {"https://developer.download.nvidia.com": "https://get.test/nvidia"},
+            "git": "https://git.test",
+            "pythonIndex": "https://pypi.test/simple",
+            "torchIndex": "https://wheels.test/torch",
+        },
+    )
+    files = netrc_files(made.build_secrets, passwords(made.build_secrets), made.mirrors)
+    lent = {name: {line.split()[1] for line in text.splitlines()} for name, text in files.items()}
+    archives, index, elsewhere = {"apt.test", "get.test"}, {"pypi.test", "wheels.test"}, {"files.test"}
+    assert lent == {
+        "netrc": hosts,
+        "netrc-downloads": archives | elsewhere,
+        "netrc-git": {"git.test"} | elsewhere,
+        "netrc-index": index | elsewhere,
+        "netrc-downloads-git": archives | {"git.test"} | elsewhere,
+        "netrc-downloads-index": archives | index | elsewhere,
+        "netrc-git-index": index | {"git.test"} | elsewhere,
+        "netrc-downloads-git-index": hosts,
+    }
+    (line,) = [line for line in made.warnings if "buildSecrets" in line]
+    assert line == (
+        "slipway:buildSecrets: files.test: no address in slipway:mirrors is of that host: "
+        "each step that fetches gets the login"
+    )
+
+
+def test_source_without_a_login_has_no_secret() -> None:
+    made = config({HOST: {"username": "u", "password": "p"}}, {"pythonIndex": f"https://{HOST}/simple"})
+    files = netrc_files(made.build_secrets, passwords(made.build_secrets), made.mirrors)
+    assert files.keys() == {
+        "netrc", "netrc-index", "netrc-downloads-index", "netrc-git-index", "netrc-downloads-git-index"
+    }  # fmt: skip
 
 
 def test_password_is_read_from_variable_or_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -313,3 +313,12 @@ def test_mirror_that_states_digests_has_these_tags_alone() -> None:
 def test_image_digest_of_another_form_is_refused(entry: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="imageDigests"):
         Mirrors.model_validate({"imageDigests": entry})
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [("tcp://10.0.0.1:2375", True), ("tcp://127.0.0.1:2375", False), ("ssh://builder", False), ("unix:///d", False)],
+)
+def test_engine_in_clear_is_warned_of(engine: str, said: bool) -> None:
+    config, _ = plan.specs({"flavor": "local", "engines": {"linux/amd64": [engine]}}, "stack t")
+    assert (f"slipway:engines: {engine}: no TLS: whoever reaches it is root there" in " ".join(config.warnings)) == said

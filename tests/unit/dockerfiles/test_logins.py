@@ -96,6 +96,48 @@ def stages(dockerfile: str) -> dict[str, tuple[str, list[Instruction]]]:
     return found
 
 
+SOURCES = {
+    "/mnt/fetcher": "downloads",
+    "/mnt/install-torch": "index",
+    "/mnt/resolve": "index",
+    "/mnt/setup": "downloads index",
+    "/srv/apt-install": "downloads",
+    "/srv/build/fetch-source": "git",
+    "/srv/build/make-venv": "index",
+    "/srv/install-component": "downloads",
+    "/srv/install-cudnn": "downloads",
+    "/srv/install-nccl": "downloads",
+    "/srv/layers/apt-install": "downloads",
+    "/srv/layers/trust-ca": "",
+    "/mnt/conda": "downloads",
+    "/mnt/conda-create": "downloads",
+    "/mnt/environment": "index",
+    "/mnt/fetch": "git",
+    "/mnt/fetch-megatron": "git index",
+    "/mnt/fetch-micromamba": "downloads",
+    "/mnt/fetch-nccl": "downloads git",
+    "/mnt/fetch-openmpi": "downloads",
+    "/mnt/install-apt": "downloads",
+    "/mnt/install-dcgm": "downloads",
+    "/mnt/install-doca": "downloads",
+    "/mnt/install-efa": "downloads",
+    "/mnt/install-nccl": "downloads",
+    "/mnt/install-needs": "downloads index",
+    "/mnt/install-packages": "index",
+    "/mnt/install-pip": "index",
+    "/mnt/install-system": "downloads",
+    "/mnt/install-topology": "downloads",
+    "/mnt/launcher": "git index",
+    "/mnt/magma": "downloads",
+    "/mnt/packages": "downloads",
+    "/mnt/pip": "index",
+    "/mnt/system": "downloads",
+    "/mnt/unpack": "downloads",
+    "/mnt/wheels": "downloads index",
+}
+"""What each of these programs fetches from, read in its script and in those that it calls."""
+
+
 def has_login(run: Instruction) -> bool:
     return any("type=secret" in flag or "type=ssh" in flag for flag in run.flags)
 
@@ -106,6 +148,14 @@ def test_step_with_login_starts_what_fetches_alone(dockerfile: str) -> None:
     assert runs
     started = {program for run in runs for program in programs(run)}
     assert started == FETCHING[dockerfile.partition("/")[0]]
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_step_has_logins_of_what_it_fetches_alone(dockerfile: str) -> None:
+    for run in (run for _, steps in stages(dockerfile).values() for run in steps if has_login(run)):
+        sources = {source for program in programs(run) for source in SOURCES[program.split()[-1]].split()}
+        (secret,) = [flag for flag in run.flags if "type=secret" in flag]
+        assert secret == f"--mount=type=secret,id={'-'.join(('netrc', *sorted(sources)))},target=/dev/netrc,mode=0444"
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES)
