@@ -98,7 +98,7 @@ def test_step_of_one_source_reads_no_other_login(project: Project) -> None:
     project.configure(
         base=base_image(),
         publish=False,
-        buildSecrets={host: LOGIN for host in hosts.values()},
+        buildSecrets=dict.fromkeys(hosts.values(), LOGIN),
         mirrors={
             "apt": "https://apt.test",
             "git": "https://git.test",

@@ -11,9 +11,8 @@ import pytest
 from containers.errors import SlipwayError
 from stacks import plan
 from stacks.checks.secrets import check_clear_text, secret_keys
-from stacks.config.fetching.build_logins import BuildLogin, passwords
+from stacks.config.fetching.build_logins import BuildLogin, netrc_files, passwords
 from stacks.config.fetching.build_logins import netrc as netrc_of
-from stacks.config.fetching.build_logins import netrc_files
 
 HOST = "pypi.example.com"
 MIRRORS = {"pythonIndex": f"https://{HOST}/simple"}
