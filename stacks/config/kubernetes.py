@@ -32,8 +32,8 @@ below 0.13.1 a runner that the quota refuses once gets no pod (0.13.1: #4305).""
 ARC_CHARTS = ("gha-runner-scale-set-controller", "gha-runner-scale-set")
 """The names of the charts: of the controller, and of the runners."""
 
-_BUILD, _CONTROLLER = "-build", "-controller"
-"""Endings of the namespaces of the build service and of the controller, after the runners' namespace."""
+_BUILD, _CONTROLLER, _JOBS = "-build", "-controller", "-jobs"
+"""Endings of the namespaces of the build service, the controller and the jobs' pods, after the runners' namespace."""
 
 _QUANTITY = re.compile(r"[1-9][0-9]*(?:\.[0-9]+)?(?:Ki|Mi|Gi|Ti)")
 _NODE_LABEL = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?")
@@ -73,9 +73,10 @@ def _scale_set(value: str) -> str:
 def _free_namespace(value: str) -> str:
     if value == "default" or value.startswith("kube-"):
         raise ValueError("belongs to the cluster: choose a namespace for the runners alone, such as gpu-runners")
-    if value.endswith((_BUILD, _CONTROLLER)):
+    if value.endswith((_BUILD, _CONTROLLER, _JOBS)):
         raise ValueError(
-            f"ends with {_BUILD} or {_CONTROLLER}, as namespaces of build services and controllers do: choose another"
+            f"ends with {_BUILD}, {_CONTROLLER} or {_JOBS}, as namespaces of build services, controllers and jobs' "
+            "pods do: choose another"
         )
     return value
 
@@ -390,8 +391,20 @@ class KubernetesRunners(Pool):
         description="Give each runner a Docker daemon of its own. Without it, jobs build on a build service "
         "with jobs: true, or not at all.",
     )
-    cpu: str = Field("4", pattern="^[1-9][0-9]*m?$", description="CPUs that each Docker daemon requests.")
-    memory: Quantity = Field("16Gi", description="Memory that each Docker daemon requests; also its limit.")
+    job_pods: bool = Field(
+        default=False,
+        exclude_if=lambda value: not value,  # states from before there were any have no such input
+        description="Run each job in a pod of its own, with the image of its `container:` and the profile's devices. "
+        "Its runner has no GPU and no Docker daemon. Jobs without a `container:` fail.",
+    )
+    cpu: str = Field(
+        "4", pattern="^[1-9][0-9]*m?$", description="CPUs that each Docker daemon, or with jobPods each job, requests."
+    )
+    memory: Quantity = Field(
+        "16Gi",
+        description="Memory that each Docker daemon, or with jobPods each job, requests; also its limit. Without this "
+        "key, a job has no limit.",
+    )
     cache: Quantity = Field("200Gi", description="Size of the volume for each Docker daemon's layers.")
     disk: Quantity = Field(
         "100Gi",
@@ -436,8 +449,9 @@ class KubernetesRunners(Pool):
                 check_count(self.profile, resource, count, field=f"runners.{name}")
         if self.per_node == 0:
             row, (cpus, memory) = node(self.profile), self.requests
+            who, beside = ("job", "") if self.job_pods else ("runner", " with its Docker daemon")
             raise ValueError(
-                f"a runner requests {cpus:g} CPUs and {memory:g} GiB with its Docker daemon, and a node of {row.name} "
+                f"a {who} requests {cpus:g} CPUs and {memory:g} GiB{beside}, and a node of {row.name} "
                 f"has {row.cores} and {row.memory}: give less in cpu and memory"
             )
         if self.build and self.platform in self.build.platforms:
@@ -446,17 +460,26 @@ class KubernetesRunners(Pool):
                 "build.replicas, or leave it out"
             )
         self._check_selectors()
-        if not self.daemon and not self.build:
-            raise ValueError("daemon is false and there is no build service: set build.jobs: true, or leave daemon out")
-        rootless = self.build is not None and self.build.rootless
+        if not self.daemon and not self.build and not self.job_pods:
+            raise ValueError(
+                "daemon is false and there is no build service: set build.jobs: true, or leave daemon out; jobPods: "
+                "true needs neither"
+            )
+        no_docker = not self.own_daemon and (self.build is None or self.build.rootless)
         refuse_unread(
             self,
             {
-                "daemon is false": () if self.daemon else ("cpu", "memory", "cache", "storage_class"),
-                "no Docker daemon runs": ("docker_image",) if rootless and not self.daemon else (),
+                "jobPods is true": ("daemon", "cache", "storage_class") if self.job_pods else (),
+                "daemon is false": () if self.daemon or self.job_pods else ("cpu", "memory", "cache", "storage_class"),
+                "no Docker daemon runs": ("docker_image",) if no_docker else (),
                 f"runners of {self.profile} have no GPU": () if self.devices else ("shm", "driver"),
             },
         )
+        if self.devices and self.job_memory and _gib(self.shm) >= _gib(self.job_memory):
+            raise ValueError(
+                f"shm {self.shm} is in memory, and a job may use {self.job_memory} in all: give more in memory, or "
+                "less in shm"
+            )
         if self.gpus == 0 and (self.efa or self.infiniband):
             raise ValueError("gpus is 0, and EFA and InfiniBand are for GPUs: leave them out, or request GPUs")
         if self.validation and not self.validation.command and not self.devices.get(GPU):
@@ -521,7 +544,7 @@ class KubernetesRunners(Pool):
     @property
     def unpooled(self) -> tuple[str, ...]:
         """The keys under which a pool is missing for what is privileged: nothing keeps it to nodes of its own."""
-        runners = self.daemon and not node(self.profile).pool and not self.dedicated
+        runners = self.own_daemon and not node(self.profile).pool and not self.dedicated
         services = {} if self.build is None or self.build.rootless else self._build_keys
         unpooled = [f"{key}.nodeSelector" for key, (_, pool) in services.items() if not pool.dedicated]
         return (*(["nodeSelector"] if runners else []), *unpooled)
@@ -532,9 +555,24 @@ class KubernetesRunners(Pool):
 
         No node of another platform gets a runner.
         """
-        if self.build is None or self.unpooled or not self.daemon or node(self.profile).pool:
+        if self.build is None or self.unpooled or not self.own_daemon or node(self.profile).pool:
             return False
         return all(self.node_selector.get(key, value) == value for key, value in self.build.node_selector.items())
+
+    @property
+    def own_daemon(self) -> bool:
+        """Whether each runner has a Docker daemon of its own."""
+        return self.daemon and not self.job_pods
+
+    @property
+    def job_memory(self) -> str | None:
+        """The limit of a job's memory, where jobs have pods of their own; None without a limit."""
+        return self.memory if self.job_pods and "memory" in self.model_fields_set else None
+
+    @property
+    def jobs_namespace(self) -> str:
+        """The namespace in which jobs run: that of their runners, or that of the jobs' pods."""
+        return f"{self.namespace}{_JOBS}" if self.job_pods else self.namespace
 
     @property
     def build_namespace(self) -> str:
@@ -596,9 +634,9 @@ class KubernetesRunners(Pool):
 
     @property
     def requests(self) -> tuple[float, float]:
-        """The CPUs and the GiB of memory that each runner requests, with its Docker daemon."""
-        cpu, memory = RUNNER_REQUESTS if self.devices else DEFAULT_REQUESTS
-        sizes = [(cpu, memory), *([(self.cpu, self.memory)] if self.daemon else [])]
+        """The CPUs and the GiB of memory that each runner requests with its Docker daemon, or each job with its pod."""
+        runner = [] if self.job_pods else [RUNNER_REQUESTS if self.devices else DEFAULT_REQUESTS]
+        sizes = [*runner, *([(self.cpu, self.memory)] if self.own_daemon or self.job_pods else [])]
         return sum(_cpus(cpu) for cpu, _ in sizes), sum(_gib(memory) for _, memory in sizes)
 
     @property

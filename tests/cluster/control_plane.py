@@ -129,8 +129,11 @@ def _kubeconfig(cluster: Cluster) -> dict[str, Any]:
 
 
 @contextmanager
-def control_plane(folder: Path) -> Iterator[Cluster]:
-    """Run a control plane until the block ends; there is no node in it."""
+def control_plane(folder: Path, advertised: str = "127.0.0.1") -> Iterator[Cluster]:
+    """Run a control plane until the block ends; there is no node in it.
+
+    ``advertised`` is an address for which its certificate is, too: pods may reach it there by a relay.
+    """
     cluster = Cluster(folder, free_port())
     client, peer = free_port(), free_port()
     certificates, accounts = folder / "certificates", _keys(folder)
@@ -152,6 +155,7 @@ def control_plane(folder: Path) -> Iterator[Cluster]:
             program("kube-apiserver"),
             f"--etcd-servers={address}",
             "--bind-address=127.0.0.1",
+            f"--advertise-address={advertised}",
             f"--secure-port={cluster.port}",
             f"--cert-dir={certificates}",
             f"--token-auth-file={folder / 'tokens.csv'}",

@@ -154,7 +154,7 @@ def _kubelet(folder: Path, socket: Path) -> Path:
             {
                 "apiVersion": "kubelet.config.k8s.io/v1beta1",
                 "kind": "KubeletConfiguration",
-                "address": "127.0.0.1",
+                "address": GATEWAY,  # where the API server looks for it
                 "port": free_port(),
                 "readOnlyPort": 0,
                 "healthzPort": 0,

@@ -16,7 +16,7 @@ from typing import Any
 
 from components.runners.kubernetes import isolation
 from components.runners.kubernetes.isolation import Manifest
-from components.runners.kubernetes.pod import CLIENT, Spec, on_disk, placement, priority_class
+from components.runners.kubernetes.pod import ANY_NODE, CLIENT, Spec, on_disk, placement, priority_class
 from stacks.config.kubernetes import BuildService, KubernetesRunners, Replica
 
 NAME = "build"
@@ -25,11 +25,6 @@ _CERTIFICATES = "/certs"
 _SOCKET = "/run/slipway"
 _SCRATCH = "4Gi"
 """Most that each container writes to its node's disk: layers and builds are on the volume."""
-_PROFILES = {"linux/amd64": "cpu", "linux/arm64": "cpu-arm64"}
-"""The profile of a replica's node, by the platform of the images that it builds.
-
-The daemon stays, needs no GPU, and would keep a GPU node alive for ever.
-"""
 
 _DOCKER: Spec = {
     "port": 2376,
@@ -182,7 +177,8 @@ def deployment(
         ],
     }
     pod = {
-        **placement(_PROFILES[replica.platform], replica.pool),
+        # It stays and needs no GPU: it would keep a node with GPUs alive for ever.
+        **placement(ANY_NODE[replica.platform], replica.pool),
         **({"affinity": _APART} if replica.ending else {}),
         "serviceAccountName": NAME,
         "automountServiceAccountToken": False,

@@ -81,7 +81,7 @@ def client(config: KubernetesRunners, build: BuildService) -> Spec:
 
     If the runner has a Docker daemon, the variables begin with ``BUILD_``, so that Docker still uses that daemon.
     """
-    at, prefix = cluster_address(config, build, config.replicas[0]), "BUILD_" if config.daemon else ""
+    at, prefix = cluster_address(config, build, config.replicas[0]), "BUILD_" if config.own_daemon else ""
     env = {f"{prefix}{name}": value.format(address=at) for name, value in daemon(build)["env"].items()}
     return {"env": env, "secret": f"{NAME}-client"}
 
@@ -92,8 +92,8 @@ def _policy(config: KubernetesRunners, build: BuildService, ports: Iterable[int]
     Clients are the runners if it is for jobs, and else pods that run Pulumi. A port forward needs no rule: it ends
     inside the pod. A service with an address outside of the cluster admits any source; its certificate decides.
     """
-    runners = {**isolation.in_namespace(config.namespace), "podSelector": {"matchLabels": labels(config)}}
-    clients = runners if build.jobs else {"namespaceSelector": {}, "podSelector": {"matchLabels": DEPLOYER}}
+    jobs = {**isolation.in_namespace(config.jobs_namespace), "podSelector": {"matchLabels": labels(config)}}
+    clients = jobs if build.jobs else {"namespaceSelector": {}, "podSelector": {"matchLabels": DEPLOYER}}
     outside = build.service != "ClusterIP"
     spec = {
         "podSelector": {"matchLabels": service_labels(replica.ending)},
@@ -106,10 +106,10 @@ def _policy(config: KubernetesRunners, build: BuildService, ports: Iterable[int]
 
 
 def clients_policy(config: KubernetesRunners, build: BuildService) -> Manifest:
-    """Return the policy in the runners' namespace that lets them reach the service."""
+    """Return the policy in the jobs' namespace that lets them reach the service."""
     service = {**isolation.in_namespace(config.build_namespace), "podSelector": {"matchLabels": service_labels()}}
     spec = isolation.egress(labels(config), [{"to": [service], "ports": _port(build)}])
-    return isolation.manifest(*isolation.POLICY, "build-clients", config.namespace, spec=spec)
+    return isolation.manifest(*isolation.POLICY, "build-clients", config.jobs_namespace, spec=spec)
 
 
 def _port(build: BuildService) -> list[Spec]:
@@ -131,7 +131,7 @@ def secret(
         "v1",
         "Secret",
         f"{replica.named(NAME)}-{side}",
-        {"server": config.build_namespace, "client": config.namespace}[side],
+        {"server": config.build_namespace, "client": config.jobs_namespace}[side],
         type="Opaque",
         stringData={
             "ca.pem": certificates["ca"],

@@ -8,7 +8,7 @@ from typing import Any
 
 from components.runners.kubernetes import isolation
 from components.runners.kubernetes.isolation import Manifest
-from components.runners.kubernetes.pod import ACCOUNT, Spec, devices, on_disk, pins, placement, resources
+from components.runners.kubernetes.pod import ACCOUNT, Spec, devices, on_disk, pins, placement, resources, shared_memory
 from containers.registry.logins import docker_login
 from stacks.config.kubernetes import KubernetesRunners, Validation
 
@@ -17,7 +17,7 @@ _FOLDER = "/checks"
 _LABELS = {**isolation.LABELS, "app.kubernetes.io/component": NAME}
 _DISRUPTED = {"type": "DisruptionTarget", "status": "True"}
 """The condition of a pod that was ended for a reason outside of it (Kubernetes, "Disruptions")."""
-_STAYS = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+STAYS = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 """Annotations with which autoscalers leave a pod on its node (Karpenter, "Disruption"; Cluster Autoscaler's FAQ)."""
 
 
@@ -83,7 +83,7 @@ def job(
     }
     mounts: list[Spec] = []
     volumes: list[Spec] = []
-    metadata: Spec = {"labels": dict(_LABELS), "annotations": dict(_STAYS)}
+    metadata: Spec = {"labels": dict(_LABELS), "annotations": dict(STAYS)}
     if texts:
         mounts.append({"name": "checks", "mountPath": _FOLDER, "readOnly": True})
         volumes.append({"name": "checks", "configMap": {"name": NAME}})
@@ -93,7 +93,7 @@ def job(
     container["resources"] = on_disk(config.disk, resources(requested) if requested else None)
     if requested:
         mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - a pod's own
-        volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": config.shm}})
+        volumes += shared_memory(config, requested)
     if pins(config):
         # Only root has it, as in the runner's container, so the checks run as root.
         container["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]

@@ -39,11 +39,12 @@ def manifest(api: str, kind: str, name: str, namespace: str, **body: Any) -> Man
     return {"apiVersion": api, "kind": kind, "metadata": metadata, **body}
 
 
-def _manifest(api: str, kind: str, name: str, config: KubernetesRunners, **body: Any) -> Manifest:
-    return manifest(api, kind, name, config.namespace, **body)
-
-
 LABELS = {"app.kubernetes.io/part-of": "slipway"}
+
+
+def _name(config: KubernetesRunners, namespace: str, name: str) -> str:
+    """Return the name of an object of which jobs' pods have one of their own. Pulumi's names have no namespace."""
+    return name if namespace == config.namespace else f"jobs-{name}"
 
 
 def admitting(name: str, enforced: str) -> Manifest:
@@ -59,7 +60,9 @@ def namespace(config: KubernetesRunners) -> Manifest:
     Only ``privileged`` admits a Docker daemon or pinned memory. Without either it is ``baseline``, because jobs have
     sudo in GitHub's image, which ``restricted`` forbids.
     """
-    return admitting(config.namespace, "privileged" if config.daemon or pins(config) else "baseline")
+    # A job in a pod of its own pins its memory elsewhere, the GPU checks do so here.
+    pinned = pins(config) and (not config.job_pods or config.validation is not None)
+    return admitting(config.namespace, "privileged" if config.own_daemon or pinned else "baseline")
 
 
 def controller_namespace(config: KubernetesRunners) -> Manifest:
@@ -72,23 +75,30 @@ def quota(config: KubernetesRunners) -> Manifest:
 
     A runner that ends counts until its pod is gone, and its successor starts meanwhile. So does the pod of GPU checks.
     """
-    pods = 2 * (config.max_runners + (config.validation is not None))
+    checks = 2 * (config.validation is not None)
+    pods = 2 * config.max_runners + checks
+    claims = 2 * config.max_runners * config.own_daemon
+    return quota_of(config, config.namespace, pods, checks if config.job_pods else pods, claims)
+
+
+def quota_of(config: KubernetesRunners, namespace: str, pods: int, equipped: int, claims: int = 0) -> Manifest:
+    """Return a quota of pods, of which some are ``equipped`` with the profile's devices, and of volumes' claims."""
     hard = {
         "pods": str(pods),
-        "persistentvolumeclaims": str(2 * config.max_runners * config.daemon),
-        **{f"requests.{name}": str(pods * most) for name, most in config.devices.items()},
+        "persistentvolumeclaims": str(claims),
+        **{f"requests.{name}": str(equipped * most) for name, most in config.devices.items()},
     }
-    return _manifest("v1", "ResourceQuota", "runners", config, spec={"hard": hard})
+    return manifest("v1", "ResourceQuota", _name(config, namespace, "runners"), namespace, spec={"hard": hard})
 
 
-def limit_range(config: KubernetesRunners) -> Manifest:
+def limit_range(config: KubernetesRunners, namespace: str) -> Manifest:
     """Return the default requests of a container, and the largest volume that a pod may claim."""
     cpu, memory = DEFAULT_REQUESTS
     limits = [
         {"type": "Container", "defaultRequest": {"cpu": cpu, "memory": memory}},
-        *([largest_claim(config.cache)] if config.daemon else []),
+        *([largest_claim(config.cache)] if config.own_daemon else []),
     ]
-    return _manifest("v1", "LimitRange", "runners", config, spec={"limits": limits})
+    return manifest("v1", "LimitRange", _name(config, namespace, "runners"), namespace, spec={"limits": limits})
 
 
 def largest_claim(size: str) -> Manifest:
@@ -106,15 +116,24 @@ def account(name: str, namespace: str) -> Manifest:
     return manifest("v1", "ServiceAccount", name, namespace, automountServiceAccountToken=False)
 
 
-def network_policies(config: KubernetesRunners, ports: Iterable[int] = ()) -> list[Manifest]:
-    """Return the runners' policies: no ingress; egress to DNS, and to the web except the cloud's node services.
+def network_policies(config: KubernetesRunners, ports: Iterable[int], namespace: str) -> list[Manifest]:
+    """Return the policies of runners or jobs: no ingress; egress to DNS, and to the web but the cloud's node services.
 
     Args:
         config: the configuration of the runners.
         ports: ports of the registry and the mirrors, in addition to the web's.
+        namespace: that of the pods.
     """
     spec = egress(labels(config), outward(ports))
-    return [closed("closed", config.namespace), _manifest(*POLICY, "build", config, spec=spec)]
+    return [
+        closed(_name(config, namespace, "closed"), namespace),
+        manifest(*POLICY, _name(config, namespace, "build"), namespace, spec=spec),
+    ]
+
+
+def ports(config: KubernetesRunners, needed: Iterable[int]) -> list[int]:
+    """Return the ports that runners need besides the web's: those that jobs need, or with jobs elsewhere the API's."""
+    return [API_SERVER] if config.job_pods else [*needed]
 
 
 def outward(ports: Iterable[int]) -> list[Manifest]:
@@ -164,14 +183,14 @@ def egress(pods: dict[str, str], rules: list[Manifest]) -> Manifest:
     return {"podSelector": selector, "policyTypes": ["Egress"], "egress": rules}
 
 
-def disruption_budget(config: KubernetesRunners) -> Manifest:
+def disruption_budget(config: KubernetesRunners, namespace: str) -> Manifest:
     """Return the budget that keeps nodes from being drained during builds, which end by themselves.
 
     Kubernetes does not know the controller of a runner's pod, so only an absolute ``minAvailable`` works ("Specifying a
     Disruption Budget for your Application", arbitrary controllers).
     """
     spec = {"minAvailable": config.max_runners, "selector": {"matchLabels": labels(config)}}
-    return _manifest("policy/v1", "PodDisruptionBudget", "runners", config, spec=spec)
+    return manifest("policy/v1", "PodDisruptionBudget", _name(config, namespace, "runners"), namespace, spec=spec)
 
 
 def builds_priority(config: KubernetesRunners) -> Manifest:

@@ -18,7 +18,7 @@ import pulumi_kubernetes as k8s
 from components import provider_settings
 from components.reached_engine import ReachedEngine
 from components.registry.interface import Login
-from components.runners.kubernetes import arc, build_daemon, build_service, gpu_validation, isolation, pod
+from components.runners.kubernetes import arc, build_daemon, build_service, gpu_validation, isolation, job_pods, pod
 from components.runners.kubernetes.certificates import Certificates, CertificatesArgs
 from components.runners.kubernetes.engine_readiness import EngineReadiness, EngineReadinessArgs
 from components.runners.kubernetes.isolation import Manifest
@@ -89,12 +89,14 @@ class KubernetesRunners(pulumi.ComponentResource):
         self._guards = self._guarded(
             isolation.namespace(config),
             isolation.quota(config),
-            isolation.limit_range(config),
+            isolation.limit_range(config, config.namespace),
             isolation.service_account(config),
-            *isolation.network_policies(config, args.ports),
-            isolation.disruption_budget(config),
+            *isolation.network_policies(config, isolation.ports(config, args.ports), config.namespace),
+            isolation.disruption_budget(config, config.namespace),
             isolation.builds_priority(config),
         )
+        if config.job_pods:
+            self._guards += self._guarded(job_pods.namespace(config), *job_pods.guarded(config, args.ports))
         self._daemons: list[_Daemon] = []
         self._clients: list[pulumi.CustomResource] = []
         client = None
@@ -102,7 +104,10 @@ class KubernetesRunners(pulumi.ComponentResource):
             # Who has the key is root over what is built there.
             client = build_service.client(config, config.build) if config.build.jobs else None
             self._build_service(args)
-        template = pod.template(config, args.mirrored(config.image), args.mirrored(config.docker_image), client)
+        if config.job_pods:
+            self._guards.append(self._declare(job_pods.files(config, client), *self._guards))
+        of_runner = None if config.job_pods else client
+        template = pod.template(config, args.mirrored(config.image), args.mirrored(config.docker_image), of_runner)
         self._controller(args, template)
         of_service = [daemon.address for daemon in self._daemons]
         self.outputs = {

@@ -22,6 +22,14 @@ WORK = "/home/runner/_work"
 EXTERNALS = "/home/runner/externals"
 CLIENT = "/etc/slipway/build"
 """The folder with a job's certificate for the build service."""
+ANY_NODE: Mapping[str, str] = {"linux/amd64": "cpu", "linux/arm64": "cpu-arm64"}
+"""The profile of any node with a platform's processors."""
+JOBS = "/etc/slipway/jobs"
+"""The folder with what a runner makes the pods of jobs from: the ConfigMap :data:`JOBS_MAP`."""
+JOBS_MAP = "jobs"
+_START = 30 * 60
+"""Seconds in which a job's pod gets its node and its image, else the job fails. The hook's default is ten minutes, in
+which a cloud may not start a node with GPUs."""
 _USER: Spec = {"runAsUser": 1001, "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 """The user of GitHub's runner image."""
 _LITTLE = "1Gi"
@@ -60,12 +68,14 @@ def template(config: KubernetesRunners, runner: str, docker: str, service: Spec 
         "metadata": {"labels": labels(config)},
         "spec": {
             # Not apart from each other: an autoscaler would start a node for each (Karpenter honours preferences).
-            **placement(config.profile, config),
+            # A runner without devices waits on any node, and keeps none with GPUs.
+            **(placement(ANY_NODE[config.platform], Pool()) if config.job_pods else placement(config.profile, config)),
             "serviceAccountName": ACCOUNT,
-            "automountServiceAccountToken": False,
+            # It makes the job's pod. No job runs beside the token.
+            "automountServiceAccountToken": config.job_pods,
             "priorityClassName": priority_class(config),
             "terminationGracePeriodSeconds": config.grace * 60 + _CANCELLATION,
-            **({"initContainers": [_externals(runner), _daemon(config, docker)]} if config.daemon else {}),
+            **({"initContainers": [_externals(runner), _daemon(config, docker)]} if config.own_daemon else {}),
             "containers": [_runner(config, runner, service)],
             "volumes": _volumes(config, service),
         },
@@ -119,6 +129,16 @@ def devices(config: KubernetesRunners) -> dict[str, str]:
     return {**requested, "hugepages-2Mi": hugepages} if EFA in requested and hugepages else requested
 
 
+def _own_devices(config: KubernetesRunners) -> dict[str, str]:
+    """Return those :func:`devices` that the runner's own container has; none if each job has a pod of its own."""
+    return {} if config.job_pods else devices(config)
+
+
+def shared_memory(config: KubernetesRunners, requested: Mapping[str, str]) -> list[Spec]:
+    """Return the volume for ``/dev/shm`` of a container with these devices; none without devices."""
+    return [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": config.shm}}] if requested else []
+
+
 def pins(config: KubernetesRunners) -> bool:
     """Return whether a runner pins memory for its node's fabric, for which it needs ``IPC_LOCK``."""
     return bool({EFA, INFINIBAND} & config.devices.keys())
@@ -166,17 +186,39 @@ def _daemon(config: KubernetesRunners, image: str) -> Spec:
     }
 
 
+def _hook(config: KubernetesRunners, image: str) -> list[Spec]:
+    """Return the variables with which a runner has its jobs run in pods of their own.
+
+    They are those of the chart's ``containerMode: kubernetes-novolume`` (gha-runner-scale-set 0.14.2,
+    templates/_helpers.tpl:372-449), and those of its hook (runner-container-hooks v0.8.1, packages/k8s/src/k8s): the
+    template of the pods, their namespace, and the seconds in which they start.
+    """
+    values = {
+        "ACTIONS_RUNNER_CONTAINER_HOOKS": f"{JOBS}/hook.js",
+        "ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE": f"{JOBS}/job.json",
+        "ACTIONS_RUNNER_IMAGE": image,
+        "ACTIONS_RUNNER_KUBERNETES_NAMESPACE": config.jobs_namespace,
+        "ACTIONS_RUNNER_PREPARE_JOB_TIMEOUT_SECONDS": str(_START),
+        # Else a job without a container would run here, beside the token.
+        "ACTIONS_RUNNER_REQUIRE_JOB_CONTAINER": "true",
+    }
+    own_name = {"name": "ACTIONS_RUNNER_POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    return [*({"name": name, "value": value} for name, value in values.items()), own_name]
+
+
 def _runner(config: KubernetesRunners, image: str, service: Spec | None) -> Spec:
-    requested = devices(config)
+    requested = _own_devices(config)
     mounts = {"work": WORK, **({"shm": "/dev/shm"} if requested else {})}  # noqa: S108 - a pod's own
     # Without it, run.sh ignores TERM as its container's first process. GitHub's own image sets it, others may not.
     env = {"RUNNER_MANUALLY_TRAP_SIG": "1"}
-    if config.daemon:
+    if config.own_daemon:
         mounts["dind-sock"] = SOCKETS
         env |= {"DOCKER_HOST": "unix:///var/run/docker.sock", "RUNNER_WAIT_FOR_DOCKER_IN_SECONDS": "120"}
     if service:
         mounts["build-client"] = CLIENT
         env |= service["env"]
+    if config.job_pods:
+        mounts[JOBS_MAP] = JOBS
     if not requested:
         env["NVIDIA_VISIBLE_DEVICES"] = "void"
     container: Spec = {
@@ -184,13 +226,16 @@ def _runner(config: KubernetesRunners, image: str, service: Spec | None) -> Spec
         "image": image,
         "command": ["/home/runner/run.sh"],
         "lifecycle": {"preStop": {"exec": {"command": ["bash", "-c", _FINISH, "finish", str(config.grace * 60)]}}},
-        "env": [{"name": name, "value": value} for name, value in env.items()],
+        "env": [
+            *({"name": name, "value": value} for name, value in env.items()),
+            *(_hook(config, image) if config.job_pods else []),
+        ],
         # Jobs have sudo in GitHub's image, so privilege escalation stays allowed. Unneeded capabilities are dropped.
         "securityContext": {**_USER, "privileged": False, "capabilities": {"drop": ["NET_RAW"]}},
         "volumeMounts": _mounts(mounts),
     }
     container["resources"] = on_disk(config.disk, resources(requested) if requested else None)
-    if pins(config):
+    if pins(config) and requested:
         # Exempts root, and so sudo, from a node's limit of pinned memory. The runner's own user is not exempt, because
         # Kubernetes sets no ambient capabilities (capabilities(7)).
         container["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]
@@ -199,7 +244,9 @@ def _runner(config: KubernetesRunners, image: str, service: Spec | None) -> Spec
 
 def _volumes(config: KubernetesRunners, service: Spec | None) -> list[Spec]:
     volumes: list[Spec] = [{"name": "work", "emptyDir": {"sizeLimit": config.disk}}]
-    if config.daemon:
+    if config.job_pods:
+        volumes.append({"name": JOBS_MAP, "configMap": {"name": JOBS_MAP}})
+    if config.own_daemon:
         claim: Spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": config.cache}}}
         if config.storage_class:
             claim["storageClassName"] = config.storage_class
@@ -208,9 +255,7 @@ def _volumes(config: KubernetesRunners, service: Spec | None) -> list[Spec]:
         volumes.append({"name": "layers", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}})
     if service:
         volumes.append({"name": "build-client", "secret": {"secretName": service["secret"]}})
-    if devices(config):
-        volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": config.shm}})
-    return volumes
+    return volumes + shared_memory(config, _own_devices(config))
 
 
 def _mounts(paths: Mapping[str, str]) -> list[Spec]:

@@ -36,6 +36,14 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "build": {"rootless": True, "jobs": True, "service": "LoadBalancer"},
         "daemon": False,
     },
+    "jobPods": {
+        "kind": "kubernetes",
+        "profile": "aks-ndv5",
+        "gpus": 2,
+        "github": GITHUB,
+        "jobPods": True,
+        "memory": "400Gi",
+    },
     "replicas": {
         "kind": "kubernetes",
         "github": GITHUB,
@@ -66,7 +74,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "build": {"instanceType": "m7i.4xlarge"},
     },
 }
-"""In a cluster: a daemon in each pod and none, and each kind of build service: one for jobs, one with replicas and a
+"""In a cluster: a daemon in each pod, none, and jobs in pods of their own; each kind of build service: one for jobs, one with replicas and a
 pool of another platform. At AWS: all there is."""
 _ZONES = ("eu-west-1a", "eu-west-1b")
 SITE = Site(

@@ -78,8 +78,8 @@ def refusal(**values: Any) -> str:
         ({"namespace": "n" * 46}, "namespace: expected at most 45 characters"),
         ({"namespace": "default"}, "namespace: belongs to the cluster: choose a namespace for the runners alone"),
         ({"namespace": "kube-system"}, "namespace: belongs to the cluster: choose a namespace for the runners alone"),
-        ({"namespace": "ci-build"}, "namespace: ends with -build or -controller, as namespaces of build services"),
-        ({"namespace": "ci-controller"}, "namespace: ends with -build or -controller, as namespaces of build services"),
+        ({"namespace": "ci-build"}, "namespace: ends with -build, -controller or -jobs, as namespaces of build services"),
+        ({"namespace": "ci-controller"}, "namespace: ends with -build, -controller or -jobs, as namespaces of build services"),
         ({"arc": {"version": "0.9.0 --x"}}, "arc.version: String should match pattern"),
         ({"arc": {"version": "0.9.3"}}, "arc.version: is too old: before 0.14.0 the charts ignore labels"),
         ({"arc": {"version": "0.13.1"}}, "arc.version: is too old: before 0.14.0 the charts ignore labels"),
@@ -246,11 +246,11 @@ FLAVOR: dict[str, Any] = {"flavor": "runners", "runners": {"kind": "kubernetes",
 def test_guards_are_in_the_namespace_and_select_its_pods() -> None:
     config = runners(profile="eks-p5", maxRunners=3, namespace="gpu")
     budget, account, quota = (
-        isolation.disruption_budget(config),
+        isolation.disruption_budget(config, config.namespace),
         isolation.service_account(config),
         isolation.quota(config),
     )
-    policies = isolation.network_policies(config)
+    policies = isolation.network_policies(config, (), "gpu")
     assert {m["metadata"]["namespace"] for m in (budget, account, quota, *policies)} == {"gpu"}
     assert isolation.namespace(config)["metadata"]["name"] == "gpu"
     labels = pod.template(config, RUNNER, DOCKER)["metadata"]["labels"]
@@ -280,7 +280,7 @@ def test_priority_class_is_low_and_replaced_on_changes(
 
 
 def test_network_policies_close_ingress_and_node_credentials() -> None:
-    closed, build = isolation.network_policies(runners())
+    closed, build = isolation.network_policies(runners(), (), "ci")
     assert closed["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}  # no rule: nothing may
     assert "ingress" not in build["spec"]
     web = build["spec"]["egress"][1]

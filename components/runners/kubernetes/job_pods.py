@@ -1,0 +1,164 @@
+"""Pods of jobs, which runners make from a template (``jobPods: true``). Plain data, no Pulumi.
+
+The runner starts GitHub's hook (runner-container-hooks v0.8.1, packages/k8s) instead of Docker. The hook makes a pod
+with the image of the job's ``container:`` and what the template adds to it, and runs the job's steps in it. The runner
+keeps the token with which it does so.
+
+That token is worth something. So the pods are in a namespace of their own, where it reaches no key that registers
+runners: ARC keeps that one in the runners' namespace.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from components.runners.kubernetes import isolation
+from components.runners.kubernetes.gpu_validation import STAYS
+from components.runners.kubernetes.isolation import Manifest
+from components.runners.kubernetes.pod import (
+    ACCOUNT,
+    CLIENT,
+    JOBS,
+    JOBS_MAP,
+    Spec,
+    devices,
+    labels,
+    on_disk,
+    pins,
+    placement,
+    priority_class,
+    shared_memory,
+)
+from stacks.config.kubernetes import KubernetesRunners
+
+JOB_ACCOUNT = "job"
+_LONGEST = 5 * 24 * 60 * 60
+"""Seconds after which no job runs any more (GitHub, "Actions limits": five days on self-hosted runners)."""
+
+_HOOK = f"""\
+'use strict'
+const {{ readFileSync }} = require('fs')
+const {{ Readable }} = require('stream')
+const input = readFileSync(0)
+const {{ command, args }} = JSON.parse(input)
+// Volumes are folders of the runner that the hook copies into the job. One of them has the runner's token.
+const containers = command === 'prepare_job' ? [args.container, ...(args.services || [])] : []
+if (containers.some(one => one && (one.userMountVolumes || []).length)) {{
+  console.log('::error::container.volumes: these runners have no folders for a job: leave it out')
+  process.exit(1)
+}}
+// An action that is an image has a pod beside the job, which has all devices.
+if (command === 'run_container_step') process.env.ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE = '{JOBS}/step.json'
+// A job puts folders first on PATH, and programs into a folder that the hook copies here. The hook starts `sh`.
+process.env.PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
+Object.defineProperty(process, 'stdin', {{ value: Readable.from([input]) }})
+require('/home/runner/k8s-novolume/index.js')
+"""
+"""Starts GitHub's hook so that a job cannot turn it against its runner."""
+
+
+def namespace(config: KubernetesRunners) -> Manifest:
+    """Return the namespace of the jobs' pods. Only ``privileged`` admits pinned memory."""
+    return isolation.admitting(config.jobs_namespace, "privileged" if pins(config) else "baseline")
+
+
+def guarded(config: KubernetesRunners, ports: Iterable[int]) -> list[Manifest]:
+    """Return the isolation of the jobs' pods, as that of runners, and what their runners may do there.
+
+    A job may have a pod of a step beside its own; pods that end count for as long as their successors start.
+    """
+    space = config.jobs_namespace
+    return [
+        isolation.quota_of(config, space, 4 * config.max_runners, 2 * config.max_runners),
+        isolation.limit_range(config, space),
+        isolation.account(JOB_ACCOUNT, space),
+        *isolation.network_policies(config, ports, space),
+        isolation.disruption_budget(config, space),
+        *_permissions(space, ACCOUNT, config.namespace, _HOOK_RULES),
+    ]
+
+
+_HOOK_RULES: list[Spec] = [
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "create", "delete"]},
+    {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"]},
+    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "create", "delete"]},
+]
+"""What the hook asks for before it does anything (packages/k8s/src/k8s/index.ts:38-63). Secrets are the logins of
+private images."""
+
+
+def _permissions(namespace: str, account: str, home: str, rules: list[Spec]) -> list[Manifest]:
+    """Return a role in a namespace, and its binding to an account of the namespace ``home``."""
+    group = "rbac.authorization.k8s.io"
+    role = isolation.manifest(f"{group}/v1", "Role", account, namespace, rules=rules)
+    binding = isolation.manifest(
+        f"{group}/v1",
+        "RoleBinding",
+        account,
+        namespace,
+        roleRef={"apiGroup": group, "kind": "Role", "name": account},
+        subjects=[{"kind": "ServiceAccount", "name": account, "namespace": home}],
+    )
+    return [role, binding]
+
+
+def files(config: KubernetesRunners, service: Spec | None = None) -> Manifest:
+    """Return the ConfigMap with the hook and its templates, for :data:`components.runners.kubernetes.pod.JOBS`.
+
+    Args:
+        config: the configuration of the runners.
+        service: a job's access to the build service, as for :func:`components.runners.kubernetes.pod.template`.
+    """
+    texts = {
+        "hook.js": _HOOK,
+        "job.json": _text(template(config, service)),
+        "step.json": _text(_template(config, {"resources": on_disk(config.disk)}, {}, [])),
+    }
+    return isolation.manifest("v1", "ConfigMap", JOBS_MAP, config.namespace, data=texts)
+
+
+def _text(template: Spec) -> str:
+    return json.dumps(template, indent=2) + "\n"
+
+
+def template(config: KubernetesRunners, service: Spec | None = None) -> Spec:
+    """Return what the hook adds to a job's pod: devices, limits, its nodes; and to its first container, ``$job``."""
+    requested = devices(config)
+    limits = {**requested, **({"memory": config.job_memory} if config.job_memory else {})}
+    container: Spec = {
+        "resources": on_disk(config.disk, {"requests": {"cpu": config.cpu, "memory": config.memory}, "limits": limits}),
+    }
+    mounts = {"shm": "/dev/shm"} if requested else {}  # noqa: S108 - a pod's own
+    volumes = shared_memory(config, requested)
+    if service:
+        container["env"] = [{"name": name, "value": value} for name, value in service["env"].items()]
+        mounts["build-client"] = CLIENT
+        volumes.append({"name": "build-client", "secret": {"secretName": service["secret"]}})
+    if mounts:
+        container["volumeMounts"] = [{"name": name, "mountPath": path} for name, path in mounts.items()]
+    return _template(config, container, requested, volumes)
+
+
+def _template(config: KubernetesRunners, container: Spec, requested: dict[str, str], volumes: list[Spec]) -> Spec:
+    rights: Spec = {"drop": ["NET_RAW"], **({"add": ["IPC_LOCK"]} if requested and pins(config) else {})}
+    if not requested:
+        # As for a runner without a GPU.
+        container["env"] = [*container.get("env", []), {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+    return {
+        "metadata": {"labels": labels(config), "annotations": dict(STAYS)},
+        "spec": {
+            **placement(config.profile, config),
+            "serviceAccountName": JOB_ACCOUNT,
+            "automountServiceAccountToken": False,
+            "priorityClassName": priority_class(config),
+            "activeDeadlineSeconds": _LONGEST,
+            # The group is the hook's own, whose whole security context this replaces.
+            "securityContext": {"fsGroup": 1001, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [
+                {"name": "$job", "securityContext": {"privileged": False, "capabilities": rights}, **container}
+            ],
+            "volumes": volumes,
+        },
+    }

@@ -1,0 +1,260 @@
+"""Jobs in pods of their own on a real node: a runner's pod starts the hook, which makes the job's pod from our template.
+
+The hook is a stand-in, and GitHub's own (``k8s-novolume/index.js`` of GitHub's runner) where a developer has it: its steps
+run, too, and what a job does to its runner by way of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from containers.image.gpu.node_labels import GPU
+from stacks.versions.nodes import INFINIBAND, node
+from tests.cluster.conftest import STORAGE, ClusterProject
+from tests.cluster.control_plane import Cluster, control_plane, until
+from tests.cluster.machine import GATEWAY, IMAGE, NODE, Machine, build, engine, machine
+from tests.cluster.programs import program
+from tests.cluster.test_runners import SETS
+from tests.fakes.kubernetes.load_balancer import relay
+from tests.helpers.free_port import free_port
+from tests.provider.plugin import CHECKOUT
+
+pytestmark = pytest.mark.slow
+
+VARIABLE = "SLIPWAY_CONTAINER_HOOK"
+"""Environment variable that names GitHub's ``index.js``, to be tested as well."""
+HOOKS = [
+    str(CHECKOUT / "tests/fakes/kubernetes/job_hook.js"),
+    *([os.environ[VARIABLE]] if VARIABLE in os.environ else []),
+]
+
+RUNNER = "slipway.test/hook-runner:{}"
+DOCKERFILE = f"""FROM {IMAGE}
+RUN apt-get update -q && apt-get install -q -y --no-install-recommends nodejs && rm -rf /var/lib/apt/lists/*
+RUN useradd --uid 1001 --create-home runner && mkdir -p /home/runner/externals/node20 && \\
+    printf '#!/bin/sh\\nexec sleep infinity\\n' > /home/runner/run.sh && chmod +x /home/runner/run.sh && \\
+    chown -R runner /home/runner
+COPY index.js /home/runner/k8s-novolume/index.js
+"""
+"""In place of GitHub's runner: what starts its hook."""
+
+WORK = "/home/runner/_work"
+TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
+PROFILE = "aks-ndv5"
+MERGE = {"Content-Type": "application/merge-patch+json"}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Machine]]:
+    """A cluster with a real node of the profile, which offers one GPU, and one InfiniBand device."""
+    (base,) = json.loads(os.environ["SLIPWAY_MIRRORS"])["images"].values()
+    image = build(f"{base}:bookworm-slim")
+    with control_plane(tmp_path_factory.mktemp("cluster"), GATEWAY) as cluster:
+        cluster.call("POST", "/apis/storage.k8s.io/v1/storageclasses", STORAGE)
+        with machine(cluster, image) as its_node:
+            cluster.call(
+                "PATCH", f"/api/v1/nodes/{NODE}", {"metadata": {"labels": node(PROFILE).selector}}, headers=MERGE
+            )
+            capacity = {"status": {"capacity": {GPU: "1", INFINIBAND: "1"}}}
+            cluster.call("PATCH", f"/api/v1/nodes/{NODE}/status", capacity, headers=MERGE)
+            until(lambda: cluster.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"].get(GPU) == "1")
+            its_node.ctr("images", "tag", image, "slipway.test/gha-runner-scale-set-controller:0.0.1")
+            yield cluster, its_node
+
+
+class Runner:
+    """A runner's pod, and its worker, which starts the hook."""
+
+    def __init__(self, project: ClusterProject, name: str, server: str) -> None:
+        self.project, self.name = project, name
+        (scale_set,) = project.cluster.items(project.at("autoscalingrunnersets", api=SETS))
+        template = scale_set["spec"]["template"]
+        (container,) = template["spec"]["containers"]
+        host, _, port = server.partition(":")
+        # No address of a service leads anywhere here.
+        container["env"] += [
+            {"name": "KUBERNETES_SERVICE_HOST", "value": host},
+            {"name": "KUBERNETES_SERVICE_PORT", "value": port},
+        ]
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, **template["metadata"]},
+            "spec": {"restartPolicy": "Never", **template["spec"]},
+        }
+        project.cluster.call("POST", f"{project.at('pods')}?fieldValidation=Strict", pod)
+        until(lambda: self.pod["status"]["phase"] == "Running", description=f"{name} runs")
+
+    @property
+    def pod(self) -> dict[str, Any]:
+        return self.project.cluster.get(self.project.at("pods", self.name))
+
+    @property
+    def job(self) -> dict[str, Any]:
+        """The job's pod."""
+        return self.project.cluster.get(self.project.at("pods", f"{self.name}-workflow", of="-jobs"))
+
+    def run(self, script: str, given: str = "", *, inside: bool = False) -> str:
+        """Run a script in the runner's container, or inside of the job's; return what it prints."""
+        pod, space = (self.name, "") if not inside else (f"{self.name}-workflow", "-jobs")
+        kubectl = [program("kubectl"), "--kubeconfig", self.project.cluster.kubeconfig]
+        command = [*kubectl, "exec", "--stdin", "--namespace", f"{self.project.namespace}{space}", pod, "--"]
+        done = subprocess.run(
+            [*command, "bash", "-c", script], check=False, input=given, text=True, capture_output=True, timeout=300
+        )
+        return f"{done.stdout}{done.stderr}exit {done.returncode}\n"
+
+    def hook(self, command: str, args: Any, *, hook: str = "$ACTIONS_RUNNER_CONTAINER_HOOKS", path: str = "") -> str:
+        """Start the hook as GitHub's runner does; ``path`` is what the job's steps put first on PATH."""
+        given = {
+            "command": command,
+            "responseFile": f"{WORK}/_temp/answer.json",
+            "state": {"jobPod": f"{self.name}-workflow"},
+            "args": args,
+        }
+        script = f"""mkdir -p {WORK}/repo/repo {WORK}/_temp/_github_home {WORK}/_temp/_github_workflow \\
+            {WORK}/_temp/_runner_file_commands; : > {WORK}/_temp/answer.json
+            export RUNNER_WORKSPACE={WORK}/repo GITHUB_WORKSPACE={WORK}/repo/repo RUNNER_TEMP={WORK}/_temp
+            export PATH={path}$PATH; timeout 120 /usr/bin/node {hook}"""
+        return self.run(script, json.dumps(given) + "\n")
+
+    def prepare(self, **container: Any) -> str:
+        return self.hook(
+            "prepare_job", {"container": {"image": IMAGE, "workingDirectory": "/__w/repo/repo", **container}}
+        )
+
+    def step(self, script: str, **options: str) -> str:
+        """Run a step of the job by GitHub's hook."""
+        (self.project.root / "step").write_text(script)
+        self.run(f"mkdir -p {WORK}/_temp; cat > {WORK}/_temp/step.sh", script)
+        args = {
+            "entryPoint": "bash",
+            "entryPointArgs": ["-e", "/__w/_temp/step.sh"],
+            "environmentVariables": {},
+            "prependPath": [],
+            "workingDirectory": "/__w/repo/repo",
+        }
+        return self.hook("run_script_step", args, **options)
+
+
+@pytest.fixture(params=HOOKS, ids=["stand-in", "GitHub's"][: len(HOOKS)])
+def runners(
+    request: pytest.FixtureRequest, tmp_path: Path, site: tuple[Cluster, Machine]
+) -> Iterator[tuple[ClusterProject, str, bool]]:
+    """A project whose runners have a hook, the address of the cluster for pods, and whether the hook is GitHub's own."""
+    cluster, its_node = site
+    own = request.param != HOOKS[0]
+    image = RUNNER.format("official" if own else "stand-in")
+    with tempfile.TemporaryDirectory() as context:
+        Path(context, "Dockerfile").write_text(DOCKERFILE)
+        Path(context, "index.js").write_bytes(Path(request.param).read_bytes())
+        engine().images.build(path=context, tag=image, rm=True)
+    its_node.load(image)
+    project = ClusterProject(tmp_path / "project", cluster, f"j{free_port()}")
+    project.add_stack()
+    project.configure(
+        {
+            "profile": PROFILE,
+            "gpus": 1,
+            "infiniband": 1,
+            "jobPods": True,
+            "image": image,
+            "cpu": "100m",
+            "memory": "512Mi",
+            "shm": "64Mi",
+            "maxRunners": 2,
+        },
+        mirrors={"images": {"ghcr.io/actions": "slipway.test"}},
+    )
+    project.up()
+    with relay(lambda: ("127.0.0.1", cluster.port), GATEWAY) as server:
+        yield project, server, own
+    for space in ("-jobs", ""):
+        for pod in cluster.items(project.at("pods", of=space)):
+            path = project.at("pods", pod["metadata"]["name"], of=space)
+            cluster.session.delete(f"{cluster.server}{path}?gracePeriodSeconds=1", timeout=30)
+    project.destroy()
+    left = {entry["metadata"]["name"] for entry in cluster.items("/api/v1/namespaces")}
+    assert not [name for name in left if name.startswith(project.namespace)]
+
+
+def test_job_pod_has_what_the_runner_has_not(runners: tuple[ClusterProject, str, bool]) -> None:
+    project, server, own = runners
+    cluster = project.cluster
+    first, second = (Runner(project, name, server) for name in ("first", "second"))
+    assert GPU not in json.dumps(first.pod["spec"])
+    prepared = first.prepare()
+    assert prepared.endswith("exit 0\n"), prepared
+    assert (
+        json.loads(first.run(f"cat {WORK}/_temp/answer.json").partition("exit")[0])["state"]["jobPod"]
+        == "first-workflow"
+    )
+    job = first.job
+    assert (job["spec"]["nodeName"], job["status"]["phase"]) == (NODE, "Running")
+    (container,) = job["spec"]["containers"]
+    assert container["image"] == IMAGE
+    limits = {GPU: "1", INFINIBAND: "1", "memory": "512Mi", "ephemeral-storage": "2Gi"}
+    assert container["resources"]["limits"] == limits
+    assert container["securityContext"]["capabilities"] == {"add": ["IPC_LOCK"], "drop": ["NET_RAW"]}
+    assert job["spec"]["serviceAccountName"] == "job"
+    inside = first.run(
+        f"df --output=size --block-size=1M /dev/shm | tail -n 1; ls {TOKEN} 2>&1; "
+        "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null",
+        inside=True,
+    )
+    assert [line.strip() for line in inside.splitlines()][:3:2] == ["64", str(512 * 1024**2)], inside
+    assert f"cannot access '{TOKEN}'" in inside
+    # Another job waits for the GPU that this one has.
+    waits = second.hook(
+        "prepare_job", {"container": {"image": IMAGE}}, hook="$ACTIONS_RUNNER_CONTAINER_HOOKS & sleep 20; kill %1; :"
+    )
+    (condition,) = (each for each in second.job["status"]["conditions"] if each["type"] == "PodScheduled")
+    assert f"Insufficient {GPU}" in condition["message"], waits
+    assert second.hook("cleanup_job", {}).endswith("exit 0\n")
+    # The volumes of a container would be folders of the runner, such as that with its token.
+    volume = {"sourceVolumePath": TOKEN, "targetVolumePath": "/token", "readOnly": True}
+    stolen = second.prepare(userMountVolumes=[volume])
+    assert "::error::container.volumes" in stolen
+    assert stolen.endswith("exit 1\n")
+    if own:
+        steps_of_github(first)
+    cleaned = first.hook("cleanup_job", {})
+    assert cleaned.endswith("exit 0\n"), cleaned
+    until(lambda: not cluster.items(project.at("pods", of="-jobs")))
+
+
+def steps_of_github(runner: Runner) -> None:
+    """Steps run in the job's pod by GitHub's own hook, and what they leave runs nowhere else."""
+    ran = runner.step("echo hello of $(hostname); ls /__e")
+    assert "hello of first-workflow" in ran, ran
+    assert "node20" in ran
+    # A folder that the hook copies from the job to the runner, first on PATH: the hook starts `sh`.
+    trap = '#!/bin/bash\ntouch /home/runner/trapped\nexec /bin/sh "$@"\n'
+    planted = f"printf %s '{trap}' > /__w/_temp/_runner_file_commands/sh; chmod +x /__w/_temp/_runner_file_commands/sh"
+    assert runner.step(planted).endswith("exit 0\n")
+    first_on_path = f"{WORK}/_temp/_runner_file_commands:"
+    assert runner.step("true", path=first_on_path).endswith("exit 0\n")
+    assert "trapped" not in runner.run("ls /home/runner")
+    alone = runner.step("true", path=first_on_path, hook="/home/runner/k8s-novolume/index.js")
+    assert "trapped" in runner.run("ls /home/runner"), alone  # without ours, a job's program runs beside the token
+
+
+def test_runner_rights_end_at_its_jobs(runners: tuple[ClusterProject, str, bool]) -> None:
+    project, _, _ = runners
+    cluster, space = project.cluster, project.namespace
+    runner, job = f"system:serviceaccount:{space}:runner", f"system:serviceaccount:{space}-jobs:job"
+    for verb in ("get", "list", "watch", "create", "update", "patch", "delete"):
+        for resource in ("pods", "secrets", "pods/exec", "serviceaccounts/token", "configmaps", "nodes", "namespaces"):
+            for where in (space, f"{space}-controller", "kube-system", ""):
+                assert not cluster.can(runner, verb, resource, namespace=where), (verb, resource, where)
+            for where in (space, f"{space}-jobs", ""):
+                assert not cluster.can(job, verb, resource, namespace=where), (verb, resource, where)
+    assert cluster.can(runner, "create", "pods", namespace=f"{space}-jobs")

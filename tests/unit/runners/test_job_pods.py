@@ -1,0 +1,161 @@
+"""Jobs in pods of their own: the template that GitHub's hook takes, and the runner that is left."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from components.runners.kubernetes import build_service, isolation, job_pods, pod
+from containers.image.gpu.node_labels import GPU
+from stacks.config.kubernetes import KubernetesRunners
+from stacks.versions.nodes import EFA, node, node_names
+from tests.unit.runners.network_policies import Peer, allowed
+
+GITHUB = {"url": "https://github.com/acme", "secret": "github"}
+
+
+def runners(**values: Any) -> KubernetesRunners:
+    return KubernetesRunners.model_validate({"kind": "kubernetes", "github": GITHUB, "jobPods": True, **values})
+
+
+def runner_of(config: KubernetesRunners) -> dict[str, Any]:
+    spec: dict[str, Any] = pod.template(config, "runner:1", "docker:1")["spec"]
+    return spec
+
+
+@pytest.mark.parametrize("profile", node_names())
+def test_runner_of_job_pods_requests_no_device(profile: str) -> None:
+    config = runners(profile=profile)
+    spec = runner_of(config)
+    (runner,) = spec["containers"]
+    assert "initContainers" not in spec  # no Docker daemon
+    assert runner["resources"]["limits"].keys() == {"ephemeral-storage"}
+    assert spec["nodeSelector"] == {"kubernetes.io/os": "linux", "kubernetes.io/arch": node(profile).arch}
+    assert "tolerations" not in spec  # it keeps no node with GPUs
+    assert "add" not in runner["securityContext"]["capabilities"]
+    env = {entry["name"]: entry.get("value") for entry in runner["env"]}
+    assert env["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert env["ACTIONS_RUNNER_REQUIRE_JOB_CONTAINER"] == "true"
+    assert env["ACTIONS_RUNNER_KUBERNETES_NAMESPACE"] == "slipway-runners-jobs"
+    assert env["ACTIONS_RUNNER_IMAGE"] == "runner:1"
+    mounts = {mount["name"] for mount in runner["volumeMounts"]}
+    assert mounts == {volume["name"] for volume in spec["volumes"]} == {"work", "jobs"}
+
+
+@pytest.mark.parametrize("profile", node_names())
+def test_job_pod_has_the_devices_of_its_profile(profile: str) -> None:
+    config = runners(profile=profile)
+    template = job_pods.template(config)
+    spec = template["spec"]
+    (job,) = spec["containers"]
+    assert job["name"] == "$job"  # the hook's own, to which it adds these
+    assert {*job["resources"]["limits"]} - {"ephemeral-storage"} == set(pod.devices(config))
+    assert spec["nodeSelector"] == node(profile).selector
+    assert spec.get("tolerations", []) == list(map(dict, node(profile).tolerations))
+    assert (spec["serviceAccountName"], spec["automountServiceAccountToken"]) == ("job", False)
+    assert not job["securityContext"]["privileged"]
+    assert not {"image", "command"} & job.keys()  # they are the workflow's, and the hook's
+    # A file that the hook reads: "externals", "work" and "github" are volumes of its own.
+    assert {volume["name"] for volume in spec["volumes"]} <= {"shm"}
+
+
+def test_job_pod_sizes_are_its_requests_and_limits() -> None:
+    config = runners(profile="eks-p5", gpus=2, cpu="40", memory="400Gi", shm="128Gi", disk="300Gi")
+    spec = job_pods.template(config)["spec"]
+    assert spec["containers"][0]["resources"] == {
+        "requests": {"cpu": "40", "memory": "400Gi", "ephemeral-storage": "1Gi"},
+        "limits": {GPU: "2", EFA: "8", "hugepages-2Mi": "5120Mi", "memory": "400Gi", "ephemeral-storage": "300Gi"},
+    }
+    assert spec["volumes"] == [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "128Gi"}}]
+    assert config.per_node == 4
+    assert runners(profile="eks-p5", gpus=1, memory="500Gi").per_node == 4
+    assert "memory" not in job_pods.template(runners(profile="eks-p5"))["spec"]["containers"][0]["resources"]["limits"]
+
+
+def test_step_pod_leaves_the_devices_to_its_job() -> None:
+    step = json.loads(job_pods.files(runners(profile="eks-p5"))["data"]["step.json"])
+    (container,) = step["spec"]["containers"]
+    assert container["resources"]["limits"].keys() == {"ephemeral-storage"}
+    assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in container["env"]
+    assert "add" not in container["securityContext"]["capabilities"]
+
+
+def test_namespaces_of_job_pods_have_their_own_limits() -> None:
+    config = runners(profile="eks-p5", gpus=4, maxRunners=3)
+    of_jobs = {one["kind"]: one for one in job_pods.guarded(config, ())}
+    assert {one["metadata"]["namespace"] for one in of_jobs.values()} == {"slipway-runners-jobs"}
+    assert of_jobs["ResourceQuota"]["spec"]["hard"] == {
+        "pods": "12", "persistentvolumeclaims": "0", f"requests.{GPU}": "24", f"requests.{EFA}": "96",
+    }  # fmt: skip
+    assert of_jobs["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == pod.labels(config)
+    assert isolation.quota(config)["spec"]["hard"] == {
+        "pods": "6", "persistentvolumeclaims": "0", f"requests.{GPU}": "0", f"requests.{EFA}": "0",
+    }  # fmt: skip
+    level = "pod-security.kubernetes.io/enforce"
+    for values, runner, job in (
+        ({}, "baseline", "baseline"),
+        ({"profile": "eks-p5"}, "baseline", "privileged"),  # IPC_LOCK
+        ({"profile": "eks-p5", "efa": 0}, "baseline", "baseline"),
+        ({"profile": "eks-p5", "validation": {"image": "torch"}}, "privileged", "privileged"),
+    ):
+        spaces = (isolation.namespace(runners(**values)), job_pods.namespace(runners(**values)))
+        assert tuple(one["metadata"]["labels"][level] for one in spaces) == (runner, job), values
+
+
+def test_job_pod_of_a_build_service_has_its_key() -> None:
+    config = runners(profile="eks-p5", build={"jobs": True, "nodeSelector": {"a": "b"}})
+    assert config.build
+    access = build_service.client(config, config.build)
+    spec = job_pods.template(config, access)["spec"]
+    assert {"name": "build-client", "secret": {"secretName": "build-client"}} in spec["volumes"]
+    env = {entry["name"]: entry["value"] for entry in spec["containers"][0]["env"]}
+    assert env["DOCKER_HOST"] == "tcp://build.slipway-runners-build.svc:2376"
+    secret = build_service.secret(
+        config, dict.fromkeys(("ca", "client_cert", "client_key"), "x"), "client", config.replicas[0]
+    )
+    assert secret["metadata"]["namespace"] == config.jobs_namespace
+
+
+def test_runner_of_job_pods_reaches_the_clusters_api() -> None:
+    config = runners()
+    ports = isolation.ports(config, [5000])
+    policies = [
+        *isolation.network_policies(config, ports, config.namespace),
+        *isolation.network_policies(config, [5000], config.jobs_namespace),
+    ]
+    runner, job = (Peer("10.0.0.1", space, pod.labels(config)) for space in (config.namespace, config.jobs_namespace))
+    api = Peer("192.0.2.1")
+    assert allowed(policies, runner, api, 6443)
+    assert not allowed(policies, job, api, 6443)
+    assert not allowed(policies, job, runner, 443)
+    assert allowed(policies, job, Peer("192.0.2.2"), 5000)
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"daemon": True}, "daemon has no effect, because jobPods is true: leave it out"),
+        ({"daemon": False}, "daemon has no effect, because jobPods is true: leave it out"),
+        ({"cache": "10Gi"}, "cache has no effect, because jobPods is true: leave it out"),
+        ({"storageClass": "gp3"}, "storageClass has no effect, because jobPods is true: leave it out"),
+        ({"dockerImage": "docker:28"}, "dockerImage has no effect, because no Docker daemon runs: leave it out"),
+        ({"profile": "eks-p5", "memory": "64Gi"}, "shm 64Gi is in memory, and a job may use 64Gi in all: give more in memory, or less in shm"),
+        ({"profile": "eks-g6", "cpu": "193"}, "a job requests 193 CPUs and 16 GiB, and a node of eks-g6 has 192 and 768: give less in cpu and memory"),
+        ({"namespace": "ci-jobs"}, "ends with -build, -controller or -jobs, as namespaces of build services, controllers and jobs' pods do: choose another"),
+    ],
+)  # fmt: skip
+def test_job_pods_with_useless_keys_are_refused(values: dict[str, Any], line: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        runners(**values)
+    (error,) = caught.value.errors()
+    assert error["msg"].removeprefix("Value error, ") == line
+
+
+def test_stack_without_job_pods_is_as_before() -> None:
+    config = runners(jobPods=False)
+    assert "jobPods" not in config.model_dump(mode="json", by_alias=True)
+    assert config.jobs_namespace == config.namespace
+    assert runner_of(config)["automountServiceAccountToken"] is False
