@@ -113,11 +113,20 @@ def _log(config: KubernetesRunners) -> str:
 
 def _waiting(config: KubernetesRunners) -> Iterator[str]:
     spaces = [config.namespace, *([config.build_namespace] if config.build else [])]
+    spaces += [config.jobs_namespace] * config.job_pods
     pods = {space: _items(config, "pods", f"--namespace={space}") for space in spaces}
     for space, pod in ((space, pod) for space, items in pods.items() for pod in items):
         if pod["status"].get("phase") == "Pending" and _age(pod) > PENDING_LIMIT:
             yield f"{space}/{pod['metadata']['name']} has waited {_minutes(pod)}: {_not_ready(pod)}"
     pod_names = {pod["metadata"]["name"] for pod in pods[config.namespace]}
+    # ARC deletes the pods of a lost runner's job in its own namespace alone.
+    for pod in pods[config.jobs_namespace] if config.job_pods else ():
+        name, runner = pod["metadata"]["name"], pod["metadata"].get("labels", {}).get("runner-pod")
+        if runner not in pod_names and _age(pod) > PENDING_LIMIT:
+            yield (
+                f"{config.jobs_namespace}/{name} keeps its devices, and its runner is gone: "
+                f"kubectl delete pod --namespace {config.jobs_namespace} {name}"
+            )
     for runner in _runners(config):
         name, status = runner["metadata"]["name"], runner.get("status", {})
         reason = one_line(status.get("message") or status.get("reason") or "", _LONGEST)

@@ -35,9 +35,9 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def says(folder: Path, **items: list[Any]) -> None:
     """Have kubectl answer with ``nodes``, the runners' ``pods`` and ``runners``, those of the ``build`` service and its
-    ``deployments``, and those ``own`` to the controller's namespace, which is among the ``namespaces``; what is not given is empty, and a kind of ``runners`` unknown then.
+    ``deployments``, the ``jobs`` in pods of their own, and those ``own`` to the controller's namespace, which is among the ``namespaces``; what is not given is empty, and a kind of ``runners`` unknown then.
     """
-    for name in ("nodes", "pods", "own", "runners", "namespaces", "build", "deployments"):
+    for name in ("nodes", "pods", "own", "runners", "namespaces", "build", "deployments", "jobs"):
         (folder / f"{name}.json").write_text(json.dumps({"items": items.get(name, [])}))
     (folder / "unknown").write_text('error: the server doesn\'t have a resource type "ephemeralrunners"\n')
     known = f"cat {folder}/runners.json" if "runners" in items else f"cat {folder}/unknown >&2; exit 1"
@@ -51,6 +51,7 @@ case "$*" in
   *"get ephemeralrunners.actions.github.com --namespace=slipway-runners "*) {known};;
   *"--namespace=slipway-runners-controller"*) cat {folder}/own.json;;
   *"get pods --namespace=slipway-runners "*) cat {folder}/pods.json;;
+  *"get pods --namespace=slipway-runners-jobs "*) cat {folder}/jobs.json;;
   *"get pods --namespace=slipway-runners-build "*) cat {folder}/build.json;;
   *"get deployments.apps --namespace=slipway-runners-build "*) cat {folder}/deployments.json;;
 esac
@@ -78,6 +79,19 @@ def test_warnings_of_a_healthy_or_empty_cluster_are_none(kubectl: Path) -> None:
     assert cluster_health.warnings(CONFIG) == []
     calls = (kubectl / "calls").read_text().splitlines()
     assert all(line.startswith("--context mine get ") for line in calls)
+
+
+def test_warnings_of_a_job_without_its_runner_name_it(kubectl: Path) -> None:
+    config = KubernetesRunners.model_validate({**CONFIG.model_dump(by_alias=True, exclude_unset=True), "jobPods": True})
+    jobs = [pod("r1-workflow", minutes=60), pod("r2-workflow", minutes=60), pod("r3-workflow")]
+    for job in jobs:
+        job["metadata"]["labels"] = {"runner-pod": job["metadata"]["name"].removesuffix("-workflow")}
+    says(kubectl, pods=[pod("r1", minutes=61)], jobs=jobs)
+    (line,) = cluster_health.warnings(config)
+    assert line == (
+        "slipway-runners-jobs/r2-workflow keeps its devices, and its runner is gone: "
+        "kubectl delete pod --namespace slipway-runners-jobs r2-workflow"
+    )
 
 
 def test_warnings_without_a_device_name_its_plugin(kubectl: Path) -> None:
