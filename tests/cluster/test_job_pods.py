@@ -105,7 +105,7 @@ class Runner:
     def run(self, script: str, given: str = "", *, inside: bool = False) -> str:
         """Run a script in the runner's container, or inside of the job's; return what it prints."""
         pod, space = (self.name, "") if not inside else (f"{self.name}-workflow", "-jobs")
-        kubectl = [program("kubectl"), "--kubeconfig", self.project.cluster.kubeconfig]
+        kubectl = [str(program("kubectl")), "--kubeconfig", str(self.project.cluster.kubeconfig)]
         command = [*kubectl, "exec", "--stdin", "--namespace", f"{self.project.namespace}{space}", pod, "--"]
         done = subprocess.run(
             [*command, "bash", "-c", script], check=False, input=given, text=True, capture_output=True, timeout=300
