@@ -156,6 +156,7 @@ def control_plane(folder: Path, advertised: str = "127.0.0.1") -> Iterator[Clust
             f"--etcd-servers={address}",
             "--bind-address=127.0.0.1",
             f"--advertise-address={advertised}",
+            "--kubelet-preferred-address-types=InternalIP",
             f"--secure-port={cluster.port}",
             f"--cert-dir={certificates}",
             f"--token-auth-file={folder / 'tokens.csv'}",
