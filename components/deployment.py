@@ -11,10 +11,10 @@ import pulumi
 import pulumi_docker as docker
 
 from components import provider_settings
-from components.build_secrets import BuildSecrets
 from components.image import ImageVariant, ImageVariantArgs
 from components.reached_engine import ReachedEngine
 from components.registry.interface import Registry
+from components.update_settings import UpdateSettings
 from scaler.app_key import Unreadable
 from stacks.config import ec2, kubernetes
 from stacks.config.values import architecture
@@ -53,12 +53,12 @@ def deploy(placement: Placement, replicas: Mapping[str, Replicas] | None = None)
     parents.
     """
     plan = placement.plan
-    secrets = BuildSecrets.of(plan.config)
+    settings = UpdateSettings.of(placement)
     registry = _registry(plan)
     cluster, machines = _cluster(plan), _machines(plan)
     engines = {engine: _engine(placement, engine, cluster, machines, replicas or {}) for engine in placement.engines}
     for engine in engines.values():
-        secrets.lend(engine.provider)
+        settings.lend(engine.provider)
     verified = _supply_chain().verified(plan, registry) if plan.signers else {}
     variants: dict[str, ImageVariant] = {}
     for placed in placement.images:

@@ -9,6 +9,7 @@ from typing import Any
 
 from containers.errors import SlipwayError
 from stacks import flavors, lock, platforms
+from stacks.config.publishing.compression import ZstdConfig
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT
 from stacks.flavors import own_images
@@ -63,7 +64,7 @@ def _specs(configs: Mapping[str, StackConfig], where: str, root: Path) -> list[I
     first, *others = configs.values()
 
     def images(config: StackConfig) -> list[ImageSpec]:
-        return own_images.extended(config, flavors.images(config), root)
+        return [_compressed(spec, config) for spec in own_images.extended(config, flavors.images(config), root)]
 
     try:
         if not others:
@@ -71,6 +72,14 @@ def _specs(configs: Mapping[str, StackConfig], where: str, root: Path) -> list[I
         return platforms.merged({platform: images(own) for platform, own in configs.items()})
     except SlipwayError as error:
         raise SlipwayError("\n".join(f"{where}: {line}" for line in str(error).splitlines())) from None
+
+
+def _compressed(spec: ImageSpec, config: StackConfig) -> ImageSpec:
+    """Return a spec whose tag says how its layers are compressed, where that is not as every engine does it."""
+    if spec.product or not isinstance(config.compression, ZstdConfig):
+        return spec
+    suffix = spec.suffix.model_copy(update={"zstd": str(config.compression.level)})
+    return spec.model_copy(update={"suffix": suffix})
 
 
 def locked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:

@@ -208,7 +208,7 @@ class ImageSpec(_Frozen):
         labels = {
             "title": self.published_name,
             "description": self.description,
-            "version": self.suffix.model_copy(update={"tail": None}).render(),
+            "version": self.suffix.model_copy(update={"zstd": None, "tail": None}).render(),
             "licenses": self.licenses,
         }
         base = self.parents.get("BASE_IMAGE")

@@ -45,6 +45,7 @@ _FIELDS = {
     "audio": ("audio", _VERSION),
     "abi": ("abi", r"[01]"),
     "vllm": ("vllm", _VERSION),
+    "zstd": ("zstd", r"[0-9]{1,2}"),
 }
 """The optional fields in the order of the grammar: the prefix of each, and the pattern of its value."""
 
@@ -73,7 +74,11 @@ class _Frozen(BaseModel):
 
 
 class Suffix(_Frozen):
-    """The part of a tag that names the image's contents; fields that an image lacks are left out."""
+    """The part of a tag that names the image's contents; fields that an image lacks are left out.
+
+    ``zstd`` is the level of compression of its layers: the same contents of another compression have another digest,
+    and not every engine can pull them.
+    """
 
     variant: str
     cuda: str | None = None
@@ -89,6 +94,7 @@ class Suffix(_Frozen):
     audio: str | None = None
     abi: str | None = None
     vllm: str | None = None
+    zstd: str | None = None
     tail: str | None = None
 
     @model_validator(mode="after")

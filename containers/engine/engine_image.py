@@ -23,12 +23,10 @@ from containers.engine.engine_platforms import at
 from containers.errors import SlipwayError, one_line
 from containers.image.layers import layer
 from containers.image.layers.layer import Facts, Index
-from containers.image.local_image import LIMIT, Files, image_of, layer_type
+from containers.image.local_image import LIMIT, Files, image_of, is_document, layer_type
 from containers.image.registry_image import Image
 
 _BLOBS: Final = "blobs/sha256/"
-_SHORTEST_LAYER: Final = 2 * tarfile.BLOCKSIZE
-"""Bytes of an archive without files."""
 _REST: Final = 1 << 20
 """Bytes that are read at once of what follows an archive's end."""
 
@@ -96,9 +94,7 @@ class _Saved(Files):
         start = file.peek(tarfile.BLOCKSIZE)
         digest, verify = f"sha256:{name.removeprefix(_BLOBS)}", name.startswith(_BLOBS)
         kind = layer_type(start)
-        if kind.endswith("tar") and (
-            member.size < _SHORTEST_LAYER or (start[:1] in {b"{", b"["} and start[257:262] != b"ustar")
-        ):
+        if is_document(start, member.size):
             self._texts[name] = read_blob(
                 file.read, lambda text: text.read(LIMIT), reference=self.reference, digest=digest, verify=verify
             )

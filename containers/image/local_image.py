@@ -244,6 +244,13 @@ def _of_docker(files: Files) -> Image:
     return of(files, Manifest("", IMAGES[0], content, b""))
 
 
+def is_document(start: bytes, size: int) -> bool:
+    """Return whether a file of an archive, by its first bytes and its size, is no layer: JSON, mostly."""
+    shortest = 2 * tarfile.BLOCKSIZE  # of an archive without files
+    plain = layer_type(start) == _LAYER
+    return plain and (size < shortest or (start[:1] in {b"{", b"["} and start[257:262] != b"ustar"))
+
+
 def layer_type(start: bytes) -> str:
     """Return the media type of a layer by its first bytes."""
     if start.startswith(_GZIP):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import requests
 from urllib3.exceptions import HTTPError
@@ -21,7 +21,7 @@ from containers.blob import DIGEST, Result, read_blob
 from containers.errors import SlipwayError, one_line
 from containers.registry.credentials import Login
 from containers.registry.reference import Reference, check_reference
-from containers.registry.transport import LIMIT, Transport, chunk, reason
+from containers.registry.transport import LIMIT, Transport, Unreachable, Untrusted, chunk, reason
 
 INDEXES: Final = (
     "application/vnd.oci.image.index.v1+json",
@@ -34,9 +34,12 @@ IMAGES: Final = (
 )
 """Media types of one image's manifest."""
 
+_BINARY: Final = "application/octet-stream"
 _ACCEPT: Final = ", ".join((*INDEXES, *IMAGES))
 _RETRY_SECONDS: Final = (0.5, 2.0)
-"""Seconds before each further attempt to read a blob whose connection broke."""
+"""Seconds before each further attempt to read or to push a blob whose connection broke."""
+_BUSY: Final = (408, 429, 500, 502, 503, 504)
+"""Statuses after which a blob is pushed again."""
 _ABSENT: Final = (401, 403, 404)
 """Statuses by which registries report what is missing or hidden."""
 _MOST_TAGS: Final = 1_000_000
@@ -201,6 +204,53 @@ class Repository:
             SlipwayError: the registry rejects the manifest or the tag, or does not respond.
         """
         self._request("PUT", f"manifests/{version}", version, body, media_type).close()
+
+    def blob_size(self, digest: str) -> int | None:
+        """Return the bytes of a blob; None if the registry does not have it, or does not show it to this login.
+
+        Raises:
+            SlipwayError: the registry responds with another error, or does not respond.
+        """
+        with self._transport.request("HEAD", f"blobs/{digest}", _ACCEPT) as response:
+            if response.status_code in _ABSENT:
+                return None
+            self._check(response, digest)
+            size = response.headers.get("Content-Length", "")
+            return int(size) if size.isdecimal() else None
+
+    def mount_blob(self, digest: str, path: str) -> bool:
+        """Let the repository have a blob of the one at ``path`` in this registry; return whether it has it now.
+
+        Raises:
+            SlipwayError: the registry responds with an error, or does not respond.
+        """
+        query = urlencode({"mount": digest, "from": path})
+        with self._request("POST", f"blobs/uploads/?{query}", digest, b"", _BINARY) as response:
+            return bool(response.status_code == requests.codes.created)
+
+    def push_blob(self, digest: str, file: IO[bytes]) -> None:
+        """Push a blob from a file, unless the registry has it. After a broken connection it is pushed again.
+
+        Raises:
+            SlipwayError: the registry rejects it, or does not respond.
+        """
+        for wait in (*_RETRY_SECONDS, None):
+            try:
+                if self.blob_size(digest) is not None:
+                    return
+                with self._request("POST", "blobs/uploads/", digest, b"", _BINARY) as response:
+                    location = response.headers.get("Location", "")
+                place = f"{location}{'&' if urlsplit(location).query else '?'}{urlencode({'digest': digest})}"
+                with self._transport.request("PUT", place, _ACCEPT, file, _BINARY) as response:
+                    if wait is None or response.status_code not in _BUSY:
+                        self._check(response, digest)
+                        return
+            except Untrusted:
+                raise
+            except Unreachable:
+                if wait is None:
+                    raise
+            time.sleep(wait or 0)
 
     def blob(self, digest: str, read: Callable[[IO[bytes]], Result], size: int | None = None) -> Result:
         """Stream a blob to ``read``, check the blob's digest, and return the result of ``read``.

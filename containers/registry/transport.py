@@ -7,8 +7,8 @@ import json
 import re
 import time
 from collections.abc import Callable
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import IO, Any, Final
+from urllib.parse import urljoin, urlsplit
 
 import requests
 from urllib3.exceptions import HTTPError, ProtocolError
@@ -31,6 +31,8 @@ _LONGEST: Final = 120
 """Seconds for the whole of a manifest or JSON response, which may come byte by byte."""
 _TIMEOUTS: Final = (10, 30)
 """Seconds to connect, and between two bytes of a response."""
+_UPLOAD_TIMEOUTS: Final = (60, 900)
+"""The same of an upload: a registry that keeps blobs elsewhere answers after it has copied the whole of one."""
 _RETRY: Final = Retry(
     total=3,
     backoff_factor=0.5,
@@ -72,9 +74,12 @@ class Transport:
         self._session = GuardedSession(self._url, self._authorized, max_retries=_RETRY)
 
     def request(
-        self, method: str, path: str, accept: str, body: bytes | None = None, media_type: str = ""
+        self, method: str, path: str, accept: str, body: bytes | IO[bytes] | None = None, media_type: str = ""
     ) -> requests.Response:
         """Send a request, again with a token if the registry requires one; return the response, whatever its status.
+
+        ``path`` is below the repository, or a whole address that the registry named. A login is sent to the registry's
+        own host alone. A file is sent from its beginning.
 
         Raises:
             Unreachable: there is no response.
@@ -111,17 +116,25 @@ class Transport:
             response.close()
         return bytes(body)
 
-    def _send(self, method: str, path: str, accept: str, body: bytes | None, media_type: str) -> requests.Response:
+    def _send(
+        self, method: str, path: str, accept: str, body: bytes | IO[bytes] | None, media_type: str
+    ) -> requests.Response:
         headers = {"Accept": accept, "Accept-Encoding": "identity"}
         if body is not None:
             headers["Content-Type"] = media_type
+        is_file = not isinstance(body, bytes | None)
+        if not isinstance(body, bytes | None):
+            body.seek(0)
+        url = urljoin(f"{self._url}/", path)
+        at_home = urlsplit(url)[:2] == urlsplit(self._url)[:2]
         return self._session.request(
             method,
-            f"{self._url}/{path}",
+            url,
             data=body,
             headers=headers,
+            auth=None if at_home else _unauthorized,
             stream=True,
-            timeout=_TIMEOUTS,
+            timeout=_UPLOAD_TIMEOUTS if is_file else _TIMEOUTS,
             allow_redirects=True,
         )
 
@@ -153,6 +166,10 @@ class Transport:
                 return ""
             token = _token(self.body(response))
         return f"Bearer {token}"
+
+
+def _unauthorized(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
 
 
 def chunk(read: Callable[..., bytes], size: int, *, decode_content: bool) -> bytes:

@@ -15,6 +15,7 @@ from containers.errors import SlipwayError, one_line, suggest
 from containers.registry.reference import full_names
 from stacks.config.fetching.mirrors import MIRRORS_VARIABLE, Mirrors
 from stacks.config.model import ENCRYPTED, Model, as_yaml, is_sensitive, keys, kinds
+from stacks.config.publishing.compression import Compression
 from stacks.config.registries import Registry
 from stacks.config.stack_config import Runners, StackConfig
 from stacks.config.stack_file import NAMESPACE
@@ -115,7 +116,7 @@ def without_secure(value: Any) -> Any:
     return [without_secure(item) for item in value] if isinstance(value, list) else value
 
 
-_TAGS = {*kinds(Registry), *kinds(Runners)}
+_TAGS = {*kinds(Compression), *kinds(Registry), *kinds(Runners)}
 """The kinds that pydantic puts into the location of an error, between a union's key and the key in it."""
 
 _SENSITIVE = {key.rpartition(".")[2] for key, field in keys(StackConfig) if is_sensitive(field)}

@@ -27,6 +27,7 @@ from stacks.config.gates.promotion_gate import Promotion
 from stacks.config.gates.vulnerabilities import Vulnerabilities
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.config.model import SENSITIVE, Model
+from stacks.config.publishing.compression import Compression, GzipConfig
 from stacks.config.registries import Registry
 from stacks.config.registries.this_machine import LocalRegistry
 from stacks.config.signing import Signer, Signing
@@ -63,6 +64,11 @@ class StackConfig(Model):
         None, description="Last part of the tags. It tells apart stacks whose tags would otherwise be equal."
     )
     registry: Registry = Field(default_factory=LocalRegistry, description="Where the images are pushed.")
+    compression: Compression = Field(
+        default_factory=lambda: GzipConfig(kind="gzip"),
+        description="How layers are compressed: {kind: gzip}, or {kind: zstd, level: 3}, for engines that can pull it. "
+        "Build products stay gzip. Only the embedded docker provider takes zstd.",
+    )
     mirrors: Mirrors = Field(default_factory=Mirrors, description="Addresses that replace the public ones in builds.")
     build_secrets: dict[Annotated[str, AfterValidator(check_host)], BuildLogin] = Field(
         default_factory=dict,

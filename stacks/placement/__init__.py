@@ -14,6 +14,7 @@ from stacks.config.builders import taking
 from stacks.config.ec2 import Ec2Runners
 from stacks.config.gates.vulnerabilities import Vulnerabilities
 from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.publishing.compression import ZstdConfig
 from stacks.config.signing import Signer, Signing
 from stacks.config.stack_config import StackConfig
 from stacks.config.values import architecture
@@ -69,15 +70,17 @@ class PlacedImage:
     """An image, its engine and what happens to it.
 
     ``built_as`` is the name of its build: one with checks is pushed under a name that nothing refers to, and gets its
-    tag after them. ``pushed`` says whether it leaves its engine. ``needs_registry`` says that this
-    machine must reach the registry. ``reuse`` is None for an image that is not a product. ``extra_tags`` are set after
-    the push, and ``attested`` is made after it, in this order.
+    tag after them. ``pushed`` says whether it leaves its engine. ``level`` is that of zstd; None for the engine's own
+    gzip, as products have it: a changed compression compiles nothing again. ``needs_registry`` says that this machine
+    must reach the registry. ``reuse`` is None for an image that is not a product. ``extra_tags`` are set after the
+    push, and ``attested`` is made after it, in this order.
     """
 
     image: PlannedImage
     engine: BuildEngine
     built_as: str
     pushed: bool
+    level: int | None
     needs_registry: bool
     reuse: Reuse | None
     gates: Gates
@@ -203,6 +206,7 @@ def _placed(config: StackConfig, image: PlannedImage, engine: BuildEngine) -> Pl
         engine=engine,
         built_as=image.unchecked_reference if (checks or gates) and config.publish else image.reference,
         pushed=config.publish,
+        level=_level(config) if config.publish and not product else None,
         # A remote engine may reach a registry that this machine does not. Signatures and checked tags are made here.
         needs_registry=config.publish and (config.build_on == "engine" or bool(signing) or checks or bool(gates)),
         reuse=Reuse(signing, config.registry.trusted or config.trust_registry) if product else None,
@@ -210,6 +214,10 @@ def _placed(config: StackConfig, image: PlannedImage, engine: BuildEngine) -> Pl
         extra_tags=image.extra_tags if config.publish and not image.spec.is_part else (),
         attested=_attested(config, signing, gates, product=product) if config.publish and signing else (),
     )
+
+
+def _level(config: StackConfig) -> int | None:
+    return config.compression.level if isinstance(config.compression, ZstdConfig) else None
 
 
 def _attested(config: StackConfig, signing: Signing, gates: Gates, *, product: bool) -> tuple[str, ...]:

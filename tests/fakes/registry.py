@@ -168,8 +168,17 @@ class _Handler(BaseHTTPRequestHandler):
         media_type, body = self.registry.manifests.get(digest_or_status, ("", b""))
         self._answer(200, {"Docker-Content-Digest": digest_or_status, "Content-Type": media_type}, body)
 
+    def do_POST(self) -> None:
+        self.registry.requests.append(f"POST {self.path}")
+        self._answer(202, {"Location": f"{urlsplit(self.path).path}1"})
+
     def do_PUT(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
+        if "/blobs/uploads/" in self.path:
+            self.registry.requests.append(f"PUT {self.path}")
+            self.registry.blob(body)
+            self._answer(201, {})
+            return
         name, _, tag = self.path.removeprefix("/v2/").rsplit("/", 2)
         login = self.registry.login
         if login and self.headers["Authorization"] != _basic(login):

@@ -13,7 +13,7 @@ import pytest
 
 from tests.provider.plugin import SELECTED, Failure, Plugin, started
 from tests.provider.test_image import Maker, maker  # noqa: F401 - a fixture
-from toolchain.provider.provider import BUILD_SECRETS
+from toolchain.provider.provider import UPDATE_SETTINGS
 from toolchain.provider.provider_base import plain
 
 MOUNT = "--mount=type=secret,id=netrc,target=/dev/netrc,mode=0444"
@@ -46,14 +46,14 @@ if SELECTED == "official":
 
     def test_official_provider_has_no_function_for_secrets(lender: Plugin) -> None:
         with pytest.raises(Failure):
-            lender.invoke(BUILD_SECRETS, {"secrets": {}, "masked": []})
+            lender.invoke(UPDATE_SETTINGS, {"secrets": {}, "masked": []})
 
 else:
 
     def test_secret_reaches_its_step_and_nothing_else(lent: Maker) -> None:
         password = f"canary{secrets.token_hex(8)}"
         netrc = f"machine a.test login u password {password}\n"
-        lent.plugin.invoke(BUILD_SECRETS, {"secrets": {"netrc": netrc}, "masked": [password]})
+        lent.plugin.invoke(UPDATE_SETTINGS, {"secrets": {"netrc": netrc}, "masked": [password]})
         # A status line shows the newest text after a pause of half a second.
         step = f"/bin/busybox cat /dev/netrc; /bin/busybox sleep 1; {TAKES}"
         outputs = lent.create({"Dockerfile": dockerfile(step)}, build={"args": {"NONCE": password[6:12]}})
@@ -76,13 +76,13 @@ else:
         nonce = secrets.token_hex(4)
         digests = set()
         for password in ("first-canary", "second-canary"):
-            lent.plugin.invoke(BUILD_SECRETS, {"secrets": {"netrc": password}, "masked": [password]})
+            lent.plugin.invoke(UPDATE_SETTINGS, {"secrets": {"netrc": password}, "masked": [password]})
             made = lent.create({"Dockerfile": dockerfile(TAKES)}, build={"args": {"NONCE": nonce}})
             digests.add(plain(made)["repoDigest"])
         assert len(digests) == 1
 
     def test_secret_in_failed_step_is_masked_in_error(lent: Maker) -> None:
-        lent.plugin.invoke(BUILD_SECRETS, {"secrets": {"netrc": "first-canary"}, "masked": ["first-canary"]})
+        lent.plugin.invoke(UPDATE_SETTINGS, {"secrets": {"netrc": "first-canary"}, "masked": ["first-canary"]})
         with pytest.raises(Failure, match=r"\[secret\]") as failure:
             lent.create(
                 {"Dockerfile": dockerfile("/bin/busybox cat /dev/netrc; exit 3")}, build={"args": {"NONCE": "x"}}

@@ -7,14 +7,19 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final, TypeGuard
+from typing import IO, Final, TypeGuard, cast
 from urllib.parse import urlsplit
 
+from containers.engine import zstd_push
+from containers.engine.zstd_push import EngineImage
+from containers.errors import SlipwayError
+from containers.registry.credentials import Login
 from containers.registry.reference import Reference
 from toolchain.provider import build_reach, image_name
 from toolchain.provider.build_context import ignore_patterns, matcher, resolve_links
@@ -28,6 +33,8 @@ from toolchain.provider.provider_base import Operation, Properties, ProviderErro
 _STORE_SECONDS: Final = 5
 """Seconds until a built image appears in the engine's store."""
 
+_PUSHED_LAYERS: Final = Path(".slipway/layers")
+"""The folder of the records of pushed layers, in the checkout, where the provider runs."""
 _NEXT: Final = "The image is built; the next run pushes it."
 _ADVICE: Final = (
     (
@@ -125,6 +132,7 @@ def produce(
     *,
     push: bool,
     secrets: Mapping[str, str] | None = None,
+    level: int | None = None,
 ) -> Properties:
     """Build an image, and push it if ``push``.
 
@@ -135,6 +143,7 @@ def produce(
         operation: can cancel the build.
         push: False keeps the image in the engine.
         secrets: what steps of the build may mount, by id.
+        level: of zstd, which compresses the layers that are pushed; None for the engine's gzip.
 
     Returns:
         The resource's outputs.
@@ -155,7 +164,7 @@ def produce(
         work.pull(cached)
     image_id = work.build(context)
     work.wait_for(image_id)
-    digest = work.push(name, image_id) if push else work.identity()
+    digest = work.push(name, image_id, level) if push else work.identity()
     return {
         "baseImageName": image.name,
         "context": image.build.context,
@@ -252,10 +261,12 @@ class _Work:
             raise ProviderError(f"{self.image.name}: the Docker daemon says no id of it")
         return identity
 
-    def push(self, name: Reference, image_id: str) -> str:
-        """Push the image and return `repository@digest`."""
+    def push(self, name: Reference, image_id: str, level: int | None) -> str:
+        """Push the image, with zstd of a ``level`` if there is one, and return `repository@digest`."""
         if name.digest:
             raise ProviderError(f"imageName {name}: cannot push a digest reference; name a tag")
+        if level is not None:
+            return f"{name.repository}@{self._push_zstd(replace(name, tag=name.tag or 'latest'), image_id, level)}"
         self.display.status("Pushing image to the registry")
         try:
             pushed = self._transfer(name, f"/images/{name.repository}/push", {"tag": name.tag or "latest"})
@@ -271,6 +282,38 @@ class _Work:
             if image_name.parse(digest).repository == name.repository:
                 return digest
         raise ProviderError(f"push of {name}: the Docker daemon knows no digest of it in {name.host}")
+
+    def _push_zstd(self, name: Reference, image_id: str, level: int) -> str:
+        """Push the image with layers of zstd, and return its digest.
+
+        The engine then pulls it by its digest, of which it has all but the manifest: what is built on the image finds
+        it there. With containerd's store an engine would pull all of it, so that it does when it has to.
+        """
+        credential = self.keychain.for_host(name.host)
+        login = Login(name.host, credential.username, credential.password) if credential.password else None
+        diff_ids = (self.engine.json(f"/images/{image_id}/json").get("RootFS") or {}).get("Layers") or []
+        image = EngineImage(image_id, [*filter(_is_text, diff_ids)], partial(self._saved, image_id))
+        try:
+            digest, config = zstd_push.push(image, str(name), level, login, _PUSHED_LAYERS, self._progress)
+        except SlipwayError as error:
+            raise ProviderError(f"error pushing image {name}: {error}. {_NEXT}") from None
+        self.display.status(f"Pushed image with digest {digest}")
+        if config == image_id:
+            try:
+                self._transfer(name, "/images/create", {"fromImage": name.repository, "tag": digest})
+            except ProviderError as error:
+                self.operation.check()
+                self.display.log(f"{name}: the Docker daemon does not know its digest: {error}", "INFO")
+        return digest
+
+    @contextmanager
+    def _saved(self, image_id: str) -> Iterator[IO[bytes]]:
+        with self.engine.request("GET", f"/images/{image_id}/get", operation=self.operation) as response:
+            yield cast("IO[bytes]", response)
+
+    def _progress(self, line: str) -> None:
+        self.operation.check()
+        self.display.status(line)
 
     def _transfer(self, name: Reference, path: str, query: Query) -> str:
         """Pull or push with the credentials of the image's own registry; return the digest of a push."""

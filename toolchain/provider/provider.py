@@ -35,8 +35,10 @@ from toolchain.provider.provider_base import (
     without_nulls,
 )
 
-BUILD_SECRETS: Final = "docker:index/buildSecrets:buildSecrets"
-"""A function of this provider alone: it takes what builds of the same update may mount as secrets."""
+UPDATE_SETTINGS: Final = "docker:index/updateSettings:updateSettings"
+"""A function of this provider alone. It takes what ``docker.Image`` has no input for, for the builds of one update.
+
+That is what they may mount as secrets, and the level of zstd of each image whose layers it compresses, by its name."""
 GET_REGISTRY_IMAGE: Final = "docker:index/getRegistryImage:getRegistryImage"
 _DERIVED: Final = {
     "imageName": ("imageName",),
@@ -64,6 +66,7 @@ class DockerProvider(Provider):
         self._settings: Properties = {}
         self._secrets: dict[str, str] = {}
         self._masked: list[str] = []
+        self._levels: dict[str, int] = {}
         self._engine: Engine | None = None
         self._engine_lock = threading.Lock()
 
@@ -104,10 +107,11 @@ class DockerProvider(Provider):
         return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
 
     def Invoke(self, request: provider_pb2.InvokeRequest, context: grpc.ServicerContext) -> provider_pb2.InvokeResponse:
-        """Look an image up in its registry, or take secrets for the builds that follow."""
-        if request.tok == BUILD_SECRETS:
+        """Look an image up in its registry, or take settings for the builds that follow."""
+        if request.tok == UPDATE_SETTINGS:
             args = plain(decode_struct(request.args))
-            self._secrets, self._masked = dict(args["secrets"]), list(args["masked"])
+            self._secrets, self._masked = dict(args.get("secrets") or {}), list(args.get("masked") or [])
+            self._levels = {name: int(level) for name, level in (args.get("levels") or {}).items()}
             return provider_pb2.InvokeResponse()
         from toolchain.provider.docker_api import registry_digest  # noqa: PLC0415 - few programs look anything up
 
@@ -184,8 +188,10 @@ class DockerProvider(Provider):
         image = inputs.image(bare)
         try:
             with self.operation(context) as operation:
-                push = not (image.skip_push or preview)
-                outputs = build.produce(image, self._connect(), display, operation, push=push, secrets=self._secrets)
+                push, level = not (image.skip_push or preview), self._levels.get(image.name)
+                outputs = build.produce(
+                    image, self._connect(), display, operation, push=push, secrets=self._secrets, level=level
+                )
         except Cancelled:
             raise Cancelled(f"build of {image.name} cancelled") from None
         except ProviderError as error:

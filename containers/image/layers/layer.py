@@ -118,7 +118,7 @@ def opened(stream: IO[bytes], media_type: str) -> Iterator[tarfile.TarFile]:
         Unreadable: the archive is malformed, or its compression unknown; also while it is read.
     """
     try:
-        source = cast("Any", _Ended(_decompressed(stream, media_type)))
+        source = cast("Any", _Ended(decompressed(stream, media_type)))
         with tarfile.open(fileobj=source, mode="r|", bufsize=_BLOCK, tarinfo=Header) as archive:
             yield archive
     except MALFORMED as error:
@@ -196,7 +196,12 @@ MALFORMED: Final = (
 """What is raised while a malformed archive is read."""
 
 
-def _decompressed(stream: IO[bytes], media_type: str) -> Any:
+def decompressed(stream: IO[bytes], media_type: str) -> Any:
+    """Return the stream of a layer's archive.
+
+    Raises:
+        Unreadable: its compression is unknown.
+    """
     for suffix, reader in _COMPRESSIONS.items():
         if media_type.endswith(suffix):
             return stream if _is_plain(stream) else reader(stream)

@@ -249,6 +249,11 @@ class Response:
             raise ProviderError("the Docker daemon's answer is no JSON object, or not all of it")
         return document
 
+    def read(self, size: int) -> bytes:
+        """Return the next bytes of the body, at most ``size``; none at its end. Raises ProviderError if it breaks."""
+        with _unbroken(self._silent):
+            return self._response.read(size)
+
     def text(self) -> str:
         """Return the body, as far as a document may be long. Raises ProviderError if it breaks off."""
         with _unbroken(self._silent):

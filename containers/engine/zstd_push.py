@@ -1,0 +1,278 @@
+"""The push of an image that an engine holds, with layers that are compressed here, with zstd.
+
+The engine sends the image's archive, as for `docker save`, and writes the image to its disk for it. Each layer that the
+registry lacks is compressed as it arrives, and pushed meanwhile. What a broken push has pushed stays in the registry,
+and the next one finds it there. The image's configuration is the engine's own, so the engine knows the pushed image by
+its digest without pulling a layer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+from io import BufferedReader, BytesIO
+from pathlib import Path
+from threading import BoundedSemaphore, Event
+from typing import IO, Any, Final, cast
+
+from containers.blob import Unreadable
+from containers.engine.pushed_layers import PushedBlob, PushedLayers
+from containers.errors import MALFORMED, SlipwayError
+from containers.image.layers import layer, zstd_layer
+from containers.image.local_image import LIMIT, is_document, layer_type
+from containers.registry.client import IMAGES, PUSH_REASONS, Repository
+from containers.registry.credentials import Login
+from containers.registry.reference import Reference
+
+_CONFIG: Final = "application/vnd.oci.image.config.v1+json"
+_PUSHES: Final = 3
+"""Layers that are pushed at once. So many more may wait on the disk of this machine, compressed."""
+_BLOCK: Final = 1 << 20
+_PAUSE: Final = 0.5
+"""Seconds after which a wait looks for what has failed, or was cancelled."""
+_REFUSED: Final = PUSH_REASONS | dict.fromkeys(
+    (400, 404, 405, 406, 415, 422),
+    "the registry does not take an OCI image whose layers are compressed with zstd, or has a tag that must not move; "
+    "where it takes none, leave slipway:compression out",
+)
+
+
+@dataclass(frozen=True)
+class EngineImage:
+    """An image as its engine names it: its id, and the digests of its layers' archives, the lowest first.
+
+    ``saved`` opens the archive of `docker save`.
+    """
+
+    identity: str
+    diff_ids: Sequence[str]
+    saved: Callable[[], AbstractContextManager[IO[bytes]]]
+
+
+def push(
+    image: EngineImage,
+    reference: str,
+    level: int,
+    login: Login | None,
+    folder: Path,
+    progress: Callable[[str], None],
+) -> tuple[str, str]:
+    """Push an image to ``repository:tag``; return the digests of its manifest and of its configuration.
+
+    ``folder`` has the records of earlier pushes. ``progress`` takes a line at each step, and may raise to end the push.
+
+    Raises:
+        SlipwayError: the engine's archive is not the image's, or the registry refuses something or does not respond.
+    """
+    named = Reference.of(reference)
+    records = PushedLayers(folder, zstd_layer.method(level))
+    work = _Push(image, Repository(reference, login, reasons=_REFUSED), named.host, named.path, records, progress)
+    work.find()
+    if not work.complete:
+        work.read(level)
+    return work.finish(named.tag), work.known[image.identity].digest
+
+
+@dataclass
+class _Push:
+    """One push: what the registry has, by diff id, and the configuration by the image's id."""
+
+    image: EngineImage
+    repository: Repository
+    host: str
+    path: str
+    records: PushedLayers
+    progress: Callable[[str], None]
+    known: dict[str, PushedBlob] = field(default_factory=dict)
+    ended: Event = field(default_factory=Event)
+
+    @property
+    def complete(self) -> bool:
+        return self.known.keys() >= {self.image.identity, *self.image.diff_ids}
+
+    def find(self) -> None:
+        """Find what the registry has, by the records of earlier pushes."""
+        for content in dict.fromkeys((*self.image.diff_ids, self.image.identity)):
+            self.progress("Asking the registry for layers")
+            blob = self.records.blob(content)
+            if blob and (self.repository.blob_size(blob.digest) == blob.size or self._mounted(blob)):
+                self._keep(content, blob)
+
+    def read(self, level: int) -> None:
+        """Read the engine's archive as far as something is missing, and push that."""
+        slots, pushes = BoundedSemaphore(2 * _PUSHES), list[Future[None]]()
+        threads = ThreadPoolExecutor(_PUSHES)
+        try:
+            for content, file, blob in self._missing(level, slots, pushes):
+                pushes.append(threads.submit(self._push, content, file, blob, slots))
+            while not self._ended(pushes):
+                self.progress("Pushing layers")
+        finally:
+            self.ended.set()
+            threads.shutdown(wait=False, cancel_futures=True)  # a registry that says nothing is not waited for
+
+    def finish(self, tag: str) -> str:
+        """Push the manifest, under its digest and the tag; return its digest."""
+        missing = [content for content in self.image.diff_ids if content not in self.known]
+        if missing or self.image.identity not in self.known:
+            what = f"layer {missing[0]}" if missing else f"configuration of {self.image.identity}"
+            raise SlipwayError(f"{self.repository.reference}: the engine's archive lacks the {what}")
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": IMAGES[0],
+            "config": _descriptor(_CONFIG, self.known[self.image.identity]),
+            "layers": [_descriptor(zstd_layer.MEDIA_TYPE, self.known[each]) for each in self.image.diff_ids],
+        }
+        body = json.dumps(manifest, separators=(",", ":")).encode()
+        digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
+        self.progress("Pushing the manifest")
+        # A registry whose tags do not move may refuse even the digest that one has.
+        if self.repository.visible_digest() != digest:
+            self.repository.put(tag, body, IMAGES[0])
+        return digest
+
+    def _missing(
+        self, level: int, slots: BoundedSemaphore, pushes: Iterable[Future[None]]
+    ) -> Iterator[tuple[str, IO[bytes], PushedBlob]]:
+        """Yield what the archive has and the registry lacks: what it is, and a file with its blob.
+
+        A layer takes a slot, which its push gives back.
+        """
+        left = {self.image.identity, *self.image.diff_ids} - self.known.keys()
+        self.progress("Reading the image from the Docker daemon")
+        try:
+            with self.image.saved() as stream, layer.opened(stream, "tar") as archive:
+                for member in layer.members(archive):
+                    if not member.isfile() or _named_digest(member) in self.known:
+                        continue
+                    content = cast("BufferedReader", archive.extractfile(member))
+                    start = content.peek(tarfile.BLOCKSIZE)
+                    if is_document(start, member.size):
+                        text = content.read(LIMIT)
+                        if self.image.identity not in left or not self._is_configuration(text):
+                            continue
+                        what, file, blob = self.image.identity, *_kept(text)
+                    else:
+                        while not slots.acquire(timeout=_PAUSE):
+                            self._ended(pushes)
+                        what, file, blob = self._compressed(content, layer_type(start), level)
+                        if what not in left:  # an engine of 20.10 names no layer by its digest
+                            file.close()
+                            slots.release()
+                            continue
+                    left.discard(what)
+                    yield what, file, blob
+                    if not left:  # the engine may send gigabytes more
+                        return
+        except Unreadable as error:
+            raise SlipwayError(f"{self.repository.reference}: no archive of `docker save`: {error}") from None
+
+    def _ended(self, pushes: Iterable[Future[None]]) -> bool:
+        """Return whether all pushes have ended, after a pause where they have not; one that failed ends the others."""
+        ended, left = wait(pushes, _PAUSE, FIRST_EXCEPTION)
+        for each in ended:
+            each.result()
+        return not left
+
+    def _is_configuration(self, text: bytes) -> bool:
+        """Return whether a document is the image's configuration. With containerd's store, an image has another id."""
+        if f"sha256:{hashlib.sha256(text).hexdigest()}" == self.image.identity:
+            return True
+        try:
+            return bool(list(json.loads(text)["rootfs"]["diff_ids"]) == list(self.image.diff_ids))
+        except MALFORMED:
+            return False
+
+    def _compressed(self, content: IO[bytes], kind: str, level: int) -> tuple[str, IO[bytes], PushedBlob]:
+        file = cast("IO[bytes]", tempfile.TemporaryFile())  # noqa: SIM115 - its push closes it
+        archive = cast("IO[bytes]", _Watched(layer.decompressed(content, kind), self.progress))
+        try:
+            compressed = zstd_layer.compress(archive, file, level)
+        except OSError as error:
+            folder = tempfile.gettempdir()
+            raise SlipwayError(
+                f"{self.repository.reference}: a compressed layer cannot be written in {folder}: {error.strerror}; let "
+                "TMPDIR name a folder with more free space"
+            ) from None
+        return compressed.diff_id, file, PushedBlob(compressed.digest, compressed.size)
+
+    def _push(self, content: str, file: IO[bytes], blob: PushedBlob, slots: BoundedSemaphore) -> None:
+        try:
+            with file:
+                body = _Body(file, blob, self.ended, self.progress)
+                self.repository.push_blob(blob.digest, cast("IO[bytes]", body))
+            self._keep(content, blob)
+        finally:
+            if content != self.image.identity:
+                slots.release()
+
+    def _keep(self, content: str, blob: PushedBlob) -> None:
+        self.known[content] = blob
+        self.records.add(content, blob, f"{self.host}/{self.path}")
+
+    def _mounted(self, blob: PushedBlob) -> bool:
+        """Return whether the registry has a blob of another repository in this one now."""
+        others = [name.removeprefix(f"{self.host}/") for name in blob.repositories if name.startswith(f"{self.host}/")]
+        with suppress(SlipwayError):  # this login may not read the other repository
+            return any(self.repository.mount_blob(blob.digest, path) for path in reversed(others) if path != self.path)
+        return False
+
+
+def _descriptor(media_type: str, blob: PushedBlob) -> Mapping[str, Any]:
+    return {"mediaType": media_type, "digest": blob.digest, "size": blob.size}
+
+
+def _kept(text: bytes) -> tuple[IO[bytes], PushedBlob]:
+    return BytesIO(text), PushedBlob(f"sha256:{hashlib.sha256(text).hexdigest()}", len(text))
+
+
+def _named_digest(member: tarfile.TarInfo) -> str:
+    """Return the digest that is a file's name in an archive; of another name no digest that is known."""
+    return f"sha256:{layer.normal(member.name).rpartition('/')[2].removesuffix('.json')}"
+
+
+class _Watched:
+    """An archive that says how much of it was read."""
+
+    def __init__(self, archive: IO[bytes], progress: Callable[[str], None]) -> None:
+        self._archive, self._progress, self._count = archive, progress, 0
+
+    def read(self, size: int) -> bytes:
+        content = self._archive.read(size)
+        self._count += len(content)
+        self._progress(f"Compressing a layer: {self._count / 1e6:.0f} MB")
+        return content
+
+
+class _Body:
+    """A blob as the body of a request, which ends when the push does."""
+
+    def __init__(self, file: IO[bytes], blob: PushedBlob, ended: Event, progress: Callable[[str], None]) -> None:
+        self._file, self._blob, self._ended, self._progress = file, blob, ended, progress
+
+    def __len__(self) -> int:
+        return self._blob.size
+
+    def __iter__(self) -> Iterator[bytes]:  # so that requests takes it for a stream
+        while block := self.read(_BLOCK):
+            yield block
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def seek(self, place: int) -> int:
+        return self._file.seek(place)
+
+    def read(self, size: int) -> bytes:
+        if self._ended.is_set():
+            raise SlipwayError("the push has ended")
+        content = self._file.read(max(size, _BLOCK))
+        name, total = self._blob.digest[7:19], self._blob.size / 1e6
+        self._progress(f"Pushing {name}: {self._file.tell() / 1e6:.0f} of {total:.0f} MB")
+        return content
