@@ -24,6 +24,7 @@ from bench.sections import (
     image_size,
     inspect_cost,
     preview_overhead,
+    push_cost,
     torch_bump,
 )
 from bench.services import Engine, registry
@@ -46,6 +47,7 @@ SECTIONS: Final[Mapping[str, Callable[[Setting], Iterator[Row]]]] = {
     "g": diff_cost.run,
     "h": inspect_cost.run,
     "i": engine_sharing.run,
+    "j": push_cost.run,
 }
 
 

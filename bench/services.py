@@ -173,6 +173,11 @@ class Engine:
         published: str = next(reference for reference in references if reference.startswith(f"{name}@"))
         return published
 
+    def layers(self, image: str) -> tuple[str, list[str]]:
+        """Return an image's id, and the digests of its layers' archives."""
+        attributes = self._client.images.get(image).attrs
+        return str(attributes["Id"]), list(attributes["RootFS"]["Layers"])
+
     def _push(self, name: str) -> None:
         try:
             for line in self._client.images.push(name, stream=True, decode=True):

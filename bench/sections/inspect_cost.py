@@ -24,7 +24,7 @@ MEMORY: Final = Target("<", 1.00)
 _SECONDS_ALLOWED: Final = 60.0
 _MEMORY_ALLOWED: Final = 500e6
 REQUIREMENT: Final = "vllm==0.21.0"
-_QUICK: Final = "scipy==1.17.1"
+QUICK: Final = "scipy==1.17.1"
 ROUNDS: Final = 3
 _PEER: Final = "docker pull, empty engine"
 
@@ -42,7 +42,7 @@ def run(setting: Setting) -> Iterator[Row]:
     if why := private_engine.refusal(engines=1):
         say(f"  h: left out: {why}")
         return
-    requirement = _QUICK if setting.quick else REQUIREMENT
+    requirement = QUICK if setting.quick else REQUIREMENT
     setting.engine.check_space(2_000_000_000 if setting.quick else 20_000_000_000)
     name = f"{setting.registry.address}/wheels:1"
     with step(f"h: building an image of {requirement}"), private_engine.started(setting.scratch / "builder") as builder:

@@ -69,6 +69,27 @@ class Risk:
     path: str
 
 
+PULL_RATE: Final = 125_000_000
+"""Bytes a second at which a node is taken to pull: 1 Gbit/s. What it takes to unpack comes on top."""
+
+
+@dataclass(frozen=True)
+class Pull:
+    """What a node must pull: the number of ``layers``, and ``size`` in bytes with the image's configuration."""
+
+    layers: int
+    size: int
+
+    @property
+    def seconds(self) -> float:
+        """The seconds that it takes at :data:`PULL_RATE`."""
+        return self.size / PULL_RATE
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON, with its rate in bytes a second."""
+        return {**vars(self), "seconds": round(self.seconds, 1), "rate": PULL_RATE}
+
+
 @dataclass(frozen=True)
 class Comparison:
     """The differences between two images; ``unread`` are shared layers that were not read.
@@ -95,6 +116,17 @@ class Comparison:
         """The later image's layers that are not in the earlier one, each once."""
         old = {layer.digest for layer in self.before.layers}
         return list({layer.digest: layer for layer in self.after.layers if layer.digest not in old}.values())
+
+    @property
+    def pull(self) -> Pull:
+        """What a node that has the earlier image must pull for the later one; nothing if they are the same."""
+        config = 0 if self.before.digest == self.after.digest else self.after.config_size
+        return Pull(len(self.pushed), config + sum(layer.size for layer in self.pushed))
+
+    @property
+    def whole_pull(self) -> Pull:
+        """What a node that has no layer must pull for the later image."""
+        return Pull(len({layer.digest for layer in self.after.layers}), self.after.size)
 
     @property
     def bases(self) -> tuple[str | None, str | None]:
@@ -129,6 +161,7 @@ class Comparison:
             "base": {"before": self.bases[0], "after": self.bases[1], "moved": self.base_moved},
             "reused": [layer.digest for layer in self.reused],
             "pushed": [layer.digest for layer in self.pushed],
+            "pull": {"withPublished": self.pull.as_json(), "empty": self.whole_pull.as_json()},
             "unread": [layer.digest for layer in self.unread],
             "settings": [vars(setting) for setting in self.settings],
             "loading": None if self.loading is None else [vars(setting) for setting in self.loading],

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from cli.diff.comparison import Comparison, Package, Setting
+from cli.diff.comparison import PULL_RATE, Comparison, Package, Pull, Setting
 from cli.diff.stack_diff import ImageDiff, IndexDiff, StackDiff
 from containers.errors import one_line
 from containers.image.layers.file_tree import Difference
@@ -143,6 +143,11 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
             "layers",
             f"{reused}, {pushed}",
         ),
+        (
+            "pull",
+            f"{_pull(comparison.pull)} where the image before is, {_pull(comparison.whole_pull)} on an empty node; "
+            + f"at {PULL_RATE * 8 / 1e9:g} Gbit/s, without unpacking",
+        ),
     ]
     was, now = comparison.bases
     if was != now:
@@ -163,6 +168,11 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
 
 def _image(image: Image) -> str:
     return f"{_cell(image.reference)} ({image.digest[:19]}, {_cell(image.platform)})"
+
+
+def _pull(pull: Pull) -> str:
+    layers = f"{pull.layers} layer{'' if pull.layers == 1 else 's'}"
+    return f"{layers}, {size(pull.size)}, {pull.seconds:.1f} s"
 
 
 def _sum(layers: Iterable[Layer]) -> str:

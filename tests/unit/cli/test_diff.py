@@ -198,6 +198,14 @@ def test_compare_lists_settings_layers_sizes_and_base(registry: Registry) -> Non
     assert (len(result["reused"]), len(result["pushed"])) == (1, 1)
     sizes = [sum(layer["size"] for layer in result[side]["layers"]) for side in ("before", "after")]
     assert result["after"]["size"] - result["before"]["size"] > sizes[1] - sizes[0] - 200
+    image = result["after"]
+    config = image["size"] - sizes[1]
+    assert [(name, each["layers"], each["size"]) for name, each in result["pull"].items()] == [
+        ("withPublished", 1, image["layers"][1]["size"] + config),
+        ("empty", 2, image["size"]),
+    ]
+    same = as_json(compare(fetch(after), fetch(after)))["pull"]["withPublished"]
+    assert (same["layers"], same["size"], same["seconds"]) == (0, 0, 0)
     moved = registry.image("a:3", [archive([file("other")])])
     assert compare(fetch(before), fetch(moved)).base_moved
 
@@ -387,6 +395,7 @@ def test_report_formats_agree_and_escape_content(registry: Registry, capsys: pyt
     text = output_of(capsys, before, after)
     assert re.search(r"~ +numpy +pip /opt/venv +1\.26 +2\.0\n", text)
     assert "1 of 2 reused" in text
+    assert re.search(r"pull +1 layer, [\d.]+ k?B, 0\.0 s where the image before is, 2 layers, .* at 1 Gbit/s", text)
     assert "?: unread shared layers (1, " in text
 
     marked = output_of(capsys, before, after, "--markdown")

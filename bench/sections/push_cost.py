@@ -1,0 +1,84 @@
+"""Section j: the push of a large image with layers of zstd, and the pull after it, against `docker push`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from bench import private_engine, program, services
+from bench.figures import Row, Target, show
+from bench.measure import alternate
+from bench.private_engine import PrivateEngine
+from bench.sections.inspect_cost import QUICK, REQUIREMENT
+from bench.setting import Setting
+from containers.engine import engine_access, zstd_push
+from containers.engine.engine_access import Access
+from containers.engine.zstd_push import EngineImage
+from containers.image.registry_image import fetch
+from toolchain.machine.steps import say, step
+
+PUSH: Final = Target("<=", 0.50)
+LEVEL: Final = 3
+"""The default of ``slipway:compression``."""
+ROUNDS: Final = 3
+_PEER: Final = "docker push"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The seconds of a push to an empty registry and of the pull into an empty engine, and the bytes between them."""
+
+    push: float
+    pull: float
+    size: float
+
+
+def run(setting: Setting) -> Iterator[Row]:
+    """Install wheels as one layer, push the image in both ways, and pull it; nothing without engines for that."""
+    if why := private_engine.refusal(engines=1):
+        say(f"  j: left out: {why}")
+        return
+    requirement = QUICK if setting.quick else REQUIREMENT
+    setting.engine.check_space(4_000_000_000 if setting.quick else 40_000_000_000)
+    name = f"{setting.registry.address}/pushed:1"
+    with (
+        private_engine.started(setting.scratch / "builder") as builder,
+        private_engine.started(setting.scratch / "empty") as empty,
+    ):
+        with step(f"j: building an image of {requirement}"):
+            arguments = {"BASE_IMAGE": setting.engine.parent(), "REQUIREMENT": requirement}
+            builder.engine.build(program.PROGRAMS / "wheels", name, arguments)
+        title = f"push of an image of {show(builder.engine.unpacked(name), 'B')}"
+        pushes = partial(_zstd, builder, name), partial(_gzip, builder, name)
+        actions = [partial(_cost, setting, empty, push) for push in pushes]
+        ours, theirs = alternate(setting.rounds(ROUNDS, f"j: {title}"), *actions)
+    yield Row("j", title, [each.push for each in ours], _PEER, [each.push for each in theirs], target=PUSH)
+    yield Row("j", "its pull", [each.pull for each in ours], _PEER, [each.pull for each in theirs])
+    yield Row("j", "its bytes", [each.size for each in ours], _PEER, [each.size for each in theirs], unit="B")
+
+
+def _cost(setting: Setting, empty: PrivateEngine, push: Callable[[str, Path], object]) -> Cost:
+    """Push to a registry that has nothing, of which no engine knows anything, and pull from it."""
+    folder = setting.scratch / f"registry-{time.monotonic_ns()}"
+    with services.registry(setting.checkout, folder) as registry:
+        name = f"{registry.address}/pushed:1"
+        began = time.monotonic()
+        push(name, folder / "records")
+        pushed = time.monotonic()
+        with empty.engine.pulled(name):
+            pulled = time.monotonic()
+        return Cost(pushed - began, pulled - pushed, fetch(name).size)
+
+
+def _gzip(builder: PrivateEngine, image: str, name: str, _: Path) -> None:
+    builder.engine.publish(image, name)
+
+
+def _zstd(builder: PrivateEngine, image: str, name: str, records: Path) -> None:
+    identity, diff_ids = builder.engine.layers(image)
+    saved = partial(engine_access.saving, image, Access(builder.host))
+    zstd_push.push(EngineImage(identity, diff_ids, saved), name, LEVEL, None, records, lambda _: None)

@@ -1,0 +1,68 @@
+"""Layers of zstd have the same bytes whatever compresses them, and each decoder reads them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import random
+from typing import IO, cast
+
+import pytest
+import zstandard
+
+from containers.image.layers import zstd_layer
+
+PATTERN = random.Random(1)
+CONTENTS = {
+    "nothing": b"",
+    "one block": bytes(PATTERN.choices(b"slipway ", k=100)),
+    "more than a job": b"".join(PATTERN.randbytes(900) + bytes(600) for _ in range(7_000)),
+}
+
+
+class Piecemeal:
+    """A stream that comes in pieces of one size."""
+
+    def __init__(self, content: bytes, piece: int) -> None:
+        self._stream, self._piece = io.BytesIO(content), piece
+
+    def read(self, size: int) -> bytes:
+        return self._stream.read(min(size, self._piece))
+
+
+def compressed(content: bytes, level: int, piece: int = 1 << 20) -> tuple[zstd_layer.CompressedLayer, bytes]:
+    target = io.BytesIO()
+    return zstd_layer.compress(cast("IO[bytes]", Piecemeal(content, piece)), target, level), target.getvalue()
+
+
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
+@pytest.mark.parametrize("level", [1, 3, 9])
+def test_bytes_are_equal_on_any_number_of_cores(content: bytes, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = compressed(content, level)
+    for cores, piece in ((1, 1000), (2, 65536), (16, 999_983)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
+        assert compressed(content, level, piece) == first
+
+
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
+def test_result_names_archive_and_blob(content: bytes) -> None:
+    layer, blob = compressed(content, 3)
+    assert layer.diff_id == f"sha256:{hashlib.sha256(content).hexdigest()}"
+    assert layer.digest == f"sha256:{hashlib.sha256(blob).hexdigest()}"
+    assert layer.size == len(blob)
+    assert zstandard.ZstdDecompressor().decompressobj().decompress(blob) == content
+
+
+def test_highest_level_needs_no_more_than_8_mb() -> None:
+    """A decoder may refuse a larger window (RFC 8878)."""
+    _, blob = compressed(CONTENTS["one block"], 19)
+    assert zstandard.get_frame_parameters(blob).window_size <= 8 << 20
+    assert zstandard.get_frame_parameters(blob).has_checksum
+
+
+def test_bytes_of_the_pinned_library_stay() -> None:
+    """A changed digest is pushed again everywhere: a new library is a decision."""
+    layer, _ = compressed(CONTENTS["one block"], 3)
+    assert zstd_layer.method(3) == "zstd1.5.7-3"
+    assert layer.digest == "sha256:0cb900949490a1cf6a92356a8442014731fcb2b6f02cdef380a9cd735c6f0f32"
