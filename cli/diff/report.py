@@ -143,11 +143,7 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
             "layers",
             f"{reused}, {pushed}",
         ),
-        (
-            "pull",
-            f"{_pull(comparison.pull)} where the image before is, {_pull(comparison.whole_pull)} on an empty node; "
-            + f"at {PULL_RATE * 8 / 1e9:g} Gbit/s, without unpacking",
-        ),
+        ("pull", f"{_pull(comparison.pull)} where the image before is, {_empty(comparison)}"),
     ]
     was, now = comparison.bases
     if was != now:
@@ -168,6 +164,11 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
 
 def _image(image: Image) -> str:
     return f"{_cell(image.reference)} ({image.digest[:19]}, {_cell(image.platform)})"
+
+
+def _empty(comparison: Comparison) -> str:
+    rate = PULL_RATE * 8 / 1e9
+    return f"{_pull(comparison.whole_pull)} on an empty node; at {rate:g} Gbit/s, without unpacking"
 
 
 def _pull(pull: Pull) -> str:

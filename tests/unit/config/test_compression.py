@@ -59,11 +59,8 @@ def test_products_and_unpushed_images_keep_gzip() -> None:
 
 @pytest.mark.parametrize(("image", "old"), [("docker:20.10.24-dind", True), ("docker:28.5.2-dind", False)])
 def test_old_engine_of_runners_is_refused(image: str, old: bool) -> None:
-    runners = {
-        "kind": "kubernetes",
-        "dockerImage": image,
-        "github": {"url": "https://github.com/acme", "secret": "github"},
-    }
+    github = {"url": "https://github.com/acme", "secret": "github"}
+    runners = {"kind": "kubernetes", "dockerImage": image, "github": github, "nodeSelector": {"pool": "runners"}}
     if old:
         with pytest.raises(SlipwayError, match=r"slipway:compression: Docker 23\.0 is the first .* 'docker:20\.10"):
             planned(compression=ZSTD, runners=runners)
