@@ -45,10 +45,12 @@ class UpdateSettings:
         """
         config = placement.plan.config
         logins = config.build_secrets
-        needs = {KEY: logins and "give a build a secret"}
-        needs["slipway:compression"] = isinstance(config.compression, ZstdConfig) and "compress layers with zstd"
-        for key, what in needs.items():
-            if what and os.environ.get(PROVIDER_VARIABLE) != "embedded":
+        needs = {
+            (KEY, "give a build a secret"): bool(logins),
+            ("slipway:compression", "compress layers with zstd"): isinstance(config.compression, ZstdConfig),
+        }
+        for (key, what), needed in needs.items():
+            if needed and os.environ.get(PROVIDER_VARIABLE) != "embedded":
                 raise pulumi.RunError(
                     f"{key}: the official docker provider cannot {what}: use the embedded one "
                     f"({PROVIDER_VARIABLE}=embedded make ready, then load .slipway/env), or leave the key out"
