@@ -22,7 +22,7 @@ from stacks.config.stack_file import ROOT
 from stacks.jobs.requirements import Workspace
 from stacks.plan import Plan, PlannedImage
 from stacks.platforms import OF_MACHINES
-from stacks.spec import CONTEXT
+from stacks.spec import context_path
 from stacks.versions.efa_ngc import ngc_versions
 
 _MARK: Final = "# Written by `slipway compose"
@@ -147,7 +147,9 @@ def files(
     return {
         "docker-compose.yaml": _HEAD.format(**fields)
         + yaml.dump({"services": services}, Dumper=PlainDumper, sort_keys=False),
-        ".env": _ENV.format(**fields, uid=uid, gid=gid, dockerfiles=_quoted(ROOT / CONTEXT), shm=_SHARED_MEMORY),
+        ".env": _ENV.format(
+            **fields, uid=uid, gid=gid, dockerfiles=_quoted(context_path(image.spec.context, ROOT)), shm=_SHARED_MEMORY
+        ),
     }
 
 
@@ -175,7 +177,7 @@ def _common(folder: str, gpus: bool, host: bool) -> dict[str, Any]:
 def _build(image: PlannedImage) -> dict[str, Any]:
     args = {**image.args, **image.content.label_args, **image.parents}
     return {
-        "context": "${DOCKERFILES}" if image.spec.context == CONTEXT else f"${{DOCKERFILES}}/../{image.spec.context}",
+        "context": "${DOCKERFILES}",
         "dockerfile": image.spec.dockerfile,
         **({"target": image.spec.target} if image.spec.target else {}),
         "args": {name: value.replace("$", "$$") for name, value in args.items()},

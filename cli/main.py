@@ -15,7 +15,7 @@ from cli.command_line import Sections
 from cli.commands import change, compare, foreign, look, promote, take_away
 from cli.commands import run as run_commands
 from containers.errors import SlipwayError, clean_output, out_of_time
-from stacks.config.stack_file import ROOT
+from stacks.repository import CODE
 
 INTERRUPTED: Final = 130
 """Exit status after Ctrl-C: 128 and the number of SIGINT, as shells have it."""
@@ -48,9 +48,9 @@ slipway = Sections(
 
 
 def _version(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
-    """Print the version of this checkout."""
+    """Print the version of the code that runs."""
     if requested:
-        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        project = tomllib.loads((CODE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         click.echo(f"slipway {project['version']}")
         ctx.exit()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterable, Iterator
 
-from containers.dockerfile.context import Folders
 from containers.errors import SlipwayError, one_line
 from stacks import flavors, lock, plan
 from stacks.checks.collisions import StackImages, collisions, shared_repositories, shared_runners, shared_tags
@@ -13,7 +12,7 @@ from stacks.config.kubernetes import KubernetesRunners
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT, misnamed, stack_names
 from stacks.identity import pip_packages
-from stacks.identity.content import Content, Contents
+from stacks.identity.content import Content, Contents, contexts
 from stacks.spec import Outside, Sibling
 
 
@@ -28,7 +27,7 @@ def check(locked: Collection[str] = ()) -> list[str]:
     owned: dict[str, frozenset[str]] = {}
     tagged: dict[str, frozenset[str]] = {}
     configs: dict[str, StackConfig] = {}
-    contents = Contents(Folders(ROOT))
+    contents = Contents(contexts(ROOT))
     for name in stack_names():
         try:
             # The history of an image decides its tag's commit, and no mistake.

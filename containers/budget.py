@@ -36,7 +36,7 @@ _SLOWEST: Final = 50_000
 """Bytes that buy a sender a further second."""
 _EACH: Final = 255
 """Checks, less one, of which each asks the clock: a power of two."""
-_ROOT: Final = Path(__file__).parents[2]
+_CODE: Final = Path(__file__).parents[1]
 
 Result = TypeVar("Result")
 
@@ -202,7 +202,7 @@ def apart(subject: str, function: Callable[..., Result], *arguments: Any) -> Res
         [sys.executable, "-c", f"from {__name__} import _serve; _serve()"],
         input=pickle.dumps((sys.path, subject, function, arguments)),
         stdout=subprocess.PIPE,
-        env=child_environment("reading") | {"PYTHONPATH": str(_ROOT)},
+        env=child_environment("reading") | {"PYTHONPATH": str(_CODE)},
         check=False,
         timeout=NETWORK_SECONDS,
     )

@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from containers.dockerfile.context import Folders
 from containers.errors import SlipwayError, one_line, quoted, suggest
 from stacks import plan
 from stacks.config.stack_file import stack_names
 from stacks.differences import leaves
 from stacks.identity import content, older_trees
-from stacks.identity.content import Content, Contents
+from stacks.identity.content import Content, Contents, contexts
 from stacks.identity.git import git
 from stacks.identity.older_trees import Images, Tree, all_fingerprints
 
@@ -143,7 +142,7 @@ def _commit(ref: str, root: Path) -> str | None:
 def _working_tree(root: Path) -> dict[str, Images]:
     stacks: dict[str, Images] = {}
     mistakes = []
-    contents = Contents(Folders(root))
+    contents = Contents(contexts(root))
     for stack in stack_names(root):
         try:
             _, specs = plan.resolve(stack, root)

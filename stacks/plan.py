@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from containers.dockerfile.context import Folders
 from containers.dockerfile.declarations import mirrored
 from containers.errors import SlipwayError, builds_no, one_line
 from stacks import checks, graph, lock, platforms, tags
@@ -27,7 +26,7 @@ from stacks.config.stack_file import ROOT, other_settings, read_stack
 from stacks.flavors import own_images
 from stacks.graph import Graph
 from stacks.identity import content, history, pip_packages
-from stacks.identity.content import Content, Contents
+from stacks.identity.content import Content, Contents, contexts
 from stacks.identity.fingerprint import fingerprints, index_fingerprint, published_fingerprints
 from stacks.spec import ImageSpec, Outside
 
@@ -324,7 +323,7 @@ def make(
     settings = other_settings(stack, provider_settings.NAMESPACES, root) if settings is None else settings
     checks.run((partial(provider_settings.refusals, resolved.config),), settings, resolved.where)
     checks.run(checks.BUILD_RULES, resolved, resolved.where)
-    contents = Contents(Folders(root)) if contents is None else contents
+    contents = Contents(contexts(root)) if contents is None else contents
     images = _images(stack, resolved, contents, search=search)
     plan = Plan(stack, resolved.config, images, clusters.gpu_checks(resolved), resolved.warnings)
     checks.run((partial(extra_tags.movable, resolved.config),), plan.images, resolved.where)

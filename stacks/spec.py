@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from containers.errors import SlipwayError, one_line
 from containers.image.gpu.release_order import line
+from stacks.repository import code
 from stacks.tags import Suffix
 from stacks.versions.cuda_toolkit import DRIVER_LABEL, least_driver
 
 CONTEXT = "dockerfiles"
-"""The build context of Slipway's own images, relative to the checkout; each Dockerfile's ignore file narrows it."""
+"""The build context of Slipway's own images, relative to its code; each Dockerfile's ignore file narrows it."""
 
 PRODUCT_ARG = "PRODUCT_IMAGE"
 """Build argument of every product's Dockerfile: the published product by digest. The build copies it instead of
@@ -32,6 +34,11 @@ LABEL_PREFIX = "org.opencontainers.image."
 
 _LABEL_ARG = "LABEL_"
 """Prefix of the build arguments that carry labels."""
+
+
+def context_path(folder: str, root: Path) -> Path:
+    """Return where a build context is; ``folder`` is its name in a plan, and ``root`` the repository."""
+    return (code(root) if folder == CONTEXT else root) / folder
 
 
 class _Frozen(BaseModel):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from stacks.repository import CODE, ROOT
 from toolchain.machine.toolchain_error import ToolchainError
 
 SOCKET_PATH_BYTES: Final = 104
@@ -17,7 +18,7 @@ LONGEST_SOCKET: Final = "docker/containerd/containerd.sock.ttrpc"
 
 @dataclass(frozen=True)
 class Checkout:
-    """A checkout of Slipway.
+    """A repository that uses Slipway: a checkout of it, or one of a team's own.
 
     `root` is absolute, without symlinks.
     """
@@ -26,8 +27,13 @@ class Checkout:
 
     @classmethod
     def here(cls) -> "Checkout":
-        """Return the checkout that this file belongs to."""
-        return cls(Path(__file__).resolve().parent.parent)
+        """Return the repository that this file's code runs for."""
+        return cls(ROOT)
+
+    @property
+    def code(self) -> Path:
+        """The folder of Slipway's code."""
+        return CODE if self.root == ROOT else self.root
 
     @property
     def state(self) -> Path:
@@ -82,7 +88,7 @@ class Checkout:
     @property
     def lock(self) -> Path:
         """The hashed list of Python packages."""
-        return self.root / "requirements.lock"
+        return self.code / "requirements.lock"
 
     @property
     def id(self) -> str:

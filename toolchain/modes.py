@@ -26,7 +26,7 @@ def normalize(checkout: Checkout) -> None:
     A builder takes modes into the image: from a clone made under umask 077 its user could read nothing, and every other
     umask would give another digest.
     """
-    for folder, _, names in os.walk(checkout.root / CONTEXT):
+    for folder, _, names in os.walk(checkout.code / CONTEXT):
         _normalize(Path(folder))
         for name in names:
             _normalize(Path(folder) / name)

@@ -60,7 +60,7 @@ def unneeded_parts(
     """
     mirrors = apt_mirrors.merged(apt_mirrors.configured(os.environ), "{}")
     environment = child_environment(
-        "toolchain.needs", **{apt_mirrors.VARIABLE: "", **mirrors}, PYTHONPATH=str(checkout.root)
+        "toolchain.needs", **{apt_mirrors.VARIABLE: "", **mirrors}, PYTHONPATH=str(checkout.code)
     )
     python = checkout.venv / "bin" / "python"
     words = [word for word, wanted in (("pushing", pushing), ("building", building)) if wanted]

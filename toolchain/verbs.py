@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from toolchain import doctor, environment
@@ -27,6 +28,7 @@ from toolchain.parts import (
 from toolchain.parts.plugins import plugin
 from toolchain.pulumi_run import stack_command, withheld
 from toolchain.ready import ready
+from toolchain.release import own_repository
 
 FULL_BYTES: Final = 200_000_000
 """With less space than this left, a failure is put down to the full disk."""
@@ -49,6 +51,8 @@ def _ready(checkout: Checkout) -> int:
 
 
 def _packages(checkout: Checkout) -> int:
+    if checkout.code != checkout.root:
+        own_repository.check_pin(checkout)
     if python_env.find(checkout):
         return 0  # also while another run holds the lock: `make test` lints while it has the other parts
     with alone(checkout, "packages"):
@@ -86,6 +90,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python3 -m toolchain", description="Gets a machine ready for Slipway.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     verbs.add_parser("ready", help="have every part, with engine and registry running")
+    init = verbs.add_parser("init", help="make a repository of one's own, with the release that runs")
+    init.add_argument("folder", type=Path, metavar="FOLDER")
     verbs.add_parser("packages", help="have the Python packages only")
     for verb in ON_STACK:
         verbs.add_parser(verb, help=f"ready, then `pulumi {verb}`").add_argument("stack", nargs="?", default="local")
@@ -105,6 +111,8 @@ def _dispatch(arguments: argparse.Namespace, checkout: Checkout) -> int:
             return _on_stack(checkout, verb, arguments.stack)
         case "doctor":
             return doctor.doctor(checkout)
+        case "init":
+            return own_repository.make(arguments.folder)
         case "prune":
             with alone(checkout, "prune"):
                 return unused_space.prune(checkout, delete=arguments.yes)

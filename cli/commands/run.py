@@ -15,6 +15,7 @@ from cli import completion
 from cli.command_line import Command
 from containers.errors import SlipwayError
 from stacks.config.stack_file import ROOT, read_stack
+from stacks.repository import CODE
 
 _STACK = click.argument("stack", default="local", shell_complete=completion.stacks)
 _YES = click.option("--yes", is_flag=True, help="Do it without asking.")
@@ -23,7 +24,7 @@ _YES = click.option("--yes", is_flag=True, help="Do it without asking.")
 def _toolchain(*words: str) -> NoReturn:
     """Go on as the toolchain, which also makes this machine ready: by the Python that made the environment."""
     python = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
-    os.chdir(ROOT)
+    os.chdir(CODE)  # where `-m` finds it
     os.execv(python, [str(python), "-m", "toolchain", *words])  # noqa: S606 - this process goes on as the toolchain
 
 

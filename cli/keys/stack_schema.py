@@ -15,9 +15,10 @@ from pydantic_core import core_schema
 
 from stacks import flavors
 from stacks.config.model import Model
-from stacks.config.stack_file import NAMESPACE, ROOT
+from stacks.config.stack_file import NAMESPACE
+from stacks.repository import CODE
 
-PATH: Final = ROOT / "stacks" / "stack.schema.json"
+PATH: Final = CODE / "stacks" / "stack.schema.json"
 """The schema's file, in the folder of the stack files; :mod:`cli.completion` reads it too."""
 
 _KEY: Final = f"{NAMESPACE}:"

@@ -12,7 +12,6 @@ from typing import Final
 
 from cli.locking import git_commits, python_packages, requirement_lists
 from cli.locking.python_packages import NotLockable
-from containers.dockerfile.context import Folders
 from containers.errors import SlipwayError
 from containers.image.registry_image import chosen
 from containers.registry import client
@@ -21,7 +20,7 @@ from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT, read_stack, stack_names
 from stacks.graph import Graph
 from stacks.identity import git_sources
-from stacks.identity.content import Contents, of_stack
+from stacks.identity.content import Contents, contexts, of_stack
 from stacks.spec import ImageSpec, Packages
 
 _AT_ONCE: Final = 4
@@ -217,7 +216,7 @@ def _source_commits(graphs: Iterable[Graph], locked: Mapping[str, str], lookups:
 
     ``locked`` has the commits of branches, which are built in place of a tag.
     """
-    contents = Contents(Folders(ROOT))
+    contents = Contents(contexts(ROOT))
     tags: dict[str, set[str]] = {}
     commits: dict[str, str] = {}
     for unlocked in graphs:

@@ -186,17 +186,6 @@ class Folder:
         return SlipwayError(f"{self._root}: the files of the build context cannot be read: {error}")
 
 
-class Folders:
-    """The build contexts in a checkout, by their folders. What is read is kept, as in :class:`Folder`."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    def __call__(self, folder: str) -> Folder:
-        """Return the context in a folder, relative to the checkout."""
-        return Folder(self._root / folder)
-
-
 def no_dockerfile(path: Path | str) -> SlipwayError:
     """Return the error about a missing Dockerfile."""
     return SlipwayError(

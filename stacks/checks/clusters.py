@@ -10,7 +10,7 @@ from containers.errors import builds_no, one_line
 from containers.registry.reference import Reference
 from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunners, Validation, check_arc
 from stacks.graph import Graph
-from stacks.spec import CONTEXT
+from stacks.spec import CONTEXT, context_path
 
 _RELEASE = re.compile(r"""^appVersion:[ ]*["']?([0-9]+\.[0-9]+\.[0-9]+)["']?[ ]*$""", re.MULTILINE)
 """The release of ARC in a chart's Chart.yaml."""
@@ -115,7 +115,7 @@ def missing_gpu_checks(graph: Graph) -> Iterator[str]:
     if not path.is_file() or any(other != path for other in path.parent.glob("*.py")):
         yield (
             f"slipway:runners.validation.command: '{validation.image}' has no checks that run alone "
-            f"({path.relative_to(graph.root)}): give a command"
+            f"({_GPU_CHECKS} beside its Dockerfile): give a command"
         )
 
 
@@ -127,7 +127,7 @@ def gpu_checks(graph: Graph) -> Mapping[str, str]:
     validation = _validation(graph)
     if validation is None or validation.command:
         return {}
-    paths = (graph.root / CONTEXT / _GPU_REPORT, _script(graph, validation))
+    paths = (context_path(CONTEXT, graph.root) / _GPU_REPORT, _script(graph, validation))
     return {path.name: path.read_text(encoding="utf-8") for path in paths}
 
 
@@ -141,4 +141,4 @@ def _script(graph: Graph, validation: Validation) -> Path:
     spec = next(spec for spec in graph.specs if spec.published_name == validation.image)
     while spec.own:  # it is checked as what it stands on
         spec = by_name[spec.siblings[0]]
-    return graph.root / CONTEXT / Path(spec.dockerfile).parent / _GPU_CHECKS
+    return context_path(spec.context, graph.root) / Path(spec.dockerfile).parent / _GPU_CHECKS

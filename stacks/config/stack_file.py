@@ -16,9 +16,10 @@ from typing import Any
 import yaml
 
 from containers.errors import SlipwayError, one_line, suggest
+from stacks import repository
 
-ROOT = Path(__file__).resolve().parents[2]
-"""The checkout: the folder of Pulumi.yaml, to which every path of a plan is relative."""
+ROOT = repository.ROOT
+"""See :data:`stacks.repository.ROOT`."""
 
 NAMESPACE = "slipway"
 """The project's name in Pulumi.yaml, hence the prefix of its configuration keys."""

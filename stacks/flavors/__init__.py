@@ -1,6 +1,6 @@
 """One module or package per flavor: a ``Config`` model with its keys, and ``images(config)``, the specs that it builds.
 
-A module may also have the functions ``requirements(config)`` and ``job(config, images, nodes)``.
+A repository's own are in its folder ``flavors``. What they may import is :mod:`slipway`. A module may also have the functions ``requirements(config)`` and ``job(config, images, nodes)``.
 
 Each module or package here with a ``Config`` is a flavor; no list names them. ``torch_family`` has none, because it is
 shared by flavors.
@@ -23,7 +23,12 @@ from stacks.config.load import build
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE
 from stacks.jobs.requirements import Requirements
+from stacks.repository import FLAVORS, ROOT
 from stacks.spec import ImageSpec
+
+_OWN: Final = ROOT / FLAVORS
+"""The folder of the repository's own flavors. What Slipway has here comes first."""
+__path__.append(str(_OWN))
 
 _LONGEST_FAULT: Final = 200
 """Characters of an error of a flavor's own code."""
@@ -68,12 +73,19 @@ def names() -> list[str]:
 
 def broken() -> list[str]:
     """Return a line for each flavor that cannot be loaded. It stops the stacks that select it, and nothing else."""
-    return [problem for name in sorted(_modules()) if isinstance(problem := _flavor(name), str)]
+    problems = [problem for name in sorted(_modules()) if isinstance(problem := _flavor(name), str)]
+    clashing = sorted(_named(_OWN) & _named(Path(__file__).parent))
+    return [*problems, *(f"{FLAVORS}/{name}: Slipway has a module '{name}' already: rename yours" for name in clashing)]
 
 
 @cache
 def _modules() -> frozenset[str]:
-    return frozenset(module.name for module in pkgutil.iter_modules(__path__))
+    return _named(Path(__file__).parent) | _named(_OWN)
+
+
+def _named(folder: Path) -> frozenset[str]:
+    """Return the names of the modules and packages in a folder, which need not exist."""
+    return frozenset(module.name for module in pkgutil.iter_modules([str(folder)]))
 
 
 @cache
@@ -97,15 +109,17 @@ def _flavor(name: str) -> ModuleType | str | None:
 
 def _fault(name: str, error: Exception) -> str:
     """Return on one line why a flavor's own code failed, and at which of its lines."""
-    folder = Path(__file__).parent
-    frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(folder)
-    ]
-    frames = [frame for frame in frames if frame.filename != __file__]
-    file, line = (frames[-1].filename, frames[-1].lineno) if frames else (None, None)
+    folders = {Path(__file__).parent: "stacks/flavors", _OWN: FLAVORS}
+    lines = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
-        file, line = error.filename, error.lineno
-    where = f"stacks/flavors/{Path(file).relative_to(folder)}:{line}" if file else f"stacks/flavors/{name}"
+        lines.append((error.filename, error.lineno))
+    places = [
+        f"{shown}/{Path(file).relative_to(folder)}:{line}"
+        for file, line in lines
+        for folder, shown in folders.items()
+        if file != __file__ and Path(file).is_relative_to(folder)
+    ]
+    where = places[-1] if places else f"{FLAVORS if name in _named(_OWN) else 'stacks/flavors'}/{name}"
     what = one_line(f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}", _LONGEST_FAULT)
     return f"{where}: the flavor '{one_line(name)}' is broken: {what}"
 

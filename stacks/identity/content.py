@@ -12,16 +12,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from containers.dockerfile import context, instructions, stages
-from containers.dockerfile.context import Context
+from containers.dockerfile.context import Context, Folder
 from containers.dockerfile.context_files import ContextFiles
 from containers.dockerfile.instructions import Dockerfile
 from containers.dockerfile.stages import Run
 from containers.errors import SlipwayError, one_line
 from stacks.identity import git_sources, pip_packages
-from stacks.spec import CHECKED_ARG, CONTEXT, USER_ARG, ImageSpec, Parent, Sibling, label_args
+from stacks.spec import CHECKED_ARG, CONTEXT, USER_ARG, ImageSpec, Parent, Sibling, label_args, context_path
 
 CONTEXTS: Final = ".slipway/contexts"
 """The folder of the contexts that builds are given, relative to the checkout."""
@@ -121,6 +122,11 @@ class _Reached(NamedTuple):
     outside: frozenset[str]
     user: str | None
     stages: frozenset[str]
+
+
+def contexts(root: Path) -> Callable[[str], Folder]:
+    """Return what gives the build context in a folder of the repository ``root``."""
+    return lambda folder: Folder(context_path(folder, root))
 
 
 class Contents:

@@ -20,6 +20,7 @@ from typing import Final
 from containers.dockerfile import context
 from containers.errors import SlipwayError
 from stacks.identity.content import CONTEXTS, Content
+from stacks.spec import context_path
 
 DOCKERFILE: Final = "Dockerfile"
 """The Dockerfile's name in a folder."""
@@ -44,7 +45,7 @@ def write(contents: Iterable[Content], root: Path) -> None:
             if folder.is_dir():
                 os.utime(folder)
             else:
-                _write(content, folder, root / content.spec.context)
+                _write(content, folder, context_path(content.spec.context, root))
         _remove_old(root / CONTEXTS)
     except OSError as error:
         raise SlipwayError(

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from containers.dockerfile.context import Folders
 from containers.errors import SlipwayError
 from stacks.identity import staged_context
-from stacks.identity.content import CONTEXTS, Contents
+from stacks.identity.content import CONTEXTS, Contents, contexts
 from stacks.identity.older_trees.archive import ATTRIBUTES, archives
 from stacks.spec import CONTEXT
 from tests.unit.identity.test_content import spec
@@ -65,7 +64,7 @@ def checkout(folder: Path, instruction: str) -> Path:
 def staged(root: Path) -> list[Path]:
     """Return the files and links that the build is given; none where it is refused."""
     try:
-        content = Contents(Folders(root)).of(spec(args={}, parents={}))
+        content = Contents(contexts(root)).of(spec(args={}, parents={}))
         staged_context.write([content], root)
     except SlipwayError as error:
         assert str(error).isprintable()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from containers.dockerfile.context import Folders
 from stacks.config.stack_file import ROOT
-from stacks.identity.content import Content, Contents
+from stacks.identity.content import Content, Contents, contexts
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import ImageSpec
 
@@ -15,7 +14,7 @@ from stacks.spec import ImageSpec
 @cache
 def checkout_contents() -> Contents:
     """Return the contents of images built from this checkout."""
-    return Contents(Folders(ROOT))
+    return Contents(contexts(ROOT))
 
 
 def checkout_fingerprints(specs: Iterable[ImageSpec]) -> dict[str, str]:

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from cli.locking import python_packages
-from containers.dockerfile.context import Folders
 from stacks import plan
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT, read_stack
 from stacks.identity import staged_context
-from stacks.identity.content import Contents
+from stacks.identity.content import Contents, contexts
 from stacks.spec import ImageSpec, Packages
 from tests.fakes.package_index import Index, wheel
 from tests.images.conftest import Built
@@ -37,7 +36,7 @@ def _given(index: Index, spec: ImageSpec, files: Mapping[str, str]) -> tuple[Pat
     """Return the folder that a build with locked files is given, and its arguments."""
     assert spec.packages
     packages = spec.packages.model_copy(update={"files": files})
-    content = Contents(Folders(ROOT)).of(spec.model_copy(update={"packages": packages}))
+    content = Contents(contexts(ROOT)).of(spec.model_copy(update={"packages": packages}))
     staged_context.write([content], ROOT)
     return ROOT / content.folder, {**content.args, "PYTHON_INDEX_URL": index.url}
 

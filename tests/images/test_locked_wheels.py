@@ -14,12 +14,11 @@ from pathlib import Path
 import pytest
 
 from cli.locking import python_packages, requirement_lists
-from containers.dockerfile.context import Folders
 from stacks import lock, plan
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT
 from stacks.identity import staged_context
-from stacks.identity.content import Contents
+from stacks.identity.content import Contents, contexts
 from stacks.identity.git_sources import own_commit
 from stacks.spec import Outside
 from tests.fakes import package_index
@@ -92,7 +91,7 @@ class Locked:
         """Build an image with these locked files; return the status and the output."""
         spec = self._planned[name].spec
         packages = spec.packages and spec.packages.model_copy(update={"files": files})
-        content = Contents(Folders(ROOT)).of(spec.model_copy(update={"packages": packages}), checks=False)
+        content = Contents(contexts(ROOT)).of(spec.model_copy(update={"packages": packages}), checks=False)
         staged_context.write([content], ROOT)
         arguments, flags = chain.build_arguments(self._planned[name], self.names)
         done = build(self.names[name], arguments, *flags, context=ROOT / content.folder, image="")

@@ -30,6 +30,7 @@ FOLDERS: Mapping[str, Collection[str]] = {
 """The folders of product code, and which other folders each may import."""
 
 STACKS = (
+    "repository",
     *(
         "versions",
         "tags",

@@ -1,18 +1,23 @@
-"""The Python environment `.slipway/venv`: what requirements.lock lists, each by its hash, and `slipway`."""
+"""The Python environment `.slipway/venv`: what requirements.lock lists, each by its hash, and `slipway`.
+
+Nothing else is ever in it, so that Slipway's own packages, whatever their names, are met by no other of that name.
+"""
 
 import hashlib
 import importlib.util
 import platform
 import sys
-import tomllib
 from typing import Final
 
 from toolchain.checkout import Checkout
 from toolchain.machine import apt, pip, uv
-from toolchain.machine.steps import command, step
+from toolchain.machine.files import write
+from toolchain.machine.steps import step
 from toolchain.parts.part import Kind, Part, forget, recall, remember
 
 NAME: Final = "Python packages"
+_COMMAND: Final = "from cli.main import run\n\nrun()\n"
+"""The program `slipway`."""
 
 
 def _python() -> str:
@@ -21,21 +26,16 @@ def _python() -> str:
 
 def key(checkout: Checkout) -> str:
     """Return what an environment is good for: one list of packages and commands, one minor version of Python."""
-    scripts = tomllib.loads((checkout.root / "pyproject.toml").read_text())["project"]["scripts"]
-    lock = hashlib.sha256(f"{checkout.lock_text()}{scripts}".encode()).hexdigest()
+    lock = hashlib.sha256(f"{checkout.lock_text()}{checkout.code}{_COMMAND}".encode()).hexdigest()
     return f"{lock} Python {_python()}"
 
 
 def _install_command(checkout: Checkout) -> None:
-    """Put `slipway` on the environment's PATH: this project, editable, built by uv itself without a network."""
-    program = checkout.venv / "bin" / "uv"
-    command(
-        [
-            *(program, "pip", "install", "--quiet", "--offline", "--no-cache", "--no-config", "--no-deps"),
-            *("--python", checkout.venv / "bin" / "python", "--editable", checkout.root),
-        ],
-        checkout.logs / "slipway.log",
-    )
+    """Let the environment's Python import Slipway's code from where it is, and put `slipway` on its PATH."""
+    (packages,) = checkout.venv.glob("lib/python*/site-packages")
+    write(packages / "slipway.pth", f"{checkout.code}\n")
+    python = checkout.venv / "bin" / "python"
+    write(python.with_name("slipway"), f"#!{python}\n{_COMMAND}", mode=0o755)
 
 
 def find(checkout: Checkout) -> Part | None:

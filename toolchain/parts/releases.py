@@ -49,7 +49,7 @@ class Release:
 
 def table(checkout: Checkout) -> Path:
     """Return the file with the pinned hashes."""
-    return checkout.root / "toolchain" / "releases.toml"
+    return checkout.code / "toolchain" / "releases.toml"
 
 
 def _pins(checkout: Checkout) -> dict[str, dict[str, dict[str, str]]]:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from stacks.repository import CODE
 from toolchain.checkout import Checkout
 from toolchain.machine.files import write
 from toolchain.machine.toolchain_error import without_credentials
@@ -43,7 +44,7 @@ def save(checkout: Checkout) -> None:
     """Write the configuration and its helper, with today's settings of the user."""
     ours, theirs = folder(checkout), users()
     helper = f"slipway-{checkout.id}"  # of this checkout, whichever is first on PATH
-    words = [sys.executable, "-I", "-S", "-c", _SCRIPT, str(Checkout.here().root), str(checkout.root), str(ours)]
+    words = [sys.executable, "-I", "-S", "-c", _SCRIPT, str(CODE), str(checkout.root), str(ours)]
     write(checkout.bin / f"docker-credential-{helper}", f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', mode=0o755)
     settings = {key: value for key, value in _settings(theirs).items() if key not in _LOGINS}
     text = without_credentials(json.dumps({**settings, "credsStore": helper}, indent=2))

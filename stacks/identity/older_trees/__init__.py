@@ -18,6 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from containers.dockerfile.context import Folder
 from containers.errors import SlipwayError, one_line
 from stacks import graph
 from stacks.config.additions import repository_path
@@ -30,11 +31,12 @@ from stacks.identity.older_trees import fingerprint_record as record
 from stacks.identity.older_trees import rules
 from stacks.identity.older_trees.archive import ATTRIBUTES, ArchivedContext, archives
 from stacks.identity.older_trees.fingerprint_record import Record
+from stacks.repository import CODE, FLAVORS, PIN, ROOT
 from stacks.spec import CONTEXT
 
 STACKS: Final = "stacks"
-FOLDERS: Final = (STACKS, CONTEXT)
-"""The folders that decide what is built."""
+FOLDERS: Final = (STACKS, CONTEXT, FLAVORS, PIN)
+"""The folders and the file that decide what is built, as far as a repository has them."""
 
 _DATA: Final = re.compile(r"stacks/(Pulumi\.[^/]+\.yaml|lock\.toml)")
 """The files that today's code reads of an older ``stacks``."""
@@ -143,7 +145,8 @@ def _contents(commit: str, root: Path) -> Contents:
     def context(folder: str) -> ArchivedContext:
         return ArchivedContext(archives(root, commit, [folder]).get(folder, b""), folder)
 
-    dockerfiles = context(CONTEXT)  # a clone that git cannot read is refused before any stack is looked at
+    # A clone that git cannot read is refused before any stack is looked at.
+    dockerfiles = context(CONTEXT) if ROOT == CODE else Folder(CODE / CONTEXT)
     return Contents(lambda folder: dockerfiles if folder == CONTEXT else context(folder))
 
 

@@ -11,37 +11,37 @@ from pathlib import Path
 from typing import Final
 
 from stacks.identity import git
+from stacks.repository import CODE, FLAVORS, PIN, ROOT
 
-DECIDING: Final = re.compile(r"stacks/((config|flavors|versions)/.+|(graph|lock|platforms|references|spec|tags)\.py)")
-"""The files that decide which specs a stack's YAML and lock give: what :mod:`stacks.graph` imports, and tables."""
-
-
-_CODE: Final = Path(__file__).resolve().parents[3]
-"""The folder of the ``stacks`` that runs now."""
+DECIDING: Final = re.compile(
+    rf"stacks/((config|flavors|versions)/.+|(graph|lock|platforms|references|spec|tags)\.py)|{FLAVORS}/.+|{re.escape(PIN)}"
+)
+"""The files that decide which specs a stack's YAML and lock give: what :mod:`stacks.graph` imports, and tables. In a
+repository of one's own, its flavors, and what pins the release that has the others."""
 _SHA256_DIGITS: Final = 64
 
 
 def same(commit: str, root: Path) -> bool:
     """Return whether the deciding files of a commit say the same as the code that runs now.
 
-    Comments, docstrings and blanks of Python count for nothing. A tree without such files, as that of a repository
-    that uses a released Slipway, is built by the code that runs. ``root`` is the checkout.
+    Comments, docstrings and blanks of Python count for nothing. A tree without such files is built by the code that
+    runs, unless that is of a release. ``root`` is the repository.
 
     Raises:
         SlipwayError: git cannot read the commit.
     """
-    listing = os.fsdecode(git.read(root, "ls-tree", "-r", "-z", commit, "stacks"))
+    listing = os.fsdecode(git.read(root, "ls-tree", "-r", "-z", commit, "stacks", FLAVORS, PIN))
     entries = (entry.split("\t") for entry in listing.split("\0") if entry)
     then = {path: information.split()[2] for information, path in entries if DECIDING.fullmatch(path)}
     if not then:
-        return True
+        return ROOT == CODE
     now = _running("sha256" if any(len(name) == _SHA256_DIGITS for name in then.values()) else "sha1")
     if then.keys() != now.keys():
         return False
     # Small files first: the first difference ends the comparison.
-    changed = sorted((path for path in now if then[path] != now[path]), key=lambda path: (_CODE / path).stat().st_size)
+    changed = sorted((path for path in now if then[path] != now[path]), key=lambda path: (ROOT / path).stat().st_size)
     return all(
-        _meaning(path, (_CODE / path).read_bytes()) == _meaning(path, git.read(root, "cat-file", "blob", then[path]))
+        _meaning(path, (ROOT / path).read_bytes()) == _meaning(path, git.read(root, "cat-file", "blob", then[path]))
         for path in changed
     )
 
@@ -50,8 +50,8 @@ def same(commit: str, root: Path) -> bool:
 def _running(algorithm: str) -> dict[str, str]:
     """Return git's names of the deciding files that run now, by path: gitformat-loose(5)."""
     names: dict[str, str] = {}
-    for file in (_CODE / "stacks").rglob("*"):
-        path = file.relative_to(_CODE).as_posix()
+    for file in (ROOT / PIN, *(ROOT / "stacks").rglob("*"), *(ROOT / FLAVORS).rglob("*")):
+        path = file.relative_to(ROOT).as_posix()
         if DECIDING.fullmatch(path) and file.suffix != ".pyc" and file.is_file():
             content = file.read_bytes()
             blob = b"blob %d\0%s" % (len(content), content)

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from cli.locking import python_packages
-from containers.dockerfile.context import Folders
 from stacks import plan
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT
 from stacks.identity import staged_context
-from stacks.identity.content import Contents
+from stacks.identity.content import Contents, contexts
 from tests.fakes.upstreams.megatron_upstreams import Upstreams
 from tests.images.engine import Image, build, remove, unique
 
@@ -43,7 +42,7 @@ def locked(upstreams: Upstreams) -> Locked:
         spec = plan.make(upstreams.stack, upstreams.values()).images[0].spec
         assert spec.packages
         packages = spec.packages.model_copy(update={"files": files})
-        content = Contents(Folders(ROOT)).of(spec.model_copy(update={"packages": packages}))
+        content = Contents(contexts(ROOT)).of(spec.model_copy(update={"packages": packages}))
         staged_context.write([content], ROOT)
         return ROOT / content.folder
 

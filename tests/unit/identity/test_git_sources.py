@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from containers.dockerfile.context import Folder, Folders
+from containers.dockerfile.context import Folder
 from stacks import flavors, lock, plan
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT, read_stack, stack_names
 from stacks.identity import staged_context
-from stacks.identity.content import Contents
+from stacks.identity.content import Contents, contexts
 from stacks.identity.fingerprint import fingerprints
 from stacks.identity.git_sources import SCRIPT, refs
 from stacks.spec import CONTEXT
@@ -168,7 +168,7 @@ def test_commit_of_a_component_counts_without_a_version() -> None:
 
 
 def test_repositories_of_all_stacks_are_those_of_all_scripts() -> None:
-    contents = Contents(Folders(ROOT))
+    contents = Contents(contexts(ROOT))
     sources = {
         source.partition(" ")[0]
         for stack in stack_names()
@@ -247,7 +247,7 @@ def test_commit_that_a_stack_names_is_none_of_the_lock(root: Path) -> None:
     commit = "c" * 40
     commits = {f"owner/name {commit}": "d" * 40}
     (root / CONTEXT / "a/run").write_text(f"fetch-source owner/name {commit} /src\n")
-    content = Contents(Folders(root)).of(spec(commits=commits, parents={}))
+    content = Contents(contexts(root)).of(spec(commits=commits, parents={}))
     assert content.sources == {f"owner/name {commit}": commit}
     assert content.locked_sources == {}
     assert SCRIPT not in content.prologues
@@ -282,7 +282,7 @@ def test_locked_commit_is_fetched_after_its_tag_moved(root: Path) -> None:
     repository.git("tag", "--force", "v2")
     fetched = {}
     for commits in ({}, {"owner/name v2": commit}):
-        content = Contents(Folders(root)).of(spec(commits=commits, parents={}))
+        content = Contents(contexts(root)).of(spec(commits=commits, parents={}))
         assert content.sources == {"owner/name v2": commits.get("owner/name v2")}
         staged_context.write([content], root)
         script, target = root / content.folder / SCRIPT, root / content.folder / "src"
@@ -295,7 +295,7 @@ def test_locked_commit_is_fetched_after_its_tag_moved(root: Path) -> None:
 def test_commit_of_another_source_changes_nothing(root: Path) -> None:
     def fingerprint(**commits: str) -> str:
         names = {name.replace("_", "/", 1).replace("_", " "): commit for name, commit in commits.items()}
-        content = Contents(Folders(root)).of(spec(commits=names, parents={}))
+        content = Contents(contexts(root)).of(spec(commits=names, parents={}))
         return fingerprints([content])[content.spec.name]
 
     assert fingerprint() == fingerprint(owner_name_v3="0" * 40) == fingerprint(owner_other_v2="0" * 40)

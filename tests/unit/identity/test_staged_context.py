@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from containers.dockerfile.context import Folders
 from containers.errors import SlipwayError
 from stacks.identity import staged_context
-from stacks.identity.content import CONTEXTS, Content, Contents
+from stacks.identity.content import CONTEXTS, Content, Contents, contexts
 from stacks.spec import CONTEXT
 from tests.unit.identity.test_content import spec
 
@@ -39,7 +38,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def planned(root: Path) -> Content:
-    return Contents(Folders(root)).of(spec(args={}, parents={}))
+    return Contents(contexts(root)).of(spec(args={}, parents={}))
 
 
 def tree(folder: Path) -> dict[str, tuple[int, str]]:

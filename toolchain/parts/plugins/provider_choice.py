@@ -48,8 +48,8 @@ def _program(checkout: Checkout) -> Path:
 
 
 def _launcher(checkout: Checkout) -> str:
-    root, python = shlex.quote(str(checkout.root)), shlex.quote(str(checkout.venv / "bin" / "python"))
-    return f'#!/bin/sh\n{proxy.SHELL}PYTHONPATH={root} exec {python} -P -m {MODULE} "$@"\n'
+    code, python = shlex.quote(str(checkout.code)), shlex.quote(str(checkout.venv / "bin" / "python"))
+    return f'#!/bin/sh\n{proxy.SHELL}PYTHONPATH={code} exec {python} -P -m {MODULE} "$@"\n'
 
 
 def _is_embedded(checkout: Checkout) -> bool:

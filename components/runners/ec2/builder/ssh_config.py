@@ -14,6 +14,7 @@ from pathlib import Path
 from containers.child_environment import LOCAL_SECONDS, child_environment
 from containers.errors import SlipwayError
 from stacks.config.stack_file import ROOT
+from stacks.repository import code
 
 HOST = "slipway-builder"
 """The builder's host name in its configuration. Each builder has a separate configuration file."""
@@ -45,7 +46,7 @@ Host {host}
   # Session Manager ends a session of 20 silent minutes.
   ServerAliveInterval 15
   ServerAliveCountMax 8
-  ProxyCommand env PYTHONPATH="{root}" "{python}" -P -m {proxy} {region} {name} "{folder}"
+  ProxyCommand env PYTHONPATH="{code}" "{python}" -P -m {proxy} {region} {name} "{folder}"
 """
 _PROXY = "components.runners.ec2.builder.ssh_proxy"
 _SHARED = """  # A build has many connections, and Session Manager takes seconds for each.
@@ -72,7 +73,7 @@ def options(name: str) -> list[str]:
 
 def rendered(region: str, name: str, root: Path = ROOT, python: str = sys.executable) -> str:
     """Return the text of ssh's configuration."""
-    paths = {"root": root, "folder": folder(name, root), "python": python}
+    paths = {"code": code(root), "folder": folder(name, root), "python": python}
     escaped = {key: str(path).replace("%", "%%") for key, path in paths.items()}  # ssh expands %
     shared = len(f"{folder(name, root)}/s") <= _LONGEST
     text = _CONFIG + (_SHARED if shared else "")

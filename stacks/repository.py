@@ -1,0 +1,30 @@
+"""The two folders that everything is in: the repository with the stacks, and the code of Slipway that runs.
+
+In a checkout of Slipway they are one. Elsewhere the code is that of a release, which the command unpacks into the
+repository's `.slipway`. So a file's own path tells both, whatever the working directory and the environment.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+RELEASE: Final = Path(".slipway", "release")
+"""Where a repository has the code of its release, relative to the repository."""
+
+CODE: Final = Path(__file__).resolve().parents[1]
+"""The folder of Slipway's code: its packages, ``dockerfiles`` and tables."""
+
+ROOT: Final = CODE.parents[1] if CODE.parts[-2:] == RELEASE.parts else CODE
+"""The repository: the folder of Pulumi.yaml, to which every path of a plan is relative."""
+
+PIN: Final = "requirements.txt"
+"""The file of a repository that pins its release of Slipway; a checkout of Slipway has none."""
+
+FLAVORS: Final = "flavors"
+"""The folder of a repository's own flavors."""
+
+
+def code(root: Path) -> Path:
+    """Return the folder of the code that a tree of files is built with: its own, in a checkout of Slipway."""
+    return root if ROOT == CODE else CODE

@@ -1,0 +1,64 @@
+"""The archive in a wheel with all that a repository of one's own needs of Slipway's code. hatchling runs this.
+
+It is one file, so that nothing in it is a package of whoever installs the wheel. Links and modes stay as git has them.
+"""
+
+import gzip
+import io
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, Final
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+NAME: Final = "release.tar.gz"
+"""The archive beside the launcher."""
+FOLDERS: Final = ("ci", "cli", "components", "containers", "dockerfiles", "policies", "scaler", "stacks", "toolchain")
+FILES: Final = ("__main__.py", "slipway.py", "pyproject.toml", "LICENSE")
+LOCK: Final = "requirements.run.lock"
+"""What an environment needs to run Slipway; in the archive it is the lock."""
+
+
+def _paths(root: Path) -> Iterator[Path]:
+    """Yield the files and links of the archive, in one order."""
+    for folder in FOLDERS:
+        for path in sorted((root / folder).rglob("*")):
+            is_ours = path.parent == root / "stacks" and (path.name == "lock.toml" or path.suffix == ".yaml")
+            if "__pycache__" not in path.parts and not is_ours and (path.is_symlink() or path.is_file()):
+                yield path
+    yield from (root / name for name in FILES)
+
+
+def archive(root: Path) -> bytes:
+    """Return the archive of a checkout: the same bytes for the same files."""
+    buffer = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for path, name in [
+            *((path, path.relative_to(root).as_posix()) for path in _paths(root)),
+            (root / LOCK, "requirements.lock"),
+        ]:
+            member = tar.gettarinfo(path, name)
+            member.uid = member.gid = member.mtime = 0
+            member.uname = member.gname = ""
+            member.mode = 0o755 if member.mode & 0o100 else 0o644
+            if member.isreg():
+                with path.open("rb") as file:
+                    tar.addfile(member, file)
+            else:
+                tar.addfile(member)
+    return buffer.getvalue()
+
+
+class ArchiveHook(BuildHookInterface[Any]):
+    """Adds the archive to the wheel."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatchling's signature
+        """Write the archive, and say where in the wheel it belongs."""
+        file = Path(mkdtemp(), NAME)
+        file.write_bytes(archive(Path(self.root)))
+        build_data["force_include"][str(file)] = f"slipway/{NAME}"

@@ -1,0 +1,110 @@
+"""The command `slipway` of a wheel: it unpacks its release into the repository, and goes on with the code in there.
+
+In a wheel this is the whole package `slipway`. It needs nothing but Python, and puts no other name in anybody's way.
+"""
+
+import hashlib
+import os
+import shutil
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+ARCHIVE = Path(__file__).with_name("release.tar.gz")
+RELEASE = Path(".slipway", "release")
+"""As :mod:`stacks.repository` has it."""
+_USAGE = """\
+usage: slipway init FOLDER   make a repository of your own, with this release of Slipway
+       slipway COMMAND ...   in such a repository: `slipway --help` lists the commands there
+"""
+
+
+def _repository() -> Path | None:
+    """Return the repository that the working directory is in."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        project = folder / "Pulumi.yaml"
+        if project.is_file() and "name: slipway" in project.read_text(encoding="utf-8").splitlines():
+            return folder
+    return None
+
+
+def _unpack(archive: bytes, folder: Path) -> None:
+    """Unpack the release into a new folder."""
+    with tempfile.TemporaryFile() as file:
+        file.write(archive)
+        file.seek(0)
+        with tarfile.open(fileobj=file) as tar:
+            tar.extraction_filter = getattr(tarfile, "tar_filter", None)  # Python 3.11.2 has none
+            tar.extractall(folder)  # noqa: S202 - our own
+    (folder / "archive.sha256").write_text(hashlib.sha256(archive).hexdigest())
+
+
+def _unpacked(root: Path) -> Path:
+    """Return the folder with this release in a repository; another release that is there is replaced."""
+    folder, archive = root / RELEASE, ARCHIVE.read_bytes()
+    try:
+        if (folder / "archive.sha256").read_text() == hashlib.sha256(archive).hexdigest():
+            return folder
+    except FileNotFoundError:
+        pass
+    folder.parent.mkdir(mode=0o711, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".release-") as scratch:
+        _unpack(archive, Path(scratch, "new"))
+        if folder.exists():
+            folder.rename(Path(scratch, "old"))
+        try:
+            Path(scratch, "new").rename(folder)
+        except OSError:
+            if not folder.exists():  # another process was faster
+                raise
+    return folder
+
+
+def _run(code: Path, words: list[str]) -> int:
+    """Run a verb of the release's toolchain in this process, whose first packages are then the release's."""
+    sys.path.insert(0, str(code))
+    sys.dont_write_bytecode = sys.dont_write_bytecode or "init" in words[:1]  # its code is gone after it
+    from toolchain.verbs import main as verb
+
+    return verb(words)
+
+
+def _init(words: list[str]) -> int:
+    scratch = tempfile.mkdtemp(prefix="slipway-")
+    try:
+        _unpack(ARCHIVE.read_bytes(), Path(scratch, "release"))
+        return _run(Path(scratch, "release"), ["init", *words])
+    finally:
+        shutil.rmtree(scratch)
+
+
+def main() -> int:
+    """Run the command; return its exit status."""
+    if sys.version_info < (3, 11):  # noqa: UP036 - this is where an older Python is told so
+        print(f"slipway: Python {sys.version.split()[0]} is too old: 3.11 or newer is needed", file=sys.stderr)
+        return 1
+    words = sys.argv[1:]
+    try:
+        if words[:1] == ["init"]:
+            return _init(words[1:])
+        root = _repository()
+        if root is None:
+            asks = not words or words[0] in {"-h", "--help"}
+            print(
+                _USAGE.rstrip()
+                if asks
+                else f"slipway: {Path.cwd()} is in no repository with a Pulumi.yaml of Slipway: "
+                "`slipway init FOLDER` makes one, and commands run in it",
+                file=sys.stdout if asks else sys.stderr,
+            )
+            return 0 if asks else 1
+        if status := _run(_unpacked(root), ["packages"]):
+            return status
+    except OSError as error:
+        print(f"slipway: {error.filename or Path.cwd()}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    program = root / ".slipway" / "venv" / "bin" / "slipway"
+    sys.stdout.flush()
+    os.execv(program, [str(program), *words])  # noqa: S606 - this process goes on as the command

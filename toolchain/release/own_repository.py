@@ -1,0 +1,129 @@
+"""A repository of one's own: its stacks and images, and the release of Slipway that it pins. None of Slipway's code."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from containers.child_environment import child_environment
+from stacks.repository import PIN
+from toolchain.checkout import Checkout
+from toolchain.machine.steps import say
+from toolchain.machine.toolchain_error import ToolchainError
+
+TEMPLATE: Final = Path(__file__).with_name("template")
+KEPT: Final = (".git", "README.md", "LICENSE")
+"""What a folder may have before: a host of repositories puts it there."""
+_PIN: Final = re.compile(
+    r"^slipway\s*(==|@)\s*(?P<release>\S+)(\s*\\\n)?\s+--hash=sha256:(?P<hash>[0-9a-f]{64})\s*$", re.MULTILINE
+)
+
+
+def _installed() -> tuple[str, str, str]:
+    """Return the wheel that runs: its version, its address or nothing for a file, and its SHA-256 or nothing.
+
+    Raises:
+        ToolchainError: no wheel runs.
+    """
+    try:
+        wheel = metadata.distribution("slipway")
+    except metadata.PackageNotFoundError:
+        raise ToolchainError(
+            "init: this is a checkout of Slipway, which nobody can pin: build a wheel with `pip wheel --no-deps .`, "
+            "install it in an environment, and run its `slipway init`"
+        ) from None
+    origin = json.loads(wheel.read_text("direct_url.json") or "{}")
+    address = origin.get("url", "")
+    digest = origin.get("archive_info", {}).get("hashes", {}).get("sha256", "")
+    if not address.startswith("file:"):
+        return wheel.version, address, digest
+    file = Path(unquote(urlsplit(address).path))
+    if not digest and file.is_file():  # pip has recorded it since its release 23.1
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    return wheel.version, "", digest
+
+
+def _target(folder: Path) -> Path:
+    """Return the folder, if a repository can be made there."""
+    target = Path(os.path.abspath(folder))  # noqa: PTH100 - a link stays as it is named
+    if target.exists() and not target.is_dir():
+        raise ToolchainError(f"init: {target} is a file: name a new folder")
+    there = sorted(entry.name for entry in target.iterdir() if entry.name not in KEPT) if target.exists() else []
+    if there:
+        raise ToolchainError(f"init: {target} has {', '.join(there[:5])} already: name a new folder, or an empty one")
+    existing = next(parent for parent in (target, *target.parents) if parent.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise ToolchainError(f"init: {existing} cannot be written to: name a folder of yours")
+    return target
+
+
+def _git(target: Path, *words: str) -> bool:
+    """Run git in the folder; return whether it is there and succeeds."""
+    if shutil.which("git") is None:
+        return False
+    done = subprocess.run(
+        ["git", "-C", str(target), *words],
+        env=child_environment("git"),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode == 0
+
+
+def make(folder: Path) -> int:
+    """Make a repository in a new or an empty folder, as a git repository where there is git.
+
+    Raises:
+        ToolchainError: the folder has something, or cannot be written to, or it is unknown which wheel runs.
+    """
+    version, address, digest = _installed()
+    if not digest:
+        raise ToolchainError(
+            "init: pip has not recorded the hash of the wheel that it installed: install Slipway from the wheel's "
+            f"file, such as `pip install ./slipway-{version}-py3-none-any.whl`, or with pip 23.1 or newer"
+        )
+    target = _target(folder)
+    shutil.copytree(TEMPLATE, target, copy_function=shutil.copyfile, dirs_exist_ok=True)
+    (target / "gitignore").rename(target / ".gitignore")
+    source = f"slipway @ {address}" if address else f"slipway=={version}"
+    (target / PIN).write_text(
+        "# The release of Slipway that this repository uses, which has a lock of all else that it needs:\n"
+        f"# pip install --require-hashes -r {PIN}{'' if address else ' --find-links <the folder with the wheel>'}\n"
+        f"{source} --hash=sha256:{digest}\n"
+    )
+    tracked = _git(target, "rev-parse", "--is-inside-work-tree") or _git(
+        target, "init", "--quiet", "--initial-branch=main"
+    )
+    say(f"{target}: a repository with Slipway {version}. In it:")
+    say("  slipway check     look for mistakes in its stacks")
+    say("  slipway preview   say what would be built")
+    say("  slipway up        build and publish the images of stacks/Pulumi.local.yaml")
+    if not tracked:
+        say("git is missing or refuses: without it, tags name no commit; `git init` there when you have it")
+    return 0
+
+
+def check_pin(checkout: Checkout) -> None:
+    """Refuse to run where the repository pins another release than runs: it would build other images.
+
+    Raises:
+        ToolchainError: so, or nothing is pinned.
+    """
+    version, address, digest = _installed()
+    file = checkout.root / PIN
+    match = _PIN.search(file.read_text()) if file.exists() else None
+    if match is None:
+        raise ToolchainError(f"{file} pins no release of Slipway: write `slipway=={version} --hash=sha256:...` in it")
+    pinned = match["hash"] if digest else match["release"]
+    running = digest or version
+    if running not in pinned:
+        raise ToolchainError(
+            f"{file} pins Slipway {pinned[:12]}, and {running[:12]} runs: `pip install --require-hashes -r {PIN}`"
+        )
