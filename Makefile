@@ -81,7 +81,9 @@ bench: ready ## compare with bare Pulumi, docker buildx bake, pip and docker pul
 lock: ## resolve requirements.lock anew, the policy pack's requirements, and the hashes of released programs
 	@$(toolchain) packages
 	@.slipway/venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --no-annotate --no-header --upgrade --group dev pyproject.toml --output-file requirements.lock
+	  --no-annotate --no-header --upgrade --group run --group dev pyproject.toml --output-file requirements.lock
+	@.slipway/venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-annotate --no-header --constraint requirements.lock --group run pyproject.toml --output-file requirements.run.lock
 	@.slipway/venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-annotate --no-header --upgrade policies/requirements.in --output-file policies/requirements.txt
 	@$(toolchain) pin

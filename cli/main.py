@@ -35,7 +35,7 @@ SECTIONS: Final = {
     "Compare and verify": [compare.affected, compare.diff, compare.verify],
     "Promote": [promote.evidence, promote.promote],
     "Take away": [take_away.export, take_away.compose, take_away.job, foreign.key],
-    "Set up": [look.completion_],
+    "Set up": [run_commands.init, look.completion_],
 }
 """The commands by what a user wants."""
 

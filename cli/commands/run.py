@@ -155,6 +155,19 @@ def prune(*, yes: bool) -> None:
     _toolchain("prune", *(["--yes"] if yes else []))
 
 
+@click.command(
+    cls=Command,
+    examples=[("slipway init team", "then, in the folder team: `slipway check`, `slipway preview`, `slipway up`")],
+)
+@click.argument("folder", type=click.Path(path_type=Path))
+def init(folder: Path) -> None:
+    """Make a repository of your own in a new folder. It pins this release, and has none of Slipway's code.
+
+    A released wheel of Slipway makes it, in an environment where pip has installed that.
+    """
+    _toolchain("init", "--", str(folder.absolute()))
+
+
 @click.command(cls=Command, examples=[("slipway doctor", "as `make doctor`")])
 def doctor() -> None:
     """Say which tools are used, and why, and how much room they take."""

@@ -1,6 +1,7 @@
 """One module or package per flavor: a ``Config`` model with its keys, and ``images(config)``, the specs that it builds.
 
-A repository's own are in its folder ``flavors``. What they may import is :mod:`slipway`. A module may also have the functions ``requirements(config)`` and ``job(config, images, nodes)``.
+A repository's own are in its folder ``flavors``. What they may import is :mod:`slipway`. A module may also have the
+functions ``requirements(config)`` and ``job(config, images, nodes)``.
 
 Each module or package here with a ``Config`` is a flavor; no list names them. ``torch_family`` has none, because it is
 shared by flavors.

@@ -22,7 +22,7 @@ from containers.dockerfile.instructions import Dockerfile
 from containers.dockerfile.stages import Run
 from containers.errors import SlipwayError, one_line
 from stacks.identity import git_sources, pip_packages
-from stacks.spec import CHECKED_ARG, CONTEXT, USER_ARG, ImageSpec, Parent, Sibling, label_args, context_path
+from stacks.spec import CHECKED_ARG, CONTEXT, USER_ARG, ImageSpec, Parent, Sibling, context_path, label_args
 
 CONTEXTS: Final = ".slipway/contexts"
 """The folder of the contexts that builds are given, relative to the checkout."""

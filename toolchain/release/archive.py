@@ -1,4 +1,4 @@
-"""The archive in a wheel with all that a repository of one's own needs of Slipway's code. hatchling runs this.
+"""The archive in a wheel with all that a repository of one's own needs of Slipway's code.
 
 It is one file, so that nothing in it is a package of whoever installs the wheel. Links and modes stay as git has them.
 """
@@ -8,10 +8,7 @@ import io
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import mkdtemp
-from typing import Any, Final
-
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from typing import Final
 
 NAME: Final = "release.tar.gz"
 """The archive beside the launcher."""
@@ -52,13 +49,3 @@ def archive(root: Path) -> bytes:
             else:
                 tar.addfile(member)
     return buffer.getvalue()
-
-
-class ArchiveHook(BuildHookInterface[Any]):
-    """Adds the archive to the wheel."""
-
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatchling's signature
-        """Write the archive, and say where in the wheel it belongs."""
-        file = Path(mkdtemp(), NAME)
-        file.write_bytes(archive(Path(self.root)))
-        build_data["force_include"][str(file)] = f"slipway/{NAME}"

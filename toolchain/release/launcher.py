@@ -65,19 +65,39 @@ def _unpacked(root: Path) -> Path:
 def _run(code: Path, words: list[str]) -> int:
     """Run a verb of the release's toolchain in this process, whose first packages are then the release's."""
     sys.path.insert(0, str(code))
-    sys.dont_write_bytecode = sys.dont_write_bytecode or "init" in words[:1]  # its code is gone after it
-    from toolchain.verbs import main as verb
+    from toolchain.verbs import main as verb  # noqa: PLC0415 - it is unpacked by now
 
     return verb(words)
 
 
 def _init(words: list[str]) -> int:
+    sys.dont_write_bytecode = True  # the code is gone after it
     scratch = tempfile.mkdtemp(prefix="slipway-")
     try:
         _unpack(ARCHIVE.read_bytes(), Path(scratch, "release"))
         return _run(Path(scratch, "release"), ["init", *words])
     finally:
         shutil.rmtree(scratch)
+
+
+def _go_on(words: list[str]) -> int:
+    """Go on as the command of the repository that the working directory is in; return a status where it cannot."""
+    root = _repository()
+    if root is None:
+        if not words or words[0] in {"-h", "--help"}:
+            print(_USAGE.rstrip())
+            return 0
+        print(
+            f"slipway: {Path.cwd()} is in no repository with a Pulumi.yaml of Slipway: `slipway init FOLDER` makes one, "
+            "and commands run in it",
+            file=sys.stderr,
+        )
+        return 1
+    if status := _run(_unpacked(root), ["packages"]):
+        return status
+    program = root / ".slipway" / "venv" / "bin" / "slipway"
+    sys.stdout.flush()
+    return os.execv(program, [str(program), *words])  # noqa: S606 - this process goes on as the command
 
 
 def main() -> int:
@@ -87,24 +107,7 @@ def main() -> int:
         return 1
     words = sys.argv[1:]
     try:
-        if words[:1] == ["init"]:
-            return _init(words[1:])
-        root = _repository()
-        if root is None:
-            asks = not words or words[0] in {"-h", "--help"}
-            print(
-                _USAGE.rstrip()
-                if asks
-                else f"slipway: {Path.cwd()} is in no repository with a Pulumi.yaml of Slipway: "
-                "`slipway init FOLDER` makes one, and commands run in it",
-                file=sys.stdout if asks else sys.stderr,
-            )
-            return 0 if asks else 1
-        if status := _run(_unpacked(root), ["packages"]):
-            return status
+        return _init(words[1:]) if words[:1] == ["init"] else _go_on(words)
     except OSError as error:
         print(f"slipway: {error.filename or Path.cwd()}: {error.strerror or error}", file=sys.stderr)
         return 1
-    program = root / ".slipway" / "venv" / "bin" / "slipway"
-    sys.stdout.flush()
-    os.execv(program, [str(program), *words])  # noqa: S606 - this process goes on as the command

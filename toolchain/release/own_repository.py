@@ -116,7 +116,7 @@ def check_pin(checkout: Checkout) -> None:
     Raises:
         ToolchainError: so, or nothing is pinned.
     """
-    version, address, digest = _installed()
+    version, _, digest = _installed()
     file = checkout.root / PIN
     match = _PIN.search(file.read_text()) if file.exists() else None
     if match is None:

@@ -13,7 +13,7 @@ import pytest
 
 from cli import stack_checks
 from cli.commands import look
-from cli.main import SECTIONS, main, run
+from cli.main import SECTIONS, main
 from containers.errors import SlipwayError
 from stacks import plan
 from stacks.config.stack_file import ROOT, misnamed, read_stack, stack_names
@@ -186,6 +186,3 @@ def test_command_of_machine_goes_on_as_toolchain(words: list[str]) -> None:
     assert ".slipway" in done.stdout
 
 
-def test_script_of_project_is_the_command() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["scripts"] == {"slipway": f"{run.__module__}:{run.__name__}"}

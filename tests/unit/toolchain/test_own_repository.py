@@ -1,0 +1,162 @@
+"""What `slipway init` writes, what it refuses, and the release that a repository pins."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import stat
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from stacks.repository import CODE
+from toolchain.checkout import Checkout
+from toolchain.machine.toolchain_error import ToolchainError
+from toolchain.release import own_repository
+from toolchain.release.archive import archive
+
+DIGEST = hashlib.sha256(b"a wheel").hexdigest()
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The metadata of an installed wheel, first among those that this Python finds."""
+    folder = tmp_path / "site" / "slipway-9.8.7.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: slipway\nVersion: 9.8.7\n")
+    monkeypatch.syspath_prepend(folder.parent)
+    return folder
+
+
+def installed_from(site: Path, url: str, **hashes: str) -> None:
+    """Record where the wheel is from, as pip does (PEP 610)."""
+    (site / "direct_url.json").write_text(json.dumps({"url": url, "archive_info": {"hashes": hashes}}))
+
+
+def test_init_pins_wheel_of_file_by_its_hash(site: Path, tmp_path: Path) -> None:
+    wheel = tmp_path / "a wheel.whl"
+    wheel.write_bytes(b"a wheel")
+    installed_from(site, wheel.as_uri())  # pip before 23.1 records no hash
+    assert own_repository.make(tmp_path / "team") == 0
+    pin = (tmp_path / "team/requirements.txt").read_text()
+    assert f"\nslipway==9.8.7 --hash=sha256:{DIGEST}\n" in pin
+    assert str(tmp_path) not in pin
+    own_repository.check_pin(Checkout(tmp_path / "team"))
+
+
+def test_init_pins_wheel_of_address_by_that(site: Path, tmp_path: Path) -> None:
+    url = "https://example.com/slipway-9.8.7-py3-none-any.whl"
+    installed_from(site, url, sha256=DIGEST)
+    own_repository.make(tmp_path / "team")
+    assert f"\nslipway @ {url} --hash=sha256:{DIGEST}\n" in (tmp_path / "team/requirements.txt").read_text()
+    own_repository.check_pin(Checkout(tmp_path / "team"))
+
+
+def test_init_writes_a_git_repository_without_our_code(site: Path, tmp_path: Path) -> None:
+    installed_from(site, "https://example.com/s.whl", sha256=DIGEST)
+    own_repository.make(tmp_path / "team")
+    files = {
+        path.relative_to(tmp_path / "team").as_posix()
+        for path in (tmp_path / "team").rglob("*")
+        if path.is_file() and ".git/" not in path.as_posix()
+    }
+    assert files == {
+        *(".gitignore", "Pulumi.yaml", "__main__.py", "requirements.txt", "stacks/Pulumi.local.yaml"),
+        *("images/trainer/Dockerfile", "images/trainer/train.py"),
+    }
+    done = subprocess.run(["git", "-C", tmp_path / "team", "symbolic-ref", "HEAD"], capture_output=True, text=True)
+    assert done.stdout == "refs/heads/main\n"
+
+
+def test_init_keeps_what_a_host_put_there(site: Path, tmp_path: Path) -> None:
+    installed_from(site, "https://example.com/s.whl", sha256=DIGEST)
+    (tmp_path / "README.md").write_text("ours")
+    (tmp_path / "team").mkdir()
+    (tmp_path / "README.md").rename(tmp_path / "team/README.md")
+    own_repository.make(tmp_path / "team")
+    assert (tmp_path / "team/README.md").read_text() == "ours"
+
+
+@pytest.mark.parametrize(
+    ("existing", "message"),
+    [
+        ("team", "team is a file: name a new folder"),
+        ("team/stacks/x", "team has stacks already: name a new folder, or an empty one"),
+        ("team/.gitignore", "team has .gitignore already"),
+    ],
+)
+def test_init_where_something_is_changes_nothing(existing: str, message: str, site: Path, tmp_path: Path) -> None:
+    installed_from(site, "https://example.com/s.whl", sha256=DIGEST)
+    (tmp_path / existing).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / existing).write_text("ours")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ToolchainError, match=re.escape(message)):
+        own_repository.make(tmp_path / "team")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_init_without_git_says_so(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    installed_from(site, "https://example.com/s.whl", sha256=DIGEST)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert own_repository.make(tmp_path / "team") == 0
+    assert "git is missing" in capsys.readouterr().out
+
+
+def test_init_without_a_known_hash_is_refused(site: Path, tmp_path: Path) -> None:
+    installed_from(site, "https://example.com/s.whl")
+    with pytest.raises(ToolchainError, match="has not recorded the hash"):
+        own_repository.make(tmp_path / "team")
+    assert not (tmp_path / "team").exists()
+
+
+def test_other_release_than_pinned_does_not_run(site: Path, tmp_path: Path) -> None:
+    installed_from(site, "https://example.com/s.whl", sha256=DIGEST)
+    own_repository.make(tmp_path / "team")
+    installed_from(site, "https://example.com/s.whl", sha256="0" * 64)
+    with pytest.raises(ToolchainError, match=f"pins Slipway {DIGEST[:12]}, and 000000000000 runs"):
+        own_repository.check_pin(Checkout(tmp_path / "team"))
+    (tmp_path / "team/requirements.txt").write_text("pulumi==3.0\n")
+    with pytest.raises(ToolchainError, match="pins no release of Slipway"):
+        own_repository.check_pin(Checkout(tmp_path / "team"))
+
+
+def test_archive_has_recipes_as_git_has_them() -> None:
+    content = archive(CODE)
+    assert content == archive(CODE)
+    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+        members = {member.name: member for member in tar}
+    recipes = [path for path in (CODE / "dockerfiles").rglob("*") if "__pycache__" not in path.parts]
+    for path in recipes:
+        if path.is_symlink():
+            assert members[path.relative_to(CODE).as_posix()].linkname == str(path.readlink())
+        elif path.is_file():
+            executable = bool(path.stat().st_mode & stat.S_IXUSR)
+            assert members[path.relative_to(CODE).as_posix()].mode == (0o755 if executable else 0o644)
+    own = [
+        name for name in members if re.fullmatch(r"stacks/(Pulumi\..*|lock\.toml)|Pulumi\.yaml|requirements\.txt", name)
+    ]
+    assert own == []
+
+
+def test_lock_of_release_has_the_same_hashes() -> None:
+    def pins(name: str) -> dict[str, str]:
+        text = (CODE / name).read_text()
+        return {match[1]: match[0] for match in re.finditer(r"^(\S+?)==.*(?:\n +--hash.*)+", text, re.MULTILINE)}
+
+    everything, run = pins("requirements.lock"), pins("requirements.run.lock")
+    assert {"pulumi", "pydantic", "uv"} <= run.keys()
+    assert not {"pytest", "mypy", "hatchling"} & run.keys()
+    assert run.items() <= everything.items()
+
+
+def test_launcher_and_code_agree_on_the_folder() -> None:
+    text = (CODE / "toolchain/release/launcher.py").read_text()
+    imported = set(re.findall(r"^(?:from|import) (\w+)", text, re.MULTILINE))
+    assert imported <= set(sys.stdlib_module_names)
