@@ -88,8 +88,8 @@ def _go_on(words: list[str]) -> int:
             print(_USAGE.rstrip())
             return 0
         print(
-            f"slipway: {Path.cwd()} is in no repository with a Pulumi.yaml of Slipway: `slipway init FOLDER` makes one, "
-            "and commands run in it",
+            f"slipway: {Path.cwd()} is in no folder with a Pulumi.yaml of Slipway: `slipway init FOLDER` makes one, "
+            "where commands run",
             file=sys.stderr,
         )
         return 1

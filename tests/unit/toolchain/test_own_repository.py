@@ -69,7 +69,9 @@ def test_init_writes_a_git_repository_without_our_code(site: Path, tmp_path: Pat
         *(".gitignore", "Pulumi.yaml", "__main__.py", "requirements.txt", "stacks/Pulumi.local.yaml"),
         *("images/trainer/Dockerfile", "images/trainer/train.py"),
     }
-    done = subprocess.run(["git", "-C", tmp_path / "team", "symbolic-ref", "HEAD"], capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", "-C", tmp_path / "team", "symbolic-ref", "HEAD"], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "refs/heads/main\n"
 
 
