@@ -165,7 +165,7 @@ def _parent(root: Path, commit: str) -> str | None:
 
 @functools.cache
 def _rules() -> str:
-    """Return a hash of the code that makes fingerprints, of own flavors and of the pin: results of other code are not used."""
+    """Return a hash of the code that makes fingerprints, and of own flavors and the pin: other results are not used."""
     own = [path for name in (FLAVORS, PIN) for path in (ROOT / name, *(ROOT / name).rglob("*")) if path.is_file()]
     sources = [*sorted(Path(__file__).parents[1].rglob("*.py")), *sorted(each for each in own if each.suffix != ".pyc")]
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
