@@ -184,5 +184,3 @@ def test_command_of_machine_goes_on_as_toolchain(words: list[str]) -> None:
     )
     assert "Traceback" not in done.stderr
     assert ".slipway" in done.stdout
-
-
