@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from containers.errors import SlipwayError
 from stacks.config.stack_file import NAMESPACE, ROOT, read_stack, stack_names
-from stacks.repository import CODE
+from stacks.places import CODE
 
 SCHEMA: Final = CODE / "stacks" / "stack.schema.json"
 """The JSON schema of stack files."""

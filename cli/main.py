@@ -15,7 +15,7 @@ from cli.command_line import Sections
 from cli.commands import change, compare, foreign, look, promote, take_away
 from cli.commands import run as run_commands
 from containers.errors import SlipwayError, clean_output, out_of_time
-from stacks.repository import CODE
+from stacks.places import CODE
 
 INTERRUPTED: Final = 130
 """Exit status after Ctrl-C: 128 and the number of SIGINT, as shells have it."""

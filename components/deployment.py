@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pulumi
 import pulumi_docker as docker
 
-from components import provider_settings
+from components import provider_arguments
 from components.image import ImageVariant, ImageVariantArgs
 from components.reached_engine import ReachedEngine
 from components.registry.interface import Registry
@@ -108,7 +108,7 @@ def _engine(
     if engine.kind == "default":
         return DeclaredEngine(None, reached)
     name, host = f"engine-{architecture(platform)}", engine.address or None
-    arguments = {**provider_settings.of(docker.Provider), "host": host, "disable_docker_daemon_check": True}
+    arguments = {**provider_arguments.of(docker.Provider), "host": host, "disable_docker_daemon_check": True}
     return DeclaredEngine(docker.Provider(name, **arguments), reached)
 
 

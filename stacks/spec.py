@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from containers.errors import SlipwayError, one_line
 from containers.image.gpu.release_order import line
-from stacks.repository import code
+from stacks.places import code
 from stacks.tags import Suffix
 from stacks.versions.cuda_toolkit import DRIVER_LABEL, least_driver
 

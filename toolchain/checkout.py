@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from stacks.repository import CODE, ROOT
+from stacks.places import CODE, ROOT
 from toolchain.machine.toolchain_error import ToolchainError
 
 SOCKET_PATH_BYTES: Final = 104

@@ -15,7 +15,7 @@ from cli import completion
 from cli.command_line import Command
 from containers.errors import SlipwayError
 from stacks.config.stack_file import ROOT, read_stack
-from stacks.repository import CODE
+from stacks.places import CODE
 
 _STACK = click.argument("stack", default="local", shell_complete=completion.stacks)
 _YES = click.option("--yes", is_flag=True, help="Do it without asking.")

@@ -16,7 +16,7 @@ from pydantic_core import core_schema
 from stacks import flavors
 from stacks.config.model import Model
 from stacks.config.stack_file import NAMESPACE
-from stacks.repository import CODE
+from stacks.places import CODE
 
 PATH: Final = CODE / "stacks" / "stack.schema.json"
 """The schema's file, in the folder of the stack files; :mod:`cli.completion` reads it too."""

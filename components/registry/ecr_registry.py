@@ -14,7 +14,7 @@ import pulumi
 import pulumi_aws as aws
 from pulumi.runtime import invoke_async
 
-from components import provider_settings
+from components import provider_arguments
 from components.registry import aws_environment
 from components.registry.interface import Login, Registry, RegistryArgs
 from components.supply_chain.extra_tag import ExtraTag, ExtraTagArgs
@@ -101,7 +101,7 @@ class EcrRegistry(Registry):
         args = self._args
         if not args.publish:
             return
-        settings = provider_settings.of(aws.Provider)
+        settings = provider_arguments.of(aws.Provider)
         signed = args.signed or bool(_LOGINS & settings.keys())
         account: dict[str, Any] = {"allowed_account_ids": [args.account]} if signed else _unsigned()
         arguments = {**settings, "region": args.region, **account}

@@ -14,7 +14,6 @@ from containers.child_environment import child_environment
 from containers.engine.engine_access import client_context
 from containers.engine.tls_tunnel import tunnel
 from containers.errors import SlipwayError
-from containers.registry.reference import on_loopback
 
 _SECONDS: Final = 20
 """Until a connection must be there."""
@@ -28,12 +27,6 @@ _KEPT_ALIVE: Final = {
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT): 90_000,
 }
 """By these a connection ends 90 seconds after the engine's machine is lost, which says nothing (tcp(7))."""
-
-
-def in_clear(engine: str) -> bool:
-    """Return whether an engine's address is one without TLS on another machine, where whoever reaches it is root."""
-    url = urlsplit(engine)
-    return url.scheme in {"tcp", "http"} and not on_loopback(url.hostname or "")
 
 
 class Connection:

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from containers.engine.connection import in_clear
+from containers.addresses.engine_address import in_clear
 from containers.registry.reference import check_prefixes, covering, on_loopback, qualified
 from stacks.config.additions import OwnImageConfig, PackagesConfig, Variables
 from stacks.config.ec2 import Ec2Runners

@@ -16,10 +16,10 @@ from typing import Any
 import yaml
 
 from containers.errors import SlipwayError, one_line, suggest
-from stacks import repository
+from stacks import places
 
-ROOT = repository.ROOT
-"""See :data:`stacks.repository.ROOT`."""
+ROOT = places.ROOT
+"""See :data:`stacks.places.ROOT`."""
 
 NAMESPACE = "slipway"
 """The project's name in Pulumi.yaml, hence the prefix of its configuration keys."""

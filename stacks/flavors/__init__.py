@@ -24,7 +24,7 @@ from stacks.config.load import build
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE
 from stacks.jobs.requirements import Requirements
-from stacks.repository import FLAVORS, ROOT
+from stacks.places import FLAVORS, ROOT
 from stacks.spec import ImageSpec
 
 _OWN: Final = ROOT / FLAVORS

@@ -17,7 +17,7 @@ from containers.errors import SlipwayError
 from stacks.identity import older_trees
 from stacks.identity.cache import Cache
 from stacks.identity.git import git
-from stacks.repository import FLAVORS, PIN, ROOT
+from stacks.places import FLAVORS, PIN, ROOT
 from stacks.tags import Revision, branch_prefix
 
 BRANCH_VARIABLE = "SLIPWAY_BRANCH"

@@ -30,7 +30,7 @@ FOLDERS: Mapping[str, Collection[str]] = {
 """The folders of product code, and which other folders each may import."""
 
 STACKS = (
-    "repository",
+    "places",
     *(
         "versions",
         "tags",
@@ -62,8 +62,10 @@ OTHER_NAMES = {"containers.child_environment", "containers.errors"}
 
 @cache
 def modules() -> Mapping[str, Path]:
-    """Return the files of the product's modules by dotted name; a package's is its `__init__`."""
-    files = (file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py")))
+    """Return the files of the product's modules by dotted name; a package's is its `__init__`. A template is a user's."""
+    files = (
+        file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py")) if "template" not in file.parts
+    )
     return {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
 
 

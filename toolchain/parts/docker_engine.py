@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from containers.addresses.engine_address import in_clear
 from containers.child_environment import child_environment
-from containers.engine.connection import in_clear
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
 from toolchain.machine.daemon import Daemon

@@ -88,7 +88,8 @@ def _version_of(checkout: Checkout, pulumi: str) -> str:
 
 def _on_path(checkout: Checkout) -> tuple[Part | None, str]:
     """Return the CLI on PATH if it can be used, else why not: it must not be older than the SDK."""
-    others = [entry for entry in os.get_exec_path() if Path(entry) not in {checkout.bin, SHELL}]
+    shell = SHELL.parts[-3:]  # another checkout's as well
+    others = [entry for entry in os.get_exec_path() if Path(entry) != checkout.bin and Path(entry).parts[-3:] != shell]
     pulumi = shutil.which("pulumi", path=os.pathsep.join(others))
     if pulumi is None:
         return None, "not on PATH"

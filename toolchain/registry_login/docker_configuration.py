@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from stacks.repository import CODE
+from stacks.places import CODE
 from toolchain.checkout import Checkout
 from toolchain.machine.files import write
 from toolchain.machine.toolchain_error import without_credentials

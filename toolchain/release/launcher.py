@@ -13,7 +13,7 @@ from pathlib import Path
 
 ARCHIVE = Path(__file__).with_name("release.tar.gz")
 RELEASE = Path(".slipway", "release")
-"""As :mod:`stacks.repository` has it."""
+"""As :mod:`stacks.places` has it."""
 _USAGE = """\
 usage: slipway init FOLDER   make a repository of your own, with this release of Slipway
        slipway COMMAND ...   in such a repository: `slipway --help` lists the commands there

@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from containers.child_environment import child_environment
-from stacks.repository import PIN
+from stacks.places import PIN
 from toolchain.checkout import Checkout
 from toolchain.machine.steps import say
 from toolchain.machine.toolchain_error import ToolchainError

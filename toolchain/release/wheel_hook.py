@@ -9,7 +9,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # hatchling loads this file by its path
 
-from toolchain.release.archive import NAME, archive
+from toolchain.release.release_archive import NAME, archive
 
 
 class ArchiveHook(BuildHookInterface[Any]):

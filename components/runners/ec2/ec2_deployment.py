@@ -10,7 +10,7 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components import provider_settings
+from components import provider_arguments
 from components.runners.ec2.aws_lookup import look_up
 from components.runners.ec2.builder import ssh_config
 from components.runners.ec2.builder.ec2_builder import Ec2Builder, Ec2BuilderArgs
@@ -47,7 +47,7 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
     """
     name = f"slipway-{plan.stack}"
     platform = plan.config.platform
-    settings = provider_settings.of(aws.Provider)
+    settings = provider_arguments.of(aws.Provider)
     account = {"region": config.region, "allowed_account_ids": [config.account]}
     provider = aws.Provider("runners-aws", **{**settings, **account})
     # Only for prices. A stack deploys without them where its account may not use this region.

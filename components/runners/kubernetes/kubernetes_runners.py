@@ -15,7 +15,7 @@ import pulumi
 import pulumi_docker as docker
 import pulumi_kubernetes as k8s
 
-from components import provider_settings
+from components import provider_arguments
 from components.reached_engine import ReachedEngine
 from components.registry.interface import Login
 from components.runners.kubernetes import arc, build_daemon, build_service, gpu_validation, isolation, job_pods, pod
@@ -79,7 +79,7 @@ class KubernetesRunners(pulumi.ComponentResource):
         self._name, self._config = name, config
         self.provider = k8s.Provider(
             f"{name}-cluster",
-            **provider_settings.of(k8s.Provider),
+            **provider_arguments.of(k8s.Provider),
             kubeconfig=config.kubeconfig,
             context=config.context,
             opts=pulumi.ResourceOptions(parent=self),
@@ -260,7 +260,7 @@ class KubernetesRunners(pulumi.ComponentResource):
         }
         return docker.Provider(
             f"{self._name}-engine{other}",
-            **{**provider_settings.of(docker.Provider), **arguments},
+            **{**provider_arguments.of(docker.Provider), **arguments},
             opts=pulumi.ResourceOptions(parent=self, depends_on=ready),
         )
 

@@ -31,7 +31,7 @@ from stacks.identity.older_trees import fingerprint_record as record
 from stacks.identity.older_trees import rules
 from stacks.identity.older_trees.archive import ATTRIBUTES, ArchivedContext, archives
 from stacks.identity.older_trees.fingerprint_record import Record
-from stacks.repository import CODE, FLAVORS, PIN, ROOT
+from stacks.places import CODE, FLAVORS, PIN, ROOT
 from stacks.spec import CONTEXT
 
 STACKS: Final = "stacks"

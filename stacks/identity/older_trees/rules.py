@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from stacks.identity import git
-from stacks.repository import CODE, FLAVORS, PIN, ROOT
+from stacks.places import CODE, FLAVORS, PIN, ROOT
 
 DECIDING: Final = re.compile(
     rf"stacks/((config|flavors|versions)/.+|(graph|lock|platforms|references|spec|tags)\.py)|{FLAVORS}/.+|{re.escape(PIN)}"

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from stacks.repository import CODE
+from stacks.places import CODE
 from toolchain.checkout import Checkout
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.release import own_repository
-from toolchain.release.archive import archive
+from toolchain.release.release_archive import archive
 
 DIGEST = hashlib.sha256(b"a wheel").hexdigest()
 

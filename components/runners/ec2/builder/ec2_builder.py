@@ -11,7 +11,7 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_docker as docker
 
-from components import provider_settings
+from components import provider_arguments
 from components.reached_engine import ReachedEngine
 from components.runners.ec2 import iam_policies, launch_options
 from components.runners.ec2.builder import ssh_config
@@ -161,7 +161,7 @@ class Ec2Builder(pulumi.ComponentResource):
         }
         return docker.Provider(
             f"{self._name}-engine",
-            **{**provider_settings.of(docker.Provider), **arguments},
+            **{**provider_arguments.of(docker.Provider), **arguments},
             opts=pulumi.ResourceOptions(parent=self, depends_on=[awake]),
         )
 

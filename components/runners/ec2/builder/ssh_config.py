@@ -14,7 +14,7 @@ from pathlib import Path
 from containers.child_environment import LOCAL_SECONDS, child_environment
 from containers.errors import SlipwayError
 from stacks.config.stack_file import ROOT
-from stacks.repository import code
+from stacks.places import code
 
 HOST = "slipway-builder"
 """The builder's host name in its configuration. Each builder has a separate configuration file."""
