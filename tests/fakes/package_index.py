@@ -16,10 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 
-def wheel(
-    folder: Path, name: str, version: str, requires: Sequence[str] = (), code: str = "", more: Sequence[str] = ()
-) -> Path:
-    """Write a wheel of `name` with one module, which says its version and then runs `code`; `more` are programs in it."""
+def wheel(folder: Path, name: str, version: str, requires: Sequence[str] = (), code: str = "") -> Path:
+    """Write a wheel of `name` with one module, which says its version and then runs `code`."""
     module, stem = name.replace("-", "_"), f"{name.replace('-', '_')}-{version}"
     metadata = [
         "Metadata-Version: 2.1",
@@ -32,14 +30,11 @@ def wheel(
         f"{stem}.dist-info/METADATA": "\n".join(metadata) + "\n",
         f"{stem}.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    files |= {file: f"#!/bin/sh\necho {file} {version}\n" for file in more}
     files[f"{stem}.dist-info/RECORD"] = "".join(f"{path},,\n" for path in [*files, f"{stem}.dist-info/RECORD"])
     path = folder / f"{stem}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for file, content in files.items():
-            entry = zipfile.ZipInfo(file)
-            entry.external_attr = (0o100755 if file in more else 0) << 16
-            archive.writestr(entry, content)
+            archive.writestr(zipfile.ZipInfo(file), content)
     return path
 
 
