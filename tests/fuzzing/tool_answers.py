@@ -93,7 +93,7 @@ _OF_ENGINE: Sequence[Callable[[], object]] = (
     lambda: _ENGINE.upgrade("/session", "h2c", []),
     _built,
     _pulled,
-    lambda: _work().push(image_name.parse(_NAME), "sha256:a"),
+    lambda: _work().push(image_name.parse(_NAME), "sha256:a", None),
     _saved,
 )
 
