@@ -15,13 +15,13 @@ _HIGHEST: Final = 19
 class GzipConfig(Model):
     """The Docker engine compresses layers as it pushes them. All engines can pull them."""
 
-    kind: Literal["gzip"]
+    kind: Literal["gzip"] = Field(description="The engine's own compression, on one core. Any engine can pull it.")
 
 
 class ZstdConfig(Model):
-    """Layers are compressed on all cores of this machine, with zstd. Docker 23.0 and containerd 1.5 can pull them."""
+    """Layers are compressed on all cores of this machine, with zstd. Docker 23.0 and newer can pull them."""
 
-    kind: Literal["zstd"]
+    kind: Literal["zstd"] = Field(description="Compression on all cores. Docker 23.0 and newer can pull it.")
     level: int = Field(
         3,
         ge=1,

@@ -14,7 +14,7 @@ from stacks.identity import git
 from stacks.places import CODE, FLAVORS, PIN, ROOT
 
 DECIDING: Final = re.compile(
-    rf"stacks/((config|flavors|versions)/.+|(graph|lock|platforms|references|spec|tags)\.py)|{FLAVORS}/.+|{re.escape(PIN)}"
+    rf"stacks/((config|flavors|versions)/.+|(graph|lock|places|platforms|references|spec|tags)\.py)|{FLAVORS}/.+|{re.escape(PIN)}"
 )
 """The files that decide which specs a stack's YAML and lock give: what :mod:`stacks.graph` imports, and tables. In a
 repository of one's own, its flavors, and what pins the release that has the others."""
