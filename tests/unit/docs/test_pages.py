@@ -23,6 +23,7 @@ STACKS = {*stack_names(), "mine", "hello", "STACK", "...", "<stack>"}
 """The stacks that commands may name: those there are, those that a page adds, and what stands for any."""
 
 WITNESSES = {
+    r"cd team$|python3 -m venv slipway$|(\.\./)?slipway/bin/": 'run("slipway/bin/slipway", "init", "team")',
     r"python -m cli\.refresh\.torch_features\b": "torch_features.main(",
     r"\. \.slipway/env$": "project.source(",
     r"export PULUMI_BACKEND_URL=": "export PULUMI_BACKEND_URL=",
