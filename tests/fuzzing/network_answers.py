@@ -48,18 +48,23 @@ _LONGEST = 1000
 
 def delivery(data: bytes) -> None:
     """Take a webhook's call, signed, and not signed."""
-    os.environ |= {"WEBHOOK_SECRET": "arn", "OWN_LABELS": "a", "LABELS": "a,b", "GITHUB_SCOPE": "acme"}
-    os.environ |= {"JOBS": ENVIRONMENT["JOBS"], "RETRIES": "2"}
+    variables = {"WEBHOOK_SECRET": "arn", "OWN_LABELS": "a", "LABELS": "a,b", "GITHUB_SCOPE": "acme"}
+    variables |= {"JOBS": ENVIRONMENT["JOBS"], "RETRIES": "2"}
     aws._SECRETS["arn"] = aws._Secret(time.time(), "key")
     signature = f"sha256={hmac.new(b'key', data, hashlib.sha256).hexdigest()}"
     headers = {"X-Hub-Signature-256": signature, "content-type": "application/json", "x-github-event": "workflow_job"}
     signed = {"headers": headers, "body": base64.b64encode(data).decode(), "isBase64Encoded": True}
     world = World(1, Faults(0.0, (0.0, 0.0), 0.0), 0)
-    with patch.object(webhook, "client", world.client), patch.object(jobs, "time", world), _logged():
+    with (
+        patch.dict(os.environ, variables),
+        patch.object(webhook, "client", world.client),
+        patch.object(jobs, "time", world),
+        _logged(),
+    ):
         assert webhook.handle(signed, None)["statusCode"] in {200, 202, 403, 422}
-    for encoded in (False, True):
-        forged = {"headers": headers, "body": data.decode("latin-1") + "x", "isBase64Encoded": encoded}
-        assert webhook.handle(forged, None)["statusCode"] in {400, 401}
+        for encoded in (False, True):
+            forged = {"headers": headers, "body": data.decode("latin-1") + "x", "isBase64Encoded": encoded}
+            assert webhook.handle(forged, None)["statusCode"] in {400, 401}
 
 
 @functools.cache

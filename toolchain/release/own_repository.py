@@ -18,6 +18,7 @@ from toolchain.machine.steps import say
 from toolchain.machine.toolchain_error import ToolchainError
 
 TEMPLATE: Final = Path(__file__).with_name("template")
+_GIT_SECONDS: Final = 60
 KEPT: Final = (".git", "README.md", "LICENSE")
 """What a folder may have before: a host of repositories puts it there."""
 _PIN: Final = re.compile(
@@ -73,6 +74,7 @@ def _git(target: Path, *words: str) -> bool:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
+        timeout=_GIT_SECONDS,
     )
     return done.returncode == 0
 
