@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from bench import private_engine, program
+from bench import private_engine, wheels_image
 from bench.figures import Row, Target, show
 from bench.measure import alternate, processor_seconds
 from bench.measure import run as run_program
@@ -17,14 +17,12 @@ from bench.private_engine import PrivateEngine
 from bench.setting import Setting
 from containers.image.registry_image import fetch
 from stacks.config.stack_file import ROOT
-from toolchain.machine.steps import say, step
+from toolchain.machine.steps import say
 
 SECONDS: Final = Target("<", 1.00)
 MEMORY: Final = Target("<", 1.00)
 _SECONDS_ALLOWED: Final = 60.0
 _MEMORY_ALLOWED: Final = 500e6
-REQUIREMENT: Final = "vllm==0.21.0"
-QUICK: Final = "scipy==1.17.1"
 ROUNDS: Final = 3
 _PEER: Final = "docker pull, empty engine"
 
@@ -42,12 +40,10 @@ def run(setting: Setting) -> Iterator[Row]:
     if why := private_engine.refusal(engines=1):
         say(f"  h: left out: {why}")
         return
-    requirement = QUICK if setting.quick else REQUIREMENT
     setting.engine.check_space(2_000_000_000 if setting.quick else 20_000_000_000)
     name = f"{setting.registry.address}/wheels:1"
-    with step(f"h: building an image of {requirement}"), private_engine.started(setting.scratch / "builder") as builder:
-        arguments = {"BASE_IMAGE": setting.engine.parent(), "REQUIREMENT": requirement}
-        builder.engine.build(program.PROGRAMS / "wheels", name, arguments)
+    with private_engine.started(setting.scratch / "builder") as builder:
+        wheels_image.build(setting, builder, name, "h")
         size = f"{show(builder.engine.unpacked(name), 'B')} ({show(fetch(name).size, 'B')} compressed)"
     command = [sys.executable, "-m", "stacks", "inspect", name]
 

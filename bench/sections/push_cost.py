@@ -9,17 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bench import private_engine, program, services
+from bench import private_engine, services, wheels_image
 from bench.figures import Row, Target, show
 from bench.measure import alternate
 from bench.private_engine import PrivateEngine
-from bench.sections.inspect_cost import QUICK, REQUIREMENT
 from bench.setting import Setting
 from containers.engine import engine_access, zstd_push
 from containers.engine.engine_access import Access
 from containers.engine.zstd_push import EngineImage
 from containers.image.registry_image import fetch
-from toolchain.machine.steps import say, step
+from toolchain.machine.steps import say
 
 PUSH: Final = Target("<=", 0.50)
 LEVEL: Final = 3
@@ -29,7 +28,7 @@ _PEER: Final = "docker push"
 
 
 @dataclass(frozen=True)
-class Cost:
+class PushCost:
     """The seconds of a push to an empty registry and of the pull into an empty engine, and the bytes between them."""
 
     push: float
@@ -42,16 +41,13 @@ def run(setting: Setting) -> Iterator[Row]:
     if why := private_engine.refusal(engines=1):
         say(f"  j: left out: {why}")
         return
-    requirement = QUICK if setting.quick else REQUIREMENT
     setting.engine.check_space(4_000_000_000 if setting.quick else 40_000_000_000)
     name = f"{setting.registry.address}/pushed:1"
     with (
         private_engine.started(setting.scratch / "builder") as builder,
         private_engine.started(setting.scratch / "empty") as empty,
     ):
-        with step(f"j: building an image of {requirement}"):
-            arguments = {"BASE_IMAGE": setting.engine.parent(), "REQUIREMENT": requirement}
-            builder.engine.build(program.PROGRAMS / "wheels", name, arguments)
+        wheels_image.build(setting, builder, name, "j")
         title = f"push of an image of {show(builder.engine.unpacked(name), 'B')}"
         pushes = partial(_zstd, builder, name), partial(_gzip, builder, name)
         actions = [partial(_cost, setting, empty, push) for push in pushes]
@@ -61,7 +57,7 @@ def run(setting: Setting) -> Iterator[Row]:
     yield Row("j", "its bytes", [each.size for each in ours], _PEER, [each.size for each in theirs], unit="B")
 
 
-def _cost(setting: Setting, empty: PrivateEngine, push: Callable[[str, Path], object]) -> Cost:
+def _cost(setting: Setting, empty: PrivateEngine, push: Callable[[str, Path], object]) -> PushCost:
     """Push to a registry that has nothing, of which no engine knows anything, and pull from it."""
     folder = setting.scratch / f"registry-{time.monotonic_ns()}"
     with services.registry(setting.checkout, folder) as registry:
@@ -71,7 +67,7 @@ def _cost(setting: Setting, empty: PrivateEngine, push: Callable[[str, Path], ob
         pushed = time.monotonic()
         with empty.engine.pulled(name):
             pulled = time.monotonic()
-        return Cost(pushed - began, pulled - pushed, fetch(name).size)
+        return PushCost(pushed - began, pulled - pushed, fetch(name).size)
 
 
 def _gzip(builder: PrivateEngine, image: str, name: str, _: Path) -> None:

@@ -74,7 +74,7 @@ PULL_RATE: Final = 125_000_000
 
 
 @dataclass(frozen=True)
-class Pull:
+class NodePull:
     """What a node must pull: the number of ``layers``, and ``size`` in bytes with the image's configuration."""
 
     layers: int
@@ -118,15 +118,15 @@ class Comparison:
         return list({layer.digest: layer for layer in self.after.layers if layer.digest not in old}.values())
 
     @property
-    def pull(self) -> Pull:
+    def pull(self) -> NodePull:
         """What a node that has the earlier image must pull for the later one; nothing if they are the same."""
         config = 0 if self.before.digest == self.after.digest else self.after.config_size
-        return Pull(len(self.pushed), config + sum(layer.size for layer in self.pushed))
+        return NodePull(len(self.pushed), config + sum(layer.size for layer in self.pushed))
 
     @property
-    def whole_pull(self) -> Pull:
+    def whole_pull(self) -> NodePull:
         """What a node that has no layer must pull for the later image."""
-        return Pull(len({layer.digest for layer in self.after.layers}), self.after.size)
+        return NodePull(len({layer.digest for layer in self.after.layers}), self.after.size)
 
     @property
     def bases(self) -> tuple[str | None, str | None]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from cli.diff.comparison import PULL_RATE, Comparison, Package, Pull, Setting
+from cli.diff.comparison import PULL_RATE, Comparison, NodePull, Package, Setting
 from cli.diff.stack_diff import ImageDiff, IndexDiff, StackDiff
 from containers.errors import one_line
 from containers.image.layers.file_tree import Difference
@@ -171,7 +171,7 @@ def _empty(comparison: Comparison) -> str:
     return f"{_pull(comparison.whole_pull)} on an empty node; at {rate:g} Gbit/s, without unpacking"
 
 
-def _pull(pull: Pull) -> str:
+def _pull(pull: NodePull) -> str:
     layers = f"{pull.layers} layer{'' if pull.layers == 1 else 's'}"
     return f"{layers}, {size(pull.size)}, {pull.seconds:.1f} s"
 

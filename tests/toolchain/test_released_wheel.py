@@ -27,6 +27,5 @@ def test_wheel_makes_a_repository_whose_stack_is_ok(tmp_path: Path) -> None:
     team = tmp_path / "team"
     assert "local: 2 images, ok" in run("../slipway/bin/slipway", "check", folder=team)
     assert "torch -> trainer" in run("../slipway/bin/slipway", "list", folder=team)
-    shown = run("../slipway/bin/slipway", "show", "local", folder=team)
-    assert "trainer" in shown
+    assert "trainer" in run("../slipway/bin/slipway", "show", "local", folder=team)
     assert not (team / "dockerfiles").exists()

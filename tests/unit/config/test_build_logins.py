@@ -39,7 +39,7 @@ def test_logins_become_a_netrc_that_python_reads(tmp_path: Path) -> None:
 def test_step_gets_logins_of_its_sources_alone() -> None:
     """An archive's own scripts run as root in the step that installs it, and the rest of that step may be another's."""
     hosts = {"apt.test", "get.test", "git.test", "pypi.test", "wheels.test", "files.test"}
-    made = config(
+    stack = config(
         {host: {"username": "u", "password": "p"} for host in hosts},
         {
             "apt": "https://apt.test:8443/debian",
@@ -49,7 +49,7 @@ def test_step_gets_logins_of_its_sources_alone() -> None:
             "torchIndex": "https://wheels.test/torch",
         },
     )
-    files = netrc_files(made.build_secrets, passwords(made.build_secrets), made.mirrors)
+    files = netrc_files(stack.build_secrets, passwords(stack.build_secrets), stack.mirrors)
     lent = {name: {line.split()[1] for line in text.splitlines()} for name, text in files.items()}
     archives, index, elsewhere = {"apt.test", "get.test"}, {"pypi.test", "wheels.test"}, {"files.test"}
     assert lent == {
@@ -62,7 +62,7 @@ def test_step_gets_logins_of_its_sources_alone() -> None:
         "netrc-git-index": index | {"git.test"} | elsewhere,
         "netrc-downloads-git-index": hosts,
     }
-    (line,) = [line for line in made.warnings if "buildSecrets" in line]
+    (line,) = [line for line in stack.warnings if "buildSecrets" in line]
     assert line == (
         "slipway:buildSecrets: files.test: no address in slipway:mirrors is of that host: "
         "each step that fetches gets the login"
@@ -70,8 +70,8 @@ def test_step_gets_logins_of_its_sources_alone() -> None:
 
 
 def test_source_without_a_login_has_no_secret() -> None:
-    made = config({HOST: {"username": "u", "password": "p"}}, {"pythonIndex": f"https://{HOST}/simple"})
-    files = netrc_files(made.build_secrets, passwords(made.build_secrets), made.mirrors)
+    stack = config({HOST: {"username": "u", "password": "p"}}, {"pythonIndex": f"https://{HOST}/simple"})
+    files = netrc_files(stack.build_secrets, passwords(stack.build_secrets), stack.mirrors)
     assert files.keys() == {
         "netrc", "netrc-index", "netrc-downloads-index", "netrc-git-index", "netrc-downloads-git-index"
     }  # fmt: skip

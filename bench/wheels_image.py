@@ -1,0 +1,21 @@
+"""A large image: wheels of a real release, installed as one layer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bench import program
+from bench.private_engine import PrivateEngine
+from bench.setting import Setting
+from toolchain.machine.steps import step
+
+_REQUIREMENT: Final = "vllm==0.21.0"
+_QUICK: Final = "scipy==1.17.1"
+
+
+def build(setting: Setting, builder: PrivateEngine, name: str, section: str) -> None:
+    """Build the image in an engine, with small wheels in a quick run."""
+    requirement = _QUICK if setting.quick else _REQUIREMENT
+    with step(f"{section}: building an image of {requirement}"):
+        arguments = {"BASE_IMAGE": setting.engine.parent(), "REQUIREMENT": requirement}
+        builder.engine.build(program.PROGRAMS / "wheels", name, arguments)
