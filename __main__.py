@@ -14,7 +14,7 @@ from components import engines, preflight
 from components.deployment import deploy
 from containers.errors import SlipwayError, out_of_time
 from stacks import placement, plan
-from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.load import from_pulumi
 from stacks.config.stack_file import ROOT
 from stacks.identity import staged_context
@@ -34,7 +34,7 @@ except subprocess.TimeoutExpired as error:
 
 for line in planned.warnings:
     pulumi.warn(line)
-if isinstance(planned.config.runners, KubernetesRunners) and not pulumi.runtime.is_dry_run():
+if isinstance(planned.config.runners, KubernetesRunnersConfig) and not pulumi.runtime.is_dry_run():
     from components.runners.kubernetes import cluster_health  # a preview asks no cluster
 
     specs = [image.spec for image in planned.images]

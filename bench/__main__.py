@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.bench_error import BenchError
-from bench.figures import Row, table, verdict
+from bench.figures import Measurement, table, verdict
 from bench.sections import (
     cold_build,
     diff_cost,
@@ -27,8 +27,8 @@ from bench.sections import (
     push_cost,
     torch_bump,
 )
-from bench.services import Engine, registry
-from bench.setting import Setting
+from bench.services import MeasuredEngine, registry
+from bench.setting import BenchSetting
 from containers.errors import SlipwayError
 from toolchain.checkout import Checkout
 from toolchain.machine.steps import elapsed, say
@@ -37,7 +37,7 @@ from toolchain.machine.toolchain_error import ToolchainError
 BUDGET_SECONDS: Final = 45 * 60
 """No round begins later; a running round or build continues to its end."""
 
-SECTIONS: Final[Mapping[str, Callable[[Setting], Iterator[Row]]]] = {
+SECTIONS: Final[Mapping[str, Callable[[BenchSetting], Iterator[Measurement]]]] = {
     "a": preview_overhead.run,
     "b": cold_build.run,
     "c": torch_bump.run,
@@ -55,7 +55,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the chosen sections; return 0, even if targets are missed, or 1 after an error of one line."""
     options = _parser().parse_args(words)
     chosen = sorted(set(options.sections)) or list(SECTIONS)
-    rows: list[Row] = []
+    rows: list[Measurement] = []
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM stops the children too, like Ctrl-C
     # A background job ignores SIGINT, and its children would too: Pulumi would wait 5 s for each plugin to stop.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -90,14 +90,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(chosen: Sequence[str], rows: list[Row], *, quick: bool) -> None:
+def _run(chosen: Sequence[str], rows: list[Measurement], *, quick: bool) -> None:
     # A user's Python keeps compiled modules. Without them, every run compiles Slipway's and none of its packages'.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     checkout, began = Checkout.here(), time.monotonic()
     if "SLIPWAY_REGISTRY" not in os.environ:
         raise BenchError("not in Slipway's environment: run `make bench`, or `. .slipway/env` first")
     say(f"Sections {', '.join(chosen)}; at most {elapsed(BUDGET_SECONDS)}, then no new round begins")
-    engine = Engine(checkout)
+    engine = MeasuredEngine(checkout)
     folder = checkout.state / "bench"
     folder.mkdir(parents=True, exist_ok=True)
     with (
@@ -105,7 +105,7 @@ def _run(chosen: Sequence[str], rows: list[Row], *, quick: bool) -> None:
         registry(checkout, Path(scratch) / "registry") as private_registry,
         engine.tidied(private_registry.address),
     ):
-        setting = Setting(checkout, Path(scratch), engine, private_registry, quick, began + BUDGET_SECONDS)
+        setting = BenchSetting(checkout, Path(scratch), engine, private_registry, quick, began + BUDGET_SECONDS)
         for name in chosen:
             for row in SECTIONS[name](setting):
                 rows.append(row)

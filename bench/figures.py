@@ -29,7 +29,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Row:
+class Measurement:
     """One line of the table: a measurement of Slipway, and the same measurement of ``peer``.
 
     ``ours`` and ``theirs`` have one value for each round, in ``unit``: ``s`` (seconds), ``B`` (bytes) or ``x`` (a
@@ -82,7 +82,7 @@ _TITLES: Final = ("", "measured", "Slipway", "peer", "", "ratio", "target", "rea
 _VERDICT: Final[Mapping[bool | None, str]] = {True: "yes", False: "NO", None: ""}
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[Measurement]) -> str:
     """Format rows as a plain table below a line of titles."""
     lines = [_TITLES] + [
         (
@@ -101,7 +101,7 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(aligned(lines, {2, 3, 5, 8}))
 
 
-def verdict(rows: Sequence[Row]) -> str:
+def verdict(rows: Sequence[Measurement]) -> str:
     """Return one line with the number of reached targets and the missed ones."""
     targeted = [row for row in rows if row.target is not None]
     missed = [f"{row.section} {row.title} ({row.ratio:.2f}, {row.target})" for row in targeted if not row.reached]

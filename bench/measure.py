@@ -28,7 +28,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Run:
+class MeasuredRun:
     """A successful run of a program.
 
     ``seconds`` is wall time; ``peak`` is the largest resident size of its processes in bytes, 0 if not watched.
@@ -43,7 +43,7 @@ class Run:
 
 def run(
     words: Sequence[str | Path], *, cwd: Path, env: Mapping[str, str], watch: bool = False, seconds: float = 1800
-) -> Run:
+) -> MeasuredRun:
     """Run a program to its end; ``watch`` samples its memory, which takes some of the machine's time.
 
     Raises:
@@ -76,7 +76,7 @@ def run(
     if code:
         lines = " | ".join(line.strip() for line in output.splitlines() if line.strip())
         raise BenchError(f"`{' '.join(argv[:3])}` in {cwd} failed ({code}): ...{lines[-600:]}")
-    return Run(duration, peak(), output, cpu)
+    return MeasuredRun(duration, peak(), output, cpu)
 
 
 @contextmanager

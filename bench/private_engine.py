@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.bench_error import BenchError
-from bench.services import Engine
+from bench.services import MeasuredEngine
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
 from toolchain.parts import docker_engine
@@ -26,7 +26,7 @@ class PrivateEngine:
 
     host: str
     pid: int
-    engine: Engine
+    engine: MeasuredEngine
 
 
 def refusal(engines: int) -> str:
@@ -54,7 +54,7 @@ def started(folder: Path, core: int | None = None) -> Iterator[PrivateEngine]:
         pid = docker_engine.daemon(checkout).pid()
         if pid is None:
             raise BenchError(f"the Docker engine at {host} ended as soon as it was started")
-        yield PrivateEngine(host, pid, Engine(checkout, host))
+        yield PrivateEngine(host, pid, MeasuredEngine(checkout, host))
 
 
 @dataclass(frozen=True)

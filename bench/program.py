@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from bench.measure import Run, run
+from bench.measure import MeasuredRun, run
 from stacks.config.stack_file import ROOT
 
 PROGRAMS: Final = Path(__file__).with_name("programs")
@@ -54,11 +54,11 @@ class Program:
         self.git("add", "--all")
         self.git(*identity, "commit", "--quiet", "--message", "As measured")
 
-    def preview(self, *, watch: bool = False) -> Run:
+    def preview(self, *, watch: bool = False) -> MeasuredRun:
         """Run ``pulumi preview``."""
         return self._pulumi("preview", "--stack", _STACK, watch=watch)
 
-    def up(self, *, watch: bool = False) -> Run:
+    def up(self, *, watch: bool = False) -> MeasuredRun:
         """Run ``pulumi up`` without a preview, as ``make up`` does."""
         return self._pulumi("up", "--stack", _STACK, "--yes", "--skip-preview", watch=watch)
 
@@ -74,7 +74,7 @@ class Program:
             if resource["type"].rpartition(":")[2] == kind:
                 self._pulumi("state", "delete", resource["urn"], "--stack", _STACK, "--yes")
 
-    def _pulumi(self, *words: str, watch: bool = False) -> Run:
+    def _pulumi(self, *words: str, watch: bool = False) -> MeasuredRun:
         return run(["pulumi", *words, "--non-interactive"], cwd=self.folder, env=self.environment, watch=watch)
 
     def git(self, *words: str, stdin: str | None = None) -> None:

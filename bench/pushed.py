@@ -14,7 +14,7 @@ from typing import Any, Final
 import requests
 
 from bench.bench_error import BenchError
-from bench.services import Registry
+from bench.services import LoopbackRegistry
 
 _CHUNK: Final = 1 << 22
 _BLOCK: Final = 512
@@ -24,7 +24,7 @@ _LAYER: Final = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 
 
 @dataclass(frozen=True)
-class Layer:
+class PushedLayer:
     """A pushed layer: digest and size of its blob in bytes; ``diff_id`` is the digest of its archive."""
 
     digest: str
@@ -32,15 +32,15 @@ class Layer:
     diff_id: str
 
 
-class Repository:
+class PushRepository:
     """A repository to push to."""
 
-    def __init__(self, registry: Registry, path: str) -> None:
+    def __init__(self, registry: LoopbackRegistry, path: str) -> None:
         self.name = f"{registry.address}/{path}"
         self._url = f"http://{registry.address}/v2/{path}"
         self._session = requests.Session()
 
-    def layer(self, files: Iterator[tuple[str, int]]) -> Layer:
+    def layer(self, files: Iterator[tuple[str, int]]) -> PushedLayer:
         """Stream a layer of files of random bytes, given by path and size."""
         plain, packed = hashlib.sha256(), hashlib.sha256()
         size = 0
@@ -60,9 +60,9 @@ class Repository:
             yield out
 
         digest = self._push(blob(), lambda: f"sha256:{packed.hexdigest()}")
-        return Layer(digest, size, f"sha256:{plain.hexdigest()}")
+        return PushedLayer(digest, size, f"sha256:{plain.hexdigest()}")
 
-    def image(self, tag: str, layers: Sequence[Layer]) -> str:
+    def image(self, tag: str, layers: Sequence[PushedLayer]) -> str:
         """Push an image of pushed layers; return its reference."""
         config = json.dumps(
             {

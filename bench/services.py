@@ -35,7 +35,7 @@ _UPLOADED: Final = re.compile(r'"PUT /v2/\S+/blobs/uploads/\S+[?&]digest=sha256(
 
 
 @dataclass(frozen=True)
-class Registry:
+class LoopbackRegistry:
     """A registry on this machine: its ``host:port``, its data folder, and its log."""
 
     address: str
@@ -70,13 +70,13 @@ def uploaded(log: str) -> list[str]:
 
 
 @contextmanager
-def registry(checkout: Checkout, folder: Path) -> Iterator[Registry]:
+def registry(checkout: Checkout, folder: Path) -> Iterator[LoopbackRegistry]:
     """Run a temporary registry in a folder; the user's own would keep the benchmark's images."""
     folder.mkdir()
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         port = probe.getsockname()[1]
-    started = Registry(f"{LOOPBACK}:{port}", folder / "data", folder / "log")
+    started = LoopbackRegistry(f"{LOOPBACK}:{port}", folder / "data", folder / "log")
     config = folder / "config.yml"
     config.write_text(
         json.dumps(
@@ -98,7 +98,7 @@ def registry(checkout: Checkout, folder: Path) -> Iterator[Registry]:
         daemon.stop()
 
 
-class Engine:
+class MeasuredEngine:
     """A Docker engine: the one of the environment, or another one by its address."""
 
     def __init__(self, checkout: Checkout, host: str = "") -> None:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.services import Engine, Registry
+from bench.services import LoopbackRegistry, MeasuredEngine
 from toolchain.checkout import Checkout
 from toolchain.machine.steps import say
 
 
 @dataclass(frozen=True)
-class Setting:
+class BenchSetting:
     """A folder, an engine and a registry for a section, which are emptied afterwards.
 
     ``quick`` selects fewer rounds and images. No round begins after ``deadline``, on the monotonic clock.
@@ -21,8 +21,8 @@ class Setting:
 
     checkout: Checkout
     scratch: Path
-    engine: Engine
-    registry: Registry
+    engine: MeasuredEngine
+    registry: LoopbackRegistry
     quick: bool
     deadline: float
     mark: str = field(default_factory=lambda: f"{time.time_ns():x}")

@@ -12,7 +12,7 @@ from typing import Any, Final
 from bench import program
 from bench.bench_error import BenchError
 from bench.program import Program
-from bench.setting import Setting
+from bench.setting import BenchSetting
 from containers.image.gpu.release_order import line, order
 from containers.image.registry_image import fetch
 from stacks import plan
@@ -39,7 +39,7 @@ class Built:
     unpacked: int
 
 
-def build(setting: Setting, name: str, torches: Sequence[Torch]) -> list[list[Built]]:
+def build(setting: BenchSetting, name: str, torches: Sequence[Torch]) -> list[list[Built]]:
     """Build and push each torch with Slipway, then each with one ``RUN pip install``; return both lists.
 
     Both use a parent that no build cache has, and start with the same pip cache: the images and the build cache of the
@@ -86,7 +86,7 @@ def _config(parent: str, torch: Torch) -> dict[str, Any]:
 
 
 def _each(
-    setting: Setting, title: str, program_: Program, configure: Callable[[Torch], None], torches: Sequence[Torch]
+    setting: BenchSetting, title: str, program_: Program, configure: Callable[[Torch], None], torches: Sequence[Torch]
 ) -> Iterator[Built]:
     program_.begin()
     for torch in torches:

@@ -6,14 +6,14 @@ from typing import Final
 
 from bench import program
 from bench.private_engine import PrivateEngine
-from bench.setting import Setting
+from bench.setting import BenchSetting
 from toolchain.machine.steps import step
 
 _REQUIREMENT: Final = "vllm==0.21.0"
 _QUICK: Final = "scipy==1.17.1"
 
 
-def build(setting: Setting, builder: PrivateEngine, name: str, section: str) -> None:
+def build(setting: BenchSetting, builder: PrivateEngine, name: str, section: str) -> None:
     """Build the image in an engine, with small wheels in a quick run."""
     requirement = _QUICK if setting.quick else _REQUIREMENT
     with step(f"{section}: building an image of {requirement}"):

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Iterator
 from containers.errors import SlipwayError, one_line
 from stacks import flavors, lock, plan
 from stacks.checks.collisions import StackImages, collisions, shared_repositories, shared_runners, shared_tags
-from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT, misnamed, stack_names
 from stacks.identity import pip_packages
-from stacks.identity.content import Content, Contents, contexts
+from stacks.identity.content import CheckoutContents, Content, contexts
 from stacks.spec import Outside, Sibling
 
 
@@ -27,7 +27,7 @@ def check(locked: Collection[str] = ()) -> list[str]:
     owned: dict[str, frozenset[str]] = {}
     tagged: dict[str, frozenset[str]] = {}
     configs: dict[str, StackConfig] = {}
-    contents = Contents(contexts(ROOT))
+    contents = CheckoutContents(contexts(ROOT))
     for name in stack_names():
         try:
             # The history of an image decides its tag's commit, and no mistake.
@@ -53,7 +53,7 @@ def check(locked: Collection[str] = ()) -> list[str]:
         platforms = f" for {len(planned.config.platforms)} platforms" if planned.indexes else ""
         source = f" from {products} build products" if products else ""
         runners = planned.config.runners
-        most = runners.per_node if isinstance(runners, KubernetesRunners) else None
+        most = runners.per_node if isinstance(runners, KubernetesRunnersConfig) else None
         room = f", {most} runner{'' if most == 1 else 's'} a node" if most else ""
         print(f"{name}: {images} image{'' if images == 1 else 's'}{platforms}{source}{room}, ok")
     mistakes += collisions(built) + shared_repositories(owned) + shared_tags(tagged) + shared_runners(configs)

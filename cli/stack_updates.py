@@ -18,7 +18,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import read_stack, stack_file
 from stacks.flavors import own_images
 from stacks.identity import content, git, older_trees
-from stacks.identity.content import Content, Contents, contexts
+from stacks.identity.content import CheckoutContents, Content, contexts
 from stacks.identity.fingerprint import published_fingerprints
 
 _Resolved = tuple[StackConfig, Mapping[str, Content]]
@@ -103,7 +103,7 @@ def roll_back(stack: str, root: Path, number: int | None = None) -> tuple[Update
             else from that commit's files, or a file has uncommitted changes. No file is changed then.
     """
     resolved = graph.locked(read_stack(stack, root), f"stack {stack}", root)
-    now = resolved.config, content.of_stack(resolved.specs, Contents(contexts(root)))
+    now = resolved.config, content.of_stack(resolved.specs, CheckoutContents(contexts(root)))
     update, then = _target(stack, root, number, now)
     yaml = stack_file(stack, root).relative_to(root).as_posix()
     paths = {yaml, lock.FILE, *_files(*now), *_files(*then)}

@@ -16,7 +16,7 @@ from containers.registry.credentials import Login
 from containers.registry.logins import stack_login
 from containers.registry.reference import qualified, split
 from stacks import plan, platforms
-from stacks.config.signing import Signer, Signing, trusted
+from stacks.config.signing import SignerConfig, SigningConfig, trusted
 from stacks.config.stack_config import StackConfig
 from stacks.plan import Plan
 
@@ -81,7 +81,9 @@ def stated(planned: Plan, name: str, built: Mapping[str, str]) -> dict[str, str]
     return planned_now if planned_now.get("tag") == built["tag"] else {"tag": built["tag"]}
 
 
-def _signature(ref: str, signer: Signer, login: Login | None, annotations: Mapping[str, str] | None = None) -> str:
+def _signature(
+    ref: str, signer: SignerConfig, login: Login | None, annotations: Mapping[str, str] | None = None
+) -> str:
     if _digest(ref):
         cosign.verify(ref, signer, login if login and login.applies_to(ref) else None, annotations)
         name = f", as {annotations['tag']}" if annotations else ""
@@ -98,7 +100,7 @@ class Evidence:
         SlipwayError: one that the stack signs, or that its policy requires, is missing.
     """
 
-    def __init__(self, ref: str, signing: Signing, login: Login | None, published: Collection[str]) -> None:
+    def __init__(self, ref: str, signing: SigningConfig, login: Login | None, published: Collection[str]) -> None:
         self._ref = ref
         self._signing = signing
         self._login = login
@@ -154,7 +156,7 @@ class Evidence:
             violations = list(slsa.violations(self._provenance, self._signing.policy, now))
         return [f"{self._ref}: policy: {each}" for each in violations]
 
-    def parents(self, config: StackConfig) -> dict[str, Signer]:
+    def parents(self, config: StackConfig) -> dict[str, SignerConfig]:
         """Return the required signers of outside parents, by parent."""
         with shape.expected(self._ref):
             names = slsa.parents(self._provenance) if self._provenance else []
@@ -166,7 +168,7 @@ def _digest(ref: str) -> bool:
     return "@sha256:" in ref
 
 
-def _trusted(parent: str, config: StackConfig) -> Signer | None:
+def _trusted(parent: str, config: StackConfig) -> SignerConfig | None:
     return next(filter(None, (trusted(config.trust, name) for name in config.public(parent))), None)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pulumi import Input
 from pulumi.dynamic import CreateResult, DiffResult, ResourceProvider, UpdateResult
 
-from components.registry.interface import Login
+from components.registry.interface import PushLogin
 
 if TYPE_CHECKING:
     from containers.registry import credentials
@@ -18,7 +18,7 @@ LOGIN = ("username", "password")
 """The inputs with the registry login. A changed login is not a change of the resource."""
 
 
-def login_inputs(login: Login) -> dict[str, Input[str] | None]:
+def login_inputs(login: PushLogin) -> dict[str, Input[str] | None]:
     """Return a login as inputs of a resource."""
     return {"username": login.username, "password": login.password}
 

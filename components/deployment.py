@@ -185,7 +185,7 @@ def _registry(plan: Plan) -> Registry:
 def _cluster(plan: Plan) -> KubernetesRunners | None:
     """Declare the runners of a cluster, before the images: these may be built there."""
     config = plan.config
-    if not isinstance(config.runners, kubernetes.KubernetesRunners):
+    if not isinstance(config.runners, kubernetes.KubernetesRunnersConfig):
         return None
     from components.runners.kubernetes import kubernetes_runners  # noqa: PLC0415 - no other stack should pay for it
 
@@ -217,7 +217,7 @@ def _validated(
 def _machines(plan: Plan) -> Deployed | None:
     """Declare the runners on EC2, before the images: a mistake that only AWS knows ends the update before a build."""
     config = plan.config.runners
-    if not isinstance(config, ec2.Ec2Runners):
+    if not isinstance(config, ec2.Ec2RunnersConfig):
         return None
     from components.runners.ec2.ec2_deployment import deploy as deploy_runners  # noqa: PLC0415 - as above
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from containers.errors import SlipwayError
 from stacks.config.builders import build_key, taking
-from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.placement import address
 from stacks.plan import Plan
 from stacks.platforms import OF_MACHINES
@@ -77,12 +77,12 @@ def pools(plan: Plan) -> dict[str, Pool]:
             together = not config.publish
             by_platform[platform] = Pool(platform, engines, images, runs_programs=runs_programs, together=together)
     runners = config.runners
-    if config.build_on == "runners" and isinstance(runners, KubernetesRunners):
+    if config.build_on == "runners" and isinstance(runners, KubernetesRunnersConfig):
         by_platform = _replicas(plan, runners) | by_platform
     return by_platform
 
 
-def _replicas(plan: Plan, runners: KubernetesRunners) -> dict[str, Pool]:
+def _replicas(plan: Plan, runners: KubernetesRunnersConfig) -> dict[str, Pool]:
     several = [platform for platform, pool in runners.build_pools.items() if pool.replicas > 1]
     if runners.build is None or not several:
         return {}

@@ -12,7 +12,7 @@ import pulumi_docker as docker
 
 from components.image_checks import Checks, ChecksArgs, access, build_inputs
 from components.reached_engine import ReachedEngine
-from components.registry.interface import Login, Registry
+from components.registry.interface import PushLogin, Registry
 from containers.registry.reference import Reference
 from stacks.identity.content import Content
 from stacks.placement import PlacedImage
@@ -123,7 +123,7 @@ class ImageVariant(pulumi.ComponentResource):
         return tagged.ref
 
     def _run_checks(
-        self, name: str, args: ImageVariantArgs, ref: pulumi.Output[str], login: Login, content: Content
+        self, name: str, args: ImageVariantArgs, ref: pulumi.Output[str], login: PushLogin, content: Content
     ) -> pulumi.Output[str]:
         """Declare the checks of the image ``ref``. Return the hexadecimal part of the digest that they passed."""
         image, pushed = args.placed.image, args.placed.pushed
@@ -139,7 +139,7 @@ class ImageVariant(pulumi.ComponentResource):
             f"{name}-checks", ChecksArgs(image, content, ref, references, args.registry, login), below
         ).checked
 
-    def _published(self, name: str, args: ImageVariantArgs, login: Login) -> dict[str, pulumi.Input[str]]:
+    def _published(self, name: str, args: ImageVariantArgs, login: PushLogin) -> dict[str, pulumi.Input[str]]:
         """Return the argument that makes a product's Dockerfile copy the published product instead of building."""
         reuse = args.placed.reuse
         if reuse is None:

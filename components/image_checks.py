@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_docker as docker
 
-from components.registry.interface import Login, Registry
+from components.registry.interface import PushLogin, Registry
 from stacks.identity import staged_context
 from stacks.identity.content import Content
 from stacks.plan import PlannedImage
@@ -26,7 +26,7 @@ def build_inputs(content: Content, args: Mapping[str, pulumi.Input[str]]) -> doc
     )
 
 
-def access(registry: Registry, login: Login) -> docker.RegistryArgs:
+def access(registry: Registry, login: PushLogin) -> docker.RegistryArgs:
     """Return a registry and its login as inputs of a build."""
     return docker.RegistryArgs(server=registry.server, username=login.username, password=login.password)
 
@@ -44,7 +44,7 @@ class ChecksArgs:
     ref: pulumi.Output[str]
     parents: Mapping[str, pulumi.Input[str]]
     registry: Registry
-    login: Login
+    login: PushLogin
 
 
 class Checks(pulumi.ComponentResource):

@@ -41,7 +41,7 @@ def check(plan: Plan) -> None:
 def _lacking(plan: Plan) -> Iterator[str]:
     """Yield a line for each outside parent that lacks platforms of the images that are built on it."""
     from containers.image import registry_image  # noqa: PLC0415 - other stacks start faster without it
-    from containers.registry.transport import Unreachable  # noqa: PLC0415 - as above
+    from containers.registry.transport import RegistryUnreachable  # noqa: PLC0415 - as above
 
     needed: dict[str, dict[str, None]] = {}
     for image in plan.images:
@@ -52,7 +52,7 @@ def _lacking(plan: Plan) -> Iterator[str]:
     for reference, platforms in needed.items():
         try:
             present = registry_image.platforms(reference, login)
-        except Unreachable:  # only the engine may reach it
+        except RegistryUnreachable:  # only the engine may reach it
             continue
         if lacking := [platform for platform in platforms if platform not in present]:
             key = "take {} out of slipway:platforms" if plan.config.platforms else "another slipway:platform"

@@ -21,7 +21,7 @@ _BUFFER: Final = 1 << 20
 Result = TypeVar("Result")
 
 
-class Unreadable(Exception):
+class BlobUnreadable(Exception):
     """The bytes of a blob do not fit its media type; ``str()`` is the reason."""
 
 
@@ -44,11 +44,11 @@ def read_blob(
         SlipwayError: the blob is larger than stated, does not have its digest, or is malformed.
     """
     stream = _Hashed(source, budget.current(reference), f"{reference}: {digest}", size)
-    malformed: Unreadable | None = None
+    malformed: BlobUnreadable | None = None
     result: Result | None = None
     try:
         result = read(cast("IO[bytes]", io.BufferedReader(stream, _BUFFER)))
-    except Unreadable as error:
+    except BlobUnreadable as error:
         malformed = error
     actual = stream.finish()
     if verify and actual != digest:

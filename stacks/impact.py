@@ -19,7 +19,7 @@ from stacks import plan
 from stacks.config.stack_file import stack_names
 from stacks.differences import leaves
 from stacks.identity import content, older_trees
-from stacks.identity.content import Content, Contents, contexts
+from stacks.identity.content import CheckoutContents, Content, contexts
 from stacks.identity.git import git
 from stacks.identity.older_trees import Images, Tree, all_fingerprints
 
@@ -142,7 +142,7 @@ def _commit(ref: str, root: Path) -> str | None:
 def _working_tree(root: Path) -> dict[str, Images]:
     stacks: dict[str, Images] = {}
     mistakes = []
-    contents = Contents(contexts(root))
+    contents = CheckoutContents(contexts(root))
     for stack in stack_names(root):
         try:
             _, specs = plan.resolve(stack, root)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from containers.errors import SlipwayError, one_line
 from containers.registry.reference import qualified
-from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.signing import trusted
 from stacks.config.stack_config import StackConfig
 from stacks.spec import ImageSpec, Outside, Packages, Sibling
@@ -217,7 +217,7 @@ def write(
         raise SlipwayError(f"{FILE} cannot be written: {error.strerror or error}") from None
 
 
-def tagged_parents(spec: ImageSpec, mirrors: Mirrors) -> dict[str, str]:
+def tagged_parents(spec: ImageSpec, mirrors: MirrorsConfig) -> dict[str, str]:
     """Return the qualified references of a spec's outside parents that have a tag and no digest, by argument."""
     return {
         argument: qualified(mirrors.image(parent.reference))
@@ -249,17 +249,17 @@ def index_key(name: str, digest: str) -> str:
     return f"{name}@{digest}"
 
 
-def branches(spec: ImageSpec, mirrors: Mirrors) -> dict[str, tuple[str, str]]:
+def branches(spec: ImageSpec, mirrors: MirrorsConfig) -> dict[str, tuple[str, str]]:
     """Return the repository's address and the name of each branch that a spec is built from, by argument."""
     return {argument: (address(branch.repository, mirrors), branch.name) for argument, branch in spec.branches.items()}
 
 
-def address(repository: str, mirrors: Mirrors) -> str:
+def address(repository: str, mirrors: MirrorsConfig) -> str:
     """Return where builds fetch a repository, owner/name on GitHub."""
     return f"{_host(mirrors)}/{repository}"
 
 
-def _host(mirrors: Mirrors) -> str:
+def _host(mirrors: MirrorsConfig) -> str:
     return (mirrors.git or "https://github.com").rstrip("/")
 
 
@@ -268,7 +268,7 @@ def branch_key(address: str, branch: str) -> str:
     return f"{address}#{branch}"
 
 
-def source_key(source: str, mirrors: Mirrors) -> str:
+def source_key(source: str, mirrors: MirrorsConfig) -> str:
     """Return the name in the lock of a git tag or a short commit, given as ``owner/name ref``.
 
     It is ``https://github.com/pytorch/vision#refs/tags/v0.15.2``, or ``https://github.com/NVIDIA/apex#38a1269^{commit}``,
@@ -288,7 +288,7 @@ def is_fixed(name: str) -> bool:
     return f"#{_TAGS}" in name or name.endswith(_PEELED)
 
 
-def _source_commits(mirrors: Mirrors, locked: Mapping[str, str]) -> dict[str, str]:
+def _source_commits(mirrors: MirrorsConfig, locked: Mapping[str, str]) -> dict[str, str]:
     """Return the locked commits of tags and short commits of the host that builds fetch from, by ``owner/name ref``."""
     host = f"{_host(mirrors)}/"
     sources = {
@@ -299,7 +299,7 @@ def _source_commits(mirrors: Mirrors, locked: Mapping[str, str]) -> dict[str, st
     return {source: locked[name] for source, name in sources.items() if source_key(source, mirrors) == name}
 
 
-def _at_commits(spec: ImageSpec, mirrors: Mirrors, locked: Mapping[str, str]) -> ImageSpec:
+def _at_commits(spec: ImageSpec, mirrors: MirrorsConfig, locked: Mapping[str, str]) -> ImageSpec:
     """Return a spec with the commits of its branches as arguments.
 
     Raises:
@@ -316,14 +316,14 @@ def _at_commits(spec: ImageSpec, mirrors: Mirrors, locked: Mapping[str, str]) ->
     return spec.model_copy(update={"args": {**spec.args, **commits}, "branches": {}}) if commits else spec
 
 
-def python_indexes(packages: Packages, mirrors: Mirrors) -> list[str]:
+def python_indexes(packages: Packages, mirrors: MirrorsConfig) -> list[str]:
     """Return the addresses of the indexes that pip looks in; where there are two, torch's is the second."""
     public = "https://pypi.org/simple"  # pip's default (pip/_internal/models/index.py)
     torch = mirrors.torch_index or packages.torch_index
     return [mirrors.python_index or public, *([torch] if torch else [])]
 
 
-def packages_key(packages: Packages, platform: str, mirrors: Mirrors) -> str:
+def packages_key(packages: Packages, platform: str, mirrors: MirrorsConfig) -> str:
     """Return the name of an image's Python packages in the lock: platform, indexes, what is installed and where.
 
     Where the parent decides, the Pythons follow from the release of torch.

@@ -19,14 +19,14 @@ from stacks import checks, graph, lock, platforms, tags
 from stacks.checks import clusters, extra_tags, provider_settings
 from stacks.checks.secrets import check_clear_text
 from stacks.config.additions import requirement_name
-from stacks.config.fetching.mirrors import Mirrors
-from stacks.config.signing import Signer, trusted
+from stacks.config.fetching.mirrors import MirrorsConfig
+from stacks.config.signing import SignerConfig, trusted
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT, other_settings, read_stack
 from stacks.flavors import own_images
 from stacks.graph import Graph
 from stacks.identity import content, history, pip_packages
-from stacks.identity.content import Content, Contents, contexts
+from stacks.identity.content import CheckoutContents, Content, contexts
 from stacks.identity.fingerprint import fingerprints, index_fingerprint, published_fingerprints
 from stacks.spec import ImageSpec, Outside
 
@@ -37,7 +37,7 @@ MIRROR_ARGS = {
     "GIT_MIRROR": "git",
     "CA_CERTIFICATE": "ca_certificate",
 }
-"""The build arguments that carry mirrors to Dockerfiles, and the field of ``Mirrors`` for each."""
+"""The build arguments that carry mirrors to Dockerfiles, and the field of ``MirrorsConfig`` for each."""
 
 _SHOWN_DIGITS = 12
 """Hexadecimal digits of a file's hash in an image's contents."""
@@ -154,7 +154,7 @@ class Plan:
     warnings: tuple[str, ...] = ()
 
     @property
-    def signers(self) -> dict[str, Signer]:
+    def signers(self) -> dict[str, SignerConfig]:
         """The signer of each outside parent that needs a signature, by the reference that builds pull."""
         return {
             image.args[argument]: signer
@@ -271,7 +271,7 @@ class Plan:
         }
 
 
-def _uri(source: str, mirrors: Mirrors) -> str:
+def _uri(source: str, mirrors: MirrorsConfig) -> str:
     """Return the URI of a git source: ``git+https://github.com/pytorch/vision@refs/tags/v0.15.2``."""
     repository, _, ref = source.partition(" ")
     return f"git+{lock.address(repository, mirrors)}@{ref if lock.is_commit(ref) else f'refs/tags/{ref}'}"
@@ -303,7 +303,7 @@ def make(
     root: Path = ROOT,
     *,
     settings: Mapping[str, Any] | None = None,
-    contents: Contents | None = None,
+    contents: CheckoutContents | None = None,
     search: bool = True,
 ) -> Plan:
     """Resolve a stack from its file, or from the ``values`` that Pulumi read from it.
@@ -323,7 +323,7 @@ def make(
     settings = other_settings(stack, provider_settings.NAMESPACES, root) if settings is None else settings
     checks.run((partial(provider_settings.refusals, resolved.config),), settings, resolved.where)
     checks.run(checks.BUILD_RULES, resolved, resolved.where)
-    contents = Contents(contexts(root)) if contents is None else contents
+    contents = CheckoutContents(contexts(root)) if contents is None else contents
     images = _images(stack, resolved, contents, search=search)
     plan = Plan(stack, resolved.config, images, clusters.gpu_checks(resolved), resolved.warnings)
     checks.run((partial(extra_tags.movable, resolved.config),), plan.images, resolved.where)
@@ -343,7 +343,7 @@ def _graph(values: Mapping[str, Any], where: str, root: Path) -> Graph:
     return resolved
 
 
-def _images(stack: str, resolved: Graph, contents: Contents, *, search: bool) -> tuple[PlannedImage, ...]:
+def _images(stack: str, resolved: Graph, contents: CheckoutContents, *, search: bool) -> tuple[PlannedImage, ...]:
     config, root, ordered = resolved.config, resolved.root, resolved.specs
     content_of = content.of_stack(ordered, contents)
     prints = fingerprints(content_of.values())
@@ -416,7 +416,7 @@ def _outside(of: Content, config: StackConfig) -> dict[str, str]:
     }
 
 
-def _mirror_args(mirrors: Mirrors, declared: Mapping[str, str | None]) -> dict[str, str]:
+def _mirror_args(mirrors: MirrorsConfig, declared: Mapping[str, str | None]) -> dict[str, str]:
     """Return a Dockerfile's arguments for mirrors. An address without a mirror stays public.
 
     ``declared`` maps the Dockerfile's arguments to their values without mirrors, None for no value.

@@ -12,9 +12,9 @@ import sys
 from containers.errors import SlipwayError
 from containers.registry.reference import qualified
 from stacks import plan
-from stacks.config.ec2 import Ec2Runners
-from stacks.config.kubernetes import KubernetesRunners
-from stacks.config.registries.ecr import EcrRegistry
+from stacks.config.ec2 import Ec2RunnersConfig
+from stacks.config.kubernetes import KubernetesRunnersConfig
+from stacks.config.registries.ecr import EcrRegistryConfig
 from stacks.config.stack_config import StackConfig
 from stacks.spec import Outside
 
@@ -37,11 +37,12 @@ def needs(stack: str, *, pushing: bool, building: bool) -> dict[str, object]:
     return {
         "engine": bool(specs) and config.build_on == "engine",
         "registry": bool(specs) and local(config),
-        "aws": isinstance(config.runners, Ec2Runners) or (config.publish and isinstance(config.registry, EcrRegistry)),
+        "aws": isinstance(config.runners, Ec2RunnersConfig)
+        or (config.publish and isinstance(config.registry, EcrRegistryConfig)),
         "cosign": bool(config.trust) or signing is not None or (signs and any(spec.product for spec in specs)),
         "syft": signing is not None and signing.sbom,
         "grype": building and config.vulnerabilities is not None,
-        "kubernetes": isinstance(config.runners, KubernetesRunners),
+        "kubernetes": isinstance(config.runners, KubernetesRunnersConfig),
         "platforms": built if specs and config.build_on == "engine" and pushing else [],
         "parents": sorted(qualified(config.pulled(reference)) for reference in outside),
     }

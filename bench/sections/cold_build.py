@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from bench import buildx, program, synthetic_images
-from bench.figures import Row, Target
-from bench.measure import Run, alternate
+from bench.figures import Measurement, Target
+from bench.measure import MeasuredRun, alternate
 from bench.measure import run as run_program
-from bench.setting import Setting
+from bench.setting import BenchSetting
 from toolchain.machine.steps import step
 
 COLD: Final = Target("<=", 1.05)
@@ -27,14 +27,14 @@ _BARE: Final = "bare docker.Image"
 
 
 @dataclass(frozen=True)
-class Tool:
+class BuildTool:
     """One of the three tools: its own build context, and ``up``, which builds and pushes all images.
 
     The argument of ``up`` is whether to measure memory.
     """
 
     dockerfiles: Path
-    up: Callable[[bool], Run]
+    up: Callable[[bool], MeasuredRun]
 
     def cold(self) -> float:
         """Build and push images without a cache; return the seconds."""
@@ -53,7 +53,7 @@ class Tool:
         return self.up(True).peak
 
 
-def run(setting: Setting) -> Iterator[Row]:
+def run(setting: BenchSetting) -> Iterator[Measurement]:
     """Measure both builds, and the memory of each tool."""
     bake = _bake(setting)
     with step(f"b: writing {COUNT} images, and their tools"):
@@ -63,31 +63,31 @@ def run(setting: Setting) -> Iterator[Row]:
     size = COUNT * synthetic_images.LAYERS * LAYER_BYTES / 1e6
     title = f"cold build and push, {COUNT} images, {size:.0f} MB of new layers"
     ours, bare, peer = alternate(setting.rounds(ROUNDS, f"b: {title}"), *(tool.cold for tool in tools))
-    yield Row("b", title, ours, _BAKE, peer, target=COLD)
-    yield Row("b", "the same, by the bare program", bare, _BAKE, peer)
+    yield Measurement("b", title, ours, _BAKE, peer, target=COLD)
+    yield Measurement("b", "the same, by the bare program", bare, _BAKE, peer)
     title = "rebuild and push, one file of one image"
     ours, bare, peer = alternate(setting.rounds(ROUNDS, f"b: {title}"), *(tool.warm for tool in tools))
-    yield Row("b", title, ours, _BAKE, peer)
-    yield Row("b", "the same, by the bare program", bare, _BAKE, peer)
-    yield Row(
+    yield Measurement("b", title, ours, _BAKE, peer)
+    yield Measurement("b", "the same, by the bare program", bare, _BAKE, peer)
+    yield Measurement(
         "b", "the rebuild over bake's", _over(ours, peer), "bare over bake", _over(bare, peer), unit="x", target=WARM
     )
-    yield Row("b", "peak memory of a cold build", memory[:1], _BAKE, memory[2:], unit="B")
-    yield Row("b", "peak memory of a cold build", memory[:1], _BARE, memory[1:2], unit="B")
+    yield Measurement("b", "peak memory of a cold build", memory[:1], _BAKE, memory[2:], unit="B")
+    yield Measurement("b", "peak memory of a cold build", memory[:1], _BARE, memory[1:2], unit="B")
 
 
 def _over(values: Sequence[float], peer: Sequence[float]) -> list[float]:
     return [value / other for value, other in zip(values, peer, strict=True)]
 
 
-def _arguments(setting: Setting) -> dict[str, dict[str, str]]:
+def _arguments(setting: BenchSetting) -> dict[str, dict[str, str]]:
     base = setting.engine.parent()
     return {
         name: {"BASE_IMAGE": base, "NUMBER": str(number)} for number, name in enumerate(synthetic_images.names(COUNT))
     }
 
 
-def _programs(setting: Setting) -> Iterator[Tool]:
+def _programs(setting: BenchSetting) -> Iterator[BuildTool]:
     folder, registry = setting.scratch / "build", f"{setting.registry.address}/build"
     config = {"flavor": "many", "count": COUNT, "base": setting.engine.parent()}
     ours = program.slipway(folder / "slipway", f"{registry}/slipway", config)
@@ -95,14 +95,14 @@ def _programs(setting: Setting) -> Iterator[Tool]:
     for each in (ours, bare):
         synthetic_images.write(each.dockerfiles, COUNT, layer_bytes=LAYER_BYTES)
         each.begin()
-        yield Tool(each.dockerfiles, partial(_up, each))
+        yield BuildTool(each.dockerfiles, partial(_up, each))
 
 
-def _up(program_: program.Program, watch: bool) -> Run:
+def _up(program_: program.Program, watch: bool) -> MeasuredRun:
     return program_.up(watch=watch)
 
 
-def _bake(setting: Setting) -> Tool:
+def _bake(setting: BenchSetting) -> BuildTool:
     folder = setting.scratch / "build-bake"
     (folder / "dockerfiles").mkdir(parents=True)
     synthetic_images.write(folder / "dockerfiles", COUNT, layer_bytes=LAYER_BYTES)
@@ -118,4 +118,4 @@ def _bake(setting: Setting) -> Tool:
         "plain",
     ]
     environment = {**os.environ, "BUILDX_CONFIG": str(folder / "buildx")}  # leaves the user's own unchanged
-    return Tool(folder / "dockerfiles", lambda watch: run_program(words, cwd=folder, env=environment, watch=watch))
+    return BuildTool(folder / "dockerfiles", lambda watch: run_program(words, cwd=folder, env=environment, watch=watch))

@@ -8,11 +8,11 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from bench.figures import Row, Target
+from bench.figures import Measurement, Target
 from bench.measure import alternate
 from bench.measure import run as run_program
-from bench.pushed import Layer, Repository
-from bench.setting import Setting
+from bench.pushed import PushedLayer, PushRepository
+from bench.setting import BenchSetting
 from stacks.config.stack_file import ROOT
 from toolchain.machine.steps import step
 
@@ -27,12 +27,12 @@ _CHANGED_BYTES: Final = 10_000
 ROUNDS: Final = 3
 
 
-def run(setting: Setting) -> Iterator[Row]:
+def run(setting: BenchSetting) -> Iterator[Measurement]:
     """Push two images with large shared layers and one own layer each; compare them, and pull the second."""
     large = _QUICK_BYTES if setting.quick else LAYER_BYTES
     size = SHARED * large
     setting.engine.check_space(3 * size)  # in the registry, in transit, and in the engine
-    repository = Repository(setting.registry, "diff/image")
+    repository = PushRepository(setting.registry, "diff/image")
     with step(f"g: pushing two images of {size / 1e9:.1f} GB"):
         shared = [repository.layer(iter([(f"large{number}", large)])) for number in range(SHARED)]
         before, after = (repository.image(tag, [*shared, _changed_layer(repository, tag)]) for tag in ("1.0", "2.0"))
@@ -48,15 +48,17 @@ def run(setting: Setting) -> Iterator[Row]:
 
     title = f"diff of two images of {size / 1e9:.1f} GB, sharing all but {CHANGED_FILES} files each"
     ours, theirs = alternate(setting.rounds(ROUNDS, f"g: {title}"), compare, pull)
-    yield Row("g", title, ours, "docker pull of one", theirs, target=TARGET)
+    yield Measurement("g", title, ours, "docker pull of one", theirs, target=TARGET)
     peak = run_program(command, cwd=ROOT, env=os.environ, watch=True).peak
-    yield Row("g", "peak memory of that diff", [peak], "allowed", [_MEMORY_ALLOWED], unit="B", target=MEMORY)
+    yield Measurement("g", "peak memory of that diff", [peak], "allowed", [_MEMORY_ALLOWED], unit="B", target=MEMORY)
     thorough = run_program([*command, "--thorough"], cwd=ROOT, env=os.environ, watch=True)
-    yield Row("g", "the same, reading the shared layers too", [thorough.seconds], "docker pull of one", theirs)
-    yield Row("g", "peak memory of that", [thorough.peak], "allowed", [_MEMORY_ALLOWED], unit="B", target=MEMORY)
+    yield Measurement("g", "the same, reading the shared layers too", [thorough.seconds], "docker pull of one", theirs)
+    yield Measurement(
+        "g", "peak memory of that", [thorough.peak], "allowed", [_MEMORY_ALLOWED], unit="B", target=MEMORY
+    )
 
 
-def _changed_layer(repository: Repository, version: str) -> Layer:
+def _changed_layer(repository: PushRepository, version: str) -> PushedLayer:
     """Push a layer like pip's: packages, each with its metadata."""
     packages = "opt/venv/lib/python3.12/site-packages"
     return repository.layer(

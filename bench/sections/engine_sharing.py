@@ -8,12 +8,12 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from bench import private_engine, program, synthetic_images
-from bench.figures import Row, Target
+from bench.figures import Measurement, Target
 from bench.measure import alternate
 from bench.private_engine import PrivateEngine
 from bench.program import Program
 from bench.sections import merge_cost
-from bench.setting import Setting
+from bench.setting import BenchSetting
 from containers.engine.engine_platforms import PLATFORMS
 from stacks.config.values import architecture
 from toolchain.machine import apt
@@ -32,7 +32,7 @@ _TRIED: Final = 8
 """Rounds of work that are timed, to know how many take so long."""
 
 
-def run(setting: Setting) -> Iterator[Row]:
+def run(setting: BenchSetting) -> Iterator[Measurement]:
     """Measure merging; then a stack for two platforms and a stack of products, on two engines and on one alone.
 
     One of the platforms is emulated. QEMU and the parent image for it are set up as `make up` does for a stack.
@@ -60,7 +60,9 @@ def run(setting: Setting) -> Iterator[Row]:
         yield from _products(setting, own, seconds[own], engines)
 
 
-def _platforms(setting: Setting, seconds: Mapping[str, float], engines: Sequence[PrivateEngine]) -> Iterator[Row]:
+def _platforms(
+    setting: BenchSetting, seconds: Mapping[str, float], engines: Sequence[PrivateEngine]
+) -> Iterator[Measurement]:
     """Measure an image whose build keeps a core busy as long on each platform."""
     rounds = {
         architecture(platform): number_of_rounds(_IMAGE_SECONDS * _part(setting), each)
@@ -76,10 +78,12 @@ def _platforms(setting: Setting, seconds: Mapping[str, float], engines: Sequence
     actions = [_built(stack, 1) for stack in (both, *alone)]
     together, *each = alternate(setting.rounds(ROUNDS, f"i: {title}"), *actions)
     slower = [max(pair) for pair in zip(*each, strict=True)]
-    yield Row("i", title, together, "the slower one alone", slower, target=PLATFORMS_TARGET)
+    yield Measurement("i", title, together, "the slower one alone", slower, target=PLATFORMS_TARGET)
 
 
-def _products(setting: Setting, platform: str, seconds: float, engines: Sequence[PrivateEngine]) -> Iterator[Row]:
+def _products(
+    setting: BenchSetting, platform: str, seconds: float, engines: Sequence[PrivateEngine]
+) -> Iterator[Measurement]:
     """Measure products that depend on none of the others."""
     rounds = {architecture(platform): number_of_rounds(_PRODUCT_SECONDS * _part(setting), seconds)}
     hosts = [engine.host for engine in engines]
@@ -90,7 +94,7 @@ def _products(setting: Setting, platform: str, seconds: float, engines: Sequence
     )
     title = f"{COUNT} independent products on two engines"
     shared, alone = alternate(setting.rounds(ROUNDS, f"i: {title}"), _built(two, COUNT), _built(one, COUNT))
-    yield Row("i", title, shared, "one of the engines", alone, target=PRODUCTS_TARGET)
+    yield Measurement("i", title, shared, "one of the engines", alone, target=PRODUCTS_TARGET)
 
 
 def number_of_rounds(seconds: float, each: float) -> int:
@@ -98,7 +102,7 @@ def number_of_rounds(seconds: float, each: float) -> int:
     return max(1, round(seconds / each))
 
 
-def _part(setting: Setting) -> float:
+def _part(setting: BenchSetting) -> float:
     return _QUICK if setting.quick else 1.0
 
 
@@ -109,7 +113,7 @@ def _seconds(private: PrivateEngine, base: str, platform: str) -> float:
     return int(private.engine.output(base, ["sh", "-c", f"{work}; {timed}"], platform)) / 1e9 / _TRIED
 
 
-def _stack(setting: Setting, name: str, count: int, rounds: Mapping[str, int], keys: Mapping[str, Any]) -> Program:
+def _stack(setting: BenchSetting, name: str, count: int, rounds: Mapping[str, int], keys: Mapping[str, Any]) -> Program:
     config = {"flavor": "many", "count": count, "base": setting.engine.parent(), **keys}
     stack = program.slipway(setting.scratch / f"engines-{name}", f"{setting.registry.address}/engines-{name}", config)
     synthetic_images.write_working(stack.dockerfiles, count, rounds)

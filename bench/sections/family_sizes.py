@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from bench.figures import Row, Target, show
-from bench.setting import Setting
+from bench.figures import Measurement, Target, show
+from bench.setting import BenchSetting
 from cli.diff import stack_diff
 from cli.text_table import aligned
 from containers.image.registry_image import Image, fetch
@@ -32,7 +32,7 @@ class Size:
     unpacked: int
 
 
-def run(setting: Setting) -> Iterator[Row]:
+def run(setting: BenchSetting) -> Iterator[Measurement]:
     """List the images that both stacks last published, and compare them; yield nothing if one has published none."""
     images = {stack: published(stack) for stack in STACKS}
     if missing := [stack for stack in STACKS if not images[stack]]:
@@ -43,9 +43,9 @@ def run(setting: Setting) -> Iterator[Row]:
     for name, ours in base.items():
         theirs = nccl[name]
         compressed = [float(ours.compressed)], STACKS[1], [float(theirs.compressed)]
-        yield Row("f", f"{name} of {STACKS[0]}, compressed", *compressed, unit="B", target=TARGET)
+        yield Measurement("f", f"{name} of {STACKS[0]}, compressed", *compressed, unit="B", target=TARGET)
         unpacked = [float(ours.unpacked)], STACKS[1], [float(theirs.unpacked)]
-        yield Row("f", f"{name} of {STACKS[0]}, unpacked", *unpacked, unit="B", target=TARGET)
+        yield Measurement("f", f"{name} of {STACKS[0]}, unpacked", *unpacked, unit="B", target=TARGET)
 
 
 def published(stack: str) -> dict[str, tuple[Image, Image | None]]:
@@ -63,7 +63,7 @@ def published(stack: str) -> dict[str, tuple[Image, Image | None]]:
     return {name: (image, images.get(siblings.get(name, ""))) for name, image in images.items()}
 
 
-def _size(setting: Setting, stack: str, name: str, images: Mapping[str, tuple[Image, Image | None]]) -> Size:
+def _size(setting: BenchSetting, stack: str, name: str, images: Mapping[str, tuple[Image, Image | None]]) -> Size:
     image, parent = images[name]
     new = len(image.layers) - (len(parent.layers) if parent else 0)
     setting.engine.check_space(4 * image.size)

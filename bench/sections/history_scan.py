@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from bench import program, synthetic_images
-from bench.figures import Row, Target
+from bench.figures import Measurement, Target
 from bench.measure import run as run_program
 from bench.program import Program
-from bench.setting import Setting
+from bench.setting import BenchSetting
 from toolchain.machine.steps import step
 
 COMMITS: Final = 5_000
@@ -22,7 +22,7 @@ _ALLOWED: Final = ("allowed", [1.0])
 _SINCE: Final = {"the first commit": f"HEAD~{COMMITS - 1}", "the last commit": "HEAD"}
 
 
-def run(setting: Setting) -> Iterator[Row]:
+def run(setting: BenchSetting) -> Iterator[Measurement]:
     """Measure ``affected`` after changes of all images, and after none."""
     folder = setting.scratch / "affected"
     with step(f"e: {COMMITS} commits of {COUNT} images"):
@@ -35,7 +35,7 @@ def run(setting: Setting) -> Iterator[Row]:
         command = [sys.executable, "-m", "stacks", "affected", "--since", ref, "--json"]
         rounds = setting.rounds(ROUNDS, f"e: {title}")
         ours = [run_program(command, cwd=folder, env=os.environ).seconds for _ in rounds]
-        yield Row("e", title, ours, *_ALLOWED, target=TARGET)
+        yield Measurement("e", title, ours, *_ALLOWED, target=TARGET)
 
 
 def edit(copy: Program) -> None:

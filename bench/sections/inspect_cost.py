@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench import private_engine, wheels_image
-from bench.figures import Row, Target, show
+from bench.figures import Measurement, Target, show
 from bench.measure import alternate, processor_seconds
 from bench.measure import run as run_program
 from bench.private_engine import PrivateEngine
-from bench.setting import Setting
+from bench.setting import BenchSetting
 from containers.image.registry_image import fetch
 from stacks.config.stack_file import ROOT
 from toolchain.machine.steps import say
@@ -35,7 +35,7 @@ class Cost:
     cpu: float
 
 
-def run(setting: Setting) -> Iterator[Row]:
+def run(setting: BenchSetting) -> Iterator[Measurement]:
     """Install wheels as one layer, push the image, inspect it, and pull it; yield nothing without engines for that."""
     if why := private_engine.refusal(engines=1):
         say(f"  h: left out: {why}")
@@ -55,11 +55,11 @@ def run(setting: Setting) -> Iterator[Row]:
         title = f"inspect of an image of {size}"
         ours, theirs = alternate(setting.rounds(ROUNDS, f"h: {title}"), inspect, lambda: _pull(empty, name))
     seconds = [cost.seconds for cost in ours]
-    yield Row("h", title, seconds, "allowed", [_SECONDS_ALLOWED], target=SECONDS)
-    yield Row("h", "the same", seconds, _PEER, [cost.seconds for cost in theirs])
-    yield Row("h", "CPU time of both", [cost.cpu for cost in ours], _PEER, [cost.cpu for cost in theirs])
+    yield Measurement("h", title, seconds, "allowed", [_SECONDS_ALLOWED], target=SECONDS)
+    yield Measurement("h", "the same", seconds, _PEER, [cost.seconds for cost in theirs])
+    yield Measurement("h", "CPU time of both", [cost.cpu for cost in ours], _PEER, [cost.cpu for cost in theirs])
     peak = run_program(command, cwd=ROOT, env=os.environ, watch=True).peak
-    yield Row("h", "peak memory of that inspect", [peak], "allowed", [_MEMORY_ALLOWED], unit="B", target=MEMORY)
+    yield Measurement("h", "peak memory of that inspect", [peak], "allowed", [_MEMORY_ALLOWED], unit="B", target=MEMORY)
 
 
 def _pull(empty: PrivateEngine, name: str) -> Cost:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench import buildx, program, synthetic_images
-from bench.figures import Row, Target
-from bench.measure import Run, alternate
+from bench.figures import Measurement, Target
+from bench.measure import MeasuredRun, alternate
 from bench.measure import run as run_program
 from bench.program import Program
-from bench.setting import Setting
+from bench.setting import BenchSetting
 from containers.engine.engine_platforms import PLATFORMS
 from containers.image.registry_image import fetch
 from stacks.config.stack_file import ROOT
@@ -27,7 +27,7 @@ LAYER_BYTES: Final = 64_000_000
 ROUNDS: Final = 5
 
 
-def run(setting: Setting) -> Iterator[Row]:
+def run(setting: BenchSetting) -> Iterator[Measurement]:
     """Push an image for two platforms, and merge them again and again: alone, and in an update of nothing else."""
     tool = buildx.program(setting.checkout)
     stack = _stack(setting)
@@ -40,7 +40,7 @@ def run(setting: Setting) -> Iterator[Row]:
     name = f"{image['ref'].partition('@')[0]}:{image['tag']}"
     merge = [sys.executable, "-m", "bench.programs.merge", name, *(f"{key}={part}" for key, part in parts.items())]
 
-    def merging(action: Callable[[], Run]) -> float:
+    def merging(action: Callable[[], MeasuredRun]) -> float:
         setting.registry.delete(image["ref"])
         before = len(setting.registry.uploads())
         seconds = action().seconds
@@ -59,13 +59,13 @@ def run(setting: Setting) -> Iterator[Row]:
         update,
         lambda: stack.up().seconds,
     )
-    yield Row("i", title, ours, "allowed", [_SECONDS_ALLOWED], target=SECONDS)
-    yield Row("i", "the same", ours, "buildx imagetools create", peer)
-    yield Row("i", "up that only merges", updated, "up, no change", unchanged)
-    yield Row("i", "layers that merging sends", sent, "layers of the image", [layers], unit="B", target=BYTES)
+    yield Measurement("i", title, ours, "allowed", [_SECONDS_ALLOWED], target=SECONDS)
+    yield Measurement("i", "the same", ours, "buildx imagetools create", peer)
+    yield Measurement("i", "up that only merges", updated, "up, no change", unchanged)
+    yield Measurement("i", "layers that merging sends", sent, "layers of the image", [layers], unit="B", target=BYTES)
 
 
-def _stack(setting: Setting) -> Program:
+def _stack(setting: BenchSetting) -> Program:
     config: dict[str, Any] = {"flavor": "many", "count": 1, "platforms": list(PLATFORMS)}
     stack = program.slipway(setting.scratch / "merged", f"{setting.registry.address}/merged", config)
     synthetic_images.write(stack.dockerfiles, 1)
@@ -74,7 +74,7 @@ def _stack(setting: Setting) -> Program:
     return stack
 
 
-def _imagetools(setting: Setting, tool: Path, parts: list[str]) -> float:
+def _imagetools(setting: BenchSetting, tool: Path, parts: list[str]) -> float:
     """Merge images with buildx, which pushes the index anew; return the seconds."""
     name = f"{parts[0].partition('@')[0]}:{os.urandom(4).hex()}"
     environment = {**os.environ, "BUILDX_CONFIG": str(setting.scratch / "buildx")}

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from bench import program, synthetic_images
-from bench.figures import Row, Target
-from bench.measure import Run, alternate
+from bench.figures import Measurement, Target
+from bench.measure import MeasuredRun, alternate
 from bench.program import Program
-from bench.setting import Setting
+from bench.setting import BenchSetting
 from toolchain.machine.steps import step
 
 TARGET: Final = Target("<=", 1.15)
@@ -19,14 +19,14 @@ QUICK: Final = (1, 20)
 _PEER: Final = "bare docker.Image"
 
 
-def run(setting: Setting) -> Iterator[Row]:
+def run(setting: BenchSetting) -> Iterator[Measurement]:
     """Measure ``preview`` and ``up`` without changes, and the memory of ``up`` without the engine's."""
     for count, rounds in ROUNDS.items():
         if not setting.quick or count in QUICK:
             yield from _count(setting, count, rounds)
 
 
-def _count(setting: Setting, count: int, rounds: int) -> Iterator[Row]:
+def _count(setting: BenchSetting, count: int, rounds: int) -> Iterator[Measurement]:
     images_of = f"{count} image{'s' if count > 1 else ''}"
     folder = setting.scratch / f"graph{count}"
     registry = f"{setting.registry.address}/graph{count}"
@@ -48,9 +48,9 @@ def _count(setting: Setting, count: int, rounds: int) -> Iterator[Row]:
         rows = alternate(
             setting.rounds(rounds, f"a: {title}, {images_of}"), _timed(action, ours), _timed(action, theirs)
         )
-        yield Row("a", f"{title}, {images_of}", rows[0], _PEER, rows[1], target=TARGET)
-    yield Row("a", f"peak memory of up, {images_of}", memory[:1], _PEER, memory[1:], unit="B")
+        yield Measurement("a", f"{title}, {images_of}", rows[0], _PEER, rows[1], target=TARGET)
+    yield Measurement("a", f"peak memory of up, {images_of}", memory[:1], _PEER, memory[1:], unit="B")
 
 
-def _timed(action: Callable[[Program], Run], program_: Program) -> Callable[[], float]:
+def _timed(action: Callable[[Program], MeasuredRun], program_: Program) -> Callable[[], float]:
     return lambda: action(program_).seconds

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from bench import private_engine, services, wheels_image
-from bench.figures import Row, Target, show
+from bench.figures import Measurement, Target, show
 from bench.measure import alternate
 from bench.private_engine import PrivateEngine
-from bench.setting import Setting
+from bench.setting import BenchSetting
 from containers.engine import engine_access, zstd_push
 from containers.engine.engine_access import Access
 from containers.engine.zstd_push import EngineImage
@@ -36,7 +36,7 @@ class PushCost:
     size: float
 
 
-def run(setting: Setting) -> Iterator[Row]:
+def run(setting: BenchSetting) -> Iterator[Measurement]:
     """Install wheels as one layer, push the image in both ways, and pull it; nothing without engines for that."""
     if why := private_engine.refusal(engines=1):
         say(f"  j: left out: {why}")
@@ -52,12 +52,12 @@ def run(setting: Setting) -> Iterator[Row]:
         pushes = partial(_zstd, builder, name), partial(_gzip, builder, name)
         actions = [partial(_cost, setting, empty, push) for push in pushes]
         ours, theirs = alternate(setting.rounds(ROUNDS, f"j: {title}"), *actions)
-    yield Row("j", title, [each.push for each in ours], _PEER, [each.push for each in theirs], target=PUSH)
-    yield Row("j", "its pull", [each.pull for each in ours], _PEER, [each.pull for each in theirs])
-    yield Row("j", "its bytes", [each.size for each in ours], _PEER, [each.size for each in theirs], unit="B")
+    yield Measurement("j", title, [each.push for each in ours], _PEER, [each.push for each in theirs], target=PUSH)
+    yield Measurement("j", "its pull", [each.pull for each in ours], _PEER, [each.pull for each in theirs])
+    yield Measurement("j", "its bytes", [each.size for each in ours], _PEER, [each.size for each in theirs], unit="B")
 
 
-def _cost(setting: Setting, empty: PrivateEngine, push: Callable[[str, Path], object]) -> PushCost:
+def _cost(setting: BenchSetting, empty: PrivateEngine, push: Callable[[str, Path], object]) -> PushCost:
     """Push to a registry that has nothing, of which no engine knows anything, and pull from it."""
     folder = setting.scratch / f"registry-{time.monotonic_ns()}"
     with services.registry(setting.checkout, folder) as registry:

@@ -22,7 +22,7 @@ from containers.evidence import cosign, shape, slsa
 from containers.registry.credentials import Login
 from containers.registry.logins import stack_login
 from stacks.config.registries import Registry
-from stacks.config.signing import Signing
+from stacks.config.signing import SigningConfig
 from stacks.config.stack_file import read_stack
 from toolchain.checkout import Checkout
 from toolchain.machine import golang
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         raise SlipwayError(f"{options.statements}: this is not what the job that built the stack has output")
     values = read_stack(options.stack, options.source)
     try:
-        signing = Signing.model_validate(values["signing"])
+        signing = SigningConfig.model_validate(values["signing"])
         registry: Registry = TypeAdapter[Registry](Registry).validate_python(values["registry"])
     except (KeyError, ValidationError):
         raise SlipwayError(f"stack {options.stack}: signing or registry is wrong: `slipway check` says why") from None
@@ -84,7 +84,7 @@ def _statements(content: bytes, repository: str) -> Iterator[tuple[str, Any, Map
             yield ref, kind, {**states}
 
 
-def _sign(ref: str, kind: Any, states: Mapping[str, Any], signing: Signing, login: Login | None) -> None:
+def _sign(ref: str, kind: Any, states: Mapping[str, Any], signing: SigningConfig, login: Login | None) -> None:
     if kind == cosign.SIGNATURE:
         cosign.sign(ref, signing, login, states)
     else:

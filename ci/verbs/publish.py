@@ -15,7 +15,7 @@ from ci.verbs.affected import natives
 from containers.errors import SlipwayError
 from containers.evidence import cosign, slsa
 from stacks import plan
-from stacks.config.signing import Signing
+from stacks.config.signing import SigningConfig
 from toolchain.checkout import Checkout
 from toolchain.machine.files import write
 
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _statements(signing: Signing | None) -> Path | None:
+def _statements(signing: SigningConfig | None) -> Path | None:
     """Return the file where the update writes what the workflow `attest` signs; None if this job signs itself."""
     workflow = f"{os.environ.get('GITHUB_SERVER_URL')}/{os.environ.get('SLIPWAY_WORKFLOW')}"
     if signing is None or signing.identity != workflow.replace(slsa.BUILDING, slsa.ATTESTING):

@@ -154,7 +154,7 @@ def inspect(
     from containers.image.local_image import is_local, open_image
     from containers.image.registry_image import fetch
     from stacks import plan
-    from stacks.config.kubernetes import KubernetesRunners
+    from stacks.config.kubernetes import KubernetesRunnersConfig
     from stacks.versions import cuda_toolkit
     from stacks.versions.archs import capability
 
@@ -167,7 +167,7 @@ def inspect(
     compiled: Mapping[str, str] = {}
     where: dict[str, str | None] = {}
     planned = None if is_local(target) or is_reference(target) else plan.make(target)
-    if planned and isinstance(runners := planned.config.runners, KubernetesRunners):
+    if planned and isinstance(runners := planned.config.runners, KubernetesRunnersConfig):
         where = {"kubeconfig": runners.kubeconfig, "context": runners.context}
     try:
         nodes = node_drivers.read(**where) if cluster else None

@@ -16,7 +16,7 @@ from containers.budget import limited
 from containers.errors import SlipwayError
 from containers.image.layers import packages
 from containers.image.layers.file_tree import Difference, FileTree, differences
-from containers.image.layers.layer import Entry, Index
+from containers.image.layers.layer import Entry, LayerIndex
 from containers.image.registry_image import Image, Layer
 
 BASE_LABEL: Final = "org.opencontainers.image.base.name"
@@ -232,7 +232,7 @@ class _Layers:
 
     def __init__(self, before: Image, after: Image) -> None:
         self._images = (before, after)
-        self._indexes: dict[str, Index] = {}
+        self._indexes: dict[str, LayerIndex] = {}
         blocks = difflib.SequenceMatcher(None, before.diff_ids, after.diff_ids, autojunk=False).get_matching_blocks()
         # Layers shared in the same order. Those shared in another order are read like an image's own.
         self.shared = [layer for block in blocks for layer in before.layers[block.a : block.a + block.size]]

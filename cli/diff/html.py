@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 
 from cli import html_page
 from cli.diff.comparison import Comparison
-from cli.diff.report import Part, Report, size
+from cli.diff.report import DiffReport, ReportPart, size
 from cli.diff.stack_diff import ImageDiff, StackDiff
 from cli.html_page import draw_rectangle, draw_text, element, svg
 from containers.errors import one_line
@@ -33,19 +33,19 @@ _MIN_WIDTH: Final = 1.5
 """Smallest width of a layer in SVG units."""
 
 
-def page(report: Report) -> str:
+def page(report: DiffReport) -> str:
     """Return a page without scripts and external resources."""
     return html_page.page(report.title, _STYLE, _body(report))
 
 
-def _body(report: Report) -> Iterator[Element]:
+def _body(report: DiffReport) -> Iterator[Element]:
     if report.graph:
         yield _graph(report.graph)
     for part in report.parts:
         yield from _part(part, titled=len(report.parts) > 1 or report.graph is not None)
 
 
-def _part(part: Part, *, titled: bool) -> Iterator[Element]:
+def _part(part: ReportPart, *, titled: bool) -> Iterator[Element]:
     if titled:
         yield element("h2", part.title)
     yield html_page.facts(part.facts)

@@ -32,7 +32,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Part:
+class ReportPart:
     """The report on one image: named facts and tables. ``content`` is the comparison that a picture shows."""
 
     title: str
@@ -42,31 +42,32 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Report:
+class DiffReport:
     """The whole report. ``graph`` is the diff of a stack, if one was compared."""
 
     title: str
-    parts: Sequence[Part]
+    parts: Sequence[ReportPart]
     graph: StackDiff | None = None
 
 
-def of_images(comparison: Comparison) -> Report:
+def of_images(comparison: Comparison) -> DiffReport:
     """Report on two images."""
     title = f"{_cell(comparison.before.reference)} -> {_cell(comparison.after.reference)}"
-    return Report(title, [Part(title, _facts(comparison), _tables(comparison), comparison)])
+    return DiffReport(title, [ReportPart(title, _facts(comparison), _tables(comparison), comparison)])
 
 
-def of_stack(diff: StackDiff) -> Report:
+def of_stack(diff: StackDiff) -> DiffReport:
     """Report on a stack's images."""
     parts = [_part(image) for image in diff.images if not image.product or image.state != "unchanged"]
     parts += [
-        Part(f"{name}: removed", [("published", "the stack no longer builds it")], [], None) for name in diff.removed
+        ReportPart(f"{name}: removed", [("published", "the stack no longer builds it")], [], None)
+        for name in diff.removed
     ]
     parts += [_index(index) for index in diff.indexes if index.state != "unchanged" or index.moved]
     if not parts:
         images = "only build products, which are unchanged" if diff.images else "none: the stack builds no image"
-        parts = [Part(diff.stack, [("images", images)], [], None)]
-    return Report(f"stack {diff.stack}", parts, diff)
+        parts = [ReportPart(diff.stack, [("images", images)], [], None)]
+    return DiffReport(f"stack {diff.stack}", parts, diff)
 
 
 def size(value: float) -> str:
@@ -91,7 +92,7 @@ def _cell(text: str) -> str:
     return one_line(text, _CELL_WIDTH)
 
 
-def _part(image: ImageDiff) -> Part:
+def _part(image: ImageDiff) -> ReportPart:
     facts = [("image", _cell(image.planned))]
     if image.base:
         facts.append(("base", _cell(image.base)))
@@ -114,15 +115,15 @@ def _part(image: ImageDiff) -> Part:
     if content:
         facts += _facts(content)
         tables += _tables(content)
-    return Part(f"{image.name}: {image.state}", facts, tables, content)
+    return ReportPart(f"{image.name}: {image.state}", facts, tables, content)
 
 
-def _index(index: IndexDiff) -> Part:
+def _index(index: IndexDiff) -> ReportPart:
     facts = [("index", _cell(index.planned))]
     if index.moved:
         named = f"names {index.tagged}" if index.tagged else "is not in the registry"
         facts.append(("tag", f"{named}, not {index.published}: `pulumi refresh` and the next update mend it"))
-    return Part(f"index {index.name}: {index.state}{', moved by hand' if index.moved else ''}", facts, [], None)
+    return ReportPart(f"index {index.name}: {index.state}{', moved by hand' if index.moved else ''}", facts, [], None)
 
 
 def _mark(before: object, after: object, *, certain: bool = True) -> str:

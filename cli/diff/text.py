@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cli import text_table
-from cli.diff.report import Part, Report, Table
+from cli.diff.report import DiffReport, ReportPart, Table
 
 
-def terminal(report: Report) -> str:
+def terminal(report: DiffReport) -> str:
     """Return a report as plain text with aligned tables."""
     return "\n\n".join("\n".join(_part(part)) for part in report.parts)
 
 
-def _part(part: Part) -> Iterator[str]:
+def _part(part: ReportPart) -> Iterator[str]:
     yield part.title
     width = max((len(name) for name, _ in part.facts), default=0)
     for name, value in part.facts:
@@ -29,12 +29,12 @@ def _lines(table: Table) -> Iterator[str]:
         yield table.note
 
 
-def markdown(report: Report) -> str:
+def markdown(report: DiffReport) -> str:
     """Return a report in GitHub's Markdown; content of images is in code spans, so that it stays plain text."""
     return "\n".join(line for part in report.parts for line in _markdown(part))
 
 
-def _markdown(part: Part) -> Iterator[str]:
+def _markdown(part: ReportPart) -> Iterator[str]:
     yield f"### {text_table.code(part.title)}\n"
     yield from (f"- {name}: {text_table.code(value)}" for name, value in part.facts)
     yield ""

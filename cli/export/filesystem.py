@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from cli.export import layout
-from containers.blob import Unreadable
+from containers.blob import BlobUnreadable
 from containers.errors import SlipwayError
 from containers.image.layers.file_tree import FileTree
 from containers.image.layers.layer import Entry, index, members, opened
@@ -87,7 +87,7 @@ class Filesystem:
         try:
             with self._path(layer.digest).open("rb") as file:
                 yield file
-        except Unreadable as error:
+        except BlobUnreadable as error:
             raise SlipwayError(f"{self._image.reference}: {layer.digest}: {error}") from None
 
     def _path(self, digest: str) -> Path:

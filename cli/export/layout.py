@@ -16,7 +16,7 @@ from typing import IO, Any, Final
 
 from cli.export.output import copy
 from cli.export.progress import Progress
-from containers.blob import Unreadable
+from containers.blob import BlobUnreadable
 from containers.image.registry_image import Image
 from containers.registry.client import IMAGES, INDEXES
 from containers.registry.reference import qualified, split
@@ -109,7 +109,7 @@ def _blob(image: Image, digest: str, size: int, write: Write, progress: Progress
     def read(stream: IO[bytes]) -> None:
         actual = write(progress.through(stream, before))
         if actual != size:
-            raise Unreadable(f"has {actual} bytes, but its manifest states {size}")
+            raise BlobUnreadable(f"has {actual} bytes, but its manifest states {size}")
 
     image.repository.blob(digest, read, size)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from cli.locking import git_objects
 from containers.child_environment import NETWORK_SECONDS, child_environment
 from containers.errors import SlipwayError, one_line
-from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.fetching.mirrors import MirrorsConfig
 
 
 def of_branch(address: str, branch: str) -> str:
@@ -41,7 +41,7 @@ def of_tags(address: str, refs: Sequence[str]) -> dict[str, str]:
     return {ref: listed.get(f"{ref}^{{}}", listed[ref]) for ref in refs}
 
 
-def of_short(repository: str, short: str, mirrors: Mirrors) -> str:
+def of_short(repository: str, short: str, mirrors: MirrorsConfig) -> str:
     """Return all 40 digits of a short commit of a repository, ``owner/name``, that is on one of its branches.
 
     No host is asked for a commit by a part of its name: the history of all branches is fetched, without files.

@@ -20,7 +20,7 @@ _LIMIT: Final = 900
 """Seconds that git may take for one step, such as a fetch."""
 
 
-class Unreadable(SlipwayError):
+class HostUnreadable(SlipwayError):
     """A host that does not answer, or that has no such repository."""
 
 
@@ -116,7 +116,7 @@ def fetched(repository: str, tag: str, folder: Path, host: str = PUBLIC) -> str:
         host: the address that stands in for GitHub's.
 
     Raises:
-        Unreadable: the host does not answer, or it has no such repository.
+        HostUnreadable: the host does not answer, or it has no such repository.
         SlipwayError: it has no such tag or commit.
     """
     address = f"{host.rstrip('/')}/{repository}"
@@ -132,7 +132,7 @@ def fetched(repository: str, tag: str, folder: Path, host: str = PUBLIC) -> str:
     done = _git(folder, "fetch", "-q", "--no-tags", *refspec)
     if done.returncode:
         if _git(folder, "ls-remote", "-q", "origin", "HEAD").returncode:
-            raise Unreadable(f"{address} cannot be read: {_reason(done)}")
+            raise HostUnreadable(f"{address} cannot be read: {_reason(done)}")
         named = f"branch '{one_line(branch)}'" if branch else f"tag or commit '{one_line(tag)}'"
         raise SlipwayError(
             f"{address} has no {named}: it is gone, or was never {'there' if branch else 'released there'}"

@@ -16,11 +16,11 @@ from containers.errors import SlipwayError
 from containers.image.registry_image import chosen
 from containers.registry import client
 from stacks import checks, graph, lock
-from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.stack_file import ROOT, read_stack, stack_names
 from stacks.graph import Graph
 from stacks.identity import git_sources
-from stacks.identity.content import Contents, contexts, of_stack
+from stacks.identity.content import CheckoutContents, contexts, of_stack
 from stacks.spec import ImageSpec, Packages
 
 _AT_ONCE: Final = 4
@@ -149,7 +149,7 @@ def _packages(
     Raises:
         SlipwayError: an index or a repository does not respond, or a list of requirements in a source is refused.
     """
-    images: dict[str, tuple[Packages, ImageSpec, Mirrors]] = {}
+    images: dict[str, tuple[Packages, ImageSpec, MirrorsConfig]] = {}
     users: dict[str, list[str]] = {}
     for unlocked in graphs:
         mirrors = unlocked.config.mirrors
@@ -216,7 +216,7 @@ def _source_commits(graphs: Iterable[Graph], locked: Mapping[str, str], lookups:
 
     ``locked`` has the commits of branches, which are built in place of a tag.
     """
-    contents = Contents(contexts(ROOT))
+    contents = CheckoutContents(contexts(ROOT))
     tags: dict[str, set[str]] = {}
     commits: dict[str, str] = {}
     for unlocked in graphs:

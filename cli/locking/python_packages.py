@@ -22,7 +22,7 @@ from containers.child_environment import NETWORK_SECONDS, child_environment
 from containers.errors import SlipwayError, one_line
 from containers.image.gpu.release_order import order
 from stacks import lock
-from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.values import architecture
 from stacks.spec import Packages
 
@@ -44,7 +44,7 @@ class NotLockable(SlipwayError):
 
 
 def files(
-    packages: Packages, platform: str, mirrors: Mirrors, listed: Mapping[str, bytes] = _NO_FILES
+    packages: Packages, platform: str, mirrors: MirrorsConfig, listed: Mapping[str, bytes] = _NO_FILES
 ) -> dict[str, str]:
     """Return the SHA-256, in hexadecimal, of each file that pip may install, by its address.
 
@@ -70,7 +70,7 @@ def _resolved(
     asked: Packages,
     python: str,
     platform: str,
-    mirrors: Mirrors,
+    mirrors: MirrorsConfig,
     listed: Mapping[str, bytes],
     pins: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:

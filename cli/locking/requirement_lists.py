@@ -10,7 +10,7 @@ from pathlib import Path
 from cli.locking import git_objects
 from containers.errors import SlipwayError, one_line
 from stacks import lock
-from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.fetching.mirrors import MirrorsConfig
 
 _COMMENT = re.compile(r"(^|\s)#.*")
 _OPTION = re.compile(r"(?P<option>-[^\s=]*)[\s=]*(?P<path>.*)")
@@ -18,7 +18,7 @@ _NESTED = {"-r", "--requirement"}
 _PATH = re.compile(r"(?!\.$|.*\.\.)[\w.-]+(/[\w.-]+)*")
 
 
-def read(listed: str | None, mirrors: Mirrors, locked: Mapping[str, str]) -> dict[str, bytes]:
+def read(listed: str | None, mirrors: MirrorsConfig, locked: Mapping[str, str]) -> dict[str, bytes]:
     """Return a list of requirements and those that it names in turn, by their paths in the source; none without one.
 
     Args:

@@ -17,8 +17,8 @@ from containers.evidence.vulnerabilities.verdict import judge
 from containers.image.registry_image import Image, fetch_each
 from containers.registry import client
 from containers.registry.client import Repository
-from stacks.config.gates.promotion_gate import GpuChecks, Promotion
-from stacks.config.gates.vulnerabilities import Vulnerabilities
+from stacks.config.gates.promotion_gate import GpuChecksConfig, PromotionConfig
+from stacks.config.gates.vulnerabilities import VulnerabilitiesConfig
 from stacks.config.stack_file import ROOT
 
 
@@ -79,7 +79,7 @@ def _created(images: Iterable[Image]) -> str:
 
 
 def _refused(
-    target: PublishedImage, images: Iterable[Image], promotion: Promotion, root: Path, now: datetime
+    target: PublishedImage, images: Iterable[Image], promotion: PromotionConfig, root: Path, now: datetime
 ) -> Iterator[str]:
     """Yield a line for each thing that is missing or fails."""
     yield from _lines(_unsigned, target.ref, target, target.annotations)
@@ -128,7 +128,7 @@ def _against_policy(ref: str, target: PublishedImage, now: datetime) -> list[str
     return verify.Evidence(ref, target.signing, target.login, ()).violations(now)
 
 
-def _loading(ref: str, target: PublishedImage, promotion: Promotion, now: datetime) -> Iterator[str]:
+def _loading(ref: str, target: PublishedImage, promotion: PromotionConfig, now: datetime) -> Iterator[str]:
     every = cosign.every_attested(ref, "loading", target.signing, target.login)
     with shape.expected(f"{ref}: loading"):
         evidence = loading_evidence.newest(every)
@@ -138,13 +138,15 @@ def _loading(ref: str, target: PublishedImage, promotion: Promotion, now: dateti
     yield from _old(f"{ref}: loading: inspected", str(evidence["inspected"]), promotion, now)
 
 
-def _vulnerable(ref: str, target: PublishedImage, policy: Vulnerabilities, now: datetime) -> Iterator[str]:
+def _vulnerable(ref: str, target: PublishedImage, policy: VulnerabilitiesConfig, now: datetime) -> Iterator[str]:
     scan = grype.scan(ref, policy, target.login, ROOT)
     for line in judge(scan.vulnerabilities, policy, now.date()).lines():
         yield f"{ref}: vulnerability: {line}"
 
 
-def _gpu(target: PublishedImage, required: GpuChecks, promotion: Promotion, root: Path, now: datetime) -> Iterator[str]:
+def _gpu(
+    target: PublishedImage, required: GpuChecksConfig, promotion: PromotionConfig, root: Path, now: datetime
+) -> Iterator[str]:
     every = cosign.every_attested(target.ref, "gpu", target.signing, target.login)
     report = gpu_report.newest([gpu_report.of_predicate(each, target.ref) for each in every])
     where = f"{target.ref}: gpu:"
@@ -163,7 +165,7 @@ def _gpu(target: PublishedImage, required: GpuChecks, promotion: Promotion, root
     yield from _old(f"{where} checked", first.isoformat(), promotion, now)
 
 
-def _old(what: str, date: str, promotion: Promotion, now: datetime) -> Iterator[str]:
+def _old(what: str, date: str, promotion: PromotionConfig, now: datetime) -> Iterator[str]:
     days = age.days(date, now)
     if days is None or age.is_ahead(days):
         yield f"{what} at '{one_line(date, 40)}', so its age is unknown"

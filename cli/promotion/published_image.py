@@ -15,7 +15,7 @@ from containers.registry.credentials import Login
 from containers.registry.logins import stack_login
 from containers.registry.reference import Reference
 from stacks import plan, platforms
-from stacks.config.signing import Signing
+from stacks.config.signing import SigningConfig
 from stacks.config.stack_config import StackConfig
 
 
@@ -33,7 +33,7 @@ class PublishedImage:
     name: str
     ref: str
     annotations: Mapping[str, str]
-    signing: Signing
+    signing: SigningConfig
     config: StackConfig
     login: Login | None
     parts: Mapping[str, Mapping[str, str]]

@@ -16,7 +16,7 @@ from pulumi.runtime import invoke_async
 
 from components import provider_arguments
 from components.registry import aws_environment
-from components.registry.interface import Login, Registry, RegistryArgs
+from components.registry.interface import PushLogin, Registry, RegistryArgs
 from components.supply_chain.extra_tag import ExtraTag, ExtraTagArgs
 from containers.errors import one_line
 from containers.registry.reference import Reference
@@ -123,12 +123,12 @@ class EcrRegistry(Registry):
                     opts=pulumi.ResourceOptions.merge(self._opts, pulumi.ResourceOptions(delete_before_replace=True)),
                 )
 
-    def login(self, after: Sequence[pulumi.Input[str]]) -> Login:
+    def login(self, after: Sequence[pulumi.Input[str]]) -> PushLogin:
         """Return a token, valid 12 hours, that is requested once ``after`` is known; none at a preview."""
         if not self.publish or pulumi.runtime.is_dry_run():
-            return Login()
+            return PushLogin()
         token: pulumi.Output[Mapping[str, str]] = pulumi.Output.all(*after, *self._repositories).apply(self._token)
-        return Login(token["userName"], pulumi.Output.secret(token["password"]))
+        return PushLogin(token["userName"], pulumi.Output.secret(token["password"]))
 
     def keep(self, name: str, ref: pulumi.Output[str], parent: pulumi.Resource) -> None:
         """Tag an exported digest with the stack's tag, which the lifecycle policy keeps."""
@@ -256,7 +256,7 @@ def _attestations(config: StackConfig, *, checked: bool) -> int:
 def declare(plan: Plan) -> Registry:
     """Declare the registry of a plan, which is in ECR."""
     config = plan.config.registry
-    assert isinstance(config, ecr.EcrRegistry)  # noqa: S101 - the kind of registry chose this module
+    assert isinstance(config, ecr.EcrRegistryConfig)  # noqa: S101 - the kind of registry chose this module
     return EcrRegistry(
         "registry",
         EcrRegistryArgs(

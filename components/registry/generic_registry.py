@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pulumi
 
-from components.registry.interface import Login, Registry, RegistryArgs
+from components.registry.interface import PushLogin, Registry, RegistryArgs
 from containers.errors import SlipwayError
 from containers.registry.logins import stack_login
 from stacks.config.registries import generic
@@ -38,20 +38,20 @@ class PasswordRegistry(Registry):
         """Whether a password is given."""
         return self.publish and self._args.password is not None
 
-    def login(self, after: Sequence[pulumi.Input[str]]) -> Login:
+    def login(self, after: Sequence[pulumi.Input[str]]) -> PushLogin:
         """Return the user name and the password, the password as a secret; none where nothing is pushed.
 
         A short-lived login is requested once ``after`` is known, and never at a preview.
         """
         if not self.publish:
-            return Login()
+            return PushLogin()
         if self._args.password is not None:
-            return Login(self._args.username, pulumi.Output.secret(self._args.password))
+            return PushLogin(self._args.username, pulumi.Output.secret(self._args.password))
         short_lived = self._args.short_lived
         if short_lived is None or pulumi.runtime.is_dry_run():
-            return Login()
+            return PushLogin()
         pair = pulumi.Output.all(*after).apply(lambda _: _answer(short_lived))
-        return Login(pair[0], pulumi.Output.secret(pair[1]))
+        return PushLogin(pair[0], pulumi.Output.secret(pair[1]))
 
 
 def _answer(short_lived: Callable[[], tuple[str, str]]) -> tuple[str, str]:
@@ -68,7 +68,7 @@ class GenericRegistry(PasswordRegistry):
 def declare(plan: Plan, component: type[PasswordRegistry] = GenericRegistry) -> Registry:
     """Declare the registry of a plan, which has a user name and a password, as a component of its kind."""
     config = plan.config.registry
-    assert isinstance(config, generic.GenericRegistry)  # noqa: S101 - the kind of registry chose this module
+    assert isinstance(config, generic.GenericRegistryConfig)  # noqa: S101 - the kind of registry chose this module
     args = PasswordRegistryArgs(
         repository=config.repository,
         publish=plan.config.publish,

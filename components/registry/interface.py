@@ -11,7 +11,7 @@ from containers.registry.reference import Reference
 
 
 @dataclass(frozen=True)
-class Login:
+class PushLogin:
     """User name and password for a push. Without both, the machine's Docker login is used."""
 
     username: pulumi.Input[str] | None = None
@@ -54,9 +54,9 @@ class Registry(pulumi.ComponentResource):
         """Whether there is a login that outlives an update."""
         return False
 
-    def login(self, after: Sequence[pulumi.Input[str]]) -> Login:  # noqa: ARG002 - what lasts longer than a build needs no order
+    def login(self, after: Sequence[pulumi.Input[str]]) -> PushLogin:  # noqa: ARG002 - what lasts longer than a build needs no order
         """Return credentials, requested once ``after`` is known: short-lived ones as late as possible."""
-        return Login()
+        return PushLogin()
 
     def keep(self, name: str, ref: pulumi.Output[str], parent: pulumi.Resource) -> None:
         """Keep the image ``name``, pushed as ``ref``, in the registry as long as the stack exports it.

@@ -10,7 +10,7 @@ import pulumi
 from pulumi.dynamic import Resource
 
 from components.action import login_inputs
-from components.registry.interface import Login
+from components.registry.interface import PushLogin
 from components.supply_chain.extra_tag import TagImage
 from containers.errors import SlipwayError
 
@@ -31,7 +31,7 @@ class CheckedTagArgs:
     ref: pulumi.Input[str]
     checked: pulumi.Input[str]
     tag: str
-    login: Login
+    login: PushLogin
     exceptions: Sequence[Mapping[str, str]] | None
     vulnerabilities: Mapping[str, Any] | None = None
     compiled: Mapping[str, str] = field(default_factory=dict)

@@ -9,11 +9,11 @@ import pulumi
 
 from components.engines import pools
 from components.image import ImageVariant
-from components.registry.interface import Login, Registry
+from components.registry.interface import PushLogin, Registry
 from components.supply_chain.extra_tag import ExtraTag, ExtraTagArgs
 from components.supply_chain.image_index import ImageIndex
 from components.supply_chain.image_signature import Signature, SignatureArgs, SignedArgs
-from components.supply_chain.loading_attestation import Loading, LoadingArgs
+from components.supply_chain.loading_attestation import LoadingArgs, LoadingAttestation
 from components.supply_chain.provenance_attestation import Provenance, ProvenanceArgs
 from components.supply_chain.sbom_attestation import Sbom
 from components.supply_chain.scan_attestation import VulnerabilityScan, VulnerabilityScanArgs
@@ -28,8 +28,8 @@ def verified(plan: Plan, registry: Registry) -> dict[str, VerifiedParent]:
     """Declare the verification of each outside parent that needs a signature; return them by reference."""
     after = pulumi.ResourceOptions(depends_on=[registry])  # it may be their pull-through cache
 
-    def login(ref: str) -> Login:
-        return registry.login([]) if covering([registry.server], ref) else Login()
+    def login(ref: str) -> PushLogin:
+        return registry.login([]) if covering([registry.server], ref) else PushLogin()
 
     return {
         ref: VerifiedParent(ref.partition("@")[0], VerifiedParentArgs(ref, signer, login(ref)), after)
@@ -70,7 +70,7 @@ def after_push(
     return {key: value for key, value in {"extraTags": tags, "signed": signed}.items() if value}
 
 
-def _tagged(name: str, image: ImageVariant | ImageIndex, extra: Sequence[str], login: Login) -> list[Any]:
+def _tagged(name: str, image: ImageVariant | ImageIndex, extra: Sequence[str], login: PushLogin) -> list[Any]:
     below = pulumi.ResourceOptions(parent=image)
     return [
         ExtraTag(f"{name}-tag-{tag}", ExtraTagArgs(ref=image.ref, tag=tag, login=login), below).name for tag in extra
@@ -78,7 +78,7 @@ def _tagged(name: str, image: ImageVariant | ImageIndex, extra: Sequence[str], l
 
 
 def _attested(
-    placed: PlacedImage, variants: Mapping[str, ImageVariant], login: Login, plan: Plan, engines: Sequence[str]
+    placed: PlacedImage, variants: Mapping[str, ImageVariant], login: PushLogin, plan: Plan, engines: Sequence[str]
 ) -> dict[str, Any]:
     """Declare an image's signature and attestations; ``engines`` are in the order in which they take it."""
     config, image, variant, signing = plan.config, placed.image, variants[placed.name], plan.config.signing
@@ -117,7 +117,7 @@ def _attested(
         "signature": (Signature, lambda: SignatureArgs(**vars(signed), annotations=image.annotations), ()),
         "sbom": (Sbom, lambda: signed, ("attestation", "packages")),
         "provenance": (Provenance, provenance, ("attestation", "source", "revision", "date")),
-        "loading": (Loading, loading, ("attestation", "result")),
+        "loading": (LoadingAttestation, loading, ("attestation", "result")),
         "scan": (VulnerabilityScan, scan, ("attestation",)),
         "vex": (Vex, vex, ("attestation",)),
     }

@@ -10,7 +10,7 @@ import pulumi
 from pulumi.dynamic import Resource
 
 from components.action import ImageAction, login_inputs
-from components.registry.interface import Login
+from components.registry.interface import PushLogin
 from containers.registry.reference import Reference
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class ExtraTagArgs:
 
     ref: pulumi.Input[str]
     tag: str
-    login: Login
+    login: PushLogin
 
 
 class TagImage(ImageAction):

@@ -10,7 +10,7 @@ import pulumi
 from pulumi.dynamic import DiffResult, ReadResult, Resource
 
 from components.action import ImageAction, login_inputs
-from components.registry.interface import Login
+from components.registry.interface import PushLogin
 
 if TYPE_CHECKING:
     from containers.registry import credentials
@@ -22,7 +22,7 @@ class ImageIndexArgs:
 
     name: str
     parts: Mapping[str, pulumi.Input[str]]
-    login: Login
+    login: PushLogin
 
 
 class PutIndex(ImageAction):

@@ -10,11 +10,11 @@ import pulumi
 from pulumi.dynamic import ReadResult, Resource
 
 from components.action import ImageAction, login_inputs
-from components.registry.interface import Login
+from components.registry.interface import PushLogin
 
 if TYPE_CHECKING:
     from containers.registry import credentials
-    from stacks.config.signing import Signing
+    from stacks.config.signing import SigningConfig
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class SignedArgs:
     """A pushed image as ``repository@sha256:...``, how it is signed, and the login that may push signatures."""
 
     ref: pulumi.Input[str]
-    signing: Signing
-    login: Login
+    signing: SigningConfig
+    login: PushLogin
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class SignImage(ImageAction):
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Sign the image; return where the signature is."""
         from containers.evidence import cosign
-        from stacks.config.signing import Signing
+        from stacks.config.signing import SigningConfig
 
-        signing = Signing.model_validate(props["signing"])
+        signing = SigningConfig.model_validate(props["signing"])
         return {"signature": cosign.sign(props["ref"], signing, login, props["annotations"])}
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:

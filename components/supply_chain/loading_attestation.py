@@ -1,4 +1,4 @@
-"""``Loading``: the attested inspection of a pushed image: everything in it loads."""
+"""``LoadingAttestation``: the attested inspection of a pushed image: everything in it loads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from components.supply_chain.image_signature import SignedArgs, signing_inputs
 
 if TYPE_CHECKING:
     from containers.registry import credentials
-    from stacks.config.gates.inspection_gate import InspectionException
+    from stacks.config.gates.inspection_gate import InspectionExceptionConfig
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class LoadingArgs(SignedArgs):
     """
 
     evidence: pulumi.Input[Mapping[str, Any]]
-    exceptions: Sequence[InspectionException]
+    exceptions: Sequence[InspectionExceptionConfig]
     compiled: Mapping[str, str]
 
 
@@ -39,19 +39,19 @@ class AttestLoading(ImageAction):
         """Attest the inspection; return where the attestation is, and its result."""
         from components.supply_chain.gates import loading_gate
         from containers.evidence import cosign
-        from stacks.config.gates.inspection_gate import InspectionException
-        from stacks.config.signing import Signing
+        from stacks.config.gates.inspection_gate import InspectionExceptionConfig
+        from stacks.config.signing import SigningConfig
 
         evidence = props.get("evidence")
         if not evidence:
-            rows = [InspectionException.model_validate(row) for row in props["exceptions"]]
+            rows = [InspectionExceptionConfig.model_validate(row) for row in props["exceptions"]]
             evidence = loading_gate.evidence(props["ref"], login, rows, props["compiled"])
-        signing = Signing.model_validate(props["signing"])
+        signing = SigningConfig.model_validate(props["signing"])
         attestation = cosign.attest(props["ref"], "loading", evidence, signing, login)
         return {"attestation": attestation, "result": evidence["result"]}
 
 
-class Loading(Resource, module="image", name="Loading"):
+class LoadingAttestation(Resource, module="image", name="Loading"):
     """The attested inspection of an image."""
 
     attestation: pulumi.Output[str]

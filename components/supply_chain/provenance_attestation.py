@@ -42,10 +42,10 @@ class AttestProvenance(ImageAction):
         """Attest the provenance; return where the attestation is, and its source, revision and date."""
         from containers.evidence import cosign, slsa
         from stacks.checkout_source import source_of
-        from stacks.config.signing import Signing
+        from stacks.config.signing import SigningConfig
         from stacks.config.stack_file import ROOT
 
-        signing = Signing.model_validate(props["signing"])
+        signing = SigningConfig.model_validate(props["signing"])
         engines = props.get("engines") or []
         build = slsa.Build(
             contents=props["made"],

@@ -12,12 +12,12 @@ import pulumi
 from pulumi.dynamic import CheckResult, ReadResult, Resource
 
 from components.action import ImageAction, login_inputs
-from components.registry.interface import Login
+from components.registry.interface import PushLogin
 from containers.errors import SlipwayError
 
 if TYPE_CHECKING:
     from containers.registry import credentials
-    from stacks.config.signing import Signer
+    from stacks.config.signing import SignerConfig
 
 
 _ONLY_THE_ENGINE: Final = (
@@ -36,9 +36,9 @@ class PublishedArgs:
     """
 
     ref: str
-    login: Login
+    login: PushLogin
     needed: bool
-    signer: Signer | None
+    signer: SignerConfig | None
     trusted: bool
     annotations: Mapping[str, str]
 
@@ -71,7 +71,7 @@ class FindPublished(ImageAction):
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Return the product by digest, or an empty reference if the registry has none that counts."""
         from containers.evidence.cosign import Unsigned
-        from containers.registry.transport import Unreachable, Untrusted
+        from containers.registry.transport import RegistryUnreachable, Untrusted
 
         if not _counts(props) and not props["needed"]:
             return {"found": ""}
@@ -80,7 +80,7 @@ class FindPublished(ImageAction):
         except SlipwayError as error:
             # The engine may trust a certificate that this machine does not.
             if props["needed"] and not isinstance(error, Unsigned | Untrusted):
-                hint = _ONLY_THE_ENGINE if isinstance(error, Unreachable) else ""
+                hint = _ONLY_THE_ENGINE if isinstance(error, RegistryUnreachable) else ""
                 raise SlipwayError(f"{error}; nothing is built that could not be pushed there{hint}") from None
             # Standard error is the only way from a provider to the user.
             sys.stderr.write(f"warning: {error}; this build product is built anew\n")
@@ -118,7 +118,7 @@ def _by_digest(props: Mapping[str, Any], login: credentials.Login | None) -> str
     from containers.evidence import cosign
     from containers.registry.client import Repository
     from containers.registry.credentials import of_machine
-    from stacks.config.signing import Signer
+    from stacks.config.signing import SignerConfig
 
     repository = Repository(props["ref"], login)
     if login is None and not props.get("signer"):
@@ -132,7 +132,7 @@ def _by_digest(props: Mapping[str, Any], login: credentials.Login | None) -> str
         return ""
     reference = f"{props['ref'].rpartition(':')[0]}@{digest}"
     if signer := props.get("signer"):
-        cosign.verify(reference, Signer.model_validate(signer), login, props["annotations"])
+        cosign.verify(reference, SignerConfig.model_validate(signer), login, props["annotations"])
     return reference
 
 

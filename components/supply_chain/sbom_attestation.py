@@ -23,10 +23,10 @@ class AttestSbom(ImageAction):
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Attest the SBOM; return where the attestation is and how many packages it lists."""
         from containers.evidence import cosign
-        from stacks.config.signing import Signing
+        from stacks.config.signing import SigningConfig
 
         sbom = cosign.sbom(props["ref"], login)
-        attestation = cosign.attest(props["ref"], "sbom", sbom, Signing.model_validate(props["signing"]), login)
+        attestation = cosign.attest(props["ref"], "sbom", sbom, SigningConfig.model_validate(props["signing"]), login)
         return {"attestation": attestation, "packages": len(sbom.get("packages", []))}
 
 

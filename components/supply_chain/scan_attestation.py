@@ -14,7 +14,7 @@ from components.supply_chain.image_signature import SignedArgs, signing_inputs
 
 if TYPE_CHECKING:
     from containers.registry import credentials
-    from stacks.config.gates.vulnerabilities import Vulnerabilities
+    from stacks.config.gates.vulnerabilities import VulnerabilitiesConfig
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class VulnerabilityScanArgs(SignedArgs):
     """
 
     evidence: pulumi.Input[Mapping[str, Any]]
-    policy: Vulnerabilities
+    policy: VulnerabilitiesConfig
 
 
 class AttestScan(ImageAction):
@@ -37,10 +37,10 @@ class AttestScan(ImageAction):
         """Attest the scan; return where the attestation is."""
         from components.supply_chain.gates import vulnerability_gate
         from containers.evidence import cosign
-        from stacks.config.signing import Signing
+        from stacks.config.signing import SigningConfig
 
         evidence = props.get("evidence") or vulnerability_gate.evidence(props["ref"], login, props["policy"])
-        signing = Signing.model_validate(props["signing"])
+        signing = SigningConfig.model_validate(props["signing"])
         return {"attestation": cosign.attest(props["ref"], "scan", evidence, signing, login)}
 
 

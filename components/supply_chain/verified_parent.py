@@ -10,11 +10,11 @@ import pulumi
 from pulumi.dynamic import Resource
 
 from components.action import ImageAction, login_inputs
-from components.registry.interface import Login
+from components.registry.interface import PushLogin
 
 if TYPE_CHECKING:
     from containers.registry import credentials
-    from stacks.config.signing import Signer
+    from stacks.config.signing import SignerConfig
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class VerifiedParentArgs:
     """An outside image by digest, the signer it must have, and the login that may pull it."""
 
     ref: str
-    signer: Signer
-    login: Login
+    signer: SignerConfig
+    login: PushLogin
 
 
 class VerifyParent(ImageAction):
@@ -34,9 +34,9 @@ class VerifyParent(ImageAction):
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Verify the signature; return who signed."""
         from containers.evidence import cosign
-        from stacks.config.signing import Signer
+        from stacks.config.signing import SignerConfig
 
-        signer = Signer.model_validate(props["signer"])
+        signer = SignerConfig.model_validate(props["signer"])
         cosign.verify(props["ref"], signer, login)
         return {"by": signer.who}
 

@@ -15,14 +15,14 @@ from components.supply_chain.image_signature import SignedArgs, signing_inputs
 
 if TYPE_CHECKING:
     from containers.registry import credentials
-    from stacks.config.gates.vulnerabilities import VulnerabilityException
+    from stacks.config.gates.vulnerabilities import VulnerabilityExceptionConfig
 
 
 @dataclass(frozen=True)
 class VexArgs(SignedArgs):
     """Also the exceptions of ``slipway:vulnerabilities``."""
 
-    exceptions: Sequence[VulnerabilityException]
+    exceptions: Sequence[VulnerabilityExceptionConfig]
 
 
 class AttestVex(ImageAction):
@@ -34,11 +34,11 @@ class AttestVex(ImageAction):
         """Attest the document; return where the attestation is."""
         from containers.evidence import cosign
         from containers.evidence.vulnerabilities import openvex
-        from stacks.config.gates.vulnerabilities import VulnerabilityException
-        from stacks.config.signing import Signing
+        from stacks.config.gates.vulnerabilities import VulnerabilityExceptionConfig
+        from stacks.config.signing import SigningConfig
 
-        signing = Signing.model_validate(props["signing"])
-        exceptions = [VulnerabilityException.model_validate(row) for row in props["exceptions"]]
+        signing = SigningConfig.model_validate(props["signing"])
+        exceptions = [VulnerabilityExceptionConfig.model_validate(row) for row in props["exceptions"]]
         document = openvex.document(props["ref"], exceptions, signing.who, datetime.now(UTC))
         return {"attestation": cosign.attest(props["ref"], "vex", document, signing, login)}
 

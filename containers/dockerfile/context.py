@@ -24,7 +24,7 @@ MOST_LINKS: Final = 40
 
 
 @dataclass(frozen=True)
-class Entry:
+class ContextEntry:
     """One file or directory of a context.
 
     Attributes:
@@ -61,7 +61,7 @@ def ignore_patterns(context: str, dockerfile: str) -> list[str]:
     return []
 
 
-def walk(root: str, ignored: Matcher) -> Iterator[Entry]:
+def walk(root: str, ignored: Matcher) -> Iterator[ContextEntry]:
     """Yield the entries of a context, each directory before its contents, sorted by name.
 
     An ignored directory is yielded only if an exception includes something in it.
@@ -78,14 +78,14 @@ def walk(root: str, ignored: Matcher) -> Iterator[Entry]:
 
 
 def _walk(
-    directory: str, prefix: str, ignored: Matcher, above: Matched, pending: list[Entry], names: Iterable[str]
-) -> Iterator[Entry]:
+    directory: str, prefix: str, ignored: Matcher, above: Matched, pending: list[ContextEntry], names: Iterable[str]
+) -> Iterator[ContextEntry]:
     """Walk one directory; `pending` are the ignored directories above that have not been yielded yet."""
     for name in sorted(names, key=os.fsencode):
         path, source = prefix + name, f"{directory}/{name}"
         skip, matched = ignored.match(path, above)
         try:
-            entry = Entry(path, source, os.lstat(source))
+            entry = ContextEntry(path, source, os.lstat(source))
         except FileNotFoundError:
             continue  # removed since the directory was listed
         if not skip:
@@ -141,7 +141,7 @@ class Folder:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._paths: dict[str, Sequence[str]] = {}
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, ContextEntry] = {}
         self._digests: dict[str, str] = {}
 
     def paths(self, dockerfile: str) -> Sequence[str]:
@@ -199,7 +199,7 @@ def digest(content: bytes, *, executable: bool = False, link: bool = False) -> s
     return hashlib.sha256(kind + b"\0" + content).hexdigest()
 
 
-def _digest(entry: Entry) -> str:
+def _digest(entry: ContextEntry) -> str:
     mode = entry.status.st_mode
     if stat.S_ISLNK(mode):
         return digest(os.fsencode(Path(entry.source).readlink()), link=True)

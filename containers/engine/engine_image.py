@@ -16,13 +16,13 @@ from io import BufferedReader, BytesIO, FileIO
 from pathlib import Path
 from typing import IO, Final, cast
 
-from containers.blob import Unreadable, read_blob
+from containers.blob import BlobUnreadable, read_blob
 from containers.engine import engine_access
 from containers.engine.engine_access import Access
 from containers.engine.engine_platforms import at
 from containers.errors import SlipwayError, one_line
 from containers.image.layers import layer
-from containers.image.layers.layer import Facts, Index
+from containers.image.layers.layer import Facts, LayerIndex
 from containers.image.local_image import LIMIT, Files, image_of, is_document, layer_type
 from containers.image.registry_image import Image
 
@@ -33,7 +33,7 @@ _REST: Final = 1 << 20
 
 def read(
     name: str, identity: str, access: Access, platform: str, facts: Facts, copy: Path | None = None
-) -> tuple[Image, list[Index]]:
+) -> tuple[Image, list[LayerIndex]]:
     """Return the image that an engine holds under a name, and the indexes of its layers.
 
     Args:
@@ -57,7 +57,7 @@ def read(
             with layer.opened(source, "tar") as archive:
                 for member in layer.members(archive):
                     saved.add(archive, member, facts)
-        except Unreadable as error:
+        except BlobUnreadable as error:
             raise SlipwayError(f"{name}: no archive of `docker save`: {error}") from None
         while source.read(_REST):
             pass
@@ -76,7 +76,7 @@ class _Saved(Files):
     def __init__(self, reference: str) -> None:
         super().__init__(reference)
         self._texts: dict[str, bytes] = {}
-        self._indexes: dict[str, Index] = {}
+        self._indexes: dict[str, LayerIndex] = {}
         self._links: dict[str, str] = {}
 
     def add(self, archive: tarfile.TarFile, member: tarfile.TarInfo, facts: Facts) -> None:
@@ -119,7 +119,7 @@ class _Saved(Files):
     def start(self, _: str) -> bytes:
         return b""  # its layers are read
 
-    def index(self, digest: str) -> Index:
+    def index(self, digest: str) -> LayerIndex:
         """Return the index of a layer.
 
         Raises:

@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import BoundedSemaphore, Event
 from typing import IO, Any, Final, cast
 
-from containers.blob import Unreadable
+from containers.blob import BlobUnreadable
 from containers.engine.pushed_layers import PushedBlob, PushedLayers
 from containers.errors import MALFORMED, SlipwayError
 from containers.image.layers import layer, zstd_layer
@@ -170,7 +170,7 @@ class _Push:
                     yield what, file, blob
                     if not left:  # the engine may send gigabytes more
                         return
-        except Unreadable as error:
+        except BlobUnreadable as error:
             raise SlipwayError(f"{self.repository.reference}: no archive of `docker save`: {error}") from None
 
     def _ended(self, pushes: Iterable[Future[None]]) -> bool:

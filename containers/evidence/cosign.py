@@ -297,7 +297,7 @@ def _run(words: Sequence[str], subject: str, ref: str, login: Login | None, secr
     settings = {"COSIGN_MAX_ATTACHMENT_SIZE": _ATTESTATION_LIMIT, "COSIGN_EXPERIMENTAL": "0"}
     try:
         return programs.run(words, subject, ref, login, {**needed, **settings})
-    except programs.Failed as error:
+    except programs.ProgramFailed as error:
         if words[0] == "cosign" and error.status in _UNSIGNED:
             raise Unsigned(str(error)) from None
         raise

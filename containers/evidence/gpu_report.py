@@ -75,7 +75,7 @@ class Measured(_Part):
     networks: Texts = ()
 
 
-class Report(_Part):
+class GpuReport(_Part):
     """The report of one run of an image's GPU checks on one node, and those of the ``others`` of its nodes."""
 
     gpu_checks: Literal[1]
@@ -91,10 +91,10 @@ class Report(_Part):
     measured: Measured = Measured()
     checks: Texts = ()
     failure: Text = ""
-    others: Annotated[tuple[Report, ...], Field(max_length=_NODES)] = ()
+    others: Annotated[tuple[GpuReport, ...], Field(max_length=_NODES)] = ()
 
     @property
-    def every(self) -> Iterator[Report]:
+    def every(self) -> Iterator[GpuReport]:
         """Yield this report and those of the other nodes."""
         yield self
         for other in self.others:
@@ -144,7 +144,7 @@ class Report(_Part):
         return one_line(f"{result}{where}, {self.hardware}{rate}, {times}{why}", 500)
 
 
-def parse(text: str, where: str) -> Report:
+def parse(text: str, where: str) -> GpuReport:
     """Return the reports in the output of a job: the one that measured bandwidth has those of the others.
 
     A run on several nodes has one of each. ``where`` names the output in errors.
@@ -162,21 +162,21 @@ def parse(text: str, where: str) -> Report:
     if len(lines) > _NODES:
         raise SlipwayError(f"{one_line(where)}: {len(lines)} reports; at most {_NODES} are read: give those of one run")
     try:
-        reports = [Report.model_validate_json(line) for line in lines]
+        reports = [GpuReport.model_validate_json(line) for line in lines]
     except ValidationError as error:
         raise SlipwayError(f"{one_line(where)}: the report is malformed: {_first(error)}") from None
     first, *others = sorted(reports, key=lambda report: report.measured.bus_bandwidth is None)
     return first.model_copy(update={"others": (*first.others, *others)})
 
 
-def of_predicate(predicate: Any, ref: str) -> Report:
+def of_predicate(predicate: Any, ref: str) -> GpuReport:
     """Return an attested report.
 
     Raises:
         SlipwayError: the predicate is none.
     """
     try:
-        return Report.model_validate(predicate)
+        return GpuReport.model_validate(predicate)
     except ValidationError as error:
         raise SlipwayError(f"{ref}: gpu: what is attested is no report of GPU checks: {_first(error)}") from None
 
@@ -187,7 +187,7 @@ def _first(error: ValidationError) -> str:
     return one_line(f"{place}: {problem['msg']}" if place else problem["msg"])
 
 
-def newest(reports: Sequence[Report]) -> Report:
+def newest(reports: Sequence[GpuReport]) -> GpuReport:
     """Return the report whose checks ended last; of several, one that failed."""
     return max(reports, key=lambda report: (report.ended, not report.passed))
 
@@ -216,7 +216,7 @@ class GpuRequirements(Protocol):
         """The model of the GPUs of a node of the profile, and their number."""
 
 
-def violations(report: Report, required: GpuRequirements) -> Iterator[str]:
+def violations(report: GpuReport, required: GpuRequirements) -> Iterator[str]:
     """Yield what a report lacks, a clause for each. Its numbers are judged again, whatever its result says."""
     measured, every = report.measured, list(report.every)
     for each in every:
@@ -234,7 +234,7 @@ def violations(report: Report, required: GpuRequirements) -> Iterator[str]:
             yield f"{measured.bus_bandwidth:g} GB/s bus bandwidth, and {required.bus_bandwidth:g} are required"
 
 
-def _of_node(report: Report, required: GpuRequirements) -> Iterator[str]:
+def _of_node(report: GpuReport, required: GpuRequirements) -> Iterator[str]:
     """Yield what the report of one node lacks."""
     measured = report.measured
     if report.result != "PASSED":
@@ -251,7 +251,7 @@ def _of_node(report: Report, required: GpuRequirements) -> Iterator[str]:
         yield f"NCCL used {names}, and {required.network} alone is required"
 
 
-def _missing(reports: Sequence[Report]) -> Iterator[str]:
+def _missing(reports: Sequence[GpuReport]) -> Iterator[str]:
     """Yield which nodes have no report, by how many nodes and GPUs the reports say that they ran on."""
     nodes = max(report.measured.nodes or 1 for report in reports)
     names = {report.node for report in reports}
@@ -262,7 +262,7 @@ def _missing(reports: Sequence[Report]) -> Iterator[str]:
         yield f"an all-reduce ran over {gpus} GPUs, and the reports are of {shown}: give those of all nodes"
 
 
-def _gpus(reports: Sequence[Report]) -> int:
+def _gpus(reports: Sequence[GpuReport]) -> int:
     """Return the number of GPUs in reports. Those of one node, such as of two attempts, are of the same GPUs."""
     gpus: dict[str, int] = {}
     for report in reports:
@@ -275,7 +275,7 @@ def _slow(measured: Measured) -> bool:
     return bus is not None and copy is not None and copy > NVLINK and bus < SHARE * copy
 
 
-def _other_node(report: Report, profile: str, model: str, most: int) -> Iterator[str]:
+def _other_node(report: GpuReport, profile: str, model: str, most: int) -> Iterator[str]:
     """Yield why the node was none of the profile: its name, its GPUs' model, or their number."""
     if report.profile != profile:
         yield f"they ran on {one_line(report.profile) or 'a node of no stated profile'}, and {profile} is required"

@@ -19,7 +19,7 @@ _TIMEOUT: Final = 1800
 """Seconds for one program: some read the whole image."""
 
 
-class Failed(SlipwayError):
+class ProgramFailed(SlipwayError):
     """A program ended with an exit status other than 0."""
 
     def __init__(self, message: str, status: int) -> None:
@@ -44,7 +44,7 @@ def run(
     is what an error says that failed; by default the first two of ``words``.
 
     Raises:
-        Failed: the program failed.
+        ProgramFailed: the program failed.
         SlipwayError: the program is not on PATH, or does not end; or a credential helper of Docker fails.
     """
     try:
@@ -71,7 +71,7 @@ def run(
             raise SlipwayError(f"{subject}: {words[0]} did not end within {_TIMEOUT // 60} minutes") from None
     if completed.returncode:
         message = f"{subject}: {called or ' '.join(words[:2])}: {_reason(completed.stderr)}"
-        raise Failed(message, completed.returncode)
+        raise ProgramFailed(message, completed.returncode)
     return completed.stdout
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import IO, Any, Final, Protocol, TypeVar
 
 from containers.errors import MALFORMED, SlipwayError, one_line
-from containers.image.layers.layer import Facts, Index, index
+from containers.image.layers.layer import Facts, LayerIndex, index
 from containers.registry.client import IMAGES, INDEXES, Manifest, Repository
 from containers.registry.credentials import Login
 from containers.registry.reference import split
@@ -77,7 +77,7 @@ class Image:
         """The digests of the layers' archives, independent of compression."""
         return [layer.diff_id for layer in self.layers]
 
-    def index(self, layer: Layer, facts: Facts | None = None) -> Index:
+    def index(self, layer: Layer, facts: Facts | None = None) -> LayerIndex:
         """Return the index of one of the layers; with ``facts``, what these return for each file instead of digests.
 
         Raises:

@@ -21,7 +21,7 @@ from containers.blob import DIGEST, Result, read_blob
 from containers.errors import SlipwayError, one_line
 from containers.registry.credentials import Login
 from containers.registry.reference import Reference, check_reference
-from containers.registry.transport import LIMIT, Transport, Unreachable, Untrusted, chunk, reason
+from containers.registry.transport import LIMIT, RegistryUnreachable, Transport, Untrusted, chunk, reason
 
 INDEXES: Final = (
     "application/vnd.oci.image.index.v1+json",
@@ -247,7 +247,7 @@ class Repository:
                         return
             except Untrusted:
                 raise
-            except Unreachable:
+            except RegistryUnreachable:
                 if wait is None:
                     raise
             time.sleep(wait or 0)
@@ -256,7 +256,7 @@ class Repository:
         """Stream a blob to ``read``, check the blob's digest, and return the result of ``read``.
 
         ``size`` is what a manifest states of the blob, in bytes: no more are read. If the connection breaks, ``read``
-        is called again from the first byte. It raises :class:`Unreadable` for malformed content.
+        is called again from the first byte. It raises :class:`BlobUnreadable` for malformed content.
 
         Raises:
             SlipwayError: the blob does not exist, is larger than stated, does not have its digest, is malformed, or

@@ -46,11 +46,11 @@ _RETRY: Final = Retry(
 _CHALLENGE: Final = re.compile(r'\b(\w+)="([^"]*)"')
 
 
-class Unreachable(SlipwayError):
+class RegistryUnreachable(SlipwayError):
     """A registry does not respond: it is down, or this machine has no route to it."""
 
 
-class Untrusted(Unreachable):
+class Untrusted(RegistryUnreachable):
     """A registry responds without HTTPS that this machine trusts; a Docker engine may be configured to trust it."""
 
 
@@ -82,7 +82,7 @@ class Transport:
         own host alone. A file is sent from its beginning.
 
         Raises:
-            Unreachable: there is no response.
+            RegistryUnreachable: there is no response.
         """
         try:
             response = self._send(method, path, accept, body, media_type)
@@ -92,7 +92,7 @@ class Transport:
                 self._authorization = self._authenticate(challenge)
                 response = self._send(method, path, accept, body, media_type)
         except (requests.RequestException, ValueError, KeyError) as error:
-            kind = Untrusted if isinstance(error, requests.exceptions.SSLError) else Unreachable
+            kind = Untrusted if isinstance(error, requests.exceptions.SSLError) else RegistryUnreachable
             raise kind(f"{self._reference}: request to {self.host} failed: {reason(error)}") from None
         return response
 

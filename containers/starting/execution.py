@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.elf_file import AARCH64, I386, X86_64, Machine
+from containers.image.binaries.elf_file import AARCH64, I386, X86_64, ElfMachine
 from containers.starting import launchers
 from containers.starting.account import READ, RUN, Account
 from containers.starting.launchers import Words
 
-_RUNS: Final[Mapping[Machine, frozenset[Machine]]] = {
+_RUNS: Final[Mapping[ElfMachine, frozenset[ElfMachine]]] = {
     X86_64: frozenset({X86_64, I386}),
     AARCH64: frozenset({AARCH64}),
 }
@@ -59,7 +59,7 @@ class Started:
     refusal: Refusal | None
 
 
-def runs(machine: Machine) -> frozenset[Machine]:
+def runs(machine: ElfMachine) -> frozenset[ElfMachine]:
     """Return the machines whose programs the kernel of a machine runs."""
     return _RUNS.get(machine, frozenset({machine}))
 
@@ -67,7 +67,7 @@ def runs(machine: Machine) -> frozenset[Machine]:
 class Execution:
     """Starts programs of an image as an account, on a machine."""
 
-    def __init__(self, contents: Contents, machine: Machine, account: Account) -> None:
+    def __init__(self, contents: Contents, machine: ElfMachine, account: Account) -> None:
         self._contents, self._machine, self.account = contents, machine, account
 
     def start(self, words: Words) -> Started:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.elf_file import Machine
+from containers.image.binaries.elf_file import ElfMachine
 from containers.image.binaries.loader import Loader
 from containers.image.binaries.loading import Fault
 from containers.image.binaries.musl_loader import MuslLoader
@@ -22,7 +22,7 @@ _PROCESSORS: Final = {3, 8, 20, 21, 22, 40, 62, 183, 243, 258}
 """The machines that have an operating system: not GPUs or eBPF."""
 
 
-def faults(contents: Contents, machine: Machine, platform: str) -> list[Fault]:
+def faults(contents: Contents, machine: ElfMachine, platform: str) -> list[Fault]:
     """Return what keeps an image from being started on a machine, the one of its platform."""
     others = Counter(
         each.machine for each in contents.binaries.values() if each.kind in {"program", "library", "static"}

@@ -18,7 +18,7 @@ from containers.dockerfile import declarations
 from containers.dockerfile.declarations import ArgumentComment
 from containers.errors import SlipwayError
 from stacks import flavors
-from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.stack_file import NAMESPACE, ROOT
 from stacks.lock import REFRESH_ARG
 from stacks.plan import MIRROR_ARGS
@@ -34,7 +34,7 @@ _KEY: Final = re.compile(rf"{NAMESPACE}:[A-Za-z0-9.]+(?:\[\]\.[A-Za-z0-9.]+)?")
 
 _SHARED: Final = {
     **{
-        name: ArgumentComment(f"{NAMESPACE}:mirrors.{Mirrors.model_fields[field].alias}", "")
+        name: ArgumentComment(f"{NAMESPACE}:mirrors.{MirrorsConfig.model_fields[field].alias}", "")
         for name, field in MIRROR_ARGS.items()
     },
     PRODUCT_ARG: ArgumentComment(

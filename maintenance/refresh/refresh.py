@@ -20,7 +20,7 @@ from containers.image.gpu.release_order import order
 from containers.registry.client import Repository
 from maintenance.refresh import apt_index, table_text, torch_table
 from maintenance.refresh.rows import ROWS
-from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.load import environment_mirrors
 from stacks.config.model import Model
 from stacks.versions import tables
@@ -30,7 +30,7 @@ SOURCES: Final = Path(__file__).with_name("sources.toml")
 """The sources, as data."""
 
 
-class Source(Model):
+class ReleaseSource(Model):
     """One public list of releases, and the table's rows that it is of."""
 
     table: str = Field(description="The table, a file of stacks/versions.")
@@ -98,7 +98,7 @@ class Source(Model):
             archives |= mirrored(archives, mirrors.get("downloads", {}))
             return set().union(*(apt_index.versions(address, self.package) for address in archives.values()))
         # The tag is not read: a reference has one.
-        reference = Mirrors(images=mirrors.get("images", {})).image(f"{self.image}:latest")
+        reference = MirrorsConfig(images=mirrors.get("images", {})).image(f"{self.image}:latest")
         return set(Repository(reference).tags())
 
     def news(self) -> News:
@@ -131,7 +131,7 @@ class News:
         error: why the source could not be asked; empty if it could.
     """
 
-    source: Source
+    source: ReleaseSource
     new: tuple[tuple[str, str], ...] = ()
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     error: str = ""
@@ -163,9 +163,9 @@ class News:
         return text
 
 
-def sources() -> tuple[Source, ...]:
+def sources() -> tuple[ReleaseSource, ...]:
     """Return all sources."""
-    return tuple(map(Source.model_validate, tomllib.loads(SOURCES.read_text(encoding="utf-8"))["source"]))
+    return tuple(map(ReleaseSource.model_validate, tomllib.loads(SOURCES.read_text(encoding="utf-8"))["source"]))
 
 
 def news(names: Collection[str]) -> Iterator[News]:

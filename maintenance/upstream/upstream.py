@@ -65,7 +65,7 @@ def _at(name: str, terms: Contract, tag: str, repository: Path | None) -> Result
         host = terms.host or environment_mirrors().get("git") or git_objects.PUBLIC
         try:
             commit = git_objects.fetched(terms.repository, revision, Path(scratch), host)
-        except git_objects.Unreadable as error:
+        except git_objects.HostUnreadable as error:
             raise SlipwayError(f"{error}; give a checkout of it with --from") from None
         return _result(name, terms, tag, RepositoryFiles(Path(scratch), commit), terms.repository)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from containers.errors import builds_no, one_line
 from containers.registry.reference import Reference
-from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunners, Validation, check_arc
+from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunnersConfig, ValidationConfig, check_arc
 from stacks.graph import Graph
 from stacks.spec import CONTEXT, context_path
 
@@ -23,7 +23,7 @@ _GPU_REPORT = "common/gpu/report.py"
 def missing_charts(graph: Graph) -> Iterator[str]:
     """Yield a message where the folder that the stack names lacks a chart, or has one of a release that is too old."""
     runners = graph.config.runners
-    folder = runners.arc.charts if isinstance(runners, KubernetesRunners) else None
+    folder = runners.arc.charts if isinstance(runners, KubernetesRunnersConfig) else None
     paths = [f"{folder}/{chart}/Chart.yaml" for chart in ARC_CHARTS if folder]
     missing = [path for path in paths if not (graph.root / path).is_file()]
     if missing:
@@ -42,7 +42,7 @@ def missing_charts(graph: Graph) -> Iterator[str]:
 def unnamed_pools(graph: Graph) -> Iterator[str]:
     """Yield a message for each privileged pod that any node of the cluster may get: who is on it has the node."""
     runners = graph.config.runners
-    if not isinstance(runners, KubernetesRunners):
+    if not isinstance(runners, KubernetesRunnersConfig):
         return
     for key in runners.unpooled:
         part, other = (
@@ -60,7 +60,7 @@ def unnamed_pools(graph: Graph) -> Iterator[str]:
 def unused_build_service(graph: Graph) -> Iterator[str]:
     """Yield a message where neither jobs nor the stack's images build on the build service."""
     runners = graph.config.runners
-    service = runners.build if isinstance(runners, KubernetesRunners) else None
+    service = runners.build if isinstance(runners, KubernetesRunnersConfig) else None
     if service and not service.jobs and graph.config.build_on != "runners":
         yield (
             "slipway:runners.build: nothing builds there: set build.jobs: true for jobs, or slipway:buildOn: runners "
@@ -71,7 +71,7 @@ def unused_build_service(graph: Graph) -> Iterator[str]:
 def shared_pool(graph: Graph) -> Iterator[str]:
     """Yield a message where a job can get to the node on which the stack's images are built."""
     runners = graph.config.runners
-    if graph.config.build_on == "runners" and isinstance(runners, KubernetesRunners) and runners.shares_pool:
+    if graph.config.build_on == "runners" and isinstance(runners, KubernetesRunnersConfig) and runners.shares_pool:
         yield (
             "slipway:runners.build.nodeSelector: these nodes may also get the Docker daemon beside a runner, which is "
             "privileged, and what is published is built on them: give it and nodeSelector one label with two values, "
@@ -82,7 +82,7 @@ def shared_pool(graph: Graph) -> Iterator[str]:
 def validation_image(graph: Graph) -> Iterator[str]:
     """Yield a message for each reason why the cluster cannot run the image that it checks."""
     config, runners, validation = graph.config, graph.config.runners, _validation(graph)
-    if not isinstance(runners, KubernetesRunners) or validation is None or not validation.is_stack_image:
+    if not isinstance(runners, KubernetesRunnersConfig) or validation is None or not validation.is_stack_image:
         return
     key = "slipway:runners.validation.image"
     if validation.image not in graph.images:
@@ -131,12 +131,12 @@ def gpu_checks(graph: Graph) -> Mapping[str, str]:
     return {path.name: path.read_text(encoding="utf-8") for path in paths}
 
 
-def _validation(graph: Graph) -> Validation | None:
+def _validation(graph: Graph) -> ValidationConfig | None:
     runners = graph.config.runners
-    return runners.validation if isinstance(runners, KubernetesRunners) else None
+    return runners.validation if isinstance(runners, KubernetesRunnersConfig) else None
 
 
-def _script(graph: Graph, validation: Validation) -> Path:
+def _script(graph: Graph, validation: ValidationConfig) -> Path:
     by_name = {spec.name: spec for spec in graph.specs}
     spec = next(spec for spec in graph.specs if spec.published_name == validation.image)
     while spec.own:  # it is checked as what it stands on

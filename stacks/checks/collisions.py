@@ -13,8 +13,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 from containers.errors import abridged, one_line, quoted
-from stacks.config.ec2 import Ec2Runners
-from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.ec2 import Ec2RunnersConfig
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.stack_config import StackConfig
 from stacks.spec import ImageSpec, Outside
 
@@ -83,7 +83,7 @@ def shared_runners(stacks: Mapping[str, StackConfig]) -> list[str]:
 def _conflict(ours: StackConfig, theirs: StackConfig) -> str | None:
     """Return why the runners of two stacks cannot both be; None where they can. GitHub ignores case in all names."""
     one, other = ours.runners, theirs.runners
-    if isinstance(one, KubernetesRunners) and isinstance(other, KubernetesRunners):
+    if isinstance(one, KubernetesRunnersConfig) and isinstance(other, KubernetesRunnersConfig):
         if one.namespace != other.namespace:
             return None
         if one.context and (one.kubeconfig, one.context) == (other.kubeconfig, other.context):
@@ -96,7 +96,7 @@ def _conflict(ours: StackConfig, theirs: StackConfig) -> str | None:
                 f"both have the runner scale set {one.namespace} of {one.github.url}, which has one listener; set "
                 "slipway:runners.namespace in one of them"
             )
-    if isinstance(one, Ec2Runners) and isinstance(other, Ec2Runners):
+    if isinstance(one, Ec2RunnersConfig) and isinstance(other, Ec2RunnersConfig):
         labels = ({*map(str.lower, it.runner_labels(of.platform))} for it, of in ((one, ours), (other, theirs)))
         urls = sorted((one.github.url.lower(), other.github.url.lower()), key=len)
         # An organization's runners take the jobs of each of its repositories.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from containers.errors import SlipwayError
-from stacks.config.ec2 import ARCHITECTURES, Ec2Runners
+from stacks.config.ec2 import ARCHITECTURES, Ec2RunnersConfig
 from stacks.graph import Graph
 
 UNPACKED = 4
@@ -18,7 +18,7 @@ _STACK = re.compile(r"[A-Za-z0-9_-]{1,36}")
 
 
 @dataclass(frozen=True)
-class Machine:
+class InstanceType:
     """An instance type, as EC2 describes it (DescribeInstanceTypes).
 
     ``gpus`` are NVIDIA's, ``efa`` is the most EFA interfaces, ``cards`` are network cards, ``disks`` local NVMe disks,
@@ -67,7 +67,7 @@ class Builder:
     """The machine that builds a platform's images, by its key below ``slipway:runners``, and its machine image."""
 
     key: str
-    machine: Machine
+    machine: InstanceType
     image: str
     image_architecture: str
 
@@ -81,7 +81,7 @@ class Site:
     ``builders`` has the machines that build images, by platform.
     """
 
-    machines: Sequence[Machine]
+    machines: Sequence[InstanceType]
     networks: Sequence[Network]
     vpc: str
     image: str
@@ -96,7 +96,7 @@ class Site:
         """Return the GPUs of each machine: the number requested, else the fewest of any type."""
         return min(machine.gpus for machine in self.machines) if requested is None else requested
 
-    def network(self, machine: Machine) -> Network | None:
+    def network(self, machine: InstanceType) -> Network | None:
         """Return the first subnet that a machine of a type can be in; None where it can be in none."""
         return next((network for network in self.networks if network.zone in machine.zones), None)
 
@@ -112,7 +112,7 @@ def unfit_name(graph: Graph) -> Iterator[str]:
     A function's name has no dot ("CreateFunction", Lambda), and a runner's no more than 64 characters (GitHub's runner,
     pull request 1710): ``slipway-<stack>-i-0123456789abcdef0``.
     """
-    if isinstance(graph.config.runners, Ec2Runners) and not _STACK.fullmatch(graph.where.removeprefix("stack ")):
+    if isinstance(graph.config.runners, Ec2RunnersConfig) and not _STACK.fullmatch(graph.where.removeprefix("stack ")):
         yield (
             "slipway:runners: their resources are named slipway-<stack>-..., so that the stack's name has at most "
             "36 letters, digits, - and _; rename the stack's file"
@@ -122,7 +122,7 @@ def unfit_name(graph: Graph) -> Iterator[str]:
 def unused_builders(graph: Graph) -> Iterator[str]:
     """Yield a message for each machine of a further platform where the stack's images are built elsewhere."""
     runners = graph.config.runners
-    if isinstance(runners, Ec2Runners) and runners.build and graph.config.build_on != "runners":
+    if isinstance(runners, Ec2RunnersConfig) and runners.build and graph.config.build_on != "runners":
         for platform in runners.build.platforms:
             yield (
                 f"slipway:runners.build.platforms.{platform}: nothing is built there: set slipway:buildOn: runners, or "
@@ -130,7 +130,7 @@ def unused_builders(graph: Graph) -> Iterator[str]:
             )
 
 
-def check(config: Ec2Runners, site: Site, platform: str, budgets: Mapping[str, int]) -> None:
+def check(config: Ec2RunnersConfig, site: Site, platform: str, budgets: Mapping[str, int]) -> None:
     """Refuse what could not run, before any of it exists.
 
     Args:
@@ -160,7 +160,7 @@ def check(config: Ec2Runners, site: Site, platform: str, budgets: Mapping[str, i
         raise SlipwayError("\n".join(f"slipway:runners.{line}" for line in mistakes))
 
 
-def _machine_mistakes(config: Ec2Runners, site: Site, platform: str) -> list[str]:
+def _machine_mistakes(config: Ec2RunnersConfig, site: Site, platform: str) -> list[str]:
     architecture = ARCHITECTURES[platform]
     expected = f"slipway:platform {platform} is {architecture}"
     mistakes = []
@@ -182,7 +182,7 @@ def _machine_mistakes(config: Ec2Runners, site: Site, platform: str) -> list[str
     return mistakes
 
 
-def _zone_mistakes(where: str, machine: Machine, config: Ec2Runners, site: Site) -> list[str]:
+def _zone_mistakes(where: str, machine: InstanceType, config: Ec2RunnersConfig, site: Site) -> list[str]:
     if not site.networks or site.network(machine):
         return []
     zones = ", ".join(sorted({network.zone for network in site.networks}))
@@ -190,7 +190,7 @@ def _zone_mistakes(where: str, machine: Machine, config: Ec2Runners, site: Site)
     return [f"{where} is not offered in {zones}, where the subnets are; {other}"]
 
 
-def _place_mistakes(config: Ec2Runners, site: Site) -> list[str]:
+def _place_mistakes(config: Ec2RunnersConfig, site: Site) -> list[str]:
     mistakes = []
     if not site.networks:
         mistakes.append(f"subnets: {site.vpc} has none; give a VPC that has, or make one there")
@@ -208,7 +208,7 @@ def _place_mistakes(config: Ec2Runners, site: Site) -> list[str]:
 
 
 def _builder_mistakes(
-    config: Ec2Runners, site: Site, platform: str, first: str, budgets: Mapping[str, int]
+    config: Ec2RunnersConfig, site: Site, platform: str, first: str, budgets: Mapping[str, int]
 ) -> list[str]:
     """Return what is wrong with the machine of a platform; ``first`` is the platform of the runners."""
     build, builder = config.builders(first)[platform], site.builders[platform]

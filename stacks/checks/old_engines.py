@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from containers.registry.reference import Reference
-from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.publishing.compression import ZstdConfig
 from stacks.graph import Graph
 
@@ -19,7 +19,7 @@ _FIRST: Final = 23
 def of_runners(graph: Graph) -> Iterator[str]:
     """Yield a message where the engine of the runners' jobs could not pull the stack's images."""
     runners, compression = graph.config.runners, graph.config.compression
-    if not isinstance(compression, ZstdConfig) or not isinstance(runners, KubernetesRunners):
+    if not isinstance(compression, ZstdConfig) or not isinstance(runners, KubernetesRunnersConfig):
         return
     release = re.match(r"([0-9]+)\.[0-9]", Reference.of(runners.docker_image).tag)
     if release and int(release[1]) < _FIRST:

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from containers.errors import one_line
-from stacks.config.ec2 import Ec2Runners
-from stacks.config.kubernetes import KubernetesRunners
-from stacks.config.registries.ecr import EcrRegistry
+from stacks.config.ec2 import Ec2RunnersConfig
+from stacks.config.kubernetes import KubernetesRunnersConfig
+from stacks.config.registries.ecr import EcrRegistryConfig
 from stacks.config.stack_config import StackConfig
 
 NAMESPACES = ("aws", "docker", "kubernetes", "pulumi")
@@ -50,8 +50,8 @@ def _none(_: StackConfig, __: str, ___: Any) -> str | None:
 
 
 def _aws(config: StackConfig, name: str, value: Any) -> str | None:
-    runners = config.runners if isinstance(config.runners, Ec2Runners) else None
-    registry = config.registry if isinstance(config.registry, EcrRegistry) else None
+    runners = config.runners if isinstance(config.runners, Ec2RunnersConfig) else None
+    registry = config.registry if isinstance(config.registry, EcrRegistryConfig) else None
     if runners is None and registry is None:
         return "nothing of the stack is at AWS"
     regions = {each.region for each in (runners, registry) if each}
@@ -65,7 +65,7 @@ def _aws(config: StackConfig, name: str, value: Any) -> str | None:
 
 
 def _kubernetes(config: StackConfig, name: str, _: Any) -> str | None:
-    if not isinstance(config.runners, KubernetesRunners):
+    if not isinstance(config.runners, KubernetesRunnersConfig):
         return "nothing of the stack is in a cluster"
     if name in _CLUSTER:
         return f"give {_CLUSTER[name]} instead" if _CLUSTER[name] else "ARC has to be in a cluster"

@@ -10,8 +10,8 @@ from contextlib import suppress
 
 from containers.errors import SlipwayError
 from stacks import graph as graphs
-from stacks.config.ec2 import Ec2Runners
-from stacks.config.registries.ecr import EcrRegistry
+from stacks.config.ec2 import Ec2RunnersConfig
+from stacks.config.registries.ecr import EcrRegistryConfig
 from stacks.config.stack_file import read_stack, stack_names
 from stacks.graph import Graph
 
@@ -21,9 +21,9 @@ _KEY = "slipway:runners.push"
 def products(graph: Graph) -> Iterator[str]:
     """Yield a message for each repository that holds products, of this stack or of another one in the checkout."""
     runners, registry = graph.config.runners, graph.config.registry
-    if not isinstance(runners, Ec2Runners) or not runners.push:
+    if not isinstance(runners, Ec2RunnersConfig) or not runners.push:
         return
-    if not isinstance(registry, EcrRegistry):
+    if not isinstance(registry, EcrRegistryConfig):
         yield f"{_KEY}: slipway:registry is of kind {registry.kind}; a machine's role pushes to ECR: leave push out"
         return
     owners = _owners(graph, registry.repository)

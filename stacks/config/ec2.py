@@ -73,7 +73,7 @@ Subnet = Annotated[
 ]
 
 
-class Ec2GitHub(Model):
+class Ec2GitHubConfig(Model):
     """What the runners serve. The credentials are in Secrets Manager; neither Pulumi nor a runner sees them."""
 
     url: Annotated[str, AfterValidator(github_url.check), AfterValidator(_no_enterprise)] = Field(
@@ -116,14 +116,14 @@ class Ec2GitHub(Model):
         return github_url.part(self.url, "name") or None
 
 
-class Alarm(Model):
+class AlarmConfig(Model):
     """After how long a waiting job raises an alarm, and who is notified."""
 
     minutes: int = Field(30, ge=2, le=1440, description="Minutes that a job may wait for a runner.")
     topic: Topic | None = Field(None, description="ARN of the SNS topic to notify. Default: none.")
 
 
-class BuildMachine(Model):
+class BuildMachineConfig(Model):
     """A machine that builds images of one platform. It runs during builds only; its layers are kept."""
 
     instance_type: InstanceType = Field(description="Instance type, such as c7i.4xlarge. Builds use no GPU and no EFA.")
@@ -143,7 +143,7 @@ class BuildMachine(Model):
         return values
 
 
-class PlatformBuild(BuildMachine):
+class PlatformBuildConfig(BuildMachineConfig):
     """The machine that builds the images of a further platform."""
 
     image: Ami | None = Field(
@@ -151,22 +151,22 @@ class PlatformBuild(BuildMachine):
     )
 
 
-class Ec2Build(BuildMachine):
+class Ec2BuildConfig(BuildMachineConfig):
     """The machine that builds the images of the stack's first platform, and those of further ones."""
 
-    platforms: dict[Platform, PlatformBuild] = Field(
+    platforms: dict[Platform, PlatformBuildConfig] = Field(
         default_factory=dict,
         description="Machines that build the other platforms of the stack: {linux/arm64: {instanceType: c8g.4xlarge}}.",
     )
 
 
-class Ec2Runners(Model):
+class Ec2RunnersConfig(Model):
     """GitHub Actions runners on EC2: each job gets a new machine, which ends with the job."""
 
     kind: Literal["ec2"] = Field(description="Runners on EC2.")
     region: Region = Field(description="AWS region, such as eu-west-1.")
     account: str = Field(pattern="^[0-9]{12}$", description="AWS account, 12 digits; quote it.")
-    github: Ec2GitHub = Field(description="Organization or repository whose jobs the runners take.")
+    github: Ec2GitHubConfig = Field(description="Organization or repository whose jobs the runners take.")
     labels: tuple[Annotated[Label, AfterValidator(_custom)], ...] = Field(
         description="Labels by which jobs choose these runners, besides self-hosted, linux, and x64 or arm64."
     )
@@ -226,10 +226,10 @@ class Ec2Runners(Model):
         description="ARN of the IAM policy that limits the roles of the stack, such as that of "
         "docs/runners/ec2-boundary.json. Default: none.",
     )
-    alarm: Alarm = Field(
-        default_factory=lambda: Alarm.model_validate({}), description="The alarm for a job that waits too long."
+    alarm: AlarmConfig = Field(
+        default_factory=lambda: AlarmConfig.model_validate({}), description="The alarm for a job that waits too long."
     )
-    build: Ec2Build | None = Field(None, description="A machine that builds images: see buildOn.")
+    build: Ec2BuildConfig | None = Field(None, description="A machine that builds images: see buildOn.")
     log_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 180, 365] = Field(30, description="Days that logs are kept.")
     runner: str = Field("2.338.0", description="Version of GitHub's runner: see stacks/versions/runner.toml.")
 
@@ -292,11 +292,11 @@ class Ec2Runners(Model):
         """Return all labels of a runner, GitHub's own first."""
         return ("self-hosted", "linux", {"linux/amd64": "x64", "linux/arm64": "arm64"}[platform], *self.labels)
 
-    def builders(self, platform: str) -> dict[str, BuildMachine]:
+    def builders(self, platform: str) -> dict[str, BuildMachineConfig]:
         """Return the machines that build images by their platforms; ``platform`` is the first of the stack."""
         if self.build is None:
             return {}
-        others: dict[str, BuildMachine] = {str(other): build for other, build in self.build.platforms.items()}
+        others: dict[str, BuildMachineConfig] = {str(other): build for other, build in self.build.platforms.items()}
         return {platform: self.build} | others
 
     def check_builders(self, platforms: Sequence[str], engines: Collection[str]) -> None:

@@ -136,7 +136,7 @@ Label = Annotated[
 ]
 
 
-class GitHubApp(Model):
+class GitHubAppConfig(Model):
     """A GitHub App that may administer runners."""
 
     id: NonEmpty = Field(description="App id or client id; quote it.")
@@ -144,13 +144,13 @@ class GitHubApp(Model):
     private_key: Secret = Field(description="Private key in PEM, always a secret.")
 
 
-class GitHub(Model):
+class GitHubConfig(Model):
     """What the runners serve, and one way to register them: an App, a token, or a secret of the cluster."""
 
     url: Annotated[str, AfterValidator(github_url.check)] = Field(
         description="Organization or repository, such as https://github.com/acme or https://github.com/acme/images."
     )
-    app: GitHubApp | None = Field(None, description="GitHub App that registers runners.")
+    app: GitHubAppConfig | None = Field(None, description="GitHub App that registers runners.")
     token: Secret | None = Field(None, description="Personal access token that registers runners, always a secret.")
     secret: Label | None = Field(
         None,
@@ -170,7 +170,7 @@ class GitHub(Model):
         return self
 
 
-class Arc(Model):
+class ArcConfig(Model):
     """GitHub's Actions Runner Controller (ARC), from its own Helm charts."""
 
     version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$"), AfterValidator(check_arc)] = Field(
@@ -192,7 +192,7 @@ class Arc(Model):
         return self
 
 
-class Toleration(Model):
+class TolerationConfig(Model):
     """A taint of nodes that pods may run on all the same, as Kubernetes writes it."""
 
     key: NonEmpty = Field(description="Key of the taint, such as dedicated.")
@@ -209,7 +209,7 @@ class Toleration(Model):
         return self
 
 
-class Pool(Model):
+class PoolConfig(Model):
     """The nodes that pods run on, in addition to what the profile says of them."""
 
     node_selector: dict[NodeLabel, Line] = Field(
@@ -217,7 +217,7 @@ class Pool(Model):
         description="Labels of a pool of nodes for these pods only. Privileged pods need them on nodes of the "
         "profile cpu, because a job can control the whole node.",
     )
-    tolerations: tuple[Toleration, ...] = Field(
+    tolerations: tuple[TolerationConfig, ...] = Field(
         (), description="Taints of that pool, which keep other pods away from it."
     )
     runtime_class: Label | None = Field(
@@ -230,7 +230,7 @@ class Pool(Model):
         return any(not _PROPERTY.fullmatch(key) for key in self.node_selector)
 
 
-class DaemonPool(Pool):
+class DaemonPoolConfig(PoolConfig):
     """Docker daemons for one platform, which share its images."""
 
     replicas: int = Field(
@@ -258,7 +258,7 @@ class DaemonPool(Pool):
         return self
 
 
-class BuildService(DaemonPool):
+class BuildServiceConfig(DaemonPoolConfig):
     """A Docker daemon that builds share. Its layers outlive its pod; it and its clients have TLS certificates."""
 
     jobs: bool = Field(
@@ -266,7 +266,7 @@ class BuildService(DaemonPool):
         description="Give jobs its key, so that they can build on it. The key controls all that is built there, "
         "so buildOn: runners refuses it.",
     )
-    platforms: dict[Platform, DaemonPool] = Field(
+    platforms: dict[Platform, DaemonPoolConfig] = Field(
         default_factory=dict,
         exclude_if=lambda value: not value,  # as for replicas
         description="Daemons for another platform than the profile's, with the nodes of each: {linux/arm64: "
@@ -286,7 +286,7 @@ class BuildService(DaemonPool):
 
     @model_validator(mode="after")
     def _shared(self) -> Self:
-        pools: list[DaemonPool] = [self, *self.platforms.values()]
+        pools: list[DaemonPoolConfig] = [self, *self.platforms.values()]
         addresses = [address for pool in pools for address in pool.address or ()]
         for address in addresses:
             if addresses.count(address) > 1:
@@ -309,7 +309,7 @@ class Replica:
     """
 
     platform: str
-    pool: DaemonPool
+    pool: DaemonPoolConfig
     number: int
     ending: str
 
@@ -323,7 +323,7 @@ class Replica:
         return self.pool.address[self.number] if self.pool.address else None
 
 
-class Validation(Model):
+class ValidationConfig(Model):
     """A Job that runs the GPU checks of an image, once for each image, on a node of the profile."""
 
     image: str = Field(description="Name of an image of the stack, or any image's reference.")
@@ -349,7 +349,7 @@ class Validation(Model):
         return bool(_LABEL.fullmatch(self.image))
 
 
-class KubernetesRunners(Pool):
+class KubernetesRunnersConfig(PoolConfig):
     """GitHub Actions runners on a Kubernetes cluster, on nodes of one profile."""
 
     kind: Literal["kubernetes"] = Field(description="Runners on a Kubernetes cluster.")
@@ -364,13 +364,15 @@ class KubernetesRunners(Pool):
         "slipway-runners",
         description="Namespace for the runners alone; also the name of their scale set.",
     )
-    arc: Arc = Field(default_factory=Arc, description="GitHub's controller, which starts and ends the runners.")
+    arc: ArcConfig = Field(
+        default_factory=ArcConfig, description="GitHub's controller, which starts and ends the runners."
+    )
     image: Reference = Field(
         "ghcr.io/actions/actions-runner:2.335.1",
         description="Image of GitHub's runner; the controller needs a recent one.",
     )
     docker_image: Reference = Field("docker:28.5.2-dind", description="Image of the Docker daemon and its client.")
-    github: GitHub = Field(description="Organization or repository whose jobs the runners take.")
+    github: GitHubConfig = Field(description="Organization or repository whose jobs the runners take.")
     min_runners: int = Field(0, ge=0, description="Runners that wait for jobs; 0 costs nothing while idle.")
     max_runners: int = Field(4, ge=1, description="Most runners at once.")
     group: Line = Field("default", description="Runner group at GitHub.")
@@ -420,10 +422,10 @@ class KubernetesRunners(Pool):
         "ends: after a drain, a preemption or a deletion.",
     )
 
-    build: BuildService | None = Field(
+    build: BuildServiceConfig | None = Field(
         None, description="A shared Docker daemon for builds of jobs, or with buildOn for the stack's images."
     )
-    validation: Validation | None = Field(None, description="GPU checks of an image, run on the cluster.")
+    validation: ValidationConfig | None = Field(None, description="GPU checks of an image, run on the cluster.")
 
     @field_validator("kubeconfig")
     @classmethod
@@ -496,7 +498,7 @@ class KubernetesRunners(Pool):
 
     def _check_selectors(self) -> None:
         """Check that no label asks for nodes of another platform than the pods are for."""
-        pools: dict[str, tuple[str, Pool]] = {"": (self.platform, self)}
+        pools: dict[str, tuple[str, PoolConfig]] = {"": (self.platform, self)}
         pools |= {f"{key}.": pool for key, pool in self._build_keys.items()}
         for where, (platform, pool) in pools.items():
             system, machine = platform.split("/")
@@ -520,13 +522,13 @@ class KubernetesRunners(Pool):
         return f"linux/{node(self.profile).arch}"
 
     @property
-    def build_pools(self) -> dict[str, DaemonPool]:
+    def build_pools(self) -> dict[str, DaemonPoolConfig]:
         """The pools of the build service by their platforms, that of the profile first; none without a service."""
-        others: Mapping[Any, DaemonPool] = self.build.platforms if self.build else {}
+        others: Mapping[Any, DaemonPoolConfig] = self.build.platforms if self.build else {}
         return {self.platform: self.build, **others} if self.build else {}
 
     @property
-    def _build_keys(self) -> dict[str, tuple[str, DaemonPool]]:
+    def _build_keys(self) -> dict[str, tuple[str, DaemonPoolConfig]]:
         """The pools of the build service with their platforms, by key."""
         return {
             builders.build_key(platform, self.platform): (platform, pool) for platform, pool in self.build_pools.items()

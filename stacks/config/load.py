@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from containers.errors import SlipwayError, one_line, suggest
 from containers.registry.reference import full_names
-from stacks.config.fetching.mirrors import MIRRORS_VARIABLE, Mirrors
+from stacks.config.fetching.mirrors import MIRRORS_VARIABLE, MirrorsConfig
 from stacks.config.model import ENCRYPTED, Model, as_yaml, is_sensitive, keys, kinds
 from stacks.config.publishing.compression import Compression
 from stacks.config.registries import Registry
@@ -102,7 +102,7 @@ def environment_mirrors() -> dict[str, Any]:
     if not text:
         return {}
     try:
-        return Mirrors.model_validate_json(text).model_dump(by_alias=True, exclude_unset=True)
+        return MirrorsConfig.model_validate_json(text).model_dump(by_alias=True, exclude_unset=True)
     except ValidationError as error:
         raise SlipwayError("\n".join(_explain(error, f"${MIRRORS_VARIABLE}"))) from None
 

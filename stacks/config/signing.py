@@ -42,7 +42,7 @@ def _public_key(value: str) -> str:
     return value
 
 
-class Signer(Model):
+class SignerConfig(Model):
     """A signer: a key, or an identity that an issuer vouches for."""
 
     public_key: Annotated[str, AfterValidator(_public_key)] | None = Field(
@@ -115,10 +115,10 @@ class Signer(Model):
 
     def as_signer(self) -> dict[str, Any]:
         """Return the signer as a stack's YAML has it, without the private key and what is attested."""
-        return self.model_dump(by_alias=True, exclude_none=True, include=set(Signer.model_fields))
+        return self.model_dump(by_alias=True, exclude_none=True, include=set(SignerConfig.model_fields))
 
 
-class Policy(Model):
+class PolicyConfig(Model):
     """What ``slipway verify`` requires of published images besides signatures. Unset keys require nothing."""
 
     repository: str | None = Field(
@@ -147,7 +147,7 @@ class Policy(Model):
         return bool(self.repository or self.ref or self.builder or self.committed or self.max_age_days)
 
 
-class Signing(Signer):
+class SigningConfig(SignerConfig):
     """How images are signed after a push, and what is attested."""
 
     key: Annotated[str, AfterValidator(_key)] | None = Field(
@@ -160,8 +160,8 @@ class Signing(Signer):
     )
     sbom: bool = Field(default=True, description="Attest an SBOM of each image, made by Syft.")
     provenance: bool = Field(default=True, description="Attest source, revision, date, arguments and parents.")
-    policy: Policy = Field(
-        default_factory=Policy, description="What `slipway verify` requires of images besides their signatures."
+    policy: PolicyConfig = Field(
+        default_factory=PolicyConfig, description="What `slipway verify` requires of images besides their signatures."
     )
 
     @model_validator(mode="before")
@@ -189,7 +189,7 @@ class Signing(Signer):
         return self
 
 
-def trusted(trust: Mapping[str, Signer], reference: str) -> Signer | None:
+def trusted(trust: Mapping[str, SignerConfig], reference: str) -> SignerConfig | None:
     """Return the signer that an image needs: that of the longest registry or repository that covers it, or None."""
     match = covering(trust, reference)
     return trust[match[0]] if match else None

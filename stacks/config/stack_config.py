@@ -19,18 +19,18 @@ from pydantic import (
 from containers.addresses.engine_address import in_clear
 from containers.registry.reference import check_prefixes, covering, on_loopback, qualified
 from stacks.config.additions import OwnImageConfig, PackagesConfig, Variables
-from stacks.config.ec2 import Ec2Runners
-from stacks.config.fetching.build_logins import KEY, BuildLogin, check_host
-from stacks.config.fetching.mirrors import Mirrors
-from stacks.config.gates.inspection_gate import Inspection
-from stacks.config.gates.promotion_gate import Promotion
-from stacks.config.gates.vulnerabilities import Vulnerabilities
-from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.ec2 import Ec2RunnersConfig
+from stacks.config.fetching.build_logins import KEY, BuildLoginConfig, check_host
+from stacks.config.fetching.mirrors import MirrorsConfig
+from stacks.config.gates.inspection_gate import InspectionConfig
+from stacks.config.gates.promotion_gate import PromotionConfig
+from stacks.config.gates.vulnerabilities import VulnerabilitiesConfig
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.model import SENSITIVE, Model
 from stacks.config.publishing.compression import Compression, GzipConfig
 from stacks.config.registries import Registry
-from stacks.config.registries.this_machine import LocalRegistry
-from stacks.config.signing import Signer, Signing
+from stacks.config.registries.this_machine import LocalRegistryConfig
+from stacks.config.signing import SignerConfig, SigningConfig
 from stacks.config.stack_file import NAMESPACE
 from stacks.config.values import PLATFORMS, Engines, Labels, Platform, Size
 from stacks.tags import check_extra, check_tail
@@ -38,7 +38,7 @@ from stacks.versions.cuda_toolkit import Machine
 from stacks.versions.incompatible import Unverified
 from stacks.versions.tables import Reliance, weak_line
 
-Runners = Annotated[KubernetesRunners | Ec2Runners, Field(discriminator="kind")]
+Runners = Annotated[KubernetesRunnersConfig | Ec2RunnersConfig, Field(discriminator="kind")]
 """What ``runners`` may be."""
 
 _MOST_MOVING = 3
@@ -63,14 +63,16 @@ class StackConfig(Model):
     tag_suffix: Annotated[str, AfterValidator(check_tail)] | None = Field(
         None, description="Last part of the tags. It tells apart stacks whose tags would otherwise be equal."
     )
-    registry: Registry = Field(default_factory=LocalRegistry, description="Where the images are pushed.")
+    registry: Registry = Field(default_factory=LocalRegistryConfig, description="Where the images are pushed.")
     compression: Compression = Field(
         default_factory=lambda: GzipConfig(kind="gzip"),
         description="How layers are compressed: {kind: gzip}, or {kind: zstd, level: 3}, for engines that can pull it. "
         "Build products stay gzip. Only the embedded docker provider takes zstd.",
     )
-    mirrors: Mirrors = Field(default_factory=Mirrors, description="Addresses that replace the public ones in builds.")
-    build_secrets: dict[Annotated[str, AfterValidator(check_host)], BuildLogin] = Field(
+    mirrors: MirrorsConfig = Field(
+        default_factory=MirrorsConfig, description="Addresses that replace the public ones in builds."
+    )
+    build_secrets: dict[Annotated[str, AfterValidator(check_host)], BuildLoginConfig] = Field(
         default_factory=dict,
         json_schema_extra=SENSITIVE,  # a password may stand where its block belongs
         description="Logins for builds, by host of an address in slipway:mirrors. Only the embedded docker "
@@ -109,7 +111,7 @@ class StackConfig(Model):
         description="Additional, mutable tags of each image, such as latest. On a branch other than main they start "
         "with its name.",
     )
-    signing: Signing | None = Field(
+    signing: SigningConfig | None = Field(
         None, description="How images are signed after a push, and what is attested. Default: no signature."
     )
     trust_registry: bool = Field(
@@ -118,17 +120,17 @@ class StackConfig(Model):
         "can push there can replace them. Default: they are built here, unless the registry is on "
         "this machine.",
     )
-    inspection: Inspection = Field(
-        default_factory=Inspection, description="What an image must load before it gets its tag."
+    inspection: InspectionConfig = Field(
+        default_factory=InspectionConfig, description="What an image must load before it gets its tag."
     )
-    vulnerabilities: Vulnerabilities | None = Field(
+    vulnerabilities: VulnerabilitiesConfig | None = Field(
         None, description="Known vulnerabilities that keep an image from its tag. Default: no scan."
     )
-    promotion: Promotion | None = Field(
+    promotion: PromotionConfig | None = Field(
         None,
         description="Tags that `slipway promote` moves, and the evidence that an image needs for it. Default: none.",
     )
-    trust: dict[str, Signer] = Field(
+    trust: dict[str, SignerConfig] = Field(
         default_factory=dict,
         description="Signers whose signature outside parents need, by registry or repository. The longest match wins.",
     )
@@ -219,7 +221,7 @@ class StackConfig(Model):
         accepted = [f"{release.field} '{release.value}' {release.instead}" for release in self._unlisted]
         if accepted:
             lines.append(f"{NAMESPACE}:unverified: at your own risk, as no table has it: {'; '.join(accepted)}")
-        lines += self.runners.warnings if isinstance(self.runners, KubernetesRunners) else []
+        lines += self.runners.warnings if isinstance(self.runners, KubernetesRunnersConfig) else []
         lines += weak_line(self.reliances())
         open_engines = sorted({each for pool in self.engines.values() for each in pool if in_clear(each)})
         if open_engines:
@@ -259,7 +261,7 @@ class StackConfig(Model):
 
     @field_validator("build_secrets")
     @classmethod
-    def _encrypted(cls, value: dict[str, BuildLogin], info: ValidationInfo) -> dict[str, BuildLogin]:
+    def _encrypted(cls, value: dict[str, BuildLoginConfig], info: ValidationInfo) -> dict[str, BuildLoginConfig]:
         mirrors = info.data.get("mirrors")
         for host, address in mirrors.hosts.items() if mirrors else ():
             if host in value and address.startswith("http:") and not on_loopback(host):
@@ -268,7 +270,7 @@ class StackConfig(Model):
 
     @field_validator("trust")
     @classmethod
-    def _prefixes(cls, value: dict[str, Signer]) -> dict[str, Signer]:
+    def _prefixes(cls, value: dict[str, SignerConfig]) -> dict[str, SignerConfig]:
         check_prefixes(value)
         return value
 
@@ -299,7 +301,7 @@ class StackConfig(Model):
 
     @field_validator("promotion")
     @classmethod
-    def _proven(cls, value: Promotion | None, info: ValidationInfo) -> Promotion | None:
+    def _proven(cls, value: PromotionConfig | None, info: ValidationInfo) -> PromotionConfig | None:
         if value is None:
             return None
         if "signing" in info.data and info.data["signing"] is None:
@@ -325,11 +327,11 @@ class StackConfig(Model):
             runners = info.data["runners"]
             if runners is None or runners.build is None:
                 raise ValueError("the stack has no build service: set runners.build")
-            if isinstance(runners, KubernetesRunners) and runners.build.rootless:
+            if isinstance(runners, KubernetesRunnersConfig) and runners.build.rootless:
                 raise ValueError(
                     "runners.build.rootless has no Docker API, which builds need: leave one of the two out"
                 )
-            if isinstance(runners, KubernetesRunners) and runners.build.jobs:
+            if isinstance(runners, KubernetesRunnersConfig) and runners.build.jobs:
                 raise ValueError(
                     "runners.build.jobs is true: what is published would be built where every job is root; leave jobs "
                     "out, or build on the engine"

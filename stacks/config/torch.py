@@ -29,7 +29,7 @@ PUBLISHED: Final = "2.14.1"
 """The default of stacks that install wheels: those of 2.15.0 are for CUDA 13.2, and torchaudio has none for it."""
 
 
-class Torch(Model):
+class TorchConfig(Model):
     """The releases of torch, torchvision and torchaudio."""
 
     version: TorchRelease = Field(PUBLISHED, description="Release of torch.")
@@ -68,7 +68,7 @@ class Torch(Model):
         return {"torch": self.version} | {package: version for package, version in companions.items() if version}
 
 
-def check_published(torch: Torch) -> None:
+def check_published(torch: TorchConfig) -> None:
     """Refuse release candidates where published wheels are installed: no index holds them.
 
     Raises:

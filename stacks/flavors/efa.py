@@ -56,7 +56,7 @@ from stacks.versions.torch_libraries import (
 )
 
 
-class Efa(Model):
+class EfaConfig(Model):
     """EFA's userspace: the installer, and the plugin by which NCCL uses EFA."""
 
     installer: Version = Field("1.51.0", description="EFA installer.")
@@ -87,7 +87,7 @@ class Efa(Model):
         return (self.ofi_nccl or efa_installer(self.installer).ofi_nccl or "").removeprefix("v")
 
 
-class Nccl(Model):
+class NcclConfig(Model):
     """NCCL in place of the parent's, and NCCL's tests. A plain version is NCCL's."""
 
     plain_key: ClassVar[str | None] = "version"
@@ -97,7 +97,7 @@ class Nccl(Model):
     tests: SwitchedRelease = Field("2.20.0", description="NCCL tests, or false for none.")
 
 
-class OpenMpi(Model):
+class OpenMpiConfig(Model):
     """OpenMPI rebuilt against the PMIx of the host's Slurm, in place of the installer's."""
 
     pmix: SwitchedRelease = Field(
@@ -121,7 +121,7 @@ def _without_efa(_: str) -> str:
     )
 
 
-class Extras(Model):
+class EfaExtrasConfig(Model):
     """Extensions compiled against the parent's torch; each a version, a commit, or false for none."""
 
     xformers: Pin = Field(default=False, description="xformers.")
@@ -135,10 +135,14 @@ class Config(StackConfig):
 
     flavor: Literal["efa"] = "efa"
     ngc: Version = Field("26.03", description="Release of nvcr.io/nvidia/pytorch, the parent image.")
-    efa: Efa = Field(default_factory=Efa, description="EFA's installer, and the plugin for NCCL.")
-    nccl: Nccl = Field(default_factory=Nccl, description="NCCL in place of the parent's, and NCCL's tests.")
-    openmpi: OpenMpi = Field(default_factory=OpenMpi, description="OpenMPI rebuilt against the host's PMIx.")
-    extras: Extras = Field(default_factory=Extras, description="Extensions compiled against the parent's torch.")
+    efa: EfaConfig = Field(default_factory=EfaConfig, description="EFA's installer, and the plugin for NCCL.")
+    nccl: NcclConfig = Field(default_factory=NcclConfig, description="NCCL in place of the parent's, and NCCL's tests.")
+    openmpi: OpenMpiConfig = Field(
+        default_factory=OpenMpiConfig, description="OpenMPI rebuilt against the host's PMIx."
+    )
+    extras: EfaExtrasConfig = Field(
+        default_factory=EfaExtrasConfig, description="Extensions compiled against the parent's torch."
+    )
     arch_list: ArchList | None = Field(
         None, description="Compute capabilities to compile for, such as 8.0 9.0+PTX. Default: by CUDA."
     )

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from containers.image.gpu.release_order import older
 from stacks.config.model import Reference
 from stacks.config.stack_config import StackConfig
-from stacks.config.torch import Torch, check_published
+from stacks.config.torch import TorchConfig, check_published
 from stacks.flavors.torch_family.components import features
 from stacks.flavors.torch_family.installed_packages import published, torch_constraints
 from stacks.spec import Cuda, ImageSpec, Outside, Packages
@@ -27,11 +27,11 @@ class Config(StackConfig):
 
     flavor: Literal["local"] = "local"
     base: Reference = Field("debian:bookworm-slim", description="Parent image: Debian or Ubuntu with apt.")
-    torch: Torch = Field(default_factory=Torch, description="Versions of torch and its companions.")
+    torch: TorchConfig = Field(default_factory=TorchConfig, description="Versions of torch and its companions.")
 
     @field_validator("torch")
     @classmethod
-    def _published(cls, value: Torch) -> Torch:
+    def _published(cls, value: TorchConfig) -> TorchConfig:
         check_published(value)
         return value
 

@@ -50,7 +50,7 @@ _SDISTS: Final = ("antlr4-python3-runtime",)
 before 3.5 (antlr4-python3-runtime 4.9.3, setup.py:8-10)."""
 
 
-class Launcher(Model):
+class LauncherConfig(Model):
     """NeMo Framework Launcher; a plain version is its own."""
 
     plain_key: ClassVar[str | None] = "version"
@@ -77,14 +77,14 @@ class Launcher(Model):
         return self.nemo or launcher_nemo(self.version)
 
 
-class Topology(Model):
+class TopologyConfig(Model):
     """A topology file in place of the pinned one: its commit in Azure/azhpc-images, and its hash."""
 
     commit: Commit = Field(description="Commit of Azure/azhpc-images.")
     sha256: Sha256 = Field(description="SHA-256 of the file there.")
 
 
-class DataPackages(Model):
+class DataPackagesConfig(Model):
     """Python packages for data, each at one version. Defaults: those that Megatron-LM 0.18.2 locks."""
 
     datasets: Release = Field("5.0.0", description="datasets.")
@@ -102,17 +102,19 @@ class Config(StackConfig):
     megatron: Commit = Field(
         "266f1c97dca477ca8b92c16087506da2000b0b84", description="Commit of NVIDIA/Megatron-LM. Default: core_v0.17.1."
     )
-    launcher: Launcher = Field(default_factory=Launcher, description="NeMo Framework Launcher.")
+    launcher: LauncherConfig = Field(default_factory=LauncherConfig, description="NeMo Framework Launcher.")
     nodes: str = Field(
         "aks-ndv5",
         description="GPU nodes of AKS that the image is for: aks-ndv5, aks-nd-h200-v5, aks-gb200, aks-gb300.",
     )
-    topology: Topology | None = Field(None, description="A topology file for NCCL in place of the pinned one.")
+    topology: TopologyConfig | None = Field(None, description="A topology file for NCCL in place of the pinned one.")
     doca: SwitchedVersion = Field("3.2.1", description="DOCA's userspace with SHARP, or false for none.")
     transformer_engine: Pin = Field(
         default=False, description="TransformerEngine compiled against the parent's torch; false: the parent's own."
     )
-    data_packages: DataPackages = Field(default_factory=DataPackages, description="Python packages for data.")
+    data_packages: DataPackagesConfig = Field(
+        default_factory=DataPackagesConfig, description="Python packages for data."
+    )
     arch_list: ArchList | None = Field(
         None, description="Compute capabilities to compile for, such as 9.0 10.0+PTX. Default: by nodes."
     )

@@ -14,7 +14,7 @@ from containers.registry.reference import Reference as ImageReference
 from stacks.config.model import Reference, matching
 from stacks.config.values import JobCount, Version
 from stacks.flavors.torch_family.components import compiled_tools, tuning
-from stacks.flavors.torch_family.family_config import FamilyConfig, FamilyJobs
+from stacks.flavors.torch_family.family_config import FamilyConfig, FamilyJobsConfig
 from stacks.flavors.torch_family.family_images import Variant, suffix
 from stacks.flavors.torch_family.family_images import images as family
 from stacks.flavors.torch_family.installed_packages import build_tools
@@ -52,7 +52,7 @@ def _tagged(reference: str) -> dict[str, str]:
     return {name: value for name in ("cuda", "distro", "nccl") if (value := getattr(suffix, name))}
 
 
-class Jobs(FamilyJobs):
+class NcclJobsConfig(FamilyJobsConfig):
     """How many compilers run at once, with those of nccl-tests and of the extras that are for this flavor."""
 
     nccl_tests: JobCount = Field(None, description="NCCL's tests and the tools that come with them.")
@@ -74,7 +74,9 @@ class Config(FamilyConfig):
         description="HPC-X archive below https://content.mellanox.com/hpc/hpc-x. Default: by CUDA and distribution.",
     )
 
-    max_jobs: Jobs = Field(default_factory=Jobs, description="Parallel compilers. Default: as cores and memory allow.")
+    max_jobs: NcclJobsConfig = Field(
+        default_factory=NcclJobsConfig, description="Parallel compilers. Default: as cores and memory allow."
+    )
 
     @field_validator("hpcx")
     @classmethod

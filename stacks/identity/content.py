@@ -129,7 +129,7 @@ def contexts(root: Path) -> Callable[[str], Folder]:
     return lambda folder: Folder(context_path(folder, root))
 
 
-class Contents:
+class CheckoutContents:
     """The contents of the images of one checkout. Each context and each Dockerfile is read once.
 
     ``contexts`` returns the build context in a folder of the checkout.
@@ -304,11 +304,11 @@ def _unsure(
     return unsure
 
 
-def of_stack(specs: Sequence[ImageSpec], contents: Contents, *, checks: bool = True) -> dict[str, Content]:
-    """Return what each image of a stack is made of, by name; see :meth:`Contents.of`.
+def of_stack(specs: Sequence[ImageSpec], contents: CheckoutContents, *, checks: bool = True) -> dict[str, Content]:
+    """Return what each image of a stack is made of, by name; see :meth:`CheckoutContents.of`.
 
     Raises:
-        SlipwayError: see :meth:`Contents.of`; one line for each mistake.
+        SlipwayError: see :meth:`CheckoutContents.of`; one line for each mistake.
     """
     mistakes: list[str] = []
     result: dict[str, Content] = {}

@@ -11,11 +11,11 @@ from typing import Any, Final, Literal
 
 from containers.registry.reference import qualified
 from stacks.config.builders import taking
-from stacks.config.ec2 import Ec2Runners
-from stacks.config.gates.vulnerabilities import Vulnerabilities
-from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.ec2 import Ec2RunnersConfig
+from stacks.config.gates.vulnerabilities import VulnerabilitiesConfig
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.publishing.compression import ZstdConfig
-from stacks.config.signing import Signer, Signing
+from stacks.config.signing import SignerConfig, SigningConfig
 from stacks.config.stack_config import StackConfig
 from stacks.config.values import architecture
 from stacks.placement.copies import with_copies
@@ -46,7 +46,7 @@ class BuildEngine:
 class Reuse:
     """When a product in the registry counts: if ``signer`` signed it; without one, if the registry is ``trusted``."""
 
-    signer: Signer | None
+    signer: SignerConfig | None
     trusted: bool
 
 
@@ -174,9 +174,9 @@ def _builders(plan: Plan) -> dict[str, BuildEngine]:
     config = plan.config
     if config.build_on != "runners":
         return {}
-    if isinstance(config.runners, KubernetesRunners) and config.runners.build:
+    if isinstance(config.runners, KubernetesRunnersConfig) and config.runners.build:
         return {each: BuildEngine("cluster", each, address(plan.stack, each)) for each in config.runners.build_pools}
-    if isinstance(config.runners, Ec2Runners):
+    if isinstance(config.runners, Ec2RunnersConfig):
         return {each: BuildEngine("machine", each) for each in config.runners.builders(config.platform)}
     return {}
 
@@ -220,11 +220,11 @@ def _level(config: StackConfig) -> int | None:
     return config.compression.level if isinstance(config.compression, ZstdConfig) else None
 
 
-def _attested(config: StackConfig, signing: Signing, gates: Gates, *, product: bool) -> tuple[str, ...]:
+def _attested(config: StackConfig, signing: SigningConfig, gates: Gates, *, product: bool) -> tuple[str, ...]:
     """Return what is signed of an image. Reuse of a product needs its signature only: its tag says what it is."""
     if product:
         return ("signature",)
-    vex = isinstance(config.vulnerabilities, Vulnerabilities) and bool(config.vulnerabilities.exceptions)
+    vex = isinstance(config.vulnerabilities, VulnerabilitiesConfig) and bool(config.vulnerabilities.exceptions)
     chosen = {
         "signature": True,
         "sbom": signing.sbom,
@@ -238,7 +238,7 @@ def _attested(config: StackConfig, signing: Signing, gates: Gates, *, product: b
 
 def _validation(plan: Plan) -> PlacedValidation | None:
     runners, registry = plan.config.runners, plan.config.registry.repository.partition("/")[0]
-    validation = runners.validation if isinstance(runners, KubernetesRunners) else None
+    validation = runners.validation if isinstance(runners, KubernetesRunnersConfig) else None
     if validation is None:
         return None
     if validation.image in {*plan.indexes, *(image.spec.name for image in plan.images)}:

@@ -12,7 +12,7 @@ from components.runners.kubernetes import build_daemon, pod
 from components.runners.kubernetes.certificates import MakeCertificates
 from containers.errors import SlipwayError
 from stacks import plan
-from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from tests.fakes.pulumi_mocks import Recorder, run
 from tests.unit.runners.network_policies import Peer, allowed
 from tests.unit.runners.test_app_keys import PKCS1
@@ -53,7 +53,7 @@ def test_job_has_no_key_of_the_builder(service: str, daemon: bool) -> None:
 def test_job_has_no_network_way_to_the_builder(service: str) -> None:
     recorder = published(build={"service": service})
     policies = objects(recorder, "NetworkPolicy")
-    config = KubernetesRunners.model_validate(runners())
+    config = KubernetesRunnersConfig.model_validate(runners())
     job = Peer("10.0.0.1", config.namespace, pod.labels(config))
     builder = Peer("10.0.0.2", config.build_namespace, build_daemon.service_labels())
     deployer = Peer("10.0.0.3", "ops", {"slipway/deployer": "true"})

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from containers.evidence import cosign
-from stacks.config.signing import Signer
+from stacks.config.signing import SignerConfig
 from stacks.config.stack_file import ROOT
 from tests.fakes.github.actions import WORKFLOWS, Actions, Event, Run
 from tests.helpers import pushed_image
@@ -75,7 +75,7 @@ def test_own_caller_of_up_runs_its_program(tmp_path: Path) -> None:
 def test_identity_counts_with_its_repository_and_ref(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fulcio = Fulcio.trusted(tmp_path, monkeypatch)
     (tmp_path / "registry").mkdir()
-    signer = Signer.model_validate({"identity": WORKFLOW, "issuer": ISSUER})
+    signer = SignerConfig.model_validate({"identity": WORKFLOW, "issuer": ISSUER})
     own = {"workflow": WORKFLOW, "issuer": ISSUER, "repository": "acme/slipway", "ref": MAIN}
     with private_registry(tmp_path / "registry") as registry:
         image = pushed_image.push(f"{registry.address}/mine/image:1")
@@ -92,4 +92,4 @@ def test_identity_counts_with_its_repository_and_ref(tmp_path: Path, monkeypatch
         cosign.verify(image, signer, None)
         shared = {"identity": WORKFLOW, "issuer": ISSUER, "repository": "acme/other"}
         with pytest.raises(cosign.Unsigned):
-            cosign.verify(image, Signer.model_validate(shared), None)
+            cosign.verify(image, SignerConfig.model_validate(shared), None)

@@ -15,7 +15,7 @@ import pytest
 from cli.verify import Evidence
 from containers.errors import SlipwayError
 from containers.evidence import cosign
-from stacks.config.signing import Signing
+from stacks.config.signing import SigningConfig
 from tests.helpers import pushed_image, registry_api
 from tests.helpers.fulcio import Fulcio
 from tests.provider.conftest import private_registry
@@ -97,7 +97,7 @@ class Publisher:
     def line(ref: str, **config: str) -> str:
         """Return what `slipway verify` prints of the level, or its error."""
         required = {"identity": CLAIMS["workflow"], "issuer": ISSUER, "repository": "acme/images", "ref": MAIN}
-        signing = Signing.model_validate({**required, "sbom": False, **config})
+        signing = SigningConfig.model_validate({**required, "sbom": False, **config})
         try:
             return Evidence(ref, signing, None, ()).lines()[-1].removeprefix("  slsa        build ")
         except SlipwayError as error:

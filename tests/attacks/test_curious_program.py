@@ -14,7 +14,7 @@ import pytest
 from containers.errors import SlipwayError
 from containers.evidence import cosign, programs
 from containers.registry.credentials import Login
-from stacks.config.signing import Signer
+from stacks.config.signing import SignerConfig
 
 IMAGE = "r.example/acme/app@sha256:" + "a" * 64
 DIGEST = "sha256:" + "b" * 64
@@ -86,7 +86,7 @@ def test_login_of_the_stack_is_for_its_registry_alone(loot: Path) -> None:
     """A parent is verified with the login of its own registry, and gets none of the stack's."""
     _store(auths={"prod.example": _auth("prod.example")})
     login = Login("r.example", "bot", "of-stack")
-    signer = Signer.model_validate({"publicKey": "-----BEGIN PUBLIC KEY-----\nA\n-----END PUBLIC KEY-----\n"})
+    signer = SignerConfig.model_validate({"publicKey": "-----BEGIN PUBLIC KEY-----\nA\n-----END PUBLIC KEY-----\n"})
     cosign.verify(f"parent.example/cuda@{DIGEST}", signer, login)
     assert json.loads(loot.read_text()) == {"auths": {}}
     cosign.verify(IMAGE, signer, login)

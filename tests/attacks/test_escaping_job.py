@@ -10,7 +10,7 @@ import pytest
 from components.runners.kubernetes import build_daemon, pod
 from containers.errors import SlipwayError
 from stacks import plan
-from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.versions.nodes import node_names
 
 GITHUB = {"url": "https://github.com/acme", "secret": "github"}
@@ -32,7 +32,7 @@ def pods(root: Path, **runners: Any) -> list[dict[str, Any]]:
     except SlipwayError as error:
         assert "is privileged, and would run on any node: give the labels of a pool for it alone" in str(error)
         return []
-    config = KubernetesRunners.model_validate(values)
+    config = KubernetesRunnersConfig.model_validate(values)
     daemons = (
         [build_daemon.deployment(config, config.build, "docker:1", "digest", config.replicas[0])]
         if config.build

@@ -17,7 +17,7 @@ from cli.diff import stack_diff
 from cli.promotion import gpu_evidence, promotion
 from containers.errors import SlipwayError
 from containers.evidence import cosign
-from stacks.config.signing import Signing
+from stacks.config.signing import SigningConfig
 from tests.helpers import gpu_reports, pushed_image, registry_api
 from tests.helpers.sample_repository import STACK, make
 from tests.provider.conftest import private_registry
@@ -57,11 +57,11 @@ class Stack:
         (root / STACK).write_text(json.dumps({"config": {f"slipway:{key}": v for key, v in keys_of_stack.items()}}))
 
     @staticmethod
-    def _keys(folder: Path) -> Signing:
+    def _keys(folder: Path) -> SigningConfig:
         folder.mkdir(parents=True)
         subprocess.run(["cosign", "generate-key-pair"], cwd=folder, check=True, capture_output=True)
         keys = {"key": str(folder / "cosign.key"), "publicKey": (folder / "cosign.pub").read_text()}
-        return Signing.model_validate({**keys, "sbom": False, "provenance": False})
+        return SigningConfig.model_validate({**keys, "sbom": False, "provenance": False})
 
     def publish(self, word: str) -> str:
         """Publish an image as `pulumi up` does: signed, and inspected."""

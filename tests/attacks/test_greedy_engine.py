@@ -32,7 +32,7 @@ from toolchain.provider.docker_api.protos import (
     GetSecretResponse,
 )
 from toolchain.provider.docker_api.session import pass_on
-from toolchain.provider.inputs import Build, Image, Registry
+from toolchain.provider.inputs import BuildInputs, ImageInputs, RegistryInputs
 from toolchain.provider.provider_base import Operation, ProviderError
 
 OWN, PARENT, PROD = "ghcr.io", "nvcr.example", "prod.example.com"
@@ -153,9 +153,9 @@ def built(engine: Greedy, folder: Path, dockerfile: str, **changes: Any) -> None
     context = folder / "context"
     context.mkdir(exist_ok=True)
     (context / "Dockerfile").write_text(dockerfile)
-    inputs = {"args": {}, "builder": "2", "cache_from": [], "target": "", "registry": Registry(), **changes}
+    inputs = {"args": {}, "builder": "2", "cache_from": [], "target": "", "registry": RegistryInputs(), **changes}
     registry, push = inputs.pop("registry"), inputs.pop("push", True)
-    recipe = Build(
+    recipe = BuildInputs(
         context=str(context),
         dockerfile=str(context / "Dockerfile"),
         add_hosts=[],
@@ -163,7 +163,7 @@ def built(engine: Greedy, folder: Path, dockerfile: str, **changes: Any) -> None
         platform="linux/amd64",
         **{key: value for key, value in inputs.items() if key not in {"secrets", "name"}},
     )
-    image = Image(inputs.get("name", f"{OWN}/acme/x:1"), recipe, registry, not push)
+    image = ImageInputs(inputs.get("name", f"{OWN}/acme/x:1"), recipe, registry, not push)
     display = build.Display(lambda _: None, lambda *_: None, lambda text: text)
     client = Engine.connect(Address(engine.address))
     build.produce(image, client, display, Operation(), push=push, secrets=inputs.get("secrets"))
@@ -211,7 +211,7 @@ def test_parent_of_an_argument_brings_its_hosts_login(tmp_path: Path) -> None:
 
 def test_login_of_the_program_reaches_its_registry_alone(tmp_path: Path) -> None:
     with greedy(hosts=(PROD, OWN, "GHCR.IO")) as engine:
-        built(engine, tmp_path, "FROM scratch\nCOPY . /\n", registry=Registry(OWN, "me", "mine"))
+        built(engine, tmp_path, "FROM scratch\nCOPY . /\n", registry=RegistryInputs(OWN, "me", "mine"))
     assert engine.loot == {PROD: "", OWN: "mine", "GHCR.IO": "mine"}
 
 
@@ -241,7 +241,7 @@ def test_cached_image_is_pulled_with_its_own_hosts_login(tmp_path: Path) -> None
             tmp_path,
             "FROM scratch\nCOPY . /\n",
             cache_from=["evil.example/x:1"],
-            registry=Registry(OWN, "me", "mine"),
+            registry=RegistryInputs(OWN, "me", "mine"),
         )
     assert not engine.headers["/images/create"].keys() & {"username", "password"}
 
@@ -249,7 +249,11 @@ def test_cached_image_is_pulled_with_its_own_hosts_login(tmp_path: Path) -> None
 def test_push_to_another_host_takes_no_login_along(tmp_path: Path) -> None:
     with greedy() as engine:
         built(
-            engine, tmp_path, "FROM scratch\nCOPY . /\n", name="evil.example/x:1", registry=Registry(PROD, "me", "mine")
+            engine,
+            tmp_path,
+            "FROM scratch\nCOPY . /\n",
+            name="evil.example/x:1",
+            registry=RegistryInputs(PROD, "me", "mine"),
         )
     assert engine.headers["/images/evil.example/x/push"] == {}
 

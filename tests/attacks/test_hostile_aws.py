@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from components.registry import ecr_registry
 from components.runners.ec2 import aws_lookup
-from components.runners.ec2.builder.builder_instance import Machine
+from components.runners.ec2.builder.builder_instance import BuilderInstance
 from containers.errors import SlipwayError
 from scaler import aws, github, keeper, webhook
 from scaler.jobs import Rows
@@ -591,10 +591,10 @@ def test_configuration_of_more_than_a_line_is_refused(config: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def builder(cloud: Server) -> Machine:
+def builder(cloud: Server) -> BuilderInstance:
     """The builder's machine at that AWS."""
     assert cloud.url
-    return Machine("eu-west-1", "slipway-t-builder")
+    return BuilderInstance("eu-west-1", "slipway-t-builder")
 
 
 def instances(*ids: str) -> Answer:
@@ -605,7 +605,7 @@ def instances(*ids: str) -> Answer:
     "answer",
     [*SHAPES, instances("--profile=x"), instances("i-0a; id"), instances(""), instances(f"i-0a{LINES.strip()}")],
 )
-def test_builder_whatever_ec2_answers_is_one_line(server: Server, builder: Machine, answer: Answer) -> None:
+def test_builder_whatever_ec2_answers_is_one_line(server: Server, builder: BuilderInstance, answer: Answer) -> None:
     server.hostile = lambda _action, _given: answer
     for act in (builder.stop, lambda: builder.start(0)):
         with pytest.raises(SlipwayError) as caught:
@@ -619,7 +619,7 @@ def test_builder_whatever_ec2_answers_is_one_line(server: Server, builder: Machi
 
 @pytest.mark.parametrize("answer", [(200, b'{"RequestId": "canary\xff"}'), (403, b"Authorization: canary")])
 def test_refused_key_of_the_builder_has_no_answer_in_it(
-    server: Server, builder: Machine, tmp_path: Path, answer: Answer
+    server: Server, builder: BuilderInstance, tmp_path: Path, answer: Answer
 ) -> None:
     (tmp_path / "key.pub").write_text(f"ssh-ed25519 {'A' * 80}")
     server.hostile = lambda _action, _given: answer

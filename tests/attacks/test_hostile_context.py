@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from containers.errors import SlipwayError
 from stacks.identity import staged_context
-from stacks.identity.content import CONTEXTS, Contents, contexts
+from stacks.identity.content import CONTEXTS, CheckoutContents, contexts
 from stacks.identity.older_trees.archive import ATTRIBUTES, archives
 from stacks.spec import CONTEXT
 from tests.unit.identity.test_content import spec
@@ -64,7 +64,7 @@ def checkout(folder: Path, instruction: str) -> Path:
 def staged(root: Path) -> list[Path]:
     """Return the files and links that the build is given; none where it is refused."""
     try:
-        content = Contents(contexts(root)).of(spec(args={}, parents={}))
+        content = CheckoutContents(contexts(root)).of(spec(args={}, parents={}))
         staged_context.write([content], root)
     except SlipwayError as error:
         assert str(error).isprintable()

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import containers.registry.transport
 from cli.export import layout
-from containers.blob import Unreadable
+from containers.blob import BlobUnreadable
 from containers.errors import SlipwayError
 from containers.image.layers import layer
 from containers.image.registry_image import fetch
@@ -320,7 +320,7 @@ def header(kind: bytes, size: int) -> bytes:
 BOMB = """
 import io, resource, sys, tarfile
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-from containers.blob import Unreadable
+from containers.blob import BlobUnreadable
 from containers.image.layers.layer import index
 class Endless(io.RawIOBase):
     def __init__(self, start): self.start = start
@@ -333,7 +333,7 @@ class Endless(io.RawIOBase):
 stream = Endless(sys.stdin.buffer.read()); stream.zeros = True
 try:
     index(io.BufferedReader(stream), "x+tar")
-except Unreadable as error:
+except BlobUnreadable as error:
     print(error)
 """
 
@@ -348,7 +348,7 @@ def test_header_of_gigabytes_takes_no_memory(kind: bytes) -> None:
 
 def test_sparse_file_with_endless_map_is_refused() -> None:
     block = bytearray(header(tarfile.GNUTYPE_SPARSE, 0))
-    with pytest.raises(Unreadable, match="a sparse file"):
+    with pytest.raises(BlobUnreadable, match="a sparse file"):
         layer.index(io.BytesIO(bytes(block) * 3), "x+tar")
 
 
@@ -357,7 +357,7 @@ def test_any_bytes_are_a_layer_or_unreadable(content: bytes, suffix: str) -> Non
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 4 << 20  # KiB
     try:
         layer.index(io.BytesIO(content), f"{LAYER}{suffix.removeprefix('tar')}")
-    except (Unreadable, SlipwayError):
+    except (BlobUnreadable, SlipwayError):
         return
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from stacks.config.fetching.build_logins import BuildLogin, netrc_files
-from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.fetching.build_logins import BuildLoginConfig, netrc_files
+from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.stack_file import ROOT
 from tests.fakes.package_index import wheel
 from tests.images.engine import build, docker, unique
@@ -75,8 +75,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def secrets(tmp_path: Path) -> list[str]:
     """The options that give a build the logins of two hosts, as `slipway:buildSecrets` does."""
-    logins = {host: BuildLogin(username="ci", variable="UNUSED") for host in PASSWORDS}
-    mirrors = Mirrors(python_index="https://pypi.example.com/simple", git="https://git.example.com")
+    logins = {host: BuildLoginConfig(username="ci", variable="UNUSED") for host in PASSWORDS}
+    mirrors = MirrorsConfig(python_index="https://pypi.example.com/simple", git="https://git.example.com")
     options = []
     for name, text in netrc_files(logins, PASSWORDS, mirrors).items():
         (tmp_path / name).write_text(text)

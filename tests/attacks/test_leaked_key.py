@@ -16,7 +16,7 @@ import pytest
 from ci import pulumi_stack
 from containers.child_environment import WITHHELD
 from containers.evidence import cosign
-from stacks.config.signing import Signing
+from stacks.config.signing import SigningConfig
 from stacks.config.stack_file import ROOT
 from tests.fakes.github.actions import workflow
 from toolchain import ready
@@ -89,8 +89,8 @@ def found(log: Path) -> dict[str, set[str]]:
     ids=["key in a variable", "key in a file", "key in a KMS", "identity"],
 )
 def test_programs_of_signing_see_their_secrets_alone(log: Path, signing: dict[str, Any], needed: set[str]) -> None:
-    signer = Signing.model_validate(signing)
-    cosign.check(Signing.model_validate({"key": "env://COSIGN_PRIVATE_KEY", "publicKey": KEY}))
+    signer = SigningConfig.model_validate(signing)
+    cosign.check(SigningConfig.model_validate({"key": "env://COSIGN_PRIVATE_KEY", "publicKey": KEY}))
     cosign.sign(REF, signer, None, {})
     cosign.attest(REF, "sbom", cosign.sbom(REF, None), signer, None)
     assert found(log) == {
@@ -135,8 +135,8 @@ def test_pulumi_and_its_plugins_never_see_the_signing_key(
         stack.up([])
         file = Path(os.environ[WITHHELD])
         assert file.stat().st_mode & 0o777 == 0o600
-        cosign.check(Signing.model_validate({"key": "env://COSIGN_PRIVATE_KEY", "publicKey": KEY, "sbom": False}))
-        cosign.sign(REF, Signing.model_validate({"key": "env://COSIGN_PRIVATE_KEY", "publicKey": KEY}), None, {})
+        cosign.check(SigningConfig.model_validate({"key": "env://COSIGN_PRIVATE_KEY", "publicKey": KEY, "sbom": False}))
+        cosign.sign(REF, SigningConfig.model_validate({"key": "env://COSIGN_PRIVATE_KEY", "publicKey": KEY}), None, {})
     assert not file.exists()
     assert os.environ["COSIGN_PRIVATE_KEY"] == CANARIES["COSIGN_PRIVATE_KEY"]
     hits = found(log)

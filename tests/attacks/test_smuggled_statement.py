@@ -14,7 +14,7 @@ import pytest
 
 from ci import arguments
 from cli.verify import Evidence
-from stacks.config.signing import Signing
+from stacks.config.signing import SigningConfig
 from tests.attacks.test_claimed_level import CLAIMS, COMMIT, ISSUER, MAIN, PROVENANCE, SOURCE
 from tests.fakes.loopback import LoopbackServer, run_server
 from tests.helpers import pushed_image
@@ -63,7 +63,7 @@ class Attesting:
     def level(self) -> str:
         """Return what `slipway verify` prints of the image's level."""
         signing = {"identity": IDENTITY, "issuer": ISSUER, "repository": "acme/images", "ref": MAIN, "sbom": False}
-        return Evidence(self.ref, Signing.model_validate(signing), None, ()).lines()[-1].strip()
+        return Evidence(self.ref, SigningConfig.model_validate(signing), None, ()).lines()[-1].strip()
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from toolchain.checkout import Checkout
 from toolchain.machine.locking import alone
 from toolchain.parts import docker_registry
 from toolchain.provider.docker_api.docker_config import Keychain
-from toolchain.provider.inputs import Build, Image, Registry
+from toolchain.provider.inputs import BuildInputs, ImageInputs, RegistryInputs
 from toolchain.provider.provider_base import ProviderError
 from toolchain.registry_login import registry_account, registry_port
 
@@ -224,9 +224,9 @@ def _gets_nothing(address: str) -> None:
     reason = rf"the registry of this checkout does not run at {address}: `make ready` starts it"
     with pytest.raises(docker.errors.DockerException, match=reason):
         docker.auth.load_config().resolve_authconfig(address)
-    recipe = Build("", "", {}, "2", [], [], "", "", "linux/amd64")
+    recipe = BuildInputs("", "", {}, "2", [], [], "", "", "linux/amd64")
     with pytest.raises(ProviderError, match=reason):
-        Keychain(Image(f"{address}/acme/x:1", recipe, Registry(), skip_push=False))
+        Keychain(ImageInputs(f"{address}/acme/x:1", recipe, RegistryInputs(), skip_push=False))
     product: dict[str, Any] = {"ref": f"{address}/acme/wheel:x1", "needed": True, "trusted": True}
     with pytest.raises(SlipwayError, match=reason):
         FindPublished().run_as(product, None)

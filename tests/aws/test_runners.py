@@ -16,7 +16,7 @@ import yaml
 from components.runners.ec2 import iam_policies
 from components.runners.ec2.user_data import user_data
 from stacks import flavors
-from stacks.config.ec2 import AMI_PARAMETER, Ec2Runners
+from stacks.config.ec2 import AMI_PARAMETER, Ec2RunnersConfig
 from stacks.config.stack_file import ROOT
 from tests.aws.conftest import ACCOUNT, NO_SIGN, REGION
 from tests.aws.faults import overlooked
@@ -194,7 +194,7 @@ def check_launch_template(project: RunnersProject) -> None:
     """All of it, so that whatever is more, less or other is seen."""
     data = project.template()["LaunchTemplateData"]
     config = flavors.load({"flavor": "runners", "runners": RUNNERS}, "stack t").runners
-    assert isinstance(config, Ec2Runners)
+    assert isinstance(config, Ec2RunnersConfig)
     text = base64.b64decode(data.pop("UserData")).decode()
     assert text == user_data(config, "linux/amd64", name=NAME, gpus=1, efa=0)
     newest = project.api("ssm").get_parameter(Name=AMI_PARAMETER.format(architecture="x86_64"))["Parameter"]

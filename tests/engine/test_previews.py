@@ -21,7 +21,7 @@ from containers.registry.reference import qualified
 from stacks import differences as preview
 from stacks import lock, plan
 from stacks.config.stack_file import ROOT, stack_names
-from stacks.identity.content import Contents
+from stacks.identity.content import CheckoutContents
 from stacks.identity.git_sources import own_commit
 from stacks.plan import Plan
 from stacks.spec import CONTEXT, Outside
@@ -120,7 +120,7 @@ def whole_folder(project: Project) -> Path:
         probes = {folder: context / folder / "probe.txt" for folder, files in folders.items() if files > 1}
         for probe in probes.values():
             probe.touch()
-        read = Contents(lambda _: Folder(context)).of(image.spec).files
+        read = CheckoutContents(lambda _: Folder(context)).of(image.spec).files
         for probe in probes.values():
             probe.unlink()
         if whole := [folder for folder in probes if f"{folder}/probe.txt" in read]:

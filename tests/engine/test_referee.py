@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from containers.dockerfile.context import Folder
-from stacks.identity.content import Contents
+from stacks.identity.content import CheckoutContents
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
@@ -189,7 +189,7 @@ def fingerprint(root: Path, parent: str) -> str:
         licenses="MIT",
         suffix=Suffix(variant="v"),
     )
-    return fingerprints([Contents(lambda _: Folder(root)).of(spec)])["app"]
+    return fingerprints([CheckoutContents(lambda _: Folder(root)).of(spec)])["app"]
 
 
 def built(root: Path, parent: str, name: str) -> str:

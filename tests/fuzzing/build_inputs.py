@@ -10,7 +10,7 @@ from tempfile import NamedTemporaryFile
 from containers.dockerfile import context, declarations, ignore, instructions
 from containers.errors import SlipwayError
 from stacks.identity import git_sources
-from stacks.identity.content import Contents
+from stacks.identity.content import CheckoutContents
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
@@ -55,7 +55,7 @@ def dockerfile(data: bytes) -> None:
     instructions.parse.cache_clear()
     instructions.split_words.cache_clear()
     tree = _Tree({**_FILES, "a/Dockerfile": data, "a/run": SCRIPTS[0]})
-    contents = Contents(lambda _: tree)
+    contents = CheckoutContents(lambda _: tree)
     with suppress(SlipwayError):
         content = contents.of(_SPEC)
         assert fingerprints([content])

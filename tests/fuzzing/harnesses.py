@@ -23,7 +23,7 @@ from unittest.mock import patch
 
 from ci.verbs import comment
 from cli import verify
-from containers.blob import Unreadable
+from containers.blob import BlobUnreadable
 from containers.engine import engine_access, engine_image
 from containers.engine.engine_access import Access
 from containers.errors import SlipwayError
@@ -37,9 +37,9 @@ from containers.registry import reference as references
 from containers.registry.client import Manifest
 from stacks import lock
 from stacks.config import stack_file
-from stacks.config.fetching.mirrors import Mirrors
-from stacks.config.gates.promotion_gate import GpuChecks
-from stacks.config.signing import Signing
+from stacks.config.fetching.mirrors import MirrorsConfig
+from stacks.config.gates.promotion_gate import GpuChecksConfig
+from stacks.config.signing import SigningConfig
 from stacks.config.stack_config import StackConfig
 from tests.fuzzing import build_inputs, network_answers, tool_answers
 from tests.helpers import elf_writer, rpm_writer
@@ -69,7 +69,7 @@ def fatbin(data: bytes) -> None:
 def tar_layer(data: bytes) -> None:
     """Read a layer of an image, plain or compressed."""
     kind = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}.get(data[:2], "tar")
-    with suppress(Unreadable):
+    with suppress(BlobUnreadable):
         layer.index(io.BytesIO(data), kind)
 
 
@@ -349,9 +349,11 @@ _RECORDS = (
     b"include ld.so.conf.d/*.conf\n/opt/lib=libc6 # x\nhwcap 0 x\n",
     b"0123456789abcdef0123456789abcdef  usr/lib/a\n",
 )
-_SIGNING = Signing.model_validate({"key": "env://KEY", "publicKey": "awskms:///alias/x", "policy": {"maxAgeDays": 1}})
-_CONFIG = StackConfig.model_construct(None, flavor="local", trust={}, mirrors=Mirrors())
-_GPU_CHECKS = GpuChecks.model_validate({"profile": "eks-p5", "busBandwidth": 100, "network": "efa", "gpus": 8})
+_SIGNING = SigningConfig.model_validate(
+    {"key": "env://KEY", "publicKey": "awskms:///alias/x", "policy": {"maxAgeDays": 1}}
+)
+_CONFIG = StackConfig.model_construct(None, flavor="local", trust={}, mirrors=MirrorsConfig())
+_GPU_CHECKS = GpuChecksConfig.model_validate({"profile": "eks-p5", "busBandwidth": 100, "network": "efa", "gpus": 8})
 _PROVENANCE = {
     "buildDefinition": {
         "externalParameters": {"configSource": {"uri": "git+https://g.example/x", "digest": {"sha1": "a"}}},

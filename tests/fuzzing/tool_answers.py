@@ -22,8 +22,8 @@ from containers.errors import SlipwayError
 from containers.evidence.vulnerabilities import grype, scan_record, verdict
 from containers.image.gpu import node_drivers
 from containers.registry.logins import azure_login
-from stacks.config.gates.vulnerabilities import Vulnerabilities
-from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.gates.vulnerabilities import VulnerabilitiesConfig
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from tests.fakes.vulnerability_scanner import REPORT
 from tests.fuzzing import network_answers
 from toolchain.provider import build, image_name
@@ -162,7 +162,7 @@ def azure(data: bytes) -> None:
             assert token.isprintable()
 
 
-_POLICY = Vulnerabilities.model_validate(
+_POLICY = VulnerabilitiesConfig.model_validate(
     {
         "severity": "low",
         "exceptions": [
@@ -171,7 +171,7 @@ _POLICY = Vulnerabilities.model_validate(
         ],
     }
 )
-_RUNNERS = KubernetesRunners.model_validate(
+_RUNNERS = KubernetesRunnersConfig.model_validate(
     {
         "kind": "kubernetes",
         "profile": "eks-p5",

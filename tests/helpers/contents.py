@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from stacks.config.stack_file import ROOT
-from stacks.identity.content import Content, Contents, contexts
+from stacks.identity.content import CheckoutContents, Content, contexts
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import ImageSpec
 
 
 @cache
-def checkout_contents() -> Contents:
+def checkout_contents() -> CheckoutContents:
     """Return the contents of images built from this checkout."""
-    return Contents(contexts(ROOT))
+    return CheckoutContents(contexts(ROOT))
 
 
 def checkout_fingerprints(specs: Iterable[ImageSpec]) -> dict[str, str]:

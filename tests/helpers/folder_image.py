@@ -8,13 +8,13 @@ from pathlib import Path
 
 from containers.image.binaries import contents, loading
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.elf_file import X86_64, Machine
+from containers.image.binaries.elf_file import X86_64, ElfMachine
 from containers.image.binaries.loading import Fault
-from containers.image.layers.layer import Entry, Index
+from containers.image.layers.layer import Entry, LayerIndex
 from containers.image.owners import ownership
 
 
-def index(folder: Path, place: str = "") -> Index:
+def index(folder: Path, place: str = "") -> LayerIndex:
     """Return the layer that has a folder's files at a place."""
     entries = {}
     for path in sorted(folder.rglob("*")):
@@ -29,15 +29,15 @@ def index(folder: Path, place: str = "") -> Index:
             with path.open("rb") as file:
                 facts = contents.facts(name, status.st_size, file)
             entries[name] = Entry("file", mode, owner, status.st_size, facts=facts)
-    return Index(entries)
+    return LayerIndex(entries)
 
 
-def image(layers: Iterable[Index], environment: Mapping[str, str] | None = None) -> Contents:
+def image(layers: Iterable[LayerIndex], environment: Mapping[str, str] | None = None) -> Contents:
     """Return the image of some layers."""
     return contents.of(list(layers), {"Env": [f"{name}={value}" for name, value in (environment or {}).items()]})
 
 
-def faults(read: Contents, machine: Machine = X86_64) -> Sequence[Fault]:
+def faults(read: Contents, machine: ElfMachine = X86_64) -> Sequence[Fault]:
     """Return the faults of loading and of owners."""
     owners = [contested.fault() for contested in ownership.contested(read) if contested.binary]
     return [*loading.resolve(read, machine).faults, *owners]

@@ -9,7 +9,7 @@ from typing import Any
 from containers.image.binaries import contents, loading
 from containers.image.binaries.contents import Contents
 from containers.image.binaries.elf_file import X86_64
-from containers.image.layers.layer import Entry, Index
+from containers.image.layers.layer import Entry, LayerIndex
 from tests.helpers.elf_writer import loader
 
 SITE = "opt/venv/lib/python3.11/site-packages"
@@ -37,7 +37,7 @@ def image(
             known = contents.facts(path, len(body), io.BytesIO(body))
             mode, uid = rights.get(path, (0o755, 0))
             entries[path] = Entry("file", mode, (uid, uid), len(body), facts=known)
-    return contents.of([Index(entries)], config or {})
+    return contents.of([LayerIndex(entries)], config or {})
 
 
 def faults(files: Mapping[str, bytes | str], config: Mapping[str, Any] | None = None) -> list[str]:

@@ -20,7 +20,7 @@ from containers.errors import SlipwayError
 from containers.registry.client import digest, tag
 from containers.registry.credentials import Login
 from stacks import flavors, lock, plan
-from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import read_stack
 from stacks.spec import ImageSpec, Outside, Sibling
@@ -206,7 +206,7 @@ def test_lock_of_what_no_lock_can_have_stays(
 
 def test_tagged_parents_have_the_names_they_are_pulled_by() -> None:
     spec = image(A="debian:12", B=f"r.example/x@{ONE}", C="scratch", D="nvidia/cuda:12", E="127.0.0.1:5000/x")
-    mirrors = Mirrors(images={"docker.io/nvidia": "m.example/nv"})
+    mirrors = MirrorsConfig(images={"docker.io/nvidia": "m.example/nv"})
     assert lock.tagged_parents(spec, mirrors) == {"A": "docker.io/library/debian:12", "D": "m.example/nv/cuda:12"}
 
 
@@ -701,7 +701,7 @@ def test_lock_of_bad_list_of_torch_writes_nothing(checkout: Checkout, github: Pa
 def test_check_locked_accepts_published_wheels_and_vllm(checkout: Checkout) -> None:
     stack, locked = "vllm-cu130", checkout.root / "stacks/Pulumi.vllm-cu130.yaml"
     _, specs = plan.specs(read_stack(stack), "test")
-    mirrors = Mirrors.model_validate({"pythonIndex": checkout.mirrors["pythonIndex"]})
+    mirrors = MirrorsConfig.model_validate({"pythonIndex": checkout.mirrors["pythonIndex"]})
     packages = {
         lock.packages_key(spec.packages, spec.platform, mirrors): {"https://f.example/a-1-py3-none-any.whl": "0" * 64}
         for spec in specs

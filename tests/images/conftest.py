@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from containers.image.layers.layer import Index as Layer
+from containers.image.layers.layer import LayerIndex as Layer
 from tests.fakes.package_index import VERSIONS, Index, standins
 from tests.helpers import folder_image
 from tests.helpers.empty_engine import started

@@ -19,7 +19,7 @@ from typing import IO, Any, cast
 
 from docker import DockerClient
 
-from containers.blob import Unreadable
+from containers.blob import BlobUnreadable
 from containers.image.layers.layer import members, opened
 from containers.image.registry_image import fetch
 from stacks.identity.content import CHECKS
@@ -140,7 +140,7 @@ class Image:
                     if member.name == "manifest.json":
                         manifest = json.load(content)
                     elif member.name.endswith("layer.tar") or member.name.startswith("blobs/"):
-                        with suppress(Unreadable):  # the configuration is among them
+                        with suppress(BlobUnreadable):  # the configuration is among them
                             files[member.name] = headers(content)
             # Past the last member there is only padding, which must be read for the client to end well.
             assert saving.stdout is not None
@@ -190,7 +190,7 @@ def headers(stream: IO[bytes], media_type: str = "tar") -> dict[str, tarfile.Tar
     """Return the headers of a layer's archive, compressed as the end of `media_type` says.
 
     Raises:
-        Unreadable: it is something else.
+        BlobUnreadable: it is something else.
     """
     with opened(stream, media_type) as archive:
         return {member.name: member for member in members(archive)}

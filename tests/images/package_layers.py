@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from containers.image.layers.layer import Index
+from containers.image.layers.layer import LayerIndex
 from tests.helpers.folder_image import index
 from tests.images.engine import Image, base_image, docker, unique
 
@@ -15,8 +15,8 @@ ENVIRONMENT: Final = "opt/venv"
 SITE: Final = f"{ENVIRONMENT}/lib/python3.11/site-packages"
 PLATFORM: Final = "x86_64-manylinux_2_36"
 """Debian 12."""
-Wheels = Callable[..., Index]
-Debian = Callable[..., Index]
+Wheels = Callable[..., LayerIndex]
+Debian = Callable[..., LayerIndex]
 _DOWNLOAD: Final = (
     "echo deb http://deb.debian.org/debian {suite} main > /etc/apt/sources.list; rm -f /etc/apt/sources.list.d/*; "
     "apt-get -o Acquire::Check-Valid-Until=false update -qq && cd /tmp && apt-get download -qq {packages} > /dev/null && "
@@ -29,7 +29,7 @@ class DebianImage(NamedTuple):
     """An image of Debian in the engine, and its files."""
 
     image: Image
-    files: Index
+    files: LayerIndex
 
 
 def _unpacked(archive: Path) -> Path:
@@ -53,7 +53,7 @@ def debian_image(folder: Path, *packages: str) -> DebianImage:
     return DebianImage(image, index(_unpacked(folder / "files.tar")))
 
 
-def debian_packages(folder: Path, suite: str, *packages: str) -> Index:
+def debian_packages(folder: Path, suite: str, *packages: str) -> LayerIndex:
     """Return the files of packages of a release of Debian, not of what they require."""
     script = _DOWNLOAD.format(suite=suite, packages=" ".join(packages))
     docker("run", "--rm", f"--volume={folder}:/out", "--user=0", base_image(), "sh", "-c", script)

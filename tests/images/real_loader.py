@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.elf_file import AARCH64, X86_64, Machine
+from containers.image.binaries.elf_file import AARCH64, X86_64, ElfMachine
 from containers.image.binaries.loader import CAPABILITIES, Loader
 from containers.image.binaries.musl_loader import MuslLoader
 from tests.images.engine import Image
@@ -19,7 +19,7 @@ class Referee(NamedTuple):
 
     path: str
     command: str
-    machine: Machine
+    machine: ElfMachine
     ours: type[Loader] = Loader
 
 
@@ -73,7 +73,7 @@ def level(image: Image) -> str:
     return max(searched, default="x86-64")
 
 
-def loadable(contents: Contents, machine: Machine = X86_64) -> list[str]:
+def loadable(contents: Contents, machine: ElfMachine = X86_64) -> list[str]:
     """Return the paths of the files that a machine's loader reads."""
     files = sorted(contents.binaries.items())
     return [path for path, file in files if file.loaded and file.machine == machine and not file.problem]

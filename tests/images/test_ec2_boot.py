@@ -23,7 +23,7 @@ import yaml
 
 from components.runners.ec2.user_data import builder_user_data, user_data
 from stacks import flavors
-from stacks.config.ec2 import Ec2Build, Ec2Runners
+from stacks.config.ec2 import Ec2BuildConfig, Ec2RunnersConfig
 from stacks.config.stack_file import ROOT
 from tests.images.engine import base_image, client, docker, unique
 from tests.unit.runners.test_ec2 import RUNNERS
@@ -55,9 +55,9 @@ NVME = "nvme{}n1 Amazon EC2 NVMe Instance Storage\n"
 EBS = "nvme0n1 Amazon Elastic Block Store\n"
 
 
-def config() -> Ec2Runners:
+def config() -> Ec2RunnersConfig:
     runners = flavors.load({"flavor": "runners", "runners": RUNNERS}, "stack x").runners
-    assert isinstance(runners, Ec2Runners)
+    assert isinstance(runners, Ec2RunnersConfig)
     return runners
 
 
@@ -148,7 +148,7 @@ def machine(tmp_path: Path, image: str) -> Machine:
     return Machine(tmp_path, image)
 
 
-BUILD = Ec2Build.model_validate({"instanceType": "c7i.4xlarge", "cache": 500, "idle": 15})
+BUILD = Ec2BuildConfig.model_validate({"instanceType": "c7i.4xlarge", "cache": 500, "idle": 15})
 VOLUME = "vol-0123456789abcdef0"
 LIMIT = 16 * 1024
 """Maximal bytes of user data before encoding (EC2 user guide, "Run commands when you launch an EC2 instance")."""

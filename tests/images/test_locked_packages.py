@@ -10,10 +10,10 @@ import pytest
 
 from cli.locking import python_packages
 from stacks import plan
-from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.stack_file import ROOT, read_stack
 from stacks.identity import staged_context
-from stacks.identity.content import Contents, contexts
+from stacks.identity.content import CheckoutContents, contexts
 from stacks.spec import ImageSpec, Packages
 from tests.fakes.package_index import Index, wheel
 from tests.images.conftest import Built
@@ -29,14 +29,14 @@ def _spec(values: Mapping[str, Any], name: str) -> ImageSpec:
 
 
 def _files(index: Index, packages: Packages) -> dict[str, str]:
-    return python_packages.files(packages, "linux/amd64", Mirrors.model_validate({"pythonIndex": index.url}))
+    return python_packages.files(packages, "linux/amd64", MirrorsConfig.model_validate({"pythonIndex": index.url}))
 
 
 def _given(index: Index, spec: ImageSpec, files: Mapping[str, str]) -> tuple[Path, dict[str, str]]:
     """Return the folder that a build with locked files is given, and its arguments."""
     assert spec.packages
     packages = spec.packages.model_copy(update={"files": files})
-    content = Contents(contexts(ROOT)).of(spec.model_copy(update={"packages": packages}))
+    content = CheckoutContents(contexts(ROOT)).of(spec.model_copy(update={"packages": packages}))
     staged_context.write([content], ROOT)
     return ROOT / content.folder, {**content.args, "PYTHON_INDEX_URL": index.url}
 

@@ -15,10 +15,10 @@ import pytest
 
 from cli.locking import python_packages, requirement_lists
 from stacks import lock, plan
-from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.stack_file import ROOT
 from stacks.identity import staged_context
-from stacks.identity.content import Contents, contexts
+from stacks.identity.content import CheckoutContents, contexts
 from stacks.identity.git_sources import own_commit
 from stacks.spec import Outside
 from tests.fakes import package_index
@@ -63,7 +63,7 @@ class Locked:
         self._index = _index(world)
         mirrors = {**world.mirrors, "pythonIndex": f"{world.server.url}/{self._index.name}/simple"}
         self._config = chain.values(STACK, world, {"mirrors": mirrors, "extras": EXTRAS})
-        self.mirrors = Mirrors.model_validate(self._config["mirrors"])
+        self.mirrors = MirrorsConfig.model_validate(self._config["mirrors"])
         self._planned = {image.spec.name: image for image in plan.make(STACK, self._config).images}
         self._commits = {
             lock.source_key(source, self.mirrors): world.commits[source.partition(" ")[0]]
@@ -91,7 +91,7 @@ class Locked:
         """Build an image with these locked files; return the status and the output."""
         spec = self._planned[name].spec
         packages = spec.packages and spec.packages.model_copy(update={"files": files})
-        content = Contents(contexts(ROOT)).of(spec.model_copy(update={"packages": packages}), checks=False)
+        content = CheckoutContents(contexts(ROOT)).of(spec.model_copy(update={"packages": packages}), checks=False)
         staged_context.write([content], ROOT)
         arguments, flags = chain.build_arguments(self._planned[name], self.names)
         done = build(self.names[name], arguments, *flags, context=ROOT / content.folder, image="")

@@ -8,7 +8,7 @@ import pytest
 
 from containers.image.binaries.contents import Contents
 from containers.image.gpu import gpu_coverage
-from containers.image.layers.layer import Index
+from containers.image.layers.layer import LayerIndex
 from tests.helpers.folder_image import faults, image
 from tests.images.package_layers import SITE, Debian, Wheels
 
@@ -19,7 +19,7 @@ def lines(read: Contents) -> str:
     return "\n".join(str(fault) for fault in faults(read))
 
 
-def test_opencv_without_libgl_names_its_package(debian_files: Index, wheels: Wheels) -> None:
+def test_opencv_without_libgl_names_its_package(debian_files: LayerIndex, wheels: Wheels) -> None:
     """https://github.com/opencv/opencv-python/issues/370."""
     report = lines(image([debian_files, wheels("opencv-python==4.12.0.88")]))
     assert (
@@ -29,14 +29,14 @@ def test_opencv_without_libgl_names_its_package(debian_files: Index, wheels: Whe
     assert "Debian's libgl1 has it" in report
 
 
-def test_lightgbm_without_openmp_names_its_package(debian_files: Index, wheels: Wheels) -> None:
+def test_lightgbm_without_openmp_names_its_package(debian_files: LayerIndex, wheels: Wheels) -> None:
     """https://github.com/lightgbm-org/LightGBM/issues/2223."""
     library = f"/{SITE}/lightgbm/lib/lib_lightgbm.so"
     expected = f"{library}: misses libgomp.so.1: not in the image; Debian's libgomp1 has it"
     assert lines(image([debian_files, wheels("lightgbm==4.6.0")])) == expected
 
 
-def test_onnxruntime_of_another_cuda_misses_cublas(debian_files: Index, wheels: Wheels) -> None:
+def test_onnxruntime_of_another_cuda_misses_cublas(debian_files: LayerIndex, wheels: Wheels) -> None:
     """https://github.com/microsoft/onnxruntime/issues/22968."""
     report = lines(image([debian_files, wheels("onnxruntime-gpu==1.23.2", "nvidia-cuda-runtime==13.0.96")]))
     library = f"/{SITE}/onnxruntime/capi/libonnxruntime_providers_cuda.so"
@@ -50,7 +50,7 @@ def test_grpc_for_glibc_on_musl_misses_its_loader(wheels: Wheels, debian_package
     assert "cygrpc.cpython-311-x86_64-linux-gnu.so: misses ld-linux-x86-64.so.2: not in the image" in report
 
 
-def test_rdma_provider_of_another_release_misses_version(debian_files: Index, debian_packages: Debian) -> None:
+def test_rdma_provider_of_another_release_misses_version(debian_files: LayerIndex, debian_packages: Debian) -> None:
     """https://github.com/NVIDIA-NeMo/Megatron-Bridge/issues/2824."""
     read = image(
         [
@@ -64,14 +64,14 @@ def test_rdma_provider_of_another_release_misses_version(debian_files: Index, de
     assert re.search(rf"/libefa\.so\.1\S+: misses version IBVERBS_PRIVATE_34 of {library}", report), report
 
 
-def test_program_of_newer_debian_misses_versions(debian_files: Index, debian_packages: Debian) -> None:
+def test_program_of_newer_debian_misses_versions(debian_files: LayerIndex, debian_packages: Debian) -> None:
     """https://github.com/ChainSafe/lodestar/issues/7346."""
     report = lines(image([debian_files, debian_packages("trixie", "ninja-build")]))
     assert "/usr/bin/ninja: misses version GLIBCXX_3.4.32 of /lib/x86_64-linux-gnu/libstdc++.so.6" in report
     assert "/usr/bin/ninja: misses version GLIBC_2.38 of /lib/x86_64-linux-gnu/libc.so.6" in report
 
 
-def test_bitsandbytes_without_code_for_blackwell_is_a_fault(debian_files: Index, wheels: Wheels) -> None:
+def test_bitsandbytes_without_code_for_blackwell_is_a_fault(debian_files: LayerIndex, wheels: Wheels) -> None:
     """https://github.com/bitsandbytes-foundation/bitsandbytes/issues/1937."""
     read = image([debian_files, wheels("bitsandbytes==0.43.3")])
     [report] = [
@@ -100,6 +100,6 @@ def test_ctranslate2_with_executable_stack_is_refused(wheels: Wheels, debian_pac
     assert lines(newer).startswith(expected), lines(newer)
 
 
-def test_ctranslate2_with_executable_stack_opens_on_debian_12(debian_files: Index, wheels: Wheels) -> None:
+def test_ctranslate2_with_executable_stack_opens_on_debian_12(debian_files: LayerIndex, wheels: Wheels) -> None:
     """The same wheel: glibc 2.36 makes the stack executable."""
     assert lines(image([debian_files, wheels("ctranslate2==4.5.0")])) == ""

@@ -9,7 +9,7 @@ import pytest
 
 from containers.image.binaries import contents
 from containers.image.binaries.elf_file import X86_64
-from containers.image.layers.layer import Index
+from containers.image.layers.layer import LayerIndex
 from containers.starting import started_programs
 from tests.images.engine import Image, base_image, docker, remove, unique
 
@@ -52,7 +52,7 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Image, Index]]:
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Image, LayerIndex]]:
     image, name = Image(unique("started")), unique("started").replace("/", "-").replace(":", "-")
     docker("build", "--tag", image.tag, "-", text=_DOCKERFILE.format(base=base_image()))
     archive = tmp_path_factory.mktemp("started") / "files.tar"
@@ -69,7 +69,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Image, I
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.user or 'root'} {' '.join(case.words)}")
-def test_program_is_a_fault_if_no_container_starts(started: tuple[Image, Index], case: Case) -> None:
+def test_program_is_a_fault_if_no_container_starts(started: tuple[Image, LayerIndex], case: Case) -> None:
     image, files = started
     config = {"Entrypoint": list(case.words), "User": case.user, "Env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]}
     faults = started_programs.faults(contents.of([files], config), X86_64, "linux/amd64")

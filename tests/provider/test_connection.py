@@ -16,7 +16,7 @@ import pytest
 from tests.fakes.docker_relay import Relay
 from tests.provider.conftest import write
 from tests.provider.plugin import SELECTED, Failure, started
-from toolchain.provider.docker_api.engine import Unreachable, ssh_command
+from toolchain.provider.docker_api.engine import EngineUnreachable, ssh_command
 
 REPOSITORY = "parity-connection"
 
@@ -176,5 +176,5 @@ def test_ssh_command_has_user_port_and_options(url: str, options: list[str], com
 
 @pytest.mark.parametrize("url", ["ssh://u:p@h", "ssh:///x"])
 def test_ssh_command_with_password_or_no_host_fails(url: str) -> None:
-    with pytest.raises(Unreachable, match="give a host, and a key instead of a password"):
+    with pytest.raises(EngineUnreachable, match="give a host, and a key instead of a password"):
         ssh_command(urllib.parse.urlsplit(url), [])

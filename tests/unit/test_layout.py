@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import sys
 from collections import Counter, defaultdict
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from stacks.config.model import Model
 from stacks.config.stack_file import ROOT
 
 FOLDERS: Mapping[str, Collection[str]] = {
@@ -151,6 +153,35 @@ def test_modules_of_product_have_unique_names() -> None:
         if file.name not in {"__init__.py", "__main__.py"} and name not in OTHER_NAMES:
             places[file.stem].append(name)
     assert {stem: names for stem, names in places.items() if len(names) > 1} == {}
+
+
+def test_public_classes_of_product_have_unique_names() -> None:
+    """A flavor's `Config` aside: every flavor has one."""
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for file in (*modules().values(), *sorted((ROOT / "dockerfiles").rglob("*.py"))):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and node.name != "Config":
+                places[node.name].append(file.relative_to(ROOT).as_posix())
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
+def test_models_of_configuration_end_in_config() -> None:
+    for name in modules():
+        if name.startswith(("stacks.config.", "stacks.flavors.")):
+            importlib.import_module(name)
+    names = [
+        f"{model.__module__}.{model.__name__}"
+        for model in _subclasses(Model)
+        if model.__module__.startswith("stacks.") and not model.__name__.startswith("_")
+    ]
+    assert len(names) > 50
+    assert [name for name in sorted(names) if not name.endswith("Config")] == []
+
+
+def _subclasses(base: type[Model]) -> Iterator[type[Model]]:
+    for subclass in base.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
 
 
 def test_stacks_imports_reach_no_network_or_process() -> None:

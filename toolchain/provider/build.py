@@ -27,7 +27,7 @@ from toolchain.provider.docker_api import push_progress, tarball
 from toolchain.provider.docker_api.docker_config import Keychain
 from toolchain.provider.docker_api.engine import Engine, EngineError, Query, Silent
 from toolchain.provider.docker_api.session import Session
-from toolchain.provider.inputs import BUILDERS, Image
+from toolchain.provider.inputs import BUILDERS, ImageInputs
 from toolchain.provider.provider_base import Operation, Properties, ProviderError
 
 _STORE_SECONDS: Final = 5
@@ -94,7 +94,7 @@ class Display:
 
 
 @dataclass(frozen=True)
-class Source:
+class BuildContext:
     """The context of a build, ready to be sent.
 
     Attributes:
@@ -108,7 +108,7 @@ class Source:
     patterns: list[str]
 
 
-def source(image: Image) -> Source:
+def source(image: ImageInputs) -> BuildContext:
     """Return the context and the Dockerfile of an image.
 
     Raises:
@@ -121,11 +121,13 @@ def source(image: Image) -> Source:
         dockerfile = resolve_links(os.path.abspath(image.build.dockerfile))  # noqa: PTH100
     except OSError as error:
         raise ProviderError(f"error resolving context: {error.filename}: {error.strerror}") from error
-    return Source(root, os.path.relpath(dockerfile, root), ignore_patterns(image.build.context, image.build.dockerfile))
+    return BuildContext(
+        root, os.path.relpath(dockerfile, root), ignore_patterns(image.build.context, image.build.dockerfile)
+    )
 
 
 def produce(
-    image: Image,
+    image: ImageInputs,
     engine: Engine,
     display: Display,
     operation: Operation,
@@ -180,7 +182,7 @@ def produce(
 class _Work:
     """The requests that make one image."""
 
-    image: Image
+    image: ImageInputs
     engine: Engine
     keychain: Keychain
     display: Display
@@ -200,7 +202,7 @@ class _Work:
             self.operation.check()
             self.display.log(f"cacheFrom image {cached} not available: {error}", "INFO")
 
-    def build(self, context: Source) -> str:
+    def build(self, context: BuildContext) -> str:
         """Build the image and return its id."""
         classic = self.image.build.builder == BUILDERS["BuilderV1"]
         dockerfile, extra = _build_files(context, classic=classic)
@@ -351,7 +353,7 @@ def _advice(error: str, indexes: Sequence[str] = ()) -> str:
     return f"\nThe build did not reach {hosts}: check the network, or name a mirror that it reaches." if hosts else ""
 
 
-def _query(image: Image, dockerfile: str) -> dict[str, str | Sequence[str]]:
+def _query(image: ImageInputs, dockerfile: str) -> dict[str, str | Sequence[str]]:
     build = image.build
     query: dict[str, str | Sequence[str]] = {
         "t": image.name,
@@ -367,7 +369,7 @@ def _query(image: Image, dockerfile: str) -> dict[str, str | Sequence[str]]:
     return {key: value for key, value in query.items() if value}
 
 
-def _build_files(context: Source, *, classic: bool) -> tuple[str, dict[str, bytes]]:
+def _build_files(context: BuildContext, *, classic: bool) -> tuple[str, dict[str, bytes]]:
     """Return the Dockerfile's name within the stream, and the files to add to it.
 
     A Dockerfile outside the context is added under a name from its content. The first builder removes what

@@ -13,7 +13,7 @@ from pathlib import Path
 from containers.dockerfile import instructions, stages
 from containers.dockerfile.instructions import Dockerfile, DockerfileError
 from toolchain.provider import image_name
-from toolchain.provider.inputs import Image, host_platform
+from toolchain.provider.inputs import ImageInputs, host_platform
 from toolchain.provider.provider_base import ProviderError
 
 
@@ -32,7 +32,7 @@ class BuildReach:
     unread: str = ""
 
 
-def of(image: Image, dockerfile: Path) -> BuildReach:
+def of(image: ImageInputs, dockerfile: Path) -> BuildReach:
     """Return what the build of an image may ask for. A Dockerfile that cannot be read names nothing."""
     build, unread = image.build, ""
     names, secrets = set(build.cache_from), set[str]()

@@ -19,7 +19,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "i686
 
 
 @dataclass(frozen=True)
-class Registry:
+class RegistryInputs:
     """The registry to push to, and its login. Omitted values are empty."""
 
     server: str = ""
@@ -28,7 +28,7 @@ class Registry:
 
 
 @dataclass(frozen=True)
-class Build:
+class BuildInputs:
     """What to build. Paths are relative to the program's directory."""
 
     context: str
@@ -43,12 +43,12 @@ class Build:
 
 
 @dataclass(frozen=True)
-class Image:
+class ImageInputs:
     """One `docker.Image` whose inputs are all known."""
 
     name: str
-    build: Build
-    registry: Registry
+    build: BuildInputs
+    registry: RegistryInputs
     skip_push: bool
 
 
@@ -58,7 +58,7 @@ def host_platform() -> str:
     return f"linux/{_ARCHITECTURES.get(machine, machine)}"
 
 
-def image(inputs: Properties) -> Image:
+def image(inputs: Properties) -> ImageInputs:
     """Read checked inputs, without secrets' wrappers.
 
     Raises:
@@ -67,9 +67,9 @@ def image(inputs: Properties) -> Image:
     build = inputs.get("build")
     if not isinstance(build, dict):
         raise ProviderError("build: must be an object with context, dockerfile, ... ")
-    return Image(
+    return ImageInputs(
         name=_text(inputs, "imageName"),
-        build=Build(
+        build=BuildInputs(
             context=_text(build, "context") or ".",
             dockerfile=_text(build, "dockerfile"),
             args=_args(build),
@@ -217,7 +217,7 @@ def _cache_from(build: Properties) -> list[str]:
     return _texts(images, "build.cacheFrom.images")
 
 
-def _registry(value: Any) -> Registry:
+def _registry(value: Any) -> RegistryInputs:
     if not isinstance(value, dict):
-        return Registry()
-    return Registry(_text(value, "server"), _text(value, "username"), _text(value, "password"))
+        return RegistryInputs()
+    return RegistryInputs(_text(value, "server"), _text(value, "username"), _text(value, "password"))

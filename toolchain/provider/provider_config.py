@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pulumi.runtime.proto import provider_pb2
 
-from toolchain.provider.docker_api.engine import Address, Engine, Unreachable
+from toolchain.provider.docker_api.engine import Address, Engine, EngineUnreachable
 from toolchain.provider.provider_base import Properties, ProviderError, Secret, Unknown, has_unknown, plain
 
 DEFAULT_HOST: Final = "unix:///var/run/docker.sock"
@@ -183,7 +183,7 @@ def connect(config: Properties) -> Engine:
     for host in hosts:
         try:
             return Engine.connect(address(config, host))
-        except Unreachable as error:
+        except EngineUnreachable as error:
             failures.append(str(error))
     raise ProviderError(
         f"failed to connect to any docker daemon ({'; '.join(failures)}). Start Docker, or set DOCKER_HOST or the "

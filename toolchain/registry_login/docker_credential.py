@@ -24,7 +24,7 @@ _TOKEN: Final = "<token>"  # noqa: S105 - the user name that means one
 _OURS: Final = "the registry of this checkout does not run at {server}: `make ready` starts it"
 
 
-class Refused(Exception):
+class CredentialRefused(Exception):
     """There is no answer; the text is the reason."""
 
 
@@ -33,13 +33,13 @@ def main() -> None:
     root, folder, verb = sys.argv[1:4]
     try:
         print(answer(Checkout(Path(root)), Path(folder), verb, sys.stdin.read()))
-    except Refused as refusal:
+    except CredentialRefused as refusal:
         print(refusal)
         sys.exit(1)
 
 
 def answer(checkout: Checkout, folder: Path, verb: str, text: str) -> str:
-    """Return what the helper prints. Raises Refused."""
+    """Return what the helper prints. Raises CredentialRefused."""
     file = (folder / USERS).readlink() / "config.json"
     ours = {registry_port.address(port): port for port in registry_port.ports(checkout)}
     if verb == "list":
@@ -53,7 +53,7 @@ def answer(checkout: Checkout, folder: Path, verb: str, text: str) -> str:
         return ""  # ours is neither changed nor forgotten
     # The port may be another user's while ours is down: they get no password, and no image.
     if not registry_port.is_ours(checkout, port):
-        raise Refused(_OURS.format(server=server))
+        raise CredentialRefused(_OURS.format(server=server))
     return _login(server, registry_account.USER, registry_account.password(checkout))
 
 
@@ -71,9 +71,9 @@ def _read(file: Path) -> dict[str, Any]:
     except FileNotFoundError:
         content = {}
     except (OSError, ValueError) as error:
-        raise Refused(f"{file}: {error}") from None
+        raise CredentialRefused(f"{file}: {error}") from None
     if not isinstance(content, dict):
-        raise Refused(f"{file}: not a JSON object")
+        raise CredentialRefused(f"{file}: not a JSON object")
     return content
 
 
@@ -110,11 +110,11 @@ def _run(helper: str, verb: str, text: str) -> str:
             check=False,
         )
     except OSError as error:
-        raise Refused(f"docker-credential-{helper}: {error.strerror}") from None
+        raise CredentialRefused(f"docker-credential-{helper}: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise Refused(f"docker-credential-{helper}: no answer within {LOCAL_SECONDS // 60} minutes") from None
+        raise CredentialRefused(f"docker-credential-{helper}: no answer within {LOCAL_SECONDS // 60} minutes") from None
     if done.returncode:
-        raise Refused(done.stdout.strip())
+        raise CredentialRefused(done.stdout.strip())
     return done.stdout.strip()
 
 
@@ -122,13 +122,13 @@ def _stored(server: str, logins: dict[str, Any]) -> str:
     names = [server, *(name for name in logins if _host(name) == _host(server))]
     entry = next((logins[name] for name in names if logins.get(name)), None)
     if entry is None:
-        raise Refused(_UNKNOWN)
+        raise CredentialRefused(_UNKNOWN)
     if entry.get("identitytoken"):
         return _login(server, _TOKEN, entry["identitytoken"])
     user, _, secret = base64.b64decode(entry.get("auth", "")).decode().partition(":")
     user, secret = user or entry.get("username", ""), secret.rstrip("\0") or entry.get("password", "")
     if not user:
-        raise Refused(_UNKNOWN)
+        raise CredentialRefused(_UNKNOWN)
     return _login(server, user, secret)
 
 

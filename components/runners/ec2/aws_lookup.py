@@ -10,12 +10,14 @@ import pulumi
 import pulumi_aws as aws
 
 from containers.errors import SlipwayError, one_line
-from stacks.checks.ec2_site import Builder, Machine, Network, Site
+from stacks.checks.ec2_site import Builder, InstanceType, Network, Site
 from stacks.config.builders import build_key
-from stacks.config.ec2 import AMI_PARAMETER, ARCHITECTURES, Ec2Runners, PlatformBuild
+from stacks.config.ec2 import AMI_PARAMETER, ARCHITECTURES, Ec2RunnersConfig, PlatformBuildConfig
 
 
-def look_up(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions, price_list: pulumi.InvokeOptions) -> Site:
+def look_up(
+    config: Ec2RunnersConfig, platform: str, opts: pulumi.InvokeOptions, price_list: pulumi.InvokeOptions
+) -> Site:
     """Look up the runners' types, networks, machine image and prices at AWS.
 
     Args:
@@ -45,24 +47,26 @@ def look_up(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions, price
 
 
 def _builders(
-    config: Ec2Runners, first: str, image: aws.ec2.GetAmiResult, opts: pulumi.InvokeOptions
+    config: Ec2RunnersConfig, first: str, image: aws.ec2.GetAmiResult, opts: pulumi.InvokeOptions
 ) -> dict[str, Builder]:
     """Look up the builders by platform. That of the ``first`` one has the ``image`` of the runners."""
     builders = {}
     for platform, build in config.builders(first).items():
         key = build_key(platform, first)
-        own = _image(build.image, platform, f"{key}.image", opts)[0] if isinstance(build, PlatformBuild) else image
+        own = (
+            _image(build.image, platform, f"{key}.image", opts)[0] if isinstance(build, PlatformBuildConfig) else image
+        )
         machine = _machine(build.instance_type, opts, f"{key}.instanceType")
         builders[platform] = Builder(key, machine, own.id, own.architecture)
     return builders
 
 
-def _machine(name: str, opts: pulumi.InvokeOptions, key: str = "instanceTypes") -> Machine:
+def _machine(name: str, opts: pulumi.InvokeOptions, key: str = "instanceTypes") -> InstanceType:
     filters = [{"name": "instance-type", "values": [name]}]
     with _aws_errors(f"{key}: {name}"):
         response = aws.ec2.get_instance_type(instance_type=name, opts=opts)
         zones = aws.ec2.get_instance_type_offerings(location_type="availability-zone", filters=filters, opts=opts)
-        return Machine(
+        return InstanceType(
             name=name,
             architectures=tuple(response.supported_architectures),
             gpus=sum(gpu.count for gpu in response.gpuses if gpu.manufacturer == "NVIDIA"),
@@ -75,7 +79,7 @@ def _machine(name: str, opts: pulumi.InvokeOptions, key: str = "instanceTypes") 
         )
 
 
-def _networks(config: Ec2Runners, opts: pulumi.InvokeOptions) -> list[Network]:
+def _networks(config: Ec2RunnersConfig, opts: pulumi.InvokeOptions) -> list[Network]:
     ids = list(config.subnets)
     if not ids:
         with _aws_errors("vpc"):
@@ -106,7 +110,7 @@ def _image(ami: str | None, platform: str, key: str, opts: pulumi.InvokeOptions)
         return image, int(volumes[image.root_device_name].get("volume_size") or 0)
 
 
-def _prices(config: Ec2Runners, networks: list[Network], opts: pulumi.InvokeOptions) -> dict[str, float]:
+def _prices(config: Ec2RunnersConfig, networks: list[Network], opts: pulumi.InvokeOptions) -> dict[str, float]:
     """Return the spot price of each type in the first zone, in US dollars per hour; types without one are left out."""
     if not config.spot or not networks:
         return {}
@@ -123,7 +127,7 @@ def _prices(config: Ec2Runners, networks: list[Network], opts: pulumi.InvokeOpti
     return prices
 
 
-def _on_demand_prices(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions) -> dict[str, float]:
+def _on_demand_prices(config: Ec2RunnersConfig, platform: str, opts: pulumi.InvokeOptions) -> dict[str, float]:
     """Return the list price of each type, builders' too, in US dollars per hour; types without one are left out."""
     offer = {
         "regionCode": config.region,

@@ -21,7 +21,7 @@ from containers.errors import SlipwayError
 from containers.registry.reference import Reference
 from stacks.checks import ec2_site
 from stacks.config import ec2
-from stacks.config.registries.ecr import EcrRegistry
+from stacks.config.registries.ecr import EcrRegistryConfig
 from stacks.config.values import architecture
 from stacks.plan import Plan
 
@@ -39,7 +39,7 @@ class Deployed:
     builders: Mapping[str, Ec2Builder]
 
 
-def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
+def deploy(plan: Plan, config: ec2.Ec2RunnersConfig) -> Deployed:
     """Declare a plan's runners.
 
     Raises:
@@ -97,7 +97,7 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
 
 
 def _builder(
-    plan: Plan, config: ec2.Ec2Runners, site: ec2_site.Site, platform: str, provider: aws.Provider
+    plan: Plan, config: ec2.Ec2RunnersConfig, site: ec2_site.Site, platform: str, provider: aws.Provider
 ) -> Ec2Builder:
     """Declare the builder of a platform. An update also writes the ssh configuration for it.
 
@@ -114,7 +114,7 @@ def _builder(
         region=config.region,
         build=build,
         image=at_aws.image,
-        pinned=(build.image if isinstance(build, ec2.PlatformBuild) else config.image) is not None,
+        pinned=(build.image if isinstance(build, ec2.PlatformBuildConfig) else config.image) is not None,
         network=network,
         provider=provider,
         boundary=config.permissions_boundary,
@@ -137,7 +137,7 @@ def _builder_outputs(builders: Mapping[str, Ec2Builder], first: str) -> dict[str
 def _repositories(plan: Plan, names: Sequence[str]) -> list[str]:
     """Return the ARNs of repositories below the registry's path; none of a registry outside of ECR."""
     registry = plan.config.registry
-    if not isinstance(registry, EcrRegistry):
+    if not isinstance(registry, EcrRegistryConfig):
         return []
     path = Reference(registry.repository).path
     place = f"arn:{ec2_site.partition(registry.region)}:ecr:{registry.region}:{registry.account}"

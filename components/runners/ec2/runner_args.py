@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pulumi_aws as aws
 
-from stacks.checks.ec2_site import Machine, Site, partition
-from stacks.config.ec2 import Ec2Runners as Config
+from stacks.checks.ec2_site import InstanceType, Site, partition
+from stacks.config.ec2 import Ec2RunnersConfig as Config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +46,6 @@ class Ec2RunnersArgs:
         config = self.config
         return f"arn:{partition(config.region)}:{service}:{config.region}:{config.account}:{resource}"
 
-    def efa(self, machine: Machine) -> int:
+    def efa(self, machine: InstanceType) -> int:
         """Return the number of EFA interfaces that an instance type gets."""
         return machine.efa if self.config.efa == "all" else self.config.efa

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from stacks.config.ec2 import BuildMachine, Ec2Runners
+from stacks.config.ec2 import BuildMachineConfig, Ec2RunnersConfig
 from stacks.versions.checksums import runner_checksum
 
 _BOOT = Path(__file__).parent / "boot"
@@ -27,7 +27,7 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
 _Block.add_representer(str, _text)
 
 
-def user_data(config: Ec2Runners, platform: str, *, name: str, gpus: int, efa: int) -> str:
+def user_data(config: Ec2RunnersConfig, platform: str, *, name: str, gpus: int, efa: int) -> str:
     """Return the user data of a runner's machine, which must have at least ``gpus`` GPUs and ``efa`` EFA interfaces.
 
     ``name`` prefixes the names of all resources of the runners.
@@ -41,7 +41,7 @@ def user_data(config: Ec2Runners, platform: str, *, name: str, gpus: int, efa: i
     return _filled("cloud-config.yaml", contents)
 
 
-def builder_user_data(build: BuildMachine, volume: str) -> str:
+def builder_user_data(build: BuildMachineConfig, volume: str) -> str:
     """Return the user data of the builder; ``volume`` is the id of the volume with its layers."""
     contents = {
         "/etc/slipway/builder.env": f"VOLUME={volume}\nCACHE={build.cache}\nIDLE={build.idle}\n",
@@ -65,7 +65,7 @@ def _filled(template: str, contents: Mapping[str, str]) -> str:
     return "#cloud-config\n" + yaml.dump(document, Dumper=_Block, sort_keys=False, width=1000)
 
 
-def _environment(config: Ec2Runners, platform: str, name: str, gpus: int, efa: int) -> str:
+def _environment(config: Ec2RunnersConfig, platform: str, name: str, gpus: int, efa: int) -> str:
     architecture = {"linux/amd64": "x64", "linux/arm64": "arm64"}[platform]
     # Where some machines always wait for jobs, the keeper ends the others that no job came to.
     idle = config.max_lifetime * 24 * 60 if config.min_runners else config.idle

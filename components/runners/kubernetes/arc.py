@@ -9,7 +9,7 @@ from typing import Any
 
 from components.runners.kubernetes.pod import Spec
 from scaler.app_key import pem
-from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunners
+from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunnersConfig
 
 Values = dict[str, Any]
 
@@ -22,13 +22,13 @@ _CLOSED: Spec = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["A
 _UNPRIVILEGED: Spec = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
-def charts(config: KubernetesRunners) -> tuple[str, str]:
+def charts(config: KubernetesRunnersConfig) -> tuple[str, str]:
     """Return the charts of the controller and of the scale set, as Helm names them."""
     controller, scale_set = (f"{config.arc.charts or _REGISTRY}/{name}" for name in ARC_CHARTS)
     return controller, scale_set
 
 
-def controller_values(config: KubernetesRunners, repository: str = IMAGE) -> Values:
+def controller_values(config: KubernetesRunnersConfig, repository: str = IMAGE) -> Values:
     """Return the controller's values. It watches the runners' namespace alone, and so needs no role elsewhere.
 
     Args:
@@ -45,7 +45,7 @@ def controller_values(config: KubernetesRunners, repository: str = IMAGE) -> Val
     }
 
 
-def scale_set_values(config: KubernetesRunners, template: Spec) -> Values:
+def scale_set_values(config: KubernetesRunnersConfig, template: Spec) -> Values:
     """Return the scale set's values: whose jobs it takes, how many runners it has, and their pod template.
 
     ``containerMode`` stays empty, because the template is complete. The controller is named, because otherwise the
@@ -79,7 +79,7 @@ def at_github(values: Values) -> list[Any]:
     return [values["githubConfigUrl"], *values.get("scaleSetLabels", [])]
 
 
-def credentials(config: KubernetesRunners) -> dict[str, str]:
+def credentials(config: KubernetesRunnersConfig) -> dict[str, str]:
     """Return the credentials for registering runners, by the controller's keys; none if the secret exists already.
 
     Raises:

@@ -17,7 +17,7 @@ from typing import Any
 from components.runners.kubernetes import isolation
 from components.runners.kubernetes.isolation import Manifest
 from components.runners.kubernetes.pod import ANY_NODE, CLIENT, Spec, on_disk, placement, priority_class
-from stacks.config.kubernetes import BuildService, KubernetesRunners, Replica
+from stacks.config.kubernetes import BuildServiceConfig, KubernetesRunnersConfig, Replica
 
 NAME = "build"
 BUILDKIT = "moby/buildkit:v0.25.2-rootless"
@@ -115,7 +115,7 @@ _PRIVATE = {
 }
 
 
-def daemon(build: BuildService) -> Spec:
+def daemon(build: BuildServiceConfig) -> Spec:
     """Return the properties of the daemon's kind."""
     return _ROOTLESS if build.rootless else _DOCKER
 
@@ -126,12 +126,12 @@ def service_labels(ending: str = "") -> dict[str, str]:
     return {**isolation.LABELS, "app.kubernetes.io/component": component}
 
 
-def _volume(build: BuildService, replica: Replica) -> str:
+def _volume(build: BuildServiceConfig, replica: Replica) -> str:
     """Return the name of the claim of the layers. Who publishes builds on no layer that a job has made."""
     return replica.named(NAME if build.jobs else "publish")
 
 
-def claim(config: KubernetesRunners, build: BuildService, replica: Replica) -> Manifest:
+def claim(config: KubernetesRunnersConfig, build: BuildServiceConfig, replica: Replica) -> Manifest:
     """Return the claim of the volume with the layers, which outlives the pod.
 
     Pulumi does not await it: many storage classes provision a volume only once a pod uses it.
@@ -146,7 +146,7 @@ def claim(config: KubernetesRunners, build: BuildService, replica: Replica) -> M
 
 
 def deployment(
-    config: KubernetesRunners, build: BuildService, image: str, certificate: Any, replica: Replica
+    config: KubernetesRunnersConfig, build: BuildServiceConfig, image: str, certificate: Any, replica: Replica
 ) -> Manifest:
     """Return the daemon. A new pod starts after the old one has ended, because two cannot share their layers.
 
@@ -223,14 +223,14 @@ def _cleanup(image: str, state: str) -> Spec:
     }
 
 
-def disruption_budget(config: KubernetesRunners, replica: Replica) -> Manifest:
+def disruption_budget(config: KubernetesRunnersConfig, replica: Replica) -> Manifest:
     """Return the budget that keeps a replica's node from being drained during a build."""
     spec = {"minAvailable": 1, "selector": {"matchLabels": service_labels(replica.ending)}}
     name = replica.named(NAME)
     return isolation.manifest("policy/v1", "PodDisruptionBudget", name, config.build_namespace, spec=spec)
 
 
-def service(config: KubernetesRunners, build: BuildService, replica: Replica) -> Manifest:
+def service(config: KubernetesRunnersConfig, build: BuildServiceConfig, replica: Replica) -> Manifest:
     """Return a daemon's Service. A load balancer gets a private address on EKS and AKS."""
     spec = {
         "type": build.service,

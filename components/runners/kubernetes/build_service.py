@@ -12,13 +12,13 @@ from components.runners.kubernetes import isolation
 from components.runners.kubernetes.build_daemon import NAME, daemon, service_labels
 from components.runners.kubernetes.isolation import Manifest
 from components.runners.kubernetes.pod import Spec, labels
-from stacks.config.kubernetes import BuildService, KubernetesRunners, Replica
+from stacks.config.kubernetes import BuildServiceConfig, KubernetesRunnersConfig, Replica
 
 DEPLOYER = {"slipway/deployer": "true"}
 """The label of pods that run Pulumi. No job's pod has it, and no job can label a pod."""
 
 
-def namespace(config: KubernetesRunners) -> Manifest:
+def namespace(config: KubernetesRunnersConfig) -> Manifest:
     """Return the service's namespace. The runners have another one, which can so be stricter.
 
     Only ``privileged`` admits either kind of daemon: BuildKit's has no seccomp profile.
@@ -26,7 +26,7 @@ def namespace(config: KubernetesRunners) -> Manifest:
     return isolation.admitting(config.build_namespace, "privileged")
 
 
-def guarded(config: KubernetesRunners, build: BuildService, ports: Iterable[int]) -> list[Manifest]:
+def guarded(config: KubernetesRunnersConfig, build: BuildServiceConfig, ports: Iterable[int]) -> list[Manifest]:
     """Return the quota, limits, account and policies of the service's namespace.
 
     The quota admits a second pod of each replica: one on a lost node remains until it is deleted. It admits one more
@@ -45,22 +45,22 @@ def guarded(config: KubernetesRunners, build: BuildService, ports: Iterable[int]
     ]
 
 
-def cluster_address(config: KubernetesRunners, build: BuildService, replica: Replica) -> str:
+def cluster_address(config: KubernetesRunnersConfig, build: BuildServiceConfig, replica: Replica) -> str:
     """Return a replica's ``host:port`` for the cluster's pods."""
     return f"{replica.named(NAME)}.{config.build_namespace}.svc:{daemon(build)['port']}"
 
 
-def address(config: KubernetesRunners, build: BuildService, replica: Replica) -> str:
+def address(config: KubernetesRunnersConfig, build: BuildServiceConfig, replica: Replica) -> str:
     """Return a replica's ``host:port`` for the machine that runs Pulumi."""
     return replica.address or cluster_address(config, build, replica)
 
 
-def full_name(config: KubernetesRunners, replica: Replica) -> str:
+def full_name(config: KubernetesRunnersConfig, replica: Replica) -> str:
     """Return a replica's name to its users: namespace and name of its deployment."""
     return f"{config.build_namespace}/{replica.named(NAME)}"
 
 
-def addresses(config: KubernetesRunners, build: BuildService) -> dict[str, dict[str, str]]:
+def addresses(config: KubernetesRunnersConfig, build: BuildServiceConfig) -> dict[str, dict[str, str]]:
     """Return all of :func:`address`, by platform and by :func:`full_name`."""
     by_platform: dict[str, dict[str, str]] = {}
     for replica in config.replicas:
@@ -68,7 +68,7 @@ def addresses(config: KubernetesRunners, build: BuildService) -> dict[str, dict[
     return by_platform
 
 
-def hosts(config: KubernetesRunners, build: BuildService, replica: Replica) -> list[str]:
+def hosts(config: KubernetesRunnersConfig, build: BuildServiceConfig, replica: Replica) -> list[str]:
     """Return the host names and IP addresses for a replica's certificate."""
     host = cluster_address(config, build, replica).partition(":")[0]
     short = f"{replica.named(NAME)}.{config.build_namespace}"
@@ -76,7 +76,7 @@ def hosts(config: KubernetesRunners, build: BuildService, replica: Replica) -> l
     return list(dict.fromkeys([host, f"{host}.cluster.local", short, "localhost", "127.0.0.1", *configured]))
 
 
-def client(config: KubernetesRunners, build: BuildService) -> Spec:
+def client(config: KubernetesRunnersConfig, build: BuildServiceConfig) -> Spec:
     """Return what a runner's job needs to reach the service: environment, and the secret with its certificate.
 
     If the runner has a Docker daemon, the variables begin with ``BUILD_``, so that Docker still uses that daemon.
@@ -86,7 +86,9 @@ def client(config: KubernetesRunners, build: BuildService) -> Spec:
     return {"env": env, "secret": f"{NAME}-client"}
 
 
-def _policy(config: KubernetesRunners, build: BuildService, ports: Iterable[int], replica: Replica) -> Manifest:
+def _policy(
+    config: KubernetesRunnersConfig, build: BuildServiceConfig, ports: Iterable[int], replica: Replica
+) -> Manifest:
     """Return the policy that lets clients reach a replica, and the replica reach what builds fetch and push.
 
     Clients are the runners if it is for jobs, and else pods that run Pulumi. A port forward needs no rule: it ends
@@ -105,19 +107,19 @@ def _policy(config: KubernetesRunners, build: BuildService, ports: Iterable[int]
     return isolation.manifest(*isolation.POLICY, name, config.build_namespace, spec=spec)
 
 
-def clients_policy(config: KubernetesRunners, build: BuildService) -> Manifest:
+def clients_policy(config: KubernetesRunnersConfig, build: BuildServiceConfig) -> Manifest:
     """Return the policy in the jobs' namespace that lets them reach the service."""
     service = {**isolation.in_namespace(config.build_namespace), "podSelector": {"matchLabels": service_labels()}}
     spec = isolation.egress(labels(config), [{"to": [service], "ports": _port(build)}])
     return isolation.manifest(*isolation.POLICY, "build-clients", config.jobs_namespace, spec=spec)
 
 
-def _port(build: BuildService) -> list[Spec]:
+def _port(build: BuildServiceConfig) -> list[Spec]:
     return [{"protocol": "TCP", "port": daemon(build)["port"]}]
 
 
 def secret(
-    config: KubernetesRunners, certificates: dict[str, Any], side: Literal["server", "client"], replica: Replica
+    config: KubernetesRunnersConfig, certificates: dict[str, Any], side: Literal["server", "client"], replica: Replica
 ) -> Manifest:
     """Return the secret with a side's certificate and key, in that side's namespace.
 

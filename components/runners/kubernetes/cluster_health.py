@@ -14,7 +14,7 @@ from containers.image.gpu import kubectl, node_drivers
 from containers.image.gpu.kubectl import Item, Unanswered
 from containers.image.gpu.node_labels import GPU
 from stacks.checks import drivers
-from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.spec import ImageSpec
 from stacks.versions.nodes import EFA, INFINIBAND, node
 
@@ -35,7 +35,7 @@ _PLUGINS = {
 }
 
 
-def warnings(config: KubernetesRunners, specs: Iterable[ImageSpec] = ()) -> list[str]:
+def warnings(config: KubernetesRunnersConfig, specs: Iterable[ImageSpec] = ()) -> list[str]:
     """Return one line for each problem that keeps jobs waiting, or images from running on the profile's nodes.
 
     If the cluster cannot be checked, the one line says why. ``specs`` are the stack's images.
@@ -54,17 +54,17 @@ def warnings(config: KubernetesRunners, specs: Iterable[ImageSpec] = ()) -> list
         return [f"the cluster answers kubectl with objects of another shape than documented: {type(error).__name__}"]
 
 
-def _items(config: KubernetesRunners, *words: str) -> list[Item]:
+def _items(config: KubernetesRunnersConfig, *words: str) -> list[Item]:
     return kubectl.items(*words, kubeconfig=config.kubeconfig, context=config.context)
 
 
-def _nodes(config: KubernetesRunners) -> list[Item]:
+def _nodes(config: KubernetesRunnersConfig) -> list[Item]:
     """Return the nodes of the profile. There may be none: a pool may be scaled up for each job."""
     selector = ",".join(f"{key}={value}" for key, value in node(config.profile).selector.items())
     return _items(config, "nodes", f"--selector={selector}")
 
 
-def _devices(config: KubernetesRunners, nodes: list[Item]) -> Iterator[str]:
+def _devices(config: KubernetesRunnersConfig, nodes: list[Item]) -> Iterator[str]:
     """Compare the devices of the profile's nodes with those of a runner."""
     if not nodes:
         return
@@ -77,7 +77,7 @@ def _devices(config: KubernetesRunners, nodes: list[Item]) -> Iterator[str]:
             )
 
 
-def _drivers(config: KubernetesRunners, nodes: list[Item], specs: Iterable[ImageSpec]) -> Iterator[str]:
+def _drivers(config: KubernetesRunnersConfig, nodes: list[Item], specs: Iterable[ImageSpec]) -> Iterator[str]:
     """Compare the drivers that labels of the profile's nodes name with those that the images need."""
     if not config.devices.get(GPU):
         return
@@ -87,7 +87,7 @@ def _drivers(config: KubernetesRunners, nodes: list[Item], specs: Iterable[Image
             yield f"{node_drivers.listed(names)}, of {config.profile}: {clause}: update the nodes' driver"
 
 
-def _controller(config: KubernetesRunners) -> Iterator[str]:
+def _controller(config: KubernetesRunnersConfig) -> Iterator[str]:
     """Look for the controller and its listener. Without them jobs stay queued at GitHub without an error."""
     space = config.controller_namespace
     pods = _items(config, "pods", f"--namespace={space}")
@@ -104,14 +104,14 @@ def _controller(config: KubernetesRunners) -> Iterator[str]:
         )
 
 
-def _log(config: KubernetesRunners) -> str:
+def _log(config: KubernetesRunnersConfig) -> str:
     """Return the command that prints the controller's log."""
     return (
         f"kubectl logs --namespace {config.controller_namespace} --selector app.kubernetes.io/part-of=gha-rs-controller"
     )
 
 
-def _waiting(config: KubernetesRunners) -> Iterator[str]:
+def _waiting(config: KubernetesRunnersConfig) -> Iterator[str]:
     spaces = [config.namespace, *([config.build_namespace] if config.build else [])]
     spaces += [config.jobs_namespace] * config.job_pods
     pods = {space: _items(config, "pods", f"--namespace={space}") for space in spaces}
@@ -139,7 +139,7 @@ def _waiting(config: KubernetesRunners) -> Iterator[str]:
             yield f"{config.namespace}/{name} has waited {_minutes(runner)} and has no pod: {reason or _log(config)}"
 
 
-def _replicas(config: KubernetesRunners) -> Iterator[str]:
+def _replicas(config: KubernetesRunnersConfig) -> Iterator[str]:
     """Look for replicas of the build service that do not work: an update does without them, at the cost of its time.
 
     A pod that is pending is reported with the others. A platform's only daemon is not reported: its build says more.
@@ -161,7 +161,7 @@ def _replicas(config: KubernetesRunners) -> Iterator[str]:
             yield f"{space}/{replica['metadata']['name']} does not work, so that other replicas build for it: {reason}"
 
 
-def _runners(config: KubernetesRunners) -> list[Item]:
+def _runners(config: KubernetesRunnersConfig) -> list[Item]:
     try:
         return _items(config, _RUNNERS, f"--namespace={config.namespace}")
     except Unanswered as error:

@@ -10,7 +10,7 @@ from components.runners.kubernetes import isolation
 from components.runners.kubernetes.isolation import Manifest
 from components.runners.kubernetes.pod import ACCOUNT, Spec, devices, on_disk, pins, placement, resources, shared_memory
 from containers.registry.logins import docker_login
-from stacks.config.kubernetes import KubernetesRunners, Validation
+from stacks.config.kubernetes import KubernetesRunnersConfig, ValidationConfig
 
 NAME = "gpu-checks"
 _FOLDER = "/checks"
@@ -21,7 +21,7 @@ STAYS = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.i
 """Annotations with which autoscalers leave a pod on its node (Karpenter, "Disruption"; Cluster Autoscaler's FAQ)."""
 
 
-def disruption_budget(config: KubernetesRunners) -> Manifest:
+def disruption_budget(config: KubernetesRunnersConfig) -> Manifest:
     """Return the budget that keeps the node of the checks from being drained until they are done.
 
     A Job has no scale, so only an absolute ``minAvailable`` works, as for runners (:mod:`isolation`).
@@ -30,7 +30,7 @@ def disruption_budget(config: KubernetesRunners) -> Manifest:
     return isolation.manifest("policy/v1", "PodDisruptionBudget", NAME, config.namespace, spec=spec)
 
 
-def scripts(config: KubernetesRunners, texts: Mapping[str, str]) -> Manifest:
+def scripts(config: KubernetesRunnersConfig, texts: Mapping[str, str]) -> Manifest:
     """Return the ConfigMap with an image's own checks, by name."""
     return isolation.manifest("v1", "ConfigMap", NAME, config.namespace, data=dict(texts))
 
@@ -40,7 +40,7 @@ def login(server: str, username: str, password: str) -> dict[str, str]:
     return {".dockerconfigjson": docker_login.configuration(server, username, password)}
 
 
-def environment(config: KubernetesRunners, image: Any) -> list[Spec]:
+def environment(config: KubernetesRunnersConfig, image: Any) -> list[Spec]:
     """Return the variables of the Job, which the report of the checks repeats; ``image`` is what it runs."""
     return [
         {"name": "CHECKED_IMAGE", "value": image},
@@ -54,7 +54,11 @@ def _own(texts: Mapping[str, str]) -> list[str]:
 
 
 def job(
-    config: KubernetesRunners, validation: Validation, texts: Mapping[str, str] | None = None, *, private: bool = False
+    config: KubernetesRunnersConfig,
+    validation: ValidationConfig,
+    texts: Mapping[str, str] | None = None,
+    *,
+    private: bool = False,
 ) -> Manifest:
     """Return the Job without its image and its :func:`environment`.
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from components.runners.kubernetes.pod import ACCOUNT, labels, pins, priority_class
-from stacks.config.kubernetes import DEFAULT_REQUESTS, KubernetesRunners
+from stacks.config.kubernetes import DEFAULT_REQUESTS, KubernetesRunnersConfig
 
 Manifest = dict[str, Any]
 
@@ -42,7 +42,7 @@ def manifest(api: str, kind: str, name: str, namespace: str, **body: Any) -> Man
 LABELS = {"app.kubernetes.io/part-of": "slipway"}
 
 
-def _name(config: KubernetesRunners, namespace: str, name: str) -> str:
+def _name(config: KubernetesRunnersConfig, namespace: str, name: str) -> str:
     """Return the name of an object of which jobs' pods have one of their own. Pulumi's names have no namespace."""
     return name if namespace == config.namespace else f"jobs-{name}"
 
@@ -54,7 +54,7 @@ def admitting(name: str, enforced: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {**LABELS, **security}}}
 
 
-def namespace(config: KubernetesRunners) -> Manifest:
+def namespace(config: KubernetesRunnersConfig) -> Manifest:
     """Return the runners' namespace, at the strictest level that admits their pods.
 
     Only ``privileged`` admits a Docker daemon or pinned memory. Without either it is ``baseline``, because jobs have
@@ -65,12 +65,12 @@ def namespace(config: KubernetesRunners) -> Manifest:
     return admitting(config.namespace, "privileged" if config.own_daemon or pinned else "baseline")
 
 
-def controller_namespace(config: KubernetesRunners) -> Manifest:
+def controller_namespace(config: KubernetesRunnersConfig) -> Manifest:
     """Return the namespace of the controller and its listener, which need no privileges."""
     return admitting(config.controller_namespace, "restricted")
 
 
-def quota(config: KubernetesRunners) -> Manifest:
+def quota(config: KubernetesRunnersConfig) -> Manifest:
     """Return the quota of the namespace: pods, claims and devices for the maximal number of runners, twice.
 
     A runner that ends counts until its pod is gone, and its successor starts meanwhile. So does the pod of GPU checks.
@@ -81,7 +81,7 @@ def quota(config: KubernetesRunners) -> Manifest:
     return quota_of(config, config.namespace, pods, checks if config.job_pods else pods, claims)
 
 
-def quota_of(config: KubernetesRunners, namespace: str, pods: int, equipped: int, claims: int = 0) -> Manifest:
+def quota_of(config: KubernetesRunnersConfig, namespace: str, pods: int, equipped: int, claims: int = 0) -> Manifest:
     """Return a quota of pods, of which some are ``equipped`` with the profile's devices, and of volumes' claims."""
     hard = {
         "pods": str(pods),
@@ -91,7 +91,7 @@ def quota_of(config: KubernetesRunners, namespace: str, pods: int, equipped: int
     return manifest("v1", "ResourceQuota", _name(config, namespace, "runners"), namespace, spec={"hard": hard})
 
 
-def limit_range(config: KubernetesRunners, namespace: str) -> Manifest:
+def limit_range(config: KubernetesRunnersConfig, namespace: str) -> Manifest:
     """Return the default requests of a container, and the largest volume that a pod may claim."""
     cpu, memory = DEFAULT_REQUESTS
     limits = [
@@ -106,7 +106,7 @@ def largest_claim(size: str) -> Manifest:
     return {"type": "PersistentVolumeClaim", "max": {"storage": size}}
 
 
-def service_account(config: KubernetesRunners) -> Manifest:
+def service_account(config: KubernetesRunnersConfig) -> Manifest:
     """Return the service account of the runners."""
     return account(ACCOUNT, config.namespace)
 
@@ -116,7 +116,7 @@ def account(name: str, namespace: str) -> Manifest:
     return manifest("v1", "ServiceAccount", name, namespace, automountServiceAccountToken=False)
 
 
-def network_policies(config: KubernetesRunners, ports: Iterable[int], namespace: str) -> list[Manifest]:
+def network_policies(config: KubernetesRunnersConfig, ports: Iterable[int], namespace: str) -> list[Manifest]:
     """Return the policies of runners or jobs: no ingress; egress to DNS, and to the web but the cloud's node services.
 
     Args:
@@ -131,7 +131,7 @@ def network_policies(config: KubernetesRunners, ports: Iterable[int], namespace:
     ]
 
 
-def ports(config: KubernetesRunners, needed: Iterable[int]) -> list[int]:
+def ports(config: KubernetesRunnersConfig, needed: Iterable[int]) -> list[int]:
     """Return the ports that runners need besides the web's: those that jobs need, or with jobs elsewhere the API's."""
     return [API_SERVER] if config.job_pods else [*needed]
 
@@ -141,7 +141,7 @@ def outward(ports: Iterable[int]) -> list[Manifest]:
     return [_DNS, _to_internet(sorted({*WEB, *ports}))]
 
 
-def controller_policies(config: KubernetesRunners) -> list[Manifest]:
+def controller_policies(config: KubernetesRunnersConfig) -> list[Manifest]:
     """Return the policies of controller and listener: egress to the APIs of the cluster and GitHub, no ingress."""
     name = config.controller_namespace
     rules = [_DNS, _to_internet([443, API_SERVER])]
@@ -183,7 +183,7 @@ def egress(pods: dict[str, str], rules: list[Manifest]) -> Manifest:
     return {"podSelector": selector, "policyTypes": ["Egress"], "egress": rules}
 
 
-def disruption_budget(config: KubernetesRunners, namespace: str) -> Manifest:
+def disruption_budget(config: KubernetesRunnersConfig, namespace: str) -> Manifest:
     """Return the budget that keeps nodes from being drained during builds, which end by themselves.
 
     Kubernetes does not know the controller of a runner's pod, so only an absolute ``minAvailable`` works ("Specifying a
@@ -193,7 +193,7 @@ def disruption_budget(config: KubernetesRunners, namespace: str) -> Manifest:
     return manifest("policy/v1", "PodDisruptionBudget", _name(config, namespace, "runners"), namespace, spec=spec)
 
 
-def builds_priority(config: KubernetesRunners) -> Manifest:
+def builds_priority(config: KubernetesRunnersConfig) -> Manifest:
     """Return the priority class of builds. Other pods may preempt them; they preempt none."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",

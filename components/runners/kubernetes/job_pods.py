@@ -30,7 +30,7 @@ from components.runners.kubernetes.pod import (
     priority_class,
     shared_memory,
 )
-from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.kubernetes import KubernetesRunnersConfig
 
 JOB_ACCOUNT = "job"
 _LONGEST = 5 * 24 * 60 * 60
@@ -58,12 +58,12 @@ require('/home/runner/k8s-novolume/index.js')
 """Starts GitHub's hook so that a job cannot turn it against its runner."""
 
 
-def namespace(config: KubernetesRunners) -> Manifest:
+def namespace(config: KubernetesRunnersConfig) -> Manifest:
     """Return the namespace of the jobs' pods. Only ``privileged`` admits pinned memory."""
     return isolation.admitting(config.jobs_namespace, "privileged" if pins(config) else "baseline")
 
 
-def guarded(config: KubernetesRunners, ports: Iterable[int]) -> list[Manifest]:
+def guarded(config: KubernetesRunnersConfig, ports: Iterable[int]) -> list[Manifest]:
     """Return the isolation of the jobs' pods, as that of runners, and what their runners may do there.
 
     A job may have a pod of a step beside its own; pods that end count for as long as their successors start.
@@ -104,7 +104,7 @@ def _permissions(namespace: str, account: str, home: str, rules: list[Spec]) -> 
     return [role, binding]
 
 
-def files(config: KubernetesRunners, service: Spec | None = None) -> Manifest:
+def files(config: KubernetesRunnersConfig, service: Spec | None = None) -> Manifest:
     """Return the ConfigMap with the hook and its templates, for :data:`components.runners.kubernetes.pod.JOBS`.
 
     Args:
@@ -123,7 +123,7 @@ def _text(template: Spec) -> str:
     return json.dumps(template, indent=2) + "\n"
 
 
-def template(config: KubernetesRunners, service: Spec | None = None) -> Spec:
+def template(config: KubernetesRunnersConfig, service: Spec | None = None) -> Spec:
     """Return what the hook adds to a job's pod: devices, limits, its nodes; and to its first container, ``$job``."""
     requested = devices(config)
     limits = {**requested, **({"memory": config.job_memory} if config.job_memory else {})}
@@ -141,7 +141,7 @@ def template(config: KubernetesRunners, service: Spec | None = None) -> Spec:
     return _template(config, container, requested, volumes)
 
 
-def _template(config: KubernetesRunners, container: Spec, requested: dict[str, str], volumes: list[Spec]) -> Spec:
+def _template(config: KubernetesRunnersConfig, container: Spec, requested: dict[str, str], volumes: list[Spec]) -> Spec:
     rights: Spec = {"drop": ["NET_RAW"], **({"add": ["IPC_LOCK"]} if requested and pins(config) else {})}
     if not requested:
         # As for a runner without a GPU.

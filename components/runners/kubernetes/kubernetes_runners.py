@@ -17,14 +17,14 @@ import pulumi_kubernetes as k8s
 
 from components import provider_arguments
 from components.reached_engine import ReachedEngine
-from components.registry.interface import Login
+from components.registry.interface import PushLogin
 from components.runners.kubernetes import arc, build_daemon, build_service, gpu_validation, isolation, job_pods, pod
 from components.runners.kubernetes.certificates import Certificates, CertificatesArgs
 from components.runners.kubernetes.engine_readiness import EngineReadiness, EngineReadinessArgs
 from components.runners.kubernetes.isolation import Manifest
 from components.runners.kubernetes.objects import declare
 from containers.engine.replicas import Replicas
-from stacks.config.kubernetes import KubernetesRunners as Config
+from stacks.config.kubernetes import KubernetesRunnersConfig as Config
 from stacks.config.kubernetes import Replica
 from stacks.config.values import architecture
 
@@ -275,7 +275,7 @@ class KubernetesRunners(pulumi.ComponentResource):
         image: pulumi.Input[str],
         after: Sequence[pulumi.Resource],
         checks: Mapping[str, str] | None = None,
-        login: tuple[str, Login] | None = None,
+        login: tuple[str, PushLogin] | None = None,
     ) -> dict[str, Any]:
         """Declare the GPU checks of an image and return their result. A failed check fails the update.
 
@@ -302,7 +302,7 @@ class KubernetesRunners(pulumi.ComponentResource):
         declared: Any = self._declare(job, *self._guards, *before, *after)
         return {"image": image, "passed": declared.status.apply(lambda status: bool(status and status.succeeded))}
 
-    def _login(self, server: str, login: Login) -> pulumi.CustomResource:
+    def _login(self, server: str, login: PushLogin) -> pulumi.CustomResource:
         content = pulumi.Output.all(login.username, login.password).apply(
             lambda pair: gpu_validation.login(server, *pair)
         )

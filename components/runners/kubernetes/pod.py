@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stacks.config.kubernetes import RUNNER_REQUESTS, KubernetesRunners, Pool
+from stacks.config.kubernetes import RUNNER_REQUESTS, KubernetesRunnersConfig, PoolConfig
 from stacks.versions.nodes import EFA, INFINIBAND, node
 
 Spec = dict[str, Any]
@@ -55,7 +55,7 @@ TERM makes ``run.sh`` interrupt the runner, which cancels its job at once. A job
 """
 
 
-def template(config: KubernetesRunners, runner: str, docker: str, service: Spec | None = None) -> Spec:
+def template(config: KubernetesRunnersConfig, runner: str, docker: str, service: Spec | None = None) -> Spec:
     """Return the pod template of a runner scale set.
 
     Args:
@@ -69,7 +69,11 @@ def template(config: KubernetesRunners, runner: str, docker: str, service: Spec 
         "spec": {
             # Not apart from each other: an autoscaler would start a node for each (Karpenter honours preferences).
             # A runner without devices waits on any node, and keeps none with GPUs.
-            **(placement(ANY_NODE[config.platform], Pool()) if config.job_pods else placement(config.profile, config)),
+            **(
+                placement(ANY_NODE[config.platform], PoolConfig())
+                if config.job_pods
+                else placement(config.profile, config)
+            ),
             "serviceAccountName": ACCOUNT,
             # It makes the job's pod. No job runs beside the token.
             "automountServiceAccountToken": config.job_pods,
@@ -82,7 +86,7 @@ def template(config: KubernetesRunners, runner: str, docker: str, service: Spec 
     }
 
 
-def placement(profile: str, pool: Pool) -> Spec:
+def placement(profile: str, pool: PoolConfig) -> Spec:
     """Return the node selector, tolerations and runtime class of pods on a pool's nodes of a profile."""
     row = node(profile)
     tolerations = [
@@ -108,17 +112,17 @@ def on_disk(most: str, resources: Mapping[str, Mapping[str, str]] | None = None)
     return limited
 
 
-def priority_class(config: KubernetesRunners) -> str:
+def priority_class(config: KubernetesRunnersConfig) -> str:
     """Return the name of the builds' priority class. Each namespace of runners has its own."""
     return f"{config.namespace}-build"
 
 
-def labels(config: KubernetesRunners) -> dict[str, str]:
+def labels(config: KubernetesRunnersConfig) -> dict[str, str]:
     """Return the labels of a runner's pod, which the namespace's other objects select."""
     return {"app.kubernetes.io/part-of": "slipway", "app.kubernetes.io/component": f"runner-{config.profile}"}
 
 
-def devices(config: KubernetesRunners) -> dict[str, str]:
+def devices(config: KubernetesRunnersConfig) -> dict[str, str]:
     """Return the extended resources of one runner as ``limits``. Kubernetes requests the same amounts.
 
     EFA also needs huge pages (EKS user guide). A pod without a GPU could still see all GPUs of a node whose plugin does
@@ -129,17 +133,17 @@ def devices(config: KubernetesRunners) -> dict[str, str]:
     return {**requested, "hugepages-2Mi": hugepages} if EFA in requested and hugepages else requested
 
 
-def _own_devices(config: KubernetesRunners) -> dict[str, str]:
+def _own_devices(config: KubernetesRunnersConfig) -> dict[str, str]:
     """Return those :func:`devices` that the runner's own container has; none if each job has a pod of its own."""
     return {} if config.job_pods else devices(config)
 
 
-def shared_memory(config: KubernetesRunners, requested: Mapping[str, str]) -> list[Spec]:
+def shared_memory(config: KubernetesRunnersConfig, requested: Mapping[str, str]) -> list[Spec]:
     """Return the volume for ``/dev/shm`` of a container with these devices; none without devices."""
     return [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": config.shm}}] if requested else []
 
 
-def pins(config: KubernetesRunners) -> bool:
+def pins(config: KubernetesRunnersConfig) -> bool:
     """Return whether a runner pins memory for its node's fabric, for which it needs ``IPC_LOCK``."""
     return bool({EFA, INFINIBAND} & config.devices.keys())
 
@@ -167,7 +171,7 @@ def _externals(image: str) -> Spec:
     }
 
 
-def _daemon(config: KubernetesRunners, image: str) -> Spec:
+def _daemon(config: KubernetesRunnersConfig, image: str) -> Spec:
     """Return the daemon as a native sidecar: it starts before the runner and ends after it."""
     mounts = {"work": WORK, "dind-sock": SOCKETS, "dind-externals": EXTERNALS, "layers": "/var/lib/docker"}
     return {
@@ -186,7 +190,7 @@ def _daemon(config: KubernetesRunners, image: str) -> Spec:
     }
 
 
-def _hook(config: KubernetesRunners, image: str) -> list[Spec]:
+def _hook(config: KubernetesRunnersConfig, image: str) -> list[Spec]:
     """Return the variables with which a runner has its jobs run in pods of their own.
 
     They are those of the chart's ``containerMode: kubernetes-novolume`` (gha-runner-scale-set 0.14.2,
@@ -206,7 +210,7 @@ def _hook(config: KubernetesRunners, image: str) -> list[Spec]:
     return [*({"name": name, "value": value} for name, value in values.items()), own_name]
 
 
-def _runner(config: KubernetesRunners, image: str, service: Spec | None) -> Spec:
+def _runner(config: KubernetesRunnersConfig, image: str, service: Spec | None) -> Spec:
     requested = _own_devices(config)
     mounts = {"work": WORK, **({"shm": "/dev/shm"} if requested else {})}  # noqa: S108 - a pod's own
     # Without it, run.sh ignores TERM as its container's first process. GitHub's own image sets it, others may not.
@@ -242,7 +246,7 @@ def _runner(config: KubernetesRunners, image: str, service: Spec | None) -> Spec
     return container
 
 
-def _volumes(config: KubernetesRunners, service: Spec | None) -> list[Spec]:
+def _volumes(config: KubernetesRunnersConfig, service: Spec | None) -> list[Spec]:
     volumes: list[Spec] = [{"name": "work", "emptyDir": {"sizeLimit": config.disk}}]
     if config.job_pods:
         volumes.append({"name": JOBS_MAP, "configMap": {"name": JOBS_MAP}})

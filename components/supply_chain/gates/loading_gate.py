@@ -10,17 +10,17 @@ from containers.budget import apart
 from containers.errors import SlipwayError, listing
 from containers.evidence import loading_evidence
 from containers.image.binaries import contents, inspection
-from containers.image.layers.layer import Index
+from containers.image.layers.layer import LayerIndex
 from containers.image.registry_image import Image, fetch_each
 from containers.registry import credentials
-from stacks.config.gates.inspection_gate import InspectionException
+from stacks.config.gates.inspection_gate import InspectionExceptionConfig
 from stacks.versions import cuda_toolkit
 
 
 def evidence(
     ref: str,
     login: credentials.Login | None,
-    exceptions: Sequence[InspectionException],
+    exceptions: Sequence[InspectionExceptionConfig],
     compiled: Mapping[str, str],
 ) -> dict[str, Any]:
     """Inspect a pushed image, ``repository@sha256:...``, or each image of an index; return the result as evidence.
@@ -52,7 +52,7 @@ def check(
         SlipwayError: something in the image does not load, or has no code for a GPU that it was compiled for, with a
             line for each fault; or a layer cannot be read.
     """
-    rows = [InspectionException.model_validate(row) for row in exceptions]
+    rows = [InspectionExceptionConfig.model_validate(row) for row in exceptions]
     result = evidence(ref, login, rows, compiled)
     _refuse(f"{ref}: gets no tag", result, rows, f"`slipway inspect {ref}` lists them")
     return result
@@ -61,7 +61,7 @@ def check(
 def check_unpushed(
     name: str,
     image: Image,
-    layers: list[Index],
+    layers: list[LayerIndex],
     exceptions: Sequence[Mapping[str, str]],
     compiled: Mapping[str, str],
 ) -> None:
@@ -70,14 +70,16 @@ def check_unpushed(
     Raises:
         SlipwayError: as for a pushed image.
     """
-    rows = [InspectionException.model_validate(row) for row in exceptions]
+    rows = [InspectionExceptionConfig.model_validate(row) for row in exceptions]
     question = inspection.Question(cuda_toolkit, compiled=compiled)
     inspected = inspection.of_contents(image, contents.of(layers, image.config), question)
     result = loading_evidence.predicate([inspected], rows, datetime.now(UTC))
     _refuse(f"{name}: ends the update", result, rows, "save it with `docker save`, and `slipway inspect` lists them")
 
 
-def _refuse(subject: str, result: Mapping[str, Any], exceptions: Sequence[InspectionException], rest: str) -> None:
+def _refuse(
+    subject: str, result: Mapping[str, Any], exceptions: Sequence[InspectionExceptionConfig], rest: str
+) -> None:
     """Raise an error with a line for each fault that no exception covers, if there is one."""
     faults = loading_evidence.counting(result, exceptions)
     if faults:

@@ -230,7 +230,7 @@ def _run(words: list[str], subject: str, ref: str, login: Login | None, folder: 
         # What Grype unpacks of an image goes with the folder, whatever ends Grype.
         variables = {"TMPDIR": str(folder), "NO_COLOR": "1"}  # by TERM it colours what no terminal shows
         return programs.run(words, subject, ref, login, variables, folder, called)
-    except programs.Failed as error:
+    except programs.ProgramFailed as error:
         message = _MARK.sub("", str(error))
         if "max allowed age" in message:
             message += f"; give {KEY}.database a newer one, or raise {KEY}.maxAge"

@@ -11,7 +11,7 @@ from typing import IO, Any, Final, NamedTuple
 from containers.image.binaries import elf_file, loader_config
 from containers.image.binaries.elf_file import Binary
 from containers.image.layers.file_tree import FileTree
-from containers.image.layers.layer import Entry, Index
+from containers.image.layers.layer import Entry, LayerIndex
 from containers.image.layers.space import Space, space
 from containers.image.owners import distributions, ownership_records, rpm_records
 from containers.image.owners.distributions import Distribution
@@ -79,7 +79,7 @@ def read(image: Image) -> Contents:
         SlipwayError: a layer cannot be read.
     """
 
-    def index(layer: Any) -> Index:
+    def index(layer: Any) -> LayerIndex:
         return image.index(layer, facts)
 
     with ThreadPoolExecutor(2) as threads:  # most time goes into decompression, for which threads do not wait
@@ -87,7 +87,7 @@ def read(image: Image) -> Contents:
     return of(indexes, image.config)
 
 
-def of(indexes: list[Index], config: Mapping[str, Any]) -> Contents:
+def of(indexes: list[LayerIndex], config: Mapping[str, Any]) -> Contents:
     """Return the contents of stacked layers, whose entries have :func:`facts`; ``config`` is the image's."""
     variables = dict(str(pair).partition("=")[::2] for pair in config.get("Env") or [])
     tree = FileTree(indexes)

@@ -61,7 +61,7 @@ _LARGEST_LOADER: Final = 4 << 20
 """Bytes of a loader in which its folders are searched."""
 
 
-class Machine(NamedTuple):
+class ElfMachine(NamedTuple):
     """What an ELF file runs on: ``e_machine``, and the width of its addresses in bits."""
 
     number: int
@@ -73,10 +73,10 @@ class Machine(NamedTuple):
         return name if self.bits == 64 or self.number in {3, 40} else f"{name} ({self.bits} bits)"
 
 
-X86_64: Final = Machine(62, 64)
-AARCH64: Final = Machine(183, 64)
-I386: Final = Machine(3, 32)
-_UNKNOWN: Final = Machine(0, 0)
+X86_64: Final = ElfMachine(62, 64)
+AARCH64: Final = ElfMachine(183, 64)
+I386: Final = ElfMachine(3, 32)
+_UNKNOWN: Final = ElfMachine(0, 0)
 _CUDA: Final = 190
 _MACHINES: Final[Mapping[int, str]] = {
     3: "i386",
@@ -119,7 +119,7 @@ class Binary:
     """
 
     size: int
-    machine: Machine = _UNKNOWN
+    machine: ElfMachine = _UNKNOWN
     kind: str = "other"
     interpreter: str = ""
     soname: str = ""
@@ -215,7 +215,7 @@ class _Header:
         shape = struct.Struct(self.order + ("HHIQQQIHHHHHH" if self.wide else "HHIIIIIHHHHHH"))
         values = shape.unpack(_bytes(content, 16, shape.size))
         self.kind, number, _, _, segments, sections, self.flags, _, segment, count, section, parts, names = values
-        self.machine = Machine(number, 64 if self.wide else 32)
+        self.machine = ElfMachine(number, 64 if self.wide else 32)
         shape = struct.Struct(self.order + ("IIQQ8xQ8xQ" if self.wide else "III4xI4xII"))
         rows = _table(content, segments, segment, count, shape)
         order = (0, 2, 3, 4, 1, 5) if self.wide else range(6)

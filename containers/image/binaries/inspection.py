@@ -11,7 +11,7 @@ from typing import Any, Final
 from containers.errors import SlipwayError
 from containers.image.binaries import contents, loading
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.elf_file import AARCH64, I386, X86_64, Machine
+from containers.image.binaries.elf_file import AARCH64, I386, X86_64, ElfMachine
 from containers.image.binaries.loader import DEFAULT_LEVEL
 from containers.image.binaries.loading import Fault, Loading
 from containers.image.binaries.refused_files import DEFAULT_PAGE
@@ -27,7 +27,7 @@ from containers.image.owners.ownership import Contested
 from containers.image.registry_image import Image
 from containers.starting import started_programs
 
-_MACHINES: Final[Mapping[str, Machine]] = {"amd64": X86_64, "arm64": AARCH64, "386": I386}
+_MACHINES: Final[Mapping[str, ElfMachine]] = {"amd64": X86_64, "arm64": AARCH64, "386": I386}
 """Machines by the architecture of a platform (image-spec, config.md; Go's GOARCH)."""
 
 _ARCH_LIST: Final = "TORCH_CUDA_ARCH_LIST"

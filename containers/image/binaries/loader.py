@@ -17,10 +17,10 @@ from typing import Final, NamedTuple, cast
 
 from containers.image.binaries import loader_config
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.elf_file import AARCH64, I386, X86_64, Binary, Machine, Version
+from containers.image.binaries.elf_file import AARCH64, I386, X86_64, Binary, ElfMachine, Version
 from containers.image.binaries.loader_config import Cached
 
-_INTERPRETERS: Final[Mapping[Machine, tuple[str, int]]] = {
+_INTERPRETERS: Final[Mapping[ElfMachine, tuple[str, int]]] = {
     X86_64: ("lib64/ld-linux-x86-64.so.2", 0x0303),
     AARCH64: ("lib/ld-linux-aarch64.so.1", 0x0A03),
     I386: ("lib/ld-linux.so.2", 0x0003),
@@ -122,7 +122,7 @@ class Loader:
         level: the level of the processor, a key of ``CAPABILITIES``.
     """
 
-    def __init__(self, contents: Contents, machine: Machine, level: str = DEFAULT_LEVEL) -> None:
+    def __init__(self, contents: Contents, machine: ElfMachine, level: str = DEFAULT_LEVEL) -> None:
         self._contents = contents
         self.machine = machine
         self._located: dict[tuple[tuple[str, ...], str], Place | None] = {}

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from containers.errors import abridged
 from containers.image.binaries import providers
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.elf_file import Binary, Machine
+from containers.image.binaries.elf_file import Binary, ElfMachine
 from containers.image.binaries.library_needs import Needs
 from containers.image.binaries.loader import DEFAULT_LEVEL, Loader, Missing
 from containers.image.binaries.musl_loader import MuslLoader
@@ -142,7 +142,7 @@ def exceptions() -> Exceptions:
     )
 
 
-def resolve(contents: Contents, machine: Machine, level: str = DEFAULT_LEVEL, page: int = DEFAULT_PAGE) -> Loading:
+def resolve(contents: Contents, machine: ElfMachine, level: str = DEFAULT_LEVEL, page: int = DEFAULT_PAGE) -> Loading:
     """Resolve each ELF file of an image as the loader of a machine would, glibc's or musl's; pages are of the host."""
     result = Loading()
     glibc, musl = Loader(contents, machine, level), MuslLoader(contents, machine)
@@ -161,7 +161,7 @@ def resolve(contents: Contents, machine: Machine, level: str = DEFAULT_LEVEL, pa
     return result
 
 
-def _selected(contents: Contents, machine: Machine, result: Loading, page: int) -> Iterator[str]:
+def _selected(contents: Contents, machine: ElfMachine, result: Loading, page: int) -> Iterator[str]:
     """Yield the paths of the files that a machine's loaders read, and count the others."""
     for path, binary in sorted(contents.binaries.items()):
         if binary.problem:

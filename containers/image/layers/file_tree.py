@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from containers.image.layers.layer import Entry, Index
+from containers.image.layers.layer import Entry, LayerIndex
 
 _MOST_LINKS: Final = 40
 """Symbolic links that the resolution of one path may follow, as in Linux."""
 
-Stack = Sequence[Index | None]
+Stack = Sequence[LayerIndex | None]
 """The layers of an image, the lowest first; None for an unread one."""
 
 
@@ -115,7 +115,7 @@ class FileTree:
             if index is not None:
                 self._add(index, place)
 
-    def _add(self, index: Index, place: int) -> None:
+    def _add(self, index: LayerIndex, place: int) -> None:
         for path in sorted(index.opaque):  # outer folders first: only its own marker may mention an inner one
             _, node = self._folder(path, place)
             self._hide_below(node)

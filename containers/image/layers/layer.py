@@ -19,7 +19,7 @@ from typing import IO, Any, Final, NamedTuple, cast
 import zstandard
 
 from containers import budget
-from containers.blob import Unreadable
+from containers.blob import BlobUnreadable
 from containers.errors import one_line
 from containers.image.layers import packages
 
@@ -78,7 +78,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Index:
+class LayerIndex:
     """The files that a layer writes, in its order, and those of lower layers that it removes.
 
     Paths are relative to the image's root. ``removed`` are removed paths, ``opaque`` folders whose earlier content is
@@ -95,15 +95,15 @@ Facts = Callable[[str, int, IO[bytes]], Any]
 """Returns what is worth to know of the file at a path, by its size in bytes and its content."""
 
 
-def index(stream: IO[bytes], media_type: str, *, contents: bool = True, facts: Facts | None = None) -> Index:
+def index(stream: IO[bytes], media_type: str, *, contents: bool = True, facts: Facts | None = None) -> LayerIndex:
     """Read a layer's archive without writing to disk; without ``contents`` only its headers.
 
     With ``facts`` this reads each file instead, for :attr:`Entry.facts`.
 
     Raises:
-        Unreadable: the archive is malformed, or its compression unknown.
+        BlobUnreadable: the archive is malformed, or its compression unknown.
     """
-    layer = Index()
+    layer = LayerIndex()
     with opened(stream, media_type) as archive:
         for member in members(archive):
             _add(layer, archive, member, contents, facts)
@@ -115,14 +115,14 @@ def opened(stream: IO[bytes], media_type: str) -> Iterator[tarfile.TarFile]:
     """Open a layer's archive for one pass from beginning to end.
 
     Raises:
-        Unreadable: the archive is malformed, or its compression unknown; also while it is read.
+        BlobUnreadable: the archive is malformed, or its compression unknown; also while it is read.
     """
     try:
         source = cast("Any", _Ended(decompressed(stream, media_type)))
         with tarfile.open(fileobj=source, mode="r|", bufsize=_BLOCK, tarinfo=Header) as archive:
             yield archive
     except MALFORMED as error:
-        raise Unreadable(f"malformed layer archive: {error}") from None
+        raise BlobUnreadable(f"malformed layer archive: {error}") from None
 
 
 def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
@@ -200,12 +200,12 @@ def decompressed(stream: IO[bytes], media_type: str) -> Any:
     """Return the stream of a layer's archive.
 
     Raises:
-        Unreadable: its compression is unknown.
+        BlobUnreadable: its compression is unknown.
     """
     for suffix, reader in _COMPRESSIONS.items():
         if media_type.endswith(suffix):
             return stream if _is_plain(stream) else reader(stream)
-    raise Unreadable(f"unknown media type '{one_line(media_type)}' of a layer")
+    raise BlobUnreadable(f"unknown media type '{one_line(media_type)}' of a layer")
 
 
 def _is_plain(stream: IO[bytes]) -> bool:
@@ -226,7 +226,9 @@ _COMPRESSIONS: Final[Mapping[str, Callable[[IO[bytes]], Any]]] = {
 """Decompression by suffix of a layer's media type."""
 
 
-def _add(layer: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, contents: bool, facts: Facts | None) -> None:
+def _add(
+    layer: LayerIndex, archive: tarfile.TarFile, member: tarfile.TarInfo, contents: bool, facts: Facts | None
+) -> None:
     path = normal(member.name)
     if not facts:
         path = sys.intern(path)  # the other image mostly has the same paths
@@ -242,7 +244,7 @@ def _add(layer: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, conten
 
 
 def _entry(
-    layer: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, contents: bool, facts: Facts | None
+    layer: LayerIndex, archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, contents: bool, facts: Facts | None
 ) -> Entry:
     kind = _KINDS.get(member.type, "file")
     mode, owner = _rights(member.mode & _PERMISSIONS, member.uid, member.gid)

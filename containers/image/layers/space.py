@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from containers.image.layers.file_tree import FileTree
-from containers.image.layers.layer import Entry, Index
+from containers.image.layers.layer import Entry, LayerIndex
 
 HIDDEN: Final = "replaced or removed by a later layer"
 """Whoever pulls the image gets these files, and no container sees them."""
@@ -46,7 +46,7 @@ class Space:
         return {"bytes": self.total, "unneeded": kinds}
 
 
-def space(layers: Sequence[Index], tree: FileTree) -> Space:
+def space(layers: Sequence[LayerIndex], tree: FileTree) -> Space:
     """Return the space of stacked layers, of which ``tree`` are the files that a container sees.
 
     Of a file with several names, the first one in its layer counts. It is hidden if all of them are.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from containers.image.binaries.contents import Contents
 from containers.image.binaries.loading import Fault
-from containers.image.owners.ownership_records import DIVERSIONS, Content, Owned, Owner
+from containers.image.owners.ownership_records import DIVERSIONS, Owned, Owner, RecordedContent
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Contested:
 def contested(contents: Contents) -> list[Contested]:
     """Return the files with several owners and contents, by path."""
     places: dict[str, str] = {}
-    owners: defaultdict[str, dict[Owner, Content]] = defaultdict(dict)
+    owners: defaultdict[str, dict[Owner, RecordedContent]] = defaultdict(dict)
     for owner, path, content in _recorded(contents):
         folder, name = posixpath.split(path)
         if folder not in places:
@@ -42,7 +42,7 @@ def contested(contents: Contents) -> list[Contested]:
     return [one for path, recorded in sorted(owners.items()) if (one := _contested(contents, path, recorded))]
 
 
-def _contested(contents: Contents, path: str, recorded: dict[Owner, Content]) -> Contested | None:
+def _contested(contents: Contents, path: str, recorded: dict[Owner, RecordedContent]) -> Contested | None:
     digests: defaultdict[str, set[str]] = defaultdict(set)
     for content in recorded.values():
         digests[content.digest.partition(":")[0]].add(content.digest)
@@ -56,7 +56,7 @@ def _contested(contents: Contents, path: str, recorded: dict[Owner, Content]) ->
     return Contested(f"/{path}", tuple(sorted(recorded)), winner, place[0] in contents.binaries)
 
 
-def _recorded(contents: Contents) -> Iterator[tuple[Owner, str, Content]]:
+def _recorded(contents: Contents) -> Iterator[tuple[Owner, str, RecordedContent]]:
     """Yield each file that a distribution owns; of dpkg those in its list, if there is one, and not diverted."""
     diverted = {line.lstrip("/") for line in (contents.text(DIVERSIONS) or b"").decode(errors="replace").splitlines()}
     lists = {path.removesuffix(".list"): owned for path, owned in contents.owned.items() if path.endswith(".list")}

@@ -42,7 +42,7 @@ class Owner(NamedTuple):
         return f"{self.name} {self.version}".rstrip()
 
 
-class Content(NamedTuple):
+class RecordedContent(NamedTuple):
     """A file's recorded content: a digest such as ``sha256:...``, and its size in bytes, -1 if unknown."""
 
     digest: str
@@ -54,7 +54,7 @@ class Owned:
     """The files of a distribution by path; None for a path without a record of its content."""
 
     owner: Owner
-    files: Mapping[str, Content | None]
+    files: Mapping[str, RecordedContent | None]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _lines(content: bytes) -> Iterator[str]:
         yield line.decode(errors="replace").rstrip("\r\n")
 
 
-def _recorded(site: str, content: bytes) -> Iterator[tuple[str, Content]]:
+def _recorded(site: str, content: bytes) -> Iterator[tuple[str, RecordedContent]]:
     for row in csv.reader(_lines(content)):
         name, digest, size = (*row, "", "", "")[:3]
         algorithm, _, value = digest.partition("=")
@@ -103,7 +103,7 @@ def _recorded(site: str, content: bytes) -> Iterator[tuple[str, Content]]:
             path = posixpath.normpath(f"/{site}/{name}").lstrip("/")
             padded = value + "=" * (-len(value) % 4)
             hexadecimal = base64.urlsafe_b64decode(padded).hex()
-            yield path, Content(f"{algorithm}:{hexadecimal}", int(size) if size.isdigit() else -1)
+            yield path, RecordedContent(f"{algorithm}:{hexadecimal}", int(size) if size.isdigit() else -1)
 
 
 def _conda(path: str, content: bytes) -> Owned | None:
@@ -116,7 +116,7 @@ def _conda(path: str, content: bytes) -> Owned | None:
             digest = entry.get("sha256_in_prefix") or entry.get("sha256")
             name = posixpath.normpath(f"/{match['prefix'] or ''}/{entry['_path']}").lstrip("/")
             if digest and entry.get("path_type") != "softlink":
-                files[name] = Content(f"sha256:{digest}", int(entry.get("size_in_bytes") or -1))
+                files[name] = RecordedContent(f"sha256:{digest}", int(entry.get("size_in_bytes") or -1))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
     return Owned(Owner("conda", match["name"], match["version"]), files)
@@ -127,11 +127,11 @@ def _dpkg(path: str, content: bytes) -> Owned | None:
     match = _DPKG.fullmatch(path)
     if not match:
         return None
-    files: dict[str, Content | None] = {}
+    files: dict[str, RecordedContent | None] = {}
     for line in _lines(content):
         if match["kind"] == "list":
             files[line.lstrip("/")] = None
         else:
             digest, _, name = line.partition("  ")
-            files[name.lstrip("/")] = Content(f"md5:{digest}")
+            files[name.lstrip("/")] = RecordedContent(f"md5:{digest}")
     return Owned(Owner("dpkg", match["name"].partition(":")[0], ""), files)

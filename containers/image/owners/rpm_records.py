@@ -13,7 +13,7 @@ from typing import Final
 
 from containers import budget
 from containers.image.layers import rpm_database
-from containers.image.owners.ownership_records import Content, Owned, Owner, Unread
+from containers.image.owners.ownership_records import Owned, Owner, RecordedContent, Unread
 
 _TAGS: Final = (1000, 1001, 1002, 1028, 1029, 1035, 1116, 1117, 1118, 5008, 5011)
 _NAME, _VERSION, _RELEASE, _SIZES, _STATES, _DIGESTS, _FOLDER_NUMBERS, _BASENAMES, _FOLDERS, _LONG_SIZES, _ALGORITHM = (
@@ -50,10 +50,10 @@ def _packages(blobs: Iterable[bytes]) -> Iterator[Owned]:
 def _owned(header: rpm_database.Values) -> Owned:
     owner = Owner("rpm", str(header[_NAME][0]), f"{header[_VERSION][0]}-{header[_RELEASE][0]}")
     algorithm = _ALGORITHMS.get(header.get(_ALGORITHM, [_MD5])[0], "")
-    files: dict[str, Content | None] = {}
+    files: dict[str, RecordedContent | None] = {}
     for path, digest, size, state in _files(header):
         if digest and algorithm and state in {_INSTALLED, _REPLACED}:
-            files[path.lstrip("/")] = Content(f"{algorithm}:{digest}", size)
+            files[path.lstrip("/")] = RecordedContent(f"{algorithm}:{digest}", size)
     return Owned(owner, files)
 
 

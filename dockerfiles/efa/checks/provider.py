@@ -32,7 +32,7 @@ _MISSING = re.compile(r"(?:NET/Plugin ?: (?:Could not find|No plugin found)|NET/
 
 
 @dataclass
-class Process:
+class ProviderLog:
     """What one process logged; sets, as it says most things once for each communicator."""
 
     plugins: set[str] = field(default_factory=set)
@@ -69,12 +69,12 @@ class Process:
         return None if self.networks else "does not say which network it uses"
 
 
-def read(lines: Iterable[str]) -> dict[str, Process]:
+def read(lines: Iterable[str]) -> dict[str, ProviderLog]:
     """Return the processes in a log by host and number."""
-    processes: dict[str, Process] = {}
+    processes: dict[str, ProviderLog] = {}
     for line in lines:
         if match := _LINE.search(line):
-            processes.setdefault(match["process"], Process()).add(match["text"])
+            processes.setdefault(match["process"], ProviderLog()).add(match["text"])
     return processes
 
 

@@ -27,7 +27,7 @@ _INFINIBAND = re.compile(r"IB(?:ext(?:_v\d+)?)?")
 
 
 @dataclass
-class Process:
+class InfinibandLog:
     """What one process logged; sets, as it says most things once for each communicator."""
 
     networks: set[str] = field(default_factory=set)
@@ -56,12 +56,12 @@ class Process:
         return "has no channel through the switches: SHARP is not in use" if sharp and not self.collnet else None
 
 
-def read(lines: Iterable[str]) -> dict[str, Process]:
+def read(lines: Iterable[str]) -> dict[str, InfinibandLog]:
     """Return the processes in a log by host and number."""
-    processes: dict[str, Process] = {}
+    processes: dict[str, InfinibandLog] = {}
     for line in lines:
         if match := _LINE.search(line):
-            processes.setdefault(match["process"], Process()).add(match["text"])
+            processes.setdefault(match["process"], InfinibandLog()).add(match["text"])
     return processes
 
 

@@ -16,7 +16,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from containers.errors import SlipwayError
-from stacks.config.fetching.mirrors import SOURCES, Mirrors, hosts_of
+from stacks.config.fetching.mirrors import SOURCES, MirrorsConfig, hosts_of
 from stacks.config.model import Line, Model, Secret, matching
 from stacks.config.stack_file import NAMESPACE
 
@@ -40,7 +40,7 @@ _username = matching(_WORD, "a user name of ASCII without blanks, quotes and bac
 _variable = matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable, such as INDEX_TOKEN")
 
 
-class BuildLogin(Model):
+class BuildLoginConfig(Model):
     """A user name and a password, which is encrypted here, or elsewhere: in a variable or a file."""
 
     username: Annotated[str, AfterValidator(_username)] = Field(
@@ -64,7 +64,7 @@ class BuildLogin(Model):
         return self
 
 
-def passwords(logins: Mapping[str, BuildLogin]) -> dict[str, str]:
+def passwords(logins: Mapping[str, BuildLoginConfig]) -> dict[str, str]:
     """Return each host's password, from where it is kept.
 
     Raises:
@@ -80,12 +80,14 @@ def passwords(logins: Mapping[str, BuildLogin]) -> dict[str, str]:
     return values
 
 
-def netrc(logins: Mapping[str, BuildLogin], values: Mapping[str, str]) -> str:
+def netrc(logins: Mapping[str, BuildLoginConfig], values: Mapping[str, str]) -> str:
     """Return the logins, with the hosts' passwords, as the file that pip, git, curl and apt read."""
     return "".join(f"machine {host} login {login.username} password {values[host]}\n" for host, login in logins.items())
 
 
-def netrc_files(logins: Mapping[str, BuildLogin], values: Mapping[str, str], mirrors: Mirrors) -> dict[str, str]:
+def netrc_files(
+    logins: Mapping[str, BuildLoginConfig], values: Mapping[str, str], mirrors: MirrorsConfig
+) -> dict[str, str]:
     """Return the secrets of all builds by their ids.
 
     ``netrc`` is for Dockerfiles of a user, and has all logins. ``netrc-git-index`` is for a step that fetches from
@@ -104,7 +106,7 @@ def netrc_files(logins: Mapping[str, BuildLogin], values: Mapping[str, str], mir
     return files
 
 
-def _password(host: str, login: BuildLogin) -> str:
+def _password(host: str, login: BuildLoginConfig) -> str:
     if login.password is not None:
         return login.password.get_secret_value()
     if login.variable is not None:

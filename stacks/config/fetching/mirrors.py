@@ -19,7 +19,7 @@ SOURCES = ("downloads", "git", "index")
 """What a step of a build fetches from: archives of packages and single files, repositories, Python indexes."""
 
 
-class Mirrors(Model):
+class MirrorsConfig(Model):
     """Where a build fetches from instead of the public addresses; no address may carry a credential."""
 
     images: dict[str, str] = Field(

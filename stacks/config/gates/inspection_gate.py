@@ -18,7 +18,7 @@ def _pattern(value: str) -> str:
     return value
 
 
-class InspectionException(Model):
+class InspectionExceptionConfig(Model):
     """A fault that does not stop an image, with the reason."""
 
     files: Annotated[Line, AfterValidator(_pattern)] = Field(
@@ -44,13 +44,13 @@ class InspectionException(Model):
         )
 
 
-class Inspection(Model):
+class InspectionConfig(Model):
     """What an image must load before it gets its tag."""
 
     gate: bool = Field(
         default=True,
         description="Inspect each image that has checks. An image with a fault gets no tag, and none is built on it.",
     )
-    exceptions: tuple[InspectionException, ...] = Field(
+    exceptions: tuple[InspectionExceptionConfig, ...] = Field(
         (), description="Faults that do not stop an image: [{files: PATTERN, missing: PATTERN, reason: TEXT}]."
     )

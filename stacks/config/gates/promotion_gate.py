@@ -19,7 +19,7 @@ def _profile(value: str) -> str:
     return value
 
 
-class GpuChecks(Model):
+class GpuChecksConfig(Model):
     """GPU checks that passed on the image, as `slipway evidence` attested them."""
 
     profile: Annotated[str, AfterValidator(_profile)] | None = Field(
@@ -43,7 +43,7 @@ class GpuChecks(Model):
         return (row.gpu or "", row.most(GPU)) if row else ("", 0)
 
 
-class Promotion(Model):
+class PromotionConfig(Model):
     """Which tags move by `slipway promote` alone, and the evidence that an image needs for it."""
 
     tags: tuple[Annotated[str, AfterValidator(check_extra)], ...] = Field(
@@ -53,7 +53,7 @@ class Promotion(Model):
         default=True,
         description="Require an attested inspection without a fault that slipway:inspection does not except.",
     )
-    gpu_checks: GpuChecks | None = Field(
+    gpu_checks: GpuChecksConfig | None = Field(
         None, description="Require attested GPU checks: {profile: eks-p5, gpus: 8, busBandwidth: 300}. Default: none."
     )
     max_age_days: PositiveInt = Field(30, description="Days that the evidence counts.")

@@ -29,7 +29,7 @@ def _database(value: str) -> str:
     return check_url(value) if "://" in value else value
 
 
-class VulnerabilityException(Model):
+class VulnerabilityExceptionConfig(Model):
     """A vulnerability that keeps no image from its tag, with the reason, until a day."""
 
     id: Annotated[
@@ -46,7 +46,7 @@ class VulnerabilityException(Model):
     )
 
 
-class Vulnerabilities(Model):
+class VulnerabilitiesConfig(Model):
     """Which known vulnerabilities keep an image from its tag. Grype finds them."""
 
     severity: Severity = Field("critical", description="The lowest severity with which an image gets no tag.")
@@ -57,7 +57,7 @@ class Vulnerabilities(Model):
         "Default: Grype's own.",
     )
     max_age: PositiveInt = Field(5, description="Days after which the database is too old to be trusted.")
-    exceptions: tuple[VulnerabilityException, ...] = Field(
+    exceptions: tuple[VulnerabilityExceptionConfig, ...] = Field(
         (),
         description="Vulnerabilities that stop no image: [{id: CVE-..., packages: PATTERN, reason: TEXT, until: DAY}].",
     )

@@ -9,10 +9,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from stacks.config.model import NonEmpty, Repository, Secret
-from stacks.config.registries.generic import GenericRegistry
+from stacks.config.registries.generic import GenericRegistryConfig
 
 
-class AcrRegistry(GenericRegistry):
+class AcrRegistryConfig(GenericRegistryConfig):
     """Azure's container registry, with a service principal, a token of the registry, or the job's identity."""
 
     VARIABLES: ClassVar[Mapping[str, str]] = {"username": "AZURE_CLIENT_ID", "password": "AZURE_CLIENT_SECRET"}

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from containers.errors import one_line, suggest
 from containers.registry.reference import Reference, qualified
 from stacks.config.model import Model, Repository, matching
-from stacks.config.registries.registry_model import RegistryModel
+from stacks.config.registries.registry_model import RegistryConfig
 
 _UPSTREAMS = {
     "docker.io": True,
@@ -36,7 +36,7 @@ _prefix = matching(_PREFIX, "2 to 30 lower-case letters, digits and . _ - /")
 _secret = matching(_SECRET, "the ARN of a Secrets Manager secret named ecr-pullthroughcache/...: ECR takes no other")
 
 
-class PullThroughCache(Model):
+class PullThroughCacheConfig(Model):
     """The settings of ECR's cache of one registry."""
 
     prefix: Annotated[str, AfterValidator(_prefix)] | None = Field(
@@ -48,7 +48,7 @@ class PullThroughCache(Model):
     )
 
 
-class EcrRegistry(RegistryModel):
+class EcrRegistryConfig(RegistryConfig):
     """Amazon's container registry. The credentials are AWS's own, from its environment and files."""
 
     kind: Literal["ecr"] = Field(description="Amazon's Elastic Container Registry.")
@@ -79,7 +79,7 @@ class EcrRegistry(RegistryModel):
     force_delete: bool = Field(
         default=False, description="Delete repositories with the images in them when the stack is destroyed."
     )
-    pull_through_cache: dict[str, PullThroughCache] = Field(
+    pull_through_cache: dict[str, PullThroughCacheConfig] = Field(
         default_factory=dict,
         description="Registries that ECR caches, by name (docker.io, quay.io, ...); parents from there are then pulled "
         "through ECR.",
@@ -118,7 +118,7 @@ class EcrRegistry(RegistryModel):
 
     @field_validator("pull_through_cache")
     @classmethod
-    def _upstreams(cls, value: dict[str, PullThroughCache]) -> dict[str, PullThroughCache]:
+    def _upstreams(cls, value: dict[str, PullThroughCacheConfig]) -> dict[str, PullThroughCacheConfig]:
         for name, cache in value.items():
             if name not in _UPSTREAMS:
                 raise ValueError(

@@ -12,10 +12,10 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from containers.registry.logins.login_sources import LoginSources
 from containers.registry.reference import Reference
 from stacks.config.model import ENCRYPTED, NonEmpty, Repository, Secret
-from stacks.config.registries.registry_model import RegistryModel
+from stacks.config.registries.registry_model import RegistryConfig
 
 
-class GenericRegistry(RegistryModel):
+class GenericRegistryConfig(RegistryConfig):
     """A registry with a user name and a password; without them the machine's Docker login is used."""
 
     VARIABLES: ClassVar[Mapping[str, str]] = {

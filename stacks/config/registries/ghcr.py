@@ -9,10 +9,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from stacks.config.model import NonEmpty, Repository, Secret
-from stacks.config.registries.generic import GenericRegistry
+from stacks.config.registries.generic import GenericRegistryConfig
 
 
-class GhcrRegistry(GenericRegistry):
+class GhcrRegistryConfig(GenericRegistryConfig):
     """GitHub's container registry; in GitHub Actions the job's own actor and token are the default."""
 
     VARIABLES: ClassVar[Mapping[str, str]] = {"username": "GITHUB_ACTOR", "password": "GITHUB_TOKEN"}

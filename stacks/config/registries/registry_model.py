@@ -9,7 +9,7 @@ from containers.registry.logins.login_sources import LoginSources
 from stacks.config.model import Model
 
 
-class RegistryModel(Model):
+class RegistryConfig(Model):
     """A registry that images are pushed to."""
 
     if TYPE_CHECKING:  # a field in most kinds, and a property in others

@@ -9,13 +9,13 @@ from pydantic import Field
 
 from containers.registry.reference import on_loopback
 from stacks.config.model import Host, RepositoryPath
-from stacks.config.registries.registry_model import RegistryModel
+from stacks.config.registries.registry_model import RegistryConfig
 
 REGISTRY_VARIABLE = "SLIPWAY_REGISTRY"
 """Environment variable with the local registry's ``host:port``; set by the toolchain."""
 
 
-class LocalRegistry(RegistryModel):
+class LocalRegistryConfig(RegistryConfig):
     """A registry on this machine: the one the toolchain starts, or another on loopback, by Docker's login for it."""
 
     kind: Literal["local"] = Field("local", description="A registry on this machine, with Docker's login for it.")

@@ -10,7 +10,7 @@ from typing import Literal
 from stacks.config.model import Model
 from stacks.config.values import is_commit
 from stacks.flavors.torch_family.cmake import switched_features
-from stacks.flavors.torch_family.max_jobs import MaxJobs
+from stacks.flavors.torch_family.max_jobs import MaxJobsConfig
 from stacks.spec import Branch, ImageSpec, Outside, Packages, Parent, Sibling
 from stacks.tags import Suffix
 from stacks.versions.cuda_toolkit import Machine
@@ -180,7 +180,7 @@ def titles(components: Iterable[Component]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def tuning(max_jobs: MaxJobs, component: str, compiler_cache: str | None = None) -> dict[str, str]:
+def tuning(max_jobs: MaxJobsConfig, component: str, compiler_cache: str | None = None) -> dict[str, str]:
     """Return the number of parallel jobs and the remote compiler cache as arguments, where the stack sets them."""
     jobs = max_jobs.of(component)
     return {

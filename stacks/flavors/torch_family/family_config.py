@@ -10,7 +10,7 @@ from pydantic import Field, create_model, model_validator
 
 from stacks.config.model import Model, refuse
 from stacks.config.stack_config import StackConfig
-from stacks.config.torch import NEWEST, PUBLISHED, Package, Torch, check_published
+from stacks.config.torch import NEWEST, PUBLISHED, Package, TorchConfig, check_published
 from stacks.config.values import (
     ArchList,
     Commit,
@@ -27,7 +27,7 @@ from stacks.config.values import (
 )
 from stacks.flavors.torch_family.cmake import DESCRIPTION, Switches
 from stacks.flavors.torch_family.components import Component, torch_components
-from stacks.flavors.torch_family.max_jobs import MaxJobs
+from stacks.flavors.torch_family.max_jobs import MaxJobsConfig
 from stacks.versions.archs import arch_list, default_archs
 from stacks.versions.cuda_toolkit import Edition, check_cuda_listed, cuda_parent, cuda_release, parent_cudnn
 from stacks.versions.distros import check_gcc, distro_names, distro_python, distro_release
@@ -64,7 +64,7 @@ _ARM = ("armv", "cortex-", "neoverse-", "ampere", "thunderx")
 """How the names of Arm's architectures and of its servers' cores begin (GCC, config/aarch64/aarch64-cores.def)."""
 
 
-class Commits(Model):
+class CommitsConfig(Model):
     """Commits to build instead of the releases' own. Compatibility and tags still follow the version."""
 
     torch: Commit | None = Field(None, description="Commit of pytorch/pytorch.")
@@ -72,7 +72,7 @@ class Commits(Model):
     audio: Commit | None = Field(None, description="Commit of pytorch/audio.")
 
 
-class TorchBuild(Torch):
+class TorchBuildConfig(TorchConfig):
     """The releases of torch, torchvision and torchaudio, and where they come from."""
 
     version: TorchRelease = Field(NEWEST, description="Release of torch.")
@@ -81,7 +81,9 @@ class TorchBuild(Torch):
         description="build compiles them for archList; wheel installs the published wheels, by default of torch "
         f"{PUBLISHED}.",
     )
-    commits: Commits = Field(default_factory=Commits, description="Commits to build instead of the releases' own.")
+    commits: CommitsConfig = Field(
+        default_factory=CommitsConfig, description="Commits to build instead of the releases' own."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -92,7 +94,7 @@ class TorchBuild(Torch):
     @model_validator(mode="after")
     def _only_what_is_built(self) -> Self:
         if self.source == "wheel":
-            if self.commits != Commits():
+            if self.commits != CommitsConfig():
                 raise ValueError("`commits` requires `source: build`")
             check_published(self)
         return self
@@ -112,25 +114,25 @@ def _pin_of(extra: Extra) -> Any:
     return Annotated[str | Literal[False], check]
 
 
-class _Extras(Model):
+class _FamilyExtras(Model):
     """Extensions compiled against the stack's own torch; each a version, a commit, or false for none."""
 
 
 if TYPE_CHECKING:
-    Extras = _Extras
-    FamilyJobs = MaxJobs
+    FamilyExtrasConfig = _FamilyExtras
+    FamilyJobsConfig = MaxJobsConfig
 else:
-    Extras = _with_extras(
-        _Extras,
-        "Extras",
+    FamilyExtrasConfig = _with_extras(
+        _FamilyExtras,
+        "FamilyExtrasConfig",
         {
             extra.field: (_pin_of(extra), Field(default=extra.default, description=extra.description))
             for extra in extras_of("torch-extras")
         },
     )
-    FamilyJobs = _with_extras(
-        MaxJobs,
-        "FamilyJobs",
+    FamilyJobsConfig = _with_extras(
+        MaxJobsConfig,
+        "FamilyJobsConfig",
         {
             extra.field: (JobCount, Field(None, description=f"{extra.title}."))
             for extra in extras().values()
@@ -139,7 +141,7 @@ else:
     )
 
 
-class Serve(Model):
+class ServeConfig(Model):
     """The server of language models in the image ``serve``."""
 
     vllm: Release = Field(description="Release of vLLM, whose published wheel is installed.")
@@ -156,7 +158,9 @@ class FamilyConfig(StackConfig):
     )
     distro: Version = Field("ubuntu24.04", description="Distribution, as in the tags of nvidia/cuda.")
     python: Version | None = Field(None, description="Python of the distribution. Default: its own python3.")
-    torch: TorchBuild = Field(default_factory=TorchBuild, description="Versions of torch and its companions.")
+    torch: TorchBuildConfig = Field(
+        default_factory=TorchBuildConfig, description="Versions of torch and its companions."
+    )
     arch_list: ArchList | None = Field(
         None,
         description="Compute capabilities to compile for, such as 8.0 9.0+PTX. Default: by CUDA.",
@@ -164,11 +168,11 @@ class FamilyConfig(StackConfig):
     cmake: Switches = Field(default_factory=dict, description=f"{DESCRIPTION} Needs torch.source: build.")
     transformer_engine: Pin = Field(default=False, description="TransformerEngine in torch: version, commit or false.")
     flash_attention3: CommitPin = Field(default=False, description="FlashAttention 3 in torch: commit or false.")
-    extras: Extras = Field(
-        default_factory=Extras,
+    extras: FamilyExtrasConfig = Field(
+        default_factory=FamilyExtrasConfig,
         description="Extensions in torch-extras. Without any, there is no such image.",
     )
-    serve: Serve | None = Field(
+    serve: ServeConfig | None = Field(
         None,
         description="Server of language models, in an image `serve` on torch-extras, or on torch without extras.",
     )
@@ -183,8 +187,8 @@ class FamilyConfig(StackConfig):
     compiler_cache: Url | None = Field(
         None, description="Remote compiler cache (ccache's http storage) that needs no credential. Default: none."
     )
-    max_jobs: FamilyJobs = Field(
-        default_factory=FamilyJobs, description="Parallel compilers. Default: as cores and memory allow."
+    max_jobs: FamilyJobsConfig = Field(
+        default_factory=FamilyJobsConfig, description="Parallel compilers. Default: as cores and memory allow."
     )
 
     def listed(self) -> Iterator[Callable[[], None]]:

@@ -10,7 +10,7 @@ from stacks.config.model import Model
 from stacks.config.values import JobCount
 
 
-class MaxJobs(Model):
+class MaxJobsConfig(Model):
     """How many compilers run at once, by component; a plain number is for all of them. Flavors add their own."""
 
     plain_key: ClassVar[str | None] = "default"

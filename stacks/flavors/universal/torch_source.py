@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from stacks.config.model import Model, matching
-from stacks.config.torch import NEWEST, Torch
+from stacks.config.torch import NEWEST, TorchConfig
 from stacks.config.values import DefaultedTorchRelease, TorchRelease
 from stacks.flavors.torch_family.components import Component, torch_components
 from stacks.versions.pytorch import torch_release
@@ -19,7 +19,7 @@ _commit_or_branch = matching(
 Ref = Annotated[str, AfterValidator(_commit_or_branch)]
 
 
-class Commits(Model):
+class SourceCommitsConfig(Model):
     """Commits or branches to build instead of the releases' own. `slipway lock` pins a branch to a commit."""
 
     torch: Ref | None = Field(None, description="Commit or branch of pytorch/pytorch.")
@@ -28,7 +28,7 @@ class Commits(Model):
     text: Ref | None = Field(None, description="Commit or branch of pytorch/text.")
 
 
-class TorchSource(Torch):
+class TorchSourceConfig(TorchConfig):
     """Which torch, torchvision, torchaudio and torchtext to build."""
 
     version: TorchRelease = Field(NEWEST, description="Release of torch.")
@@ -36,8 +36,8 @@ class TorchSource(Torch):
         None,
         description="Release of torchtext, or false for none. Default: the newest that goes with this torch, if any.",
     )
-    commits: Commits = Field(
-        default_factory=Commits, description="Commits or branches to build instead of the releases' own."
+    commits: SourceCommitsConfig = Field(
+        default_factory=SourceCommitsConfig, description="Commits or branches to build instead of the releases' own."
     )
 
     @property

@@ -87,7 +87,7 @@ CondaPackage = Annotated[
 PipPackage = Annotated[str, AfterValidator(_pip), AfterValidator(_not_of_stack)]
 
 
-class Train(Model):
+class TrainConfig(Model):
     """One image for training: its user, and its packages in addition to PyTorch, which all these images share."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")] = Field(

@@ -13,9 +13,9 @@ from stacks.config.model import Model, Sha256, matching
 from stacks.config.stack_config import StackConfig
 from stacks.config.values import ArchList, JobCount, SwitchedVersion, Url, Version, switched
 from stacks.flavors.torch_family.cmake import DESCRIPTION, Switches
-from stacks.flavors.torch_family.max_jobs import MaxJobs
-from stacks.flavors.universal.torch_source import TorchSource
-from stacks.flavors.universal.train import Train
+from stacks.flavors.torch_family.max_jobs import MaxJobsConfig
+from stacks.flavors.universal.torch_source import TorchSourceConfig
+from stacks.flavors.universal.train import TrainConfig
 from stacks.versions.archs import arch_list, default_archs
 from stacks.versions.checksums import micromamba_checksum
 from stacks.versions.cuda_toolkit import Edition, check_cuda_listed, cuda_parent, parent_cudnn
@@ -46,7 +46,7 @@ def _project_folder(value: str) -> str:
     return value
 
 
-class Micromamba(Model):
+class MicromambaConfig(Model):
     """Which micromamba installs conda's packages."""
 
     version: Version = Field("2.8.1-0", description="Release of micromamba.")
@@ -55,7 +55,7 @@ class Micromamba(Model):
     )
 
 
-class Jobs(MaxJobs):
+class UniversalJobsConfig(MaxJobsConfig):
     """How many compilers run at once, with those of torchtext."""
 
     text: JobCount = Field(None, description="torchtext.")
@@ -67,7 +67,9 @@ class Config(StackConfig):
     former_keys: ClassVar[Mapping[str, str]] = {"clean": "cacheKey"}
 
     flavor: Literal["universal"] = "universal"
-    torch: TorchSource = Field(default_factory=TorchSource, description="Versions of torch and its companions.")
+    torch: TorchSourceConfig = Field(
+        default_factory=TorchSourceConfig, description="Versions of torch and its companions."
+    )
     cuda: SwitchedVersion = Field(
         "13.2.1", description="CUDA, as in the tags of nvidia/cuda; false builds for the CPU alone."
     )
@@ -83,10 +85,12 @@ class Config(StackConfig):
     magma: Annotated[str | Literal[False] | None, switched(str, null=True)] = Field(
         None, description="MAGMA by its CUDA, such as 113, or false for none. Default: CUDA's own; none on arm64."
     )
-    micromamba: Micromamba = Field(
-        default_factory=Micromamba, description="The program that installs conda's packages."
+    micromamba: MicromambaConfig = Field(
+        default_factory=MicromambaConfig, description="The program that installs conda's packages."
     )
-    train: tuple[Train, ...] = Field((Train(),), description="Images for training, all with the same PyTorch.")
+    train: tuple[TrainConfig, ...] = Field(
+        (TrainConfig(),), description="Images for training, all with the same PyTorch."
+    )
     train_image: Edition = Field("devel", description="Edition of nvidia/cuda that train images are built on.")
     project_root: Annotated[str, AfterValidator(_project_folder)] = Field(
         "/opt/project", description="Working directory of train images, and where Python looks for modules."
@@ -94,14 +98,16 @@ class Config(StackConfig):
     cache_key: Annotated[str, AfterValidator(_cache_key)] | None = Field(
         None, description="Any word, such as a date. Change it to rebuild everything without a cache."
     )
-    max_jobs: Jobs = Field(default_factory=Jobs, description="Parallel compilers. Default: as cores and memory allow.")
+    max_jobs: UniversalJobsConfig = Field(
+        default_factory=UniversalJobsConfig, description="Parallel compilers. Default: as cores and memory allow."
+    )
     compiler_cache: Url | None = Field(
         None, description="Remote compiler cache (ccache's http storage) that needs no credential. Default: none."
     )
 
     @field_validator("train")
     @classmethod
-    def _names_once(cls, value: tuple[Train, ...]) -> tuple[Train, ...]:
+    def _names_once(cls, value: tuple[TrainConfig, ...]) -> tuple[TrainConfig, ...]:
         names = [train_image.name for train_image in value]
         for name in names:
             if names.count(name) > 1:

@@ -21,7 +21,7 @@ from stacks.flavors.torch_family.components import (
     wheels,
 )
 from stacks.flavors.torch_family.installed_packages import MKL, TorchPackages, build_tools
-from stacks.flavors.universal.train import Train
+from stacks.flavors.universal.train import TrainConfig
 from stacks.flavors.universal.universal_config import Config
 from stacks.jobs.requirements import Requirements, Workspace
 from stacks.spec import Cuda, ImageSpec, Outside, Sibling
@@ -143,7 +143,7 @@ def _dist(config: Config) -> ImageSpec:
     )
 
 
-def _train(config: Config, train: Train) -> ImageSpec:
+def _train(config: Config, train: TrainConfig) -> ImageSpec:
     versions = config.torch.versions
     cuda = f"CUDA {config.cuda}" if config.cuda else "the CPU"
     variables = {

@@ -25,7 +25,7 @@ from stacks.config.additions import repository_path
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import read_stack, stack_file, stack_names
 from stacks.identity import content, git
-from stacks.identity.content import Content, Contents
+from stacks.identity.content import CheckoutContents, Content
 from stacks.identity.fingerprint import fingerprints, published_fingerprints
 from stacks.identity.older_trees import fingerprint_record as record
 from stacks.identity.older_trees import rules
@@ -135,19 +135,19 @@ def all_fingerprints(images: Images) -> dict[str, str]:
     return fingerprints(images.values()) | published_fingerprints([*images.values()])
 
 
-def _images(stack: str, folder: Path, contents: Contents, *, checks: bool) -> Images:
+def _images(stack: str, folder: Path, contents: CheckoutContents, *, checks: bool) -> Images:
     specs = graph.locked(read_stack(stack, folder), f"stack {stack}", folder).specs
     return content.of_stack(specs, contents, checks=checks)
 
 
 @lru_cache(maxsize=4)
-def _contents(commit: str, root: Path) -> Contents:
+def _contents(commit: str, root: Path) -> CheckoutContents:
     def context(folder: str) -> ArchivedContext:
         return ArchivedContext(archives(root, commit, [folder]).get(folder, b""), folder)
 
     # A clone that git cannot read is refused before any stack is looked at.
     dockerfiles = context(CONTEXT) if ROOT == CODE else Folder(CODE / CONTEXT)
-    return Contents(lambda folder: dockerfiles if folder == CONTEXT else context(folder))
+    return CheckoutContents(lambda folder: dockerfiles if folder == CONTEXT else context(folder))
 
 
 @contextmanager

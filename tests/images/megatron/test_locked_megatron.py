@@ -9,10 +9,10 @@ import pytest
 
 from cli.locking import python_packages
 from stacks import plan
-from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.stack_file import ROOT
 from stacks.identity import staged_context
-from stacks.identity.content import Contents, contexts
+from stacks.identity.content import CheckoutContents, contexts
 from tests.fakes.upstreams.megatron_upstreams import Upstreams
 from tests.images.engine import Image, build, remove, unique
 
@@ -31,7 +31,7 @@ def files(upstreams: Upstreams) -> dict[str, str]:
     packages = plan.make(upstreams.stack, upstreams.values()).images[0].spec.packages
     assert packages
     packages = packages.model_copy(update={"pythons": (PYTHON,), "glibc": GLIBC})
-    return python_packages.files(packages, "linux/amd64", Mirrors.model_validate(upstreams.mirrors))
+    return python_packages.files(packages, "linux/amd64", MirrorsConfig.model_validate(upstreams.mirrors))
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def locked(upstreams: Upstreams) -> Locked:
         spec = plan.make(upstreams.stack, upstreams.values()).images[0].spec
         assert spec.packages
         packages = spec.packages.model_copy(update={"files": files})
-        content = Contents(contexts(ROOT)).of(spec.model_copy(update={"packages": packages}))
+        content = CheckoutContents(contexts(ROOT)).of(spec.model_copy(update={"packages": packages}))
         staged_context.write([content], ROOT)
         return ROOT / content.folder
 

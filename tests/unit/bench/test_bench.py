@@ -15,7 +15,7 @@ import pytest
 
 from bench import private_engine, program, synthetic_images
 from bench.bench_error import BenchError
-from bench.figures import Row, Target, show, table, verdict
+from bench.figures import Measurement, Target, show, table, verdict
 from bench.measure import alternate, processor_seconds, resident, run
 from bench.sections import family_sizes
 from bench.sections.engine_sharing import number_of_rounds
@@ -28,7 +28,7 @@ AT_MOST = Target("<=", 1.15)
 
 
 def test_ratio_is_of_medians() -> None:
-    row = Row("a", "preview", [1.0, 1.2, 9.0], "bare", [1.0, 8.0, 0.9])
+    row = Measurement("a", "preview", [1.0, 1.2, 9.0], "bare", [1.0, 8.0, 0.9])
     assert row.ratio == pytest.approx(1.2)
 
 
@@ -60,11 +60,11 @@ def test_show_value_has_its_unit(value: float, unit: str, text: str) -> None:
     assert show(value, unit) == text
 
 
-def rows() -> list[Row]:
+def rows() -> list[Measurement]:
     return [
-        Row("a", "preview", [1.1], "bare", [1.0], target=AT_MOST),
-        Row("a", "up", [2.0, 2.0], "bare", [1.0, 1.0], target=AT_MOST),
-        Row("c", "bytes pushed", [4e8], "one RUN", [1e9], unit="B"),
+        Measurement("a", "preview", [1.1], "bare", [1.0], target=AT_MOST),
+        Measurement("a", "up", [2.0, 2.0], "bare", [1.0, 1.0], target=AT_MOST),
+        Measurement("c", "bytes pushed", [4e8], "one RUN", [1e9], unit="B"),
     ]
 
 

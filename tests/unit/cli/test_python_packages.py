@@ -11,7 +11,7 @@ from cli.locking import python_packages
 from cli.locking.python_packages import NotLockable
 from containers.child_environment import child_environment
 from containers.errors import SlipwayError
-from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.spec import Packages
 from tests.fakes.package_index import Index
 
@@ -42,7 +42,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OneProjec
 
 def files(index: Index, sdists: tuple[str, ...] = ()) -> dict[str, str]:
     packages = PACKAGES.model_copy(update={"sdists": sdists})
-    return python_packages.files(packages, "linux/amd64", Mirrors.model_validate({"pythonIndex": index.url}))
+    return python_packages.files(packages, "linux/amd64", MirrorsConfig.model_validate({"pythonIndex": index.url}))
 
 
 def test_wheel_is_locked_with_the_sha256_of_its_page(index: OneProject) -> None:

@@ -11,7 +11,7 @@ import pytest
 from containers.errors import SlipwayError
 from maintenance.generated import readme_tables
 from stacks import flavors
-from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.stack_file import ROOT
 from stacks.spec import CONTEXT
 
@@ -70,7 +70,7 @@ def test_arguments_row_has_the_comment_or_the_meaning_of_key(tmp_path: Path) -> 
         f"| `B_2` | none | `slipway:torch.vision` | {vision} |",
         "| `D` | empty | the stack, `slipway:train[].uid` | Whose it is. |",
         "| `E` | `https://example.com` | `slipway:mirrors.downloads` | Somewhere. |",
-        f"| `APT_MIRROR` | empty | `slipway:mirrors.apt` | {Mirrors.model_fields['apt'].description} |",
+        f"| `APT_MIRROR` | empty | `slipway:mirrors.apt` | {MirrorsConfig.model_fields['apt'].description} |",
         "| `LABEL_BASE_NAME` | none | the stack | The label `org.opencontainers.image.base.name`. |",
     ]
 

@@ -155,7 +155,7 @@ def test_refresh_of_unknown_table_suggests_one() -> None:
 
 
 @pytest.mark.parametrize("source", refresh.sources(), ids=lambda source: source.name)
-def test_source_matches_rows_of_its_table(source: refresh.Source) -> None:
+def test_source_matches_rows_of_its_table(source: refresh.ReleaseSource) -> None:
     assert table(source.table)
     groups = re.findall(r"\(([^()]*(?:\(\?:[^()]*\)[^()]*)*)\)", source.pattern)
     for release, key in source.known:
@@ -234,7 +234,7 @@ def test_refresh_dry_run_writes_nothing(
     assert len(calls) == written
 
 
-def apt_source(monkeypatch: pytest.MonkeyPatch, sources: Path, text: str) -> refresh.Source:
+def apt_source(monkeypatch: pytest.MonkeyPatch, sources: Path, text: str) -> refresh.ReleaseSource:
     address = urlsplit(os.environ["PIP_INDEX_URL"]).netloc
     mirrors = {"downloads": {"https://developer.download.nvidia.com": f"http://{address}/apt/"}}
     monkeypatch.setenv("SLIPWAY_MIRRORS", json.dumps(mirrors))

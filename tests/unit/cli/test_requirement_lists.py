@@ -6,7 +6,7 @@ import pytest
 
 from cli.locking import git_objects, requirement_lists
 from containers.errors import SlipwayError
-from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.fetching.mirrors import MirrorsConfig
 
 LOCKED = {"https://github.com/acme/tool#refs/tags/v1": "0" * 40}
 OPTION = "https://github.com/acme/tool: requirements.txt at v1 has an option '--extra-index-url'"
@@ -17,7 +17,7 @@ def read(monkeypatch: pytest.MonkeyPatch, content: bytes, **others: bytes) -> di
     files = {"requirements.txt": content, **others}
     monkeypatch.setattr(git_objects, "fetched", lambda *_: "0" * 40)
     monkeypatch.setattr(git_objects, "content", lambda _folder, _commit, path: files.get(path, b""))
-    return requirement_lists.read("acme/tool v1 requirements.txt", Mirrors(), LOCKED)
+    return requirement_lists.read("acme/tool v1 requirements.txt", MirrorsConfig(), LOCKED)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"])

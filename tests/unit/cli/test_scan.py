@@ -19,7 +19,7 @@ from tests.helpers.sample_repository import STACK, make
 TORCH, AMD, ARM = (f"r.example/x/torch@sha256:{digit * 64}" for digit in "abc")
 PLATFORMS = {"linux/amd64": {"ref": AMD}, "linux/arm64": {"ref": ARM}}
 
-Scan = Callable[..., list[vulnerability_report.Report]]
+Scan = Callable[..., list[vulnerability_report.VulnerabilityReport]]
 
 
 @pytest.fixture
@@ -29,7 +29,9 @@ def scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scan:
     monkeypatch.setattr(grype, "_CACHE", tmp_path / "cache")
     vulnerability_scanner.install(tmp_path, monkeypatch)
 
-    def run(images: dict[str, Any], image: str | None = None, **keys: Any) -> list[vulnerability_report.Report]:
+    def run(
+        images: dict[str, Any], image: str | None = None, **keys: Any
+    ) -> list[vulnerability_report.VulnerabilityReport]:
         registry = {"kind": "generic", "repository": "r.example/x", "username": "me", "password": {"secure": "x"}}
         config = {"flavor": "local", "registry": registry, **keys}
         checkout.write(STACK, json.dumps({"config": {f"slipway:{key}": value for key, value in config.items()}}))

@@ -425,7 +425,7 @@ def test_repository_that_is_gone_is_a_line_a_tag(hub: Path, tmp_path: Path, caps
 
 
 def test_repository_that_is_gone_names_no_option(tmp_path: Path) -> None:
-    with pytest.raises(git_objects.Unreadable, match=r"/none/acme/tool cannot be read: fatal: [^;]*$"):
+    with pytest.raises(git_objects.HostUnreadable, match=r"/none/acme/tool cannot be read: fatal: [^;]*$"):
         git_objects.fetched("acme/tool", "v1.0", tmp_path, f"{tmp_path}/none")
 
 

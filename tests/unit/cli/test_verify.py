@@ -15,7 +15,7 @@ from containers.errors import SlipwayError
 from containers.evidence import cosign
 from containers.registry.credentials import Login
 from stacks import plan
-from stacks.config.signing import Signer
+from stacks.config.signing import SignerConfig
 from stacks.config.stack_config import StackConfig
 from tests.helpers.sample_repository import STACK, Checkout, make
 
@@ -44,7 +44,7 @@ class Recorder:
         }
 
     def verify(
-        self, ref: str, signer: Signer, login: Login | None, annotations: Mapping[str, str] | None = None
+        self, ref: str, signer: SignerConfig, login: Login | None, annotations: Mapping[str, str] | None = None
     ) -> None:
         self.verified[ref] = (signer.public_key, login)
         self.annotations[ref] = annotations
@@ -89,7 +89,7 @@ def test_verify_parents_come_from_provenance(checkout: Checkout, monkeypatch: py
 
 def test_verify_own_images_are_no_outside_parents(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     """If one image was rebuilt alone, others have its previous build as parent, in a registry that may be trusted too."""
-    monkeypatch.setattr(verify, "_trusted", lambda *_: Signer.model_validate({"publicKey": THEIRS}))
+    monkeypatch.setattr(verify, "_trusted", lambda *_: SignerConfig.model_validate({"publicKey": THEIRS}))
     recorder, _ = ask(checkout, monkeypatch, [f"{TORCH.partition('@')[0]}@{THEN}", f"{DEBIAN}@{THEN}"])
     assert set(recorder.verified) == {TORCH, f"{DEBIAN}@{THEN}"}
 

@@ -15,7 +15,7 @@ from components.supply_chain.scan_attestation import AttestScan
 from containers.errors import SlipwayError
 from containers.evidence import cosign, loading_evidence
 from containers.evidence.vulnerabilities import grype
-from stacks.config.gates.vulnerabilities import Vulnerabilities
+from stacks.config.gates.vulnerabilities import VulnerabilitiesConfig
 from tests.fakes import vulnerability_scanner
 from tests.fakes.registry import INDEX, MANIFEST, Registry, serve, skip_retry_waits
 from tests.fakes.vulnerability_scanner import Scanner
@@ -247,7 +247,7 @@ def test_changed_exceptions_are_no_change(registry: Registry) -> None:
 
 def scanned(registry: Registry, *exceptions: Mapping[str, str]) -> dict[str, Any]:
     """Return the inputs for an image that is scanned and not inspected."""
-    policy = Vulnerabilities.model_validate({"exceptions": exceptions})
+    policy = VulnerabilitiesConfig.model_validate({"exceptions": exceptions})
     given = inspected(registry, {}) | {"exceptions": None}
     return given | {"vulnerabilities": policy.model_dump(mode="json", by_alias=True)}
 
@@ -306,7 +306,7 @@ def test_attested_scan_is_that_of_the_tag(
     assert len(scanner.calls()) == calls
     # Where the image had its tag already it was not scanned: it is now, and what is wrong with it is attested.
     assert (TagChecked().create(given).outs or {})["scan"] == {}
-    strict = Vulnerabilities().model_dump(mode="json", by_alias=True)
+    strict = VulnerabilitiesConfig().model_dump(mode="json", by_alias=True)
     AttestScan().create({**props, "evidence": {}, "policy": strict})
     record = attested[1][2]
     assert record["scanner"] == scan["scanner"]

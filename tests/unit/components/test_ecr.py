@@ -13,9 +13,9 @@ import pytest
 
 from components.registry.ecr_registry import ATTACHED, KEEP, encryption, lifecycle, manifests
 from policies.stack_rules import RULES, Resource
-from stacks.config.gates.inspection_gate import Inspection
-from stacks.config.gates.vulnerabilities import Vulnerabilities
-from stacks.config.signing import Signing
+from stacks.config.gates.inspection_gate import InspectionConfig
+from stacks.config.gates.vulnerabilities import VulnerabilitiesConfig
+from stacks.config.signing import SigningConfig
 from stacks.config.stack_file import ROOT, read_stack
 from stacks.plan import Plan, make
 from tests.fakes.pulumi_mocks import DIGEST, SECRET, TOKEN, run
@@ -215,7 +215,7 @@ def test_ecr_policy_counts_manifests_of_a_version() -> None:
     assert {name for name, count in products.items() if count == 1} == sources
 
     def signed(*, gate: bool = True, **values: bool) -> Plan:
-        signing, inspection = Signing(key=KMS_SIGNER, **values), Inspection(gate=gate)
+        signing, inspection = SigningConfig(key=KMS_SIGNER, **values), InspectionConfig(gate=gate)
         return replace(plan, config=plan.config.model_copy(update={"signing": signing, "inspection": inspection}))
 
     # Of each image: itself, its signature, SBOM, provenance, and what loads in it.
@@ -225,7 +225,7 @@ def test_ecr_policy_counts_manifests_of_a_version() -> None:
     # With a gate of vulnerabilities also the scan, and what its exceptions mean.
     row = {"id": "CVE-2026-1", "reason": "no TLS here", "until": "2026-12-31"}
     for rows, each in (((), 6), ((row,), 7)):
-        rules = {"vulnerabilities": Vulnerabilities.model_validate({"exceptions": rows})}
+        rules = {"vulnerabilities": VulnerabilitiesConfig.model_validate({"exceptions": rows})}
         scanned = replace(plan, config=signed().config.model_copy(update=rules))
         assert {*manifests(scanned, product=False).values()} == {2 * each + 2}
     assert manifests(signed(), product=True) == {name: 2 * count for name, count in products.items()}

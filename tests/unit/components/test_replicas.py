@@ -25,7 +25,7 @@ from containers.engine.router import Router
 from containers.engine.tls_tunnel import tunnel
 from containers.errors import SlipwayError
 from stacks import flavors, plan
-from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.placement import address
 from tests.fakes.docker_relay import Relay
 from tests.fakes.pulumi_mocks import planned, run
@@ -242,7 +242,7 @@ def test_image_of_no_pools_platform_is_the_runners_own() -> None:
 
 
 def test_addresses_of_replicas_are_their_own() -> None:
-    config = KubernetesRunners.model_validate(RUNNERS)
+    config = KubernetesRunnersConfig.model_validate(RUNNERS)
     assert config.build
     assert build_service.addresses(config, config.build) == {
         AMD64: {

@@ -23,7 +23,7 @@ from stacks import flavors, graph, plan
 from stacks.checkout_source import source_of
 from stacks.checks.collisions import shared_tags
 from stacks.checks.trust import unlocked_parents, unmatched_keys
-from stacks.config.signing import Signer, Signing, trusted
+from stacks.config.signing import SignerConfig, SigningConfig, trusted
 from stacks.plan import Plan
 from tests.fakes import registry
 from tests.fakes.pulumi_mocks import run
@@ -123,7 +123,7 @@ def test_signing_key_in_clear_text_is_refused_and_not_shown() -> None:
 
 
 def test_trust_with_nested_prefixes_takes_the_longest() -> None:
-    one, other = (Signer.model_validate({"publicKey": PUBLIC, "transparencyLog": log}) for log in (True, False))
+    one, other = (SignerConfig.model_validate({"publicKey": PUBLIC, "transparencyLog": log}) for log in (True, False))
     trust = {"docker.io": one, "docker.io/nvidia": other}
     assert trusted(trust, "debian:bookworm-slim") is one
     assert trusted(trust, "nvidia/cuda:12.1.1-base-ubuntu20.04") is other
@@ -146,7 +146,7 @@ def test_trust_with_nested_prefixes_takes_the_longest() -> None:
     ],
 )
 def test_trust_prefix_is_read_as_docker_reads_a_name(spelled: str, parents: list[str]) -> None:
-    signer = Signer.model_validate({"publicKey": PUBLIC})
+    signer = SignerConfig.model_validate({"publicKey": PUBLIC})
     for parent in parents:
         assert trusted({spelled: signer}, parent) is signer, parent
     for other in ("ghcr.io/nvidia/cuda:1", "acme.example/debian:12", "localhost:50000/debian:12", "localhost:80/x:1"):
@@ -154,7 +154,7 @@ def test_trust_prefix_is_read_as_docker_reads_a_name(spelled: str, parents: list
 
 
 def test_trust_of_one_official_image_precedes_that_of_all() -> None:
-    one, other = (Signer.model_validate({"publicKey": PUBLIC, "transparencyLog": log}) for log in (True, False))
+    one, other = (SignerConfig.model_validate({"publicKey": PUBLIC, "transparencyLog": log}) for log in (True, False))
     assert trusted({"docker.io/library": one, "docker.io/debian": other}, "debian:12") is other
     assert trusted({"library": one, "debian": other}, "ubuntu:24.04") is one
 
@@ -290,7 +290,7 @@ def test_provenance_has_one_builder_whoever_calls_it(monkeypatch: pytest.MonkeyP
     """A certificate's identity, or else the workflow that the job is written in, or else nobody's."""
     for name in ("GITHUB_SERVER_URL", "GITHUB_WORKFLOW_REF", "SLIPWAY_WORKFLOW"):
         monkeypatch.delenv(name, raising=False)
-    key, job = (Signing.model_validate(each) for each in ({"key": KMS}, JOB))
+    key, job = (SigningConfig.model_validate(each) for each in ({"key": KMS}, JOB))
     assert slsa.builder(key) == "urn:slipway:by-hand"
     monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.com")
     called = "acme/slipway/.github/workflows/up.yml@refs/heads/main"
@@ -377,7 +377,7 @@ def test_cosign_failure_is_one_line_and_has_its_own_login(tmp_path: Path, monkey
     login = Login("r.example", "me", "hunter2")
     ref = "r.example/x@sha256:" + "a" * 64
     with pytest.raises(SlipwayError) as caught:
-        cosign.verify(ref, Signer.model_validate({"publicKey": PUBLIC}), login)
+        cosign.verify(ref, SignerConfig.model_validate({"publicKey": PUBLIC}), login)
     assert str(caught.value) == f"{ref}: cosign verify: no signatures found"
 
 
@@ -419,7 +419,7 @@ def test_verify_of_another_name_says_what_was_signed(
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     ref = "r.example/x@sha256:" + "a" * 64
     with pytest.raises(cosign.Unsigned) as caught:
-        cosign.verify(ref, Signer.model_validate({"publicKey": KMS}), None, {"tag": "1", "fingerprint": "a"})
+        cosign.verify(ref, SignerConfig.model_validate({"publicKey": KMS}), None, {"tag": "1", "fingerprint": "a"})
     assert str(caught.value).startswith(f"{ref}: {difference}")
     assert "\n" not in str(caught.value)
 

@@ -11,7 +11,7 @@ import pytest
 from containers.errors import SlipwayError
 from stacks import plan
 from stacks.checks.secrets import check_clear_text, secret_keys
-from stacks.config.fetching.build_logins import BuildLogin, netrc_files, passwords
+from stacks.config.fetching.build_logins import BuildLoginConfig, netrc_files, passwords
 from stacks.config.fetching.build_logins import netrc as netrc_of
 
 HOST = "pypi.example.com"
@@ -81,8 +81,8 @@ def test_password_is_read_from_variable_or_file(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "token").write_text("from-file\n")
     monkeypatch.setenv("INDEX_TOKEN", "from-variable")
     logins = {
-        "a.test": BuildLogin(username="u", variable="INDEX_TOKEN"),
-        "b.test": BuildLogin(username="u", file=str(tmp_path / "token")),
+        "a.test": BuildLoginConfig(username="u", variable="INDEX_TOKEN"),
+        "b.test": BuildLoginConfig(username="u", file=str(tmp_path / "token")),
     }
     assert passwords(logins) == {"a.test": "from-variable", "b.test": "from-file"}
 
@@ -134,7 +134,7 @@ def test_login_of_host_without_mirror_is_a_warning() -> None:
 )
 def test_password_that_netrc_has_not_is_refused(value: str) -> None:
     with pytest.raises(SlipwayError) as caught:
-        passwords({HOST: BuildLogin(username="u", password=value)})
+        passwords({HOST: BuildLoginConfig(username="u", password=value)})
     assert HOST in str(caught.value)
     assert value not in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -143,9 +143,9 @@ def test_password_that_netrc_has_not_is_refused(value: str) -> None:
 def test_password_source_that_is_missing_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("INDEX_TOKEN", raising=False)
     for login, message in (
-        (BuildLogin(username="u", variable="INDEX_TOKEN"), "$INDEX_TOKEN is not set"),
-        (BuildLogin(username="u", file=str(tmp_path / "none")), "No such file or directory"),
-        (BuildLogin(username="u", file=str(tmp_path)), "Is a directory"),
+        (BuildLoginConfig(username="u", variable="INDEX_TOKEN"), "$INDEX_TOKEN is not set"),
+        (BuildLoginConfig(username="u", file=str(tmp_path / "none")), "No such file or directory"),
+        (BuildLoginConfig(username="u", file=str(tmp_path)), "Is a directory"),
     ):
         with pytest.raises(SlipwayError) as caught:
             passwords({HOST: login})

@@ -12,12 +12,12 @@ import pytest
 from containers.errors import SlipwayError
 from containers.registry.reference import qualified
 from stacks import flavors, plan
-from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.load import from_pulumi
 from stacks.config.model import Model
-from stacks.config.registries.ghcr import GhcrRegistry
-from stacks.config.registries.this_machine import LocalRegistry
-from stacks.flavors.torch_family.family_config import Extras
+from stacks.config.registries.ghcr import GhcrRegistryConfig
+from stacks.config.registries.this_machine import LocalRegistryConfig
+from stacks.flavors.torch_family.family_config import FamilyExtrasConfig
 from tests.helpers import refusals
 
 
@@ -53,7 +53,7 @@ refusal = partial(refusals.refusal, load)
 
 def test_config_of_flavor_alone_loads() -> None:
     config = load()
-    assert isinstance(config.registry, LocalRegistry)
+    assert isinstance(config.registry, LocalRegistryConfig)
     assert config.registry.repository == "127.0.0.1:5000/slipway"
     assert config.publish
     assert config.platform == "linux/amd64"
@@ -126,7 +126,7 @@ def test_load_of_mistake_fails_with_one_line_that_names_it(values: dict[str, Any
 SWITCHES = {
     "efa": ("nccl.version", "nccl.tests", "openmpi.pmix", "extras.xformers"),
     "megatron": ("doca", "transformerEngine"),
-    "base": ("transformerEngine", "flashAttention3", *(f"extras.{name}" for name in camel(Extras))),
+    "base": ("transformerEngine", "flashAttention3", *(f"extras.{name}" for name in camel(FamilyExtrasConfig))),
     "universal": ("cuda",),
 }
 """Switches with a default of their own, by flavor: what stands there without a value is not one that is switched off."""
@@ -217,7 +217,7 @@ def test_ghcr_in_job_takes_its_credentials(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("GITHUB_ACTOR", "octocat")
     monkeypatch.setenv("GITHUB_TOKEN", "t0ken")
     registry = load(registry={"kind": "ghcr", "repository": "ghcr.io/acme/images"}).registry
-    assert isinstance(registry, GhcrRegistry)
+    assert isinstance(registry, GhcrRegistryConfig)
     assert registry.username == "octocat"
     assert registry.password is not None
     assert registry.password.get_secret_value() == "t0ken"
@@ -275,7 +275,7 @@ def test_reference_is_parsed_as_docker_does(reference: str, full: str) -> None:
 
 
 def test_mirror_image_takes_longest_prefix_of_whole_segments() -> None:
-    mirrors = Mirrors(
+    mirrors = MirrorsConfig(
         images={"docker.io": "m.example/hub", "docker.io/nvidia": "m.example/nv", "docker.io/lib": "no.example"}
     )
     assert mirrors.image("nvidia/cuda:12") == "m.example/nv/cuda:12"
@@ -304,7 +304,7 @@ def test_mirrors_of_environment_apply_below_those_of_stack(monkeypatch: pytest.M
 
 def test_mirror_that_states_digests_has_these_tags_alone() -> None:
     at, digest = "m.example:5000/debian", f"sha256:{'a' * 64}"
-    mirrors = Mirrors.model_validate({"images": {"debian": at}, "imageDigests": {f"{at}:12": digest}})
+    mirrors = MirrorsConfig.model_validate({"images": {"debian": at}, "imageDigests": {f"{at}:12": digest}})
     assert mirrors.image("debian:12") == f"{at}:12"
     assert mirrors.image("debian:13") == "debian:13"
 
@@ -312,7 +312,7 @@ def test_mirror_that_states_digests_has_these_tags_alone() -> None:
 @pytest.mark.parametrize("entry", [{"m.example/debian": "sha256:" + "a" * 64}, {"m.example/debian:12": "sha256:a"}])
 def test_image_digest_of_another_form_is_refused(entry: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="imageDigests"):
-        Mirrors.model_validate({"imageDigests": entry})
+        MirrorsConfig.model_validate({"imageDigests": entry})
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from containers.errors import SlipwayError
 from containers.registry.logins import azure_login, stack_login
 from stacks import flavors, lock, plan
 from stacks.checks.secrets import check_clear_text
-from stacks.config.registries.acr import AcrRegistry
-from stacks.config.registries.ecr import EcrRegistry
-from stacks.config.registries.generic import GenericRegistry
-from stacks.config.registries.ghcr import GhcrRegistry
+from stacks.config.registries.acr import AcrRegistryConfig
+from stacks.config.registries.ecr import EcrRegistryConfig
+from stacks.config.registries.generic import GenericRegistryConfig
+from stacks.config.registries.ghcr import GhcrRegistryConfig
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT
 from tests.helpers import refusals
@@ -34,7 +34,7 @@ PASSWORDS = {"ghcr": "ghcr.io/acme/images", "acr": "acme1.azurecr.io/images", "g
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
-    kinds = (GenericRegistry, GhcrRegistry, AcrRegistry)
+    kinds = (GenericRegistryConfig, GhcrRegistryConfig, AcrRegistryConfig)
     names = {name for kind in kinds for name in kind.VARIABLES.values()}
     for name in [*names, *azure_login.VARIABLES]:
         monkeypatch.delenv(name, raising=False)
@@ -47,9 +47,9 @@ def load(registry: dict[str, Any], **values: Any) -> StackConfig:
 refusal = partial(refusals.refusal, load)
 
 
-def ecr(**values: Any) -> EcrRegistry:
+def ecr(**values: Any) -> EcrRegistryConfig:
     registry = load({**ECR, **values}).registry
-    assert isinstance(registry, EcrRegistry)
+    assert isinstance(registry, EcrRegistryConfig)
     return registry
 
 
@@ -165,14 +165,14 @@ def test_acr_login_comes_from_azure_variables(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("AZURE_CLIENT_ID", "0-1")
     monkeypatch.setenv("AZURE_CLIENT_SECRET", "hunter2")
     config = load({"kind": "acr", "repository": PASSWORDS["acr"]})
-    assert isinstance(config.registry, AcrRegistry)
+    assert isinstance(config.registry, AcrRegistryConfig)
     assert (config.registry.username, config.registry.password) != (None, None)
     assert "hunter2" not in repr(config) + config.model_dump_json()
 
 
 @pytest.mark.parametrize("kind", sorted(PASSWORDS))
 def test_credentials_of_two_sources_are_not_combined(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds = {"acr": AcrRegistry, "ghcr": GhcrRegistry, "generic": GenericRegistry}
+    kinds = {"acr": AcrRegistryConfig, "ghcr": GhcrRegistryConfig, "generic": GenericRegistryConfig}
     variables = kinds[kind].VARIABLES
     monkeypatch.setenv(variables["username"], "principal")
     monkeypatch.setenv(variables["password"], "hunter2")
@@ -280,7 +280,7 @@ def test_ecr_created_repositories_are_of_the_stack() -> None:
 def test_ghcr_without_secret_builds_without_publish(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_ACTOR", "octocat")
     registry = load({"kind": "ghcr", "repository": PASSWORDS["ghcr"]}, publish=False).registry
-    assert isinstance(registry, GhcrRegistry)
+    assert isinstance(registry, GhcrRegistryConfig)
     assert registry.username is None
 
 

@@ -14,7 +14,7 @@ import pytest
 from containers.errors import SlipwayError
 from containers.registry.logins import azure_login, stack_login
 from stacks import flavors
-from stacks.config.registries.acr import AcrRegistry
+from stacks.config.registries.acr import AcrRegistryConfig
 from tests.fakes.loopback import serving
 from tests.fakes.pulumi_mocks import SECRET, run
 
@@ -143,21 +143,21 @@ def test_login_without_token_file_is_one_line(job: Path) -> None:
     ],
 )
 def test_registry_of_each_cloud_has_its_entra_endpoint(host: str, endpoint: str) -> None:
-    assert AcrRegistry.HOSTS
-    assert AcrRegistry.HOSTS.fullmatch(host)
+    assert AcrRegistryConfig.HOSTS
+    assert AcrRegistryConfig.HOSTS.fullmatch(host)
     assert azure_login._CLOUDS[host.rpartition(".")[2]][0] == endpoint
 
 
 def test_registry_of_an_unknown_cloud_is_no_acr() -> None:
-    assert AcrRegistry.HOSTS
-    assert not AcrRegistry.HOSTS.fullmatch("acme1.azurecr.de")
+    assert AcrRegistryConfig.HOSTS
+    assert not AcrRegistryConfig.HOSTS.fullmatch("acme1.azurecr.de")
     assert sorted(azure_login._CLOUDS) == ["cn", "io", "us"]
 
 
 def test_short_lived_login_needs_identity_and_no_other_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def registry(**given: str) -> AcrRegistry:
+    def registry(**given: str) -> AcrRegistryConfig:
         loaded = flavors.load({"flavor": "local", "registry": {**ACR, **given}}, "stack t").registry
-        assert isinstance(loaded, AcrRegistry)
+        assert isinstance(loaded, AcrRegistryConfig)
         return loaded
 
     stack_login.check(registry())

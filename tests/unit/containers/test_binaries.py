@@ -13,7 +13,7 @@ from containers.image.binaries import contents, elf_file, loading
 from containers.image.binaries.elf_file import X86_64, Binary
 from containers.image.gpu import driver, gpu_coverage
 from containers.image.gpu.gpu_code import GpuCode
-from containers.image.layers.layer import Entry, Index
+from containers.image.layers.layer import Entry, LayerIndex
 from containers.image.owners import ownership
 from stacks.versions import cuda_toolkit
 from stacks.versions.archs import capability
@@ -142,7 +142,7 @@ def test_resolve_preloaded_library_must_itself_load() -> None:
 
 
 def test_resolve_image_without_loader_names_interpreter() -> None:
-    files = contents.of([Index({
+    files = contents.of([LayerIndex({
         "p": Entry("file", 0o755, (0, 0), facts=read(PROGRAM)),
         "static": Entry("file", 0o755, (0, 0), facts=Binary(1, X86_64, "static")),
         "liba.so": Entry("file", 0o755, (0, 0), facts=read(LIBRARY)),

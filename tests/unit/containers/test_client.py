@@ -10,7 +10,7 @@ from typing import IO
 
 import pytest
 
-from containers.blob import Unreadable
+from containers.blob import BlobUnreadable
 from containers.errors import SlipwayError
 from containers.registry import credentials
 from containers.registry.client import Repository
@@ -59,7 +59,7 @@ def test_blob_with_other_digest_is_refused(registry: Registry) -> None:
 
 def test_blob_corrupt_and_unreadable_is_reported_corrupt(registry: Registry) -> None:
     def senseless(_: IO[bytes]) -> None:
-        raise Unreadable("no sense")
+        raise BlobUnreadable("no sense")
 
     digest = registry.blob(b"right")
     with pytest.raises(SlipwayError, match=f"{digest}: no sense$"):

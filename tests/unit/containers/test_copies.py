@@ -14,7 +14,7 @@ from containers.image.binaries import loading
 from containers.image.binaries.elf_file import X86_64
 from containers.image.copies.families import plain, table
 from containers.image.copies.library_copies import Copies, copies
-from containers.image.layers.layer import Index
+from containers.image.layers.layer import LayerIndex
 from tests.helpers import folder_image, image_files
 from tests.helpers.elf_writer import LOADER, elf
 
@@ -73,7 +73,7 @@ class Site:
         """Return the copies that the image of these packages has."""
         index = folder_image.index(self.root / "opt", "opt")
         base = {path: entry for path, entry in image_files.image({}).tree.paths() if entry}
-        contents = folder_image.image([Index(base), index], dict(pair.split("=", 1) for pair in environment))
+        contents = folder_image.image([LayerIndex(base), index], dict(pair.split("=", 1) for pair in environment))
         return copies(contents, loading.resolve(contents, X86_64).processes)
 
 

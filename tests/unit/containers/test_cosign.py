@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from containers.evidence import cosign
-from stacks.config.signing import Signer, Signing
+from stacks.config.signing import SignerConfig, SigningConfig
 from tests.helpers.refusals import refusal_line
 
 REF = "r.example/x@sha256:" + "a" * 64
@@ -29,7 +29,7 @@ def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_verify_keyless_trusts_one_identity_of_one_issuer(arguments: Path) -> None:
-    cosign.verify(REF, Signer.model_validate({"identity": IDENTITY, "issuer": ISSUER}), None)
+    cosign.verify(REF, SignerConfig.model_validate({"identity": IDENTITY, "issuer": ISSUER}), None)
     command, *options, ref = arguments.read_text().splitlines()
     assert (command, ref) == ("verify", REF)
     assert options[2:6] == ["--certificate-identity", IDENTITY, "--certificate-oidc-issuer", ISSUER]
@@ -49,7 +49,7 @@ def test_verify_keyless_trusts_one_identity_of_one_issuer(arguments: Path) -> No
 def test_verify_keyless_checks_the_callers_origin(
     arguments: Path, signer: dict[str, str], repository: str | None, ref: str | None
 ) -> None:
-    cosign.verify(REF, Signer.model_validate({"identity": IDENTITY, "issuer": ISSUER, **signer}), None)
+    cosign.verify(REF, SignerConfig.model_validate({"identity": IDENTITY, "issuer": ISSUER, **signer}), None)
     words = arguments.read_text().splitlines()
     options = dict(itertools.pairwise(words))
     assert options.get("--certificate-github-workflow-repository") == repository
@@ -60,7 +60,7 @@ def test_verify_keyless_checks_the_callers_origin(
     ("log", "expected"), [(True, []), (False, ["--insecure-ignore-tlog=true"])], ids=["with log", "without log"]
 )
 def test_verify_with_a_key_in_a_kms_names_it(arguments: Path, log: bool, expected: list[str]) -> None:
-    signer = Signer.model_validate({"publicKey": "awskms:///alias/slipway", "transparencyLog": log})
+    signer = SignerConfig.model_validate({"publicKey": "awskms:///alias/slipway", "transparencyLog": log})
     cosign.verify(REF, signer, None)
     options = arguments.read_text().splitlines()[1:-1]
     assert options[options.index("--key") :] == ["--key", "awskms:///alias/slipway", *expected]
@@ -85,7 +85,7 @@ def test_check_requires_what_the_kind_of_key_needs(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    signing = Signing.model_validate({"key": key, "publicKey": KEY, "sbom": False})
+    signing = SigningConfig.model_validate({"key": key, "publicKey": KEY, "sbom": False})
     if error:
         assert refusal_line(cosign.check, signing).startswith(error)
     else:

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from containers.blob import Unreadable
+from containers.blob import BlobUnreadable
 from containers.image.layers.file_tree import Difference, FileTree, differences
-from containers.image.layers.layer import Index, index
+from containers.image.layers.layer import LayerIndex, index
 from tests.helpers.layers import Item, Layer, archive, differing, drawn, file_states, unpack
 
 
@@ -26,7 +26,7 @@ def files_of(stack: Sequence[Layer]) -> dict[str, tuple[str, int | None, str]]:
         return file_states(Path(folder))
 
 
-def read(layer: Layer) -> Index:
+def read(layer: Layer) -> LayerIndex:
     return index(io.BytesIO(archive(layer)), "application/vnd.oci.image.layer.v1.tar")
 
 
@@ -148,7 +148,7 @@ def test_difference_takes_less_than_a_kilobyte() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"not an archive" * 100, archive([file("a")])[:700]])
 def test_index_of_malformed_archive_is_unreadable(content: bytes) -> None:
-    with pytest.raises(Unreadable, match="malformed layer archive"):
+    with pytest.raises(BlobUnreadable, match="malformed layer archive"):
         index(io.BytesIO(content), "application/vnd.oci.image.layer.v1.tar")
 
 

@@ -9,16 +9,16 @@ import pytest
 
 from containers.errors import SlipwayError
 from containers.evidence import gpu_report
-from stacks.config.gates.promotion_gate import GpuChecks
+from stacks.config.gates.promotion_gate import GpuChecksConfig
 from tests.helpers import gpu_reports
 
 
-def report(name: str, **changes: Any) -> gpu_report.Report:
+def report(name: str, **changes: Any) -> gpu_report.GpuReport:
     return gpu_report.parse(gpu_reports.text(name, **changes), "report")
 
 
 def violations(name: str, changes: dict[str, Any] | None = None, **required: Any) -> list[str]:
-    return list(gpu_report.violations(report(name, **(changes or {})), GpuChecks.model_validate(required)))
+    return list(gpu_report.violations(report(name, **(changes or {})), GpuChecksConfig.model_validate(required)))
 
 
 def test_report_of_real_gpus_has_what_was_measured() -> None:
@@ -93,7 +93,7 @@ def of_nodes(*changes: dict[str, Any]) -> list[str]:
     """Return what the log of a job lacks whose nodes wrote these reports, each at its time."""
     texts = [gpu_reports.text("good", **{**NODES, **one}) for one in changes]
     log = "\n".join(["pulling", *texts[:1], '{"other": 1}', *texts[1:], "the end"])
-    return list(gpu_report.violations(gpu_report.parse(log, "log"), GpuChecks(profile="eks-p5", gpus=4)))
+    return list(gpu_report.violations(gpu_report.parse(log, "log"), GpuChecksConfig(profile="eks-p5", gpus=4)))
 
 
 OTHER: dict[str, Any] = {"node": "b", "measured": {"nodes": 2}}
@@ -109,7 +109,7 @@ def test_failed_report_of_one_node_fails_the_run(last: int) -> None:
     report = gpu_report.parse(log, "log")
     assert not report.passed
     assert report.summary().startswith("FAILED on eks-p5, 4 x NVIDIA H100")
-    (line,) = gpu_report.violations(report, GpuChecks())
+    (line,) = gpu_report.violations(report, GpuChecksConfig())
     assert line.startswith("node planted: the GPU checks failed: NCCL is slow: ")
     attested = gpu_report.of_predicate(json.loads(json.dumps(report.predicate())), "ref")
     assert attested == report

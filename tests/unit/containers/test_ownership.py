@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from containers.image.owners import ownership
-from containers.image.owners.ownership_records import Content, Owned, Owner
+from containers.image.owners.ownership_records import Owned, Owner, RecordedContent
 from containers.image.owners.rpm_records import of_database
 from tests.helpers.elf_writer import elf
 from tests.helpers.image_files import Files, image
@@ -88,4 +88,4 @@ def test_rpm_own_format_is_not_read() -> None:
 
 def test_rpm_digest_is_of_algorithm_that_header_names() -> None:
     read = of_database(DATABASE, rpmdb(header("a", "1", "1", files={"/a": (A, 5)})))
-    assert read == [Owned(Owner("rpm", "a", "1-1"), {"a": Content(f"sha256:{A}", 5)})]
+    assert read == [Owned(Owner("rpm", "a", "1-1"), {"a": RecordedContent(f"sha256:{A}", 5)})]

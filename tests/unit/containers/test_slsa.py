@@ -14,7 +14,7 @@ from cryptography.x509.oid import ObjectIdentifier
 from pydantic import ValidationError
 
 from containers.evidence import signing_certificates, slsa
-from stacks.config.signing import Policy, Signer, Signing
+from stacks.config.signing import PolicyConfig, SignerConfig, SigningConfig
 from tests.fakes.registry import MANIFEST, Registry, serve
 
 WORKFLOW = "https://github.com/acme/images/.github/workflows/up.yml@refs/heads/main"
@@ -57,7 +57,7 @@ def test_level_is_no_more_than_the_evidence_shows(
     signer: dict[str, str], hosted: bool, internal: dict[str, Any], level: int
 ) -> None:
     claims = {"machine": "github-hosted" if hosted else "self-hosted"}
-    shown, reason = slsa.level(provenance(**internal), Signer.model_validate(signer), claims)
+    shown, reason = slsa.level(provenance(**internal), SignerConfig.model_validate(signer), claims)
     assert shown == level
     assert reason
 
@@ -72,7 +72,7 @@ ALL = {
 
 
 def refused(document: dict[str, Any], **policy: Any) -> list[str]:
-    return list(slsa.violations(document, Policy.model_validate(policy), NOW))
+    return list(slsa.violations(document, PolicyConfig.model_validate(policy), NOW))
 
 
 def test_parents_that_the_evidence_leaves_out_are_none() -> None:
@@ -141,10 +141,12 @@ def test_policy_of_age_without_a_past_date_is_violated(date: str, refusal: str) 
 
 def test_policy_without_provenance_is_refused() -> None:
     signing = {"key": "awskms:///k", "provenance": False}
-    assert Signing.model_validate({**signing, "policy": {"attestations": ["sbom"]}}).policy.attestations == ("sbom",)
+    assert SigningConfig.model_validate({**signing, "policy": {"attestations": ["sbom"]}}).policy.attestations == (
+        "sbom",
+    )
     for policy in ({"committed": True}, {"maxAgeDays": 1}, {"ref": "refs/heads/main"}):
         with pytest.raises(ValidationError, match="policy requires what only the provenance states"):
-            Signing.model_validate({**signing, "policy": policy})
+            SigningConfig.model_validate({**signing, "policy": policy})
 
 
 @pytest.fixture

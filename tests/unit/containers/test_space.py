@@ -8,7 +8,7 @@ import tarfile
 import pytest
 
 from containers.image.layers.file_tree import FileTree
-from containers.image.layers.layer import Entry, Index, index
+from containers.image.layers.layer import Entry, LayerIndex, index
 from containers.image.layers.space import HIDDEN, Space, space
 
 
@@ -16,20 +16,20 @@ def file(size: int) -> Entry:
     return Entry("file", 0o644, (0, 0), size)
 
 
-def space_of(*layers: Index) -> Space:
+def space_of(*layers: LayerIndex) -> Space:
     return space(layers, FileTree(layers))
 
 
 def test_space_of_replaced_and_removed_files_is_hidden() -> None:
-    base = Index({"a": file(5), "b": file(7), "c/d": file(11), "e": file(13)})
-    above = Index({"a": file(3)}, removed={"b"}, opaque={"c"})
+    base = LayerIndex({"a": file(5), "b": file(7), "c/d": file(11), "e": file(13)})
+    above = LayerIndex({"a": file(3)}, removed={"b"}, opaque={"c"})
     assert space_of(base, above) == Space(39, {HIDDEN: {"a": 5, "b": 7, "c/d": 11}})
 
 
 def test_space_of_a_file_with_two_names_counts_once() -> None:
     entry = file(5)
-    link = Index({"c": Entry("hardlink", 0o644, (0, 0), target="a")})
-    assert space_of(Index({"a": entry, "b": entry}, links={"b": "a"}), link) == Space(5, {})
+    link = LayerIndex({"c": Entry("hardlink", 0o644, (0, 0), target="a")})
+    assert space_of(LayerIndex({"a": entry, "b": entry}, links={"b": "a"}), link) == Space(5, {})
 
 
 def test_space_of_a_link_in_an_archive_counts_once() -> None:
@@ -49,18 +49,18 @@ def test_space_of_a_link_in_an_archive_counts_once() -> None:
 
 def test_space_of_a_removed_name_is_not_hidden_with_another() -> None:
     entry = file(5)
-    base = Index({"a": entry, "b": entry, "c": entry}, links={"b": "a"})
-    assert space_of(base, Index(removed={"a", "c"})) == Space(10, {HIDDEN: {"c": 5}})
-    assert space_of(base, Index(removed={"b"})) == Space(10, {})
-    assert space_of(base, Index({"b": file(1)}, removed={"a"})) == Space(11, {HIDDEN: {"a": 5}})
+    base = LayerIndex({"a": entry, "b": entry, "c": entry}, links={"b": "a"})
+    assert space_of(base, LayerIndex(removed={"a", "c"})) == Space(10, {HIDDEN: {"c": 5}})
+    assert space_of(base, LayerIndex(removed={"b"})) == Space(10, {})
+    assert space_of(base, LayerIndex({"b": file(1)}, removed={"a"})) == Space(11, {HIDDEN: {"a": 5}})
 
 
 def test_space_of_a_removed_deep_folder_is_hidden() -> None:
     path = "/".join(["a"] * 3000)
-    removed = space_of(Index({path: file(5)}), Index(removed={"a"}))
+    removed = space_of(LayerIndex({path: file(5)}), LayerIndex(removed={"a"}))
     assert removed == Space(5, {HIDDEN: {path: 5}})
-    assert space_of(Index({"a/b": file(5)}), Index({"a": file(1)})) == Space(6, {HIDDEN: {"a/b": 5}})
-    assert space_of(Index({"a": file(5)}), Index({"a/b": file(1)})) == Space(6, {HIDDEN: {"a": 5}})
+    assert space_of(LayerIndex({"a/b": file(5)}), LayerIndex({"a": file(1)})) == Space(6, {HIDDEN: {"a/b": 5}})
+    assert space_of(LayerIndex({"a": file(5)}), LayerIndex({"a/b": file(1)})) == Space(6, {HIDDEN: {"a": 5}})
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,10 @@ def test_space_of_a_removed_deep_folder_is_hidden() -> None:
     ],
 )  # fmt: skip
 def test_space_of_a_file_that_nobody_needs_has_its_kind(path: str, kind: str) -> None:
-    assert space_of(Index({path: file(5)})) == Space(5, {kind: {path: 5}} if kind else {})
+    assert space_of(LayerIndex({path: file(5)})) == Space(5, {kind: {path: 5}} if kind else {})
 
 
 def test_space_as_json_has_the_largest_files_first() -> None:
-    found = space_of(Index({"a.a": file(5), "b.a": file(7)})).as_json()
+    found = space_of(LayerIndex({"a.a": file(5), "b.a": file(7)})).as_json()
     assert found == {"bytes": 12, "unneeded": {"static libraries": {"bytes": 12, "files": {"b.a": 7, "a.a": 5}}}}
     assert [*found["unneeded"]["static libraries"]["files"]] == ["b.a", "a.a"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from containers.image.binaries.elf_file import AARCH64, X86_64, Machine
+from containers.image.binaries.elf_file import AARCH64, X86_64, ElfMachine
 from containers.starting import started_programs
 from tests.helpers.elf_writer import LOADER, elf
 from tests.helpers.image_files import BASE, SITE, Files, image
@@ -36,7 +36,7 @@ def lines(
     files: Files,
     config: Config,
     modes: Mapping[str, tuple[int, int]] | None = None,
-    machine: Machine = X86_64,
+    machine: ElfMachine = X86_64,
     base: Mapping[str, bytes | str] = BASE,
 ) -> list[str]:
     read = image(files, {"Env": [PATH], **config}, base, modes)

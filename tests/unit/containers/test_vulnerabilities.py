@@ -15,7 +15,7 @@ from containers.errors import SlipwayError
 from containers.evidence.vulnerabilities import grype, openvex, scan_record
 from containers.evidence.vulnerabilities.grype import Vulnerability
 from containers.evidence.vulnerabilities.verdict import judge
-from stacks.config.gates.vulnerabilities import Vulnerabilities, VulnerabilityException
+from stacks.config.gates.vulnerabilities import VulnerabilitiesConfig, VulnerabilityExceptionConfig
 from stacks.config.stack_file import ROOT
 from tests.fakes import vulnerability_scanner
 
@@ -29,8 +29,8 @@ UNKNOWN = Vulnerability("CVE-2026-4", (), "unknown", "zlib", "1.2", ("1.3",))
 EVERY = (OPENSSL, UNMENDED, HIGH, UNKNOWN)
 
 
-def policy(*exceptions: dict[str, Any], **keys: Any) -> Vulnerabilities:
-    return Vulnerabilities.model_validate({**keys, "exceptions": exceptions})
+def policy(*exceptions: dict[str, Any], **keys: Any) -> VulnerabilitiesConfig:
+    return VulnerabilitiesConfig.model_validate({**keys, "exceptions": exceptions})
 
 
 def exception(**keys: Any) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def test_openvex_says_what_each_exception_means() -> None:
         exception(id="CVE-2026-5", until="2026-11-23"),
     ]
     now = datetime(2026, 11, 24, 12, tzinfo=UTC)
-    exceptions = [VulnerabilityException.model_validate(row) for row in rows]
+    exceptions = [VulnerabilityExceptionConfig.model_validate(row) for row in rows]
     document = openvex.document(REF, exceptions, "acme", now)
     product = f"pkg:oci/torch@sha256%3A{'a' * 64}?repository_url=ghcr.io/acme/torch"
     assert document["@context"] == "https://openvex.dev/ns/v0.2.0"

@@ -84,7 +84,7 @@ def test_recipe_has_jobs_and_a_source_and_a_key() -> None:
     assert set(sources) == set(recipes)
     for name, source in sources.items():
         assert re.fullmatch(r"repository=[\w.-]+/[\w.-]+\ntag=(fa4-)?v?\$VERSION\n", source), name
-    fields = {**nccl.Jobs.model_fields, **universal_config.Jobs.model_fields}
+    fields = {**nccl.NcclJobsConfig.model_fields, **universal_config.UniversalJobsConfig.model_fields}
     keys = {name.replace("_", "-") for name in fields} - {"default"}
     assert keys == set(recipes) | {"nccl-tests"}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stacks import flavors, lock, plan
-from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.stack_file import ROOT, stack_names
 from stacks.flavors.torch_family import installed_packages
 from stacks.identity.pip_packages import INDEX_ARG
@@ -166,7 +166,7 @@ def test_packages_of_megatron_are_those_that_scripts_install() -> None:
 def test_python_of_megatron_is_sure_or_any(ngc: str, pythons: tuple[str, ...], glibc: str) -> None:
     known = megatron(ngc)
     assert (known.pythons, known.glibc) == (pythons, glibc)
-    assert lock.packages_key(known, "linux/amd64", Mirrors()).endswith(
+    assert lock.packages_key(known, "linux/amd64", MirrorsConfig()).endswith(
         f" sdist:antlr4-python3-runtime python{','.join(pythons)} glibc{glibc}"
     )
 

@@ -12,7 +12,7 @@ from stacks import graph, plan
 from stacks.config.stack_file import ROOT
 from stacks.flavors import own_images
 from stacks.identity import content
-from stacks.identity.content import Contents, contexts
+from stacks.identity.content import CheckoutContents, contexts
 from stacks.spec import ImageSpec, Sibling
 from tests.helpers.contents import checkout_contents
 
@@ -96,7 +96,7 @@ def test_packages_keep_the_user_of_the_parent(flavor: str, user: str) -> None:
 
 def test_packages_on_own_image_keep_its_user(root: Path) -> None:
     more = {**TOOLS, "on": "trainer"}
-    made = content.of_stack([*specs(root=root, images=[TRAINER, more]).values()], Contents(contexts(root)))
+    made = content.of_stack([*specs(root=root, images=[TRAINER, more]).values()], CheckoutContents(contexts(root)))
     assert made["tools"].args["RUN_AS"] == "7:7"
 
 
@@ -259,9 +259,9 @@ def test_own_image_on_build_product_is_refused() -> None:
 
 
 def made(root: Path, **entry: Any) -> content.Content:
-    return content.of_stack([*specs(root=root, images=[{**TRAINER, **entry}]).values()], Contents(contexts(root)))[
-        "trainer"
-    ]
+    return content.of_stack(
+        [*specs(root=root, images=[{**TRAINER, **entry}]).values()], CheckoutContents(contexts(root))
+    )["trainer"]
 
 
 def test_own_image_is_made_of_what_its_build_reads(root: Path) -> None:
@@ -324,7 +324,7 @@ def test_variable_of_table_stays_an_argument() -> None:
 def test_variable_ends_the_dockerfile_as_it_is_written(root: Path) -> None:
     text = 'of $HOME, "quoted" \\'
     found = specs(root=root, images=[TRAINER], environment={"A": text})
-    trainer = content.of_stack([*found.values()], Contents(contexts(root)))["trainer"]
+    trainer = content.of_stack([*found.values()], CheckoutContents(contexts(root)))["trainer"]
     assert trainer.dockerfile.endswith('USER 7:7\nENV A="of \\$HOME, \\"quoted\\" \\\\"\n')
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from containers.image.gpu.release_order import line, order
 from stacks import flavors, lock
-from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.spec import ImageSpec, Sibling
 from stacks.tags import Revision, parse, render
 from stacks.versions.pytorch import companion_versions, torch_release
@@ -59,7 +59,7 @@ def test_packages_of_serve_are_those_of_torch_and_vllm() -> None:
     assert torch.requirements == ("pip", "setuptools", "torch==2.14.0", "torchvision==0.29.0", "torchaudio==2.11.0")
     assert serve.requirements == (*torch.requirements, "vllm==0.33.0")
     assert (serve.pythons, serve.glibc, serve.torch_index) == (("3.12",), "2.39", None)
-    key = lock.packages_key(serve, "linux/amd64", Mirrors())
+    key = lock.packages_key(serve, "linux/amd64", MirrorsConfig())
     assert key.endswith(" vllm==0.33.0 setuptools<82 cuda-python>=12.8 python3.12 glibc2.39")
 
 
@@ -67,16 +67,16 @@ def test_packages_key_is_another_where_files_differ() -> None:
     keys = {
         lock.packages_key(packages, platform, mirrors)
         for packages, platform, mirrors in (
-            (specs()["serve"].packages, "linux/amd64", Mirrors()),
-            (specs()["serve"].packages, "linux/arm64", Mirrors()),
+            (specs()["serve"].packages, "linux/amd64", MirrorsConfig()),
+            (specs()["serve"].packages, "linux/arm64", MirrorsConfig()),
             (
                 specs()["serve"].packages,
                 "linux/amd64",
-                Mirrors.model_validate({"pythonIndex": "https://mirror.example/simple"}),
+                MirrorsConfig.model_validate({"pythonIndex": "https://mirror.example/simple"}),
             ),
-            (specs(distro="ubuntu22.04", python="3.11")["serve"].packages, "linux/amd64", Mirrors()),
-            (specs(cuda="12.6.3", serve=None)["torch"].packages, "linux/amd64", Mirrors()),
-            (specs()["torch"].packages, "linux/amd64", Mirrors()),
+            (specs(distro="ubuntu22.04", python="3.11")["serve"].packages, "linux/amd64", MirrorsConfig()),
+            (specs(cuda="12.6.3", serve=None)["torch"].packages, "linux/amd64", MirrorsConfig()),
+            (specs()["torch"].packages, "linux/amd64", MirrorsConfig()),
         )
         if packages
     }

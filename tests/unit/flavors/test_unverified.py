@@ -9,7 +9,7 @@ import pytest
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT
 from stacks.identity import content
-from stacks.identity.content import Contents, contexts
+from stacks.identity.content import CheckoutContents, contexts
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import ImageSpec, Outside
 from tests.helpers.refusals import refusal_line
@@ -180,7 +180,7 @@ def test_unverified_efa_installer_follows_its_rules() -> None:
 
 @pytest.mark.parametrize("key", ["ngc", "efa"])
 def test_unverified_value_is_in_the_fingerprint(key: str) -> None:
-    contents = Contents(contexts(ROOT))
+    contents = CheckoutContents(contexts(ROOT))
 
     def fingerprint(number: int) -> str:
         values = (

@@ -9,7 +9,7 @@ import pytest
 
 from containers.dockerfile.context import Folder
 from containers.errors import SlipwayError
-from stacks.identity.content import Content, Contents
+from stacks.identity.content import CheckoutContents, Content
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
@@ -61,7 +61,7 @@ def spec(**fields: Any) -> ImageSpec:
 def made(root: Path, dockerfile: str | None = None, **fields: Any) -> Content:
     if dockerfile is not None:
         (root / "a/Dockerfile").write_text(dockerfile)
-    return Contents(lambda _: Folder(root)).of(spec(**fields))
+    return CheckoutContents(lambda _: Folder(root)).of(spec(**fields))
 
 
 def fingerprint(content: Content) -> str:
@@ -324,12 +324,12 @@ def test_missing_file_of_checks_is_refused(root: Path) -> None:
 )
 def test_outside_is_what_the_dockerfile_names_itself(root: Path, text: str, outside: set[str]) -> None:
     (root / "a/Dockerfile").write_text(text)
-    assert Contents(lambda _: Folder(root)).of(spec()).outside == outside
+    assert CheckoutContents(lambda _: Folder(root)).of(spec()).outside == outside
 
 
 def test_outside_has_the_frontend_of_a_build_argument(root: Path) -> None:
     """BuildKit takes it whether the Dockerfile declares the argument or not; the first word is the image."""
-    frontends = Contents(lambda _: Folder(root)).of(spec(args={"BUILDKIT_SYNTAX": " r.example/frontend:1 x"}))
+    frontends = CheckoutContents(lambda _: Folder(root)).of(spec(args={"BUILDKIT_SYNTAX": " r.example/frontend:1 x"}))
     assert frontends.outside == {"r.example/frontend:1"}
     pinned = f"r.example/frontend:1@sha256:{'a' * 64}"
-    assert Contents(lambda _: Folder(root)).of(spec(args={"BUILDKIT_SYNTAX": pinned})).outside == set()
+    assert CheckoutContents(lambda _: Folder(root)).of(spec(args={"BUILDKIT_SYNTAX": pinned})).outside == set()

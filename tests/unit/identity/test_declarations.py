@@ -8,7 +8,7 @@ import pytest
 
 from containers.dockerfile.declarations import arguments, mirrored
 from containers.errors import SlipwayError
-from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.fetching.mirrors import MirrorsConfig
 
 
 def test_arguments_have_the_default_of_any_stage(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_mirrored_takes_longest_mirror_by_whole_segments() -> None:
         "TORCH_INDEX_URL": "https://content.mellanox.com",
         "DOWNLOADS_UNSET": None,
     }
-    mirrors = Mirrors(
+    mirrors = MirrorsConfig(
         downloads={
             "https://content.mellanox.com/": "http://m.example/mellanox",
             "https://content.mellanox.com/hpc": "http://m.example/hpc/",
@@ -74,4 +74,4 @@ def test_mirrored_takes_longest_mirror_by_whole_segments() -> None:
 )
 def test_download_mirror_with_credential_is_refused(downloads: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="expected an http|must not carry user:password@"):
-        Mirrors(downloads=downloads)
+        MirrorsConfig(downloads=downloads)

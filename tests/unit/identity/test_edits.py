@@ -12,7 +12,7 @@ import pytest
 from containers.dockerfile.context import Folder
 from stacks import plan
 from stacks.config.stack_file import ROOT, read_stack
-from stacks.identity.content import Contents
+from stacks.identity.content import CheckoutContents
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import CONTEXT, ImageSpec
 from tests.helpers.contents import checkout_contents, checkout_fingerprints
@@ -41,7 +41,7 @@ def context(tmp_path: Path) -> Path:
 
 def rebuilt(context: Path) -> Mapping[str, set[str]]:
     """Return the images and products of each stack whose fingerprint differs from the checkout's, without empty ones."""
-    contents = Contents(lambda _: Folder(context))
+    contents = CheckoutContents(lambda _: Folder(context))
     changed = {}
     for stack in STACKS:
         before = checkout_fingerprints_of(stack)
@@ -70,7 +70,7 @@ def wheels(stack: str) -> set[str]:
 
 def checked(context: Path) -> Mapping[str, set[str]]:
     """Return the images of each stack whose checks run again, without empty ones."""
-    contents = Contents(lambda _: Folder(context))
+    contents = CheckoutContents(lambda _: Folder(context))
     again = {}
     for stack in STACKS:
         pairs = [(checkout_contents().of(spec), contents.of(spec)) for spec in specs_of(stack)]

@@ -12,10 +12,10 @@ import pytest
 
 from containers.dockerfile.context import Folder
 from stacks import flavors, lock, plan
-from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.stack_file import ROOT, read_stack, stack_names
 from stacks.identity import staged_context
-from stacks.identity.content import Contents, contexts
+from stacks.identity.content import CheckoutContents, contexts
 from stacks.identity.fingerprint import fingerprints
 from stacks.identity.git_sources import SCRIPT, refs
 from stacks.spec import CONTEXT
@@ -70,7 +70,7 @@ def test_variable_that_env_sets_decides_no_guard(tmp_path: Path, line: str, expe
     for path, content in {"a/Dockerfile": text, "run": f'[ -n "$EXTRA" ] || exit 0\n{CALL}', SCRIPT: CALL}.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(content)
-    assert Contents(lambda _: Folder(tmp_path)).of(spec()).sources == expected
+    assert CheckoutContents(lambda _: Folder(tmp_path)).of(spec()).sources == expected
 
 
 HEAD = "FROM debian:12 AS base\nARG EXTRA=\n"
@@ -129,7 +129,7 @@ def test_guard_counts_the_env_that_a_step_may_have(tmp_path: Path, text: str, ex
     for path, content in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(content)
-    assert [*Contents(lambda _: Folder(tmp_path)).of(spec(parents={})).sources] == expected
+    assert [*CheckoutContents(lambda _: Folder(tmp_path)).of(spec(parents={})).sources] == expected
 
 
 def test_tags_of_a_component_are_those_of_its_source_file() -> None:
@@ -154,7 +154,7 @@ def test_steps_of_a_dockerfile_fetch_too(tmp_path: Path) -> None:
     for path, content in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(content)
-    found = [*Contents(lambda _: Folder(tmp_path)).of(spec(parents={})).sources]
+    found = [*CheckoutContents(lambda _: Folder(tmp_path)).of(spec(parents={})).sources]
     assert found == ["owner/a v1", "owner/c 1.2", 'owner/d "$(cat']
 
 
@@ -168,7 +168,7 @@ def test_commit_of_a_component_counts_without_a_version() -> None:
 
 
 def test_repositories_of_all_stacks_are_those_of_all_scripts() -> None:
-    contents = Contents(contexts(ROOT))
+    contents = CheckoutContents(contexts(ROOT))
     sources = {
         source.partition(" ")[0]
         for stack in stack_names()
@@ -192,7 +192,7 @@ def test_nccl_of_efa_is_fetched_only_to_be_compiled(source: str, expected: list[
 
 def test_sources_of_an_image_are_those_of_its_products(monkeypatch: pytest.MonkeyPatch) -> None:
     vision = "pytorch/vision v0.15.2"
-    monkeypatch.setattr(lock, "read", lambda _: {lock.source_key(vision, Mirrors()): "a" * 40})
+    monkeypatch.setattr(lock, "read", lambda _: {lock.source_key(vision, MirrorsConfig()): "a" * 40})
     planned = plan.make("base-cu121", search=False)
     torch = planned.image("torch")
     assert planned.sources(torch) == {
@@ -234,7 +234,7 @@ def test_entry_of_another_kind_locks_nothing(name: str) -> None:
 
 def test_short_commit_is_built_and_attested_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     apex, commit = "NVIDIA/apex 38a1269", f"38a1269{'a' * 33}"
-    monkeypatch.setattr(lock, "read", lambda _: {lock.source_key(apex, Mirrors()): commit})
+    monkeypatch.setattr(lock, "read", lambda _: {lock.source_key(apex, MirrorsConfig()): commit})
     planned = plan.make("base-cu121", search=False)
     source = planned.image("apex-source")
     assert source.contents["sources"] == {apex: commit}
@@ -247,7 +247,7 @@ def test_commit_that_a_stack_names_is_none_of_the_lock(root: Path) -> None:
     commit = "c" * 40
     commits = {f"owner/name {commit}": "d" * 40}
     (root / CONTEXT / "a/run").write_text(f"fetch-source owner/name {commit} /src\n")
-    content = Contents(contexts(root)).of(spec(commits=commits, parents={}))
+    content = CheckoutContents(contexts(root)).of(spec(commits=commits, parents={}))
     assert content.sources == {f"owner/name {commit}": commit}
     assert content.locked_sources == {}
     assert SCRIPT not in content.prologues
@@ -282,7 +282,7 @@ def test_locked_commit_is_fetched_after_its_tag_moved(root: Path) -> None:
     repository.git("tag", "--force", "v2")
     fetched = {}
     for commits in ({}, {"owner/name v2": commit}):
-        content = Contents(contexts(root)).of(spec(commits=commits, parents={}))
+        content = CheckoutContents(contexts(root)).of(spec(commits=commits, parents={}))
         assert content.sources == {"owner/name v2": commits.get("owner/name v2")}
         staged_context.write([content], root)
         script, target = root / content.folder / SCRIPT, root / content.folder / "src"
@@ -295,7 +295,7 @@ def test_locked_commit_is_fetched_after_its_tag_moved(root: Path) -> None:
 def test_commit_of_another_source_changes_nothing(root: Path) -> None:
     def fingerprint(**commits: str) -> str:
         names = {name.replace("_", "/", 1).replace("_", " "): commit for name, commit in commits.items()}
-        content = Contents(contexts(root)).of(spec(commits=names, parents={}))
+        content = CheckoutContents(contexts(root)).of(spec(commits=names, parents={}))
         return fingerprints([content])[content.spec.name]
 
     assert fingerprint() == fingerprint(owner_name_v3="0" * 40) == fingerprint(owner_other_v2="0" * 40)

@@ -12,7 +12,7 @@ import pytest
 
 from containers.errors import SlipwayError
 from stacks.identity import staged_context
-from stacks.identity.content import CONTEXTS, Content, Contents, contexts
+from stacks.identity.content import CONTEXTS, CheckoutContents, Content, contexts
 from stacks.spec import CONTEXT
 from tests.unit.identity.test_content import spec
 
@@ -38,7 +38,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def planned(root: Path) -> Content:
-    return Contents(contexts(root)).of(spec(args={}, parents={}))
+    return CheckoutContents(contexts(root)).of(spec(args={}, parents={}))
 
 
 def tree(folder: Path) -> dict[str, tuple[int, str]]:

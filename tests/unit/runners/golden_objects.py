@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from components.runners.ec2 import ec2_deployment
 from components.runners.ec2.builder import ssh_config
-from stacks.checks.ec2_site import Builder, Machine, Network, Site
+from stacks.checks.ec2_site import Builder, InstanceType, Network, Site
 from stacks.config.stack_file import ROOT
 from tests.fakes.pulumi_mocks import SECRET, Recorder, run
 
@@ -78,7 +78,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
 pool of another platform. At AWS: all there is."""
 _ZONES = ("eu-west-1a", "eu-west-1b")
 SITE = Site(
-    machines=[Machine("p5.48xlarge", ("x86_64",), 8, 32, 32, 8, cluster=True, spot=True, zones=_ZONES)],
+    machines=[InstanceType("p5.48xlarge", ("x86_64",), 8, 32, 32, 8, cluster=True, spot=True, zones=_ZONES)],
     networks=[Network("subnet-0123456789abcdef0", "vpc-1", "eu-west-1a", "10.0.0.0/24", public=False)],
     vpc="vpc-1",
     image="ami-1",
@@ -90,7 +90,7 @@ SITE = Site(
     builders={
         "linux/amd64": Builder(
             "build",
-            Machine("m7i.4xlarge", ("x86_64",), 0, 0, 1, 0, cluster=True, spot=True, zones=_ZONES),
+            InstanceType("m7i.4xlarge", ("x86_64",), 0, 0, 1, 0, cluster=True, spot=True, zones=_ZONES),
             "ami-1",
             "x86_64",
         )

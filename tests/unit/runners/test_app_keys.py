@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 from components.runners.kubernetes.arc import credentials
 from scaler.app_key import Unreadable, jwt, pem
 from scaler.github import GitHub, Refused
-from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.kubernetes import KubernetesRunnersConfig
 
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 PKCS1 = KEY.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
@@ -48,7 +48,7 @@ def test_key_in_any_form_signs_and_reaches_the_cluster(form: str) -> None:
     KEY.public_key().verify(decoded, signed.encode(), padding.PKCS1v15(), hashes.SHA256())
     app = {"id": "1", "installation": "2", "privateKey": FORMS[form]}
     github = {"url": "https://github.com/acme", "app": app}
-    config = KubernetesRunners.model_validate({"kind": "kubernetes", "profile": "eks-p5", "github": github})
+    config = KubernetesRunnersConfig.model_validate({"kind": "kubernetes", "profile": "eks-p5", "github": github})
     written = credentials(config)["github_app_private_key"]
     read = load_pem_private_key(written.encode(), None)
     assert isinstance(read, rsa.RSAPrivateKey)

@@ -12,11 +12,11 @@ import pytest
 from components.runners.kubernetes import cluster_health
 from components.runners.kubernetes.build_daemon import service_labels
 from containers.image.gpu.node_labels import GPU
-from stacks.config.kubernetes import BuildService, KubernetesRunners
+from stacks.config.kubernetes import BuildServiceConfig, KubernetesRunnersConfig
 from stacks.plan import specs
 from stacks.versions.nodes import EFA
 
-CONFIG = KubernetesRunners.model_validate(
+CONFIG = KubernetesRunnersConfig.model_validate(
     {
         "kind": "kubernetes",
         "profile": "eks-p5",
@@ -82,7 +82,9 @@ def test_warnings_of_a_healthy_or_empty_cluster_are_none(kubectl: Path) -> None:
 
 
 def test_warnings_of_a_job_without_its_runner_name_it(kubectl: Path) -> None:
-    config = KubernetesRunners.model_validate({**CONFIG.model_dump(by_alias=True, exclude_unset=True), "jobPods": True})
+    config = KubernetesRunnersConfig.model_validate(
+        {**CONFIG.model_dump(by_alias=True, exclude_unset=True), "jobPods": True}
+    )
     jobs = [pod("r1-workflow", minutes=60), pod("r2-workflow", minutes=60), pod("r3-workflow")]
     for job in jobs:
         job["metadata"]["labels"] = {"runner-pod": job["metadata"]["name"].removesuffix("-workflow")}
@@ -130,7 +132,7 @@ def test_warnings_with_a_pending_build_service_name_its_reason(kubectl: Path) ->
     reason = {"status": "False", "message": "0/3 nodes are available: 3 Insufficient memory."}
     says(kubectl, build=[pod("build-1", "Pending", 7, conditions=[reason])])
     assert cluster_health.warnings(CONFIG) == []  # it has none
-    with_service = CONFIG.model_copy(update={"build": BuildService()})
+    with_service = CONFIG.model_copy(update={"build": BuildServiceConfig()})
     assert cluster_health.warnings(with_service) == [
         f"slipway-runners-build/build-1 has waited 7 min: {reason['message']}"
     ]
@@ -161,7 +163,7 @@ def test_warnings_name_a_replica_that_does_not_work(kubectl: Path) -> None:
             pod_of(5, conditions=[unready]),
         ],
     )
-    several = CONFIG.model_copy(update={"build": BuildService(replicas=6)})
+    several = CONFIG.model_copy(update={"build": BuildServiceConfig(replicas=6)})
     assert cluster_health.warnings(several) == [
         f"slipway-runners-build/build-{number} does not work, so that other replicas build for it: {reason}"
         for number, reason in (
@@ -170,10 +172,10 @@ def test_warnings_name_a_replica_that_does_not_work(kubectl: Path) -> None:
             (5, "containers with unready status: [daemon]"),
         )
     ]
-    assert cluster_health.warnings(CONFIG.model_copy(update={"build": BuildService()})) == []
+    assert cluster_health.warnings(CONFIG.model_copy(update={"build": BuildServiceConfig()})) == []
     # Of a service for both platforms, the daemons of the other one are reported by their own number.
     pools = {"linux/arm64": {"replicas": 2}}
-    both = CONFIG.model_copy(update={"build": BuildService.model_validate({"platforms": pools})})
+    both = CONFIG.model_copy(update={"build": BuildServiceConfig.model_validate({"platforms": pools})})
     says(kubectl, deployments=[replica(0), *(replica(name) for name in ("arm64", "arm64-1"))], build=[])
     assert cluster_health.warnings(both) == [
         f"slipway-runners-build/build-{name} does not work, so that other replicas build for it: it has no pod"

@@ -38,9 +38,9 @@ RUNNERS: dict[str, Any] = {
 }
 
 
-def load(**values: Any) -> ec2.Ec2Runners:
+def load(**values: Any) -> ec2.Ec2RunnersConfig:
     config = flavors.load({"flavor": "runners", "runners": {**RUNNERS, **values}}, "stack x").runners
-    assert isinstance(config, ec2.Ec2Runners)
+    assert isinstance(config, ec2.Ec2RunnersConfig)
     return config
 
 
@@ -173,14 +173,17 @@ def test_runner_version_has_checksums_of_both_architectures() -> None:
     assert all(len(bytes.fromhex(checksum)) == 32 for checksum in checksums)
 
 
-def types() -> Iterator[tuple[dict[str, Any], ec2_site.Machine]]:
+def types() -> Iterator[tuple[dict[str, Any], ec2_site.InstanceType]]:
     """Yield every type with EFA as EC2 describes it, by the answers of EC2 that moto carries."""
     table = Path(moto.__file__).parent / "ec2/resources/instance_types.json.gz"
     for name, described in json.loads(gzip.decompress(table.read_bytes())).items():
         network = described["NetworkInfo"]
         if network.get("EfaSupported"):
             efa, cards = network["EfaInfo"]["MaximumEfaInterfaces"], network["MaximumNetworkCards"]
-            yield described, ec2_site.Machine(name, ("x86_64",), 0, efa, cards, 0, cluster=True, spot=True, zones=())
+            yield (
+                described,
+                ec2_site.InstanceType(name, ("x86_64",), 0, efa, cards, 0, cluster=True, spot=True, zones=()),
+            )
 
 
 def test_efa_interfaces_of_each_type_are_on_its_cards() -> None:
@@ -201,7 +204,7 @@ def test_efa_interfaces_of_each_type_are_on_its_cards() -> None:
     assert cases > 100
 
 
-def refused(*there: ec2_site.Machine, **values: Any) -> str:
+def refused(*there: ec2_site.InstanceType, **values: Any) -> str:
     """Return what is said of a configuration in two zones, where images within budgets take 80 GiB."""
     config = load(instanceTypes=[machine.name for machine in there], **values)
     networks = [
@@ -215,9 +218,9 @@ def refused(*there: ec2_site.Machine, **values: Any) -> str:
     return ""
 
 
-def of(name: str, *, disks: int = 1, zones: str = "a") -> ec2_site.Machine:
+def of(name: str, *, disks: int = 1, zones: str = "a") -> ec2_site.InstanceType:
     places = tuple(f"eu-west-1{zone}" for zone in zones)
-    return ec2_site.Machine(name, ("x86_64",), 1, 0, 1, disks, cluster=True, spot=True, zones=places)
+    return ec2_site.InstanceType(name, ("x86_64",), 1, 0, 1, disks, cluster=True, spot=True, zones=places)
 
 
 @pytest.mark.parametrize(("values", "minutes"), [({}, 15), ({"minRunners": 1, "maxLifetime": 3}, 3 * 24 * 60)])

@@ -17,7 +17,7 @@ from botocore.stub import Stubber
 from moto import mock_aws
 
 from components.runners.ec2.builder import builder_instance, ssh_config, ssh_proxy
-from components.runners.ec2.builder.builder_instance import Machine
+from components.runners.ec2.builder.builder_instance import BuilderInstance
 from containers.errors import SlipwayError
 from stacks import flavors
 from stacks.checks import ec2_site
@@ -96,10 +96,10 @@ def login(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 @pytest.fixture
-def machine(login: pytest.MonkeyPatch) -> Machine:
+def machine(login: pytest.MonkeyPatch) -> BuilderInstance:
     """The builder, as it is asked for: of moto, or of a stub."""
     login.setattr(builder_instance, "_PAUSE", 0)
-    return Machine(REGION, NAME)
+    return BuilderInstance(REGION, NAME)
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def state(client: Any) -> str:
 
 
 def test_builder_is_started_and_stopped_by_name(
-    aws: Any, machine: Machine, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    aws: Any, machine: BuilderInstance, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     machine.stop()
     machine.stop()
@@ -155,7 +155,7 @@ def described(state: str) -> dict[str, Any]:
     return {"Reservations": [{"Instances": [{"InstanceId": "i-1", "State": {"Name": state}}]}]}
 
 
-def test_builder_start_with_a_passing_error_is_retried(machine: Machine) -> None:
+def test_builder_start_with_a_passing_error_is_retried(machine: BuilderInstance) -> None:
     with Stubber(machine._ec2) as stubbed:
         stubbed.add_response("describe_instances", described("stopped"))
         stubbed.add_client_error("start_instances", "InsufficientInstanceCapacity", "We have not enough")
@@ -175,15 +175,15 @@ def test_builder_that_aws_never_answers_for_is_given_up(monkeypatch: pytest.Monk
     monkeypatch.setattr(builder_instance, "_CLIENT", once)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        for client in (Machine(REGION, NAME)._ec2, Machine(REGION, NAME)._connect):
+        for client in (BuilderInstance(REGION, NAME)._ec2, BuilderInstance(REGION, NAME)._connect):
             assert client.meta.config.read_timeout == once.read_timeout
         begun = time.monotonic()
         with pytest.raises(SlipwayError, match=r"^the builder .*: Read timeout on endpoint URL"):
-            Machine(REGION, NAME).stop()
+            BuilderInstance(REGION, NAME).stop()
     assert time.monotonic() - begun < 10
 
 
-def test_builder_start_with_a_lasting_error_raises_at_once(machine: Machine) -> None:
+def test_builder_start_with_a_lasting_error_raises_at_once(machine: BuilderInstance) -> None:
     with Stubber(machine._ec2) as stubbed:
         stubbed.add_response("describe_instances", described("stopped"))
         stubbed.add_client_error("start_instances", "UnauthorizedOperation", "You\nmay not")
@@ -194,7 +194,7 @@ def test_builder_start_with_a_lasting_error_raises_at_once(machine: Machine) -> 
 
 
 @pytest.mark.parametrize("code", ["", "InsufficientInstanceCapacity"])
-def test_builder_start_after_its_deadline_raises_the_reason(machine: Machine, code: str) -> None:
+def test_builder_start_after_its_deadline_raises_the_reason(machine: BuilderInstance, code: str) -> None:
     with Stubber(machine._ec2) as stubbed:
         stubbed.add_response("describe_instances", described("stopped" if code else "stopping"))
         if code:
@@ -258,7 +258,7 @@ def test_proxy_with_a_broken_session_raises_connection_error(monkeypatch: pytest
         connect(monkeypatch, Near())
 
 
-def test_builder_admits_a_key_by_instance_connect(tmp_path: Path, machine: Machine) -> None:
+def test_builder_admits_a_key_by_instance_connect(tmp_path: Path, machine: BuilderInstance) -> None:
     key, instance = f"ssh-ed25519 {'A' * 68} x", "i-0123456789abcdef0"
     (tmp_path / "key.pub").write_text(key)
     expected = {"InstanceId": instance, "InstanceOSUser": "build", "SSHPublicKey": key}
@@ -277,14 +277,14 @@ NETWORKS = [
 ]
 
 
-def a_type(name: str, zones: list[str]) -> ec2_site.Machine:
-    return ec2_site.Machine(name, ("x86_64",), 1, 0, 1, 0, cluster=True, spot=True, zones=tuple(zones))
+def a_type(name: str, zones: list[str]) -> ec2_site.InstanceType:
+    return ec2_site.InstanceType(name, ("x86_64",), 1, 0, 1, 0, cluster=True, spot=True, zones=tuple(zones))
 
 
 def refused(zones: list[str], budgets: dict[str, int] | None = None, **build: Any) -> str:
     given = {**RUNNERS, "build": {"instanceType": "c7i.4xlarge", **build}}
     config = flavors.load({"flavor": "runners", "runners": given}, "stack x").runners
-    assert isinstance(config, ec2.Ec2Runners)
+    assert isinstance(config, ec2.Ec2RunnersConfig)
     types = [a_type(name, ["eu-west-1a"]) for name in config.instance_types]
     builder = a_type("c7i.4xlarge", zones)
     builders = {"linux/amd64": ec2_site.Builder("build", builder, "ami-1", "x86_64")}

@@ -49,9 +49,9 @@ def stack(build: Mapping[str, Any] | None, **values: Any) -> dict[str, Any]:
     }
 
 
-def loaded(build: Mapping[str, Any], **values: Any) -> ec2.Ec2Runners:
+def loaded(build: Mapping[str, Any], **values: Any) -> ec2.Ec2RunnersConfig:
     config = flavors.load(stack(build, **values), "stack x").runners
-    assert isinstance(config, ec2.Ec2Runners)
+    assert isinstance(config, ec2.Ec2RunnersConfig)
     return config
 
 
@@ -60,7 +60,7 @@ def test_second_builder_has_keys_and_defaults_of_its_own() -> None:
     first, second = config.builders(AMD64).values()
     assert (first.instance_type, first.cache, first.idle) == ("c7i.4xlarge", 100, 5)
     assert (second.instance_type, second.cache, second.idle) == ("c8g.4xlarge", 500, 15)
-    assert isinstance(second, ec2.PlatformBuild)
+    assert isinstance(second, ec2.PlatformBuildConfig)
     assert (config.image, second.image) == (None, IMAGE)
     assert list(config.builders(AMD64)) == PLATFORMS
     assert loaded(FIRST, platforms=[AMD64]).builders(AMD64).keys() == {AMD64}
@@ -175,9 +175,9 @@ def test_second_builder_replicas_are_refused() -> None:
         loaded({**FIRST, "platforms": {ARM64: {**SECOND, "replicas": 2}}})
 
 
-def a_type(name: str, architecture: str, zones: str = "ab") -> ec2_site.Machine:
+def a_type(name: str, architecture: str, zones: str = "ab") -> ec2_site.InstanceType:
     places = tuple(f"eu-west-1{zone}" for zone in zones)
-    return ec2_site.Machine(name, (architecture,), 1, 0, 1, 0, cluster=True, spot=True, zones=places)
+    return ec2_site.InstanceType(name, (architecture,), 1, 0, 1, 0, cluster=True, spot=True, zones=places)
 
 
 def site(second: ec2_site.Builder) -> ec2_site.Site:
@@ -271,13 +271,13 @@ def test_second_builder_image_is_looked_up_for_its_processor(own: str | None, mo
     assert [name.split("/")[5] for name in asked] == (["x86_64"] if own else ["x86_64", "arm64"])
 
 
-def looked_up(config: ec2.Ec2Runners) -> ec2_site.Site:
+def looked_up(config: ec2.Ec2RunnersConfig) -> ec2_site.Site:
     """Return what AWS answers to a configuration."""
     both = site(GOOD)
     return replace(both, builders={platform: both.builders[platform] for platform in config.builders(AMD64)})
 
 
-def reversed_site(config: ec2.Ec2Runners) -> ec2_site.Site:
+def reversed_site(config: ec2.Ec2RunnersConfig) -> ec2_site.Site:
     """Return what AWS answers where the runners, and so the first builder, are for arm64."""
     first = replace(GOOD, key="build")
     second = replace(site(GOOD).builders[AMD64], key="build.platforms.linux/amd64", image="ami-1")
@@ -287,7 +287,7 @@ def reversed_site(config: ec2.Ec2Runners) -> ec2_site.Site:
 
 
 def declared(
-    build: Mapping[str, Any] = BOTH, answer: Callable[[ec2.Ec2Runners], ec2_site.Site] = looked_up, **config: Any
+    build: Mapping[str, Any] = BOTH, answer: Callable[[ec2.Ec2RunnersConfig], ec2_site.Site] = looked_up, **config: Any
 ) -> tuple[Recorder, dict[str, Any]]:
     """Return what a stack declares, with AWS's answer, and its outputs."""
     given = {"chain": {"source": {}, "torch": {"SOURCE": "source"}}, "products": ("source",), "indexed": True, **config}
@@ -400,7 +400,7 @@ def test_what_no_builder_is_for_is_built_on_the_first() -> None:
     chain: dict[str, dict[str, str]] = {"source": {}, "torch": {"SOURCE": "source"}, "other": {}}
     checks = {name: {f"{name}/checks/10-one": "a" * 64} for name in ("torch", "other")}
 
-    def answer(config: ec2.Ec2Runners) -> ec2_site.Site:
+    def answer(config: ec2.Ec2RunnersConfig) -> ec2_site.Site:
         both = reversed_site(config)
         return replace(both, builders={ARM64: both.builders[ARM64]})
 

@@ -10,18 +10,18 @@ from pydantic import ValidationError
 
 from components.runners.kubernetes import build_service, isolation, job_pods, pod
 from containers.image.gpu.node_labels import GPU
-from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.versions.nodes import EFA, node, node_names
 from tests.unit.runners.network_policies import Peer, allowed
 
 GITHUB = {"url": "https://github.com/acme", "secret": "github"}
 
 
-def runners(**values: Any) -> KubernetesRunners:
-    return KubernetesRunners.model_validate({"kind": "kubernetes", "github": GITHUB, "jobPods": True, **values})
+def runners(**values: Any) -> KubernetesRunnersConfig:
+    return KubernetesRunnersConfig.model_validate({"kind": "kubernetes", "github": GITHUB, "jobPods": True, **values})
 
 
-def runner_of(config: KubernetesRunners) -> dict[str, Any]:
+def runner_of(config: KubernetesRunnersConfig) -> dict[str, Any]:
     spec: dict[str, Any] = pod.template(config, "runner:1", "docker:1")["spec"]
     return spec
 

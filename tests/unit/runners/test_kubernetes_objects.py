@@ -22,7 +22,7 @@ from containers.errors import SlipwayError
 from containers.image.gpu.node_labels import GPU
 from stacks import plan
 from stacks.checks.secrets import check_clear_text
-from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunners, Validation
+from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunnersConfig, ValidationConfig
 from stacks.versions.nodes import EFA, INFINIBAND, node, node_names
 
 GITHUB = {"url": "https://github.com/acme", "secret": "github"}
@@ -30,8 +30,8 @@ POOL = {"acme.example/pool": "ci"}
 RUNNER, DOCKER = "r.example/runner:1", "r.example/docker:1"
 
 
-def runners(**values: Any) -> KubernetesRunners:
-    return KubernetesRunners.model_validate({"kind": "kubernetes", "github": GITHUB, **values})
+def runners(**values: Any) -> KubernetesRunnersConfig:
+    return KubernetesRunnersConfig.model_validate({"kind": "kubernetes", "github": GITHUB, **values})
 
 
 def refusal(**values: Any) -> str:
@@ -146,7 +146,7 @@ def test_runner_of_a_profile_requests_its_devices(values: dict[str, Any], limits
     assert bool(limits) == ("cpu" in runner["resources"]["requests"])  # huge pages are refused without
     pinned = bool({EFA, INFINIBAND} & limits.keys())
     assert runner["securityContext"]["capabilities"].get("add", []) == (["IPC_LOCK"] if pinned else [])
-    checked = gpu_validation.job(config, Validation(image="torch"))["spec"]["template"]["spec"]["containers"][0]
+    checked = gpu_validation.job(config, ValidationConfig(image="torch"))["spec"]["template"]["spec"]["containers"][0]
     rights = checked["securityContext"]
     assert (rights["capabilities"].get("add"), rights.get("runAsUser")) == (
         (["IPC_LOCK"], 0) if pinned else (None, None)

@@ -18,7 +18,7 @@ from components.runners.kubernetes import build_daemon, gpu_validation, pod
 from containers.registry.logins import azure_login
 from stacks import graph
 from stacks.checks import clusters
-from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.stack_file import ROOT
 from stacks.versions.nodes import node, node_names
 from tests.fakes.pulumi_mocks import DIGEST, SECRET, Recorder, run
@@ -567,7 +567,7 @@ OWN_CHECKS = {"report.py": "common/gpu/report.py", "gpu.py": "torch/checks/gpu.p
 def test_gpu_checks_without_a_command_are_the_images_own() -> None:
     texts = gpu_checks({"flavor": "local", "runners": runners(validation={"image": "torch"}), "registry": REACHED})
     assert texts == {name: (ROOT / "dockerfiles" / path).read_text() for name, path in OWN_CHECKS.items()}
-    validated = KubernetesRunners.model_validate(runners(validation={"image": "torch"}))
+    validated = KubernetesRunnersConfig.model_validate(runners(validation={"image": "torch"}))
     assert validated.validation
     scripts, job = gpu_validation.scripts(validated, texts), gpu_validation.job(validated, validated.validation, texts)
     pod_spec = job["spec"]["template"]["spec"]
@@ -632,7 +632,7 @@ def test_objects_are_valid_in_each_supported_release(values: dict[str, Any], mon
         validate(json.dumps(manifest, sort_keys=True))
 
 
-CONFIG = KubernetesRunners.model_validate(runners(build={}))
+CONFIG = KubernetesRunnersConfig.model_validate(runners(build={}))
 SPACE = CONFIG.namespace
 RUNNER = Peer("10.0.0.1", SPACE, pod.labels(CONFIG))
 SERVICE = Peer("10.0.0.2", CONFIG.build_namespace, build_daemon.service_labels())

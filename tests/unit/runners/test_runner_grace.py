@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from components.runners.kubernetes import pod
-from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.kubernetes import KubernetesRunnersConfig
 
 _RUN = """\
 #!/bin/bash
@@ -79,7 +79,7 @@ def layout(tmp_path: Path) -> Path:
 
 def stopped(layout: Path, job: str, grace: str) -> tuple[str, float]:
     """Run a runner in processes of its own, stop it as the kubelet does, and return its job's end and the seconds."""
-    config = KubernetesRunners.model_validate(
+    config = KubernetesRunnersConfig.model_validate(
         {"kind": "kubernetes", "github": {"url": "https://github.com/acme", "secret": "github"}, "grace": 1}
     )
     container: dict[str, Any] = pod.template(config, "runner", "docker")["spec"]["containers"][0]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from components.runners.kubernetes.arc import scale_set_values
-from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.kubernetes import KubernetesRunnersConfig
 
 TEMPLATE: dict[str, Any] = {"spec": {"containers": []}}
 
 
 def values_of(**values: Any) -> dict[str, Any]:
     github = {"url": "https://github.com/acme", "secret": "github"}
-    config = KubernetesRunners.model_validate({"kind": "kubernetes", "github": github, **values})
+    config = KubernetesRunnersConfig.model_validate({"kind": "kubernetes", "github": github, **values})
     return dict(scale_set_values(config, TEMPLATE))
 
 

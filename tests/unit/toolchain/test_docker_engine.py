@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from toolchain.provider.docker_api import engine, session
-from toolchain.provider.docker_api.engine import Address, BodyWriter, Engine, EngineError, Unreachable
+from toolchain.provider.docker_api.engine import Address, BodyWriter, Engine, EngineError, EngineUnreachable
 from toolchain.provider.provider_base import ProviderError
 
 Serve = Callable[[bytes | None], Engine]
@@ -63,14 +63,14 @@ def test_upgrade_of_an_engine_that_does_not_is_refused(serve: Serve) -> None:
 
 
 def test_upgrade_of_a_closed_connection_names_the_engine(serve: Serve, tmp_path: Path) -> None:
-    with pytest.raises(Unreachable) as caught:
+    with pytest.raises(EngineUnreachable) as caught:
         serve(b"").upgrade("/session", "h2c", [])
     assert str(caught.value) == f"unix://{tmp_path}/socket: closed the connection"
 
 
 def test_request_without_an_answer_ends_in_time(serve: Serve) -> None:
     with (
-        pytest.raises(Unreachable, match="socket: the Docker daemon said nothing for 0.05 s"),
+        pytest.raises(EngineUnreachable, match="socket: the Docker daemon said nothing for 0.05 s"),
         serve(None).request("GET", "/_ping", timeout=0.05),
     ):
         pass
@@ -135,14 +135,14 @@ def test_document_malformed_or_too_long_is_one_line(
 
 @pytest.mark.parametrize("head", [b"\r\n\r\n", b"HTTP/1.1 x\r\n\r\n", b"x" * 70_000])
 def test_upgrade_by_no_http_names_the_engine(head: bytes, serve: Serve, tmp_path: Path) -> None:
-    with pytest.raises(Unreachable, match=f"^unix://{tmp_path}/socket: /session: the "):
+    with pytest.raises(EngineUnreachable, match=f"^unix://{tmp_path}/socket: /session: the "):
         serve(head).upgrade("/session", "h2c", [])
 
 
 def test_connect_to_no_engine_says_what_it_answers(serve: Serve, tmp_path: Path) -> None:
     answering = serve(b"HTTP/1.1 200 OK\r\nApi-Version: 1.x\r\n\r\n")
     with pytest.raises(
-        Unreachable, match=f"^unix://{tmp_path}/socket: answers with the API version '1.x', not such as"
+        EngineUnreachable, match=f"^unix://{tmp_path}/socket: answers with the API version '1.x', not such as"
     ):
         Engine.connect(answering.address)
 
@@ -168,7 +168,7 @@ def test_tcp_engine_is_dialled_at_its_host_and_port(
         raise OSError(f"{address}")
 
     monkeypatch.setattr(socket, "create_connection", refuse)
-    with pytest.raises(Unreachable) as caught:
+    with pytest.raises(EngineUnreachable) as caught:
         Engine(Address(host)).upgrade("/session", "h2c", [])
     assert str(caught.value) == f"{host}: {dialled}"
 

@@ -11,14 +11,14 @@ import pytest
 from toolchain.provider import image_name
 from toolchain.provider.build import _push_error, _Work
 from toolchain.provider.docker_api.docker_config import Keychain
-from toolchain.provider.inputs import Build, Image, Registry
+from toolchain.provider.inputs import BuildInputs, ImageInputs, RegistryInputs
 from toolchain.provider.provider_base import ProviderError
 
 HOST = "r.example"
 
 
-def image(registry: Registry, *, skip_push: bool = False) -> Image:
-    build = Build(
+def image(registry: RegistryInputs, *, skip_push: bool = False) -> ImageInputs:
+    build = BuildInputs(
         context=".",
         dockerfile="Dockerfile",
         args={},
@@ -29,7 +29,7 @@ def image(registry: Registry, *, skip_push: bool = False) -> Image:
         network="",
         platform="linux/amd64",
     )
-    return Image(f"{HOST}/x:1", build, registry, skip_push)
+    return ImageInputs(f"{HOST}/x:1", build, registry, skip_push)
 
 
 @pytest.fixture(autouse=True)
@@ -48,28 +48,28 @@ def docker_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_keychain_helper_runs_again_for_the_push() -> None:
-    keychain = Keychain(image(Registry(server=HOST)))
+    keychain = Keychain(image(RegistryInputs(server=HOST)))
     before, then = keychain.for_host(HOST), keychain.for_host(HOST)
     assert (before.username, before.password) == ("AWS", "token-2")
     assert then.password == "token-3"
 
 
 def test_keychain_with_login_of_program_runs_no_helper(docker_config: Path) -> None:
-    keychain = Keychain(image(Registry(HOST, "me", "mine")))
+    keychain = Keychain(image(RegistryInputs(HOST, "me", "mine")))
     assert (keychain.for_host(HOST).username, keychain.for_host(HOST).password) == ("me", "mine")
     assert keychain.for_host(HOST) == keychain.for_host(HOST)
     assert not docker_config.with_name("calls").exists()
 
 
 def test_keychain_without_push_runs_no_helper(docker_config: Path) -> None:
-    assert not Keychain(image(Registry(server=HOST), skip_push=True)).for_host(HOST).payload()
+    assert not Keychain(image(RegistryInputs(server=HOST), skip_push=True)).for_host(HOST).payload()
     assert not docker_config.with_name("calls").exists()
 
 
 def test_keychain_missing_helper_is_reported_before_build(docker_config: Path) -> None:
     docker_config.write_text(json.dumps({"credHelpers": {HOST: "missing"}}))
     with pytest.raises(ProviderError, match=f"credentials for {HOST}: .*docker-credential-missing"):
-        Keychain(image(Registry(server=HOST)))
+        Keychain(image(RegistryInputs(server=HOST)))
 
 
 def test_push_error_of_immutable_tag_advises_no_new_push() -> None:
@@ -85,7 +85,7 @@ def test_push_error_of_immutable_tag_advises_no_new_push() -> None:
 
 
 def test_keychain_password_is_for_its_own_registry_alone() -> None:
-    keychain = Keychain(image(Registry(server=HOST, username="me", password="hunter2")))
+    keychain = Keychain(image(RegistryInputs(server=HOST, username="me", password="hunter2")))
     assert keychain.for_host(HOST).password == "hunter2"
     for host in ("docker.io", "nvcr.io", f"{HOST}:5000", f"other.{HOST}"):
         assert "hunter2" not in json.dumps(keychain.for_host(host).payload())
@@ -93,7 +93,7 @@ def test_keychain_password_is_for_its_own_registry_alone() -> None:
 
 def test_build_lends_the_password_to_its_own_registry_alone() -> None:
     """BuildKit names the host: that of each image in the Dockerfile."""
-    one = image(Registry(server=HOST, username="me", password="hunter2"))
+    one = image(RegistryInputs(server=HOST, username="me", password="hunter2"))
     nobody: Any = None
     work = _Work(one, nobody, Keychain(one), nobody, nobody, {})
     assert work._login(HOST) == ("me", "hunter2")

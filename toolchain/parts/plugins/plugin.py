@@ -18,7 +18,7 @@ INSTALL_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True)
-class Plugin:
+class ProviderPlugin:
     """A plugin without a substitute. An error names its ``users``, and what to do ``instead``."""
 
     name: str
@@ -28,13 +28,13 @@ class Plugin:
 
 
 REQUIRED: Final = (
-    Plugin(
+    ProviderPlugin(
         "aws",
         "AWS provider",
         "ECR and runners on EC2",
         "do without: another kind of slipway:registry, no slipway:runners of kind ec2",
     ),
-    Plugin("kubernetes", "Kubernetes provider", "runners on a cluster", "leave slipway:runners out"),
+    ProviderPlugin("kubernetes", "Kubernetes provider", "runners on a cluster", "leave slipway:runners out"),
 )
 """The plugins of stacks that need them."""
 
@@ -55,7 +55,7 @@ def is_installed(checkout: Checkout, name: str) -> bool:
     return plugin.is_dir() and not plugin.with_name(plugin.name + ".partial").exists()
 
 
-def get(checkout: Checkout, plugin: Plugin) -> Part:
+def get(checkout: Checkout, plugin: ProviderPlugin) -> Part:
     """Get a plugin: the one on PATH, else the official one. Raises ToolchainError where it is not available."""
     required = version(checkout, plugin.name)
     program = f"pulumi-resource-{plugin.name}"

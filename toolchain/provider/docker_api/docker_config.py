@@ -11,7 +11,7 @@ import docker.auth
 import docker.errors
 
 from toolchain.provider import image_name
-from toolchain.provider.inputs import Image
+from toolchain.provider.inputs import ImageInputs
 from toolchain.provider.provider_base import ProviderError
 
 
@@ -50,7 +50,7 @@ class Keychain:
         warning: the warning about a username without a password, or the reverse; "" for none.
     """
 
-    def __init__(self, image: Image, registries: Iterable[str] = ()) -> None:
+    def __init__(self, image: ImageInputs, registries: Iterable[str] = ()) -> None:
         registry = image.registry
         self.warning = ""
         self._given: Credential | None = None

@@ -60,11 +60,11 @@ class EngineError(ProviderError):
         self.status = status
 
 
-class Unreachable(ProviderError):
+class EngineUnreachable(ProviderError):
     """No engine answers at an address; the text has the address and the reason."""
 
 
-class Silent(Unreachable):
+class Silent(EngineUnreachable):
     """An engine took a request, and says nothing any more; the text says where it waits."""
 
 
@@ -106,16 +106,16 @@ class _Connection(http.client.HTTPConnection):
         """Open the connection.
 
         Raises:
-            Unreachable: if nothing answers.
+            EngineUnreachable: if nothing answers.
         """
         url = urllib.parse.urlsplit(self._address.host)
         dial = _DIALS.get(url.scheme)
         if dial is None:
-            raise Unreachable(f"host {self._address.host}: unknown scheme; it is one of {', '.join(_DIALS)}")
+            raise EngineUnreachable(f"host {self._address.host}: unknown scheme; it is one of {', '.join(_DIALS)}")
         try:
             self.sock = dial(self, url)
         except OSError as error:
-            raise Unreachable(f"{self._address.host}: {error.strerror or error}") from error
+            raise EngineUnreachable(f"{self._address.host}: {error.strerror or error}") from error
 
     def close(self) -> None:
         """Close the connection, and end the ssh that carried it."""
@@ -189,10 +189,10 @@ def ssh_command(url: urllib.parse.SplitResult, options: Sequence[str]) -> list[s
     """Return the command that reaches the engine behind an `ssh://[user@]host[:port][/socket]` URL.
 
     Raises:
-        Unreachable: for a URL with a password, or without a host.
+        EngineUnreachable: for a URL with a password, or without a host.
     """
     if url.password is not None or not url.hostname:
-        raise Unreachable(f"host ssh://{url.hostname or ''}: give a host, and a key instead of a password")
+        raise EngineUnreachable(f"host ssh://{url.hostname or ''}: give a host, and a key instead of a password")
     command = ["ssh"]
     if url.username:
         command += ["-l", url.username]
@@ -219,7 +219,7 @@ def _tls(certificates: tuple[str, str, str] | None) -> ssl.SSLContext:
             pair.write_text(f"{certificate}\n{key}\n", encoding="ascii")
             context.load_cert_chain(pair)
     except (ssl.SSLError, ValueError) as error:
-        raise Unreachable(f"certificates of the Docker host cannot be used: {error}") from error
+        raise EngineUnreachable(f"certificates of the Docker host cannot be used: {error}") from error
     return context
 
 
@@ -322,13 +322,15 @@ class Engine:
         """Find out which API version the engine at an address speaks.
 
         Raises:
-            Unreachable: if none answers.
+            EngineUnreachable: if none answers.
         """
         with cls(address).request("GET", "/_ping", timeout=_CONNECT_SECONDS) as response:
             version = response.headers.get("Api-Version", "1.24")
         match = _VERSION.fullmatch(version)
         if not match:
-            raise Unreachable(f"{address.host}: answers with the API version {one_line(version)!r}, not such as 1.41")
+            raise EngineUnreachable(
+                f"{address.host}: answers with the API version {one_line(version)!r}, not such as 1.41"
+            )
         offered = int(match[1]), int(match[2])
         return cls(address, ".".join(str(part) for part in min(offered, _NEWEST_API)))
 
@@ -358,7 +360,7 @@ class Engine:
             timeout: seconds to wait for each piece of the answer; None for :func:`silent_seconds`.
 
         Raises:
-            Unreachable: if no engine answers.
+            EngineUnreachable: if no engine answers.
             Silent: if it says nothing for that long.
             EngineError: if it refuses the request.
         """
@@ -386,7 +388,7 @@ class Engine:
                 reason = (
                     connection.complaint() or getattr(error, "strerror", None) or str(error) or type(error).__name__
                 )
-                raise Unreachable(f"{self.address.host}: {reason}") from error
+                raise EngineUnreachable(f"{self.address.host}: {reason}") from error
             with closing(response):
                 if response.status >= http.client.BAD_REQUEST:
                     with _unbroken(lambda: self._silent(seconds)):
@@ -428,7 +430,7 @@ class Engine:
         """Turn a connection into one that speaks another protocol, and return it.
 
         Raises:
-            Unreachable: if no engine answers.
+            EngineUnreachable: if no engine answers.
             EngineError: if it does not upgrade.
         """
         connection = _Connection(self.address)
@@ -454,15 +456,15 @@ class Engine:
             while not head.endswith(b"\r\n\r\n"):  # byte by byte: what follows the head is not ours to read
                 piece = channel.recv(1)
                 if not piece:
-                    raise Unreachable(f"{self.address.host}: {connection.complaint() or 'closed the connection'}")
+                    raise EngineUnreachable(f"{self.address.host}: {connection.complaint() or 'closed the connection'}")
                 head += piece
                 if len(head) > _LONGEST_HEAD:
-                    raise Unreachable(f"{self.address.host}: {path}: the head of the answer does not end")
+                    raise EngineUnreachable(f"{self.address.host}: {path}: the head of the answer does not end")
         except OSError as error:
-            raise Unreachable(f"{self.address.host}: {error.strerror or error}") from error
+            raise EngineUnreachable(f"{self.address.host}: {error.strerror or error}") from error
         match = _STATUS.match(head)
         if not match:
-            raise Unreachable(f"{self.address.host}: {path}: the answer is no HTTP")
+            raise EngineUnreachable(f"{self.address.host}: {path}: the answer is no HTTP")
         status = int(match[1])
         if status != http.client.SWITCHING_PROTOCOLS:
             raise EngineError(status, f"{path}: the Docker daemon does not upgrade to {protocol} (HTTP {status})")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Protocol, cast
 
-from containers.dockerfile.context import Entry, walk
+from containers.dockerfile.context import ContextEntry, walk
 from toolchain.provider.build_context import matcher
 from toolchain.provider.provider_base import ProviderError
 
@@ -57,7 +57,7 @@ def write(sink: Sink, root: str, patterns: list[str], extra: Mapping[str, bytes]
             archive.addfile(header, io.BytesIO(content))
 
 
-def _add(archive: tarfile.TarFile, entry: Entry, links: dict[tuple[int, int], str]) -> None:
+def _add(archive: tarfile.TarFile, entry: ContextEntry, links: dict[tuple[int, int], str]) -> None:
     status = entry.status
     header = tarfile.TarInfo(entry.path)
     header.mode = stat.S_IMODE(status.st_mode)

@@ -36,7 +36,7 @@ _CLIENT = Config(connect_timeout=10, read_timeout=30, retries={"mode": "standard
 take ten minutes for an AWS that does not answer."""
 
 
-class Machine:
+class BuilderInstance:
     """The machine with a name in a region, whatever its current id."""
 
     def __init__(self, region: str, name: str) -> None:

@@ -18,7 +18,7 @@ from components.runners.ec2.builder import ssh_config
 from components.runners.ec2.builder.power import Asleep, Awake, PowerArgs
 from components.runners.ec2.user_data import builder_user_data
 from stacks.checks.ec2_site import Network
-from stacks.config.ec2 import BuildMachine
+from stacks.config.ec2 import BuildMachineConfig
 
 _DEVICE = "/dev/sdf"
 """The volume's device name at EC2. The machine finds the volume by its id instead."""
@@ -37,7 +37,7 @@ class Ec2BuilderArgs:
     name: str
     stack: str
     region: str
-    build: BuildMachine
+    build: BuildMachineConfig
     image: str
     pinned: bool
     network: Network

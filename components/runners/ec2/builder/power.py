@@ -86,10 +86,10 @@ def start(region: str, name: str, seconds: float = ssh_config.SECONDS) -> None:
     Raises:
         SlipwayError: it does not start, or it cannot build.
     """
-    from components.runners.ec2.builder.builder_instance import Machine  # noqa: PLC0415 - imports boto3
+    from components.runners.ec2.builder.builder_instance import BuilderInstance  # noqa: PLC0415 - imports boto3
 
     end = time.monotonic() + seconds
-    instance = Machine(region, name).start(end)
+    instance = BuilderInstance(region, name).start(end)
     while True:
         response = _ssh(name, ssh_config.HOST, READY)
         if response.returncode == 0:
@@ -117,11 +117,11 @@ def stop(region: str, name: str) -> None:
     Raises:
         SlipwayError: AWS refuses.
     """
-    from components.runners.ec2.builder.builder_instance import Machine  # noqa: PLC0415 - as above
+    from components.runners.ec2.builder.builder_instance import BuilderInstance  # noqa: PLC0415 - as above
 
     with suppress(OSError):
         _ssh(name, "-O", "exit", ssh_config.HOST)
-    Machine(region, name).stop()
+    BuilderInstance(region, name).stop()
 
 
 def _ssh(name: str, *words: str) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from components.runners.ec2.builder.builder_instance import Machine
+from components.runners.ec2.builder.builder_instance import BuilderInstance
 from components.runners.ec2.builder.ssh_config import REFUSED, SECONDS, USER
 from containers.child_environment import child_environment
 from containers.errors import SlipwayError, one_line
@@ -27,7 +27,7 @@ _UNCONNECTED = "TargetNotConnected"
 """Session Manager's error for a machine whose agent has not connected yet."""
 
 
-def connect(machine: Machine, key: Path, end: float) -> None:
+def connect(machine: BuilderInstance, key: Path, end: float) -> None:
     """Connect standard input and output with the machine's ssh server until either ends.
 
     Raises:
@@ -75,7 +75,7 @@ def main(region: str, name: str, folder: str) -> int:
     refused = Path(folder, REFUSED)
     refused.unlink(missing_ok=True)
     try:
-        connect(Machine(region, name), Path(folder, "key"), time.monotonic() + SECONDS)
+        connect(BuilderInstance(region, name), Path(folder, "key"), time.monotonic() + SECONDS)
     except SlipwayError as error:
         refused.write_text(f"{error}\n", encoding="utf-8")
         sys.stderr.write(f"{error}\n")
