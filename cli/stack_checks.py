@@ -48,18 +48,23 @@ def check(locked: Collection[str] = ()) -> list[str]:
             tagged[name] = frozenset(
                 f"{image.repository}:{tag}" for image in planned.images for tag in image.extra_tags
             )
-        products = sum(spec.product for spec in specs)
-        images = len(planned.references) - len({spec.published_name for spec in specs if spec.product})
-        platforms = f" for {len(planned.config.platforms)} platforms" if planned.indexes else ""
-        source = f" from {products} build products" if products else ""
-        runners = planned.config.runners
-        most = runners.per_node if isinstance(runners, KubernetesRunnersConfig) else None
-        room = f", {most} runner{'' if most == 1 else 's'} a node" if most else ""
-        print(f"{name}: {images} image{'' if images == 1 else 's'}{platforms}{source}{room}, ok")
+        print(_summary(planned))
     mistakes += collisions(built) + shared_repositories(owned) + shared_tags(tagged) + shared_runners(configs)
     mistakes = list(dict.fromkeys(mistakes))  # a mistake of the branch is one of every stack
     # A broken flavor is a mistake of the stack that selects it.
     return [line for line in mistakes if not any(line != other and other.endswith(line) for other in mistakes)]
+
+
+def _summary(planned: plan.Plan) -> str:
+    """Return the line of a valid stack: its images, their platforms and products, and the runners of a node."""
+    products = [image.spec for image in planned.images if image.spec.product]
+    images = len(planned.references) - len({spec.published_name for spec in products})
+    platforms = f" for {len(planned.config.platforms)} platforms" if planned.indexes else ""
+    source = f" from {len(products)} build products" if products else ""
+    runners = planned.config.runners
+    most = runners.per_node if isinstance(runners, KubernetesRunnersConfig) else None
+    room = f", {most} runner{'' if most == 1 else 's'} a node" if most else ""
+    return f"{planned.stack}: {images} image{'' if images == 1 else 's'}{platforms}{source}{room}, ok"
 
 
 def _unread(content: Content) -> Iterator[str]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from components.runners.ec2.ec2_deployment import Deployed
     from components.runners.kubernetes.kubernetes_runners import KubernetesRunners
     from components.supply_chain.image_index import ImageIndex
+    from components.supply_chain.verified_parent import VerifiedParent
     from containers.engine.replicas import Replicas
 
 
@@ -60,6 +61,28 @@ def deploy(placement: Placement, replicas: Mapping[str, Replicas] | None = None)
     for engine in engines.values():
         settings.lend(engine.provider)
     verified = _supply_chain().verified(plan, registry) if plan.signers else {}
+    variants = _variants(placement, registry, engines, verified)
+    indexes = _indexes(plan, registry, variants) if plan.config.publish else {}
+    _stop(placement, machines, variants)
+    outputs = _image_outputs(plan, variants, indexes)
+    if cluster:
+        outputs["runners"] = {**cluster.outputs, **_validated(placement, cluster, {**variants, **indexes}, registry)}
+    if machines:
+        outputs["runners"] = machines.outputs
+    if plan.config.publish and (plan.config.signing or plan.config.extra_tags):
+        outputs |= _supply_chain().after_push(placement, registry, variants, indexes)
+    if verified:
+        outputs["verifiedParents"] = {ref: parent.by for ref, parent in verified.items()}
+    return outputs | _plan_outputs(plan)
+
+
+def _variants(
+    placement: Placement,
+    registry: Registry,
+    engines: Mapping[BuildEngine, DeclaredEngine],
+    verified: Mapping[str, VerifiedParent],
+) -> dict[str, ImageVariant]:
+    """Declare the images, each on its engine, after its parents."""
     variants: dict[str, ImageVariant] = {}
     for placed in placement.images:
         engine, image = engines[placed.engine], placed.image
@@ -74,18 +97,7 @@ def deploy(placement: Placement, replicas: Mapping[str, Replicas] | None = None)
         )
         if placed.kept:
             registry.keep(placed.name, variants[placed.name].ref, variants[placed.name])
-    indexes = _indexes(plan, registry, variants) if plan.config.publish else {}
-    _stop(placement, machines, variants)
-    outputs = _image_outputs(plan, variants, indexes)
-    if cluster:
-        outputs["runners"] = {**cluster.outputs, **_validated(placement, cluster, {**variants, **indexes}, registry)}
-    if machines:
-        outputs["runners"] = machines.outputs
-    if plan.config.publish and (plan.config.signing or plan.config.extra_tags):
-        outputs |= _supply_chain().after_push(placement, registry, variants, indexes)
-    if verified:
-        outputs["verifiedParents"] = {ref: parent.by for ref, parent in verified.items()}
-    return outputs | _plan_outputs(plan)
+    return variants
 
 
 def _engine(

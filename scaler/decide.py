@@ -167,17 +167,22 @@ def _fleet(
     registered = {machine.id for machine in machines} if prepared is None else set(prepared)
     # GitHub lists the runner of a gone machine as it was, for minutes.
     running = [machine for machine in machines if not machine.gone]
-    known = [machine for machine in running if machine.id in by_machine]
-    online = {machine.id for machine in known if by_machine[machine.id].online}
-    since = prepared if isinstance(prepared, Mapping) else dict.fromkeys(prepared or (), 0.0)
-    settled = {machine for machine in online if now - since.get(machine, now) > SETTLED_SECONDS}
+    states = [by_machine[machine.id] for machine in running if machine.id in by_machine]
+    online = {runner.machine for runner in states if runner.online}
+    settled = _settled(now, online, prepared)
     if runners is None:
-        maybe_busy = {machine.id for machine in running if machine.id in registered}
+        maybe_busy = registered.intersection(machine.id for machine in running)
         # A machine that has run for so long probably has a job. A younger one is counted as free for a waiting job.
         old = {machine.id for machine in running if now - machine.started > rules.boot}
         return _Fleet(machines, {*by_machine}, online, maybe_busy & old, maybe_busy, registered, settled)
-    busy = {machine.id for machine in known if by_machine[machine.id].busy}
+    busy = {runner.machine for runner in states if runner.busy}
     return _Fleet(machines, {*by_machine}, online, busy, busy, registered, settled)
+
+
+def _settled(now: float, online: Collection[str], prepared: Collection[str] | None) -> set[str]:
+    """Return the machines that are online, and were registered a while ago."""
+    since = prepared if isinstance(prepared, Mapping) else dict.fromkeys(prepared or (), 0.0)
+    return {machine for machine in online if now - since.get(machine, now) > SETTLED_SECONDS}
 
 
 def _endings(now: float, rules: Rules, fleet: _Fleet, prepared: Collection[str] | None) -> dict[str, str]:

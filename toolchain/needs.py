@@ -8,6 +8,7 @@ its outside images, mirrors applied, and `platforms` those that the engine build
 
 import json
 import sys
+from collections.abc import Sequence
 
 from containers.errors import SlipwayError
 from containers.registry.reference import qualified
@@ -16,12 +17,19 @@ from stacks.config.ec2 import Ec2RunnersConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.registries.ecr import EcrRegistryConfig
 from stacks.config.stack_config import StackConfig
-from stacks.spec import Outside
+from stacks.spec import ImageSpec, Outside
 
 
 def local(config: StackConfig) -> bool:
     """Return whether a stack pushes to the registry that we start."""
     return config.publish and config.registry.of_this_machine
+
+
+def outside_parents(config: StackConfig, specs: Sequence[ImageSpec]) -> list[str]:
+    """Return the outside parents of a stack's images, mirrors applied."""
+    parents = (parent for spec in specs for parent in spec.parents.values())
+    outside = {parent.reference for parent in parents if isinstance(parent, Outside)}
+    return sorted(qualified(config.pulled(reference)) for reference in outside)
 
 
 def needs(stack: str, *, pushing: bool, building: bool) -> dict[str, object]:
@@ -30,21 +38,22 @@ def needs(stack: str, *, pushing: bool, building: bool) -> dict[str, object]:
     Raises SlipwayError where its YAML is wrong.
     """
     config, specs = plan.resolve(stack)
-    signs = config.signing is not None
-    signing = config.signing if config.publish and pushing else None
-    built = [platform for platform in config.every_platform if platform not in config.engines]
-    outside = {p.reference for spec in specs for p in spec.parents.values() if isinstance(p, Outside)}
+    on_engine = bool(specs) and config.build_on == "engine"
+    signing = config.signing if pushing and config.publish else None
+    reuses = config.signing is not None and any(spec.product for spec in specs)
+    platforms = config.every_platform if on_engine else ()
+    built = [platform for platform in platforms if platform not in config.engines]
+    to_ecr = config.publish and isinstance(config.registry, EcrRegistryConfig)
     return {
-        "engine": bool(specs) and config.build_on == "engine",
+        "engine": on_engine,
         "registry": bool(specs) and local(config),
-        "aws": isinstance(config.runners, Ec2RunnersConfig)
-        or (config.publish and isinstance(config.registry, EcrRegistryConfig)),
-        "cosign": bool(config.trust) or signing is not None or (signs and any(spec.product for spec in specs)),
+        "aws": to_ecr or isinstance(config.runners, Ec2RunnersConfig),
+        "cosign": bool(config.trust) or signing is not None or reuses,
         "syft": signing is not None and signing.sbom,
         "grype": building and config.vulnerabilities is not None,
         "kubernetes": isinstance(config.runners, KubernetesRunnersConfig),
-        "platforms": built if specs and config.build_on == "engine" and pushing else [],
-        "parents": sorted(qualified(config.pulled(reference)) for reference in outside),
+        "platforms": built if pushing else [],
+        "parents": outside_parents(config, specs),
     }
 
 

@@ -17,6 +17,7 @@ from containers.errors import SlipwayError
 from stacks import plan
 from stacks.config.values import architecture
 from stacks.identity.history import BRANCH_VARIABLE
+from stacks.plan import PlannedImage
 from toolchain.checkout import Checkout
 from toolchain.machine.files import write
 
@@ -43,24 +44,34 @@ def run(options: argparse.Namespace) -> int:
     earlier = public_state.images(published) if published else {}
     changed = [name for name, image in images.items() if name not in earlier or earlier[name]["tag"] != image.tag]
     differing = [*changed, *(name for name in earlier if name not in every)]
+    checks = _changed_checks(images, published, changed)
+    several = bool(options.platform and planned.indexes)
+    restricted = published or several
+    built = [*changed, *checks]
+    make_room()
+    with pulumi_stack.temporary(Checkout.here(), options.stack) as stack:
+        if published:
+            stack.load(public_state.state(published, unbuilt=built))
+        status, output = 0, "Nothing would change.\n"
+        if different := [*differing, *checks]:
+            status, output = stack.preview(different if restricted else [])
+        name = f"{options.stack}-{architecture(options.platform)}" if several else options.stack
+        write(options.to / f"{name}.txt", comparison(options.stack, published, differing) + changes(output))
+        if status or not built:
+            return status
+        return stack.up(built if restricted else [])
+
+
+def _changed_checks(
+    images: Mapping[str, PlannedImage], published: Mapping[str, Any] | None, changed: Collection[str]
+) -> list[str]:
+    """Return the checks of changed images, and those that differ from the published ones."""
     checked = public_state.checks(published) if published else {}
-    checks = [
+    return [
         f"{name}-checks"
         for name, image in images.items()
         if image.content.checks and (name in changed or checked.get(f"{name}-checks") != image.checks_contents)
     ]
-    several = bool(options.platform and planned.indexes)
-    restricted = published or several
-    make_room()
-    with pulumi_stack.temporary(Checkout.here(), options.stack) as stack:
-        if published:
-            stack.load(public_state.state(published, unbuilt=[*changed, *checks]))
-        status, output = 0, "Nothing would change.\n"
-        if differing or checks:
-            status, output = stack.preview([*differing, *checks] if restricted else [])
-        name = f"{options.stack}-{architecture(options.platform)}" if several else options.stack
-        write(options.to / f"{name}.txt", comparison(options.stack, published, differing) + changes(output))
-        return status or (stack.up([*changed, *checks] if restricted else []) if changed or checks else 0)
 
 
 def comparison(stack: str, published: Mapping[str, Any] | None, differing: Collection[str]) -> str:

@@ -55,30 +55,36 @@ def summary(faults: int) -> str:
 
 def facts(inspection: Inspection) -> Iterator[tuple[str, str]]:
     """Yield what is worth a line beside the faults: its name and its value."""
-    loading = inspection.loading
-    yield "loader", _loader(loading)
-    if loading.not_resolved:
-        yield "not resolved", ", ".join(f"{count} {reason}" for reason, count in sorted(loading.not_resolved.items()))
-    named = {"from the host": loading.host, "by Python": loading.preloaded, "may be missing": loading.optional}
-    for name, libraries in named.items():
-        if libraries:
-            yield name, _libraries(libraries)
-    if loading.ignored:
-        yield "not preloaded", ", ".join(f"{name}: {reason}" for name, reason in loading.ignored.items())
-    if loading.hiding:
-        yield "not the host's", ", ".join(path for paths in loading.hiding.values() for path in paths)
-    if plugins := _plugins(loading):
-        yield "plugins", plugins
-    yield from nccl_report.rows(loading.plugins)
-    if unopened := {plugin.elsewhere: plugin for plugin in loading.plugins if plugin.elsewhere}:
-        names = (f"{path} by {plugin.opener.rpartition('/')[2]}" for path, plugin in unopened.items())
-        yield "not opened", f"{', '.join(names)}: in no folder that is searched"
+    yield from _loading(inspection.loading)
     yield from (("two copies", str(one)) for one in inspection.copies if one.case is None)
     yield from _gpu_code(inspection)
     if inspection.driver:
         yield "driver", _driver(inspection.driver)
     if inspection.question.nodes:
         yield "nodes", _nodes(inspection.question.nodes)
+    yield from _packages(inspection)
+    yield "size", _space(inspection.space)
+
+
+def _loading(loading: Loading) -> Iterator[tuple[str, str]]:
+    yield "loader", _loader(loading)
+    lines = {
+        "not resolved": (f"{count} {reason}" for reason, count in sorted(loading.not_resolved.items())),
+        "from the host": _libraries(loading.host),
+        "by Python": _libraries(loading.preloaded),
+        "may be missing": _libraries(loading.optional),
+        "not preloaded": (f"{name}: {reason}" for name, reason in loading.ignored.items()),
+        "not the host's": (path for paths in loading.hiding.values() for path in paths),
+        "plugins": _plugins(loading),
+    }
+    yield from ((name, value) for name, values in lines.items() if (value := ", ".join(values)))
+    yield from nccl_report.rows(loading.plugins)
+    if unopened := {plugin.elsewhere: plugin for plugin in loading.plugins if plugin.elsewhere}:
+        names = (f"{path} by {plugin.opener.rpartition('/')[2]}" for path, plugin in unopened.items())
+        yield "not opened", f"{', '.join(names)}: in no folder that is searched"
+
+
+def _packages(inspection: Inspection) -> Iterator[tuple[str, str]]:
     if files := [one.path for one in inspection.contested if not one.binary]:
         yield "two owners", abridged(files, _LISTED_CONTESTED)
     yield from (("requirements", str(one)) for one in inspection.contradictions[:_LISTED_CONTRADICTIONS])
@@ -87,7 +93,6 @@ def facts(inspection: Inspection) -> Iterator[tuple[str, str]]:
     if inspection.unread:
         records = (f"/{path}: {reason}" for path, reason in inspection.unread.items())
         yield "owners", f"not known of {', '.join(records)}"
-    yield "size", _space(inspection.space)
 
 
 def _gpu_code(inspection: Inspection) -> Iterator[tuple[str, str]]:
@@ -135,15 +140,15 @@ def _loader(loading: Loading) -> str:
     return "none in the image"
 
 
-def _plugins(loading: Loading) -> str:
-    """Return the number of plugins that each opener finds, and how many of them load if not all do."""
+def _plugins(loading: Loading) -> Iterator[str]:
+    """Yield the number of plugins that each opener finds, and how many of them load if not all do."""
     opened: defaultdict[str, list[bool]] = defaultdict(list)
     for plugin in loading.plugins:
         if plugin.file:
             opened[plugin.opener.rpartition("/")[2]].append(plugin.loads)
     counts = ((name, sum(loads), len(loads)) for name, loads in sorted(opened.items()))
-    return ", ".join(f"{name} ({some} of {all_})" if some < all_ else f"{name} ({all_})" for name, some, all_ in counts)
+    yield from (f"{name} ({some} of {all_})" if some < all_ else f"{name} ({all_})" for name, some, all_ in counts)
 
 
-def _libraries(libraries: Mapping[str, Sequence[str]]) -> str:
-    return ", ".join(f"{library} ({len(files)})" for library, files in sorted(libraries.items()))
+def _libraries(libraries: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    yield from (f"{library} ({len(files)})" for library, files in sorted(libraries.items()))

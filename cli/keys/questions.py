@@ -25,7 +25,7 @@ def complete(values: Mapping[str, Any]) -> dict[str, Any]:
     if "flavor" not in answers:
         answers["flavor"] = _prompt("flavor", "Which family of images the stack builds.", tuple(flavors.names()), None)
     rows = {key.name: key for key in keys(answers["flavor"])}
-    kinds = tuple(key.kind for key in keys(answers["flavor"]) if key.name == "registry.kind")
+    kinds = _kinds("registry.kind", answers)
     if not rows["runners"].required and _value(answers, "registry") is None:  # runners alone push nothing
         kind = _prompt("registry.kind", rows["registry"].meaning, kinds, "local")
         answers = with_value(answers, "registry.kind", kind)
@@ -34,14 +34,28 @@ def complete(values: Mapping[str, Any]) -> dict[str, Any]:
         if gpus := _prompt(key.name, f"{key.meaning} Or names, such as H100; Enter for the default.", (), ""):
             answers = with_value(answers, key.name, gpus)
     settled = {name for name in rows if name != "flavor" and _value(answers, name) is not None}
+    answers = _with_missing(answers, settled)
+    return _with_corrected(answers, settled, rows)
+
+
+def _kinds(name: str, values: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(key.kind for key in keys(values["flavor"]) if key.name == name)
+
+
+def _with_missing(answers: dict[str, Any], settled: set[str]) -> dict[str, Any]:
+    """Ask for each missing key that is required or has choices; add it to the ``settled`` ones."""
     for key in keys(answers["flavor"]):
         if _is_missing(key, answers):
-            allowed = choices(key, answers, settled).values
-            if key.name.endswith("kind"):
-                allowed = tuple(other.kind for other in keys(answers["flavor"]) if other.name == key.name)
+            named = key.name.endswith("kind")
+            allowed = _kinds(key.name, answers) if named else choices(key, answers, settled).values
             if allowed or key.required:
                 answers = with_value(answers, key.name, _prompt(key.name, key.meaning, allowed, key.default))
                 settled.add(key.name)
+    return answers
+
+
+def _with_corrected(answers: dict[str, Any], settled: set[str], rows: Mapping[str, Key]) -> dict[str, Any]:
+    """Ask for each default that the tables refuse beside a choice, with the reason."""
     while refused := next((each for each in refusals(answers) if each.field in rows.keys() - settled), None):
         key = rows[refused.field]
         click.echo(f"\n{NAMESPACE}:{refused}", err=True)

@@ -149,16 +149,7 @@ def _packages(
     Raises:
         SlipwayError: an index or a repository does not respond, or a list of requirements in a source is refused.
     """
-    images: dict[str, tuple[Packages, ImageSpec, MirrorsConfig]] = {}
-    users: dict[str, list[str]] = {}
-    for unlocked in graphs:
-        mirrors = unlocked.config.mirrors
-        for spec in unlocked.specs:
-            if spec.packages and spec.packages.requirements:
-                key = lock.packages_key(spec.packages, spec.platform, mirrors)
-                images[key] = spec.packages, spec, mirrors
-                users.setdefault(key, []).append(f"{unlocked.where}: {spec.name}")
-
+    images, users = _installing(graphs)
     kept = {key: before[key] for key, (_, spec, _) in images.items() if spec.product and before.get(key)}
     sources = {  # images of one torch have one list
         (packages.listed, mirrors.git): mirrors for key, (packages, _, mirrors) in images.items() if key not in kept
@@ -203,6 +194,22 @@ def _packages(
             )
             warnings.append(f"{', '.join(dict.fromkeys(users[key]))}: {effect}: {files}")
     return found, warnings
+
+
+def _installing(
+    graphs: Iterable[Graph],
+) -> tuple[dict[str, tuple[Packages, ImageSpec, MirrorsConfig]], dict[str, list[str]]]:
+    """Return an image for each list of Python packages, by its name in the lock, and where each list is used."""
+    images: dict[str, tuple[Packages, ImageSpec, MirrorsConfig]] = {}
+    users: dict[str, list[str]] = {}
+    for unlocked in graphs:
+        mirrors = unlocked.config.mirrors
+        for spec in unlocked.specs:
+            if spec.packages and spec.packages.requirements:
+                key = lock.packages_key(spec.packages, spec.platform, mirrors)
+                images[key] = spec.packages, spec, mirrors
+                users.setdefault(key, []).append(f"{unlocked.where}: {spec.name}")
+    return images, users
 
 
 def _graph(stack: str) -> Graph:

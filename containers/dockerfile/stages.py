@@ -10,7 +10,7 @@ import csv
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from containers.dockerfile.expansion import ExpansionError, expand
@@ -239,6 +239,23 @@ class _Search:
             for place in reached
             for instruction in (self._stages[place].first, *self._stages[place].instructions)
         ]
+        outer, names = self._global_arguments(inner)
+        instructions = (*outer, *inner)
+        sources = tuple(self._sources)
+        return Reach(
+            self._dockerfile,
+            instructions,
+            sources,
+            self._read_arguments(instructions, names),
+            frozenset(self._stages[place].name for place in reached),
+            frozenset({*self._outside, *self._frontends()}),
+            self._environment,
+            tuple(_run(*run, sources) for run in self._runs),
+            self._reached[index].user,
+        )
+
+    def _global_arguments(self, inner: Sequence[Instruction]) -> tuple[Sequence[Instruction], Set[str]]:
+        """Return the ARGs before the first stage that the reached instructions read, and all names that are read."""
         names = {name for instruction in inner if instruction.keyword == "FROM" for name in _names(instruction)}
         names |= {name for instruction in inner for name, _ in self._declarations(instruction)}
         names |= set(filter(_FRONTEND.fullmatch, self._outer.variables))
@@ -248,30 +265,22 @@ class _Search:
                 outer.append(instruction)
                 for name, default in self._declarations(instruction):
                     names |= set(_NAMES.findall(default or "")) if name not in self._arguments else set()
-        instructions = (*reversed(outer), *inner)
+        return outer[::-1], names
+
+    def _read_arguments(self, instructions: Iterable[Instruction], names: Set[str]) -> dict[str, str | None]:
+        """Return the arguments that a build reads, with the defaults that are known without values."""
         read: dict[str, str | None] = dict.fromkeys(filter(_FRONTEND.fullmatch, self._arguments))
         read |= dict.fromkeys(names & self._builtin)
         for instruction in instructions:
             for name, default in self._declarations(instruction):
                 value = None if default is None else self._try(default, _Scope({}, {}, complete=False))
                 read[name] = read.get(name) if value is None else value
-        reached_names = frozenset(self._stages[place].name for place in reached)
-        frontend = (line.removeprefix("syntax=") for line in self._dockerfile.directives if line.startswith("syntax="))
-        given = self._arguments.get(_SYNTAX, "").split()[:1]
-        outside = frozenset({*self._outside, *frontend, *given})
-        sources = tuple(self._sources)
-        runs = tuple(
-            Run(
-                "".join([run.rest, *run.heredocs]),
-                tuple(source for place, source in enumerate(sources) if had >> place & 1),
-                scope.variables,
-                scope.complete,
-            )
-            for run, had, scope in self._runs
-        )
-        user = self._reached[index].user
-        environment = self._environment
-        return Reach(self._dockerfile, instructions, sources, read, reached_names, outside, environment, runs, user)
+        return read
+
+    def _frontends(self) -> Iterator[str]:
+        """Yield the images that read the Dockerfile in place of BuildKit's own frontend."""
+        yield from (line.removeprefix("syntax=") for line in self._dockerfile.directives if line.startswith("syntax="))
+        yield from self._arguments.get(_SYNTAX, "").split()[:1]
 
     def _stage(self, first: Instruction) -> _Stage:
         words = first.words
@@ -483,6 +492,13 @@ def _number(instruction: Instruction) -> int | None:
     """Return the place of the stage that an instruction's ``--from`` numbers; None if it has a name or none."""
     origin = instruction.flag("from") or ""
     return int(origin) if re.fullmatch("[+-]?[0-9]+", origin) else None
+
+
+def _run(instruction: Instruction, had: int, scope: _Scope, sources: Sequence[Source]) -> Run:
+    """Return a RUN with the sources whose bits ``had`` has."""
+    command = "".join([instruction.rest, *instruction.heredocs])
+    own = tuple(source for place, source in enumerate(sources) if had >> place & 1)
+    return Run(command, own, scope.variables, scope.complete)
 
 
 def _names(instruction: Instruction) -> set[str]:

@@ -48,21 +48,35 @@ def of_image(contents: Contents) -> Account:
     user, _, group = setting.partition(":")
     if not user and not group:
         return Account("root")
-    users = list(_rows(contents, "etc/passwd", 3))
-    row = next((row for row in users if user == row[0] or (user.isdigit() and row[2] == user)), None) if user else None
+    row = _user(contents, user) if user else None
     if user and row is None and not _is_id(user):
         return Account(setting, problem=f"/etc/passwd has no user {user}")
-    uid = _number(row[2]) if row else int(user or 0)
-    groups = {_number(row[3]) if row and len(row) > 3 else 0}
-    if group:
-        named = next((each for each in _rows(contents, "etc/group", 3) if group in {each[0], each[2]}), None)
-        if named is None and not _is_id(group):
-            return Account(setting, problem=f"/etc/group has no group {group}")
-        groups = {_number(named[2]) if named else int(group)}
-    elif row:
-        members = (each for each in _rows(contents, "etc/group", 4) if row[0] in each[3].split(","))
-        groups.update(_number(each[2]) for each in members)
-    return Account(user or "root", uid, frozenset(groups))
+    groups = _group(contents, group) if group else _groups_of(contents, row)
+    if not groups:
+        return Account(setting, problem=f"/etc/group has no group {group}")
+    return Account(user or "root", _number(row[2]) if row else int(user or 0), groups)
+
+
+def _user(contents: Contents, user: str) -> Sequence[str] | None:
+    """Return the row of a user, by name or id."""
+    rows = _rows(contents, "etc/passwd", 3)
+    return next((row for row in rows if user == row[0] or (user.isdigit() and row[2] == user)), None)
+
+
+def _group(contents: Contents, group: str) -> frozenset[int]:
+    """Return the id of a group that the configuration names, by name or id; none if it is unknown."""
+    row = next((row for row in _rows(contents, "etc/group", 3) if group in {row[0], row[2]}), None)
+    if row is None and not _is_id(group):
+        return frozenset()
+    return frozenset({_number(row[2]) if row else int(group)})
+
+
+def _groups_of(contents: Contents, user: Sequence[str] | None) -> frozenset[int]:
+    """Return the ids of the groups that a user's row and the rows of groups give; root's group without a row."""
+    if user is None:
+        return frozenset({0})
+    members = (row for row in _rows(contents, "etc/group", 4) if user[0] in row[3].split(","))
+    return frozenset({_number(user[3]) if len(user) > 3 else 0, *(_number(row[2]) for row in members)})
 
 
 def _is_id(text: str) -> bool:

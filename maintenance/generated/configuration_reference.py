@@ -41,39 +41,43 @@ def _lines() -> Iterator[str]:
     flavors_of = {flavor: names} | {
         key: flavor_names for key, flavor_names in owners(names).items() if key.name != "flavor"
     }
-    outer = [key for key in flavors_of if not key.block]
-    common = [key for key in outer if key.is_common and len(flavors_of[key]) > 1]
-    tables = {"Every stack": common}
-    for name in names:
-        tables[f"Flavor {name}"] = [key for key in keys(name) if key in outer and key not in common]
     blocks: defaultdict[str, list[Key]] = defaultdict(list)
     for key in flavors_of:
         if key.block:
             blocks[f"`{NAMESPACE}:{key.block}`" + (f" ({key.kind})" if key.kind else "")].append(key)
-
-    def table(rows: list[Key], *, with_flavors: bool) -> str:
-        head = ("Key", *(["Flavors"] if with_flavors else []), "Type", "Default", "Meaning")
-        return text_table.markdown(
-            head,
-            *(
-                (
-                    f"`{NAMESPACE}:{key.name}`",
-                    *([", ".join(flavors_of[key])] if with_flavors else []),
-                    _linked_type(key, blocks) if key.is_block else key.type,
-                    f"`{key.default}`" if key.default else "required" if key.required else "",
-                    key.meaning,
-                )
-                for key in rows
-            ),
-        )
-
     links = ", ".join(f"[{name}](#{_anchor(f'Flavor {name}')})" for name in names)
     yield _HEAD.format(namespace=NAMESPACE, flavors=links)
-    for title, rows in tables.items():
-        yield f"## {title}\n\n{table(rows, with_flavors=False)}"
+    for title, rows in _outer(flavors_of, names).items():
+        yield f"## {title}\n\n{_table(rows, blocks)}"
     yield "## Blocks\n"
     for title, rows in sorted(blocks.items()):
-        yield f"### {title}\n\n{table(rows, with_flavors=any(flavors_of[key] != names for key in rows))}"
+        several = any(flavors_of[key] != names for key in rows)
+        yield f"### {title}\n\n{_table(rows, blocks, flavors_of if several else None)}"
+
+
+def _outer(flavors_of: Mapping[Key, Sequence[str]], names: Sequence[str]) -> dict[str, list[Key]]:
+    """Return the keys in no block by their table's title: those of every stack, then those of each flavor."""
+    outer = [key for key in flavors_of if not key.block]
+    common = [key for key in outer if key.is_common and len(flavors_of[key]) > 1]
+    own = {f"Flavor {name}": [key for key in keys(name) if key in outer and key not in common] for name in names}
+    return {"Every stack": common, **own}
+
+
+def _table(
+    rows: Sequence[Key], blocks: Mapping[str, Sequence[Key]], flavors_of: Mapping[Key, Sequence[str]] | None = None
+) -> str:
+    """Return a table of keys; ``flavors_of`` adds a column with the flavors of each."""
+    cells = [
+        (
+            f"`{NAMESPACE}:{key.name}`",
+            *([", ".join(flavors_of[key])] if flavors_of else []),
+            _linked_type(key, blocks) if key.is_block else key.type,
+            f"`{key.default}`" if key.default else "required" if key.required else "",
+            key.meaning,
+        )
+        for key in rows
+    ]
+    return text_table.markdown(("Key", *(["Flavors"] if flavors_of else []), "Type", "Default", "Meaning"), *cells)
 
 
 def _linked_type(key: Key, blocks: Mapping[str, Sequence[Key]]) -> str:

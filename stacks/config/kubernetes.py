@@ -445,6 +445,19 @@ class KubernetesRunnersConfig(PoolConfig):
     def _fits(self) -> Self:
         if self.min_runners > self.max_runners:
             raise ValueError(f"minRunners {self.min_runners} is more than maxRunners {self.max_runners}")
+        self._check_node()
+        self._check_selectors()
+        self._check_docker()
+        self._check_devices()
+        if self.group != "default" and github_url.part(self.github.url, "name"):
+            raise ValueError(
+                f"group '{one_line(self.group)}': a repository has no runner groups: leave it out, or give the "
+                "organization's github.url"
+            )
+        return self
+
+    def _check_node(self) -> None:
+        """Check that a node of the profile has what its pods request, and another platform than the extra builds."""
         for name, resource in (("gpus", GPU), ("efa", EFA), ("infiniband", INFINIBAND)):
             count = getattr(self, name)
             if count is not None:
@@ -461,7 +474,9 @@ class KubernetesRunnersConfig(PoolConfig):
                 f"build.platforms.{self.platform}: nodes of {self.profile} are {self.platform} themselves: give "
                 "build.replicas, or leave it out"
             )
-        self._check_selectors()
+
+    def _check_docker(self) -> None:
+        """Check that a job can build, and that no key is for a Docker daemon or for devices that are not there."""
         if not self.daemon and not self.build and not self.job_pods:
             raise ValueError(
                 "daemon is false and there is no build service: set build.jobs: true, or leave daemon out; jobPods: "
@@ -477,6 +492,9 @@ class KubernetesRunnersConfig(PoolConfig):
                 f"runners of {self.profile} have no GPU": () if self.devices else ("shm", "driver"),
             },
         )
+
+    def _check_devices(self) -> None:
+        """Check the keys that are for GPUs against each other."""
         if self.devices and self.job_memory and _gib(self.shm) >= _gib(self.job_memory):
             raise ValueError(
                 f"shm {self.shm} is in memory, and a job may use {self.job_memory} in all: give more in memory, or "
@@ -489,12 +507,6 @@ class KubernetesRunnersConfig(PoolConfig):
                 f"validation: runners of {self.profile} have no GPU, which an image's own checks need: give a command "
                 "or another profile, or leave validation out"
             )
-        if self.group != "default" and github_url.part(self.github.url, "name"):
-            raise ValueError(
-                f"group '{one_line(self.group)}': a repository has no runner groups: leave it out, or give the "
-                "organization's github.url"
-            )
-        return self
 
     def _check_selectors(self) -> None:
         """Check that no label asks for nodes of another platform than the pods are for."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from containers.errors import SlipwayError
@@ -119,6 +119,10 @@ def _origins(
     if not commits:
         return {}
     newest = _fingerprints(root, commits[0], stack, own)
+
+    def is_newest(name: str, commit: str) -> bool:
+        return _fingerprints(root, commit, stack, own).get(name) == newest[name]
+
     origins = dict.fromkeys(fingerprints, commits[0])
     ranges: dict[str, tuple[int, int]] = {}  # places in commits: the last known to be equal, the first known to differ
     edits = dict.fromkeys(newest.keys() & fingerprints.keys(), (0, head))  # the last equal place, where to look from
@@ -128,21 +132,29 @@ def _origins(
         for name, (same, _) in list(edits.items()):
             edit = last[name]
             place = commits.index(edit) if edit in commits else None
-            if edit is None or _fingerprints(root, edit, stack, own).get(name) != newest[name]:
+            if edit is None or not is_newest(name, edit):
                 ranges[name] = (same, len(commits) if place is None else place)
                 del edits[name]
-            elif (parent := before[edit]) and _fingerprints(root, parent, stack, own).get(name) == newest[name]:
+            elif (parent := before[edit]) and is_newest(name, parent):
                 # No build reads the edit; it may be a comment's.
                 edits[name] = (same if place is None else place, parent)
             else:
                 origins[name] = edit
                 del edits[name]
-    while middles := {name: sum(places) // 2 for name, places in ranges.items() if places[1] - places[0] > 1}:
-        for name, middle in middles.items():
-            same = _fingerprints(root, commits[middle], stack, own).get(name) == newest[name]
-            ranges[name] = (middle, ranges[name][1]) if same else (ranges[name][0], middle)
-    origins |= {name: commits[place] for name, (place, _) in ranges.items()}
+    origins |= {name: commits[place] for name, place in _last_equal(ranges, commits, is_newest).items()}
     return {name: (commit[:_ABBREVIATION], newest.get(name) == fingerprints[name]) for name, commit in origins.items()}
+
+
+def _last_equal(
+    ranges: Mapping[str, tuple[int, int]], commits: Sequence[str], is_newest: Callable[[str, str], bool]
+) -> dict[str, int]:
+    """Return the place of the last commit that is equal, by halving each range, all images' ranges in turn."""
+    halved = dict(ranges)
+    while middles := {name: sum(places) // 2 for name, places in halved.items() if places[1] - places[0] > 1}:
+        for name, middle in middles.items():
+            same, differing = halved[name]
+            halved[name] = (middle, differing) if is_newest(name, commits[middle]) else (same, middle)
+    return {name: same for name, (same, _) in halved.items()}
 
 
 @functools.cache

@@ -58,6 +58,9 @@ THIRD_PARTY = {"packaging", "pydantic", "pydantic_core", "yaml"}
 
 MOST_MODULES = 12
 
+MOST_BRANCHES = 20
+"""The greatest cyclomatic complexity of a function, with those inside it."""
+
 OTHER_NAMES = {"containers.child_environment", "containers.errors"}
 """Modules that only give what a module of the library of that name has."""
 
@@ -69,6 +72,13 @@ def modules() -> Mapping[str, Path]:
         file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py")) if "template" not in file.parts
     )
     return {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
+
+
+def product() -> Iterator[Path]:
+    """Yield the files of the product: its modules, the programs that images get, and the two at the top."""
+    yield from modules().values()
+    yield from sorted((ROOT / "dockerfiles").rglob("*.py"))
+    yield from (ROOT / "__main__.py", ROOT / "slipway.py")
 
 
 def imports(file: Path) -> Iterator[str]:
@@ -147,6 +157,30 @@ def test_folder_of_modules_holds_a_dozen_at_most() -> None:
     assert {folder: count for folder, count in counts.items() if count > MOST_MODULES} == {}
 
 
+def complexity(function: ast.AST) -> int:
+    """Return 1 and one more for each branch, loop, handler, condition, and operand of and/or, as radon counts."""
+    counted = (ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.Assert, ast.match_case)
+    total = 1
+    for node in ast.walk(function):
+        if isinstance(node, ast.BoolOp):
+            total += len(node.values) - 1
+        elif isinstance(node, ast.comprehension):
+            total += 1 + len(node.ifs)
+        else:
+            total += isinstance(node, counted)
+    return total
+
+
+def test_function_of_product_has_20_branches_at_most() -> None:
+    counts = {
+        f"{file.relative_to(ROOT)}:{node.lineno} {node.name}": complexity(node)
+        for file in product()
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert {function: count for function, count in counts.items() if count > MOST_BRANCHES} == {}
+
+
 def test_modules_of_product_have_unique_names() -> None:
     places: defaultdict[str, list[str]] = defaultdict(list)
     for name, file in modules().items():
@@ -158,7 +192,7 @@ def test_modules_of_product_have_unique_names() -> None:
 def test_public_classes_of_product_have_unique_names() -> None:
     """A flavor's `Config` aside: every flavor has one."""
     places: defaultdict[str, list[str]] = defaultdict(list)
-    for file in (*modules().values(), *sorted((ROOT / "dockerfiles").rglob("*.py"))):
+    for file in product():
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and node.name != "Config":
                 places[node.name].append(file.relative_to(ROOT).as_posix())

@@ -156,11 +156,7 @@ def resolve_links(path: str) -> str:
         if part == ".":
             continue
         if part == "..":
-            parent, _, last = done.rpartition("/")
-            if done in {"", "/"} or last == "..":
-                done = "/" if done == "/" else f"{done}/..".removeprefix("/")
-            else:
-                done = parent or ("/" if done.startswith("/") else "")
+            done = _parent(done)
             continue
         place = f"{done.rstrip('/')}/{part}" if done else part
         status = os.lstat(place)
@@ -177,6 +173,16 @@ def resolve_links(path: str) -> str:
             done = "/"
         todo += [piece for piece in reversed(target.split("/")) if piece]
     return clean(done) if done else "."
+
+
+def _parent(path: str) -> str:
+    """Return the folder above a resolved path; a relative path may lead above its start."""
+    parent, _, last = path.rpartition("/")
+    if path == "/":
+        return "/"
+    if not path or last == "..":
+        return f"{path}/..".removeprefix("/")
+    return parent or ("/" if path.startswith("/") else "")
 
 
 def _reason(error: OSError) -> str:

@@ -5,7 +5,7 @@ An update asks ``kubectl`` before it starts, which knows every way to log in to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
 from components.runners.kubernetes.build_daemon import NAME
@@ -119,14 +119,23 @@ def _waiting(config: KubernetesRunnersConfig) -> Iterator[str]:
         if pod["status"].get("phase") == "Pending" and _age(pod) > PENDING_LIMIT:
             yield f"{space}/{pod['metadata']['name']} has waited {_minutes(pod)}: {_not_ready(pod)}"
     pod_names = {pod["metadata"]["name"] for pod in pods[config.namespace]}
-    # ARC deletes the pods of a lost runner's job in its own namespace alone.
-    for pod in pods[config.jobs_namespace] if config.job_pods else ():
+    yield from _orphaned(config, pods[config.jobs_namespace] if config.job_pods else (), pod_names)
+    yield from _without_pod(config, pod_names)
+
+
+def _orphaned(config: KubernetesRunnersConfig, pods: Iterable[Item], pod_names: Collection[str]) -> Iterator[str]:
+    """Look for pods of jobs whose runner is gone: ARC deletes those in its own namespace alone."""
+    for pod in pods:
         name, runner = pod["metadata"]["name"], pod["metadata"].get("labels", {}).get("runner-pod")
         if runner not in pod_names and _age(pod) > PENDING_LIMIT:
             yield (
                 f"{config.jobs_namespace}/{name} keeps its devices, and its runner is gone: "
                 f"kubectl delete pod --namespace {config.jobs_namespace} {name}"
             )
+
+
+def _without_pod(config: KubernetesRunnersConfig, pod_names: Collection[str]) -> Iterator[str]:
+    """Look for runners that have failed, or have waited for a pod for too long."""
     for runner in _runners(config):
         name, status = runner["metadata"]["name"], runner.get("status", {})
         reason = one_line(status.get("message") or status.get("reason") or "", _LONGEST)

@@ -228,6 +228,10 @@ class _Header:
             if names < len(self.sections):
                 self._names = _bytes(content, self.sections[names].start, self.sections[names].size)
 
+    def segment(self, kind: int) -> _Segment | None:
+        """Return the first segment of a kind, if there is one."""
+        return next((segment for segment in self.segments if segment.kind == kind), None)
+
     def section_name(self, section: _Section) -> bytes:
         """Return a section's name."""
         return self._names[section.name : section.name + _MOST_SECTION_NAME].partition(b"\0")[0]
@@ -247,7 +251,7 @@ def _read(content: IO[bytes], size: int) -> Binary:
     if machine.number == _CUDA:
         return Binary(size, machine, gpu_code=(gpu_code.of_cubin(header.flags, header.abi),))
     loads = [segment for segment in header.segments if segment.kind == _LOAD]
-    dynamic = next((segment for segment in header.segments if segment.kind == _DYNAMIC), None)
+    dynamic = header.segment(_DYNAMIC)
     if header.kind not in {_PROGRAM, _SHARED} or (dynamic and _without_content(header, dynamic)):
         return Binary(size, machine)
     end = max((segment.start + segment.size for segment in loads), default=0)
@@ -257,7 +261,7 @@ def _read(content: IO[bytes], size: int) -> Binary:
     mapped = _mapped(loads)
     if dynamic is None:
         return Binary(size, machine, "static", gpu_code=codes, page=mapped[0])
-    interpreter = next((segment for segment in header.segments if segment.kind == _INTERPRETER), None)
+    interpreter = header.segment(_INTERPRETER)
     named = _bytes(content, interpreter.start, interpreter.size).rstrip(b"\0") if interpreter else b""
     tables = _Tables(content, header, loads, dynamic)
     soname = tables.name(_SONAME)

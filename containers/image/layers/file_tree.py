@@ -294,10 +294,7 @@ def _at(
 ) -> Difference | None:
     """Return the difference at a path itself."""
     was, now = old.file if old else None, new.file if new else None
-    # If no read layer mentions a path, an unread one may have it.
-    certain = (before.certain(old) if old else not before.unread_above(old_floor)) and (
-        after.certain(new) if new else not after.unread_above(new_floor)
-    )
+    certain = _certain(before, old, old_floor) and _certain(after, new, new_floor)
     if was and now:
         unknown = "hardlink" in {was.kind, now.kind}
         return Difference(path, "changed", was, now, certain and not unknown) if was != now or unknown else None
@@ -305,11 +302,21 @@ def _at(
         return Difference(path, "removed" if was else "added", was, now, certain)
     if folder := _folders(path, old, new, certain):
         return folder
-    if old and old.removed and new is None and after.unread_above(new_floor):
+    if _maybe_kept(old, new, after, new_floor):
         return Difference(path, "added", None, None, certain=False)
-    if new and new.removed and old is None and before.unread_above(old_floor):
+    if _maybe_kept(new, old, before, old_floor):
         return Difference(path, "removed", None, None, certain=False)
     return None
+
+
+def _certain(tree: FileTree, node: _Node | None, floor: int) -> bool:
+    """Return whether a tree says for certain what is at a path: an unread layer may have one that no other mentions."""
+    return tree.certain(node) if node else not tree.unread_above(floor)
+
+
+def _maybe_kept(removed: _Node | None, other: _Node | None, tree: FileTree, floor: int) -> bool:
+    """Return whether the other image may have, in an unread layer, a path that one image removes."""
+    return bool(removed and removed.removed and other is None and tree.unread_above(floor))
 
 
 def _folders(path: str, old: _Node | None, new: _Node | None, certain: bool) -> Difference | None:
