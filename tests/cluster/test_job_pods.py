@@ -11,6 +11,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,13 @@ class Runner:
     def job(self) -> dict[str, Any]:
         """The job's pod."""
         return self.project.cluster.get(self.project.at("pods", f"{self.name}-workflow", of="-jobs"))
+
+    def why_unscheduled(self) -> str:
+        """Return why the job's pod has no node; nothing while it is not there, or has one."""
+        for pod in self.project.cluster.items(self.project.at("pods", of="-jobs")):
+            if pod["metadata"]["name"] == f"{self.name}-workflow":
+                return " ".join(each.get("message", "") for each in pod["status"].get("conditions", ()))
+        return ""
 
     def run(self, script: str, given: str = "", *, inside: bool = False) -> str:
         """Run a script in the runner's container, or inside of the job's; return what it prints."""
@@ -213,11 +221,15 @@ def test_job_pod_has_what_the_runner_has_not(runners: tuple[ClusterProject, str,
     assert [line.strip() for line in inside.splitlines()][:3:2] == ["64", str(512 * 1024**2)], inside
     assert f"cannot access '{TOKEN}'" in inside
     # Another job waits for the GPU that this one has.
-    waits = second.hook(
-        "prepare_job", {"container": {"image": IMAGE}}, hook="$ACTIONS_RUNNER_CONTAINER_HOOKS & sleep 20; kill %1; :"
-    )
-    (condition,) = (each for each in second.job["status"]["conditions"] if each["type"] == "PodScheduled")
-    assert f"Insufficient {GPU}" in condition["message"], waits
+    stopped = f"{WORK}/stopped"
+    hook = f"$ACTIONS_RUNNER_CONTAINER_HOOKS <&0 & until [ -e {stopped} ]; do sleep 1; done; kill %1; :"
+    with ThreadPoolExecutor() as pool:
+        waits = pool.submit(second.hook, "prepare_job", {"container": {"image": IMAGE}}, hook=hook)
+        try:
+            until(lambda: f"Insufficient {GPU}" in second.why_unscheduled(), description="the second job waits")
+        finally:
+            second.run(f"touch {stopped}")
+        assert waits.result().endswith("exit 0\n"), waits.result()
     assert second.hook("cleanup_job", {}).endswith("exit 0\n")
     # The volumes of a container would be folders of the runner, such as that with its token.
     volume = {"sourceVolumePath": TOKEN, "targetVolumePath": "/token", "readOnly": True}
