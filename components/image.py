@@ -109,12 +109,21 @@ class ImageVariant(pulumi.ComponentResource):
 
             spec = image.spec
             unpushed = UnpushedImageArgs(
-                passed, self.name, spec.platform, args.reached, gates.exceptions, spec.compiled, gates.policy
+                passed,
+                self.name,
+                spec.platform,
+                args.reached,
+                gates.exceptions,
+                spec.compiled,
+                gates.policy,
+                gates.page,
             )
             return UnpushedImage(f"{name}-inspection", unpushed, below).ref
         from components.supply_chain.checked_tag import CheckedTag, CheckedTagArgs  # noqa: PLC0415 - not all images have checks
 
-        tag = CheckedTagArgs(ref, checked, self.tag, login, gates.exceptions, gates.policy, image.spec.compiled)
+        tag = CheckedTagArgs(
+            ref, checked, self.tag, login, gates.exceptions, gates.policy, image.spec.compiled, gates.page
+        )
         tagged = CheckedTag(f"{name}-tag", tag, below)
         if gates.exceptions is not None:
             self.loading = tagged.loading

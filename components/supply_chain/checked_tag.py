@@ -25,7 +25,8 @@ class CheckedTagArgs:
     ``checked`` is the hexadecimal part of a digest. ``exceptions`` are the faults of loading that do not count, as
     ``slipway:inspection`` lists them; None if the image is not inspected. ``vulnerabilities`` is
     ``slipway:vulnerabilities`` as JSON; None if the image is not scanned. ``compiled`` has the compute capabilities
-    that the stack compiled parts of the image for, as :class:`stacks.spec.ImageSpec` has it.
+    that the stack compiled parts of the image for, as :class:`stacks.spec.ImageSpec` has it. ``page`` is that of
+    :class:`stacks.placement.Gates`.
     """
 
     ref: pulumi.Input[str]
@@ -35,6 +36,7 @@ class CheckedTagArgs:
     exceptions: Sequence[Mapping[str, str]] | None
     vulnerabilities: Mapping[str, Any] | None = None
     compiled: Mapping[str, str] = field(default_factory=dict)
+    page: int | None = None
 
 
 class TagChecked(TagImage):
@@ -67,7 +69,9 @@ class TagChecked(TagImage):
         if props.get("exceptions") is not None:
             from components.supply_chain.gates import loading_gate
 
-            loading = loading_gate.check(ref, login, props["exceptions"], props.get("compiled") or {})
+            loading = loading_gate.check(
+                ref, login, props["exceptions"], props.get("compiled") or {}, props.get("page")
+            )
         # A registry with immutable tags may refuse even the digest that a tag has.
         if client.Repository(name, login).visible_digest() == digest:
             return {"name": name, "loading": loading, "scan": {}}
@@ -99,6 +103,7 @@ class CheckedTag(Resource, module="image", name="CheckedTag"):
             "exceptions": args.exceptions,
             "vulnerabilities": args.vulnerabilities,
             "compiled": args.compiled,
+            "page": args.page,
             "name": None,
             "loading": None,
             "scan": None,

@@ -102,7 +102,11 @@ def _attested(
         assert variant.loading is not None  # noqa: S101 - an image that was inspected
         exceptions = config.inspection.exceptions
         return LoadingArgs(
-            **vars(signed), evidence=variant.loading, exceptions=exceptions, compiled=image.spec.compiled
+            **vars(signed),
+            evidence=variant.loading,
+            exceptions=exceptions,
+            compiled=image.spec.compiled,
+            page=placed.gates.page,
         )
 
     def scan() -> VulnerabilityScanArgs:

@@ -28,6 +28,7 @@ class LoadingArgs(SignedArgs):
     evidence: pulumi.Input[Mapping[str, Any]]
     exceptions: Sequence[InspectionExceptionConfig]
     compiled: Mapping[str, str]
+    page: int | None = None
 
 
 class AttestLoading(ImageAction):
@@ -44,9 +45,9 @@ class AttestLoading(ImageAction):
 
         evidence = props.get("evidence")
         if not evidence:
-            rows = [InspectionExceptionConfig.model_validate(row) for row in props["exceptions"]]
-            evidence = loading_gate.evidence(props["ref"], login, rows, props["compiled"])
-        signing = SigningConfig.model_validate(props["signing"])
+            rows = [InspectionException.model_validate(row) for row in props["exceptions"]]
+            evidence = loading_gate.evidence(props["ref"], login, rows, props["compiled"], props.get("page"))
+        signing = Signing.model_validate(props["signing"])
         attestation = cosign.attest(props["ref"], "loading", evidence, signing, login)
         return {"attestation": attestation, "result": evidence["result"]}
 
@@ -66,5 +67,6 @@ class LoadingAttestation(Resource, module="image", name="Loading"):
             "evidence": args.evidence,
             "exceptions": [row.model_dump() for row in args.exceptions],
             "compiled": args.compiled,
+            "page": args.page,
         }
         super().__init__(AttestLoading(), name, inputs, opts)

@@ -238,6 +238,13 @@ class StackConfig(Model):
         return lines
 
     @property
+    def profiles(self) -> tuple[str, ...]:
+        """The kinds of nodes that the stack names, by the names of ``stacks/versions/nodes.toml``."""
+        runners = self.runners.profile if isinstance(self.runners, KubernetesRunners) else None
+        checks = self.promotion.gpu_checks.profile if self.promotion and self.promotion.gpu_checks else None
+        return tuple(name for name in (runners, checks) if name)
+
+    @property
     def every_platform(self) -> tuple[str, ...]:
         """The platforms of the stack's images, one or more."""
         return self.platforms or (self.platform,)

@@ -164,6 +164,11 @@ class Config(StackConfig):
         return doca_machine(self.doca, self.ngc, machine) if self.doca else ""
 
     @property
+    def profiles(self) -> tuple[str, ...]:
+        """The kinds of nodes that the stack names, those of the image first."""
+        return (self.nodes, *super().profiles)
+
+    @property
     def archs(self) -> str:
         """The compute capabilities in torch's own form: ``9.0 10.0+PTX``."""
         cuda = compiling_cuda(self.ngc)

@@ -20,6 +20,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.config.values import architecture
 from stacks.placement.copies import with_copies
 from stacks.plan import Plan, PlannedImage
+from stacks.versions.nodes import DEFAULT_PAGE, node
 
 SOCKETS: Final = ".slipway/engines"
 """The folder of the engines' sockets, relative to the checkout, where the program and the provider run."""
@@ -55,11 +56,13 @@ class Gates:
     """What keeps an image from its tag, as inputs of resources.
 
     ``exceptions`` are the faults of loading that do not count; None if the image is not inspected. ``policy`` is
-    ``slipway:vulnerabilities``; None if the image is not scanned.
+    ``slipway:vulnerabilities``; None if the image is not scanned. ``page`` is the bytes of the largest page of the
+    nodes of the image's platform that the stack names; None for the usual ones.
     """
 
     exceptions: tuple[Mapping[str, str], ...] | None = None
     policy: Mapping[str, Any] | None = None
+    page: int | None = None
 
     def __bool__(self) -> bool:
         return self.exceptions is not None or self.policy is not None
@@ -198,7 +201,13 @@ def _platform_engines(plan: Plan, *, several: bool) -> dict[str, BuildEngine]:
 
 def _placed(config: StackConfig, image: PlannedImage, engine: BuildEngine) -> PlacedImage:
     checks, product, signing = image.content.checks is not None, image.spec.product, config.signing
-    gates = _gates(config) if (checks or image.spec.own) and not product else Gates()
+    exceptions = tuple(row.model_dump() for row in config.inspection.exceptions) if config.inspection.gate else None
+    policy = config.vulnerabilities.model_dump(mode="json", by_alias=True) if config.vulnerabilities else None
+    gates = (
+        Gates(exceptions, policy, _page(config, image.spec.platform))
+        if (checks or image.spec.own) and not product
+        else Gates()
+    )
     return PlacedImage(
         image=image,
         engine=engine,
@@ -214,10 +223,10 @@ def _placed(config: StackConfig, image: PlannedImage, engine: BuildEngine) -> Pl
     )
 
 
-def _gates(config: StackConfig) -> Gates:
-    exceptions = tuple(row.model_dump() for row in config.inspection.exceptions) if config.inspection.gate else None
-    policy = config.vulnerabilities.model_dump(mode="json", by_alias=True) if config.vulnerabilities else None
-    return Gates(exceptions, policy)
+def _page(config: StackConfig, platform: str) -> int | None:
+    nodes = [node(name) for name in config.profiles]
+    largest = max((each.page for each in nodes if f"linux/{each.arch}" == platform), default=DEFAULT_PAGE)
+    return largest if largest > DEFAULT_PAGE else None
 
 
 def _level(config: StackConfig) -> int | None:

@@ -10,7 +10,8 @@ from containers.budget import apart
 from containers.errors import SlipwayError, listing
 from containers.evidence import loading_evidence
 from containers.image.binaries import contents, inspection
-from containers.image.layers.layer import LayerIndex
+from containers.image.binaries.refused_files import DEFAULT_PAGE
+from containers.image.layers.layer import Index
 from containers.image.registry_image import Image, fetch_each
 from containers.registry import credentials
 from stacks.config.gates.inspection_gate import InspectionExceptionConfig
@@ -22,22 +23,27 @@ def evidence(
     login: credentials.Login | None,
     exceptions: Sequence[InspectionExceptionConfig],
     compiled: Mapping[str, str],
+    page: float | None = None,
 ) -> dict[str, Any]:
     """Inspect a pushed image, ``repository@sha256:...``, or each image of an index; return the result as evidence.
 
-    ``compiled`` is what the stack compiled, and for which GPUs: see :class:`stacks.spec.ImageSpec`.
+    ``compiled`` is what the stack compiled, and for which GPUs: see :class:`stacks.spec.ImageSpec`. ``page`` is the
+    bytes of a page of the stack's nodes, where these are not the usual ones: :class:`stacks.versions.nodes.Node`.
 
     Raises:
         SlipwayError: a layer cannot be read.
     """
-    return apart(ref, _evidence, ref, login, exceptions, compiled)
+    return apart(ref, _evidence, ref, login, exceptions, compiled, page)
 
 
 def _evidence(ref: str, login: credentials.Login | None, *rules: Any) -> dict[str, Any]:
-    exceptions, compiled = rules
-    question = inspection.Question(cuda_toolkit, compiled=compiled)
-    inspections = [inspection.inspect(image, question) for image in fetch_each(ref, login)]
+    exceptions, compiled, page = rules
+    inspections = [inspection.inspect(image, _question(compiled, page)) for image in fetch_each(ref, login)]
     return loading_evidence.predicate(inspections, exceptions, datetime.now(UTC))
+
+
+def _question(compiled: Mapping[str, str], page: float | None) -> inspection.Question:
+    return inspection.Question(cuda_toolkit, compiled=compiled, page=int(page or DEFAULT_PAGE))
 
 
 def check(
@@ -45,6 +51,7 @@ def check(
     login: credentials.Login | None,
     exceptions: Sequence[Mapping[str, str]],
     compiled: Mapping[str, str],
+    page: float | None = None,
 ) -> dict[str, Any]:
     """Return the evidence of a pushed image in which everything loads; ``exceptions`` are of ``slipway:inspection``.
 
@@ -52,8 +59,8 @@ def check(
         SlipwayError: something in the image does not load, or has no code for a GPU that it was compiled for, with a
             line for each fault; or a layer cannot be read.
     """
-    rows = [InspectionExceptionConfig.model_validate(row) for row in exceptions]
-    result = evidence(ref, login, rows, compiled)
+    rows = [InspectionException.model_validate(row) for row in exceptions]
+    result = evidence(ref, login, rows, compiled, page)
     _refuse(f"{ref}: gets no tag", result, rows, f"`slipway inspect {ref}` lists them")
     return result
 
@@ -64,15 +71,15 @@ def check_unpushed(
     layers: list[LayerIndex],
     exceptions: Sequence[Mapping[str, str]],
     compiled: Mapping[str, str],
+    page: float | None = None,
 ) -> None:
     """Inspect an image of an engine, ``repository:tag``, whose layers were read with the facts of its contents.
 
     Raises:
         SlipwayError: as for a pushed image.
     """
-    rows = [InspectionExceptionConfig.model_validate(row) for row in exceptions]
-    question = inspection.Question(cuda_toolkit, compiled=compiled)
-    inspected = inspection.of_contents(image, contents.of(layers, image.config), question)
+    rows = [InspectionException.model_validate(row) for row in exceptions]
+    inspected = inspection.of_contents(image, contents.of(layers, image.config), _question(compiled, page))
     result = loading_evidence.predicate([inspected], rows, datetime.now(UTC))
     _refuse(f"{name}: ends the update", result, rows, "save it with `docker save`, and `slipway inspect` lists them")
 

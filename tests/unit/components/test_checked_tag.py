@@ -319,3 +319,21 @@ def test_image_with_its_tag_is_not_scanned_again(registry: Registry, scanner: Sc
     registry.digests["a/loads:x1"] = registry.digests["a/loads:unchecked--x1"]
     TagChecked().create(given)
     assert not (scanner.folder / "calls").exists()
+
+
+@pytest.mark.parametrize(("page", "tagged"), [(65536.0, False), (None, True)])
+def test_file_for_small_pages_gets_no_tag_for_grace(registry: Registry, page: float | None, tagged: bool) -> None:
+    name = "ld-linux-aarch64.so.1"
+    files = {
+        f"lib/{name}": elf(name, machine=183, data=b"\0/lib64/\0/usr/lib64/\0"),
+        "opt/lib/small.so": elf("small.so", machine=183, shifted=0x1000),
+    }
+    ref = registry.image("a/loads:unchecked--x1", [files_archive(files)], platform=("linux", "arm64"))
+    given: dict[str, Any] = {"ref": ref, "tag": "x1", "checked": ref.rpartition(":")[2], "exceptions": [], "page": page}
+    if tagged:
+        TagChecked().create(given)
+        assert "a/loads:x1" in registry.digests
+        return
+    with pytest.raises(SlipwayError, match="small.so: cannot be mapped: it is for pages of 4096 bytes"):
+        TagChecked().create(given)
+    assert "a/loads:x1" not in registry.digests

@@ -150,3 +150,19 @@ def test_builder_works_on_checks_and_on_gates_of_unpushed_images() -> None:
     unpushed = place(plan(image, buildOn="runners", runners=CPU, publish=False))
     assert pushed.work(engine) == work
     assert unpushed.work(engine) == {**work, "torch-inspection": "saved"}
+
+
+@pytest.mark.parametrize(
+    ("values", "page"),
+    [
+        ({"flavor": "megatron", "platform": ARM64, "nodes": "aks-gb200"}, 65536),
+        ({"flavor": "megatron"}, None),
+        ({"promotion": {"tags": ["stable"], "gpuChecks": {"profile": "eks-p6e-gb200"}}, "signing": KEY}, 65536),
+        ({"promotion": {"tags": ["stable"], "gpuChecks": {"profile": "eks-p5"}}, "signing": KEY}, None),
+    ],
+)
+def test_gate_has_the_pages_of_the_nodes_that_a_stack_names(values: dict[str, Any], page: int | None) -> None:
+    config = flavors.load({"flavor": "local", "registry": REGISTRY, **values}, "stack t")
+    image = planned("torch", checks=FILES, platform=ARM64 if page else AMD64)
+    placement = place(Plan("t", config, (image,)))
+    assert placement.images[0].gates.page == page
