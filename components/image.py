@@ -116,13 +116,13 @@ class ImageVariant(pulumi.ComponentResource):
                 gates.exceptions,
                 spec.compiled,
                 gates.policy,
-                gates.page,
+                gates.question,
             )
             return UnpushedImage(f"{name}-inspection", unpushed, below).ref
         from components.supply_chain.checked_tag import CheckedTag, CheckedTagArgs  # noqa: PLC0415 - not all images have checks
 
         tag = CheckedTagArgs(
-            ref, checked, self.tag, login, gates.exceptions, gates.policy, image.spec.compiled, gates.page
+            ref, checked, self.tag, login, gates.exceptions, gates.policy, image.spec.compiled, gates.question
         )
         tagged = CheckedTag(f"{name}-tag", tag, below)
         if gates.exceptions is not None:

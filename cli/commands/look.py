@@ -122,6 +122,7 @@ def explain(key: str | None, stack: str | None) -> None:
     default="4K",
     help="Of a page of the host's kernel; 64K on most nodes with Grace.",
 )
+@click.option("--requirements", is_flag=True, help="Count requirements that contradict each other as faults.")
 @click.option("--cluster", is_flag=True, help="Compare with the drivers of a cluster's nodes, by NVIDIA's labels.")
 @click.option("--json", "form", flag_value="json", help="Print everything as JSON.")
 @click.option("--markdown", "form", flag_value="markdown", help="Print Markdown, for a comment on a pull request.")
@@ -136,6 +137,7 @@ def inspect(
     page_size: str,
     form: str | None,
     *,
+    requirements: bool,
     cluster: bool,
 ) -> None:
     """Say whether everything in an image loads, and on which GPUs and drivers, without running it.
@@ -180,7 +182,9 @@ def inspect(
         else:
             image = open_image(target, platform) if is_local(target) else fetch(target, platform=platform)
         page = int(page_size.removesuffix("K")) << 10
-        question = inspection.Question(cuda_toolkit, capabilities, driver, nodes, compiled, page=page)
+        question = inspection.Question(
+            cuda_toolkit, capabilities, driver, nodes, compiled, page=page, requirements=requirements
+        )
         result = inspection.inspect(image, question, platform)
         if form == "json":
             print(json.dumps(result.as_json(), indent=2))

@@ -87,8 +87,9 @@ def _loading(loading: Loading) -> Iterator[tuple[str, str]]:
 def _packages(inspection: Inspection) -> Iterator[tuple[str, str]]:
     if files := [one.path for one in inspection.contested if not one.binary]:
         yield "two owners", abridged(files, _LISTED_CONTESTED)
-    yield from (("requirements", str(one)) for one in inspection.contradictions[:_LISTED_CONTRADICTIONS])
-    if (more := len(inspection.contradictions) - _LISTED_CONTRADICTIONS) > 0:
+    unmet = [] if inspection.question.requirements else inspection.contradictions  # or they are among the faults
+    yield from (("requirements", str(one)) for one in unmet[:_LISTED_CONTRADICTIONS])
+    if (more := len(unmet) - _LISTED_CONTRADICTIONS) > 0:
         yield "requirements", f"and {more} more that are not met"
     if inspection.unread:
         records = (f"/{path}: {reason}" for path, reason in inspection.unread.items())

@@ -25,7 +25,7 @@ class CheckedTagArgs:
     ``checked`` is the hexadecimal part of a digest. ``exceptions`` are the faults of loading that do not count, as
     ``slipway:inspection`` lists them; None if the image is not inspected. ``vulnerabilities`` is
     ``slipway:vulnerabilities`` as JSON; None if the image is not scanned. ``compiled`` has the compute capabilities
-    that the stack compiled parts of the image for, as :class:`stacks.spec.ImageSpec` has it. ``page`` is that of
+    that the stack compiled parts of the image for, as :class:`stacks.spec.ImageSpec` has it. ``question`` is that of
     :class:`stacks.placement.Gates`.
     """
 
@@ -36,7 +36,7 @@ class CheckedTagArgs:
     exceptions: Sequence[Mapping[str, str]] | None
     vulnerabilities: Mapping[str, Any] | None = None
     compiled: Mapping[str, str] = field(default_factory=dict)
-    page: int | None = None
+    question: Mapping[str, Any] | None = None
 
 
 class TagChecked(TagImage):
@@ -70,7 +70,7 @@ class TagChecked(TagImage):
             from components.supply_chain.gates import loading_gate
 
             loading = loading_gate.check(
-                ref, login, props["exceptions"], props.get("compiled") or {}, props.get("page")
+                ref, login, props["exceptions"], props.get("compiled") or {}, props.get("question")
             )
         # A registry with immutable tags may refuse even the digest that a tag has.
         if client.Repository(name, login).visible_digest() == digest:
@@ -103,7 +103,7 @@ class CheckedTag(Resource, module="image", name="CheckedTag"):
             "exceptions": args.exceptions,
             "vulnerabilities": args.vulnerabilities,
             "compiled": args.compiled,
-            "page": args.page,
+            "question": args.question,
             "name": None,
             "loading": None,
             "scan": None,

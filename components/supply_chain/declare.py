@@ -106,7 +106,7 @@ def _attested(
             evidence=variant.loading,
             exceptions=exceptions,
             compiled=image.spec.compiled,
-            page=placed.gates.page,
+            question=placed.gates.question,
         )
 
     def scan() -> VulnerabilityScanArgs:

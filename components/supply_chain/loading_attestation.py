@@ -28,7 +28,7 @@ class LoadingArgs(SignedArgs):
     evidence: pulumi.Input[Mapping[str, Any]]
     exceptions: Sequence[InspectionExceptionConfig]
     compiled: Mapping[str, str]
-    page: int | None = None
+    question: Mapping[str, Any] | None = None
 
 
 class AttestLoading(ImageAction):
@@ -46,7 +46,7 @@ class AttestLoading(ImageAction):
         evidence = props.get("evidence")
         if not evidence:
             rows = [InspectionException.model_validate(row) for row in props["exceptions"]]
-            evidence = loading_gate.evidence(props["ref"], login, rows, props["compiled"], props.get("page"))
+            evidence = loading_gate.evidence(props["ref"], login, rows, props["compiled"], props.get("question"))
         signing = Signing.model_validate(props["signing"])
         attestation = cosign.attest(props["ref"], "loading", evidence, signing, login)
         return {"attestation": attestation, "result": evidence["result"]}
@@ -67,6 +67,6 @@ class LoadingAttestation(Resource, module="image", name="Loading"):
             "evidence": args.evidence,
             "exceptions": [row.model_dump() for row in args.exceptions],
             "compiled": args.compiled,
-            "page": args.page,
+            "question": args.question,
         }
         super().__init__(AttestLoading(), name, inputs, opts)

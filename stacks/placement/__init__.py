@@ -56,13 +56,14 @@ class Gates:
     """What keeps an image from its tag, as inputs of resources.
 
     ``exceptions`` are the faults of loading that do not count; None if the image is not inspected. ``policy`` is
-    ``slipway:vulnerabilities``; None if the image is not scanned. ``page`` is the bytes of the largest page of the
-    nodes of the image's platform that the stack names; None for the usual ones.
+    ``slipway:vulnerabilities``; None if the image is not scanned. ``question`` is what an
+    inspection is asked beside loading, None for nothing: ``page``, the bytes of the largest page of the nodes of the
+    image's platform that the stack names, and ``requirements``, whether contradicting requirements are faults.
     """
 
     exceptions: tuple[Mapping[str, str], ...] | None = None
     policy: Mapping[str, Any] | None = None
-    page: int | None = None
+    question: Mapping[str, Any] | None = None
 
     def __bool__(self) -> bool:
         return self.exceptions is not None or self.policy is not None
@@ -204,7 +205,7 @@ def _placed(config: StackConfig, image: PlannedImage, engine: BuildEngine) -> Pl
     exceptions = tuple(row.model_dump() for row in config.inspection.exceptions) if config.inspection.gate else None
     policy = config.vulnerabilities.model_dump(mode="json", by_alias=True) if config.vulnerabilities else None
     gates = (
-        Gates(exceptions, policy, _page(config, image.spec.platform))
+        Gates(exceptions, policy, _question(config, image.spec.platform))
         if (checks or image.spec.own) and not product
         else Gates()
     )
@@ -223,10 +224,11 @@ def _placed(config: StackConfig, image: PlannedImage, engine: BuildEngine) -> Pl
     )
 
 
-def _page(config: StackConfig, platform: str) -> int | None:
+def _question(config: StackConfig, platform: str) -> Mapping[str, Any] | None:
     nodes = [node(name) for name in config.profiles]
     largest = max((each.page for each in nodes if f"linux/{each.arch}" == platform), default=DEFAULT_PAGE)
-    return largest if largest > DEFAULT_PAGE else None
+    page = {"page": largest} if largest > DEFAULT_PAGE else {}
+    return {**page, **({"requirements": True} if config.inspection.requirements else {})} or None
 
 
 def _level(config: StackConfig) -> int | None:

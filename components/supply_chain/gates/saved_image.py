@@ -50,7 +50,7 @@ def _inspect(image: Mapping[str, Any], archive: Path | None) -> None:
     if exceptions is not None:
         from components.supply_chain.gates import loading_gate
 
-        loading_gate.check_unpushed(name, held, layers, exceptions, image["compiled"], image.get("page"))
+        loading_gate.check_unpushed(name, held, layers, exceptions, image["compiled"], image.get("question"))
 
 
 def _none(*_: Any) -> None:

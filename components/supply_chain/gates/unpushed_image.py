@@ -19,7 +19,7 @@ class UnpushedImageArgs:
 
     ``engine`` is the engine that holds it. ``exceptions`` are those of ``slipway:inspection``; None if the image is not
     inspected. ``compiled`` is what :class:`stacks.spec.ImageSpec` has. ``vulnerabilities`` is
-    ``slipway:vulnerabilities`` as JSON; None if the image is not scanned. ``page`` is that of
+    ``slipway:vulnerabilities`` as JSON; None if the image is not scanned. ``question`` is that of
     :class:`stacks.placement.Gates`.
     """
 
@@ -30,7 +30,7 @@ class UnpushedImageArgs:
     exceptions: Sequence[Mapping[str, str]] | None
     compiled: Mapping[str, str]
     vulnerabilities: Mapping[str, Any] | None = None
-    page: int | None = None
+    question: Mapping[str, Any] | None = None
 
 
 class InspectUnpushed(Action):

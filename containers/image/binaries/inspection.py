@@ -46,6 +46,7 @@ class Question:
         compiled: compute capabilities by what was compiled for them: see :func:`gpu_coverage.lacking`.
         level: the level of the processor, which decides between variants of a library.
         page: bytes of a page of the host's kernel.
+        requirements: whether a contradiction is a fault.
     """
 
     drivers: CudaDrivers
@@ -55,6 +56,7 @@ class Question:
     compiled: Mapping[str, str] = field(default_factory=dict)
     level: str = DEFAULT_LEVEL
     page: int = DEFAULT_PAGE
+    requirements: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Inspection:
 
     ``arch_list`` is for the compute capabilities in the image's TORCH_CUDA_ARCH_LIST, and no fault: not all libraries
     are compiled for it. ``unread`` says by path why a package manager's record is not read: owners may be unknown.
-    ``contradictions`` are no faults: an image may run in spite of them.
+    ``contradictions`` are faults if the question says so: an image may run in spite of them.
     """
 
     image: Image
@@ -89,7 +91,9 @@ class Inspection:
         known = {fault.file for fault in self.loading.faults if fault.kind in {"loader", "file"}}
         unstarted = [fault for fault in self.unstarted if not known.intersection((fault.file, *fault.names))]
         twice = [fault for one in self.copies if (fault := one.fault())]
-        return [*unstarted, *self.loading.faults, *owners, *twice, *self.coverage.faults(), *self.lacking, *drivers]
+        unmet = [one.fault() for one in self.contradictions] if self.question.requirements else []
+        gpu = [*self.coverage.faults(), *self.lacking, *drivers]
+        return [*unstarted, *self.loading.faults, *owners, *twice, *unmet, *gpu]
 
     def as_json(self) -> dict[str, Any]:
         """Return the inspection as JSON."""

@@ -36,9 +36,9 @@ _MUSL: Final = re.compile(r"ld-musl-[^/]+\.so\.1$")
 class Fault(NamedTuple):
     """What keeps a file from being loaded.
 
-    ``kind`` is ``library``, ``plugin``, ``version``, ``symbol``, ``cuda``, ``file``, ``refused``, ``host``, ``loader``
-    or ``copies``; ``missing`` what the file lacks, and ``reason`` why. ``users`` are files that load it, itself not
-    among them. Paths begin with a slash.
+    ``kind`` is ``library``, ``plugin``, ``version``, ``symbol``, ``cuda``, ``file``, ``refused``, ``host``, ``loader``,
+    ``copies`` or ``requirement``; ``missing`` what the file lacks, and ``reason`` why. ``users`` are files that load
+    it, itself not among them. Paths begin with a slash.
     ``provider`` says what would provide it, empty if that is not known. ``names`` are the libraries, symbols, versions
     or packages that it is about, all of them; ``missing`` may name the first alone.
     """

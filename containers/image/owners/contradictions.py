@@ -1,4 +1,4 @@
-"""Python packages of one environment whose requirements contradict what is installed beside them.
+"""Python packages of one environment whose requirements contradict what is installed beside them, or the Python itself.
 
 Debian's Python finds those below /usr/local before its own, and has them in `dist-packages`; a Python of its own below
 /usr/local has `site-packages`, and sees none of Debian's. Compared with `uv pip check`.
@@ -19,11 +19,14 @@ from packaging.utils import canonicalize_name
 
 from containers import budget
 from containers.image.binaries.contents import Contents
+from containers.image.binaries.loading import Fault
 from containers.image.owners.distributions import Distribution
 
 _FOLDER: Final = re.compile(
     r"(?P<prefix>.*?)/?(?P<local>(?<=usr)/local)?/?lib(?:64)?/python(?P<version>3(?:\.\d+)?)t?/(?P<kind>site|dist)-packages/.*"
 )
+_EXTENSION: Final = re.compile(r"(?P<module>.*/[^/.]+)\.cpython-3(?P<minor>\d+)t?-[^/]*\.so")
+"""An extension that one release of Python alone imports (importlib.machinery.EXTENSION_SUFFIXES)."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*")
 _MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 """What Python calls the architectures of platforms."""
@@ -43,18 +46,42 @@ class Contradiction(NamedTuple):
         """Return it as a part of a line."""
         return f"{self.by} requires {self.requirement}, and {self.prefix} has {self.has}"
 
+    def fault(self) -> Fault:
+        """Return it as a fault of the environment, by the packages that it is about."""
+        names = (self.by.split()[0], self.has.split()[0])
+        return Fault(
+            "requirement", self.prefix, f"{self.by} requires {self.requirement}", f"it has {self.has}", names=names
+        )
+
 
 def unmet(contents: Contents, architecture: str) -> list[Contradiction]:
     """Return what contradicts, by environment; packages that are not there are no contradiction.
 
     ``architecture`` is that of the image's platform.
     """
-    return [
+    requirements = (
         contradiction
         for (prefix, version), installed in sorted(_environments(contents).items())
         for one in installed.values()
         for contradiction in _unmet(f"/{prefix}".rstrip("/") or "/", version, installed, one, architecture)
-    ]
+    )
+    return [*requirements, *_foreign(contents)]
+
+
+def _foreign(contents: Contents) -> Iterator[Contradiction]:
+    """Yield the extensions that the Python of their folder passes over, where nothing else has the module's name."""
+    for path in sorted(contents.binaries):
+        place, built = _FOLDER.fullmatch(path), _EXTENSION.fullmatch(path)
+        if not place or not built or place["version"] in {"3", f"3.{built['minor']}"}:
+            continue
+        module, own = built["module"], f".cpython-{place['version'].replace('.', '')}"
+        others = (f"{module}{suffix}" for suffix in (".py", ".abi3.so", ".so"))
+        if any(contents.tree.find(other) for other in others) or any(
+            other.startswith(f"{module}{own}") for other in contents.binaries
+        ):
+            continue
+        prefix = f"/{place['prefix']}".rstrip("/") or "/"
+        yield Contradiction(prefix, f"/{path}", f"Python 3.{built['minor']}", f"Python {place['version']}")
 
 
 def _environments(contents: Contents) -> dict[tuple[str, str], dict[str, Distribution]]:

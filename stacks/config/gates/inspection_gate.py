@@ -51,6 +51,10 @@ class InspectionConfig(Model):
         default=True,
         description="Inspect each image that has checks. An image with a fault gets no tag, and none is built on it.",
     )
-    exceptions: tuple[InspectionExceptionConfig, ...] = Field(
+    requirements: bool = Field(
+        default=False,
+        description="Count packages as a fault whose requirements the packages beside them do not meet.",
+    )
+    exceptions: tuple[InspectionException, ...] = Field(
         (), description="Faults that do not stop an image: [{files: PATTERN, missing: PATTERN, reason: TEXT}]."
     )

@@ -329,7 +329,8 @@ def test_file_for_small_pages_gets_no_tag_for_grace(registry: Registry, page: fl
         "opt/lib/small.so": elf("small.so", machine=183, shifted=0x1000),
     }
     ref = registry.image("a/loads:unchecked--x1", [files_archive(files)], platform=("linux", "arm64"))
-    given: dict[str, Any] = {"ref": ref, "tag": "x1", "checked": ref.rpartition(":")[2], "exceptions": [], "page": page}
+    given: dict[str, Any] = {"ref": ref, "tag": "x1", "checked": ref.rpartition(":")[2], "exceptions": []}
+    given |= {"question": {"page": page}} if page else {}
     if tagged:
         TagChecked().create(given)
         assert "a/loads:x1" in registry.digests
@@ -337,3 +338,25 @@ def test_file_for_small_pages_gets_no_tag_for_grace(registry: Registry, page: fl
     with pytest.raises(SlipwayError, match="small.so: cannot be mapped: it is for pages of 4096 bytes"):
         TagChecked().create(given)
     assert "a/loads:x1" not in registry.digests
+
+
+def test_contradicting_requirements_are_a_fault_by_choice(registry: Registry) -> None:
+    site = "opt/venv/lib/python3.11/site-packages"
+    lines = "Metadata-Version: 2.4\nName: {}\nVersion: {}\n{}"
+    files = {
+        f"{site}/torchvision-0.19.0.dist-info/METADATA": lines.format(
+            "torchvision", "0.19.0", "Requires-Dist: torch ==2.4.0\n"
+        ).encode(),
+        f"{site}/torch-2.5.1.dist-info/METADATA": lines.format("torch", "2.5.1", "").encode(),
+    }
+    given = {**inspected(registry, files), "question": {"requirements": True}}
+    with pytest.raises(SlipwayError) as refusal:
+        TagChecked().create(given)
+    assert "/opt/venv: torchvision 0.19.0 requires torch==2.4.0: it has torch 2.5.1" in str(refusal.value)
+    assert "a/loads:x1" not in registry.digests
+    row = {"files": "/opt/venv", "missing": "torch*", "reason": "torchvision is not imported"}
+    TagChecked().create({**given, "exceptions": [row]})
+    assert "a/loads:x1" in registry.digests
+    del registry.digests["a/loads:x1"]
+    TagChecked().create(inspected(registry, files))
+    assert "a/loads:x1" in registry.digests, "reported, and no fault"

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from containers.image.owners import contradictions, distributions
+from tests.helpers.elf_writer import elf
 from tests.helpers.image_files import SITE, Files, image
 
 DEBIAN = "usr/lib/python3/dist-packages"
@@ -109,3 +110,22 @@ def test_malformed_metadata_says_nothing() -> None:
         f"{SITE}/setuptools/_vendor/user-1.dist-info/METADATA": "Name: user\nVersion: 1\nRequires-Dist: a>2"
     }
     assert unmet(nested, package("a", "1")) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "named"),
+    [
+        (["a.cpython-310-x86_64-linux-gnu.so"], True),
+        (["a.cpython-311-x86_64-linux-gnu.so"], False),
+        (["a.cpython-310-x86_64-linux-gnu.so", "a.cpython-311-x86_64-linux-gnu.so"], False),
+        (["a.cpython-310-x86_64-linux-gnu.so", "a.py"], False),
+        (["a.cpython-310-x86_64-linux-gnu.so", "a.abi3.so"], False),
+        (["a.cpython-310-x86_64-linux-gnu.so", "b.cpython-311-x86_64-linux-gnu.so"], True),
+        (["a.abi3.so"], False),
+    ],
+)
+def test_extension_of_another_python_is_named(files: list[str], named: bool) -> None:
+    read = image({f"{SITE}/pack/{name}": elf() if name.endswith(".so") else "" for name in files})
+    path = f"/{SITE}/pack/a.cpython-310-x86_64-linux-gnu.so"
+    expected = [f"{path} requires Python 3.10, and /opt/venv has Python 3.11"]
+    assert [str(one) for one in contradictions.unmet(read, "amd64")] == (expected if named else [])
