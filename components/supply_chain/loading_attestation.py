@@ -45,9 +45,9 @@ class AttestLoading(ImageAction):
 
         evidence = props.get("evidence")
         if not evidence:
-            rows = [InspectionException.model_validate(row) for row in props["exceptions"]]
+            rows = [InspectionExceptionConfig.model_validate(row) for row in props["exceptions"]]
             evidence = loading_gate.evidence(props["ref"], login, rows, props["compiled"], props.get("question"))
-        signing = Signing.model_validate(props["signing"])
+        signing = SigningConfig.model_validate(props["signing"])
         attestation = cosign.attest(props["ref"], "loading", evidence, signing, login)
         return {"attestation": attestation, "result": evidence["result"]}
 

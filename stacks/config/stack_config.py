@@ -240,7 +240,7 @@ class StackConfig(Model):
     @property
     def profiles(self) -> tuple[str, ...]:
         """The kinds of nodes that the stack names, by the names of ``stacks/versions/nodes.toml``."""
-        runners = self.runners.profile if isinstance(self.runners, KubernetesRunners) else None
+        runners = self.runners.profile if isinstance(self.runners, KubernetesRunnersConfig) else None
         checks = self.promotion.gpu_checks.profile if self.promotion and self.promotion.gpu_checks else None
         return tuple(name for name in (runners, checks) if name)
 

@@ -202,13 +202,7 @@ def _platform_engines(plan: Plan, *, several: bool) -> dict[str, BuildEngine]:
 
 def _placed(config: StackConfig, image: PlannedImage, engine: BuildEngine) -> PlacedImage:
     checks, product, signing = image.content.checks is not None, image.spec.product, config.signing
-    exceptions = tuple(row.model_dump() for row in config.inspection.exceptions) if config.inspection.gate else None
-    policy = config.vulnerabilities.model_dump(mode="json", by_alias=True) if config.vulnerabilities else None
-    gates = (
-        Gates(exceptions, policy, _question(config, image.spec.platform))
-        if (checks or image.spec.own) and not product
-        else Gates()
-    )
+    gates = _gates(config, image.spec.platform) if (checks or image.spec.own) and not product else Gates()
     return PlacedImage(
         image=image,
         engine=engine,
@@ -222,6 +216,12 @@ def _placed(config: StackConfig, image: PlannedImage, engine: BuildEngine) -> Pl
         extra_tags=image.extra_tags if config.publish and not image.spec.is_part else (),
         attested=_attested(config, signing, gates, product=product) if config.publish and signing else (),
     )
+
+
+def _gates(config: StackConfig, platform: str) -> Gates:
+    exceptions = tuple(row.model_dump() for row in config.inspection.exceptions) if config.inspection.gate else None
+    policy = config.vulnerabilities.model_dump(mode="json", by_alias=True) if config.vulnerabilities else None
+    return Gates(exceptions, policy, _question(config, platform))
 
 
 def _question(config: StackConfig, platform: str) -> Mapping[str, Any] | None:

@@ -11,7 +11,7 @@ from containers.errors import SlipwayError, listing
 from containers.evidence import loading_evidence
 from containers.image.binaries import contents, inspection
 from containers.image.binaries.refused_files import DEFAULT_PAGE
-from containers.image.layers.layer import Index
+from containers.image.layers.layer import LayerIndex
 from containers.image.registry_image import Image, fetch_each
 from containers.registry import credentials
 from stacks.config.gates.inspection_gate import InspectionExceptionConfig
@@ -65,7 +65,7 @@ def check(
         SlipwayError: something in the image does not load, or has no code for a GPU that it was compiled for, with a
             line for each fault; or a layer cannot be read.
     """
-    rows = [InspectionException.model_validate(row) for row in exceptions]
+    rows = [InspectionExceptionConfig.model_validate(row) for row in exceptions]
     result = evidence(ref, login, rows, compiled, asked)
     _refuse(f"{ref}: gets no tag", result, rows, f"`slipway inspect {ref}` lists them")
     return result
@@ -84,7 +84,7 @@ def check_unpushed(
     Raises:
         SlipwayError: as for a pushed image.
     """
-    rows = [InspectionException.model_validate(row) for row in exceptions]
+    rows = [InspectionExceptionConfig.model_validate(row) for row in exceptions]
     inspected = inspection.of_contents(image, contents.of(layers, image.config), _question(compiled, asked))
     result = loading_evidence.predicate([inspected], rows, datetime.now(UTC))
     _refuse(f"{name}: ends the update", result, rows, "save it with `docker save`, and `slipway inspect` lists them")

@@ -55,6 +55,6 @@ class InspectionConfig(Model):
         default=False,
         description="Count packages as a fault whose requirements the packages beside them do not meet.",
     )
-    exceptions: tuple[InspectionException, ...] = Field(
+    exceptions: tuple[InspectionExceptionConfig, ...] = Field(
         (), description="Faults that do not stop an image: [{files: PATTERN, missing: PATTERN, reason: TEXT}]."
     )
