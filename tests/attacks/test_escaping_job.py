@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from components.runners.kubernetes import build_daemon, pod
+from components.runners.kubernetes import build_daemon, job_pods, pod
 from containers.errors import SlipwayError
 from stacks import plan
 from stacks.config.kubernetes import KubernetesRunnersConfig
@@ -159,3 +163,49 @@ def test_property_that_nodes_of_others_have_is_no_pool(tmp_path: Path, label: di
 )  # fmt: skip
 def test_pool_that_a_cloud_names_is_a_pool(tmp_path: Path, label: str) -> None:
     assert pods(tmp_path, profile="cpu", nodeSelector={label: "ci"})
+
+
+COPIES = """'use strict'
+const fs = require('fs')
+const path = require('path')
+const [cwd, wanted] = [process.env.COPIED, process.env.WANTED]
+// tar-fs 3.1 (extract.js): a link is judged by its text, and a file is written by way of a link of its name.
+const link = (target, name, next) => {
+  const place = path.resolve(path.dirname(name), target)
+  if (place !== cwd && !place.startsWith(cwd + path.sep)) throw new Error('not a valid symlink')
+  fs.symlink(target, name, next)
+}
+const up = 'l/'.repeat(30) + '../'.repeat(30)
+link('.', path.join(cwd, 'l'), () => link(up, path.join(cwd, 'm'), () =>
+  link('m' + wanted, path.join(cwd, 'step_summary'), () => {
+    try { console.log(fs.readFileSync(path.join(cwd, 'step_summary'), 'utf8')) } catch {}
+    try { fs.writeFileSync(path.join(cwd, 'step_summary'), 'planted') } catch {}
+    console.log(fs.readlinkSync(path.join(cwd, 'm')))
+    process.stdin.on('data', part => console.log(JSON.parse(part).state.jobPod))
+  })))
+"""
+"""In place of GitHub's hook: it copies links of a job's archive, and says which pod the step would run in."""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="the hook is a program of Node.js")
+def test_job_reaches_nothing_by_what_the_hook_copies(tmp_path: Path) -> None:
+    hook = job_pods.files(KubernetesRunners.model_validate({"kind": "kubernetes", "github": GITHUB, "jobPods": True}))
+    text = hook["data"]["hook.js"].replace("/home/runner/k8s-novolume", str(tmp_path))
+    (tmp_path / "hook.js").write_text(text)
+    (tmp_path / "index.js").write_text(COPIES)
+    (copied := tmp_path / "_temp").mkdir()
+    (token := tmp_path / "token").write_text("the runner's token")
+    # The runner saves this state from the answer's file, which the job has written to.
+    given = {"command": "run_script_step", "args": {}, "state": {"jobPod": "other-workflow"}}
+    variables = {
+        "ACTIONS_RUNNER_POD_NAME": "own",
+        "COPIED": str(copied),
+        "WANTED": str(token),
+        "PATH": os.environ["PATH"],
+    }
+    done = subprocess.run(
+        ["node", str(tmp_path / "hook.js")], input=f"{json.dumps(given)}\n", env=variables, check=True, timeout=60,
+        text=True, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["./", "own-workflow"]
+    assert token.read_text() == "the runner's token"

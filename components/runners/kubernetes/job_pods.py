@@ -38,10 +38,11 @@ _LONGEST = 5 * 24 * 60 * 60
 
 _HOOK = f"""\
 'use strict'
-const {{ readFileSync }} = require('fs')
+const fs = require('fs')
+const {{ normalize }} = require('path')
 const {{ Readable }} = require('stream')
-const input = readFileSync(0)
-const {{ command, args }} = JSON.parse(input)
+const input = JSON.parse(fs.readFileSync(0))
+const {{ command, args }} = input
 // Volumes are folders of the runner that the hook copies into the job. One of them has the runner's token.
 const containers = command === 'prepare_job' ? [args.container, ...(args.services || [])] : []
 if (containers.some(one => one && (one.userMountVolumes || []).length)) {{
@@ -52,7 +53,13 @@ if (containers.some(one => one && (one.userMountVolumes || []).length)) {{
 if (command === 'run_container_step') process.env.ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE = '{JOBS}/step.json'
 // A job puts folders first on PATH, and programs into a folder that the hook copies here. The hook starts `sh`.
 process.env.PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
-Object.defineProperty(process, 'stdin', {{ value: Readable.from([input]) }})
+// The runner has the state from an answer that a job can write into that folder: it could name another job's pod.
+const jobPod = `${{process.env.ACTIONS_RUNNER_POD_NAME.substring(0, 54)}}-workflow`
+if (command !== 'prepare_job') input.state = {{ jobPod }}
+// tar-fs judges by its text whether a link in a job's archive stays in that folder. `a/..` leaves it if `a` is a link.
+const {{ symlink }} = fs
+fs.symlink = (target, ...others) => symlink(normalize(target), ...others)
+Object.defineProperty(process, 'stdin', {{ value: Readable.from([JSON.stringify(input) + '\\n']) }})
 require('/home/runner/k8s-novolume/index.js')
 """
 """Starts GitHub's hook so that a job cannot turn it against its runner."""
