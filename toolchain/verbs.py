@@ -115,6 +115,7 @@ def _dispatch(arguments: argparse.Namespace, checkout: Checkout) -> int:
             return own_repository.make(arguments.folder)
         case "prune":
             with alone(checkout, "prune"):
+                stack_command.check_states(checkout)
                 return unused_space.prune(checkout, delete=arguments.yes)
         case verb:
             return {"ready": _ready, "packages": _packages, "pin": _pin, "down": _down, "env": _env, "lint": lint}[

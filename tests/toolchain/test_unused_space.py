@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import shutil
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 from tests.helpers import registry_api
 from tests.helpers.pushed_image import MANIFEST, copy, push
 from tests.toolchain.clone import Clone
+from toolchain import verbs
 from toolchain.checkout import Checkout
 from toolchain.parts import docker_registry, unused_space
 
@@ -96,3 +100,58 @@ def test_prune_without_services_of_its_own_touches_none(
     printed = capsys.readouterr().out
     assert "registry  Slipway's own does not run: left alone" in printed
     assert "engine    Slipway's own does not run: left alone" in printed
+
+
+def test_prune_keeps_what_a_compressed_state_names(checkout: Checkout) -> None:
+    """Pulumi compresses its states where ``PULUMI_DIY_BACKEND_GZIP`` is set."""
+    address = docker_registry.own_address(checkout)
+    assert address
+    kept = push(f"{address}/slipway/torch:now", "now")
+    folder = checkout.backend / ".pulumi/stacks/slipway"
+    folder.mkdir(parents=True)
+    (folder / "s.json.gz").write_bytes(gzip.compress(json.dumps({"ref": kept}).encode()))
+    assert unused_space.prune(checkout, delete=True) == 0
+    assert tags(address, "slipway/torch") == {"now"}
+
+
+def test_prune_deletes_what_a_killed_prune_left(checkout: Checkout) -> None:
+    """It was killed when it had deleted a tag, and not its manifest."""
+    address = docker_registry.own_address(checkout)
+    assert address
+    push(f"{address}/slipway/torch:old", "old")
+    registry = docker_registry.storage(checkout) / "docker/registry/v2"
+    shutil.rmtree(registry / "repositories/slipway/torch/_manifests/tags/old")
+    assert unused_space.prune(checkout, delete=True) == 0
+    assert not list((registry / "blobs").rglob("data"))
+    assert unused_space.prune(checkout, delete=True) == 0
+
+
+def prune_yes(monkeypatch: pytest.MonkeyPatch, checkout: Checkout, capsys: pytest.CaptureFixture[str]) -> str:
+    monkeypatch.setattr(Checkout, "here", lambda: checkout)
+    assert verbs.main(["prune", "--yes"]) == 1
+    return capsys.readouterr().err
+
+
+def test_prune_beside_an_update_deletes_nothing(
+    checkout: Checkout, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A `pulumi up` has pushed, and writes its state later."""
+    address = docker_registry.own_address(checkout)
+    assert address
+    push(f"{address}/slipway/torch:new", "new")
+    folder = checkout.backend / ".pulumi/locks/organization/slipway/local"
+    folder.mkdir(parents=True)
+    (folder / "x.json").write_text(json.dumps({"pid": os.getpid(), "hostname": socket.gethostname()}))
+    assert f"stack local is locked by a Pulumi (process {os.getpid()}" in prune_yes(monkeypatch, checkout, capsys)
+    assert tags(address, "slipway/torch") == {"new"}
+
+
+def test_prune_with_states_elsewhere_deletes_nothing(
+    checkout: Checkout, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = docker_registry.own_address(checkout)
+    assert address
+    push(f"{address}/slipway/torch:new", "new")
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "s3://acme-states")
+    assert "PULUMI_BACKEND_URL is s3://acme-states" in prune_yes(monkeypatch, checkout, capsys)
+    assert tags(address, "slipway/torch") == {"new"}

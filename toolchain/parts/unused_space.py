@@ -1,5 +1,6 @@
 """`slipway prune`: what takes room on this machine and no stack's state names. Only what Slipway started is touched."""
 
+import gzip
 import json
 import re
 import shutil
@@ -55,7 +56,11 @@ def folder_size(folder: Path) -> int:
 def states(checkout: Checkout) -> str:
     """Return the text of all stacks' states."""
     folder = checkout.backend / ".pulumi" / "stacks"
-    return "\n".join(file.read_text(errors="replace") for file in sorted(folder.rglob("*.json")))
+    texts = [file.read_bytes() for file in sorted(folder.rglob("*.json"))]
+    texts += [
+        gzip.decompress(file.read_bytes()) for file in sorted(folder.rglob("*.json.gz"))
+    ]  # PULUMI_DIY_BACKEND_GZIP
+    return b"\n".join(texts).decode(errors="replace")
 
 
 @dataclass
@@ -63,6 +68,7 @@ class RegistryContent:
     """The registry of a checkout: which of its tags no state names, and the manifests that only these have."""
 
     address: str
+    storage: Path
     authorization: str
     """The value of HTTP's header that logs in."""
     named: str
@@ -73,13 +79,18 @@ class RegistryContent:
     """Each manifest, by repository and digest."""
 
     def read(self) -> None:
-        """Ask the registry for its tags and their manifests."""
+        """Ask the registry for its tags and their manifests, and for those that a deletion left without a tag."""
         repositories: list[str] = []
         while page := self._get(f"_catalog?n={PAGE}&last={repositories[-1] if repositories else ''}")["repositories"]:
             repositories += page
         for repository in (each for each in repositories if not each.startswith(PARENTS)):
             for tag in self._get(f"{repository}/tags/list").get("tags") or []:
                 self.tags[f"{repository}:{tag}"] = self._add(repository, tag)
+            for link in self._folder(repository).glob("revisions/sha256/*/link"):
+                self._add(repository, f"sha256:{link.parent.name}")
+
+    def _folder(self, repository: str) -> Path:
+        return self.storage / "docker/registry/v2/repositories" / repository / "_manifests"
 
     def _add(self, repository: str, name: str) -> str:
         request = self._request(f"{repository}/manifests/{name}")
@@ -129,13 +140,17 @@ class RegistryContent:
         go = dict(blob for key, content in self.manifests.items() if key not in kept for blob in _blobs(content))
         return sum(size for blob, size in go.items() if blob not in stay)
 
-    def delete(self, storage: Path) -> None:
+    @property
+    def unnamed_manifests(self) -> set[tuple[str, str]]:
+        """The manifests that go."""
+        return self.manifests.keys() - self.kept
+
+    def delete(self) -> None:
         """Delete the tags from the registry's storage, and the manifests by its API."""
-        kept = self.kept
         for name in self.unnamed_tags:
             repository, _, tag = name.rpartition(":")
-            shutil.rmtree(storage / "docker/registry/v2/repositories" / repository / "_manifests/tags" / tag)
-        for repository, digest in self.manifests.keys() - kept:
+            shutil.rmtree(self._folder(repository) / "tags" / tag)
+        for repository, digest in self.unnamed_manifests:
             request = self._request(f"{repository}/manifests/{digest}", "DELETE")
             try:
                 urllib.request.urlopen(request, timeout=SECONDS).close()  # noqa: S310 - likewise
@@ -198,14 +213,15 @@ def _prune_registry(checkout: Checkout, named: str, *, delete: bool) -> None:
     if address is None:
         say("registry  Slipway's own does not run: left alone")
         return
-    registry = RegistryContent(address, registry_account.header(checkout), named)
+    storage = docker_registry.storage(checkout)
+    registry = RegistryContent(address, storage, registry_account.header(checkout), named)
     registry.read()
     for name in registry.unnamed_tags:
         say(f"tag       {address}/{name}")
     say(f"registry  {len(registry.unnamed_tags)} of {len(registry.tags)} tags, {megabytes(registry.freed)} in layers")
-    if delete and registry.unnamed_tags:
+    if delete and (registry.unnamed_tags or registry.unnamed_manifests):
         with step("Collecting the registry's layers"):
-            registry.delete(docker_registry.storage(checkout))
+            registry.delete()
             docker_registry.collect(checkout)
 
 
@@ -222,7 +238,7 @@ def _prune_engine(checkout: Checkout, named: str, *, delete: bool) -> None:
     if delete:
         for name in images:
             try:
-                _docker(checkout, "image", "rm", "--force", name)
+                _docker(checkout, "image", "rm", name)
             except ToolchainError as error:
                 say(f"          {name}: {error}")  # a container uses it, or an image that stays is built on it
         since = ["--filter", f"until={UNUSED}"] if has_images else []

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -63,6 +64,18 @@ def check_lock(checkout: Checkout, stack: str) -> None:
             f"{who} that has ended: unlock it with `. .slipway/env && pulumi cancel --yes --stack {stack}`"
         )
     raise ToolchainError(f"{who}: wait for it to end")
+
+
+def check_states(checkout: Checkout) -> None:
+    """Raise ToolchainError if the states of the checkout's backend do not name all that its stacks use."""
+    backend, named = checkout.backend.as_uri(), os.environ.get("PULUMI_BACKEND_URL")
+    if named and named != backend:
+        raise ToolchainError(
+            f"PULUMI_BACKEND_URL is {named}, and what states there name is not known here: unset it if no stack there "
+            "uses this checkout's registry"
+        )
+    for folder in sorted((checkout.backend / ".pulumi" / "locks" / "organization" / PROJECT).glob("*")):
+        check_lock(checkout, folder.name)
 
 
 def _pulumi(checkout: Checkout, words: list[str], stack: str, environment: Mapping[str, str]) -> tuple[int, RunReport]:
