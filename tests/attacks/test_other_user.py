@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
 import socket
 import struct
 import subprocess
@@ -20,7 +22,7 @@ from google.protobuf import empty_pb2
 from tests.engine.project import MANIFESTS, Project
 from tests.helpers import pushed_image, registry_api
 from tests.provider.plugin import Plugin, started
-from tests.toolchain.clone import make
+from tests.toolchain.clone import ROOT, make
 from toolchain import environment
 from toolchain.checkout import Checkout
 from toolchain.machine import files
@@ -281,3 +283,31 @@ def test_base_image_recorded_without_a_digest_is_made_anew(tmp_path: Path) -> No
     value = json.loads(here.env["SLIPWAY_MIRRORS"])
     remember(clone.checkout, replace(here, env={"SLIPWAY_MIRRORS": json.dumps({"images": value["images"]})}))
     assert base_image.find(clone.checkout) is None
+
+
+@pytest.mark.parametrize("content", [b"name: slipway\n", b"name: slipway\ndescription: \xe9\n"])
+def test_repository_of_another_user_runs_no_code(tmp_path: Path, content: bytes) -> None:
+    """A stranger waits in a folder that all can write, such as `/tmp`, for who works below it."""
+    (installed := tmp_path / "installed").mkdir()
+    shutil.copy(ROOT / "toolchain/release/launcher.py", installed)
+    (installed / "release.tar.gz").write_bytes(b"the release")
+    (shared := tmp_path / "shared").mkdir(mode=0o1777)
+    (mine := shared / "mine").mkdir()
+    release = shared / ".slipway/release"
+    (release / "toolchain").mkdir(parents=True)
+    (release / "archive.sha256").write_text(hashlib.sha256(b"the release").hexdigest())
+    (release / "toolchain/__init__.py").touch()
+    (release / "toolchain/verbs.py").write_text("def main(words):\n    print('stolen')\n    return 1\n")
+    (shared / "Pulumi.yaml").write_bytes(content)
+    command = [sys.executable, "-c", "import launcher, sys; sys.exit(launcher.main())", "check"]
+
+    def run() -> subprocess.CompletedProcess[str]:
+        variables = {"PYTHONPATH": str(installed)}
+        return subprocess.run(command, cwd=mine, env=variables, capture_output=True, text=True, timeout=60, check=False)
+
+    assert run().stdout == "stolen\n"  # while all of it is one's own
+    for path in (shared / "Pulumi.yaml", *shared.glob(".slipway/**/*")):
+        os.chown(path, STRANGER, STRANGER)
+    done = run()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "is in no folder with a Pulumi.yaml of Slipway" in done.stderr

@@ -9,6 +9,7 @@ import shutil
 import sys
 import tarfile
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 ARCHIVE = Path(__file__).with_name("release.tar.gz")
@@ -21,11 +22,16 @@ usage: slipway init FOLDER   make a repository of your own, with this release of
 
 
 def _repository() -> Path | None:
-    """Return the repository that the working directory is in."""
+    """Return the repository that the working directory is in.
+
+    One above it that is another user's, as in `/tmp`, does not count: its code would run.
+    """
     here = Path.cwd()
+    trusted = {0, os.geteuid(), here.stat().st_uid}
     for folder in (here, *here.parents):
         project = folder / "Pulumi.yaml"
-        if project.is_file() and "name: slipway" in project.read_text(encoding="utf-8").splitlines():
+        ours = project.is_file() and project.lstat().st_uid in trusted
+        if ours and b"name: slipway" in project.read_bytes().splitlines():
             return folder
     return None
 
@@ -52,7 +58,7 @@ def _unpacked(root: Path) -> Path:
     folder.parent.mkdir(mode=0o711, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".release-") as scratch:
         _unpack(archive, Path(scratch, "new"))
-        if folder.exists():
+        with suppress(FileNotFoundError):  # as a first one, or one that another process replaces
             folder.rename(Path(scratch, "old"))
         try:
             Path(scratch, "new").rename(folder)

@@ -129,6 +129,20 @@ def test_other_release_than_pinned_does_not_run(site: Path, tmp_path: Path) -> N
         own_repository.check_pin(Checkout(tmp_path / "team"))
 
 
+@pytest.mark.parametrize(
+    "pin", ["slipway==9.8.70", "slipway==19.8.7", "slipway @ https://example.com/slipway-9.8.70-py3.whl"]
+)
+def test_release_of_an_index_runs_under_its_own_pin(pin: str, site: Path, tmp_path: Path) -> None:
+    """pip records no hash of a wheel that it has from an index."""
+    assert site.exists()
+    for line in ("slipway==9.8.7", "slipway @ https://example.com/slipway-9.8.7-py3-none-any.whl"):
+        (tmp_path / "requirements.txt").write_text(f"{line} --hash=sha256:{DIGEST}\n")
+        own_repository.check_pin(Checkout(tmp_path))
+    (tmp_path / "requirements.txt").write_text(f"{pin} --hash=sha256:{DIGEST}\n")
+    with pytest.raises(ToolchainError, match="and 9.8.7 runs"):
+        own_repository.check_pin(Checkout(tmp_path))
+
+
 def test_archive_has_recipes_as_git_has_them() -> None:
     content = archive(CODE)
     assert content == archive(CODE)
