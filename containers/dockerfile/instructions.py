@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 
 from containers.dockerfile.expansion import SPACE, ExpansionError, raw_words
 from containers.errors import SlipwayError, one_line
@@ -108,7 +108,7 @@ class Dockerfile:
     directives: tuple[str, ...]
     instructions: tuple[Instruction, ...]
 
-    @property
+    @cached_property
     def escape(self) -> str:
         """The character that escapes another one and continues a line."""
         return next((line[-1] for line in self.directives if line.startswith("escape=")), "\\")

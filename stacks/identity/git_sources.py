@@ -87,14 +87,19 @@ def _used(word: str, known: Mapping[str, str | None]) -> str:
 
 def named(text: str, scripts: Mapping[str, str]) -> set[str]:
     """Return those of the scripts that a text names, by the last part of their paths, and those that these name."""
-    words = {path: re.compile(rf"(?<![\w.-]){re.escape(path.rpartition('/')[2])}(?![\w.-])") for path in scripts}
+    words = {path: path.rpartition("/")[2] for path in scripts}
     found: set[str] = set()
     texts = [text]
     while texts:
-        named_there = {path for path in words.keys() - found if words[path].search(texts[-1])}
+        named_there = {path for path in words.keys() - found if _is_word(words[path], texts[-1])}
         texts[-1:] = [scripts[path] for path in named_there]
         found |= named_there
     return found
+
+
+def _is_word(word: str, text: str) -> bool:
+    """Return whether a text has a word. Most do not: the pattern alone took a quarter of the time of a plan."""
+    return word in text and re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w.-])", text) is not None
 
 
 def own_commit(source: str) -> str | None:
