@@ -21,15 +21,13 @@ class Config(StackConfig):
     flavor: Literal["own"] = "own"
 """
 BROKEN = {
-    "import": ("from stacks.spec import Gone\n", "ImportError: cannot import name 'Gone'"),
+    "gone_import": ("from stacks.spec import Gone\n", "ImportError: cannot import name 'Gone'"),
     "syntax": ("class Config(\n", "SyntaxError: '(' was never closed"),
-    "exit": ("raise RuntimeError('two\\nlines')\n", r"RuntimeError: two\nlines"),
-    "no images": (CONFIG, "it has no function images(config)"),
-    "no model": ("Config = 3\n", "Config is not a subclass of stacks.config.stack_config.StackConfig"),
-}
-FAILING = {
-    "images": (f"{CONFIG}\ndef images(config): return config.gone\n", "AttributeError: "),
-    "validator": (
+    "raising": ("raise RuntimeError('two\\nlines')\n", r"RuntimeError: two\nlines"),
+    "no_images": (CONFIG, "it has no function images(config)"),
+    "no_model": ("Config = 3\n", "Config is not a subclass of stacks.config.stack_config.StackConfig"),
+    "failing_images": (f"{CONFIG}\ndef images(config): return config.gone\n", "AttributeError: "),
+    "failing_validator": (
         (
             f"from pydantic import model_validator\n{CONFIG}\n"
             "    @model_validator(mode='after')\n    def _wrong(self):\n        raise KeyError('gone')\n\n"
@@ -38,6 +36,7 @@ FAILING = {
         "KeyError: 'gone'",
     ),
 }
+"""Flavors that cannot be loaded, or whose own code fails, and what is said of each."""
 
 
 @pytest.fixture
@@ -63,20 +62,23 @@ def slipway(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     return run
 
 
-@pytest.mark.parametrize(("text", "message"), (BROKEN | FAILING).values(), ids=(BROKEN | FAILING).keys())
-def test_broken_flavor_is_one_line_and_stops_its_stack(
-    text: str, message: str, slipway: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+def test_broken_flavors_are_a_line_each_and_stop_theirs(
+    slipway: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    (tmp_path / "stacks/flavors/own.py").write_text(text)
-    for words in (("check",), ("list",)):
-        done = slipway(*words)
-        lines = [line for line in done.stderr.splitlines() if not line.startswith("warning: ")]
+    (tmp_path / "stacks/Pulumi.mine.yaml").unlink()
+    for name, (text, _) in BROKEN.items():
+        (tmp_path / f"stacks/flavors/{name}.py").write_text(text.replace('"own"', f'"{name}"'))
+        (tmp_path / f"stacks/Pulumi.of-{name}.yaml").write_text(f"config:\n  slipway:flavor: {name}\n")
+    for word in ("check", "list"):
+        done = slipway(word)
         assert done.returncode == 1
-        assert len(lines) == 1, done.stderr
-        assert lines[0].startswith("stack mine: ")
-        assert "stacks/flavors/own" in lines[0]
-        assert "the flavor 'own' is broken: " in lines[0]
-        assert message in lines[0]
+        lines = [line for line in done.stderr.splitlines() if not line.startswith("warning: ")]
+        assert len(lines) == len(BROKEN), done.stderr
+        for name, (_, message) in BROKEN.items():
+            [line] = [line for line in lines if line.startswith(f"stack of-{name}: ")]
+            assert f"stacks/flavors/{name}" in line
+            assert f"the flavor '{name}' is broken: " in line
+            assert message in line
         assert "local" in done.stdout
         assert "base-cu132" in done.stdout
 
@@ -97,7 +99,7 @@ def test_schema_with_a_broken_flavor_is_not_written(
     slipway: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     """Else its keys would be gone from the schema."""
-    (tmp_path / "stacks/flavors/own.py").write_text(BROKEN["import"][0])
+    (tmp_path / "stacks/flavors/own.py").write_text(BROKEN["gone_import"][0])
     before = (tmp_path / "stacks/stack.schema.json").read_text()
     done = slipway("schema", program="maintenance")
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
