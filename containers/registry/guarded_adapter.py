@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 import ssl
+from functools import cached_property
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -45,7 +46,7 @@ class GuardedAdapter(HTTPAdapter):
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
         """Make the pools, whose connections are judged."""
-        super().init_poolmanager(*arguments, ssl_context=ssl.create_default_context(), **options)
+        super().init_poolmanager(*arguments, **options)
         guard = self
 
         class Plain(HTTPConnection):
@@ -62,11 +63,19 @@ class GuardedAdapter(HTTPAdapter):
         class SecurePool(HTTPSConnectionPool):
             ConnectionCls = Secure
 
+            def __init__(self, *arguments: Any, **options: Any) -> None:
+                super().__init__(*arguments, **{**options, "ssl_context": guard._trusted})
+
         self.poolmanager.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
+
+    @cached_property
+    def _trusted(self) -> ssl.SSLContext:
+        """What this machine trusts, read for the first connection with TLS: it has hundreds of certificates."""
+        return ssl.create_default_context()
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> ProxyManager:
         """Return the pools of a proxy; they trust what this machine trusts, beside requests' own certificates."""
-        pools: ProxyManager = super().proxy_manager_for(proxy, ssl_context=ssl.create_default_context(), **options)
+        pools: ProxyManager = super().proxy_manager_for(proxy, ssl_context=self._trusted, **options)
         return pools
 
     def send(self, request: requests.PreparedRequest, *arguments: Any, **options: Any) -> requests.Response:
