@@ -111,8 +111,9 @@ class Ec2Builder(pulumi.ComponentResource):
         lifecycle = pulumi.ResourceOptions(
             depends_on=[allowed],
             delete_before_replace=True,
-            # AWS publishes an image each week. Only a pinned one replaces the machine.
-            ignore_changes=[] if args.pinned else ["ami"],
+            # The root volume of a machine from before has no tags, and who deploys may tag what is ours alone. AWS
+            # publishes an image each week: only a pinned one replaces the machine.
+            ignore_changes=["volumeTags", *([] if args.pinned else ["ami"])],
             # Else its network interface would move to the other group. Who may do that may move any machine's: AWS
             # knows no tag of an interface that a machine came with.
             replace_on_changes=["vpcSecurityGroupIds"],
