@@ -51,7 +51,7 @@ def _expected_installer(clone: Clone) -> str:
     """Return what is to install it: pip where this machine's pip has an index of its own, or the like."""
     words = [str(clone.checkout.venv / "bin" / "python"), "-m", "pip", "config", "list"]
     done = subprocess.run(words, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True)
-    return "pip" if uv.certificates(done.stdout.splitlines()) is None else "uv"
+    return "pip" if uv.options(done.stdout.splitlines()) is None else "uv"
 
 
 def test_killed_installation_is_repeated_and_then_kept(small: Clone, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -14,36 +14,40 @@ from toolchain.machine.steps import command, output
 from toolchain.machine.toolchain_error import ToolchainError
 
 _UNRELATED: Final = {
-    *("cert", "config-file", "default-timeout", "disable-pip-version-check", "no-cache-dir", "no-color", "no-input"),
+    *("config-file", "default-timeout", "disable-pip-version-check", "no-cache-dir", "no-color", "no-input"),
     *("no-python-version-warning", "progress-bar", "quiet", "retries", "root-user-action", "timeout", "verbose"),
 }
-"""pip's settings that do not change what is installed, and from where. uv gets the certificates."""
+"""pip's settings that do not change what is installed, and from where."""
+_TAKEN: Final = ("cert", "find-links")
+"""pip's settings that uv gets. A file of a folder is installed by the lock's hashes, as one of the index is."""
 _SECTIONS: Final = ("global", "install", ":env:")
 """Those of pip's sections that `pip install` reads, the last one first."""
 _SETTING: Final = re.compile(r"(\S+?)\.([a-z-]+)=(['\"])(.*)\3")
 
 
-def certificates(listed: Iterable[str]) -> str | None:
-    """Return the file of root certificates that pip takes, empty if it is told none.
+def options(listed: Iterable[str]) -> Mapping[str, list[str]] | None:
+    """Return pip's file of root certificates and its folders of packages, by option.
 
     None: pip is told something that uv is not, such as another index.
 
     Args:
         listed: the lines of `pip config list`.
     """
-    files = dict.fromkeys(_SECTIONS, "")
+    values: dict[str, dict[str, list[str]]] = {option: {} for option in _TAKEN}
     for line in listed:
         match = _SETTING.fullmatch(line)
         if match is None:
             return None
         section, option, _, value = match.groups()
-        if section not in files:
-            continue  # of another command
-        if option not in _UNRELATED:
+        if section not in _SECTIONS or option in _UNRELATED:
+            continue  # of another command, or without effect
+        if option not in values:
             return None
-        if option == "cert":
-            files[section] = value
-    return next((files[section] for section in reversed(_SECTIONS) if files[section]), "")
+        values[option][section] = value.replace(r"\n", " ").split() if option == "find-links" else [value]
+    return {
+        option: next((given[section] for section in reversed(_SECTIONS) if given.get(section)), [])
+        for option, given in values.items()
+    }
 
 
 def _own(lock: str) -> str:
@@ -52,10 +56,11 @@ def _own(lock: str) -> str:
     return match[0] if match else ""
 
 
-def _installs(checkout: Checkout, python: Path, trusted: str) -> bool:
+def _installs(checkout: Checkout, python: Path, told: Mapping[str, list[str]]) -> bool:
     """Install what the checkout's lock lists with uv. Return whether all of it is there."""
     environment = child_environment("uv.lock")
-    if file := trusted or environment.get("REQUESTS_CA_BUNDLE") or environment.get("CURL_CA_BUNDLE"):
+    files = [*told["cert"], environment.get("REQUESTS_CA_BUNDLE"), environment.get("CURL_CA_BUNDLE")]
+    if file := next(filter(None, files), None):
         environment["SSL_CERT_FILE"] = file
     cache = checkout.cache / "uv"  # on the environment's disk, whose files are links to it
     try:
@@ -64,6 +69,7 @@ def _installs(checkout: Checkout, python: Path, trusted: str) -> bool:
                 *(python.with_name("uv"), "pip", "install", "--quiet", "--no-config", "--system-certs", "--no-deps"),
                 *("--require-hashes", "--cache-dir", cache, "--link-mode", "hardlink"),
                 *("--python", python, "--requirements", checkout.lock),
+                *(f"--find-links={folder}" for folder in told["find-links"]),
             ],
             checkout.logs / "uv.log",
             env=environment,
@@ -83,11 +89,11 @@ def install(checkout: Checkout, python: Path) -> None:
     """
     log = checkout.logs / "pip.log"
     listed = output([python, "-m", "pip", "config", "list"], env=child_environment("pip"), timeout=60)
-    own, trusted = _own(checkout.lock_text()), certificates(listed.splitlines())
-    if own and trusted is not None:
+    own, told = _own(checkout.lock_text()), options(listed.splitlines())
+    if own and told is not None:
         lock = checkout.cache / "uv.txt"
         write(lock, own)
         pip.install(python, lock, log)
-        if _installs(checkout, python, trusted):
+        if _installs(checkout, python, told):
             return
     pip.install(python, checkout.lock, log)

@@ -26,7 +26,19 @@ LOCK = f"urllib3==2.5.0 \\\n    --hash=sha256:cc\n{UV}werkzeug==3.1.0 \\\n    --
     ],
 )
 def test_pip_without_sources_of_its_own_leaves_it_to_uv(lines: list[str], file: str) -> None:
-    assert uv.certificates(lines) == file
+    assert uv.options(lines) == {"cert": [file] if file else [], "find-links": []}
+
+
+@pytest.mark.parametrize(
+    ("line", "folders"),
+    [
+        (":env:.find-links='/opt/wheels'", ["/opt/wheels"]),
+        (r"global.find-links='\n/opt/wheels\nhttps://company/wheels'", ["/opt/wheels", "https://company/wheels"]),
+        ("download.find-links='/opt/wheels'", []),
+    ],
+)
+def test_folders_of_packages_are_told_to_uv(line: str, folders: list[str]) -> None:
+    assert uv.options(["global.cert='/g'", line]) == {"cert": ["/g"], "find-links": folders}
 
 
 @pytest.mark.parametrize(
@@ -34,7 +46,6 @@ def test_pip_without_sources_of_its_own_leaves_it_to_uv(lines: list[str], file: 
     [
         "global.index-url='https://company/simple'",
         "install.extra-index-url='https://company/simple'",
-        ":env:.find-links='/opt/wheels'",
         ":env:.no-index='1'",
         "global.trusted-host='company'",
         "global.proxy='http://proxy:3128'",
@@ -45,7 +56,7 @@ def test_pip_without_sources_of_its_own_leaves_it_to_uv(lines: list[str], file: 
     ],
 )
 def test_pip_told_what_uv_is_not_installs_itself(line: str) -> None:
-    assert uv.certificates(["global.cert='/g'", line]) is None
+    assert uv.options(["global.cert='/g'", line]) is None
 
 
 class Environment:
@@ -93,6 +104,12 @@ def test_uv_installs_all_after_pip_has_installed_uv(environment: Environment) ->
 def test_user_settings_of_uv_do_not_count(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_INDEX_URL", "https://elsewhere")
     environment.write("uv", '[ -z "${UV_INDEX_URL-}" ]')
+    assert environment.install() == [UV]
+
+
+def test_uv_gets_the_folders_of_pip(environment: Environment) -> None:
+    environment.write("python", "echo \"global.find-links='/opt/wheels'\"")
+    environment.write("uv", 'case "$*" in *" --find-links=/opt/wheels") ;; *) exit 2 ;; esac')
     assert environment.install() == [UV]
 
 
