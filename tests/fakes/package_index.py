@@ -11,13 +11,24 @@ import urllib.parse
 import urllib.request
 import uuid
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import MappingProxyType
 
 
-def wheel(folder: Path, name: str, version: str, requires: Sequence[str] = (), code: str = "") -> Path:
-    """Write a wheel of `name` with one module, which says its version and then runs `code`."""
+def wheel(
+    folder: Path,
+    name: str,
+    version: str,
+    requires: Sequence[str] = (),
+    code: str = "",
+    large: Mapping[str, int] = MappingProxyType({}),
+) -> Path:
+    """Write a wheel of `name` with one module, which says its version and then runs `code`.
+
+    ``large`` has further files of so many MiB, programs that print their path and version.
+    """
     module, stem = name.replace("-", "_"), f"{name.replace('-', '_')}-{version}"
     metadata = [
         "Metadata-Version: 2.1",
@@ -30,11 +41,19 @@ def wheel(folder: Path, name: str, version: str, requires: Sequence[str] = (), c
         f"{stem}.dist-info/METADATA": "\n".join(metadata) + "\n",
         f"{stem}.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    files[f"{stem}.dist-info/RECORD"] = "".join(f"{path},,\n" for path in [*files, f"{stem}.dist-info/RECORD"])
+    files[f"{stem}.dist-info/RECORD"] = "".join(f"{path},,\n" for path in [*files, *large, f"{stem}.dist-info/RECORD"])
     path = folder / f"{stem}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for file, content in files.items():
             archive.writestr(zipfile.ZipInfo(file), content)
+        for file, size in large.items():
+            entry = zipfile.ZipInfo(file)
+            entry.external_attr = 0o100755 << 16
+            archive.writestr(
+                entry,
+                f"#!/bin/sh\necho {file} {version}\nexit\n".encode().ljust(size << 20, b"\n"),
+                zipfile.ZIP_DEFLATED,
+            )
     return path
 
 

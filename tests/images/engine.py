@@ -27,8 +27,6 @@ from stacks.identity.content import CHECKS
 DOCKERFILES = Path(__file__).parents[2] / "dockerfiles"
 CHECKED = f"--target={CHECKS}"
 """The flag that builds an image's checks."""
-EMPTY_LAYER = "sha256:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef"
-"""The diff id of a layer without any file, as WORKDIR leaves one for a folder that exists."""
 
 
 @cache

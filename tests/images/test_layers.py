@@ -12,9 +12,12 @@ import pytest
 from tests.fakes.package_index import VERSIONS, Index, wheel
 from tests.images.conftest import Built
 from tests.images.differences import environment, variables
-from tests.images.engine import DOCKERFILES, EMPTY_LAYER, Image, base_image, build, docker, unique
+from tests.images.engine import DOCKERFILES, Image, base_image, build, docker, unique
 
-COMPONENTS = ["cublas", "cuda", "cudnn", "comm", "triton", "torch", "rest"]
+COMPONENTS = [
+    *("cublas", "cuda-2", "cuda-3", "cuda", "cudnn-2", "cudnn", "comm", "triton-2", "triton"),
+    *("torch-2", "torch-3", "torch", "rest"),
+]
 """The layers above those of Python, in their order."""
 
 
@@ -36,10 +39,16 @@ def test_layers_hold_their_component_alone(built: Built) -> None:
     layers = built().layers()[-len(COMPONENTS) :]
     assert dict(zip(COMPONENTS, (layer.packages() for layer in layers), strict=True)) == {
         "cublas": ["nvidia_cublas-13.1"],
+        "cuda-2": [],
+        "cuda-3": [],
         "cuda": ["nvidia_cufft-12.0"],
+        "cudnn-2": [],
         "cudnn": ["nvidia_cudnn_cu13-9.24"],
         "comm": ["nvidia_nccl_cu13-2.30"],
+        "triton-2": [],
         "triton": ["triton-3.8.0"],
+        "torch-2": [],
+        "torch-3": [],
         "torch": ["torch-2.1.0"],
         # nvJitLink is CUDA's, but nothing pins it.
         "rest": [
@@ -56,6 +65,44 @@ def test_layers_hold_their_component_alone(built: Built) -> None:
         paths = set(layer.files)
         assert not [path for path in paths if path.endswith(".whl") or "/.cache/" in path]
         assert {path.split("/")[0] for path in paths} == {"opt"}, "a layer holds what the build left elsewhere"
+
+
+LARGE = {
+    "torch/lib/libtorch_cpu.so": ("torch", 40, "torch-2"),
+    "torch/lib/libtorch_cuda.so": ("torch", 50, "torch"),
+    "torch/lib/libtorch_python.so": ("torch", 17, "torch-3"),
+    "nvidia/cu13/lib/libcufft.so.12": ("nvidia-cufft", 30, "cuda"),
+    "nvidia/cu13/lib/libcublasLt.so.13": ("nvidia-cublas", 60, "cublas"),
+    "nvidia/cu13/lib/libcublas.so.13": ("nvidia-cublas", 20, "cuda-2"),
+    "triton/_C/libtriton.so": ("triton", 15, "triton"),
+}
+"""By file: its package, its MiB, and its layer. They are so large that theirs are as even as they can be; the last is small."""
+
+
+def test_large_files_are_spread_over_layers(built: Built, index: Index) -> None:
+    versions = {"torch": "2.1.0", "nvidia-cufft": "12.0", "nvidia-cublas": "13.1", "triton": "3.8.0"}
+    requires = {"torch": ["nvidia-cufft", "nvidia-cublas", "triton"]}
+    for package, version in versions.items():
+        large = {path: size for path, (owner, size, _) in LARGE.items() if owner == package}
+        wheel(index.folder, package, version, requires.get(package, ()), large=large)
+    image = built(TORCH_INDEX_URL=index.url)
+    layers = dict(zip(COMPONENTS, image.layers()[-len(COMPONENTS) :], strict=True))
+    places = {
+        path: [name for name, layer in layers.items() if any(file.endswith(f"/{path}") for file in layer.files)]
+        for path in LARGE
+    }
+    assert places == {path: [layer] for path, (_, _, layer) in LARGE.items()}
+    for path, (_, size, name) in LARGE.items():
+        (entry,) = [file for each, file in layers[name].files.items() if each.endswith(f"/{path}")]
+        assert (entry.uid, entry.gid, entry.mode, entry.size) == (1000, 1000, 0o755, size << 20)
+    folders = {(f.uid, f.mode) for layer in layers.values() for f in layer.files.values() if f.isdir()}
+    assert folders == {(0, 0o755), (1000, 0o755)}
+    # Each is what its wheel has, and pip knows it as the package's.
+    site = "$(python -c 'import sysconfig; print(sysconfig.get_path(\"platlib\"))')"
+    printed = image.run("sh", "-euc", f"cd {site}; for file in {' '.join(LARGE)}; do $PWD/$file; done").splitlines()
+    assert printed == [f"{path} {versions[package]}" for path, (package, _, _) in LARGE.items()]
+    remove = f"pip uninstall --quiet --yes {' '.join(versions)}; cd {site}; ls {' '.join(LARGE)}"
+    assert image.fails("sh", "-c", remove).count("No such file") == len(LARGE)
 
 
 def test_constraints_apply_to_undeclared_requirements(built: Built) -> None:
@@ -102,11 +149,13 @@ def test_new_library_below_torch_keeps_layers_above(built: Built, index: Index) 
     assert (after["cudnn"], after["comm"], after["triton"]) == (before["cudnn"], before["comm"], before["triton"])
 
 
-def test_component_without_wheels_is_an_empty_layer(built: Built, index: Index) -> None:
-    """As all of CUDA's are with a build of torch for CPUs."""
+def test_layer_without_wheels_has_its_name_alone(built: Built, index: Index) -> None:
+    """As all of CUDA's are with a build of torch for CPUs; Docker 26.1.5 has lost equal layers."""
     wheel(index.folder, "torch", "2.1.0", ["sympy"])
-    layers = component_layers(built(TORCH_INDEX_URL=index.url))
-    assert {name for name in COMPONENTS if layers[name] == EMPTY_LAYER} == {"cublas", "cuda", "cudnn", "comm", "triton"}
+    layers = dict(zip(COMPONENTS, built(TORCH_INDEX_URL=index.url).layers()[-len(COMPONENTS) :], strict=True))
+    files = {name: [path for path, file in layer.files.items() if file.isfile()] for name, layer in layers.items()}
+    alone = {name for name in COMPONENTS if files[name] == [f"opt/venv/share/slipway/layers/{name}"]}
+    assert alone == {*COMPONENTS} - {"torch", "rest"}
 
 
 def test_pip_freeze_has_versions_and_no_build_paths(built: Built) -> None:
