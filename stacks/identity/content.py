@@ -22,6 +22,7 @@ from containers.dockerfile.instructions import Dockerfile
 from containers.dockerfile.stages import Run
 from containers.errors import SlipwayError, one_line
 from stacks.identity import git_sources, pip_packages
+from stacks.identity.prologue import Prologue
 from stacks.spec import CHECKED_ARG, CONTEXT, USER_ARG, ImageSpec, Parent, Sibling, context_path, label_args
 
 CONTEXTS: Final = ".slipway/contexts"
@@ -59,7 +60,7 @@ class Content:
     files: Mapping[str, str]
     arguments: Mapping[str, str | None]
     sources: Mapping[str, str | None] = field(default_factory=dict)
-    prologues: Mapping[str, str] = field(default_factory=dict)
+    prologues: Mapping[str, Prologue] = field(default_factory=dict)
     outside: frozenset[str] = frozenset()
     user: str | None = ""
     checks: Content | None = None
@@ -101,8 +102,12 @@ class Content:
 
     @cached_property
     def folder(self) -> str:
-        """The folder that a build is given, relative to the checkout: equal contents have one, and no others."""
-        whole = json.dumps([self.dockerfile, dict(self.files)]).encode()
+        """The folder that a build is given, relative to the checkout: equal contents have one, and no others.
+
+        With another mirror, equal packages have other addresses: the folder differs, and the image does not.
+        """
+        elsewhere = [[path, lines] for path, (lines, identity) in self.prologues.items() if lines != identity]
+        whole = json.dumps([self.dockerfile, dict(self.files), *elsewhere]).encode()
         return f"{CONTEXTS}/{hashlib.sha256(whole).hexdigest()[:_FOLDER_DIGITS]}"
 
     @cached_property
@@ -118,7 +123,7 @@ class _Reached(NamedTuple):
     files: Mapping[str, str]
     arguments: Mapping[str, str | None]
     sources: Mapping[str, str | None]
-    prologues: Mapping[str, str]
+    prologues: Mapping[str, Prologue]
     outside: frozenset[str]
     user: str | None
     stages: frozenset[str]
@@ -226,8 +231,8 @@ class CheckoutContents:
         prologues = {git_sources.SCRIPT: git_sources.prologue(commits)} if commits else {}
         if packages and pip_packages.SCRIPT in digests:
             prologues[pip_packages.SCRIPT] = pip_packages.prologue(packages)
-        for file, lines in prologues.items():
-            digests[file] = context.digest(lines.encode() + in_context.read(file), executable=True)
+        for file, prologue in prologues.items():
+            digests[file] = context.digest(prologue.identity.encode() + in_context.read(file), executable=True)
         own = {"scratch", *(_PARENT + name.lower() for name in spec.parents)}
         outside = frozenset(name for name in reach.outside - own if "@sha256:" not in name)
         return _Reached(

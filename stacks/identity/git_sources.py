@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Final
 
 from containers.dockerfile.expansion import ExpansionError, expand
+from stacks.identity.prologue import Prologue
 
 SCRIPT: Final = "common/build/fetch-source"
 """The script that fetches, relative to the context."""
@@ -113,12 +114,13 @@ def locked(sources: Mapping[str, str | None]) -> dict[str, str]:
     return {name: commit for name, commit in sources.items() if commit and not own_commit(name)}
 
 
-def prologue(commits: Mapping[str, str]) -> str:
+def prologue(commits: Mapping[str, str]) -> Prologue:
     """Return the lines before ``fetch-source`` that replace refs, given as ``owner/name ref``, by their commits."""
     cases = "".join(
         f'  {shlex.quote(name)}) set -- "$1" {commit} "$3" ;;\n' for name, commit in sorted(commits.items())
     )
-    return f'#!/bin/sh\n# The commits of stacks/lock.toml.\ncase "$1 $2" in\n{cases}esac\n'
+    lines = f'#!/bin/sh\n# The commits of stacks/lock.toml.\ncase "$1 $2" in\n{cases}esac\n'
+    return Prologue(lines, lines)
 
 
 def _reached(text: str, variables: Mapping[str, str | None]) -> str:

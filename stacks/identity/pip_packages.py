@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from stacks.identity.prologue import Prologue
+
 SCRIPT: Final = "common/layers/pip-index"
 """The script that prints pip's options, relative to the context."""
 
@@ -19,12 +21,20 @@ INDEX_ARG: Final = "PYTHON_INDEX_URL"
 """The build argument that a stage with such a step declares."""
 
 
-def prologue(files: Mapping[str, str]) -> str:
-    """Return the lines before ``pip-index`` that take its place; ``files`` maps addresses to SHA-256 in hexadecimal."""
+def prologue(files: Mapping[str, str]) -> Prologue:
+    """Return the lines before ``pip-index`` that take its place; ``files`` maps addresses to SHA-256 in hexadecimal.
+
+    The identity has the names and hashes of the files. A mirror with the same files gives the same image.
+    """
     links = "".join(
         f'<a href="{address.partition("#")[0]}#sha256={digest}">{address.partition("#")[0].rpartition("/")[2]}</a>\n'
         for address, digest in sorted(files.items())
     )
+    named = sorted({(_name(address), digest) for address, digest in files.items()})
+    return Prologue(_page(links), "".join(f"{name} {digest}\n" for name, digest in named))
+
+
+def _page(links: str) -> str:
     return f"""#!/bin/sh
 # The Python packages of stacks/lock.toml, each file by its hash.
 set -eu
@@ -41,6 +51,11 @@ def versions(addresses: Iterable[str]) -> dict[str, str]:
     """Return the version of each package whose wheels have these addresses; of several, for other Pythons, all."""
     by_name: dict[str, set[str]] = {}
     for address in addresses:
-        name, version, *_ = (*unquote(urlsplit(address).path.rpartition("/")[2]).split("-"), "")
+        name, version, *_ = (*_name(address).split("-"), "")
         by_name.setdefault(name.lower().replace("_", "-"), set()).add(version)
     return {name: ", ".join(sorted(each)) for name, each in sorted(by_name.items())}
+
+
+def _name(address: str) -> str:
+    """Return the name of the file that an address leads to."""
+    return unquote(urlsplit(address).path.rpartition("/")[2])

@@ -20,6 +20,7 @@ from typing import Final
 from containers.dockerfile import context
 from containers.errors import SlipwayError
 from stacks.identity.content import CONTEXTS, Content
+from stacks.identity.prologue import Prologue
 from stacks.spec import context_path
 
 DOCKERFILE: Final = "Dockerfile"
@@ -60,7 +61,7 @@ def _write(content: Content, folder: Path, source: Path) -> None:
         for path, digest in content.files.items():
             if path in _OWN:
                 raise SlipwayError(f"{source / path}: a build cannot read a file of this name; move it into a folder")
-            _copy(source / path, temporary / path, digest, temporary, content.prologues.get(path, "").encode())
+            _copy(source / path, temporary / path, digest, temporary, content.prologues.get(path))
         (temporary / DOCKERFILE).write_bytes(content.dockerfile.encode(errors="surrogateescape"))
         (temporary / f"{DOCKERFILE}{context.IGNORE}").write_text("".join(f"/{name}\n" for name in sorted(_OWN)))
         for name in _OWN:
@@ -74,8 +75,8 @@ def _write(content: Content, folder: Path, source: Path) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _copy(source: Path, target: Path, digest: str, root: Path, prologue: bytes) -> None:
-    """Copy a file or a link with the mode that git keeps of it; ``prologue`` comes before the file's own lines."""
+def _copy(source: Path, target: Path, digest: str, root: Path, prologue: Prologue | None) -> None:
+    """Copy a file or a link with the mode that git keeps of it, after the lines of its prologue, if it has one."""
     for parent in reversed(target.relative_to(root).parents[:-1]):
         if not (root / parent).is_dir():
             (root / parent).mkdir()
@@ -86,10 +87,11 @@ def _copy(source: Path, target: Path, digest: str, root: Path, prologue: bytes) 
         target.symlink_to(link)
     else:
         executable = bool(source.stat().st_mode & stat.S_IXUSR)
-        data = prologue + source.read_bytes()
-        copied = context.digest(data, executable=executable)
+        lines, identity = (part.encode() for part in prologue or ("", ""))
+        own = source.read_bytes()
+        copied = context.digest(identity + own, executable=executable)
         with target.open("xb") as file:  # on a file system that ignores case, another file may have this name
-            file.write(data)
+            file.write(lines + own)
         target.chmod(0o755 if executable else 0o644)
     if copied != digest:
         raise SlipwayError(f"{source}: it changed while it was read; run the command again")

@@ -189,7 +189,9 @@ link('.', path.join(cwd, 'l'), () => link(up, path.join(cwd, 'm'), () =>
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="the hook is a program of Node.js")
 def test_job_reaches_nothing_by_what_the_hook_copies(tmp_path: Path) -> None:
-    hook = job_pods.files(KubernetesRunners.model_validate({"kind": "kubernetes", "github": GITHUB, "jobPods": True}))
+    hook = job_pods.files(
+        KubernetesRunnersConfig.model_validate({"kind": "kubernetes", "github": GITHUB, "jobPods": True})
+    )
     text = hook["data"]["hook.js"].replace("/home/runner/k8s-novolume", str(tmp_path))
     (tmp_path / "hook.js").write_text(text)
     (tmp_path / "index.js").write_text(COPIES)

@@ -32,7 +32,7 @@ TOKEN = "t0ken-"
 
 
 # The SDK sends Pulumi the place in the source of each resource, with all fifty frames of pytest. Nothing here reads it.
-registration._get_stack_trace = source_pb2.StackTrace  # noqa: SLF001
+registration._get_stack_trace = source_pb2.StackTrace
 
 
 class Recorder(pulumi.runtime.Mocks):

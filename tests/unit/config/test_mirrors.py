@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 import pytest
 
-from stacks import plan
-from stacks.config.stack_file import read_stack
+from stacks import lock, plan
+from stacks.config.stack_file import ROOT, read_stack
+from stacks.identity.pip_packages import SCRIPT
 
-MIRRORS = {
+MIRRORS: Final[dict[str, Any]] = {
     "images": {"docker.io": "m.example/hub"},
     "apt": "http://m.example/apt",
     "pythonIndex": "http://m.example/simple",
@@ -56,8 +59,30 @@ def test_mirrors_reach_only_dockerfiles_that_take_them(args: dict[str, dict[str,
     assert "CA_CERTIFICATE" not in args["torch"]
 
 
-def test_mirrors_leave_fingerprints_alone(args: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mirrors_leave_fingerprints_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same commits and the same files in the lock, whatever address they are locked at."""
     monkeypatch.delenv("SLIPWAY_MIRRORS", raising=False)
-    mirrored = plan.make("nccl-cu121", {**read_stack("nccl-cu121"), "mirrors": MIRRORS})
-    assert [image.tag for image in mirrored.images] == [image.tag for image in plan.make("nccl-cu121").images]
-    assert args["torch"] != dict(next(i.args for i in plan.make("nccl-cu121").images if i.spec.name == "torch"))
+    locked, packages = lock.read(ROOT), lock.read_tables(ROOT).packages
+    public, mirror = "https://pypi.org/simple", MIRRORS["pythonIndex"]
+    elsewhere = {
+        key.replace(f" {public} ", f" {mirror} "): {
+            f"{mirror}/{number}/{file.rpartition('/')[2]}": digest
+            for number, (file, digest) in enumerate(files.items())
+        }
+        for key, files in packages.items()
+    }
+    commits = {name.replace("https://github.com", MIRRORS["git"]): commit for name, commit in locked.items()}
+    monkeypatch.setattr(lock, "read", lambda _: {**locked, **commits})
+    monkeypatch.setattr(lock, "read_tables", lambda _: lock.Tables({**packages, **elsewhere}))
+    mirrored = plan.make("nccl-cu121", {**read_stack("nccl-cu121"), "mirrors": MIRRORS}).images
+    own = plan.make("nccl-cu121").images
+    assert [image.tag for image in mirrored] == [image.tag for image in own]
+    pages = {
+        image.spec.name: image.content.prologues[SCRIPT].lines
+        for image in mirrored
+        if SCRIPT in image.content.prologues
+    }
+    assert {"deepspeed-wheel", "torch"} <= pages.keys()
+    assert all("http://m.example/simple/" in page and "pythonhosted" not in page for page in pages.values())
+    for image, other in zip(mirrored, own, strict=True):
+        assert (image.content.folder != other.content.folder) == (image.spec.name in pages)

@@ -238,7 +238,7 @@ def test_short_commit_is_built_and_attested_whole(monkeypatch: pytest.MonkeyPatc
     planned = plan.make("base-cu121", search=False)
     source = planned.image("apex-source")
     assert source.contents["sources"] == {apex: commit}
-    assert f'\'{apex}\') set -- "$1" {commit} "$3"' in source.content.prologues[SCRIPT]
+    assert f'\'{apex}\') set -- "$1" {commit} "$3"' in source.content.prologues[SCRIPT].lines
     extras = planned.sources(planned.image("torch-extras"))
     assert extras["git+https://github.com/NVIDIA/apex@38a1269"] == commit
 

@@ -47,7 +47,7 @@ def download(index: Index, *names: str, to: Path, verb: str = "download --dest")
         for name in names
     }
     script = to.with_suffix(".sh")
-    script.write_text(prologue(files) + (ROOT / CONTEXT / SCRIPT).read_text())
+    script.write_text(prologue(files).lines + (ROOT / CONTEXT / SCRIPT).read_text())
     pip = f"{sys.executable} -m pip --isolated --disable-pip-version-check --no-cache-dir {verb}"
     if (index.folder / "late").exists():
         (index.folder / "late").rename(index.folder / names[0])
