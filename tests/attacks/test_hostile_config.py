@@ -281,7 +281,7 @@ def test_locked_address_ends_no_script(name: str) -> None:
 def test_locked_address_of_any_allowed_text_is_a_link() -> None:
     address = "https://h/$(id)/%24;&!*()+,=[]~@:/LINKS"
     assert _parsed(f'[packages."p"]\n{_quoted(address)} = "{DIGEST}"\n')
-    lines = prologue({address: DIGEST}).splitlines()
+    lines = prologue({address: DIGEST}).lines.splitlines()
     assert lines.count("LINKS") == 1
     assert lines.index("LINKS") == len(lines) - 3
 
