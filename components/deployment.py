@@ -15,9 +15,9 @@ from components.image import ImageVariant, ImageVariantArgs
 from components.reached_engine import ReachedEngine
 from components.registry.interface import Registry
 from components.update_settings import UpdateSettings
+from containers.platform_name import architecture
 from scaler.app_key import Unreadable
 from stacks.config import ec2, kubernetes
-from stacks.config.values import architecture
 from stacks.differences import file_list
 from stacks.placement import BuildEngine, Placement
 from stacks.plan import Plan, PlannedImage

@@ -13,7 +13,7 @@ import pulumi_docker as docker
 from components.image_checks import Checks, ChecksArgs, access, build_inputs
 from components.reached_engine import ReachedEngine
 from components.registry.interface import PushLogin, Registry
-from containers.registry.reference import Reference
+from containers.registry.reference import Reference, hexadecimal
 from stacks.identity.content import Content
 from stacks.placement import PlacedImage
 from stacks.spec import CHECKED_ARG, PRODUCT_ARG
@@ -100,7 +100,7 @@ class ImageVariant(pulumi.ComponentResource):
             return ref
         below = pulumi.ResourceOptions(parent=self)
         login = args.registry.login([ref])  # after the push: a login from before the build may have expired
-        checked = self._run_checks(name, args, ref, login, content) if content else ref.apply(_hexadecimal)
+        checked = self._run_checks(name, args, ref, login, content) if content else ref.apply(hexadecimal)
         if not placed.pushed:
             passed = pulumi.Output.all(ref, checked).apply(lambda values: str(values[0]))
             if not gates:
@@ -159,10 +159,6 @@ class ImageVariant(pulumi.ComponentResource):
         product = PublishedArgs(self.name, login, needed, reuse.signer, trusted=reuse.trusted, annotations=annotations)
         published = Published(f"{name}-published", product, pulumi.ResourceOptions(parent=self))
         return {PRODUCT_ARG: published.found}
-
-
-def _hexadecimal(ref: str) -> str:
-    return ref.rpartition(":")[2]
 
 
 def _references(images: Mapping[str, tuple[pulumi.Output[str], str]], *, pushed: bool) -> dict[str, pulumi.Input[str]]:

@@ -9,6 +9,7 @@ import pulumi
 import pulumi_docker as docker
 
 from components.registry.interface import PushLogin, Registry
+from containers.registry.reference import Reference, hexadecimal
 from stacks.identity import staged_context
 from stacks.identity.content import Content
 from stacks.plan import PlannedImage
@@ -63,11 +64,11 @@ class Checks(pulumi.ComponentResource):
         build = docker.Image(
             name,
             # No image of a stack has an underscore in its name. The name is the one output that says what was checked.
-            image_name=args.ref.apply(lambda ref: f"{image.repository}_checks:{ref.rpartition(':')[2]}"),
+            image_name=args.ref.apply(lambda ref: f"{image.repository}_checks:{hexadecimal(ref)}"),
             build=build_inputs(args.content, {**image.checks_args, **args.parents}),
             registry=access(args.registry, args.login),
             skip_push=True,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        self.checked = build.image_name.apply(lambda checked: checked.rpartition(":")[2])
+        self.checked = build.image_name.apply(lambda checked: Reference.of(checked).tag)
         self.register_outputs({"checked": self.checked})

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from containers.errors import SlipwayError
-from stacks.config.values import architecture
+from containers.platform_name import architecture
 from stacks.spec import ImageSpec, Sibling
 
 OF_MACHINES: Final = {"x86_64": "linux/amd64", "amd64": "linux/amd64", "aarch64": "linux/arm64", "arm64": "linux/arm64"}

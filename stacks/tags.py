@@ -16,6 +16,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from containers.errors import SlipwayError, one_line
+from containers.platform_name import architecture
 from stacks.versions.distros import distro_families
 
 LIMIT = 128
@@ -152,7 +153,7 @@ def of_part(platform: str, tag: str) -> str:
     Raises:
         SlipwayError: it would be longer than 128 characters.
     """
-    part = f"{platform.split('/')[1]}{_PART}{tag}"
+    part = f"{architecture(platform)}{_PART}{tag}"
     if len(part) > LIMIT:
         raise SlipwayError(
             f"the tag '{part}', which keeps what is for {platform}, has {len(part)} characters, at most {LIMIT} are "

@@ -15,7 +15,7 @@ from bench.program import Program
 from bench.sections import merge_cost
 from bench.setting import BenchSetting
 from containers.engine.engine_platforms import PLATFORMS
-from stacks.config.values import architecture
+from containers.platform_name import architecture
 from toolchain.machine import apt
 from toolchain.machine.steps import say, step
 from toolchain.parts import base_image, emulation

@@ -11,11 +11,11 @@ from typing import Any
 from ci import actions, public_state, published_branch, repository
 from ci.repository import ROOT
 from containers.errors import SlipwayError
+from containers.platform_name import architecture
 from containers.registry.reference import Reference
 from stacks import impact, plan
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import stack_names
-from stacks.config.values import architecture
 from stacks.identity.git import git
 from toolchain.needs import local
 

@@ -21,6 +21,7 @@ from containers.errors import SlipwayError, one_line
 from containers.evidence import cosign, shape, slsa
 from containers.registry.credentials import Login
 from containers.registry.logins import stack_login
+from containers.registry.reference import Reference
 from stacks.config.registries import Registry
 from stacks.config.signing import SigningConfig
 from stacks.config.stack_file import read_stack
@@ -76,8 +77,8 @@ def _statements(content: bytes, repository: str) -> Iterator[tuple[str, Any, Map
         for line in content.decode().splitlines():
             statement = json.loads(line)
             ref, kind, states = (statement[name] for name in ("ref", "kind", "states"))
-            name, _, digest = ref.partition("@")
-            if not name.startswith(f"{repository}/") or not digest.startswith("sha256:"):
+            image = Reference.of(ref)
+            if not image.repository.startswith(f"{repository}/") or not image.digest.startswith("sha256:"):
                 raise SlipwayError(f"statements: {one_line(ref)} is not an image of {repository} by its digest")
             if kind not in {cosign.SIGNATURE, *cosign.PREDICATES}:
                 raise SlipwayError(f"statements: {one_line(str(kind))} is not a kind of statement")

@@ -14,8 +14,8 @@ from ci.repository import ROOT
 from cli.diff import report, text
 from cli.diff.stack_diff import diff
 from containers.errors import SlipwayError
+from containers.platform_name import architecture
 from stacks import plan
-from stacks.config.values import architecture
 from stacks.identity.history import BRANCH_VARIABLE
 from stacks.plan import PlannedImage
 from toolchain.checkout import Checkout

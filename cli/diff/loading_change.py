@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final
@@ -37,7 +38,7 @@ def _values(inspected: Inspection) -> dict[str, str]:
 
 
 def _opened(plugin: Plugin) -> str:
-    return f"{plugin.opener.rpartition('/')[2]} opens {plugin.name}"
+    return f"{posixpath.basename(plugin.opener)} opens {plugin.name}"
 
 
 def _state(plugin: Plugin) -> str:

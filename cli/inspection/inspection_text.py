@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -80,7 +81,7 @@ def _loading(loading: Loading) -> Iterator[tuple[str, str]]:
     yield from ((name, value) for name, values in lines.items() if (value := ", ".join(values)))
     yield from nccl_report.rows(loading.plugins)
     if unopened := {plugin.elsewhere: plugin for plugin in loading.plugins if plugin.elsewhere}:
-        names = (f"{path} by {plugin.opener.rpartition('/')[2]}" for path, plugin in unopened.items())
+        names = (f"{path} by {posixpath.basename(plugin.opener)}" for path, plugin in unopened.items())
         yield "not opened", f"{', '.join(names)}: in no folder that is searched"
 
 
@@ -146,7 +147,7 @@ def _plugins(loading: Loading) -> Iterator[str]:
     opened: defaultdict[str, list[bool]] = defaultdict(list)
     for plugin in loading.plugins:
         if plugin.file:
-            opened[plugin.opener.rpartition("/")[2]].append(plugin.loads)
+            opened[posixpath.basename(plugin.opener)].append(plugin.loads)
     counts = ((name, sum(loads), len(loads)) for name, loads in sorted(opened.items()))
     yield from (f"{name} ({some} of {all_})" if some < all_ else f"{name} ({all_})" for name, some, all_ in counts)
 

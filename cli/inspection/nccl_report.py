@@ -6,6 +6,7 @@ else sockets (NVIDIA/nccl v2.28.9-1, src/plugin/net.cc:323-335, :351).
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ def rows(plugins: Sequence[Plugin]) -> Iterator[tuple[str, str]]:
     """Yield a name and a value for each kind of plugin, of those that NCCL opens; nothing without NCCL."""
     by_nccl: defaultdict[str, list[Plugin]] = defaultdict(list)
     for plugin in plugins:
-        if _NCCL.match(plugin.opener.rpartition("/")[2]):
+        if _NCCL.match(posixpath.basename(plugin.opener)):
             by_nccl[plugin.opener].append(plugin)
     networks: defaultdict[str, list[str]] = defaultdict(list)
     for opener, opened in by_nccl.items():

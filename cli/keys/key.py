@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -83,7 +84,7 @@ def _keys(schema: Mapping[str, Any], models: Mapping[str, Any], prefix: str, kin
 def _meaning_of_model(written: Mapping[str, Any], models: Mapping[str, Any]) -> str:
     """Return the description of a key's model: pydantic writes a key's own only where the two differ."""
     described = (
-        models[part["$ref"].rpartition("/")[2]].get("description", "") for part in _parts(written) if "$ref" in part
+        models[posixpath.basename(part["$ref"])].get("description", "") for part in _parts(written) if "$ref" in part
     )
     return next(described, "")
 
@@ -101,7 +102,7 @@ def _blocks(written: Mapping[str, Any], models: Mapping[str, Any]) -> Iterator[t
     """Yield the models that a key's value is made of, each with what stands between the two keys."""
     for part in _parts(written):
         if "$ref" in part:
-            yield from _blocks(models[part["$ref"].rpartition("/")[2]], models)
+            yield from _blocks(models[posixpath.basename(part["$ref"])], models)
         elif "properties" in part and "secure" not in part["properties"]:
             yield "", part
         elif part.get("type") == "array":
@@ -120,7 +121,7 @@ def _type(written: Mapping[str, Any], models: Mapping[str, Any]) -> str:
 
 def _word(part: Mapping[str, Any], models: Mapping[str, Any]) -> str:
     if "$ref" in part:
-        return _type(models[part["$ref"].rpartition("/")[2]], models)
+        return _type(models[posixpath.basename(part["$ref"])], models)
     if "const" in part or "enum" in part:
         return (
             ""

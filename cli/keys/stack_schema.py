@@ -7,6 +7,7 @@ tables of versions, are not in it: ``slipway check`` has those.
 from __future__ import annotations
 
 import json
+import posixpath
 from functools import cache
 from typing import Any, Final
 
@@ -114,7 +115,7 @@ def _referring(value: Any, renamed: dict[str, str]) -> Any:
     if not isinstance(value, dict):
         return value
     return {
-        key: f"#/definitions/{renamed[item.rpartition('/')[2]]}" if key == "$ref" else _referring(item, renamed)
+        key: f"#/definitions/{renamed[posixpath.basename(item)]}" if key == "$ref" else _referring(item, renamed)
         for key, item in value.items()
     }
 

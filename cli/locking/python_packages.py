@@ -21,9 +21,9 @@ import uv
 from containers.child_environment import NETWORK_SECONDS, child_environment
 from containers.errors import SlipwayError, one_line
 from containers.image.gpu.release_order import order
+from containers.platform_name import architecture
 from stacks import lock
 from stacks.config.fetching.mirrors import MirrorsConfig
-from stacks.config.values import architecture
 from stacks.spec import Packages
 
 _NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})

@@ -55,15 +55,15 @@ class TagChecked(TagImage):
             SlipwayError: the checks ran on another image, as they do in an update whose targets leave the checks out;
                 something in the image does not load, or is known to be vulnerable; or as for a tag.
         """
-        from containers.registry import client
+        from containers.registry import client, reference
 
         ref, checked = props["ref"], props["checked"]
-        if ref.rpartition(":")[2] != checked:
+        if reference.hexadecimal(ref) != checked:
             raise SlipwayError(
                 f"{ref}: not tagged {props['tag']}, because the last checks were those of sha256:{checked}; "
                 "name the image's checks among the targets, or none"
             )
-        repository, digest = ref.split("@")
+        repository, digest = reference.split(ref)
         name = f"{repository}:{props['tag']}"
         loading: dict[str, Any] = {}
         if props.get("exceptions") is not None:

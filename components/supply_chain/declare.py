@@ -19,7 +19,7 @@ from components.supply_chain.sbom_attestation import Sbom
 from components.supply_chain.scan_attestation import VulnerabilityScan, VulnerabilityScanArgs
 from components.supply_chain.verified_parent import VerifiedParent, VerifiedParentArgs
 from components.supply_chain.vex_attestation import Vex, VexArgs
-from containers.registry.reference import covering
+from containers.registry.reference import Reference, covering
 from stacks.placement import PlacedImage, Placement
 from stacks.plan import Plan
 
@@ -32,7 +32,7 @@ def verified(plan: Plan, registry: Registry) -> dict[str, VerifiedParent]:
         return registry.login([]) if covering([registry.server], ref) else PushLogin()
 
     return {
-        ref: VerifiedParent(ref.partition("@")[0], VerifiedParentArgs(ref, signer, login(ref)), after)
+        ref: VerifiedParent(str(Reference.of(ref).without_digest), VerifiedParentArgs(ref, signer, login(ref)), after)
         for ref, signer in plan.signers.items()
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,6 +15,7 @@ from pulumi.dynamic import CheckResult, ReadResult, Resource
 from components.action import ImageAction, login_inputs
 from components.registry.interface import PushLogin
 from containers.errors import SlipwayError
+from containers.registry.reference import Reference
 
 if TYPE_CHECKING:
     from containers.registry import credentials
@@ -59,7 +61,7 @@ class FindPublished(ImageAction):
 
     def check(self, olds: dict[str, Any], news: dict[str, Any]) -> CheckResult:
         """Say once, in previews too, that products are built because none in the registry would count."""
-        repository = news["ref"].rpartition(":")[0].rpartition("/")[0]
+        repository = posixpath.dirname(Reference.of(news["ref"]).repository)
         if not _counts(news) and olds.get("ref") != news["ref"] and repository not in _announced:
             _announced.add(repository)
             sys.stderr.write(
@@ -130,7 +132,7 @@ def _by_digest(props: Mapping[str, Any], login: credentials.Login | None) -> str
     digest = repository.visible_digest()
     if not digest or not _counts(props):
         return ""
-    reference = f"{props['ref'].rpartition(':')[0]}@{digest}"
+    reference = f"{Reference.of(props['ref']).repository}@{digest}"
     if signer := props.get("signer"):
         cosign.verify(reference, SignerConfig.model_validate(signer), login, props["annotations"])
     return reference

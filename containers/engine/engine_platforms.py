@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 
 from containers.child_environment import child_environment
 from containers.errors import SlipwayError, one_line
+from containers.platform_name import architecture, system
 
 Way = Literal["native", "emulated"]
 """How an engine runs the programs of a platform."""
@@ -141,10 +142,9 @@ def program(platform: str) -> bytes:
 def _image(platform: str) -> bytes:
     """Return an image with the program, for `docker load`: another each time, so that no run removes another's."""
     layer = _archive({"probe": program(platform)}, mode=0o755)
-    system, _, architecture = platform.partition("/")
     config = {
-        "architecture": architecture,
-        "os": system,
+        "architecture": architecture(platform),
+        "os": system(platform),
         "config": {"Entrypoint": ["/probe"], "Labels": {"slipway.probe": secrets.token_hex(8)}},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }

@@ -22,7 +22,7 @@ from containers.errors import SlipwayError, one_line
 from containers.evidence import programs, shape
 from containers.evidence.signer import ImageSigner, ImageSigning
 from containers.registry.credentials import Login
-from containers.registry.reference import Reference
+from containers.registry.reference import Reference, hexadecimal
 
 Kind = Literal["sbom", "provenance", "scan", "vex", "loading", "gpu"]
 
@@ -172,7 +172,7 @@ def every_attested(ref: str, kind: Kind, signer: ImageSigner, login: Login | Non
         payloads = [json.loads(line)["payload"] for line in output.splitlines()]
         statements = [json.loads(base64.b64decode(payload)) for payload in payloads]
         ours = [statement for statement in statements if statement["predicateType"] == uri]
-        alone = [{"sha256": ref.rpartition(":")[2]}]  # cosign is content with one of several
+        alone = [{"sha256": hexadecimal(ref)}]  # cosign is content with one of several
         predicates = [each["predicate"] for each in ours if [about["digest"] for about in each["subject"]] == alone]
     if not ours:
         raise SlipwayError(f"{ref}: {kind}: cosign verified an attestation, but returned none of type {uri}")

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from containers.errors import SlipwayError
 from containers.image import registry_image
+from containers.platform_name import architecture, system
 from containers.registry.client import IMAGES, INDEXES, PUSH_REASONS, Repository
 from containers.registry.credentials import Login
 from containers.registry.reference import Reference, split
@@ -80,7 +81,7 @@ def _entries(platform: str, ref: str, login: Login | None) -> Iterator[dict[str,
     """Yield the entry of an image. An engine may have pushed an index itself, with attestations beside the image."""
     repository = Repository(ref, login)
     if not repository.exists():
-        name = f"{Reference.of(ref).name}-{platform.split('/')[1]}"
+        name = f"{Reference.of(ref).name}-{architecture(platform)}"
         raise SlipwayError(
             f"{ref}: the registry no longer has the image for {platform}; see that it deletes nothing that an update "
             f"has just pushed. To build it again: `pulumi stack --show-urns` has the URN of the docker.Image {name}; "
@@ -101,5 +102,5 @@ def _entries(platform: str, ref: str, login: Login | None) -> Iterator[dict[str,
         "mediaType": manifest.media_type,
         "digest": manifest.digest,
         "size": len(manifest.body),
-        "platform": dict(zip(("os", "architecture"), platform.split("/"), strict=True)),
+        "platform": {"os": system(platform), "architecture": architecture(platform)},
     }

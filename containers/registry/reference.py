@@ -94,6 +94,11 @@ class Reference:
         return self.digest or self.tag
 
     @property
+    def without_digest(self) -> Reference:
+        """The reference by its tag alone."""
+        return replace(self, digest="")
+
+    @property
     def in_full(self) -> Reference:
         """The reference with its registry and path written out: ``docker.io/library/debian:tag``."""
         return replace(self, repository="/".join(self._parts))
@@ -190,6 +195,11 @@ def check_prefixes(prefixes: Iterable[str]) -> None:
         for name in full_names(prefix):
             if spellings.setdefault(name, prefix) != prefix:
                 raise ValueError(f"'{spellings[name]}' and '{prefix}' name the same; leave one out")
+
+
+def hexadecimal(reference: str) -> str:
+    """Return the hexadecimal part of the digest of a reference, or of a bare digest or id ``sha256:...``."""
+    return reference.rpartition(":")[2]
 
 
 def split(reference: str) -> tuple[str, str]:

@@ -11,10 +11,11 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, fi
 
 from containers.errors import one_line
 from containers.image.gpu.node_labels import GPU, labelled_driver
+from containers.platform_name import architecture, system
 from containers.registry.reference import check_host, check_reference
 from stacks.config import builders, github_url
 from stacks.config.model import SENSITIVE, Line, Model, NonEmpty, Reference, Secret, matching, refuse_unread
-from stacks.config.values import Driver, Labels, Platform, architecture
+from stacks.config.values import Driver, Labels, Platform
 from stacks.versions.nodes import EFA, INFINIBAND, check_count, node
 
 ARC_VERSION = "0.14.2"
@@ -513,9 +514,8 @@ class KubernetesRunnersConfig(PoolConfig):
         pools: dict[str, tuple[str, PoolConfig]] = {"": (self.platform, self)}
         pools |= {f"{key}.": pool for key, pool in self._build_keys.items()}
         for where, (platform, pool) in pools.items():
-            system, machine = platform.split("/")
             for label in sorted(_ANY_NODE & pool.node_selector.keys()):
-                if pool.node_selector[label] != (system if label.endswith("/os") else machine):
+                if pool.node_selector[label] != (system(platform) if label.endswith("/os") else architecture(platform)):
                     raise ValueError(
                         f"{where}nodeSelector.{label}: '{one_line(pool.node_selector[label])}': these pods are for "
                         f"{platform}: leave it out"

@@ -214,8 +214,3 @@ def _without_variant(value: object) -> object:
 
 Platform = Annotated[_Platforms, BeforeValidator(_without_variant)]
 """A platform of images, as Docker names it."""
-
-
-def architecture(platform: str) -> str:
-    """Return a platform's architecture: ``arm64`` of ``linux/arm64``."""
-    return platform.split("/")[1]

@@ -7,6 +7,7 @@ script is as it is.
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Set
@@ -88,7 +89,7 @@ def _used(word: str, known: Mapping[str, str | None]) -> str:
 
 def named(text: str, scripts: Mapping[str, str]) -> set[str]:
     """Return those of the scripts that a text names, by the last part of their paths, and those that these name."""
-    words = {path: path.rpartition("/")[2] for path in scripts}
+    words = {path: posixpath.basename(path) for path in scripts}
     found: set[str] = set()
     texts = [text]
     while texts:

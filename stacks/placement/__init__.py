@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from containers.registry.reference import qualified
+from containers.platform_name import architecture
+from containers.registry.reference import Reference
 from stacks.config.builders import taking
 from stacks.config.ec2 import Ec2RunnersConfig
 from stacks.config.gates.vulnerabilities import VulnerabilitiesConfig
@@ -17,7 +18,6 @@ from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.publishing.compression import ZstdConfig
 from stacks.config.signing import SignerConfig, SigningConfig
 from stacks.config.stack_config import StackConfig
-from stacks.config.values import architecture
 from stacks.placement.copies import with_copies
 from stacks.plan import Plan, PlannedImage
 from stacks.versions.nodes import DEFAULT_PAGE, node
@@ -252,11 +252,11 @@ def _attested(config: StackConfig, signing: SigningConfig, gates: Gates, *, prod
 
 
 def _validation(plan: Plan) -> PlacedValidation | None:
-    runners, registry = plan.config.runners, plan.config.registry.repository.partition("/")[0]
+    runners, registry = plan.config.runners, Reference(plan.config.registry.repository).host
     validation = runners.validation if isinstance(runners, KubernetesRunnersConfig) else None
     if validation is None:
         return None
     if validation.image in {*plan.indexes, *(image.spec.name for image in plan.images)}:
         return PlacedValidation(validation.image, "", private=True)
     reference = plan.config.mirrors.image(validation.image)
-    return PlacedValidation(None, reference, private=qualified(reference).partition("/")[0] == registry)
+    return PlacedValidation(None, reference, private=Reference.of(reference).host == registry)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from containers.platform_name import architecture
 from stacks.config.stack_config import StackConfig
-from stacks.config.values import architecture
 from stacks.identity.content import Content
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import Sibling

@@ -15,8 +15,8 @@ from pulumi.runtime.stack import wait_for_rpcs
 
 from components.deployment import deploy
 from components.runners.kubernetes.certificates import make
+from containers.platform_name import architecture
 from stacks import flavors
-from stacks.config.values import architecture
 from stacks.placement import place
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import CHECKED_ARG, ImageSpec, Outside, Sibling

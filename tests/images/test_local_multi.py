@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from containers.engine.engine_platforms import PLATFORMS
+from containers.platform_name import architecture
 from containers.registry import client, index
 from stacks import lock
 from stacks.config.fetching.mirrors import MIRRORS_VARIABLE
 from stacks.config.stack_file import read_stack
-from stacks.config.values import architecture
 from tests.engine import test_signing as signing
 from tests.engine.project import Project
 from tests.engine.test_platforms import UNCHANGED, changed

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from containers.registry.reference import split
 from toolchain.checkout import Checkout
 from toolchain.machine.steps import output, say, step
 from toolchain.machine.toolchain_error import ToolchainError
@@ -107,7 +108,7 @@ class RegistryContent:
         """The manifests that a state names, by digest or by a tag, with their parts, signatures and attestations."""
         kept = {key for key in self.manifests if key[1] in self.named}
         kept |= {
-            (name.rpartition(":")[0], digest)
+            (split(name)[0], digest)
             for name, digest in self.tags.items()
             if re.search(rf"/{re.escape(name)}(?![\w.-])", self.named)
         }
@@ -115,9 +116,9 @@ class RegistryContent:
             kept |= {(repository, part["digest"]) for part in self.manifests[repository, digest].get("manifests", [])}
         digests = {digest for _, digest in kept}
         kept |= {
-            (name.rpartition(":")[0], digest)
+            (split(name)[0], digest)
             for name, digest in self.tags.items()
-            if (owner := _OF_DIGEST.fullmatch(name.rpartition(":")[2])) and f"sha256:{owner[1]}" in digests
+            if (owner := _OF_DIGEST.fullmatch(split(name)[1])) and f"sha256:{owner[1]}" in digests
         }
         return kept
 
@@ -128,7 +129,7 @@ class RegistryContent:
         return sorted(
             name
             for name, digest in self.tags.items()
-            if (name.rpartition(":")[0], digest) not in kept
+            if (split(name)[0], digest) not in kept
             or (":unchecked--" in name and not re.search(rf"/{re.escape(name)}(?![\w.-])", self.named))
         )
 
@@ -148,7 +149,7 @@ class RegistryContent:
     def delete(self) -> None:
         """Delete the tags from the registry's storage, and the manifests by its API."""
         for name in self.unnamed_tags:
-            repository, _, tag = name.rpartition(":")
+            repository, tag = split(name)
             shutil.rmtree(self._folder(repository) / "tags" / tag)
         for repository, digest in self.unnamed_manifests:
             request = self._request(f"{repository}/manifests/{digest}", "DELETE")

@@ -6,6 +6,7 @@ An engine asks for whatever it likes while it builds. It is answered what the Do
 from __future__ import annotations
 
 import csv
+import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,4 +65,4 @@ def _secrets(dockerfile: Dockerfile) -> Iterator[str]:
             options = dict(option.partition("=")[::2] for option in next(csv.reader([mount]), []))
             if options.get("type", "").lower() == "secret":
                 target = options.get("target") or options.get("dst") or options.get("destination") or ""
-                yield options.get("id") or target.rpartition("/")[2]
+                yield options.get("id") or posixpath.basename(target)

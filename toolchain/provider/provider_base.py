@@ -14,6 +14,7 @@ Source of the wire format (signatures, sentinel strings): Pulumi's Go SDK, `sdk/
 from __future__ import annotations
 
 import os
+import posixpath
 import select
 import signal
 import sys
@@ -401,7 +402,7 @@ class _ErrorsAsText(grpc.ServerInterceptor):  # type: ignore[type-arg]  # a gene
                 if context.code() is not None:  # type: ignore[attr-defined]
                     raise
                 traceback.print_exc()
-                name = handler_call_details.method.rpartition("/")[2]
+                name = posixpath.basename(handler_call_details.method)
                 where = traceback.extract_tb(error.__traceback__)[-1]
                 context.abort(
                     grpc.StatusCode.UNKNOWN,

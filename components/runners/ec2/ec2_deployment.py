@@ -18,11 +18,11 @@ from components.runners.ec2.ec2_runners import Ec2Runners
 from components.runners.ec2.runner_args import Ec2RunnersArgs
 from components.runners.ec2.user_data import user_data
 from containers.errors import SlipwayError
+from containers.platform_name import architecture
 from containers.registry.reference import Reference
 from stacks.checks import ec2_site
 from stacks.config import ec2
 from stacks.config.registries.ecr import EcrRegistryConfig
-from stacks.config.values import architecture
 from stacks.plan import Plan
 
 _PRICE_LIST = "us-east-1"

@@ -6,6 +6,7 @@ Only stacks with such runners import this module, because importing ``pulumi_kub
 from __future__ import annotations
 
 import hashlib
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,9 +25,10 @@ from components.runners.kubernetes.engine_readiness import EngineReadiness, Engi
 from components.runners.kubernetes.isolation import Manifest
 from components.runners.kubernetes.objects import declare
 from containers.engine.replicas import Replicas
+from containers.platform_name import architecture
+from containers.registry.reference import Reference
 from stacks.config.kubernetes import KubernetesRunnersConfig as Config
 from stacks.config.kubernetes import Replica
-from stacks.config.values import architecture
 
 
 def _unchanged(reference: str) -> str:
@@ -144,7 +146,8 @@ class KubernetesRunners(pulumi.ComponentResource):
             )
             after.append(self._declare(secret, *self._guards))
         controller, scale_set = arc.charts(config)
-        values = arc.controller_values(config, args.mirrored(f"{arc.IMAGE}:{config.arc.version}").rpartition(":")[0])
+        image = Reference.of(args.mirrored(f"{arc.IMAGE}:{config.arc.version}"))
+        values = arc.controller_values(config, image.repository)
         running = self._chart(controller, config.controller_namespace, "controller", values, after)
         values = arc.scale_set_values(config, template)
         self._chart(scale_set, config.namespace, config.namespace, values, [running], arc.at_github(values))
@@ -166,7 +169,7 @@ class KubernetesRunners(pulumi.ComponentResource):
             depends_on=list(after), replacement_trigger=replaced_by, delete_before_replace=replaced_by is not None
         )
         return k8s.helm.v3.Release(
-            f"{self._name}-{chart.rpartition('/')[2]}",
+            f"{self._name}-{posixpath.basename(chart)}",
             chart=chart,
             version=None if self._config.arc.charts else self._config.arc.version,
             name=name,

@@ -165,7 +165,7 @@ def _selected(contents: Contents, machine: ElfMachine, result: Loading, page: in
     """Yield the paths of the files that a machine's loaders read, and count the others."""
     for path, binary in sorted(contents.binaries.items()):
         if binary.problem:
-            if contents.entries[path].mode & 0o111 or ".so" in path.rpartition("/")[2]:
+            if contents.entries[path].mode & 0o111 or ".so" in posixpath.basename(path):
                 result.faults.append(Fault("file", f"/{path}", "cannot be loaded", binary.problem))
             else:
                 result.skip(binary.problem.partition(":")[0])
@@ -237,7 +237,7 @@ class _Resolution:
         named: dict[str, list[str]] = defaultdict(list)
         for path, binary in self._contents.binaries.items():
             if binary.loaded and not binary.problem:
-                for name in {binary.soname or path.rpartition("/")[2], path.rpartition("/")[2]}:
+                for name in {binary.soname or posixpath.basename(path), posixpath.basename(path)}:
                     named[name].append(path)
         return named
 

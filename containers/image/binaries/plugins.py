@@ -150,7 +150,7 @@ class Plugins:
         absent = usual.difference(name for _, name in self._libraries)
         places: dict[str, str] = {}
         for path, entry in self._contents.tree.paths() if absent else ():
-            name = path.rpartition("/")[2]
+            name = posixpath.basename(path)
             if name in absent and entry and entry.kind in {"file", "symlink"}:
                 file = self._contents.tree.find(path)
                 if file and file[0] in self._contents.binaries:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -76,7 +77,7 @@ class Processes:
 
 def _of_families(contents: Contents) -> Iterator[tuple[str, Family]]:
     for path, binary in contents.binaries.items():
-        name = binary.soname or path.rpartition("/")[2]
+        name = binary.soname or posixpath.basename(path)
         loads = name.startswith("lib") and binary.kind == "library" and not binary.problem
         if loads and (family := table().family(plain(name))):
             yield path, family

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -97,7 +98,7 @@ def _is_opened(contents: Contents, path: str, version: str) -> bool:
         return not tagged["version"] or version == "3" or tagged["version"] == version.replace(".", "")
     if _opened(path) is not None:
         return True
-    name = path.rpartition("/")[2]
+    name = posixpath.basename(path)
     binary = contents.binaries[path]
     return (
         name.endswith(".so")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -103,6 +104,6 @@ def needed(contents: Contents, drivers: CudaDrivers) -> Driver | None:
 
 def _lines(contents: Contents) -> list[str]:
     """Return the release lines of CUDA that file names and packages of Python name."""
-    lines = [match["version"] for path in contents.binaries if (match := _FULL.fullmatch(path.rpartition("/")[2]))]
+    lines = [match["version"] for path in contents.binaries if (match := _FULL.fullmatch(posixpath.basename(path)))]
     owners = (owned.owner for owned in contents.owned.values())
     return [*lines, *(line(owner.version) for owner in owners if _PACKAGE.fullmatch(owner.name))]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from containers.errors import one_line, suggest
-from containers.registry.reference import Reference, qualified
+from containers.registry.reference import Reference
 from stacks.config.model import Model, Repository, matching
 from stacks.config.registries.registry_model import RegistryConfig
 
@@ -91,7 +92,7 @@ class EcrRegistryConfig(RegistryConfig):
         """Take account and region from the host, unless they are given."""
         if not isinstance(values, Mapping) or not isinstance(values.get("repository"), str):
             return values
-        host = _ECR_HOST.fullmatch(values["repository"].partition("/")[0])
+        host = _ECR_HOST.fullmatch(Reference(values["repository"]).host)
         return {**host.groupdict(), **values} if host else values
 
     @model_validator(mode="after")
@@ -157,5 +158,6 @@ class EcrRegistryConfig(RegistryConfig):
 
     def pull_reference(self, reference: str) -> str:
         """Return the name under which ECR caches a parent; the reference itself where it is not cached."""
-        upstream, _, rest = qualified(reference).partition("/")
-        return f"{self.cached[upstream]}/{rest}" if upstream in self.cached else reference
+        image = Reference.of(reference)
+        cached = self.cached.get(image.host)
+        return str(replace(image, repository=f"{cached}/{image.path}")) if cached else reference

@@ -45,7 +45,7 @@ def archives(root: Path, commit: str, folders: Sequence[str]) -> dict[str, bytes
                 raise SlipwayError(
                     f"commit {commit}: the path '{one_line(path)}' leads out of its folder; see what `git fsck` says"
                 )
-            if path.rpartition("/")[2] == ATTRIBUTES:
+            if posixpath.basename(path) == ATTRIBUTES:
                 file = work_tree / path
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(git.read(root, "cat-file", "blob", tree + path) + _EXPORT_ALL)

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from stacks.config.values import PLATFORMS, architecture
+from containers.platform_name import architecture
+from stacks.config.values import PLATFORMS
 from stacks.identity.fingerprint import index_fingerprint
 from stacks.identity.git import git
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from containers.errors import SlipwayError
+from containers.platform_name import architecture
 from stacks import graph, plan, platforms, tags
 from stacks.config.stack_file import read_stack
-from stacks.config.values import architecture
 from stacks.identity.fingerprint import published_fingerprints
 from stacks.plan import Plan
 from stacks.spec import ImageSpec, Outside, Sibling
