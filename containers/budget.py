@@ -42,7 +42,7 @@ Result = TypeVar("Result")
 
 
 class Budget:
-    """What is left for the images that ``subject`` names: further bytes buy further seconds."""
+    """The remaining budget of the images in ``subject``: further bytes buy further seconds."""
 
     def __init__(self, subject: str) -> None:
         self.refusal = ""
@@ -115,7 +115,7 @@ def check() -> None:
 
 @contextmanager
 def limited(subject: str, images: int = 1) -> Iterator[None]:
-    """Limit what the block takes, which reads some ``images``; an inner block counts as a part of the outer one.
+    """Limit the work of the block, which reads some ``images``; an inner block counts as a part of the outer one.
 
     Raises:
         SlipwayError: it takes more memory or time than it may.
@@ -158,7 +158,7 @@ def _refusal(error: Exception, images: int) -> str:
 
 
 def release(process: int) -> None:
-    """Let a program of its own, which this process has started, take what memory it needs."""
+    """Let a program that this process has started take the memory it needs."""
     with contextlib.suppress(AttributeError, OSError):  # no Linux, or it has ended
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.prlimit(process, resource.RLIMIT_DATA, (hard, hard))
@@ -191,7 +191,7 @@ def _alarm(check: Callable[[], None]) -> Iterator[None]:
 
 
 def apart(subject: str, function: Callable[..., Result], *arguments: Any) -> Result:
-    """Return what a function of a module returns, called in a process of its own that is :func:`limited`.
+    """Return the result of a module's function, called in a separate process that is :func:`limited`.
 
     This process may have other work, as a provider of Pulumi has.
 

@@ -13,7 +13,7 @@ from containers.registry.guarded_adapter import GuardedAdapter
 class GuardedSession(requests.Session):
     """Sends requests to the server at ``address``, a URL, and to where it leads, by :class:`GuardedAdapter`.
 
-    No login is sent but what ``authorize`` adds, and that to the server alone: none of a ``.netrc`` and none of a URL.
+    The session sends one login, that of ``authorize``, to the server alone: none of a ``.netrc`` and none of a URL.
     """
 
     def __init__(

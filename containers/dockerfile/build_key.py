@@ -26,7 +26,7 @@ class BuildKey:
         files: the SHA-256 of each file that these read, by its path in the context.
         arguments: the given build arguments that they read.
         platform: the platform to build for.
-        outside: the images and addresses that they fetch and that have no digest: these may move under one key.
+        outside: the images and addresses that they fetch without a digest: these may move under one key.
     """
 
     dockerfile: str
@@ -56,8 +56,8 @@ def build_key(file: Path, context: Path, target: str | None, arguments: Mapping[
     """Return the key of the build of a Dockerfile's target, None for the last stage, from a context.
 
     Raises:
-        SlipwayError: there is no such file or stage, nobody knows before the build what it reads, or the context lacks
-            what it reads.
+        SlipwayError: there is no such file or stage, the build's reads are not known beforehand, or the context lacks
+            one of them.
     """
     folder, path = Folder(context), str(file.absolute())
     dockerfile = instructions.parse(folder.read(path), str(file))

@@ -1,4 +1,4 @@
-"""The arguments that a Dockerfile declares, their defaults and comments, and the addresses that mirrors replace."""
+"""A Dockerfile's declared arguments, their defaults and comments, and the addresses that mirrors replace."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _unquoted(text: str) -> str:
 
 @dataclass(frozen=True)
 class ArgumentComment:
-    """The comment above an argument: what sets the argument, "" for nothing, and what it means."""
+    """The comment above an argument: the source of the argument's value, "" for none, and its meaning."""
 
     set_by: str
     meaning: str

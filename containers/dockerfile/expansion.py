@@ -20,7 +20,7 @@ _MEANING = re.compile(r"[$'\"\\`]")
 
 
 class ExpansionError(ValueError):
-    """A word that BuildKit cannot read, or whose value nobody knows before the build; the text says why."""
+    """A word that BuildKit cannot read, or without a value before the build; the text says why."""
 
 
 def expand(word: str, variables: Mapping[str, str | None], *, escape: str, complete: bool) -> str:
@@ -198,7 +198,7 @@ class _Lexer:
         return self._whole[start : self._position]
 
     def _plain(self, name: str, text: str) -> str:
-        """Return what stands for a variable that is written as ``text``."""
+        """Return the replacement of a variable that is written as ``text``."""
         return text if self._raw else self._value(name) or ""
 
     def _operated(self, name: str, operator: str, word: str) -> str:

@@ -1,4 +1,4 @@
-"""What a build can read: the stages that its target reaches, and what their instructions name of the context.
+"""What a build can read: the stages that its target reaches, and the paths of the context in their instructions.
 
 The rules are those of moby/buildkit v0.26, ``frontend/dockerfile/dockerfile2llb`` (``convert.go``, ``convert_copy.go``,
 ``convert_runmount.go``). A build whose reach nobody knows beforehand is refused.
@@ -61,9 +61,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Run:
-    """A ``RUN``: its command, what its stage and its mounts have of the context, and the variables that it sees.
+    """A ``RUN``: its command, the context's paths in its stage and its mounts, and the variables that it sees.
 
-    ``complete`` says that no parent image can have set a variable that is not among them.
+    ``complete`` says that no parent image can have set another variable.
     """
 
     command: str
@@ -83,9 +83,9 @@ class Reach:
     ``instructions`` are the ``ARG`` before the first stage, of those that are used, and then the reached stages.
     ``arguments`` maps the names whose values they can read to a default, None if no stage sets one. ``stages`` has the
     names of the reached stages, in small letters. ``outside`` has what the Dockerfile names to be fetched: images, that
-    of ``# syntax=`` or ``BUILDKIT_SYNTAX`` too, and what ``ADD`` fetches without a checksum. ``environment`` maps
-    the names that ``ENV`` sets in these stages to the values, None for one that only the build knows. ``user`` is whom
-    the built image runs as: empty for its parent's user, None where only the build knows.
+    of ``# syntax=`` or ``BUILDKIT_SYNTAX`` too, and every ``ADD`` without a checksum. ``environment`` maps the names
+    that ``ENV`` sets in these stages to the values, None for one known to the build only. ``user`` is whom the built
+    image runs as: empty for its parent's user, None where only the build knows.
     """
 
     dockerfile: Dockerfile
@@ -255,7 +255,7 @@ class _Search:
         )
 
     def _global_arguments(self, inner: Sequence[Instruction]) -> tuple[Sequence[Instruction], Set[str]]:
-        """Return the ARGs before the first stage that the reached instructions read, and all names that are read."""
+        """Return the ARGs before the first stage that the reached instructions read, and all names in use."""
         names = {name for instruction in inner if instruction.keyword == "FROM" for name in _names(instruction)}
         names |= {name for instruction in inner for name, _ in self._declarations(instruction)}
         names |= set(filter(_FRONTEND.fullmatch, self._outer.variables))
@@ -268,7 +268,7 @@ class _Search:
         return outer[::-1], names
 
     def _read_arguments(self, instructions: Iterable[Instruction], names: Set[str]) -> dict[str, str | None]:
-        """Return the arguments that a build reads, with the defaults that are known without values."""
+        """Return the arguments that a build reads, with the defaults known without values."""
         read: dict[str, str | None] = dict.fromkeys(filter(_FRONTEND.fullmatch, self._arguments))
         read |= dict.fromkeys(names & self._builtin)
         for instruction in instructions:
@@ -363,7 +363,7 @@ class _Search:
             # Words after `#` are names too, in BuildKit as here: a comment is a line of its own.
             name = self._expand(instruction, word, scope)
             set_here = default is not None or name in self._arguments or name in self._outer.variables
-            # Engines differ in the name of a word with quotes, which counts if that name has a value.
+            # Engines differ in the name of a word with quotes: it counts if that name has a value.
             if not name or "$" in word or (name != word and set_here):
                 raise self._dockerfile.error(
                     instruction, f"{one_line(word or instruction.rest)}: expected letters, digits and '_'"
@@ -429,7 +429,7 @@ class _Search:
         return 1 << len(self._sources) - 1
 
     def _fetch(self, instruction: Instruction, address: str, scope: _Scope) -> None:
-        """Note what an ``ADD`` fetches, unless it says by a checksum or a whole commit which content."""
+        """Note the address of an ``ADD``, unless a checksum or a whole commit fixes the content."""
         checksum = self._try(instruction.flag("checksum") or "", scope) or ""
         if not _CHECKSUM.fullmatch(checksum) and not _AT_COMMIT.fullmatch(address):
             self._outside.add(address)

@@ -1,4 +1,4 @@
-"""Patterns with wildcards, as regular expressions, that compare with any text in a time that its length bounds.
+"""Patterns with wildcards, as regular expressions; the time of a comparison is bounded by the length of the text.
 
 Python's ``re`` tries each way in which several wildcards can share a text: for the pattern ``*a*a*a*a*b`` and a name of
 two hundred letters these are more than any build has seconds. Go's ``regexp`` follows all ways at once. So does this
@@ -97,7 +97,7 @@ class _Automaton:
         return bool(places & self._end)
 
     def _step(self, character: str) -> tuple[int, int, int]:
-        """Return the pieces that a character passes, those at which it stays, and those of folders that may have it."""
+        """Return the pieces that a character passes, those that keep it, and those of folders."""
         if character not in self._steps:
             masks = [0, 0, 0]
             for place, piece in enumerate(self._pieces):

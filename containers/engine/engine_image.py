@@ -1,8 +1,8 @@
 """An image that a Docker engine holds, read while the engine saves it: no layer is kept here, unless for a copy.
 
-An archive says last which of its files are layers, so each file is read as what it looks like. Sources: moby v20.10 and
-v28, image/tarexport/save.go (`save`, `saveLayer`): a folder in the order of its names, in v20.10 with links to equal
-layers; containerd v2.0, core/images/archive/exporter.go (`writeTar`), which sorts by name too.
+An archive names its layers last, so each file is read by its first bytes. Sources: moby v20.10 and v28,
+image/tarexport/save.go (`save`, `saveLayer`): a folder in the order of its names, in v20.10 with links to equal layers;
+containerd v2.0, core/images/archive/exporter.go (`writeTar`), which sorts by name too.
 """
 
 from __future__ import annotations
@@ -161,6 +161,6 @@ class _Copied:
 
 @contextmanager
 def _copied(stream: IO[bytes], name: str, copy: Path) -> Iterator[IO[bytes]]:
-    """Yield a stream that writes what is read of it to a file too."""
+    """Yield a stream that also writes its content to a file."""
     with FileIO(copy, "wb") as file:
         yield cast("IO[bytes]", _Copied(stream, file, name))

@@ -96,7 +96,7 @@ def check_runnable(platforms: Collection[str], host: str = "", *, key: str = "sl
 def engine_failure(host: str, command: str, printed: str, status: int) -> SlipwayError:
     """Return the error of a command of the docker client: the last line that it ``printed``, or its status.
 
-    Of a connection by ssh that is what ssh said, which the client puts last (docker/cli at 0573ec2,
+    For a connection by ssh that is the message of ssh, at the end of the client's (docker/cli at 0573ec2,
     cli/connhelper/commandconn/commandconn.go, ``onEOF``).
     """
     lines = [line.strip() for line in printed.splitlines() if line.strip()]

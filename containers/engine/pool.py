@@ -17,17 +17,16 @@ from containers.errors import SlipwayError
 class Pool:
     """The engines of one platform.
 
-    An image goes to the same engine at each update, whose cache knows it, as long as that engine answers. Another
-    engine in the pool moves few images (rendezvous hashing). An engine that does not answer gets no image until the
-    update ends.
+    An image goes to the same engine, with its cache, at each update, as long as that engine answers. Another engine in
+    the pool moves few images (rendezvous hashing). An engine that does not answer gets no image until the update ends.
 
     ``images`` are the names of the stack's images for the platform, without registry and tag. No engine is the first
     choice of more than its share of them, so that independent images do not wait for one engine while another has
     none (Mirrokni et al., Consistent Hashing with Bounded Loads, arXiv:1608.01350).
 
     ``runs_programs`` says whether any of the images runs programs of the platform while it is built: any engine builds
-    one that does not. ``together`` has one engine take all of them, as images that are not pushed must be where those
-    are that they stand on.
+    one that does not. ``together`` has one engine take all of them, since images that are not pushed must be beside
+    their parents.
     """
 
     others: ClassVar[str] = "others of the list take its images"

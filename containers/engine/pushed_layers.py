@@ -29,7 +29,7 @@ class PushedBlob:
 
 
 class PushedLayers:
-    """The records in a ``folder``, which need not exist, of blobs that one ``method`` of compression made."""
+    """The records of blobs by one ``method`` of compression, in a ``folder`` that need not exist."""
 
     def __init__(self, folder: Path, method: str) -> None:
         self._folder, self._method = folder, method

@@ -23,7 +23,7 @@ class Replicas(Pool):
     """The replicas of a build service. They are chosen by name, because their addresses may move, as a port forward's.
 
     ``addresses`` has the ``host:port`` of each by its name. ``images`` are as of :class:`Pool`. Their nodes have the
-    platform's processor, so that they are not asked which programs they run. ``key`` is that of their pool in the
+    platform's processor, so nothing asks them for the platforms they run. ``key`` is that of their pool in the
     configuration.
     """
 

@@ -199,7 +199,7 @@ class Router:
             _splice(client, connection.socket)
 
     def _ask_any(self, client: socket.socket, request: _Request, pool: Pool) -> None:
-        """Forward a request that names no image, or only an image's id, which one of the engines knows."""
+        """Forward a request that names no image, or only the id of an image that one of the engines has."""
         used = pool.answering(self._engines)
         for engine in used[:-1] if request.path.startswith("/images/") else []:
             try:

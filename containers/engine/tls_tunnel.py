@@ -41,7 +41,7 @@ def _pass_on(plain: socket.socket, secure: ssl.SSLSocket) -> None:
             with suppress(BlockingIOError):
                 up = plain.recv(_BLOCK)
                 if not up:
-                    return  # who asked has gone, which cancels what it asked for
+                    return  # client disconnected: cancel the request
         if not down and not ended:
             with suppress(*_LATER):
                 down = secure.recv(_BLOCK)

@@ -1,4 +1,4 @@
-"""The push of an image that an engine holds, with layers that are compressed here, with zstd.
+"""The push of an image from an engine, with layers that are compressed here, with zstd.
 
 The engine sends the image's archive, as for `docker save`, and writes the image to its disk for it. Each layer that the
 registry lacks is compressed as it arrives, and pushed meanwhile. What a broken push has pushed stays in the registry,
@@ -132,7 +132,7 @@ class _Push:
         body = json.dumps(manifest, separators=(",", ":")).encode()
         digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
         self.progress("Pushing the manifest")
-        # A registry whose tags do not move may refuse even the digest that one has.
+        # A registry with immutable tags may refuse even the digest that a tag has.
         if self.repository.visible_digest() != digest:
             self.repository.put(tag, body, IMAGES[0])
         return digest

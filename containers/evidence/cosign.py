@@ -130,7 +130,7 @@ def attest(ref: str, kind: Kind, predicate: Mapping[str, Any], signing: ImageSig
 
 
 def verify(ref: str, signer: ImageSigner, login: Login | None, annotations: Mapping[str, str] | None = None) -> None:
-    """Verify that an image is signed by a signer, in a signature that has these annotations.
+    """Verify that an image has a signature by a signer, with these annotations.
 
     Raises:
         Unsigned: it is not.
@@ -151,7 +151,7 @@ def attested(ref: str, kind: Kind, signer: ImageSigner, login: Login | None) -> 
     """Return a predicate that a signer attested of an image, verified.
 
     Raises:
-        SlipwayError: there is no attestation of that kind by that signer.
+        SlipwayError: the signer made no such attestation.
     """
     return every_attested(ref, kind, signer, login)[0]
 
@@ -162,7 +162,7 @@ def every_attested(ref: str, kind: Kind, signer: ImageSigner, login: Login | Non
     Whoever may push can put an earlier attestation back beside a later one: the registry keeps any number.
 
     Raises:
-        SlipwayError: there is no attestation of that kind by that signer.
+        SlipwayError: the signer made no such attestation.
     """
     name, uri = PREDICATES[kind]
     with _options(signer) as options:
@@ -206,7 +206,7 @@ def attached(ref: str, suffix: str) -> str:
 
 
 def _left_to_another_job(signing: ImageSigning, statement: Mapping[str, Any]) -> bool:
-    """Write down what another job signs, where this one builds and has another identity; return whether it does."""
+    """Write down a statement that another job signs, if this one builds under another identity; return whether so."""
     file = os.environ.get(STATEMENTS)
     if not file or signing.identity is None:
         return False
@@ -264,7 +264,7 @@ def _options(signer: ImageSigner) -> Iterator[Sequence[str]]:
 
 
 def _secrets(signing: ImageSigning) -> Sequence[str]:
-    """Return the names of the variables that signing needs beyond those that every program gets."""
+    """Return the names of the variables for signing, beyond those of every program."""
     if signing.key is None:
         return _IDENTITY
     if signing.key.startswith("env://"):

@@ -1,7 +1,7 @@
 """The report of an image's GPU checks, as ``dockerfiles/common/gpu/report.py`` writes it, and what is required of it.
 
-A report is a line of JSON that a job wrote, which may have run anything: it is read as data, and attested as what the
-signer holds for true.
+A report is a line of JSON from a job, which may have run anything: it is read as data, and attested as what the signer
+holds for true.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Gpu(_Part):
 
 
 class Nccl(_Part):
-    """Which NCCL ran, what its log says of it, and the transports of its channels, such as ``P2P/CUMEM``.
+    """The NCCL of a run, its own log about it, and the transports of its channels, such as ``P2P/CUMEM``.
 
     ``plugins`` are those for networks that it loaded, such as ``Libfabric (v10)`` and ``aws-ofi-nccl 1.16.2``; none of
     NCCL's own networks, ``IB`` and ``Socket``. ``networks`` are those that it used.
@@ -252,7 +252,7 @@ def _of_node(report: GpuReport, required: GpuRequirements) -> Iterator[str]:
 
 
 def _missing(reports: Sequence[GpuReport]) -> Iterator[str]:
-    """Yield which nodes have no report, by how many nodes and GPUs the reports say that they ran on."""
+    """Yield the nodes without a report, by the number of nodes and GPUs that the reports name."""
     nodes = max(report.measured.nodes or 1 for report in reports)
     names = {report.node for report in reports}
     if len(names) < nodes:

@@ -1,8 +1,8 @@
 """The attested inspection of an image: whether everything in it loads.
 
 The predicate begins as the one of test results does (https://in-toto.io/attestation/test-result/v0.1): its ``result``
-is PASSED or FAILED. The faults are listed with those that the stack excepted, so that whoever reads the evidence judges
-them by exceptions of their own.
+is PASSED or FAILED. The faults are listed with the excepted ones, so that a reader of the evidence can judge them by
+other exceptions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class FaultException(Protocol):
     """A fault that does not stop an image."""
 
     def covers(self, file: str, names: Sequence[str]) -> bool:
-        """Return whether it excepts a fault of a file, which misses what the names say."""
+        """Return whether it excepts a fault of a file; ``names`` are the missing ones."""
 
     def model_dump(self) -> dict[str, Any]:
         """Return the exception as the evidence lists it."""

@@ -39,9 +39,9 @@ def run(
     """Run a program and return its standard output.
 
     ``subject`` begins the error. ``image`` is the image that the program is asked about; empty for none. The program
-    gets the login of its registry alone, which is ``login``, or else the machine's. ``variables`` are those that it
-    gets beyond the few that every one does. ``folder`` is where it runs; by default this process's folder. ``called``
-    is what an error says that failed; by default the first two of ``words``.
+    gets the login of its registry alone, which is ``login``, or else the machine's. ``variables`` are added to the few
+    that every program gets. ``folder`` is where it runs; by default this process's folder. ``called`` is the name of
+    the failed step in an error; by default the first two of ``words``.
 
     Raises:
         ProgramFailed: the program failed.

@@ -1,4 +1,4 @@
-"""Who signs images, and what is required of what they attest, as their reader needs it."""
+"""An image's signer, and the required attestations, as the reader of an image needs them."""
 
 from __future__ import annotations
 

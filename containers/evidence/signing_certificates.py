@@ -1,4 +1,4 @@
-"""What the certificates beside an image say of the jobs that signed its attestations."""
+"""The claims in the certificates beside an image, about the jobs that signed its attestations."""
 
 from __future__ import annotations
 

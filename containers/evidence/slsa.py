@@ -50,8 +50,8 @@ class Build:
 
     ``contents`` are a planned image's contents, as previews show them; ``parents`` are the references it was built
     on, by build argument; ``engine`` and ``builder`` are those of :func:`engine` and :func:`builder`. ``sources`` has
-    the commit of each git source by its URI, empty where that is not locked. ``engines`` are the Docker engines that
-    ``slipway:engines`` has for the image: the one that takes it, and those that take it over.
+    the commit of each git source by its URI, empty if it is not locked. ``engines`` are the Docker engines that
+    ``slipway:engines`` has for the image: the first one, and those that take the image over.
     """
 
     contents: Mapping[str, Any]
@@ -117,7 +117,7 @@ def predicate(ref: str, build: Build, source: Mapping[str, Any], login: Login | 
 def sealed(
     predicate: Mapping[str, Any], signing: ImageSigning, inputs: Mapping[str, str], machine: str
 ) -> dict[str, Any]:
-    """Return a provenance that the job which built wrote, with what the job that attests it knows by itself.
+    """Return a provenance by the job that built, with the facts that the attesting job knows by itself.
 
     GitHub tells that job the repository, commit, ref and run. ``inputs`` are those of its workflow, and ``machine`` the
     environment of the machines that built. The arguments, files and parents stay as the build states them.
@@ -220,7 +220,7 @@ def level(provenance: Mapping[str, Any], signer: ImageSigner, claims: Claims) ->
     Level 1 is provenance that shows how the image was built. Level 2 is signed provenance that a hosted build platform
     generates: "All build steps ran using a hosted build platform on shared or dedicated infrastructure, not on an
     individual's workstation" (https://slsa.dev/spec/v1.0/requirements). Level 3 is provenance that the build cannot
-    forge: a job that builds nothing attests it, and the repository that is built cannot change that job.
+    forge: a job without builds attests it, and the built repository cannot change that job.
     """
     for reason in _below_two(provenance, signer, claims):
         return 1, reason
@@ -253,7 +253,7 @@ def _below_two(provenance: Mapping[str, Any], signer: ImageSigner, claims: Claim
 
 
 def _both_state(provenance: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
-    """Return what the provenance states of what a certificate states too, by the certificate's claim.
+    """Return the values that both the provenance and a certificate state, by the certificate's claim.
 
     cosign writes ``invocationID``, as in-toto's Go library names it; SLSA's own name is ``invocationId``.
     """

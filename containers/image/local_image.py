@@ -160,7 +160,7 @@ class _Folder(Files):
 
 
 class _Archive(Files):
-    """An archive, which each use opens anew, so that layers can be read at the same time."""
+    """An archive; each use opens it anew, so that layers can be read at the same time."""
 
     def __init__(self, reference: str, path: Path) -> None:
         super().__init__(reference)

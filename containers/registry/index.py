@@ -47,8 +47,8 @@ class Index:
 def of(parts: Mapping[str, str], login: Login | None) -> Index:
     """Return the index of pushed images; ``parts`` maps each platform to ``repository@sha256:...``.
 
-    Equal parts make equal bytes, in any order. Where all parts are Docker's, it is Docker's list, because an image of
-    the one kind in an index of the other is not read by all that pull.
+    Equal parts make equal bytes, in any order. If all parts are Docker's, it is Docker's list, because some clients do
+    not read an image of one kind in an index of the other.
 
     Raises:
         SlipwayError: the registry does not have a part, or the part is for another platform.

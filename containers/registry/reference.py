@@ -39,7 +39,7 @@ class Reference:
 
     @classmethod
     def of(cls, text: str) -> Reference:
-        """Return the parts of a reference that was checked before, or that a registry or an engine gave."""
+        """Return the parts of a reference from a registry, an engine, or an earlier check."""
         name, _, digest = text.partition("@")
         folder, slash, last = name.rpartition("/")
         last, _, tag = last.partition(":")

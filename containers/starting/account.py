@@ -1,4 +1,4 @@
-"""The account that an image's programs run as, and what it may do with a file.
+"""The account of an image's programs, and its permissions for a file.
 
 Source: moby/sys user/v0.4.0, user/user.go:294 (`GetExecUser`), by which Docker and runc look the account up.
 """

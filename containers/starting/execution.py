@@ -1,4 +1,4 @@
-"""How a container starts a file: the program that it is, or the one that its ``#!`` names, and what that one starts.
+"""How a container starts a file: the program itself, or the one in its ``#!``, and the program that this one starts.
 
 Sources: Linux 6.12, fs/exec.c (`do_open_execat`, `exec_binprm`), fs/binfmt_script.c and fs/binfmt_elf.c; runc looks
 names up as Go's os/exec does (opencontainers/runc v1.3.0, libcontainer/standard_init_linux.go:217, `LookPath`).
@@ -110,7 +110,7 @@ class Execution:
         if not program:
             return ""
         usable = (path for path in paths if self._may_be_run(path))
-        # What is not found names the file that somebody meant.
+        # A missing file is reported by the intended name.
         return next(usable, next((path for path in paths if self.exists(path)), ""))
 
     def _is_there(self, words: Words) -> bool:
@@ -171,7 +171,7 @@ class Execution:
                 raise _NotStarted(f"/{loader}, the loader of /{path}, {what}", f"/{loader}")
 
     def _check_read(self, program: str, arguments: tuple[str, ...]) -> None:
-        """Check that an interpreter may read the file that it is given. What is not there may be mounted."""
+        """Check that an interpreter may read its file. What is not there may be mounted."""
         first = next(iter(arguments), "")
         if not first.startswith("-") and _READS_FILE.fullmatch(posixpath.basename(program)):
             path = self._absolute(first)

@@ -1,4 +1,4 @@
-"""What a program starts that starts another one: ``#!``, `env`, the first process of a container, a shell's text.
+"""Programs that start another one: ``#!``, `env`, the first process of a container, a shell's text.
 
 Sources: Linux 6.12, fs/binfmt_script.c; coreutils/coreutils 01755d3, src/env.c (`shortopts`, `longopts`,
 `parse_split_string`); krallin/tini v0.19.0, src/tini.c:97 (`-p` and `-e` have values); Yelp/dumb-init v1.2.5,
@@ -74,7 +74,7 @@ def launched(words: Words) -> Words | None:
 
 
 def wrapped(words: Words) -> Words | None:
-    """Return what a script starts that starts its arguments, by a PATH that it may change."""
+    """Return the program that a script starts with its arguments, by a PATH that it may change."""
     program = next(iter(words.arguments), "-")
     return None if program.startswith("-") else Words(program, words.arguments[1:], maybe="/" not in program)
 

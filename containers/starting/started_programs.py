@@ -55,7 +55,7 @@ def faults(contents: Contents, machine: ElfMachine, platform: str) -> list[Fault
 
 
 def _settings(config: Any) -> Iterator[tuple[str, Words]]:
-    """Yield what a container starts, and which setting says so."""
+    """Yield the programs that a container starts, each with its setting."""
     entrypoint, command = (list(config.get(name) or []) for name in ("Entrypoint", "Cmd"))
     if words := [*entrypoint, *command]:
         yield "Entrypoint" if entrypoint else "Cmd", Words(words[0], tuple(words[1:]))

@@ -1,7 +1,7 @@
 """The known vulnerabilities of an image, by the program Grype.
 
-Grype matches the image's packages against a database, which it fetches or which the stack names. The database is kept
-in the checkout. Grype's own configuration files do not count: they could hide vulnerabilities.
+Grype matches the image's packages against a database: its own, or the one that the stack names. The database is kept in
+the checkout. Grype's own configuration files do not count: they could hide vulnerabilities.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _texts(values: object) -> tuple[str, ...]:
 
 
 def _text(value: object) -> str:
-    """Return a text. Raises TypeError for anything else: what stands there decides which exception counts."""
+    """Return a text. Raises TypeError for anything else: this text decides which exception counts."""
     if not isinstance(value, str):
         raise TypeError(f"{type(value).__name__} in place of a text")
     return value
@@ -175,7 +175,7 @@ def _reduced(match: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _database(policy: ScanPolicy, folder: Path, root: Path) -> Path:
-    """Have the database that the stack names, and return a configuration that uses it."""
+    """Fetch the database that the stack names, and return a configuration with it."""
     archive = root / policy.database if policy.database and "://" not in policy.database else None
     home = root / _CACHE / (_identity(archive) if archive else "fetched")
     settings: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The stack's exceptions as OpenVEX, which says to scanners what a vulnerability means for an image.
+"""The stack's exceptions as OpenVEX, for scanners: the meaning of a vulnerability for an image.
 
 The format is OpenVEX 0.2.0 (https://github.com/openvex/spec/blob/main/OPENVEX-SPEC.md).
 """

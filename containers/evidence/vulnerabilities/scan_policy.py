@@ -32,7 +32,7 @@ class ScanException(Protocol):
 
 
 class ScanPolicy(Protocol):
-    """Which vulnerabilities stop an image, and the database that knows them."""
+    """The vulnerabilities that stop an image, and their database."""
 
     @property
     def grave(self) -> Collection[str]:

@@ -46,10 +46,10 @@ class Script(NamedTuple):
 class Contents:
     """An image's files as a container sees them.
 
-    ``config`` is what a container is started with. ``binaries`` are its ELF files by path, ``scripts`` what begins with
-    ``#!``, ``texts`` the configuration of the loader, of accounts and of Python's environments, ``owned`` what package
-    managers recorded, ``unread`` why a record of theirs is not read, and ``distributions`` the Python packages. Paths
-    are relative to the root. ``space`` is what all files of its layers take.
+    ``config`` is what a container is started with. ``binaries`` are its ELF files by path, ``scripts`` the files that
+    begin with ``#!``, ``texts`` the configuration of the loader, of accounts and of Python's environments, ``owned``
+    the records of package managers, ``unread`` the reasons for unread records, and ``distributions`` the Python
+    packages. Paths are relative to the root. ``space`` is what all files of its layers take.
     """
 
     tree: FileTree

@@ -111,11 +111,11 @@ class Binary:
     ``kind`` is ``program``, ``library``, ``static`` for a file without dynamic segment, or ``other`` for what no loader
     reads: object files, debug symbols, machine code of GPUs. ``rpath`` and ``runpath`` are None where there is none.
     ``provided`` are the versions that its symbols have, None for a file without any. ``defined`` has a hash of the name
-    of each symbol that it defines, ``undefined`` the names of those that another file must define, each with a zero
-    byte. ``holds`` are names of libraries that it opens while it runs, as `plugins.toml` has them, and ``cuda`` is the
-    release line of CUDA that it names as its own. ``system_folders`` are those of a loader. ``page`` is the largest
-    page in bytes that its segments can be mapped by, ``alignment`` the least that one of them asks for, and
-    ``executable_stack`` whether it asks for a stack that can be run. ``problem`` says why the rest is not known.
+    of each defined symbol, ``undefined`` the names of those that another file must define, each with a zero byte.
+    ``holds`` are names of libraries that it opens at run time, as `plugins.toml` has them, and ``cuda`` is the release
+    line of CUDA in its data. ``system_folders`` are those of a loader. ``page`` is the largest page in bytes for its
+    segments, ``alignment`` the least alignment of one of them, and ``executable_stack`` whether it asks for a stack
+    that can be run. ``problem`` says why the rest is not known.
     """
 
     size: int
@@ -290,7 +290,7 @@ def _read(content: IO[bytes], size: int) -> Binary:
 
 
 def _mapped(loads: Iterable[_Segment]) -> tuple[int, int]:
-    """Return the largest page that segments can be mapped by, and the least alignment that one asks for."""
+    """Return the largest page that segments can be mapped by, and the least alignment of one."""
     used = [segment for segment in loads if segment.size]
     apart = 0
     for segment in used:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 class Needs:
-    """Who met a need, and who did not: files by path, in the order of processes.
+    """The needs of a library, met or not met: files by path, in the order of processes.
 
     A need is a file, by path, and the name of what it needs.
     """
@@ -22,7 +22,7 @@ class Needs:
         (self._by_programs if program else self._by_libraries)[key].append(root)
 
     def unmet(self) -> Iterator[tuple[tuple[str, str], list[str]]]:
-        """Yield each need that a program has and does not get, or that no process meets, and the files that load it."""
+        """Yield each unmet need of a program, or of every process, and the files that load it."""
         for key in {**self._by_programs, **self._by_libraries}:
             if key in self._by_programs or key not in self.met:
                 yield key, [*self._by_programs.get(key, []), *self._by_libraries.get(key, [])]

@@ -1,4 +1,4 @@
-"""Where glibc's loader finds the libraries of a process, in an image that does not run.
+"""The search of glibc's loader for the libraries of a process, in an image that does not run.
 
 Source: glibc 2.39, elf/dl-load.c (`_dl_map_object`, `open_path`, `open_verify`), elf/dl-deps.c (the order),
 elf/dl-version.c (symbol versions) and elf/rtld.c (`do_preload`). Compared with the loader itself in
@@ -86,9 +86,9 @@ class MissingVersion(NamedTuple):
 class Process:
     """The objects of a process in the loader's order, the program first, and what the loader misses.
 
-    ``links`` has each need that was met: by whom, the name, and the library. ``ignored`` are libraries to be preloaded
-    that are not there, without which the process starts. ``environment`` are the folders of `LD_LIBRARY_PATH`.
-    ``versioned`` is whether the loader looks at versions of symbols.
+    ``links`` has each need that was met: by whom, the name, and the library. ``ignored`` are missing libraries to be
+    preloaded; the process starts without them. ``environment`` are the folders of `LD_LIBRARY_PATH`. ``versioned`` is
+    whether the loader looks at versions of symbols.
     """
 
     objects: list[Loaded]
@@ -237,7 +237,7 @@ class Loader:
         return place.path == f"{real}/{name}" and any(real == self._real(own) for own in self._system)
 
     def elsewhere(self, name: str) -> str | None:
-        """Return where a library is that ``ld.so.conf`` leads to and the cache lacks."""
+        """Return the place of a library that ``ld.so.conf`` leads to and the cache lacks."""
         place = self._in((*self.configured, *self._system), name)
         return place.path if place and place.binary else None
 

@@ -1,4 +1,4 @@
-"""The files in an image that tell glibc's loader and ldconfig where libraries are.
+"""The files in an image with the folders of libraries, for glibc's loader and ldconfig.
 
 Sources, of glibc 2.39: sysdeps/generic/dl-cache.h for `ld.so.cache`, elf/ldconfig.c (`parse_conf`) for `ld.so.conf`,
 elf/rtld.c (`handle_preload_list`, `dl_main`) for `LD_PRELOAD` and `ld.so.preload`.

@@ -1,4 +1,4 @@
-"""Where musl's loader finds the libraries of a process, in an image that does not run.
+"""The search of musl's loader for the libraries of a process, in an image that does not run.
 
 Source: bminor/musl 039d3c3, ldso/dynlink.c (`load_library`, `path_open`, `fixup_rpath`, `load_preload`). Compared with
 the loader itself, of Debian's musl 1.2.3, on 800 random programs and the 174 files of four musllinux wheels.

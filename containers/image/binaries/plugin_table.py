@@ -41,7 +41,7 @@ class Opener:
 
     @property
     def holds_names(self) -> bool:
-        """Whether what it opens, or what it is of, stands in its data."""
+        """Whether its data has the name of a plugin, or its CUDA."""
         return bool(self.holds or self.cuda)
 
     def cuda_in(self, data: bytes) -> str:

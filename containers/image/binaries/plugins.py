@@ -25,9 +25,9 @@ class Plugin:
     """A library that another opens by name.
 
     ``opener`` is the path of the other one, ``file`` of the library, empty if none is found. ``loads`` is whether the
-    file loads. ``needed`` is whether the opener cannot work without. ``elsewhere`` is the path of a file that has the
-    name, in no folder that is searched. ``needs`` are the libraries that the file itself needs, each with the path that
-    it has, empty if it is missing; not of files in a folder beside the opener.
+    file loads. ``needed`` is whether the opener cannot work without. ``elsewhere`` is the path of a file of that name
+    outside the searched folders. ``needs`` are the libraries that the file itself needs, each with its path, empty if
+    it is missing; not of files in a folder beside the opener.
     """
 
     opener: str
@@ -145,7 +145,7 @@ class Plugins:
         return plugins
 
     def _elsewhere(self) -> dict[str, str]:
-        """Return by name where plugins are that nobody finds, of those that an environment variable could name."""
+        """Return by name the places of plugins in folders that are not searched, if a variable could name them."""
         usual = {f"{name}.so" for row in self._openers.values() for name in row.variables.values()}
         absent = usual.difference(name for _, name in self._libraries)
         places: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What would provide a library that an image lacks: packages by the library's name."""
+"""The package that would provide a missing library: packages by the library's name."""
 
 from __future__ import annotations
 

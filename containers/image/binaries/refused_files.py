@@ -26,7 +26,7 @@ _ALWAYS: Final = re.compile(r"(?:^|:)glibc\.rtld\.execstack=2(?::|$)")
 
 
 class RefusedFile(NamedTuple):
-    """A file that is refused: its path, what it lacks, why, and the files that load it."""
+    """A file that is refused: its path, the missing library, the reason, and the files that load it."""
 
     path: str
     missing: str

@@ -1,4 +1,4 @@
-"""The table of libraries of which a process should have one copy, and of copies that are known to break."""
+"""The table of libraries with one copy in a process, and of copies that are known to break."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def plain(library: str) -> str:
 
 
 def former_names(library: str) -> tuple[str, ...]:
-    """Return a library's name, or those that it may have had before a repair, which names it by its full version."""
+    """Return a library's name, or its names before a repair, which appends a full version."""
     name = plain(library)
     if name == library:
         return (library,)

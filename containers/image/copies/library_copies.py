@@ -34,7 +34,7 @@ class Copy:
         version: of the library, as its symbol versions or its name have it; empty if neither does.
         owner: the distribution that has the file, empty if none is known.
         by: who brings it into the process: distributions, or else files.
-        everywhere: what opens it so that all that is loaded later finds its names first; empty if nothing does.
+        everywhere: the opener that puts its names before those of everything loaded later; empty if nothing does.
     """
 
     path: str
@@ -54,10 +54,10 @@ class Copy:
 class Copies:
     """Copies of one family in a process.
 
-    ``how`` is ``both`` if the loader loads them all, ``mixed`` if names meant for one mean another then, ``first`` if
-    the one that is loaded first serves all, ``hidden`` if LD_LIBRARY_PATH leads to the first in place of the second,
-    ``parts`` if one process has parts of each, or ``name`` if the second is what the loader finds by the name alone.
-    ``mixing`` says what follows, and ``case`` is what is known to break of it.
+    ``how`` is ``both`` if the loader loads them all, ``mixed`` if names meant for one then mean another, ``first`` if
+    the first one serves all, ``hidden`` if LD_LIBRARY_PATH leads to the first in place of the second, ``parts`` if one
+    process has parts of each, or ``name`` if the loader finds the second by the name alone. ``mixing`` is the
+    consequence, and ``case`` the known failure.
     """
 
     family: str
@@ -163,7 +163,7 @@ class _Search:
         return f", but for what needs {' or '.join(names)}" if names else ""
 
     def _mixed(self, files: Sequence[str]) -> tuple[str, str]:
-        """Return who calls one of files that are all loaded where another one was meant, and which; empty if nobody."""
+        """Return the caller of a loaded file that means another one, and that file; empty if there is none."""
         for one, other in permutations(files, 2):
             opener = self._subject.everywhere.get(one)
             if opener and self._are_mixable(one, other):
@@ -184,7 +184,7 @@ class _Search:
         return self._contents.binaries[one] == self._contents.binaries[other]
 
     def _hidden(self, family: Family, paths: Iterable[str]) -> Iterator[Copies]:
-        """Yield files to which LD_LIBRARY_PATH leads in place of those beside the library that needs them."""
+        """Yield the files that LD_LIBRARY_PATH puts in place of those beside the library in need."""
         members = [member for path in paths for _, member in self._members[path] if member.hidden]
         for member in members:
             if not self._are_equal(member.path, member.hidden):
@@ -212,7 +212,7 @@ class _Search:
         return f"{owner.manager}: {owner.name}" if owner.manager == "pip" else owner.manager
 
     def _named(self, family: Family, paths: Iterable[str]) -> Iterator[Copies]:
-        """Yield the file that the loader finds by a name alone, where that is not the one that packages bring."""
+        """Yield the file that the loader finds by a name alone, if packages bring another one."""
         names = Counter(map(self._soname, paths))
         for path in paths if self._subject.environment else ():
             name = self._soname(path)
@@ -294,7 +294,7 @@ def _is_release(version: str, start: str) -> bool:
 
 
 def owners(contents: Contents, paths: Iterable[str]) -> dict[str, Owner]:
-    """Return the distribution that has each file, of those that a package manager recorded."""
+    """Return the distribution of each file that a package manager recorded."""
     recorded = {path: path for path in paths}
     recorded.update((path.removeprefix("usr/"), path) for path in [*recorded])  # dpkg's names before /usr was merged
     by_path: dict[str, Owner] = {}

@@ -13,9 +13,9 @@ from containers.image.copies.families import Family, plain, table
 
 
 class Member(NamedTuple):
-    """A library of a family in a process: its path, who needs it first, what LD_LIBRARY_PATH hides by it, its need.
+    """A library of a family in a process: its path, its first user, the file hidden by LD_LIBRARY_PATH, its need.
 
-    ``name`` is what it is needed as, if that is not its soname: another library of the soname does not serve then.
+    ``name`` is the needed name, if that is not its soname: another library of the soname does not serve then.
     """
 
     path: str
@@ -25,7 +25,7 @@ class Member(NamedTuple):
 
 
 class Root(NamedTuple):
-    """What a process begins with, a program or a library that is opened alone, and its members of families."""
+    """The start of a process, a program or a library that is opened alone, and its members of families."""
 
     path: str
     program: bool
@@ -61,7 +61,7 @@ class Processes:
             self.preloaded.update(library.place.path for library in preloaded)
 
     def found(self, name: str, program: str) -> str:
-        """Return the path of what a program, or any that is linked with nothing, opens by a name; empty if none is."""
+        """Return the path that a program, or any that is linked with nothing, opens by a name; empty if none is."""
         process = self._loader.process(program or (self._loader.place.path if self._loader.place else ""))
         library = self._loader.opened(process, name, process.objects[0])
         return library.place.path if isinstance(library, Loaded) else ""

@@ -23,10 +23,10 @@ _PYTHON: Final = re.compile(r"(?:^|/)python(3(?:\.\d+)?)$")
 
 @dataclass
 class Subject:
-    """What is one process: its name, what it loads, and what of that is everywhere.
+    """What is one process: its name, the files it loads, and those of them with names for all.
 
-    ``everywhere`` has the paths of libraries whose names all that is loaded later finds first, each with what opens
-    them so. ``python`` is the path of an environment's Python, empty for a program or if it is not known.
+    ``everywhere`` has the paths of libraries with names for everything loaded later, each with its opener. ``python``
+    is the path of an environment's Python, empty for a program or if it is not known.
     """
 
     name: str
@@ -66,7 +66,7 @@ def _environments(contents: Contents, processes: Processes) -> Iterator[Subject]
             one.roots.append(root)
             if _opened(root.path):
                 one.everywhere.update((member.path, f"/{root.path}") for member in root.members)
-            # What a library of a family opens is in the process that is made of it alone.
+            # A library of a family is opened in the process of itself alone.
             more = [by_path[member.path] for member in root.members if member.path in by_path]
             pending += [other for other in more if other.path not in known]
             known.update(other.path for other in more)
@@ -93,7 +93,7 @@ def _by_environment(contents: Contents, roots: Iterable[Root]) -> Mapping[tuple[
 
 
 def _is_opened(contents: Contents, path: str, version: str) -> bool:
-    """Return whether Python opens a file: a module for it, or what the table says that a package opens."""
+    """Return whether Python opens a file: a module for it, or the table's name of a package's opened file."""
     if tagged := _TAGGED.search(path):
         return not tagged["version"] or version == "3" or tagged["version"] == version.replace(".", "")
     if _opened(path) is not None:

@@ -14,7 +14,7 @@ _RUNTIME: Final = re.compile(r"libcudart\.so\.(?P<major>\d+)")
 
 
 def mismatched(process: Process) -> Iterator[tuple[Loaded, str, Loaded]]:
-    """Yield each library that is for another major release than a runtime beside it, that release, and the runtime.
+    """Yield each library for another major release than a runtime beside it, that release, and the runtime.
 
     A library that has its runtime in itself, as NCCL, loads and is not refused: it fails when it is called, or
     later (CUDA C++ Best Practices Guide 13, "CUDA Compatibility": a runtime is compatible within its major release).

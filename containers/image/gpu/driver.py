@@ -22,7 +22,7 @@ _FORWARD: Final = re.compile(r"(?:^|/)compat(?:/.*)?/libcuda\.so\.1$")
 
 
 class CudaDrivers(Protocol):
-    """The drivers that NVIDIA documents for releases of CUDA, and the label by which an image names its own."""
+    """NVIDIA's documented drivers for releases of CUDA, and the label by which an image names its own."""
 
     @property
     def DRIVER_LABEL(self) -> str:  # noqa: N802 - a constant of the module that implements it
@@ -34,7 +34,7 @@ class CudaDrivers(Protocol):
 
     @property
     def line_driver(self) -> Callable[[str], str | None]:
-        """The function that returns the driver that came with a release line; None for an unknown one."""
+        """The function for the driver that came with a release line; None for an unknown one."""
 
 
 @dataclass

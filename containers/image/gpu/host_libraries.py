@@ -1,8 +1,8 @@
 """Libraries of an image that processes get in place of the host's: of its GPU driver, which is mounted into containers.
 
 NVIDIA's container toolkit puts the driver's folder first in ``/etc/ld.so.cache`` (NVIDIA/libnvidia-container 0f8e13d,
-src/nvc_ldcache.c, `nvc_ldcache_update`), and `ldconfig` replaces links. What the loader searches before its cache, and
-a file of that name in the driver's folder, stay.
+src/nvc_ldcache.c, `nvc_ldcache_update`), and `ldconfig` replaces links. The folders that the loader searches before its
+cache stay, and so does a file of that name in the driver's folder.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Hiding(NamedTuple):
 
 
 class HostLibraries:
-    """What the processes of an image get where only a host has the right library.
+    """The libraries that the processes of an image get if only a host has the right one.
 
     Args:
         contents: the image.

@@ -26,7 +26,7 @@ class Difference:
     """A path at which two images differ.
 
     ``before`` and ``after`` are its entries; None for a missing or unknown one. A path that ends in ``/`` is a folder
-    whose content in unread layers is in one image only.
+    with content in unread layers of one image only.
     """
 
     path: str
@@ -47,9 +47,9 @@ class Difference:
 
 
 class Trace(NamedTuple):
-    """A path after following links, the last one too: where it ends, or where it breaks off.
+    """A path after following links, the last one too: its end, or the place of the break.
 
-    ``folders`` are those that it leads through, and ``path`` is that of the file, or of what ``problem`` is about. The
+    ``folders`` are those on the way, and ``path`` is that of the file, or of the place that ``problem`` is about. The
     entry is None for a folder that no layer writes.
     """
 
@@ -72,8 +72,8 @@ class _Node:
     """One path.
 
     ``entry`` is None for a removed path, and for a folder that no layer writes itself. ``place`` is the number of the
-    layer that decided the entry, ``cut`` that of the last layer that hid the content of lower ones. ``children`` are
-    keyed by their whole paths, the strings of the layers' indexes.
+    entry's layer, ``cut`` that of the last layer that hid the content of lower ones. ``children`` are keyed by their
+    whole paths, the strings of the layers' indexes.
     """
 
     entry: Entry | None = None
@@ -137,7 +137,7 @@ class FileTree:
                 parent.below[key] = _Node(self._resolved(entry), place=place, cut=place)
 
     def _hide(self, path: str, node: _Node | None) -> None:
-        """Remember that a later layer hides what is at a path and below."""
+        """Remember that a later layer hides the path and all below."""
         if node is not None:
             if node.file:
                 self.hidden.append((node.place, path, node.file))

@@ -79,7 +79,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class LayerIndex:
-    """The files that a layer writes, in its order, and those of lower layers that it removes.
+    """The files that a layer writes, in its order, and the removed ones of lower layers.
 
     Paths are relative to the image's root. ``removed`` are removed paths, ``opaque`` folders whose earlier content is
     removed. ``links`` has further names of the layer's files, and the first name of each.
@@ -130,7 +130,7 @@ def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     while member := archive.next():
         budget.check()
         cast("Any", archive).members.clear()  # tarfile would keep them all
-        cast("Any", archive).pax_headers = {}  # and a global header for all that follows, which engines do not
+        cast("Any", archive).pax_headers = {}  # and a global header for all entries after it, which engines do not
         yield member
 
 

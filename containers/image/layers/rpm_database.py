@@ -1,4 +1,4 @@
-"""The databases in which rpm records the packages that it installed: a header for each.
+"""The databases with rpm's records of installed packages: a header for each.
 
 rpm from 4.16 on has an SQLite file, before a Berkeley DB hash file (Rocky Linux 8, UBI 8), and SUSE's a format of its
 own, which is not read. Source: rpm 4.18, docs/manual/format.md and tags.md, include/rpm/rpmtag.h.

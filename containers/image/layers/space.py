@@ -1,4 +1,4 @@
-"""The space that an image's files take, and what of it serves nobody."""
+"""The space of an image's files, and the part that serves nobody."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Space:
 
 
 def space(layers: Sequence[LayerIndex], tree: FileTree) -> Space:
-    """Return the space of stacked layers, of which ``tree`` are the files that a container sees.
+    """Return the space of stacked layers; ``tree`` has the files that a container sees.
 
     Of a file with several names, the first one in its layer counts. It is hidden if all of them are.
     """

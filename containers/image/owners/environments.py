@@ -12,7 +12,7 @@ _PACKAGES: Final = re.compile(r"/(?P<where>.*?)(?:usr/)?(?:local/)?lib(?:64)?/py
 
 
 class Environments:
-    """What is installed where: among an environment's packages, or by a wheel beside them, as MKL's is into `lib`."""
+    """The installed packages: among an environment's packages, or by a wheel beside them, as MKL's is into `lib`."""
 
     def __init__(self, contents: Contents) -> None:
         self._prefixes = {

@@ -1,4 +1,4 @@
-"""What package managers record of the files that they installed: pip, conda and dpkg; `rpm_records` is for rpm.
+"""The records of package managers about installed files: pip, conda and dpkg; `rpm_records` is for rpm.
 
 Sources: PyPA, recording installed projects (RECORD); conda, conda-meta (`paths_data`); dpkg 1.21, deb-md5sums(5) and
 dpkg-query(1), which names the lists.
@@ -123,7 +123,7 @@ def _conda(path: str, content: bytes) -> Owned | None:
 
 
 def _dpkg(path: str, content: bytes) -> Owned | None:
-    """Return the files of a list, or with their digests, where files that went to another package stay."""
+    """Return the files of a list, or with their digests; files that went to another package stay."""
     match = _DPKG.fullmatch(path)
     if not match:
         return None

@@ -1,4 +1,4 @@
-"""What rpm records of the files of a package, in the header that its database has of it.
+"""The records of rpm about the files of a package, in the header of its database.
 
 Source: rpm 4.18, include/rpm/rpmtag.h, rpmfiles.h (`rpmfileState`), rpmpgp.h (`pgpHashAlgo`, of RFC 4880, 9.4).
 Compared with `rpm --query` of Debian's rpm 4.18.0, for packages of which one replaces a file of the other.

@@ -11,7 +11,7 @@ class LoginSources:
     """Where the login of a registry comes from, as its configuration says.
 
     Attributes:
-        host: the registry's host, and its port where that is given.
+        host: the registry's host, and its port if there is one.
         username: the given user name; None for none.
         password: the given password; None for none, and empty for one that is encrypted and not read.
         variables: the environment variables with the user name and the password.

@@ -37,7 +37,7 @@ class _Identity(Protocol):
 
 
 def check(registry: LoginRegistry) -> None:
-    """Check that there is a login for a registry that requires one to push.
+    """Check for a login to a registry that requires one to push.
 
     Raises:
         SlipwayError: there is none; the message lists the ways to give one.
