@@ -34,7 +34,7 @@ def leaves(value: Any, *way: str) -> Iterator[tuple[tuple[str, ...], Any]]:
 
 
 def differences(before: Any, after: Any) -> list[tuple[tuple[str, ...], Any, Any]]:
-    """Return the single values that differ, each after the keys that lead to it; None is a missing value."""
+    """Return the single values that differ, each after its keys; None is a missing value."""
     ours, theirs = dict(leaves(before)), dict(leaves(after))
     ways = {**theirs, **ours}
     return [(way, ours.get(way), theirs.get(way)) for way in ways if ours.get(way) != theirs.get(way)]

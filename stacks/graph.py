@@ -31,7 +31,7 @@ class Graph:
 
     @property
     def images(self) -> list[str]:
-        """The names under which the images that are run are published, without build products."""
+        """The published names of the images that are run, without build products."""
         return list(dict.fromkeys(spec.published_name for spec in self.specs if not spec.product))
 
     @property
@@ -75,7 +75,7 @@ def _specs(configs: Mapping[str, StackConfig], where: str, root: Path) -> list[I
 
 
 def _compressed(spec: ImageSpec, config: StackConfig) -> ImageSpec:
-    """Return a spec whose tag says how its layers are compressed, where that is not as every engine does it."""
+    """Return a spec with the compression of its layers in its tag, unless that is every engine's own."""
     if spec.product or not isinstance(config.compression, ZstdConfig):
         return spec
     suffix = spec.suffix.model_copy(update={"zstd": str(config.compression.level)})

@@ -2,8 +2,8 @@
 
 An image is affected when it is new, or when its spec, its labels, a file of its context or a parent differs between the
 two, and in no other case. Where its checks alone differ, they run again, and the image is not built anew. Uncommitted
-changes count, as they do in tags. Today's code reads both trees (:mod:`stacks.identity.older_trees`): where it cannot
-tell what a commit built, all of that stack is affected.
+changes count, as they do in tags. Today's code reads both trees (:mod:`stacks.identity.older_trees`): if a commit's
+build is not known, all of that stack is affected.
 """
 
 from __future__ import annotations
@@ -174,9 +174,9 @@ def _reasons(then: Tree, stack: str, images: Images) -> dict[str, list[str]]:
 
 
 def _by_record(then: Tree, stack: str, images: Images) -> tuple[set[str], set[str]]:
-    """Return the images that the older tree's record knows as they are now, and those that only its own code made so.
+    """Return the images in the older tree's record that are as now, and those in it by its own code only.
 
-    Both are empty where that tree's code says the same as today's.
+    Both are empty if that tree's code equals today's.
     """
     recorded = (then.recorded or {}).get(stack)
     if recorded is None:
@@ -209,7 +209,7 @@ def _differences(then: Content, now: Content) -> list[str]:
 
 
 def _facts(image: Content) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each value that decides an image, after the keys that lead to it: files first, then arguments."""
+    """Yield each value that decides an image, after its keys: files first, then arguments."""
     parents = {name: parent.model_dump(mode="json") for name, parent in image.parents.items()}
     facts = {"files": image.listing, "args": image.args, "parents": parents, "platform": image.spec.platform}
     yield from leaves({**facts, "labels": image.labels, "suffix": image.spec.suffix.model_dump(mode="json")})

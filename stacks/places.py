@@ -1,6 +1,6 @@
 """The two folders that everything is in: the repository with the stacks, and the code of Slipway that runs.
 
-In a checkout of Slipway they are one. Elsewhere the code is that of a release, which the command unpacks into the
+In a checkout of Slipway they are one. Elsewhere the code is that of a release, unpacked by the command into the
 repository's `.slipway`. So a file's own path tells both, whatever the working directory and the environment.
 """
 

@@ -143,8 +143,8 @@ class PlannedImage:
 class Plan:
     """A stack's configuration and its images, parents before children.
 
-    ``gpu_checks`` are the scripts, by name, that the runners' cluster runs in the image it checks, if that has some.
-    ``warnings`` say of the configuration, for each platform, what no table confirms.
+    ``gpu_checks`` are the scripts, by name, of the cluster's check of an image, if it has some. ``warnings`` say of the
+    configuration, for each platform, what no table confirms.
     """
 
     stack: str
@@ -155,7 +155,7 @@ class Plan:
 
     @property
     def signers(self) -> dict[str, SignerConfig]:
-        """The signer of each outside parent that needs a signature, by the reference that builds pull."""
+        """The signer of each outside parent that needs a signature, by the pulled reference."""
         return {
             image.args[argument]: signer
             for image in self.images
@@ -210,7 +210,7 @@ class Plan:
     def image(self, name: str | None = None, platform: str | None = None) -> PlannedImage:
         """Return an image by its name, or by that of its index and a platform.
 
-        Without a name: the last image that is run, which is built on the others.
+        Without a name: the last image that is run, on top of the others.
 
         Raises:
             SlipwayError: the stack builds no such image, not for that platform, or for several and none is given.
@@ -310,9 +310,9 @@ def make(
 
     ``settings`` are the values of other namespaces that Pulumi read, by full key.
 
-    The file is read in either case, because only its text shows a value that YAML would change. A caller that makes
-    many plans passes ``contents``, which read each file of the checkout's context once. Without ``search``, no older
-    tree is read: tags name the last commit, whichever commit the images come from.
+    The file is read in either case, because only its text shows a value that YAML would change. A caller with many
+    plans passes ``contents``, which read each file of the checkout's context once. Without ``search``, no older tree is
+    read: tags name the last commit, whichever commit the images come from.
 
     Raises:
         SlipwayError: the stack does not exist, its configuration is wrong, a Dockerfile is missing, or a tag or the
@@ -354,8 +354,8 @@ def _images(stack: str, resolved: Graph, contents: CheckoutContents, *, search: 
             {f"{of.spec.context}/{path}": digest for path, digest in of.listing.items()}
         )
     revisions = history.find(stack, run, files, root, own_images.paths(config)) if search else history.newest(run, root)
-    # A product is known by its content alone, so that every stack and branch that needs the same one shares it. So is
-    # one platform's part of an index, so that it stays where another platform changes.
+    # A product is known by its content alone, so that stacks and branches with the same one share it. So is one
+    # platform's part of an index, so that it stays if another platform changes.
     of_content = {spec.name: tags.Revision(mark=prints[spec.name][:8]) for spec in ordered}
     additional = extra_tags_of(stack, config, root)
     images: dict[str, PlannedImage] = {}

@@ -54,7 +54,7 @@ def parts(images: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any
 
 
 def _shared(platforms: Sequence[Mapping[str, ImageSpec]]) -> dict[str, ImageSpec]:
-    """Return the products that are equal on all platforms, with all that they are made of."""
+    """Return the products that are equal on all platforms, with all their parents."""
     first, *others = platforms
     equal = {
         name: spec for name, spec in first.items() if spec.product and all(other.get(name) == spec for other in others)

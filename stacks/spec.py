@@ -72,17 +72,17 @@ class Branch(_Frozen):
 
 
 class Packages(_Frozen):
-    """What an image installs from Python indexes, where all of it is known before the build.
+    """The packages that an image installs from Python indexes, if all of them are known before the build.
 
     ``requirements`` and ``constraints`` are pip's, ``pythons`` the versions that the image's Python may have. ``glibc``
     is the version of its C library; None where the parent decides both. ``torch_index`` is the index of torch, where it
     is not the Python index. ``files`` are those that the lock has: the SHA-256 of each, by its address.
 
-    Of what the stack compiles itself, ``requirements`` has the published release, whose own requirements count.
-    ``built`` names it, as its files are not installed. ``overrides`` are requirements that count in place of its own.
-    ``listed`` is a file of requirements in a git source, ``owner/name tag path``. ``sdists`` names packages without a
-    wheel that require nothing: pip builds their source distribution with what else is locked. ``onto`` is what the
-    parent has, none of which may be replaced.
+    Of the stack's own builds, ``requirements`` has the published release, with its own requirements. ``built`` names
+    it, as its files are not installed. ``overrides`` are requirements that count in place of its own. ``listed`` is a
+    file of requirements in a git source, ``owner/name tag path``. ``sdists`` names packages without a wheel that
+    require nothing: pip builds their source distribution with what else is locked. ``onto`` are the packages of the
+    parent, none of which may be replaced.
     """
 
     requirements: tuple[str, ...]
@@ -142,11 +142,10 @@ class ImageSpec(_Frozen):
     ``FROM`` or a mount to the image it names. ``base_name`` is the outside image that the image stands on by way of a
     product; the label ``base.name`` names it. ``branches`` maps arguments to branches; the lock replaces them with
     commits. ``commits`` maps git tags and short commits, as ``owner/name ref``, to those of the lock.
-    ``packages`` is what it installs from Python indexes, None where nobody knows it before the build.
-    ``cuda`` is the CUDA that it runs; None for the CPU alone.
-    ``environment`` has the variables that the image gets at its end.
-    ``compiled`` has what the stack itself compiled of it for GPUs: by the name of a Python package, or by a pattern of
-    paths, the compute capabilities, ``8.0 9.0+PTX``.
+    ``packages`` are those from Python indexes, None if they are not known before the build. ``cuda`` is the CUDA that
+    it runs; None for the CPU alone. ``environment`` has the variables that the image gets at its end. ``compiled`` has
+    what the stack itself compiled of it for GPUs: by the name of a Python package, or by a pattern of paths, the
+    compute capabilities, ``8.0 9.0+PTX``.
 
     A ``product`` (a source, a wheel, a tool) is mounted by other builds and not run. ``tuning`` arguments, such as the
     number of parallel jobs, change the speed of a build and not its result.

@@ -1,11 +1,11 @@
 """The grammar of image tags: rendered from what an image is, and parsed back.
 
 ``[<branch>-]<revision>[-x<8 hex>]-<suffix>``. The revision is the short hash of the last commit that touched the image.
-The mark ``x...`` says that the tree, the configuration or a parent differs from that commit; without a usable history,
-the tag has the mark instead of the revision. The suffix is the variant, followed by the image's fields in a fixed
-order, each as ``-<field><version>``. This is the scheme of coreweave/ml-containers (pull request 16, and its tags of
-today for the distribution and the ABI). The tail is a last part that the user chooses. It tells apart images that
-differ in what no field names.
+The mark ``x...`` means a difference of the tree, the configuration or a parent from that commit; without a usable
+history, the tag has the mark instead of the revision. The suffix is the variant, followed by the image's fields in a
+fixed order, each as ``-<field><version>``. This is the scheme of coreweave/ml-containers (pull request 16, and its tags
+of today for the distribution and the ABI). The tail is a last part that the user chooses. It tells apart images with a
+difference in no field.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def validation_image(graph: Graph) -> Iterator[str]:
 
 
 def missing_gpu_checks(graph: Graph) -> Iterator[str]:
-    """Yield a message where the image to check has no script that runs alone, and the stack gives no command."""
+    """Yield a message where the image to check has no script that runs alone, and the stack names no command."""
     validation = _validation(graph)
     if validation is None or validation.command or validation.image not in graph.images:
         return
@@ -120,9 +120,9 @@ def missing_gpu_checks(graph: Graph) -> Iterator[str]:
 
 
 def gpu_checks(graph: Graph) -> Mapping[str, str]:
-    """Return the scripts that the cluster runs in the image that it checks, by name; none if it runs a command.
+    """Return the scripts of the cluster's check of an image, by name; none if it runs a command.
 
-    The first one runs the second and reports what that measures.
+    The first one runs the second and reports its measurement.
     """
     validation = _validation(graph)
     if validation is None or validation.command:

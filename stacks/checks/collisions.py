@@ -1,8 +1,8 @@
 """Rules over all stacks: two must not give one tag to different images, own one repository, or have the same runners.
 
-A tag names what people choose an image by, not everything that decides its content: versions of extras, compute
-capabilities, Python and the origin of torch are not in it. Within a stack the revision tells such images apart; two
-stacks that one commit changes have the same revision.
+A tag names the choices of an image's users, not all of its content: versions of extras, compute capabilities, Python
+and the origin of torch are not in it. Within a stack the revision tells such images apart; two stacks that one commit
+changes have the same revision.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def shared_repositories(stacks: Mapping[str, AbstractSet[str]]) -> list[str]:
 
 
 def shared_runners(stacks: Mapping[str, StackConfig]) -> list[str]:
-    """Return one line for each pair of stacks whose runners are one thing at GitHub, or in a cluster that both name."""
+    """Return one line for each pair of stacks with the same runners at GitHub, or in a cluster that both name."""
     pairs = combinations(((name, config) for name, config in stacks.items() if config.runners), 2)
     return [
         f"stacks {first} and {second}: {conflict}"

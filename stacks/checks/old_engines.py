@@ -1,4 +1,4 @@
-"""Docker engines that a stack names by their release, and what they cannot pull."""
+"""Docker engines that a stack names by their release, and the images they cannot pull."""
 
 from __future__ import annotations
 

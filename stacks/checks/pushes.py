@@ -1,4 +1,4 @@
-"""``runners.push``: the repositories that jobs on EC2 may push to, which hold no build product of any stack.
+"""``runners.push``: the repositories for pushes of jobs on EC2, which hold no build product of any stack.
 
 A product is taken by its tag, which may move: whoever may push it decides what images are made of.
 """

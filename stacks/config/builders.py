@@ -1,4 +1,4 @@
-"""What both kinds of runners say of the builders of a stack's images, which ``build`` and ``build.platforms`` name."""
+"""The settings for the builders of a stack's images in both kinds of runners, ``build`` and ``build.platforms``."""
 
 from __future__ import annotations
 

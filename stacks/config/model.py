@@ -112,7 +112,7 @@ Secret = Annotated[SecretStr, AfterValidator(_non_empty)]
 
 
 def matching(pattern: str | re.Pattern[str], expected: str) -> Callable[[str], str]:
-    """Return a check that raises ValueError for text that a pattern does not match, naming what is ``expected``."""
+    """Return a check that raises ValueError for text outside a pattern, naming the ``expected`` form."""
 
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):

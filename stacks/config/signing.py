@@ -1,4 +1,4 @@
-"""``slipway:signing`` and ``slipway:trust``: who signs the images, and whose signatures outside parents need.
+"""``slipway:signing`` and ``slipway:trust``: the signer of the images, and the signers of outside parents.
 
 cosign signs. A signer is a key, or an identity that an OpenID Connect issuer vouches for, such as a job of GitHub
 Actions. A stack's file holds no private key, only the place where cosign reads it.
@@ -190,6 +190,6 @@ class SigningConfig(SignerConfig):
 
 
 def trusted(trust: Mapping[str, SignerConfig], reference: str) -> SignerConfig | None:
-    """Return the signer that an image needs: that of the longest registry or repository that covers it, or None."""
+    """Return the signer that an image needs: that of the longest registry or repository above it, or None."""
     match = covering(trust, reference)
     return trust[match[0]] if match else None

@@ -186,7 +186,7 @@ class StackConfig(Model):
         yield from ()
 
     def reliances(self) -> Iterator[Reliance]:
-        """Yield what the stack takes from tables whose rows may be weak: no public source confirms them."""
+        """Yield the values that the stack takes from tables with weak rows: no public source confirms them."""
         yield from ()
 
     @property

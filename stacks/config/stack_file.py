@@ -1,4 +1,4 @@
-"""Stack files as text: where they are, what they hold, and values that YAML would silently change.
+"""Stack files as text: their places, their content, and values that YAML would silently change.
 
 Pulumi parses the YAML before a program gets its configuration, and an unquoted ``3.10`` is then 3.1. So this module
 reads each scalar as text. It refuses a plain scalar that YAML would change.

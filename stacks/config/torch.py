@@ -55,7 +55,7 @@ class TorchConfig(Model):
         return newest if configured is None else configured or None
 
     def listed(self) -> Iterator[Callable[[], None]]:
-        """Yield a check for each release that the stack has, that the table confirms it."""
+        """Yield a check for each release of the stack: the table confirms it."""
         yield partial(check_torch_listed, self.version)
         for package, version in self.versions.items():
             if package in get_args(Companion):

@@ -49,7 +49,7 @@ class HasRequirements(Protocol):
     """A flavor's module whose images differ from the defaults of :class:`Requirements`."""
 
     def requirements(self, config: Any) -> Requirements:
-        """Return what its images need of the machines that run them."""
+        """Return the needs of its images of the machines that run them."""
 
 
 @runtime_checkable
@@ -61,7 +61,7 @@ class HasJob(Protocol):
 
 
 def requirements(config: StackConfig) -> Requirements:
-    """Return what the images of a stack need of the machines that run them."""
+    """Return the needs of a stack's images of the machines that run them."""
     module = flavor(config.flavor)
     with own_code(config.flavor):
         return module.requirements(config) if isinstance(module, HasRequirements) else Requirements()
@@ -127,7 +127,7 @@ def _fault(name: str, error: Exception) -> str:
 
 @contextmanager
 def own_code(name: str, where: str = "") -> Iterator[None]:
-    """Turn what a flavor's own code raises, other than a refusal, into one line, which begins with ``where``."""
+    """Turn an error of a flavor's own code, other than a refusal, into one line, which begins with ``where``."""
     try:
         yield
     except SlipwayError:

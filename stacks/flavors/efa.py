@@ -198,7 +198,7 @@ class Config(StackConfig):
 
     @property
     def warnings(self) -> list[str]:
-        """A line for each part that is known to fail, or of which no table knows one for the machine and the CUDA."""
+        """A line for each part that is known to fail, or without a known one for the machine and the CUDA."""
         lines = [*super().warnings, *plugin_warnings(self.efa.plugin)]
         if self.machine == "arm64":  # the table of installers is about amd64
             lines.append(

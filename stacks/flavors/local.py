@@ -43,7 +43,7 @@ class Config(StackConfig):
 
     @model_validator(mode="after")
     def _base_takes_wheels(self) -> Self:
-        """Hold what the name of the base says of it against the wheels that pip will look for."""
+        """Compare the name of the base with the wheels that pip will look for."""
         system, torch = base_system(self.base), self.torch.version
         if system.packages not in {None, "apt"}:
             raise Incompatible(

@@ -173,7 +173,7 @@ def _hpcx(config: Config) -> ImageSpec:
 
 
 def _tools(config: Config) -> Iterator[ImageSpec]:
-    """Yield the tools, each compiled in the smallest image that has what it is linked with."""
+    """Yield the tools, each compiled in the smallest image with the libraries that it is linked with."""
     for target, title in _TOOLS.items():
         parent = Sibling(image="nccl-builder") if target == "nccl-tests" else _devel(config)
         args = {"ARCH_LIST": config.archs} if target in {"nvbandwidth", "nccl-tests"} else {}

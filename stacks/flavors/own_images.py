@@ -211,7 +211,7 @@ def _names(own: OwnImageConfig) -> list[str]:
 
 
 def _unknown(config: StackConfig) -> Packages | None:
-    """Return what is known of the packages of NVIDIA's images: where pip installs, and that torch stays."""
+    """Return what is known of the packages of NVIDIA's images: pip's target, and that torch stays."""
     release = getattr(config, "ngc", None)
     row = ngc_release(release) if release else None
     if row is None or not (row.python and row.ubuntu):
@@ -224,7 +224,8 @@ def _unknown(config: StackConfig) -> Packages | None:
 def _of_parent(parent: ImageSpec, pip: Sequence[str] = (), default: Packages | None = None) -> dict[str, Any]:
     """Return what an image has of its parent.
 
-    ``pip`` are its requirements besides those of the parent. ``default`` counts where nobody knows what the parent has.
+    ``pip`` are its requirements besides those of the parent. ``default`` counts if the content of the parent is not
+    known.
     """
     onto = parent.packages or default
     return {

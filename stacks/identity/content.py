@@ -1,7 +1,7 @@
 """What an image is made of: what its build can read, and nothing else.
 
-That is the instructions of the stages that its target reaches, the files that these copy or mount, the build arguments
-that they declare, and its parents.
+Those are the instructions of the reached stages, the files in their COPYs and mounts, their declared build arguments,
+and its parents.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Content:
         prologues: the lines that the build has before a file's own, by the file's path.
         outside: the images and addresses that instructions name themselves, without a digest, checksum or commit.
         user: whom the image runs as; empty for its parent's user, None where only the build knows.
-        checks: what the build of the image's checks reads besides the image itself, which is one of its parents; None
-            without checks.
+        checks: the reads of the build of the image's checks, besides the image itself, which is one of its parents;
+            None without checks.
     """
 
     spec: ImageSpec
@@ -71,7 +71,7 @@ class Content:
 
     @property
     def runs_programs(self) -> bool:
-        """Whether the build, or that of the checks, runs programs, which are the platform's."""
+        """Whether the build, or that of the checks, runs programs of the platform."""
         runs = re.search(r"^RUN\b", self.dockerfile, re.MULTILINE) is not None
         return runs or (self.checks is not None and self.checks.runs_programs)
 
@@ -150,8 +150,8 @@ class CheckoutContents:
         """Return what an image is made of; without ``checks``, it has none of the image's checks.
 
         Raises:
-            SlipwayError: there is no such Dockerfile, nobody knows before the build what it reads, or the context does
-                not have what it reads.
+            SlipwayError: there is no such Dockerfile, its build's reads are not known beforehand, or the context lacks
+                one of them.
         """
         content = self._of(spec, spec.labels)
         return replace(content, checks=self._checks(spec, spec.labels)) if checks else content
@@ -159,8 +159,8 @@ class CheckoutContents:
     def _checks(self, spec: ImageSpec, labels: Mapping[str, str]) -> Content | None:
         """Return what the checks of an image are made of; None if its Dockerfile has none.
 
-        Several products may have one Dockerfile. The checks are those of the one whose target reaches the stage that
-        they try by default.
+        Several products may have one Dockerfile. The checks are those of the image with the stage that they try by
+        default.
 
         Raises:
             SlipwayError: a product's Dockerfile does not say which stage its checks try; or see :meth:`of`.
@@ -220,7 +220,7 @@ class CheckoutContents:
         files = folder.of(reach.sources)
         digests = {file: in_context.digest(file) for file in sorted(files)}
         arguments = {**reach.arguments, **{name: value for name, value in given.items() if name in reach.arguments}}
-        # A script may see the value of ENV, which wins over that of ARG.
+        # A script may see the value of ENV, which is stronger than ARG.
         arguments |= {
             name: None
             for name, values in reach.environment.items()
@@ -290,10 +290,9 @@ def _unsure(
 ) -> dict[str, set[str]]:
     """Return by script the arguments that it may see with another value.
 
-    An argument is of a stage. In another one the name may be that of an ``ENV`` of the parent image, which nobody knows
-    here. A script is of the steps that name it, or that name a script which does. A step of a shell may also run it
-    without its name, by a variable, a pattern or a command's output. A step that runs it by another name, which a COPY
-    gave it, is missed.
+    An argument is of a stage. In another one the name may be that of an unknown ``ENV`` of the parent image. A script
+    belongs to the steps that name it, directly or through another script. A step of a shell may also run it without its
+    name, by a variable, a pattern or a command's output. A step that runs it by another name, from a COPY, is missed.
     """
     fetching = [(run, {file: scripts[file] for file in files & scripts.keys()}) for run, files in runs]
     fetching = [(run, had) for run, had in fetching if git_sources.SCRIPT in had]
@@ -329,7 +328,7 @@ def of_stack(specs: Sequence[ImageSpec], contents: CheckoutContents, *, checks: 
 
 
 def _environment(spec: ImageSpec, escape: str) -> str:
-    """Return the instruction that ends the last stage with the variables that a stack adds; empty without any."""
+    """Return the instruction at the end of the last stage with the variables that a stack adds; empty without any."""
     special = re.compile(rf'[$"{re.escape(escape)}]')
     words = [
         f'{name}="{special.sub(lambda match: escape + match[0], value)}"' for name, value in spec.environment.items()
@@ -338,7 +337,7 @@ def _environment(spec: ImageSpec, escape: str) -> str:
 
 
 def _check_own(content: Content) -> None:
-    """Check that the Dockerfile of a user's own image reads what its entry names.
+    """Check that the Dockerfile of a user's own image reads the names in its entry.
 
     Raises:
         SlipwayError: it does not stand on its parent, or does not declare an argument.

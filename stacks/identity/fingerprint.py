@@ -33,7 +33,7 @@ def fingerprints(contents: Iterable[Content]) -> dict[str, str]:
 
 
 def published_fingerprints(contents: Collection[Content]) -> dict[str, str]:
-    """Return the fingerprint of each image that is run, by the name under which it is published.
+    """Return the fingerprint of each image that is run, by its published name.
 
     That of an index is made of its platforms' fingerprints: one tag names them all, so none can change without it.
     """

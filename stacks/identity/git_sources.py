@@ -1,4 +1,4 @@
-"""The git repositories that a build's scripts fetch: which tag of each, and the commit that the lock has for it.
+"""The git repositories that a build's scripts fetch: the tag of each, and its commit in the lock.
 
 Scripts fetch by ``fetch-source REPOSITORY REF DIRECTORY``. A locked tag or short commit is fetched by all digits of its
 commit: the build gets a ``fetch-source`` with lines before it that replace the ref. Without an entry in the lock, the
@@ -44,7 +44,7 @@ _WHOLE_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 def refs(
     scripts: Mapping[str, str], arguments: Mapping[str, str | None], unsure: Mapping[str, Set[str]] | None = None
 ) -> Iterator[str]:
-    """Yield the tags and commits that scripts fetch, as ``owner/name tag``, without what is not fetched at all.
+    """Yield the tags and commits in the scripts' fetches, as ``owner/name tag``, without those never fetched.
 
     A repository or tag that is not known before the build is yielded as the script has it.
 
@@ -79,7 +79,7 @@ def lines(command: str) -> str:
 
 
 def _used(word: str, known: Mapping[str, str | None]) -> str:
-    """Return a word with the defaults of the variables that are unset or empty, and without the others that have one.
+    """Return a word with the defaults of unset or empty variables, and without the others with a default.
 
     Nothing behind the last brace has a default that ends: each would be searched to the end of the word.
     """
@@ -88,7 +88,7 @@ def _used(word: str, known: Mapping[str, str | None]) -> str:
 
 
 def named(text: str, scripts: Mapping[str, str]) -> set[str]:
-    """Return those of the scripts that a text names, by the last part of their paths, and those that these name."""
+    """Return the scripts in a text, by the last part of their paths, and the scripts that these name."""
     words = {path: posixpath.basename(path) for path in scripts}
     found: set[str] = set()
     texts = [text]
@@ -125,7 +125,7 @@ def prologue(commits: Mapping[str, str]) -> Prologue:
 
 
 def _reached(text: str, variables: Mapping[str, str | None]) -> str:
-    """Return a script up to the first line that ends it, by the variables that are known there."""
+    """Return a script up to its first ending line, by the variables known there."""
     for guard in _GUARD.finditer(text):
         before = text[: guard.start()]
         if _LOADED.search(before):
@@ -138,7 +138,7 @@ def _reached(text: str, variables: Mapping[str, str | None]) -> str:
 
 
 def _before(text: str, variables: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Return the variables behind lines of a script, which leave those known that they do not set.
+    """Return the variables after lines of a script; those that it does not set stay known.
 
     ``repository`` and ``tag`` are known by their assignments.
     """

@@ -1,4 +1,4 @@
-"""Which commit an image comes from: the last one that changed what is built, which is often not the newest.
+"""Which commit an image comes from: the last one with a change of the build, which is often not the newest.
 
 A fingerprint (:mod:`stacks.identity.fingerprint`) says what is built. An image's commit is the first one with the
 fingerprint that all later commits have too. :mod:`stacks.identity.older_trees` says what each commit built. Reading a
@@ -114,7 +114,7 @@ def _origins(
     head: str,
     own: tuple[str, ...],
 ) -> dict[str, tuple[str, bool]]:
-    """Return each image's commit, abbreviated, and whether that commit's tree is exactly what is built now."""
+    """Return each image's commit, abbreviated, and whether that commit's tree equals today's build."""
     commits = _commits(root, head, own)
     if not commits:
         return {}
@@ -165,7 +165,7 @@ def _commits(root: Path, head: str, own: tuple[str, ...]) -> list[str]:
 
 @functools.cache
 def _last_edit(root: Path, head: str, files: tuple[str, ...]) -> str | None:
-    """Return the last commit that changed one of a context's files, on any branch that was merged."""
+    """Return the last commit with a change of one of a context's files, on any merged branch."""
     return (git(root, "rev-list", "-1", head, "--", *files) or "").strip() or None
 
 

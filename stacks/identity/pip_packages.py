@@ -1,9 +1,9 @@
-"""The Python packages that a build's pip steps may install, where the lock has them.
+"""The Python packages for a build's pip steps, as far as the lock has them.
 
 Every pip step that reaches an index gets its options from ``pip-index``. With the lock, that script names one page in
 place of the indexes. The page links each locked file with its SHA-256, and pip refuses a file with another one
 (``pip install --find-links``: a link's fragment). What the page does not have, pip does not install: neither a package
-nor what a source is built with, which ``--require-hashes`` does not cover.
+nor a build requirement of a source, which ``--require-hashes`` does not cover.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The contexts that builds are given: a folder with what one image is made of, and nothing else.
 
-``docker.Image`` compares the whole context that it is given. A folder's name is the hash of what it holds, so an edit
+``docker.Image`` compares the whole context that it is given. A folder's name is the hash of its content, so an edit
 that no build reads changes no input. The files are copies: a hard link would change with the edit, and would keep the
 modes that this machine's umask gave it.
 """

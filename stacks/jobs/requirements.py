@@ -1,4 +1,4 @@
-"""What a stack's images need of the machines that run them, as flavors tell Compose and Slurm."""
+"""The needs of a stack's images of their machines, as flavors give them to Compose and Slurm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Workspace(BaseModel):
 
 
 class Requirements(BaseModel):
-    """What a stack's images need of the machines that run them."""
+    """The needs of a stack's images of the machines that run them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

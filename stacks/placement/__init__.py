@@ -1,4 +1,4 @@
-"""Where each image of a plan is built and what happens to it then, decided before anything is declared.
+"""The engine of each image of a plan and the steps after its build, decided before anything is declared.
 
 :func:`place` needs neither Pulumi nor a network. What it says, :mod:`components.deployment` declares.
 """
@@ -141,7 +141,7 @@ class Placement:
     def work(self, engine: BuildEngine) -> dict[str, str]:
         """Return what an engine does with its images after their build, by a name: a builder is on when it changes.
 
-        That is what their checks are made of, and whether unpushed images go through gates there.
+        That is the content of their checks, and whether unpushed images go through gates there.
         """
         result: dict[str, str] = {}
         for placed in self.on(engine):
@@ -161,7 +161,7 @@ def address(stack: str, platform: str) -> str:
 
 
 def place(plan: Plan) -> Placement:
-    """Return where the images of a plan are built, and what happens to them."""
+    """Return the engine of each image of a plan, and the steps after its build."""
     built, builders = with_copies(plan), _builders(plan)
     engines = _platform_engines(plan, several=bool(plan.indexes and not builders))
     # What is the same for all platforms, such as a source, may be for a platform of no builder.
@@ -174,7 +174,7 @@ def place(plan: Plan) -> Placement:
 
 
 def _builders(plan: Plan) -> dict[str, BuildEngine]:
-    """Return the runners' engines that build images, by platform, that of the runners first."""
+    """Return the runners' engines for images, by platform, that of the runners first."""
     config = plan.config
     if config.build_on != "runners":
         return {}

@@ -1,7 +1,7 @@
 """Copies of products in a stack that pushes nothing: each engine that builds on one builds it itself.
 
 Platform-independent products, such as sources, are built once, and other engines pull them from the registry. An image
-that is not pushed stays in the engine that built it.
+that is not pushed stays in its engine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Identity = tuple[str, ...]
 
 
 def with_copies(plan: Plan) -> Plan:
-    """Return a plan that pushes nothing with each shared product once for each engine that builds on it.
+    """Return a plan without pushes, with each shared product once for each engine that builds on it.
 
     The one on its own engine keeps its name. If nothing there is made of it, it moves to the engine of what is. The
     name of one for a further engine ends in its platform's architecture: ``torch-source-arm64``. Another plan is
@@ -40,12 +40,12 @@ def with_copies(plan: Plan) -> Plan:
 
 
 def _places(plan: Plan) -> dict[str, dict[Identity, str]]:
-    """Return by image the engines that build it, each with the platform that it is for there.
+    """Return by image its engines, each with the image's platform there.
 
     The image has its own name on the first of them.
     """
     places: dict[str, dict[Identity, str]] = {image.spec.name: {} for image in plan.images}
-    for image in reversed(plan.images):  # what is made of an image says first where it is needed
+    for image in reversed(plan.images):  # the images made from an image come first: they say its place
         spec, needed = image.spec, places[image.spec.name]
         own = _engine(plan.config, spec.platform)
         if own in needed or not needed:
@@ -56,7 +56,7 @@ def _places(plan: Plan) -> dict[str, dict[Identity, str]]:
 
 
 def _made_of(image: PlannedImage) -> set[str]:
-    """Return the names of the images that the build of an image reads, or that of its checks."""
+    """Return the names of the images that the build of an image, or of its checks, reads."""
     checks = image.content.checks
     return {*image.siblings.values(), *(checks.siblings.values() if checks else ())} - {image.spec.name}
 

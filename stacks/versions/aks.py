@@ -141,7 +141,7 @@ def launcher_nemo(version: str) -> str:
 
 
 def check_nemo(launcher: str, nemo: str, *, field: str = "launcher.nemo") -> None:
-    """Refuse a NeMo that is newer than the one that a launcher of the table was made for.
+    """Refuse a NeMo newer than that of a launcher in the table.
 
     Raises:
         Incompatible: naming those that go with the launcher.

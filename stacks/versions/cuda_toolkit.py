@@ -1,4 +1,4 @@
-"""CUDA toolkits: what each compiles, what it needs, and which parent images exist for it."""
+"""CUDA toolkits: their compilations, their needs, and the parent images for each."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class CudaRelease:
 
     Attributes:
         version: the full version, such as ``12.1.1`` (``10.2`` is the one with two numbers).
-        row: the version whose row it has: its own, or that of the nearest release where the table has none for it.
+        row: the version whose row it has: its own, or that of the nearest release if the table has none for it.
         line: its minor release, such as ``12.1``.
         archs: compute capabilities that it compiles, oldest first; also what it takes as PTX targets.
-        archs_source: what that list was read from.
+        archs_source: the source of that list.
         gcc: the newest major version of gcc that it takes as host compiler.
         driver: the Linux driver that belongs to it.
         distros: the distributions that parents exist for, such as ``ubuntu20.04``.
@@ -65,9 +65,9 @@ def cuda_versions() -> tuple[str, ...]:
 def cuda_release(version: str, *, field: str = "cuda") -> CudaRelease:
     """Return what is known of CUDA ``version``.
 
-    A release that the table does not have, and that :func:`check_cuda_listed` refuses, has the row of the nearest one
-    of its major version: of its own line where that is known, else of the newest before. Of its cuDNN, the major
-    version is known alone.
+    A release outside the table, which :func:`check_cuda_listed` refuses, has the row of the nearest one of its major
+    version: of its own line if that is known, else of the newest before. Of its cuDNN, the major version is known
+    alone.
 
     Raises:
         Incompatible: no such release can be; for ``12.1``, the error suggests ``12.1.1``.
@@ -157,7 +157,7 @@ def cuda_parent(
 
 
 def parent_cudnn(version: str, major: str | None = None) -> str:
-    """Return the cuDNN of a CUDA's parents, such as ``8.9.0.131``: the newest, of ``major`` where that is given.
+    """Return the cuDNN of a CUDA's parents, such as ``8.9.0.131``: the newest, of ``major`` if that is given.
 
     Raises:
         Incompatible: no parent of this CUDA has any.

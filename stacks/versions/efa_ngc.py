@@ -44,7 +44,7 @@ def efa_versions() -> tuple[str, ...]:
 def efa_installer(version: str, *, field: str = "efa.installer") -> EfaInstaller:
     """Return what is known of an EFA installer.
 
-    Of one that the table does not have, and that :func:`check_efa_listed` refuses, the rules between versions hold.
+    For one outside the table, which :func:`check_efa_listed` refuses, the rules between versions hold.
 
     Raises:
         Incompatible: not a version. ``latest`` is refused, because an installer is always pinned.
@@ -83,7 +83,7 @@ def needs_sync_memops(installer: str, nccl: str) -> bool:
 
 
 def check_efa_ubuntu(installer: str, parent: str, *, field: str = "efa.installer") -> None:
-    """Refuse an EFA installer that does not support the Ubuntu of an NGC parent, where that is known.
+    """Refuse an EFA installer without support for the Ubuntu of an NGC parent, if that is known.
 
     Raises:
         Incompatible: naming the installers that do.
@@ -204,7 +204,7 @@ def ngc_release(version: str, *, field: str = "ngc") -> NgcRelease:
 def ngc_systems(version: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the Pythons and the Ubuntu releases that an image may have, oldest first.
 
-    That is its own Python, where a source confirms it, and the Ubuntus with that one; otherwise those of all images.
+    That is its own Python, if a source confirms it, and the Ubuntus with that one; otherwise those of all images.
     """
     rows = table("ngc")
     row = rows.get(version, {})

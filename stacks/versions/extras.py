@@ -34,7 +34,7 @@ class Extra:
         commit_only: why it is built at a commit only; empty if it is not.
         flavor: the only flavor that it is for; empty for all.
         flavor_source: why it is for that one.
-        jit: whether it is compiled where it runs, so that its wheel has no machine code.
+        jit: whether it is compiled at run time, so that its wheel has no machine code.
         march: whether its code for the CPU is compiled for one kind of processor.
         pins_torch: whether its metadata pins one torch.
         needs: by version, the row that applies from it on; ``any`` applies to every version and commit.
@@ -72,7 +72,7 @@ class Extra:
         return key if self.image == "torch" else f"extras.{key}"
 
     def row(self, version: str) -> Mapping[str, Any]:
-        """Return what a version needs, with what all do; a commit needs what the newest version does."""
+        """Return the needs of a version, with those of all versions; a commit needs what the newest version does."""
         rows = {first: row for first, row in self.needs.items() if first != "any"}
         own = applying(rows, version if "." in version else max(rows, key=order)) if rows else {}
         return {**self.needs.get("any", {}), **own}
@@ -122,7 +122,7 @@ def extra_archs(name: str, version: str, archs: str) -> str:
 
     By default those are ``archs`` themselves. The table limits some extras, whose wheels have no PTX either. An extra
     with an oldest capability has code for that one and newer. An extra with a list has, for each of ``archs``, the code
-    of the list that runs on it (``8.0`` on ``8.9``). An extra that is compiled where it runs has none.
+    of the list that runs on it (``8.0`` on ``8.9``). An extra compiled at run time has none.
 
     Args:
         name: the component; one that is no extra compiles for any capability.
@@ -146,7 +146,7 @@ def _running(row: Mapping[str, Any], archs: str) -> str:
 
 
 def check_extras_together(pins: Mapping[str, str]) -> None:
-    """Refuse an extra that cannot be imported where another one is installed.
+    """Refuse an extra that cannot be imported beside another one.
 
     Args:
         pins: by name, the versions or commits of all extras in one image.
@@ -221,7 +221,7 @@ def check_extra(
     archs: str | None = None,
     field: str | None = None,
 ) -> None:
-    """Refuse an extra that CUDA, cuDNN, Python or torch does not go with, or that has no code for any of ``archs``.
+    """Refuse an extra that does not go with CUDA, cuDNN, Python or torch, or without code for any of ``archs``.
 
     A version between two rows of the table follows the older row. For a commit, only the row
     ``any`` and the compute capabilities are checked.
@@ -237,7 +237,7 @@ def check_extra(
         field: the extra's key, for errors. Default: its own key.
 
     Raises:
-        Incompatible: naming the oldest that does, or the capabilities that it has code for.
+        Incompatible: naming the oldest that does, or the capabilities in its code.
     """
     extra = extras()[name]
     row, where = extra.row(version), field or extra.key

@@ -23,7 +23,7 @@ class Incompatible(ValueError):
     Args:
         field: the value's key in the stack's file, such as ``torch.vision``.
         value: the value in the file.
-        why: what is wrong with it, as the rest of a sentence that starts with the value.
+        why: the fault, as the rest of a sentence that starts with the value.
         allowed: the values that would do, in the order to show them.
         source: where the rule is from.
         known: whether the value exists but does not fit here. For an unknown value, the error suggests the nearest.
@@ -41,11 +41,11 @@ class Incompatible(ValueError):
 
 
 class Unverified(Incompatible):
-    """A release that no table confirms and that may exist: ``slipway:unverified: true`` turns the error into a warning.
+    """An unconfirmed release that may exist: ``slipway:unverified: true`` turns the error into a warning.
 
     Args:
         field: as :class:`Incompatible`; likewise ``value``, ``why``, ``allowed`` and ``source``.
-        instead: what holds for it then, as the rest of a sentence that starts with the value.
+        instead: its consequence, as the rest of a sentence that starts with the value.
         known: whether the value exists but is not confirmed here. For an unknown value, the error suggests the nearest.
     """
 

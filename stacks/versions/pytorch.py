@@ -39,7 +39,7 @@ class TorchRelease:
         cudas_arm64: likewise for arm64; none before 2.4.
         cuda_min: the oldest CUDA that a build from source accepts.
         archs: compute capabilities that its build of extensions accepts in TORCH_CUDA_ARCH_LIST.
-        cuda_arm64: likewise for arm64; empty where that is a CPU build.
+        cuda_arm64: likewise for arm64; empty for a CPU build.
         triton: version specifier of the triton it needs, such as ``==2.0.0``; empty where it needs none.
         nccl: specifier of the NCCL package it needs, such as ``==2.18.1``; empty where NCCL is inside the wheel.
         cudnn: likewise for cuDNN.
@@ -94,8 +94,8 @@ def final_version(version: str) -> str:
 def torch_release(version: str, *, field: str = "torch.version") -> TorchRelease:
     """Return what is known of torch ``version``. A release candidate has the row of its final release.
 
-    A release that the table does not have, and that :func:`check_torch_listed` refuses, has the row of the one before
-    it, of the same major version. It names its own Triton.
+    A release outside the table, which :func:`check_torch_listed` refuses, has the row of the one before it, of the same
+    major version. It names its own Triton.
 
     Raises:
         Incompatible: no such release can be, or it is older than all of the table.
@@ -133,7 +133,7 @@ def torch_release(version: str, *, field: str = "torch.version") -> TorchRelease
 
 
 def missing_triton(torch: str, machine: Machine) -> str | None:
-    """Return the Triton that a torch needs where the Python index has no wheel of it for a machine, else None."""
+    """Return the Triton that a torch needs if the Python index has no wheel of it for a machine, else None."""
     first = table("cuda_torch")["triton"].get(machine)
     needed = torch_release(torch).triton.lstrip("=<>~!")
     return needed if first and needed and order(needed) < order(first) else None
@@ -220,7 +220,7 @@ def check_vllm_listed(version: str, *, torch: str, field: str = "serve.vllm") ->
     """Refuse a vLLM that the table does not have.
 
     Raises:
-        Unverified: naming those that go with this torch, or all that there are.
+        Unverified: naming those for this torch, or all.
     """
     allowed = torch_release(torch).vllms or companion_versions("vllm")
     if version not in companion_versions("vllm"):
@@ -342,7 +342,7 @@ def check_torch_cuda(
     Args:
         torch: torch's version.
         version: full CUDA version.
-        source: ``wheel`` where an official wheel is installed, ``build`` where torch is compiled.
+        source: ``wheel`` for an official wheel, ``build`` for a compiled torch.
         machine: for which architecture; builds are the same for all.
         field: the CUDA version's key, for errors.
 

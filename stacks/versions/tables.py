@@ -66,7 +66,7 @@ def facts(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def weak_keys(reliance: Reliance) -> tuple[str, ...]:
-    """Return the keys that a stack relies on and that no public source confirms; none of a row that is not there."""
+    """Return the keys in use by a stack without a public source; none of a row that is not there."""
     row: Any = functools.reduce(lambda rows, key: rows.get(key, {}), reliance.row, table(reliance.table))
     return tuple(key for key in reliance.keys if key in row and key in row.get("weak", ()))
 

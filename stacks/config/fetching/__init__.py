@@ -1,1 +1,1 @@
-"""Where builds fetch from, and with which login."""
+"""The sources of builds' downloads, and the logins for them."""

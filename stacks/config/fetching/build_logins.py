@@ -1,4 +1,4 @@
-"""``slipway:buildSecrets``: logins of the hosts that builds fetch from, such as a package index that is not public.
+"""``slipway:buildSecrets``: logins for the hosts of builds' downloads, such as a private package index.
 
 A login reaches a build as a file of the steps that fetch, a ``netrc``, and no other way: it is no argument, no part of
 an image's identity, and in no layer. A step's file has the logins of the sources that it fetches from, and no others.

@@ -213,7 +213,7 @@ def features(
 ) -> dict[str, str]:
     """Return what an image's torch must have, as an argument of its checks: the features of the published wheel.
 
-    Variables of PyTorch's build add features, which begin with ``+``, and take some away, which begin with ``-``.
+    Variables of PyTorch's build add features, with ``+`` before them, and take some away, with ``-``.
 
     Args:
         torch: torch's version.

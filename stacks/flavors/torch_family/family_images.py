@@ -46,7 +46,7 @@ class Variant:
         nccl: the system's NCCL, where the tags name one.
         slim: whether the images have no compiler.
         builder_args: further arguments of wheels, for what their builder lacks.
-        parent_args: arguments by which a build checks that a published parent has what its tag names.
+        parent_args: arguments for the build's check of a published parent against its tag.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""What pip installs in the images of PyTorch and in the builds of their wheels, where all of it is known before.
+"""The packages that pip installs in the images of PyTorch and in the builds of their wheels, as far as known before.
 
-What a torch requires that the stack compiles is known from the published wheel of that release: uv reads its metadata.
-At a commit, or for a Python without such a wheel, nothing is known.
+The requirements of a torch that the stack compiles are known from the published wheel of that release: uv reads its
+metadata. At a commit, or for a Python without such a wheel, nothing is known.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def torch_constraints(torch: str) -> tuple[str, ...]:
 
 
 def build_tools(distro: str, python: str | None = None, requirements: Iterable[str] = (), torch: str = "") -> Packages:
-    """Return what pip installs where something is compiled: the tools, and more ``requirements``.
+    """Return pip's packages for an image with compiled parts: the tools, and more ``requirements``.
 
     Args:
         distro: the distribution.
@@ -91,7 +91,7 @@ class TorchPackages:
 
     @property
     def _is_published(self) -> bool:
-        """Whether there are published wheels of all releases, whose metadata says what they require."""
+        """Whether all releases have published wheels, whose metadata has their requirements."""
         companions = {cast("Companion", name): it for name, it in self.versions.items() if name != "torch"}
         final = all(final_version(version) == version for version in self.versions.values())
         if not final or torch_release(self._torch).row != self._torch or any(map(_at_commit, self.built)):
@@ -143,9 +143,9 @@ class TorchPackages:
         return self._packages((*published(self.versions), *self._libraries, *named, *more), self.built)
 
     def compiling(self, component: Component) -> Packages | None:
-        """Return what pip installs where a component's wheel is compiled; None where it is not known.
+        """Return pip's packages for the compilation of a component's wheel; None where it is not known.
 
-        With torch's own wheel, that is also what a file in its source lists.
+        With torch's own wheel, that includes the list in a file of its source.
         """
         if component.name == "torch":
             return None if _at_commit(component) else self._compiling_torch
@@ -168,5 +168,5 @@ def _at_commit(component: Component) -> bool:
 
 
 def _needs(component: Component) -> tuple[str, ...] | None:
-    """Return what an extra's wheel requires besides torch, and what it is compiled with; None where it is not known."""
+    """Return the requirements of an extra's wheel besides torch, and those of its build; None where it is not known."""
     return extras()[component.name].packages_of(component.pin)

@@ -172,7 +172,7 @@ class Config(StackConfig):
 
     @property
     def micromamba_args(self) -> dict[str, str]:
-        """The arguments that say which micromamba is fetched."""
+        """The arguments that name the version and digest of micromamba."""
         version = self.micromamba.version
         checksum = self.micromamba.sha256 or micromamba_checksum(version, self.machine)
         return {"MICROMAMBA_VERSION": version, "MICROMAMBA_SHA256": checksum}

@@ -1,7 +1,7 @@
 """What a commit's tree builds. A commit is data: today's code reads its YAML, lock and Dockerfiles; its own never runs.
 
-Where the commit's code in ``stacks/`` says the same as today's, what it built follows from that data. Elsewhere the
-commit's record tells (:mod:`stacks.identity.older_trees.fingerprint_record`). Without one, all counts as changed.
+If the commit's code in ``stacks/`` equals today's, its build follows from that data. Elsewhere the commit's record
+tells (:mod:`stacks.identity.older_trees.fingerprint_record`). Without one, all counts as changed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Images = Mapping[str, Content]
 class Tree:
     """A tree's stacks by name, as today's code reads them; ``unresolved`` says why it cannot read each other stack.
 
-    ``recorded`` are the fingerprints that the tree's own record has, where other code than today's built it.
+    ``recorded`` are the fingerprints in the tree's own record, if other code than today's built it.
     """
 
     stacks: Mapping[str, Images] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Tree:
 
 
 def objects(commit: str, root: Path) -> dict[str, str]:
-    """Return git's names of the objects that decide what a commit builds, by path; of those that the commit has.
+    """Return git's names of the objects that decide a commit's build, by path; of those that the commit has.
 
     Commits with equal objects build the same images. ``root`` is the checkout.
 

@@ -24,8 +24,8 @@ _SHA256_DIGITS: Final = 64
 def same(commit: str, root: Path) -> bool:
     """Return whether the deciding files of a commit say the same as the code that runs now.
 
-    Comments, docstrings and blanks of Python count for nothing. A tree without such files is built by the code that
-    runs, unless that is of a release. ``root`` is the repository.
+    Comments, docstrings and blanks of Python count for nothing. A tree without such files is built by the running code,
+    unless that is of a release. ``root`` is the repository.
 
     Raises:
         SlipwayError: git cannot read the commit.
