@@ -215,7 +215,7 @@ def selected(plan: Plan, image: str = "", platform: str = "") -> list[str]:
     if platform and platform not in platforms:
         raise SlipwayError(f"stack {plan.stack} is not for {one_line(platform)}; it is for {' and '.join(platforms)}")
     if platform and parts:
-        # A product that is the same for all platforms is taken with those that are made of it.
+        # A product that is equal on all platforms is taken with the images made of it.
         taken -= {each.spec.name for each in plan.images if not each.spec.repository or each.spec.platform != platform}
     if not taken:
         raise SlipwayError(f"stack {plan.stack}: {one_line(image)} is not for {platform} alone")

@@ -30,13 +30,13 @@ def stacks(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 
 def images(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
-    """Return the images that begin so, of the stack that the line names; none where the stack has a mistake."""
+    """Return the images that begin so, of the stack in the line; none where the stack has a mistake."""
     names = _image_names(ctx.params["stack"])
     return [CompletionItem(name, help=meaning) for name, meaning in names.items() if name.startswith(incomplete)]
 
 
 def promoted_tags(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
-    """Return the tags that begin so, of those that the stack that the line names promotes."""
+    """Return the tags that begin so, of those promoted by the stack in the line."""
     try:
         promotion = read_stack(ctx.params["stack"]).get("promotion")
     except SlipwayError:
@@ -105,7 +105,7 @@ def components(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 
 
 def tables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
-    """Return the tables that a source can be asked for and that begin so."""
+    """Return the tables with a source that begin so."""
     text = (ROOT / "maintenance/refresh/sources.toml").read_text(encoding="utf-8")
     names = dict.fromkeys(source["table"] for source in tomllib.loads(text)["source"])
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]

@@ -1,7 +1,6 @@
 """A stack for interactive work: ``docker-compose.yaml`` and ``.env`` for a project's folder (Compose specification).
 
-The build arguments are the plan's, all of them, so that ``docker compose build`` gives the image that ``pulumi up``
-does.
+The build arguments are all of the plan's, so that ``docker compose build`` gives the same image as ``pulumi up``.
 """
 
 from __future__ import annotations
@@ -122,7 +121,7 @@ def files(
     uid, gid = owner
     workspace = _workspace(plan, image)
     personal = workspace.uid == uid
-    # In an image that is not the caller's own, that user has no home.
+    # In somebody else's image, that user has no home.
     homeless = {"HOME": "${HOME_FOLDER}"}
     ngc = f"nvcr.io/nvidia/pytorch:{ngc_versions()[-1]}-py3"
     variables = {name: value.replace("$", "$$") for name, value in image.spec.environment.items()}

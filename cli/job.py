@@ -13,7 +13,7 @@ from stacks.jobs import slurm
 def render(stack: str, nodes: int) -> str:
     """Return Kubernetes objects that run a stack's image on so many nodes, as YAML.
 
-    That is the last of the user's own images that stand on it, if there is one.
+    That is the last of the user's own images on top of them, if there is one.
 
     Raises:
         SlipwayError: the stack is wrong, its flavor has no example, or ``nodes`` is less than two.

@@ -99,8 +99,8 @@ def roll_back(stack: str, root: Path, number: int | None = None) -> tuple[Update
     the update and the files that changed.
 
     Raises:
-        SlipwayError: there is no such update, nobody can tell what its commit built, today's code would build something
-            else from that commit's files, or a file has uncommitted changes. No file is changed then.
+        SlipwayError: there is no such update, its commit's build is not known, today's code would build something else
+            from that commit's files, or a file has uncommitted changes. No file is changed then.
     """
     resolved = graph.locked(read_stack(stack, root), f"stack {stack}", root)
     now = resolved.config, content.of_stack(resolved.specs, CheckoutContents(contexts(root)))
@@ -157,7 +157,7 @@ def _built(resolved: _Resolved) -> tuple[StackConfig, dict[str, str]]:
 
 
 def _certain(stack: str, root: Path, update: Update, then: _Resolved) -> _Resolved:
-    """Check that today's code builds from a commit's files what that commit built."""
+    """Check that today's code builds the same from a commit's files as that commit did."""
     recorded, read = older_trees.published(update.commit, root, stack), published_fingerprints(then[1].values())
     if different := sorted(name for name in {*recorded, *read} if recorded.get(name) != read.get(name)):
         raise SlipwayError(
@@ -178,7 +178,7 @@ def _files(config: StackConfig, images: Mapping[str, Content]) -> Iterator[str]:
 
 
 def _differing(root: Path, commit: str) -> list[str]:
-    """Return the files of the checkout that differ from a commit, without those that git does not track."""
+    """Return the files of the checkout that differ from a commit, without those unknown to git."""
     return _listed(root, "diff", "--no-renames", "--name-only", "--relative", commit, "--")
 
 

@@ -97,7 +97,7 @@ class Evidence:
     ``published`` are those of the last update, by their kind.
 
     Raises:
-        SlipwayError: one that the stack signs, or that its policy requires, is missing.
+        SlipwayError: one of the stack's signatures, or of its policy's, is missing.
     """
 
     def __init__(self, ref: str, signing: SigningConfig, login: Login | None, published: Collection[str]) -> None:
@@ -125,7 +125,7 @@ class Evidence:
         return record
 
     def lines(self) -> list[str]:
-        """Return what the attestations say, and the SLSA level that they show.
+        """Return the content of the attestations, and the SLSA level that they show.
 
         Raises:
             SlipwayError: they have another shape than ours.

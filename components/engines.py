@@ -1,7 +1,7 @@
-"""The Docker engines that build a stack's images, where its configuration names them or replicas of a build service.
+"""The Docker engines for a stack's images, if its configuration names them or replicas of a build service.
 
-The provider of a platform has one address, a socket in the checkout, whichever engines there are. So an engine that is
-added, that moves or that is gone changes no resource and shows in no preview.
+The provider of a platform has one address, a socket in the checkout, whichever engines there are. So an added, moved or
+removed engine changes no resource and shows in no preview.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def start(plan: Plan, root: Path) -> dict[str, Replicas]:
 
 
 def pools(plan: Plan) -> dict[str, Pool]:
-    """Return the pool that takes the images of each platform, where it is configured or the builders are several.
+    """Return the pool for the images of each platform, if it is configured or the builders are several.
 
     An image that is the same for all platforms may have a platform of no pool. The runners' own takes it.
     """
@@ -110,7 +110,7 @@ def _running(plan: Plan) -> set[str]:
 
 
 def _of_this_machine(plan: Plan) -> Iterator[Callable[[], str]]:
-    """Yield a check for each platform whose programs the engine runs that the docker client uses.
+    """Yield a check for each platform with programs on the engine that the docker client uses.
 
     An engine on this machine runs this machine's own. It is not asked about them, so that most updates take no time
     for it.

@@ -51,8 +51,8 @@ class ChecksArgs:
 class Checks(pulumi.ComponentResource):
     """The checks of one image. Their build starts from the image, and its result stays on the engine.
 
-    The component's inputs are what the checks read and the image does not, so that a preview names the changed check.
-    The image has none of them, so its tag stays.
+    The component's inputs are the files of the checks outside the image, so that a preview names the changed check. The
+    image has none of them, so its tag stays.
     """
 
     checked: pulumi.Output[str]
@@ -63,7 +63,7 @@ class Checks(pulumi.ComponentResource):
         super().__init__("slipway:checks:Checks", name, dict(image.checks_contents), opts)
         build = docker.Image(
             name,
-            # No image of a stack has an underscore in its name. The name is the one output that says what was checked.
+            # No image of a stack has an underscore in its name. The name is the one output with the checked image.
             image_name=args.ref.apply(lambda ref: f"{image.repository}_checks:{hexadecimal(ref)}"),
             build=build_inputs(args.content, {**image.checks_args, **args.parents}),
             registry=access(args.registry, args.login),

@@ -39,7 +39,7 @@ def check(plan: Plan) -> None:
 
 
 def _lacking(plan: Plan) -> Iterator[str]:
-    """Yield a line for each outside parent that lacks platforms of the images that are built on it."""
+    """Yield a line for each outside parent without a platform of the images built on it."""
     from containers.image import registry_image  # noqa: PLC0415 - other stacks start faster without it
     from containers.registry.transport import RegistryUnreachable  # noqa: PLC0415 - as above
 

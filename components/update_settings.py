@@ -1,8 +1,8 @@
 """What the docker provider is told for one update, because ``docker.Image`` has no input for it.
 
-That is the secrets of builds, which would be in the state if they were inputs, and the compression of layers. A
-function of the embedded provider takes both, and keeps them in memory. The official provider (pulumi-docker 5.2.0) has
-no such function.
+That is the secrets of builds, which would be in the state as inputs, and the compression of layers. A function of the
+embedded provider takes both, and keeps them in memory. The official provider (pulumi-docker 5.2.0) has no such
+function.
 """
 
 from __future__ import annotations

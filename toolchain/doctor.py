@@ -1,4 +1,4 @@
-"""`make doctor`: which part is used, its version, why the first choice is not, and what the engine runs."""
+"""`make doctor`: its choice, its version, the reason against the first choice, and the platforms of the engine."""
 
 from toolchain.checkout import Checkout
 from toolchain.machine.steps import say

@@ -1,4 +1,4 @@
-"""The modes of what goes into images: those that git records, not those that this machine's umask left."""
+"""The modes of what goes into images: those of git's records, not those of this machine's umask."""
 
 import os
 import stat

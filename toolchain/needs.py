@@ -2,8 +2,8 @@
 
 `engine` tells whether it builds on a Docker engine of this machine, `registry` whether it pushes to the registry that
 we start, `aws` whether it has resources in AWS, `kubernetes` whether it has some on a cluster, `cosign` and `syft`
-whether it signs, or verifies parents or products, and lists what images hold, `grype` whether it scans; `parents` lists
-its outside images, mirrors applied, and `platforms` those that the engine builds for.
+whether it signs, or verifies parents or products, and lists packages, `grype` whether it scans; `parents` lists its
+outside images, mirrors applied, and `platforms` those that the engine builds for.
 """
 
 import json

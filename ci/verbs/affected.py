@@ -60,7 +60,7 @@ def runner(config: StackConfig) -> list[str]:
 def natives(config: StackConfig) -> list[dict[str, Any]]:
     """Return the jobs that build a stack's platforms, each on GitHub's own runner of it, before the index is pushed.
 
-    There are none for one platform, and none where the stack says which machines or engines build.
+    There are none for one platform, and none if the stack names the machines or engines for its builds.
     """
     if len(config.platforms) <= 1 or config.runs_on or config.engines or config.build_on == "runners":
         return []
@@ -85,7 +85,7 @@ def _to_publish(
 
     Left out are stacks that are not pushed, or only to a local registry. Added are stacks never published at their
     registry, or without the signatures or tags that their configuration now requires. Added too are stacks published
-    from a commit after ``base`` whose change was reverted since, which is possible after another stack failed.
+    from a commit after ``base`` with a change reverted since, which is possible after another stack failed.
     """
     for stack in stack_names():
         config, specs = plan.resolve(stack)

@@ -1,4 +1,4 @@
-"""``python -m ci attest``: sign and attest what the job that built a stack states. This job builds nothing.
+"""``python -m ci attest``: sign and attest the statements of the job that built a stack. This job builds nothing.
 
 It runs the code of its own workflow's commit. What was built, and the statements, are data.
 """
@@ -93,7 +93,7 @@ def _sign(ref: str, kind: Any, states: Mapping[str, Any], signing: SigningConfig
 
 
 def _machine(runners: Iterable[Iterable[str]]) -> str:
-    """Return who hosts the machines of this run's jobs with the labels of those that built, as GitHub's API states it.
+    """Return the host of this run's machines with the labels of those that built, as GitHub's API states it.
 
     A caller can name a job as it likes, and a runner of its own can have any label. So each such job counts.
     """

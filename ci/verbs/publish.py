@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _statements(signing: SigningConfig | None) -> Path | None:
-    """Return the file where the update writes what the workflow `attest` signs; None if this job signs itself."""
+    """Return the file for the update's statements, which the workflow `attest` signs; None if this job signs itself."""
     workflow = f"{os.environ.get('GITHUB_SERVER_URL')}/{os.environ.get('SLIPWAY_WORKFLOW')}"
     if signing is None or signing.identity != workflow.replace(slsa.BUILDING, slsa.ATTESTING):
         return None

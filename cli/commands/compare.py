@@ -73,7 +73,7 @@ def diff(
     thorough: bool,
     inspect: bool,
 ) -> None:
-    """Compare what a stack last published with what would be built now, or two images.
+    """Compare a stack's last published images with those of a build now, or two images.
 
     Exits with 1 if an image is larger than its budget.
     """

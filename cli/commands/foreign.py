@@ -47,9 +47,9 @@ def key(
 ) -> None:
     """Print the key of a Dockerfile's build: equal keys build the same.
 
-    It is made of what the build of the target reads: the instructions of the stages that it reaches, the files that
-    these copy or mount, and the arguments that they declare. Comments, other stages and other files do not count. An
-    image or address without a digest counts by its name: --json lists them as `outside`.
+    It is made of what the build of the target reads: the instructions of the reached stages, the files in their COPYs
+    and mounts, and their declared arguments. Comments, other stages and other files do not count. An image or address
+    without a digest counts by its name: --json lists them as `outside`.
     """
     from containers.dockerfile.build_key import build_key
 

@@ -89,7 +89,7 @@ def destroy(stack: str, *, yes: bool) -> None:
 @click.argument("stack", shell_complete=completion.stacks)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def history(stack: str, *, as_json: bool) -> None:
-    """List a stack's updates: when, from which commit, with what result."""
+    """List a stack's updates, each with its time, commit and result."""
     from cli.stack_updates import updates
     from cli.text_table import aligned
 
@@ -149,8 +149,8 @@ def rollback(stack: str, update: int | None) -> None:
 def prune(*, yes: bool) -> None:
     """List what takes room on this machine and no stack names; with --yes, delete it.
 
-    That is: images and build cache of the engine that Slipway started, tags of its registry that no stack's state
-    names, `unchecked--` tags among them, contexts and logs of builds. An engine or registry of your own is left alone.
+    That is: images and build cache of the engine that Slipway started, tags of its registry in no stack's state,
+    `unchecked--` tags among them, contexts and logs of builds. An engine or registry of your own is left alone.
     """
     _toolchain("prune", *(["--yes"] if yes else []))
 
@@ -163,7 +163,7 @@ def prune(*, yes: bool) -> None:
 def init(folder: Path) -> None:
     """Make a repository of your own in a new folder. It pins this release, and has none of Slipway's code.
 
-    A released wheel of Slipway makes it, in an environment where pip has installed that.
+    A released wheel of Slipway makes it, in the environment of that wheel.
     """
     _toolchain("init", "--", str(folder.absolute()))
 

@@ -65,7 +65,7 @@ def export(
     from containers.image.registry_image import fetch
     from stacks import plan
 
-    # Or it would leave what it has written so far, and say nothing where a program that it runs has ended.
+    # Or it would leave its unfinished output, and say nothing after a program below it has ended.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
         signal.signal(signal.SIGHUP, signal.default_int_handler)

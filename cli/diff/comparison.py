@@ -94,7 +94,7 @@ class NodePull:
 class Comparison:
     """The differences between two images; ``unread`` are shared layers that were not read.
 
-    ``loading`` is what differs in what loads; None if the images were not inspected.
+    ``loading`` are the differences in loading; None if the images were not inspected.
     """
 
     before: Image
@@ -119,13 +119,13 @@ class Comparison:
 
     @property
     def pull(self) -> NodePull:
-        """What a node that has the earlier image must pull for the later one; nothing if they are the same."""
+        """The bytes that a node with the earlier image must pull for the later one; nothing if they are the same."""
         config = 0 if self.before.digest == self.after.digest else self.after.config_size
         return NodePull(len(self.pushed), config + sum(layer.size for layer in self.pushed))
 
     @property
     def whole_pull(self) -> NodePull:
-        """What a node that has no layer must pull for the later image."""
+        """The bytes that a node without any layer must pull for the later image."""
         return NodePull(len({layer.digest for layer in self.after.layers}), self.after.size)
 
     @property
@@ -281,7 +281,7 @@ def _values(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _packages(files: Iterable[Difference]) -> list[Package]:
-    """Return the packages that differ, from the files that differ."""
+    """Return the packages that differ, from the differing files."""
     sides: tuple[dict[tuple[str, str, str], tuple[str, bool]], ...] = ({}, {})
     for file in files:
         present = (file.change != "added", file.change != "removed")

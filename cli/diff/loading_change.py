@@ -1,4 +1,4 @@
-"""What differs between two images in what loads, and on which GPUs and drivers."""
+"""The differences between two images in loading, and in their GPUs and drivers."""
 
 from __future__ import annotations
 

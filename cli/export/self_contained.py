@@ -51,7 +51,7 @@ def write(planned: Plan, name: str, output: Path, root: Path, *, force: bool) ->
 
 
 def text(chain: Sequence[PlannedImage]) -> str:
-    """Return one Dockerfile of images, of which each stands before those that are built on it."""
+    """Return one Dockerfile of images, each before those built on it."""
     final: dict[str, str] = {}
     parts = []
     for image in chain:

@@ -1,1 +1,1 @@
-"""The keys of stack files: what each means, which values it may have, and new files of them."""
+"""The keys of stack files: the meaning of each, its allowed values, and new files of them."""

@@ -31,7 +31,7 @@ class Choices:
 
 
 def choices(key: Key, values: Mapping[str, Any], settled: Collection[str] | None = None) -> Choices:
-    """Return the values that a key may have with a stack's other ``values``, which include ``flavor``.
+    """Return the allowed values of a key beside a stack's other ``values``, which include ``flavor``.
 
     If no value fits the others, which may have to change too, all of the table are returned.
 

@@ -18,8 +18,8 @@ class Key:
     """One key of a stack file.
 
     ``name`` has no prefix: ``torch.vision``, ``train[].uid``, ``trust.<name>.key``. ``kind`` is the kind of registry or
-    of runners that has it, where not all have. ``default`` is None where there is none. ``choices`` are the only values
-    allowed, where the model lists them. ``is_block`` says whether the key holds keys of its own.
+    of runners with the key, if not all have it. ``default`` is None where there is none. ``choices`` are the only
+    values allowed, where the model lists them. ``is_block`` says whether the key holds keys of its own.
     """
 
     name: str
@@ -99,7 +99,7 @@ def _parts(written: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _blocks(written: Mapping[str, Any], models: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the models that a key's value is made of, each with what stands between the two keys."""
+    """Yield the models of a key's value, each with the text between the two keys."""
     for part in _parts(written):
         if "$ref" in part:
             yield from _blocks(models[posixpath.basename(part["$ref"])], models)

@@ -1,4 +1,4 @@
-"""``slipway new``: a checked stack file with the values that were given, and a tag that no other stack has."""
+"""``slipway new``: a checked stack file with the given values, and a tag that no other stack has."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def write(stack: str, values: Mapping[str, Any], root: Path = ROOT) -> Path:
 
 
 def _beside_others(stack: str, values: Mapping[str, Any], root: Path) -> Mapping[str, Any]:
-    """Return values that go with the other stacks, which are read as they are now.
+    """Return values that go with the other stacks, as they are now.
 
     Raises:
         SlipwayError: another stack has the same tags for other images, or creates the same repository.
@@ -198,7 +198,7 @@ _TEXT: Final = "tag:yaml.org,2002:str"
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes each value on one line where it can, and quotes text that YAML would read as something else."""
+    """Writes each value on one line if it can, and quotes text that YAML would read as something else."""
 
 
 class _Block(dict[str, Any]):

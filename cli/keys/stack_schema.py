@@ -55,7 +55,7 @@ def flavor_schema(name: str) -> dict[str, Any]:
 
 
 def _cleaned(value: Any) -> Any:
-    """Return a schema without titles, which only repeat names, and with secrets that may be encrypted."""
+    """Return a schema without titles, which only repeat names, and with encrypted secrets allowed."""
     if isinstance(value, list):
         return [_cleaned(item) for item in value]
     if not isinstance(value, dict):

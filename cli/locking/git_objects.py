@@ -21,7 +21,7 @@ _LIMIT: Final = 900
 
 
 class HostUnreadable(SlipwayError):
-    """A host that does not answer, or that has no such repository."""
+    """A host without an answer, or without such a repository."""
 
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
@@ -47,7 +47,7 @@ def is_repository(folder: Path) -> bool:
 
 
 def commit(repository: Path, tag: str) -> str:
-    """Return the commit that a tag, or anything else that git calls a commit, names in a repository on this machine.
+    """Return the commit of a tag, or of anything else that git calls a commit, in a repository on this machine.
 
     Raises:
         SlipwayError: it has none, and the message names its newest tags; or git does not read the repository.

@@ -1,7 +1,7 @@
 """The files that an image's pip steps may install, as uv resolves them: each by its address and SHA-256.
 
 Only wheels count. Without one, uv would run a package's own code on this machine to learn what it requires. A source
-distribution counts if the image names it as one that requires nothing, which is what uv is told.
+distribution counts if the image names it as one without requirements; uv is told so.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _with_parents(packages: Packages) -> Packages:
 
 
 def _target(platform: str, glibc: str) -> str:
-    """Return a platform as uv names it, with the newest C library that it knows and that is no newer."""
+    """Return a platform as uv names it, with its newest known C library that is no newer."""
     known = max((known for known in _MANYLINUX if order(known) <= order(glibc)), key=order)
     return f"{_MACHINES[architecture(platform)]}-manylinux_{known.replace('.', '_')}"
 

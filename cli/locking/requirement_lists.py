@@ -1,4 +1,4 @@
-"""Lists of requirements in a git source that an image is built from, read at the commit that the lock has for it."""
+"""Lists of requirements in a git source of an image, read at the commit that the lock has for it."""
 
 from __future__ import annotations
 

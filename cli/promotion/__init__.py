@@ -1,1 +1,1 @@
-"""What is attested after an image was published, and the tags that move by it."""
+"""The attestations after an image's publication, and the tags that move by them."""

@@ -1,4 +1,4 @@
-"""``slipway promote``: a tag that moves to an image whose evidence verifies."""
+"""``slipway promote``: a tag moves to an image with verified evidence."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ def _refused(
 
 
 def _attested(digest: str, target: PublishedImage, *, alone: bool) -> tuple[str, Mapping[str, str]]:
-    """Return what the update attested of an image in the target, and what its signature must state.
+    """Return the update's attestations of an image in the target, and the required statements of its signature.
 
-    That is the image itself, or the index that an engine pushed of it. An index that the user named, with one image
+    That is the image itself, or the index of it that an engine pushed. An index by the user's name, with one image
     ``alone``, is one that an engine pushed.
     """
     if alone and not target.parts:

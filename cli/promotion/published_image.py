@@ -1,4 +1,4 @@
-"""An image that a stack published, with what its evidence is looked up by."""
+"""An image that a stack published, and the keys to its evidence."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from stacks.config.stack_config import StackConfig
 class PublishedImage:
     """An image, or an index, of a stack.
 
-    ``ref`` is ``repository@sha256:...``. ``annotations`` are what its signature must state: nothing for an image that
-    the state does not name, which the user named by its digest. ``parts`` are what the update attested: by reference,
-    what the signature of each platform's image must state, or that of the one image. Without a name in the state, they
-    are unknown.
+    ``ref`` is ``repository@sha256:...``. ``annotations`` are what its signature must state: nothing for an image
+    outside the state, which the user named by its digest. ``parts`` are what the update attested: by reference, the
+    required statements of the signature of each platform's image, or of the one image. Without a name in the state,
+    they are unknown.
     """
 
     stack: str

@@ -80,7 +80,7 @@ def main(module: str, gpu: str) -> None:
         report["reason"] = f"{type(error).__name__}: {error}"
     output.write("\n" + json.dumps(report) + "\n")
     output.flush()
-    # Threads and the driver take their time to end, which is not what is measured.
+    # Threads and the driver take their time to end, which is not measured.
     os._exit(0)
 
 

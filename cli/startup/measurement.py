@@ -68,7 +68,7 @@ class Start:
         return cls(str(reference), image.size, len(image.layers))
 
     def first(self, phase: str) -> float | None:
-        """Return a phase's seconds in the first container, which finds the files where the pull left them."""
+        """Return a phase's seconds in the first container, with the files as the pull left them."""
         return self.runs[0].get(phase) if self.runs else None
 
     def again(self, phase: str) -> float | None:

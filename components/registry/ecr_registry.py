@@ -66,8 +66,7 @@ class EcrRegistryArgs(RegistryArgs):
     repository, unless ``create`` is false; they map its name to the number of manifests that a new version pushes
     there. ``stack`` names the tag that keeps its images. ``moving`` are patterns of further mutable tags, with ``*``
     for any characters. ``caches`` maps each registry to pull through to the prefix of its repositories and the ARN of
-    a secret to log in with. ``signed`` is false where the machine has no AWS credentials, which a preview does not
-    need.
+    a secret to log in with. ``signed`` is false without AWS credentials on the machine; a preview needs none.
     """
 
     account: str
@@ -178,12 +177,12 @@ def encryption(kms_key: str | None) -> aws.ecr.RepositoryEncryptionConfiguration
 
 
 def lifecycle(newest: int, manifests: int = 1, *, signed: bool = False) -> dict[str, Any]:
-    """Return the policy that keeps exported images, their signatures where ``signed``, and the ``newest`` others.
+    """Return the policy that keeps exported images, with ``signed`` their signatures, and the ``newest`` others.
 
     A rule with a limit that is never reached protects its images from all later rules: "an image that matches the
     tagging requirements of a higher priority rule cannot be expired by a rule with a lower priority" (ECR user guide,
-    lifecycle policies). A rule for ``any`` must come last. It counts all manifests, also those that it may not expire
-    (there, examples, "Filtering on all images", B), of which a version of an image has ``manifests``.
+    lifecycle policies). A rule for ``any`` must come last. It counts all manifests, with those that it may not expire
+    (there, examples, "Filtering on all images", B); a version of an image has ``manifests`` of them.
 
     Platforms' images need no rule. "If an image is referenced by a manifest list, it cannot be expired or archived
     without the manifest list being deleted or archived first" (there). They are pushed before the index that names

@@ -27,7 +27,7 @@ class PasswordRegistryArgs(RegistryArgs):
 
 
 class PasswordRegistry(Registry):
-    """A registry that takes a user name and a password or token, which stays secret."""
+    """A registry with a user name and a password or token; the latter stays secret."""
 
     def __init__(self, name: str, args: PasswordRegistryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         self._args = args

@@ -50,7 +50,7 @@ class PutIndex(ImageAction):
         return DiffResult(changes=moved or bool(super().diff(_id, olds, news).changes))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """Read which digest the tag has today; None where this machine sees none, or not all images that it names."""
+        """Read which digest the tag has today; None if this machine sees none, or not all images in it."""
         from containers.registry.client import Repository
 
         tagged = Repository(props["ref"]).visible_digest()

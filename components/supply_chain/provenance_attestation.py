@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class ProvenanceArgs(SignedArgs):
     """Also the image's contents as a preview shows them, its Dockerfile, its parents, and ``slipway:buildOn``.
 
-    ``sources`` has the commit of each git source of the image and its products by its URI, empty where that is not
-    locked. ``engines`` are those of ``slipway:engines`` for the image, or the names of the replicas of the build
-    service; they are no part of what it is.
+    ``sources`` has the commit of each git source of the image and its products by its URI, empty if it is not locked.
+    ``engines`` are those of ``slipway:engines`` for the image, or the names of the replicas of the build service; they
+    are no part of what it is.
     """
 
     contents: Mapping[str, Any]

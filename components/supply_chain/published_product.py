@@ -1,4 +1,4 @@
-"""``Published``: a build product that the registry already has, so that it is reused instead of built."""
+"""``Published``: a build product in the registry, reused instead of built."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class FindPublished(ImageAction):
         return {"found": ""}
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """Drop a product that was deleted, and find one that was pushed since, say by an interrupted update.
+        """Drop a deleted product, and find one pushed since, say by an interrupted update.
 
         A refresh has only the machine's own login. A product that this login may not see stays as it is. The signer is
         that of the last update; with another signer, the next update looks the product up again.
@@ -125,7 +125,7 @@ def _by_digest(props: Mapping[str, Any], login: credentials.Login | None) -> str
     repository = Repository(props["ref"], login)
     if login is None and not props.get("signer"):
         try:
-            # The helper of the registry that `make up` starts fails where another user has taken its port meanwhile.
+            # The helper of the registry of `make up` fails if another user has taken its port meanwhile.
             of_machine(repository.host)
         except ValueError as error:
             raise SlipwayError(f"{props['ref']}: {error}") from None

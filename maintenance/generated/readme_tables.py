@@ -107,7 +107,7 @@ def _present_key(match: re.Match[str]) -> str:
 
 @cache
 def _meanings() -> Mapping[str, str]:
-    """Return what each key means in the first flavor that has it."""
+    """Return the meaning of each key in its first flavor."""
     meanings: dict[str, str] = {}
     for key in owners(flavors.names()):
         meanings.setdefault(f"{NAMESPACE}:{key.name}", key.meaning)

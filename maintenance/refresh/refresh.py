@@ -1,4 +1,4 @@
-"""What public sources list that a table does not have, and the table with it. No row is ever taken from a table."""
+"""The releases in public lists that a table lacks, and the table with them. No row is ever taken from a table."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class News:
 
     Attributes:
         source: the source.
-        new: the releases that the table lacks and that are newer than its oldest, oldest first, with their lists' keys.
+        new: the releases missing in the table and newer than its oldest, oldest first, with their lists' keys.
         rows: for a table with whole rows, those that could be made, by release.
         error: why the source could not be asked; empty if it could.
     """
@@ -190,7 +190,7 @@ def news(names: Collection[str]) -> Iterator[News]:
 
 
 def write(every: Collection[News], folder: Path = Path(tables.__file__).parent) -> list[str]:
-    """Write what is new to the tables, and return a line for each that changes or cannot.
+    """Write the new rows to the tables, and return a line for each that changes or cannot.
 
     A table of which one source does not answer stays as it is: its sections belong together.
 

@@ -78,7 +78,7 @@ def replace(path: Path, text: str) -> None:
 
 
 def _lost(before: Any, after: Any, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the keys that lead to something that is no longer there; none if all is."""
+    """Return the keys with a missing target; none if all is."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key, value in before.items():
             if key not in after:

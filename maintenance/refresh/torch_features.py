@@ -101,7 +101,7 @@ def text(rows: Mapping[str, Row]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the table in one step, with the rows that it had and those that were read now."""
+    """Write the table in one step, with its former rows and the new ones."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("release", nargs="*", help="release of torch to read (default: those that the table has)")
     parser.add_argument("--python", help="a Python that has the one release installed, which is read instead")

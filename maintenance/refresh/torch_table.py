@@ -259,7 +259,7 @@ def requirements(metadata: str) -> dict[str, str]:
 
 
 def row(session: GuardedSession, package: str, wheel: Wheel) -> Row:
-    """Return what one wheel says that the table keeps."""
+    """Return the table's values of one wheel."""
     with zipfile.ZipFile(_RemoteFile(session, wheel.url)) as archive:
         (info, *_) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = _text(archive, info)
@@ -316,10 +316,10 @@ def _rows(
 
 
 def machine_row(session: GuardedSession, package: str, files: list[Wheel]) -> Row:
-    """Return what the wheels of one release for one machine say, and for which Pythons.
+    """Return the values of the wheels of one release for one machine, and their Pythons.
 
-    They should all say the same. Where some do not (torchtext 0.16.2 for Python 3.12 was built for another torch than
-    its siblings), the row is what most say and the others' Pythons are left out of it.
+    They should all say the same. If some do not (torchtext 0.16.2 for Python 3.12 was built for another torch than its
+    siblings), the row has the majority's values and leaves out the others' Pythons.
     """
     with ThreadPoolExecutor(4) as pool:
         rows = list(pool.map(lambda wheel: row(session, package, wheel), files))

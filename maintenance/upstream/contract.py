@@ -85,7 +85,7 @@ class Row(Model):
 
 
 class Pin(Model):
-    """Where a version comes from that our stacks take, and the tag that it is."""
+    """The source of a version of our stacks, and its tag."""
 
     argument: str = Field("", description="A build argument: its value in each stack, or its default.")
     component: str = Field("", description="Only in images whose argument COMPONENT is this.")

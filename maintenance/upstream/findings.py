@@ -1,4 +1,4 @@
-"""What holds of a contract, and what does not."""
+"""The parts of a contract that hold, and those that do not."""
 
 from __future__ import annotations
 

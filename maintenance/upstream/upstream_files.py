@@ -145,5 +145,5 @@ class RepositoryFiles(UpstreamFiles):
         return _with_folders(git_objects.paths(self._repository, self._commit))
 
     def content(self, path: str) -> bytes:
-        """Return the content of a file; that of a link is where it points."""
+        """Return the content of a file; that of a link is its target."""
         return git_objects.content(self._repository, self._commit, path)[:MOST_READ]

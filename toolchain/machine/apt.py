@@ -78,7 +78,7 @@ def codename() -> str:
 def _suite(checkout: Checkout, suite: str, package: str) -> Iterator[list[str]]:
     """Yield apt's options to take packages of one more suite of Debian, by its signed lists.
 
-    The machine's sources stay as they are. Raises ToolchainError where this is not Debian, or its archive has not that
+    The machine's sources stay as they are. Raises ToolchainError if this is not Debian, or its archive lacks that
     suite.
     """
     with _turn:

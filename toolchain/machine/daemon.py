@@ -45,8 +45,8 @@ class Daemon:
     ) -> None:
         """Start the service, detached from this terminal, and wait until `ready`.
 
-        The pid is written by the process itself before it becomes the service, so that there is no moment in which it
-        runs unnoticed. Raises ToolchainError with the service's last words if it ends, or is not ready in time.
+        The process writes its pid itself before it becomes the service, so that it never runs unnoticed. Raises
+        ToolchainError with the service's last words if it ends, or is not ready in time.
         """
         self.pid_file.parent.mkdir(parents=True, exist_ok=True)
         self.log.parent.mkdir(parents=True, exist_ok=True)

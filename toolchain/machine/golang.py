@@ -58,7 +58,7 @@ def _go(checkout: Checkout, module: Path) -> str:
 def _environment(checkout: Checkout) -> dict[str, str]:
     """Keep Go's caches and counters in the checkout; the user's other settings, such as proxies, apply.
 
-    What would build another program is set, so that neither the environment nor `go env -w` counts.
+    The settings for another program are fixed, so that neither the environment nor `go env -w` counts.
     """
     home = _home(checkout)
     config = os.environ.get("XDG_CONFIG_HOME") or str(Path(os.environ.get("HOME", "/nonexistent")) / ".config")
@@ -86,7 +86,7 @@ Edits = Mapping[str, Mapping[str, Sequence[tuple[str, str]]]]
 
 
 def _directory(checkout: Checkout, go: str, folder: Path, dependency: str) -> Path:
-    """Return where a dependency of a module is, which is fetched and held against `go.sum`."""
+    """Return the place of a module's dependency, fetched and held against `go.sum`."""
     command(
         [go, "mod", "download", "-modcacherw", dependency],
         checkout.logs / "go-download.log",
@@ -133,10 +133,10 @@ def build(
 ) -> None:
     """Build the program `package` of MODULES/`module` into `target`, which appears complete or not at all.
 
-    `unoptimized` has patterns of packages that are compiled without optimization, which takes half of the CPU time;
+    `unoptimized` has patterns of packages for compilation without optimization, which takes half of the CPU time;
     `edits` what is changed in its dependencies.
 
-    To be called within `caches`, or what Go downloads stays for who builds next. An interrupted build goes on where it
+    To be called within `caches`, or Go's downloads stay for the next build. An interrupted build goes on where it
     stopped. Raises ToolchainError.
     """
     folder = MODULES / module

@@ -31,8 +31,8 @@ sys.exit(ensurepip._bootstrap(upgrade=True, default_pip=True))
 def environment(folder: Path, log: Path) -> None:
     """Make an environment of this Python with its own pip, in place of what is there. Raises ToolchainError.
 
-    It is what `python -m venv` makes, without the bytecode of pip and the setuptools that Python brings up to 3.11.
-    These take half of the time.
+    It equals that of `python -m venv`, without the bytecode of pip and the setuptools of Python up to 3.11. These take
+    half of the time.
     """
     command([sys.executable, "-m", "venv", "--clear", "--without-pip", folder], log)
     command([folder / "bin" / "python", "-I", "-c", _SEED], log)

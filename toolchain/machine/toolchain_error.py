@@ -4,7 +4,7 @@ import re
 
 
 class ToolchainError(Exception):
-    """Something a user can act on. Its text is one line: what, where, the value, what to do."""
+    """Something a user can act on. Its text is one line: the fault, its place, the value, the remedy."""
 
 
 def without_credentials(text: str) -> str:

@@ -67,7 +67,7 @@ def daemon(checkout: Checkout) -> Daemon:
 def _reason(log: str) -> str:
     """Return the first of an engine's lines that is an error.
 
-    Its last line may say that it waited for containerd, an earlier one why that did not start.
+    Its last line may be about containerd, with the reason in an earlier one.
     """
     lines = [
         line for line in log.splitlines() if line.strip() and not re.search(r"\blevel=(debug|info|warning)\b", line)
@@ -177,7 +177,7 @@ def start_own(checkout: Checkout, *, under: Sequence[str] = (), options: Sequenc
 
     Args:
         checkout: where its images are; without any, it is empty.
-        under: a command that starts another one, which is appended to it.
+        under: a command that starts another one, appended to it.
         options: more options of dockerd.
 
     Raises ToolchainError where it does not start.

@@ -89,7 +89,7 @@ def _running(checkout: Checkout) -> Part | None:
 
 
 def _configured(checkout: Checkout) -> Part | None:
-    """Return the registry that the environment names, unless that is or was ours, from a sourced .slipway/env.
+    """Return the registry in the environment, unless that is or was ours, from a sourced .slipway/env.
 
     Raises ToolchainError if it does not answer; an engine on another machine may reach others.
     """
@@ -200,7 +200,7 @@ def own_address(checkout: Checkout) -> str | None:
 
 
 def storage(checkout: Checkout) -> Path:
-    """Return the folder in which our registry keeps what it has."""
+    """Return the data folder of our registry."""
     return registry_port.folder(checkout) / "data"
 
 

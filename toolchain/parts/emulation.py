@@ -63,7 +63,7 @@ def find(checkout: Checkout, platform: str) -> Part | None:
 
 
 def get(checkout: Checkout, platform: str) -> Part:
-    """Let the engine in use run a platform. Where this is root, QEMU is installed and registered for that.
+    """Let the engine in use run a platform. As root, QEMU is installed and registered for that.
 
     Raises ToolchainError where it cannot.
     """

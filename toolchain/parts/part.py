@@ -1,9 +1,9 @@
 """A part of the toolchain, and the record of the program or service that this machine uses for it.
 
-Each part has a module with `find(checkout)`, which changes nothing, and `get(checkout)`, which also makes a missing
-part. Both return a `Part`. `get` records the part in `.slipway/parts/<name>.json` at its end: a part without a record
-is incomplete, and is made again. Records have absolute paths, as the parts do (an environment's scripts, a launcher),
-so they are ignored in a moved or copied checkout.
+Each part has a module with `find(checkout)`, without changes, and `get(checkout)`, which also makes a missing part.
+Both return a `Part`. `get` records the part in `.slipway/parts/<name>.json` at its end: a part without a record is
+incomplete, and is made again. Records have absolute paths, as the parts do (an environment's scripts, a launcher), so
+they are ignored in a moved or copied checkout.
 """
 
 import json
@@ -37,7 +37,7 @@ class Part:
 class Kind:
     """A part's name and functions: `find` changes nothing, `get` makes a missing part.
 
-    `missing` is the reason to print for a part that `get` once made and that is missing now.
+    `missing` is the reason to print for a part from an earlier `get` that is missing now.
     """
 
     name: str

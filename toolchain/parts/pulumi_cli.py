@@ -119,7 +119,7 @@ def find(checkout: Checkout) -> Part | None:
 def download(checkout: Checkout) -> None:
     """Install the official release into `.slipway/bin`: downloaded, checked against its pinned SHA-256, unpacked.
 
-    Raises net.UnavailableError with the reason where any of that fails; nothing is installed then.
+    Raises net.UnavailableError with the reason if any step fails; nothing is installed then.
     """
     checkout.cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=checkout.cache) as scratch:

@@ -1,6 +1,6 @@
 """The Python environment `.slipway/venv`: what requirements.lock lists, each by its hash, and `slipway`.
 
-Nothing else is ever in it, so that Slipway's own packages, whatever their names, are met by no other of that name.
+It holds nothing else ever, so that no other package has the name of one of Slipway's own.
 """
 
 import hashlib

@@ -45,7 +45,7 @@ def megabytes(size: float) -> str:
 
 
 def folder_size(folder: Path) -> int:
-    """Return the bytes that a folder takes on its disk, without what is mounted below it."""
+    """Return the bytes of a folder on its disk, without other mounts below it."""
     if not folder.exists():
         return 0
     try:
@@ -66,7 +66,7 @@ def states(checkout: Checkout) -> str:
 
 @dataclass
 class RegistryContent:
-    """The registry of a checkout: which of its tags no state names, and the manifests that only these have."""
+    """The registry of a checkout: its tags in no state, and their manifests."""
 
     address: str
     storage: Path
@@ -124,7 +124,7 @@ class RegistryContent:
 
     @property
     def unnamed_tags(self) -> list[str]:
-        """The tags that go: those of manifests that go, and what unfinished checks left of those that stay."""
+        """The tags that go: those of deleted manifests, and the rest of unfinished checks on those that stay."""
         kept = self.kept
         return sorted(
             name
@@ -135,7 +135,7 @@ class RegistryContent:
 
     @property
     def freed(self) -> int:
-        """The bytes of the blobs that only manifests have that go."""
+        """The bytes of the blobs in deleted manifests only."""
         kept = self.kept
         stay = {blob for key in kept for blob, _ in _blobs(self.manifests[key])}
         go = dict(blob for key, content in self.manifests.items() if key not in kept for blob in _blobs(content))

@@ -7,9 +7,9 @@ Where it is better on purpose:
 
 - `Cancel` (Ctrl-C) ends the build, in the engine too; a failed build quotes the failing step's last lines; a failed
   push says what to do.
-- Inputs that are not known at all (the arguments, the network, ...) go through a preview, where the official plugin
-  crashes; an unknown context has no digest, where the official plugin takes the program's directory in its place.
-- Outputs that repeat a secret input are secret, and secrets are masked in what a build prints.
+- Unknown inputs (the arguments, the network, ...) go through a preview; the official plugin crashes there; an unknown
+  context has no digest, where the official plugin takes the program's directory in its place.
+- Outputs that repeat a secret input are secret, and secrets are masked in a build's output.
 - `disableDockerDaemonCheck` counts for images, too.
 - What is sent to the engine is what the digest covers: a file that a pattern takes back in below an ignored directory
   is in the context, as with `docker build`.

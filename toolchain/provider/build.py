@@ -145,7 +145,7 @@ def produce(
         operation: can cancel the build.
         push: False keeps the image in the engine.
         secrets: what steps of the build may mount, by id.
-        level: of zstd, which compresses the layers that are pushed; None for the engine's gzip.
+        level: of zstd for the pushed layers; None for the engine's gzip.
 
     Returns:
         The resource's outputs.
@@ -372,8 +372,8 @@ def _query(image: ImageInputs, dockerfile: str) -> dict[str, str | Sequence[str]
 def _build_files(context: BuildContext, *, classic: bool) -> tuple[str, dict[str, bytes]]:
     """Return the Dockerfile's name within the stream, and the files to add to it.
 
-    A Dockerfile outside the context is added under a name from its content. The first builder removes what
-    `.dockerignore` lists, so the name is added to that list.
+    A Dockerfile outside the context is added under a name from its content. The first builder removes the files of
+    `.dockerignore`, so the name is added to that list.
     """
     if not context.dockerfile.startswith("../"):
         return context.dockerfile, {}

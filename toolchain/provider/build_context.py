@@ -1,4 +1,4 @@
-"""The build context: which files belong to it, and the digest that shows whether it has changed.
+"""The build context: its files, and the digest that shows a change.
 
 The digest is the official provider's, to the byte, so that state written under one provider is clean under the other.
 """

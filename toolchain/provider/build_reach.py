@@ -1,6 +1,6 @@
-"""What a build may ask this machine for: the registries that its images are in, and the secrets that its steps mount.
+"""What a build may ask this machine for: the registries of its images, and the secrets in its steps' mounts.
 
-An engine asks for whatever it likes while it builds. It is answered what the Dockerfile that it was sent names.
+An engine asks for whatever it likes while it builds. The answer is for the names in the received Dockerfile.
 """
 
 from __future__ import annotations

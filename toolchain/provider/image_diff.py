@@ -18,7 +18,7 @@ def diff(state: Properties, inputs: Properties) -> provider_pb2.DiffResponse:
     and do not change the image.
 
     Args:
-        state: the resource's state, whose `__inputs` are the inputs that made it; without secrets' wrappers.
+        state: the resource's state, with the inputs behind it in `__inputs`; without secrets' wrappers.
         inputs: checked inputs, without secrets' wrappers; unknown ones differ from every known value.
     """
     old: Properties = state.get("__inputs", {})

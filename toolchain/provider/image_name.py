@@ -26,7 +26,7 @@ def registry_of(server: str, image: str) -> str:
 
     Args:
         server: the registry as the program names it (a URL or a host), or "".
-        image: the image's name, which must be written in full where no server is given.
+        image: the image's name, in full if no server is given.
 
     Raises:
         ProviderError: if the registry cannot be told from the name.

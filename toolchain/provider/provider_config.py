@@ -71,7 +71,7 @@ def check(news: Properties) -> tuple[Properties, list[str]]:
         The configuration, and a line for each mistake.
 
     Raises:
-        ProviderError: for text that is no JSON where JSON is due.
+        ProviderError: for text in place of JSON.
     """
     checked: Properties = {}
     failures = []
@@ -123,7 +123,7 @@ def settings(variables: Mapping[str, str]) -> Properties:
         variables: `docker:config:<name>` to text.
 
     Raises:
-        ProviderError: for text that is no JSON where JSON is due.
+        ProviderError: for text in place of JSON.
     """
     config: Properties = {}
     for key, text in variables.items():

@@ -1,7 +1,7 @@
 """Secrets that Pulumi, its plugins and the toolchain's programs do not get: only the program that signs reads them.
 
 They are in a file that exists in memory and ends with this process. A child has the path, and may read the file as any
-process of this user may: what is kept from it is an environment that programs print, log and pass on.
+process of this user may: it does not get an environment that programs print, log and pass on.
 """
 
 import json
@@ -36,7 +36,7 @@ def hidden(names: Iterable[str]) -> Iterator[dict[str, str]]:
 def withheld(
     names: Iterable[str], kept: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda values: values
 ) -> Iterator[None]:
-    """Withhold variables from every child. ``kept`` returns those of them that the program that signs may read."""
+    """Withhold variables from every child. ``kept`` returns those of them for the program that signs."""
     with hidden(names) as values:
         readable = kept(values)
         if not readable:

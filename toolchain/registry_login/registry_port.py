@@ -1,4 +1,4 @@
-"""The port of the registry that we start, and whether it is ours that listens there."""
+"""The port of the registry that we start, and whether ours listens there."""
 
 import socket
 from pathlib import Path

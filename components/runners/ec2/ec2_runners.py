@@ -19,7 +19,7 @@ from components.runners.ec2.vpc_endpoints import declare_endpoints
 
 
 class Ec2Runners(pulumi.ComponentResource):
-    """Auto Scaling groups that start at zero, the machines' permissions, and the two functions that scale the groups.
+    """Auto Scaling groups from zero, the machines' permissions, and the two functions that scale the groups.
 
     Outputs: ``groups`` (names by kind of capacity), ``template_versions`` (by number of EFA interfaces), ``role``
     (its ARN), ``webhook`` (the URL to enter at GitHub).

@@ -3,10 +3,10 @@
 There are two kinds: a Docker daemon, which is privileged, and a BuildKit daemon without privileges. Clients of either
 log in with a certificate, and the daemon shows one of its own.
 
-A service may have several replicas. Each is a deployment, because two daemons cannot share their layers, and has a
-volume, a Service and a budget of its own, by which its clients meet the layers that they left. The objects of the first
-one have the names of a service without replicas, so that it stays when others come. Those for another platform than the
-runners' have its name in theirs.
+A service may have several replicas. Each is a deployment, because two daemons cannot share their layers, with a volume,
+a Service and a budget of its own, so that clients meet their earlier layers. The objects of the first one have the
+names of a service without replicas, so that it stays when others come. Those for another platform than the runners'
+have its name in theirs.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def service_labels(ending: str = "") -> dict[str, str]:
 
 
 def _volume(build: BuildServiceConfig, replica: Replica) -> str:
-    """Return the name of the claim of the layers. Who publishes builds on no layer that a job has made."""
+    """Return the name of the claim of the layers. A publisher builds on no layer of a job."""
     return replica.named(NAME if build.jobs else "publish")
 
 

@@ -79,7 +79,7 @@ def hosts(config: KubernetesRunnersConfig, build: BuildServiceConfig, replica: R
 def client(config: KubernetesRunnersConfig, build: BuildServiceConfig) -> Spec:
     """Return what a runner's job needs to reach the service: environment, and the secret with its certificate.
 
-    If the runner has a Docker daemon, the variables begin with ``BUILD_``, so that Docker still uses that daemon.
+    If the runner has a Docker daemon, the variables begin with ``BUILD_``, so that Docker still uses it.
     """
     at, prefix = cluster_address(config, build, config.replicas[0]), "BUILD_" if config.own_daemon else ""
     env = {f"{prefix}{name}": value.format(address=at) for name, value in daemon(build)["env"].items()}
@@ -89,7 +89,7 @@ def client(config: KubernetesRunnersConfig, build: BuildServiceConfig) -> Spec:
 def _policy(
     config: KubernetesRunnersConfig, build: BuildServiceConfig, ports: Iterable[int], replica: Replica
 ) -> Manifest:
-    """Return the policy that lets clients reach a replica, and the replica reach what builds fetch and push.
+    """Return the policy for the clients of a replica, and for the hosts of its builds' fetches and pushes.
 
     Clients are the runners if it is for jobs, and else pods that run Pulumi. A port forward needs no rule: it ends
     inside the pod. A service with an address outside of the cluster admits any source; its certificate decides.

@@ -54,7 +54,7 @@ class InspectUnpushed(Action):
 
 
 class UnpushedImage(Resource, module="image", name="UnpushedImage"):
-    """An image that is not pushed, and that passed the gates of the stack."""
+    """An unpushed image after the stack's gates."""
 
     ref: pulumi.Output[str]
     """The image's id, ``sha256:...``; ``repository@sha256:...`` of one that was pushed before."""

@@ -1,4 +1,4 @@
-"""Downloads that fail fast and are verified, and the memory of which hosts cannot be reached."""
+"""Downloads that fail fast and are verified, and the memory of unreachable hosts."""
 
 import errno
 import hashlib
@@ -70,7 +70,7 @@ def unreachable(urls: Iterable[str]) -> dict[str, str]:
 
 
 def check_scheme(url: str) -> None:
-    """Refuse a URL that is neither https nor on this machine (what is downloaded is run) or that has a password in it.
+    """Refuse a URL with a password, or that is neither https nor on this machine (downloads are run).
 
     Raises UnavailableError.
     """

@@ -81,7 +81,7 @@ def silent_seconds() -> float:
 
 @dataclass(frozen=True)
 class Address:
-    """Where an engine listens and how to prove who we are.
+    """An engine's address, and the credentials for it.
 
     Attributes:
         host: `unix://`, `tcp://`, `http://`, `https://` or `ssh://` URL.
@@ -409,7 +409,7 @@ class Engine:
     def waits(self) -> list[str]:
         """Return where the engine's goroutines have waited for minutes: of each, its first function of BuildKit.
 
-        Raises ProviderError, also where the engine does not say that.
+        Raises ProviderError, also if the engine does not say so.
         """
         engine = Engine(self.address)  # its path has no version
         with engine.request("GET", "/debug/pprof/goroutine", query={"debug": "2"}, timeout=_CONNECT_SECONDS) as answer:
@@ -485,7 +485,7 @@ def _send(
 def _unbroken(silent: Callable[[], Silent]) -> Iterator[None]:
     """Read an answer in a block.
 
-    Raises what ``silent`` returns if none comes, and ProviderError if the connection breaks, or what comes is no HTTP.
+    Raises the error of ``silent`` if none comes, and ProviderError if the connection breaks, or the answer is not HTTP.
     """
     try:
         yield

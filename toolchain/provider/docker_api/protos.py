@@ -1,7 +1,7 @@
 """The few BuildKit messages this provider reads and writes, described in Python.
 
 Source: `moby/buildkit`, `api/services/control/control.proto`, `session/auth/auth.proto` and
-`session/secrets/secrets.proto`; fields that are not read here are left out, which protocol buffers allow.
+`session/secrets/secrets.proto`; fields without a reader here are left out, as protocol buffers allow.
 """
 
 from __future__ import annotations
