@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import posixpath
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,8 @@ _CHECKSUM = re.compile(r"sha[0-9]+:[0-9a-f]{64,128}|[0-9a-f]{40,64}")
 """A whole checksum of a file or commit. Of a commit BuildKit takes a few digits too (``source/git/source.go:602``)."""
 _MOST_EXPANDED = 16 << 20
 """Characters of all words of a Dockerfile with their variables replaced: each may use those before it twice."""
+_MOST_INHERITED = 1 << 22
+"""Variables and sources that the stages and ``RUN`` of a Dockerfile have from what stands before them, together."""
 _STAGE_NAME = re.compile(r"[a-z][a-z0-9_.-]*")
 _NAMES = re.compile(r"\$\{?(\w+)")
 
@@ -195,7 +198,7 @@ class _Search:
         builtin: dict[str, str | None] = dict.fromkeys((*_ENGINE, *_TARGET))
         if platform.count("/") == 1:
             builtin |= zip(_TARGET, (platform, *platform.split("/"), ""), strict=True)
-        self._expanded = 0
+        self._expanded = self._inherited = 0
         self._outer = _Scope({name: arguments.get(name, value) for name, value in builtin.items()}, {}, complete=True)
         self._builtin = frozenset(builtin)
         self._stages: list[_Stage] = []
@@ -216,9 +219,9 @@ class _Search:
             raise DockerfileError(
                 f"{dockerfile.path}: SOURCE_DATE_EPOCH: expected seconds; newer engines read it elsewhere"
             )
-        stages = [stage.name for stage in self._stages if stage.name]
-        for stage in self._stages:
-            if stages.count(stage.name) > 1:
+        self._places = {stage.name: place for place, stage in enumerate(self._stages) if stage.name}
+        for place, stage in enumerate(self._stages):
+            if self._places.get(stage.name, place) != place:
                 raise dockerfile.error(stage.first, f"two stages are named '{one_line(stage.name)}'; rename one")
         self._reached: dict[int, _Scope] = {}
         self._sources: list[Source] = []
@@ -295,15 +298,18 @@ class _Search:
 
     def _find(self, name: str, before: int) -> int | None:
         """Return the place of the stage with a name, among the first ones."""
-        names = [stage.name for stage in self._stages[:before]]
-        return names.index(name) if name and name in names else None
+        place = self._places.get(name, before)
+        return place if place < before else None
 
     def _renumbered(self, instruction: Instruction, reached: Sequence[int]) -> Instruction:
         """Return an instruction whose ``--from`` counts the reached stages alone."""
         place = _number(instruction)
         if place is None:
             return instruction
-        flags = [f"--from={reached.index(place)}" if flag.startswith("--from=") else flag for flag in instruction.flags]
+        flags = [
+            f"--from={bisect_left(reached, place)}" if flag.startswith("--from=") else flag
+            for flag in instruction.flags
+        ]
         return replace(instruction, flags=tuple(flags))
 
     def _visit(self, index: int) -> _Scope:
@@ -322,6 +328,7 @@ class _Search:
             scope = _Scope({"PATH": None}, {}, complete=image == "scratch")
         else:
             scope = self._visit(base).child()
+            self._inherit(stage.first, len(scope.variables) + len(scope.environment))
             self._had[index] = self._had[base]
             for instruction in self._stages[base].instructions:
                 if instruction.keyword == "ONBUILD":
@@ -356,7 +363,15 @@ class _Search:
                     name, _, mount = flag.partition("=")
                     if name == "--mount":
                         had |= self._read_mount(instruction, mount, index, scope)
+                self._inherit(instruction, len(scope.variables) + had.bit_count())
                 self._runs.append((instruction, had, replace(scope, variables=dict(scope.variables))))
+
+    def _inherit(self, instruction: Instruction, count: int) -> None:
+        self._inherited += count
+        if self._inherited > _MOST_INHERITED:
+            raise self._dockerfile.error(
+                instruction, f"it and others have more than {_MOST_INHERITED:,} variables and sources from before them"
+            )
 
     def _declare(self, instruction: Instruction, scope: _Scope) -> None:
         for word, default in self._declarations(instruction):
@@ -488,6 +503,14 @@ def _within(path: str) -> str:
     return posixpath.normpath(f"/{path}").lstrip("/")
 
 
+def _places(bits: int) -> Iterator[int]:
+    """Yield the places of the bits that are set, the lowest first."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
 def _number(instruction: Instruction) -> int | None:
     """Return the place of the stage that an instruction's ``--from`` numbers; None if it has a name or none."""
     origin = instruction.flag("from") or ""
@@ -497,7 +520,7 @@ def _number(instruction: Instruction) -> int | None:
 def _run(instruction: Instruction, had: int, scope: _Scope, sources: Sequence[Source]) -> Run:
     """Return a RUN with the sources whose bits ``had`` has."""
     command = "".join([instruction.rest, *instruction.heredocs])
-    own = tuple(source for place, source in enumerate(sources) if had >> place & 1)
+    own = tuple(sources[place] for place in _places(had))
     return Run(command, own, scope.variables, scope.complete)
 
 

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from containers.addresses.engine_address import in_clear
+from containers.errors import one_line
 from containers.registry.reference import check_prefixes, covering, on_loopback, qualified
 from stacks.config.additions import OwnImageConfig, PackagesConfig, Variables
 from stacks.config.ec2 import Ec2RunnersConfig
@@ -264,6 +265,14 @@ class StackConfig(Model):
                 f"at most {_MOST_MOVING} in ECR: it lets five kinds of tags move (ECR user guide, tag immutability), "
                 "two of which are Slipway's own and signatures'"
             )
+        return value
+
+    @field_validator("build_secrets", mode="before")
+    @classmethod
+    def _one_login_of_a_host(cls, value: object) -> object:
+        hosts = [str(host).lower() for host in value] if isinstance(value, Mapping) else []
+        if twice := sorted({one_line(host) for host in hosts if hosts.count(host) > 1}):
+            raise ValueError(f"{', '.join(twice)}: two logins of one host, whose letters are small or not: keep one")
         return value
 
     @field_validator("build_secrets")

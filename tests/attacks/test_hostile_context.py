@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from containers.errors import SlipwayError
 from stacks.identity import staged_context
 from stacks.identity.content import CONTEXTS, CheckoutContents, contexts
 from stacks.identity.older_trees.archive import ATTRIBUTES, archives
+from stacks.places import CODE
 from stacks.spec import CONTEXT
 from tests.unit.identity.test_content import spec
 
@@ -132,3 +134,41 @@ def test_path_of_a_commit_out_of_its_folder_is_refused(
         archives(repository, commit, [CONTEXT])
     assert str(caught.value).isprintable()
     assert not list(tmp_path.rglob("escaped"))
+
+
+def many(count: int) -> dict[str, list[str]]:
+    """Return Dockerfiles with so many stages, steps or variables, each of which has to do with many others."""
+    each = range(count)
+    stages = [f"FROM x AS s{i}" for i in each]
+    children = [f"FROM a AS s{i}" for i in each]
+    return {
+        "names": [*stages, *(f"FROM s{i}" for i in each)],
+        "numbers": [*stages, "FROM scratch", *(f"COPY --from={i} /a /" for i in each)],
+        "mounts": [*(f"{stage}\nCOPY f /" for stage in stages), "FROM x", *(f"RUN --mount=from=s{i} :" for i in each)],
+        "variables": [
+            "FROM x AS a",
+            *(f"ENV E{i}=1" for i in each),
+            *children,
+            *(f"COPY --from=s{i} a /" for i in each),
+        ],
+        "steps": ["FROM x", *(f"ENV E{i}=1\nRUN :" for i in each)],
+    }
+
+
+@pytest.mark.parametrize("kind", many(0))
+def test_key_of_ten_thousand_stages_is_bounded(kind: str, tmp_path: Path) -> None:
+    """They took up to 99 s and 4 GB of the machine of whoever asked for the key."""
+    (tmp_path / "Dockerfile").write_text("\n".join(many(10_000)[kind]))
+    (tmp_path / "f").touch()
+    program = (
+        "import resource, sys\nfrom pathlib import Path\nfrom containers.dockerfile.build_key import build_key\n"
+        "from containers.errors import SlipwayError\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\nresource.setrlimit(resource.RLIMIT_CPU, (30, 30))\n"
+        "try:\n    build_key(Path('Dockerfile').absolute(), Path(), None, {}, 'linux/amd64')\n"
+        "except SlipwayError as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, check=True, capture_output=True, text=True, timeout=120,
+        env={"PYTHONPATH": str(CODE)},
+    )  # fmt: skip
+    assert ("more than 4,194,304" in done.stdout) == (kind in {"variables", "steps"})

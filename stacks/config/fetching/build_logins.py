@@ -113,9 +113,10 @@ def _password(host: str, login: BuildLoginConfig) -> str:
         if not (value := os.environ.get(login.variable)):
             raise SlipwayError(f"{KEY}: {host}: ${login.variable} is not set: set it to the password of {host}")
         return value
-    path = Path(login.file or "").expanduser()
     try:
-        return path.read_text(encoding="utf-8").strip()
+        return Path(login.file or "").expanduser().read_text(encoding="utf-8").strip()
+    except RuntimeError:  # there is no such user
+        raise SlipwayError(f"{KEY}: {host}: there is no home directory of {login.file}") from None
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise SlipwayError(f"{KEY}: {host}: cannot read the password in {login.file}: {reason}") from None

@@ -104,6 +104,10 @@ def test_password_is_read_from_variable_or_file(tmp_path: Path, monkeypatch: pyt
         ({HOST: {"username": "u", "variable": "canary-value"}}, "the name of an environment variable"),
         ({HOST: {"username": "u", "passwort": "canary-value"}}, "did you mean 'password'?"),
         ({HOST: "canary-value"}, "expected a mapping"),
+        (
+            {name: {"username": "u", "password": "canary-value"} for name in (HOST, HOST.upper())},
+            "two logins of one host",
+        ),
     ],
 )
 def test_login_mistake_is_one_line_without_secret(logins: Any, message: str) -> None:
@@ -146,6 +150,7 @@ def test_password_source_that_is_missing_is_one_line(tmp_path: Path, monkeypatch
         (BuildLoginConfig(username="u", variable="INDEX_TOKEN"), "$INDEX_TOKEN is not set"),
         (BuildLoginConfig(username="u", file=str(tmp_path / "none")), "No such file or directory"),
         (BuildLoginConfig(username="u", file=str(tmp_path)), "Is a directory"),
+        (BuildLoginConfig(username="u", file="~nobody-such/token"), "there is no home directory of ~nobody-such/token"),
     ):
         with pytest.raises(SlipwayError) as caught:
             passwords({HOST: login})
