@@ -5,6 +5,8 @@ It is one file, so that nothing in it is a package of whoever installs the wheel
 
 import gzip
 import io
+import os
+import subprocess
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,12 +21,15 @@ LOCK: Final = "requirements.run.lock"
 
 
 def _paths(root: Path) -> Iterator[Path]:
-    """Yield the files and links of the archive, in one order."""
-    for folder in FOLDERS:
-        for path in sorted((root / folder).rglob("*")):
-            is_ours = path.parent == root / "stacks" and (path.name == "lock.toml" or path.suffix == ".yaml")
-            if "__pycache__" not in path.parts and not is_ours and (path.is_symlink() or path.is_file()):
-                yield path
+    """Yield the files and links of the archive, in one order: of a checkout those that git has."""
+    paths = (path for folder in FOLDERS for path in (root / folder).rglob("*"))
+    if (root / ".git").exists():  # what else lies there may be a virtual environment, or somebody's secret
+        listed = subprocess.run(["git", "-C", root, "ls-files", "-z", *FOLDERS], check=True, stdout=subprocess.PIPE)
+        paths = (root / os.fsdecode(name) for name in listed.stdout.split(b"\0") if name)
+    for path in sorted(paths):
+        is_ours = path.parent == root / "stacks" and (path.name == "lock.toml" or path.suffix == ".yaml")
+        if "__pycache__" not in path.parts and not is_ours and (path.is_symlink() or path.is_file()):
+            yield path
     yield from (root / name for name in FILES)
 
 

@@ -18,7 +18,7 @@ from stacks.places import CODE
 from toolchain.checkout import Checkout
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.release import own_repository
-from toolchain.release.release_archive import archive
+from toolchain.release.release_archive import FILES, LOCK, archive
 
 DIGEST = hashlib.sha256(b"a wheel").hexdigest()
 
@@ -159,6 +159,19 @@ def test_archive_has_recipes_as_git_has_them() -> None:
         name for name in members if re.fullmatch(r"stacks/(Pulumi\..*|lock\.toml)|Pulumi\.yaml|requirements\.txt", name)
     ]
     assert own == []
+
+
+def test_archive_of_a_checkout_has_what_git_has(tmp_path: Path) -> None:
+    for name in (*FILES, LOCK, "cli/main.py", ".gitignore", "stacks/Pulumi.mine.yaml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("venv\n")
+    for words in (["init", "--quiet"], ["add", "."]):
+        subprocess.run(["git", "-C", tmp_path, *words], check=True)
+    for name in ("policies/venv/ignored.py", "cli/.netrc"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("canary")
+    with tarfile.open(fileobj=io.BytesIO(archive(tmp_path))) as tar:
+        assert set(tar.getnames()) == {*FILES, "requirements.lock", "cli/main.py"}
 
 
 def test_lock_of_release_has_the_same_hashes() -> None:
