@@ -206,7 +206,7 @@ class _Push:
         try:
             with file:
                 body = _Body(file, blob, self.ended, self.progress)
-                self.repository.push_blob(blob.digest, cast("IO[bytes]", body))
+                self.repository.push_blob(blob.digest, blob.size, cast("IO[bytes]", body))
             self._keep(content, blob)
         finally:
             if content != self.image.identity:

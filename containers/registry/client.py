@@ -228,19 +228,19 @@ class Repository:
         with self._request("POST", f"blobs/uploads/?{query}", digest, b"", _BINARY) as response:
             return bool(response.status_code == requests.codes.created)
 
-    def push_blob(self, digest: str, file: IO[bytes]) -> None:
-        """Push a blob from a file, unless the registry has it. After a broken connection it is pushed again.
+    def push_blob(self, digest: str, size: int, file: IO[bytes]) -> None:
+        """Push a blob of a size from a file, unless the registry has it. After a broken connection it is pushed again.
 
         Raises:
             SlipwayError: the registry rejects it, or does not respond.
         """
         for wait in (*_RETRY_SECONDS, None):
             try:
-                if self.blob_size(digest) is not None:
+                if self.blob_size(digest) == size:
                     return
                 with self._request("POST", "blobs/uploads/", digest, b"", _BINARY) as response:
                     location = response.headers.get("Location", "")
-                place = f"{location}{'&' if urlsplit(location).query else '?'}{urlencode({'digest': digest})}"
+                place = f"{location}{'&' if '?' in location else '?'}{urlencode({'digest': digest})}"
                 with self._transport.request("PUT", place, _ACCEPT, file, _BINARY) as response:
                     if wait is None or response.status_code not in _BUSY:
                         self._check(response, digest)

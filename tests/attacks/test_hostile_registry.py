@@ -11,10 +11,11 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -380,3 +381,46 @@ def test_lookup_of_a_digest_takes_no_other(registry: Registry) -> None:
     registries = [{"address": f"http://{registry.address}", "authDisabled": True}]
     with pytest.raises(ProviderError, match="another manifest"):
         registry_digest.digest(f"{registry.address}/a/b@{requested}", registries, verify=True)
+
+
+class Upload(BaseHTTPRequestHandler):
+    """A registry that says of a blob that it has another size, and takes uploads at ``place``."""
+
+    place = "/v2/a/b/blobs/uploads/1"
+    bodies: ClassVar[list[bytes]] = []
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def _answer(self, status: int, headers: dict[str, str]) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.command == "PUT":
+            self.bodies.append(body)
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def do_HEAD(self) -> None:
+        self._answer(200, {"Content-Length": "7"})
+
+    def do_POST(self) -> None:
+        self._answer(202, {"Location": self.place, "Content-Length": "0"})
+
+    def do_PUT(self) -> None:
+        self._answer(201, {"Content-Length": "0"})
+
+
+@pytest.mark.parametrize("place", [Upload.place, "http://[::", "//[x]/", "http://169.254.169.254/"])
+def test_blob_of_another_size_is_pushed_to_its_registry_alone(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    skip_retry_waits(monkeypatch)
+    handler: type[Upload] = type("Handler", (Upload,), {"place": place, "bodies": []})
+    blob = b"a layer"[:5]
+    with serving(handler) as address:
+        repository = Repository(f"{address}/a/b:1")
+        push = partial(repository.push_blob, digest_of(blob), len(blob), io.BytesIO(blob))
+        if place == Upload.place:
+            push()
+        else:
+            assert f"{address}/a/b:1: request to {address} failed" in refusal_line(push)
+    assert handler.bodies == [blob] * (place == Upload.place)
