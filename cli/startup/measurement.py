@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 import secrets
 import signal
@@ -18,7 +19,7 @@ from typing import Any, Final, cast
 
 from containers.child_environment import NETWORK_SECONDS, child_environment
 from containers.engine.engine_platforms import engine_failure
-from containers.errors import SlipwayError, one_line
+from containers.errors import MALFORMED, SlipwayError, one_line
 from containers.image.registry_image import Image
 from containers.registry.reference import Reference
 
@@ -166,9 +167,13 @@ def _report(reference: str, printed: str) -> Mapping[str, Any]:
         words = {name: one_line(report.get(name, "")) for name in ("boot", "python", "version", "device")}
         reason = report.get("reason")
         failed = f"{one_line(report.get('phase', ''))}: {one_line(reason, 300)}" if reason else ""
-        return {**words, "started": float(report["started"]), "seconds": seconds, "failed": failed}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise SlipwayError(f"{reference}: its python3 printed no report: '{one_line(printed)}'") from None
+        started = float(report["started"])
+        valid = all(map(math.isfinite, (started, *seconds.values())))
+    except MALFORMED:
+        valid = False
+    if not valid:
+        raise SlipwayError(f"{reference}: its python3 printed no report: '{one_line(printed)}'")
+    return {**words, "started": started, "seconds": seconds, "failed": failed}
 
 
 def _add(image: Start, report: Mapping[str, Any], began: float, module: str) -> None:

@@ -131,7 +131,17 @@ def test_image_without_python_is_refused(push: Push, capsys: pytest.CaptureFixtu
     assert "it has no python3 on PATH, which does the measuring" in refused(capsys, reference)
 
 
-@pytest.mark.parametrize("program", ["echo '{\"seconds\": 5}'", "exit 0", "exec head -c 300000000 /dev/zero"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        "echo '{\"seconds\": 5}'",
+        "exit 0",
+        "exec head -c 300000000 /dev/zero",
+        f'echo \'{{"started": 1{"0" * 400}, "seconds": {{}}}}\'',
+        'echo \'{"started": 1, "seconds": {"interpreter": NaN}}\'',
+    ],
+    ids=["text", "nothing", "zeros", "large", "no number"],
+)
 def test_python_that_lies_is_one_line(program: str, push: Push, capsys: pytest.CaptureFixture[str]) -> None:
     script = base64.b64encode(f"#!/bin/sh\n{program}\n".encode()).decode()
     reference = push(f"FROM {{base}}\nRUN echo {script} | base64 -d > /usr/bin/python3 && chmod 755 /usr/bin/python3\n")
