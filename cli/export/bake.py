@@ -57,7 +57,7 @@ def document(planned: Plan) -> dict[str, Any]:
         own = {} if image.spec.product else {"tags": [image.reference, *_extra_tags(image)]}
         targets[target(image.spec.name)] = {**_target(image, image.content, image.args), **own}
         if image.content.checks:
-            checks[f"{target(image.spec.name)}-checks"] = {
+            checks[_checks_target(image.spec.name)] = {
                 **_target(image, image.content.checks, image.checks_args),
                 "output": ["type=cacheonly"],
             }
@@ -71,9 +71,14 @@ def target(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
+def _checks_target(name: str) -> str:
+    """Return the name of the target of an image's checks, which no image has: theirs are joined by ``-``."""
+    return f"{target(name)}_checks"
+
+
 def _contents(planned: Plan) -> dict[str, Content]:
     contents = {target(image.spec.name): image.content for image in planned.images}
-    checks = {f"{target(image.spec.name)}-checks": image.content.checks for image in planned.images}
+    checks = {_checks_target(image.spec.name): image.content.checks for image in planned.images}
     return contents | {name: content for name, content in checks.items() if content}
 
 
@@ -87,7 +92,7 @@ def _target(image: PlannedImage, content: Content, args: Mapping[str, str]) -> d
     # No stage of a Dockerfile of ours has such a name, which would win over the context.
     contexts = {argument: f"slipway.{name.lower()}" for argument, name in siblings.items()}
     given = {**args, **contexts, **content.label_args}
-    name = f"{target(image.spec.name)}-checks" if is_checks else target(image.spec.name)
+    name = _checks_target(image.spec.name) if is_checks else target(image.spec.name)
     stage = content.spec.target
     return {
         "context": f"{CONTEXTS}/{name}",

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.export import layout, selection, squashfs
+from cli.export import bake, layout, selection, squashfs
 from cli.export.filesystem import Filesystem
 from cli.main import main
 from containers.errors import SlipwayError
@@ -518,3 +518,12 @@ def test_export_of_unpushed_or_unknown_image_is_one_line(
     assert export("local", *to) == 1
     assert capsys.readouterr().err == "stack local: torch: not pushed, because of slipway:publish: false\n"
     assert names(tmp_path) == []
+
+
+def test_export_bake_keeps_an_image_named_as_checks() -> None:
+    values = {"flavor": "local", "images": [{"name": "torch-checks", "packages": {"apt": ["htop"]}}]}
+    document = bake.document(plan.make("local", values))
+    images = ["torch", "torch-checks"]
+    assert document["group"]["default"]["targets"] == images
+    assert all("tags" in document["target"][name] for name in images)
+    assert not {*document["group"]["checks"]["targets"]} & {*images}
