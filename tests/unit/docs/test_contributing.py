@@ -13,6 +13,7 @@ import pytest
 
 from maintenance.upstream.contract import Contract
 from stacks.config.stack_file import ROOT
+from tests.helpers.program_copy import copy_folders
 from tests.unit.docs.pages import page, table
 
 GUIDE = page("CONTRIBUTING.md")
@@ -35,7 +36,7 @@ CHANGES = {
 GENERATED = {"docs/reference/configuration.md", "stacks/stack.schema.json"}
 """What follows from a new key, beside the README of its image."""
 
-LEFT_OUT = ("__pycache__", "hello*", "Pulumi.hello.yaml", "mamba", "mamba.toml")
+LEFT_OUT = ("hello*", "Pulumi.hello.yaml", "mamba", "mamba.toml")
 """What no copy has: what the examples add, should somebody have followed them."""
 
 
@@ -44,8 +45,7 @@ class Copy:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        for name in ("stacks", "cli", "containers", "maintenance", "dockerfiles", "docs"):
-            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns(*LEFT_OUT))
+        copy_folders(root, "stacks", "cli", "containers", "maintenance", "dockerfiles", "docs", without=LEFT_OUT)
         shutil.copy(ROOT / "Pulumi.yaml", root)
         self.before = self._files()
 
