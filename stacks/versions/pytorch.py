@@ -175,6 +175,7 @@ def _requirement(package: Companion, version: str) -> str:
     return requirement
 
 
+@functools.cache
 def _fitting(package: Companion, torch: str) -> tuple[str, ...]:
     return tuple(v for v in companion_versions(package) if satisfies(torch, _requirement(package, v)))
 

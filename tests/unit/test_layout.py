@@ -81,8 +81,13 @@ def product() -> Iterator[Path]:
     yield from (ROOT / "__main__.py", ROOT / "slipway.py")
 
 
-def imports(file: Path) -> Iterator[str]:
-    """Yield the dotted names that a file imports, in functions too; `from a import b` yields `a.b`."""
+@cache
+def imports(file: Path) -> list[str]:
+    """Return the dotted names that a file imports, in functions too; of `from a import b` it is `a.b`."""
+    return list(_imports(file))
+
+
+def _imports(file: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

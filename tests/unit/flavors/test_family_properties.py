@@ -187,13 +187,13 @@ def torches_with(cuda: str) -> list[str]:
 
 def combinations_of(torch: str) -> list[dict[str, Any]]:
     """Return what to build a torch with: CUDA, distribution and Python that go with it."""
-    pythons = torch_release(torch).pythons
+    pythons, distros = torch_release(torch).pythons, distro_names()
     return [
         {"cuda": cuda, "distro": distro, "python": python}
         for cuda in cudas_for(torch, "build")
         if cuda_release(cuda).cudnn
         for distro in cuda_release(cuda).distros
-        if distro in distro_names()
+        if distro in distros
         for python in distro_release(distro).pythons
         if python in pythons
     ]

@@ -48,10 +48,17 @@ def test_program_gets_the_secrets_that_it_needs_alone(program: str, monkeypatch:
     assert ("DOCKER_HOST" in environment) == (program in {"docker", "reading"})
 
 
+def texts(word: str) -> Iterator[tuple[Path, str]]:
+    """Yield the product's modules that have a word, and their texts."""
+    for file in (file for folder in PRODUCT for file in (ROOT / folder).rglob("*.py")):
+        if word in (text := file.read_text(encoding="utf-8")):
+            yield file, text
+
+
 def calls() -> Iterator[tuple[str, ast.Call]]:
     """Yield the calls of `subprocess` in the product, with their places."""
-    for file in (file for folder in PRODUCT for file in (ROOT / folder).rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for file, text in texts("subprocess"):
+        for node in ast.walk(ast.parse(text)):
             if (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Attribute)
@@ -78,24 +85,21 @@ def test_no_program_is_waited_for_without_a_limit() -> None:
 def test_no_environment_is_made_of_the_whole_one() -> None:
     copying = [
         str(file.relative_to(ROOT))
-        for folder in PRODUCT
-        for file in (ROOT / folder).rglob("*.py")
-        if "os.environ" in file.read_text(encoding="utf-8")
-        and any(whole(node) for node in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8"))))
+        for file, text in texts("os.environ")
+        if any(whole(node) for node in ast.walk(ast.parse(text)))
     ]
     assert copying == []
 
 
 def whole(node: ast.AST) -> bool:
     """Return whether a node is `{**os.environ}`, `dict(os.environ)`, `os.environ.copy()` or `env=os.environ`."""
-    text = ast.unparse(node)
     if isinstance(node, ast.Dict):
         return any(
             key is None and ast.unparse(value) == "os.environ"
             for key, value in zip(node.keys, node.values, strict=True)
         )
     if isinstance(node, ast.Call):
-        return text in {"dict(os.environ)", "os.environ.copy()"} or any(
+        return ast.unparse(node) in {"dict(os.environ)", "os.environ.copy()"} or any(
             keyword.arg == "env" and ast.unparse(keyword.value) == "os.environ" for keyword in node.keywords
         )
     return False
