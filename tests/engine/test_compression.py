@@ -5,10 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+from containers.evidence import cosign
 from tests.engine.project import Project
+from tests.engine.test_checks import CHECK, DOCKERFILE, PASSING
+from tests.engine.test_signing import BASE, Keys, keys, programs
+from tests.helpers import gpu_reports
+from tests.images.engine import base_image, docker
+
+__all__ = ["keys", "programs"]
 
 ZSTD = {"kind": "zstd", "level": 3}
 EMBEDDED = os.environ.get("SLIPWAY_DOCKER_PROVIDER") != "official"
@@ -65,3 +74,60 @@ def test_changed_compression_is_pushed_under_another_tag(project: Project) -> No
     project.configure(length=2)
     project.up()
     assert project.outputs()["images"] == before
+
+
+PYTHON = """FROM installed AS python
+RUN apt-get update -qq && apt-get install -qq -y --no-install-recommends python3-minimal libpython3-stdlib
+FROM python
+"""
+"""In place of the last stage's parent: `slipway start` measures by the image's Python."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not EMBEDDED, reason="it is refused")
+def test_life_of_zstd_image_is_that_of_any_other(project: Project, keys: Keys, tmp_path: Path) -> None:
+    """What reads the layers of a published image reads those of zstd: the gate, signatures, evidence, `inspect`, `start`, `diff`."""
+    base_image()
+    head, _, tail = DOCKERFILE.replace("PATH", project.path).rpartition("FROM installed\n")
+    project.write("dockerfiles/link0/Dockerfile", head + PYTHON + tail)
+    project.write(CHECK, PASSING)
+    stack = {
+        "base": BASE,
+        "compression": ZSTD,
+        "signing": keys.signing(sbom=False),
+        "promotion": {"tags": ["stable"], "gpuChecks": {"profile": "eks-p5", "gpus": 2}},
+    }
+    project.configure(**stack)
+    project.up()
+    outputs = project.outputs()
+    ref, signed = outputs["images"]["link0"]["ref"], outputs["signed"]["link0"]
+    assert suffixes(project) == {"link0": {"tar+zstd"}}
+    assert signed["loading"] == {"attestation": cosign.attached(ref, "att"), "result": "PASSED"}
+    assert UNCHANGED.search(project.preview("--expect-no-changes").output)
+    verified = project.stacks("verify", "t")
+    for line in (r"signature   public key", r"loading     everything loads: \d{3,}"):
+        assert re.search(rf"^  {line}", verified, re.MULTILINE), verified
+    assert "no fault" in project.stacks("inspect", ref)
+
+    now = datetime.now(UTC).isoformat()
+    report = tmp_path / "report.json"
+    report.write_text(gpu_reports.text("good", image=ref, started=now, finished=now))
+    project.stacks("evidence", "t", "link0", str(report))
+    promoted = project.stacks("promote", "t", "link0", "stable")
+    assert f"/link0:stable names {ref.partition('@')[2]}; before: nothing" in promoted
+    assert project.fetch(f"{project.path}/link0/manifests/stable") == project.manifest(ref)
+
+    # Of an engine that lacks the image.
+    docker("image", "rm", "--force", docker("image", "inspect", "--format", "{{.Id}}", ref).stdout.strip())
+    [started] = json.loads(project.stacks("start", ref, "--import", "json", "--json"))
+    layers = [layer["digest"] for layer in json.loads(project.manifest(ref))["layers"]]
+    assert (started["failed"], started["layers"]) == ("", len(layers))
+    assert started["pull"]["download"] > 0
+
+    # A node that has the image pulls what is new alone.
+    project.configure(**stack, word="two")
+    project.up()
+    after = project.outputs()["images"]["link0"]["ref"]
+    compared = json.loads(project.stacks("diff", ref, after, "--json"))
+    assert compared["reused"] == layers[:-1]
+    assert (compared["pull"]["withPublished"]["layers"], compared["pull"]["empty"]["layers"]) == (1, len(layers))
