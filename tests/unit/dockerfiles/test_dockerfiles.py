@@ -89,6 +89,13 @@ def test_recipe_has_jobs_and_a_source_and_a_key() -> None:
     assert keys == set(recipes) | {"nccl-tests"}
 
 
+def test_jobs_of_torch_hold_what_was_measured() -> None:
+    """GiB at most by jobs: FlashAttention's backward kernels on 16 cores, a whole build for the CPU on 64."""
+    recipe = code(FOLDER / "wheels/recipes/torch")
+    each = int(re.search(r"^jobs='(\d+) ", recipe, re.MULTILINE)[1])  # type: ignore[index]
+    assert {jobs: most for jobs, most in {16: 53.6, 64: 46.8}.items() if jobs * each < most} == {}
+
+
 def test_script_names_both_limits_of_its_jobs() -> None:
     calls = [call for script in SCRIPTS for call in re.findall(r"/build/jobs ([^)]*)\)", code(script))]
     assert len(calls) > 5
