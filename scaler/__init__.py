@@ -1,4 +1,5 @@
 """What runs in AWS Lambda: ``webhook`` notes that a job is queued, ``keeper`` keeps as many machines as jobs take.
 
-Nothing here is imported by the Pulumi program, and nothing here imports what Lambda's Python lacks: itself, and boto3.
+Nothing here imports what Lambda's Python lacks: itself, and boto3. ``waiting``, ``github`` and ``app_key`` do without
+boto3, and serve runners on Kubernetes, too.
 """

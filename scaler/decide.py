@@ -49,7 +49,7 @@ class Machine:
     """An instance: its kind of capacity, when it started, and its state.
 
     It is ``leaving`` once Auto Scaling ends it. It ``waits`` while Auto Scaling's lifecycle hook waits for the keeper.
-    It is ``gone`` once EC2 no longer runs it.
+    It is ``gone`` once EC2 no longer runs it, and ``running`` once EC2 has started it.
     """
 
     id: str
@@ -58,6 +58,7 @@ class Machine:
     leaving: bool = False
     waits: bool = False
     gone: bool = False
+    running: bool = True
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,17 @@ from .app_key import Unreadable, jwt
 Credentials = Mapping[str, str]
 """``token``, or ``app``, ``installation`` and ``privateKey`` of a GitHub App, the key in a form of :mod:`app_key`."""
 
+REPOSITORY = re.compile(r"(?!\.\.?/)[\w.-]+/(?!\.\.?\Z)[\w.-]+", re.ASCII)
+"""A repository's full name: it becomes a part of addresses at GitHub, from which no part leads elsewhere."""
+
 _FINAL = {400, 415, 422}
 """The webhook's answers to a delivery that another attempt does not change."""
 
 _MOST_PAGES, _RECENT_SECONDS, _MOST_REDELIVERED = 5, 1800, 20
 """Most pages of deliveries that are read, seconds that they go back, and most deliveries that are repeated at once."""
+
+_MOST_RUNS = 30
+"""Most workflow runs of each state whose jobs are read."""
 
 _SECONDS = 8.0
 """Longest wait for one answer."""
@@ -152,6 +158,15 @@ class GitHub:
         """
         state: str = _member(self._send("GET", f"/repos/{repository}/actions/jobs/{job}"), "status")
         return state
+
+    def queue(self, repository: str) -> Iterator[dict[str, Any]]:
+        """Yield the queued jobs of a repository's newest runs: ``id``, ``name``, ``labels`` and ``created_at``."""
+        for state in ("queued", "in_progress"):
+            answer = self._send("GET", f"/repos/{repository}/actions/runs?status={state}&per_page={_MOST_RUNS}")
+            for run in _member(answer, "workflow_runs"):
+                path = f"/repos/{repository}/actions/runs/{int(_member(run, 'id'))}/jobs?per_page=100"
+                jobs = _member(self._send("GET", path), "jobs")
+                yield from (job for job in jobs if _member(job, "status") == "queued")
 
     def rerun(self, repository: str, job: int) -> bool:
         """Run a job again; return false if other jobs of its workflow run are not done yet."""

@@ -9,22 +9,24 @@ The states of a job's row:
 - ``failed``: it failed on a runner. If that runner is ``lost``, the job is run again.
 - ``again``: it was run again, or cannot be.
 
+One row more, :data:`STATUS`, has what the keeper's last round knew of all of them.
+
 A row stays for as long as its job can be queued. Its state changes only as :data:`_FROM` allows, so a delivery that is
 late, repeated or replayed does nothing.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .aws import SHAPE, Failed, pages, reason
+from .github import REPOSITORY
 
-REPOSITORY = re.compile(r"(?!\.\.?/)[\w.-]+/(?!\.\.?\Z)[\w.-]+", re.ASCII)
-"""A repository's full name: it becomes a part of addresses at GitHub, from which no part leads elsewhere."""
+STATUS = "status"
+"""The id and the state of the row with the keeper's report."""
 
 LONGEST_QUEUED = 24 * 3600
 """Seconds after which GitHub ends a job without a self-hosted runner ("Usage limits", self-hosted runners)."""
@@ -151,6 +153,10 @@ class Jobs:
         """Note that a machine has no runner any more."""
         self._note(machine, "taken", 0)
 
+    def note_status(self, report: str) -> None:
+        """Keep the report of a round, in place of the last one's."""
+        self._note(STATUS, STATUS, LONGEST_QUEUED, {"report": {"S": report}})
+
     def _note(self, name: str, state: str, seconds: int, attributes: Mapping[str, Any] | None = None) -> None:
         expires = {"expires": {"N": str(int(time.time()) + seconds)}}
         row = {"id": {"S": name}, "state": {"S": state}, **expires, **(attributes or {})}
@@ -163,9 +169,9 @@ class Jobs:
         request: dict[str, Any] = {
             "TableName": self._table,
             "ConsistentRead": True,
-            "FilterExpression": "NOT #s IN (:taken, :again)",
+            "FilterExpression": "NOT #s IN (:taken, :again, :status)",
             "ExpressionAttributeNames": {"#s": "state"},
-            "ExpressionAttributeValues": {":taken": {"S": "taken"}, ":again": {"S": "again"}},
+            "ExpressionAttributeValues": {f":{name}": {"S": name} for name in ("taken", "again", STATUS)},
         }
         for page in pages(self._client, "scan", **request):
             for row in page["Items"]:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,8 +16,10 @@ from botocore.exceptions import ClientError
 
 from .aws import FAILURES, SHAPE, client, log, pages, reason, secret
 from .decide import Decision, Machine, Rules, Runner, decide
+from .fleet_status import status
 from .github import Credentials, GitHub, Refused
 from .jobs import Job, Jobs, Rows
+from .waiting import Standing, as_json
 
 RECHECK_SECONDS = 120
 """Seconds after which GitHub is asked whether a job is still queued, because a delivery may have been lost."""
@@ -29,6 +32,9 @@ _MOST_RECHECKED = 50
 
 _GITHUB_SECONDS = 42.0
 """Seconds of a round for GitHub. Lambda ends a round at 55, and AWS's own calls take at most the rest."""
+
+_MOST_REPORTED = 500
+"""Most jobs in the report of a round: a row of DynamoDB has at most 400 KB."""
 
 Groups = dict[str, dict[str, Any]]
 """AWS's description of each group, by kind of capacity."""
@@ -60,12 +66,13 @@ class Keeper:
         self._ec2 = client("ec2")
         self._ssm = client("ssm")
         self._jobs = Jobs(client("dynamodb"), environment["JOBS"])
+        self._refused: dict[str, list[str]] = defaultdict(list)
         credentials = partial(_credentials, environment["GITHUB_SECRET"])
         until = time.time() + _GITHUB_SECONDS
         self._github = GitHub(environment["GITHUB_API"], environment["GITHUB_SCOPE"], credentials, until)
 
     def round(self) -> Decision | None:
-        """Read, decide and act, then tell CloudWatch how long the oldest job has waited.
+        """Read, decide and act, then tell CloudWatch how long the oldest job has waited, and the table why.
 
         Returns:
             The decision; None if the groups could not be read.
@@ -74,14 +81,16 @@ class Keeper:
         if rows and rows.unreadable:
             log("refused", to="read the jobs", why=f"{rows.unreadable} rows of the table are not a job's")
         jobs = rows.waiting if rows else []
+        prepared = runners = machines = None
         try:
             # The order matters: a machine gets its runner before its configuration, and a runner that signs off because
             # AWS takes its machine away must be listed before that machine.
             prepared = _result("read the configurations", self._configured)
-            runners = _result("list the runners", self._runners)
-            groups = _result("describe the groups", self._group_descriptions)
+            runners = _result("list the runners", self._runners, self._refused["runners"])
+            groups = _result("describe the groups", self._group_descriptions, self._refused["machines"])
             decision = None
-            machines = None if groups is None else _result("list the machines", partial(self._machines, groups))
+            if groups is not None:
+                machines = _result("list the machines", partial(self._machines, groups), self._refused["machines"])
             if groups is not None and machines is not None:
                 decision = decide(time.time(), self._rules, rows.waiting if rows else None, machines, runners, prepared)
                 # A configuration stays until it is known whether its machine was lost.
@@ -99,6 +108,8 @@ class Keeper:
         finally:
             if rows:  # without a measurement, the alarm is raised
                 waited = time.time() - jobs[0].since if jobs else 0
+                with _refusal("report"):
+                    self._report(status(time.time(), self._rules, jobs, machines, runners, prepared, self._refused))
                 with _refusal("measure"):
                     self._measure({"LongestQueued": (waited, "Seconds"), "Queued": (len(jobs), "Count")})
 
@@ -127,7 +138,7 @@ class Keeper:
             with _refusal("hold", machine=machine):
                 self._hooked(self._scaling.record_lifecycle_action_heartbeat, self._groups[kinds[machine]], machine)
         for machine in decision.prepare:
-            with _refusal("register", machine=machine):
+            with _refusal("register", self._refused[machine], machine=machine):
                 self._prepare(machine)
         for job in rows.waiting:
             if job.id in decision.unassigned:
@@ -242,6 +253,7 @@ class Keeper:
                         leaving=state.startswith("Terminat"),
                         waits=state == "Terminating:Wait",
                         gone=state_at_ec2 not in {"pending", "running"},
+                        running=state_at_ec2 == "running",
                     )
                 )
         return sorted(machines, key=lambda machine: machine.id)
@@ -328,14 +340,23 @@ class Keeper:
                 raise
 
     def _explain(self, jobs: list[Job]) -> None:
-        """Log why a job has no machine, if it has waited longer than a start may take."""
+        """Note why a job has no machine, if it has waited longer than a start may take."""
         if not jobs or time.time() - jobs[0].since < self._rules.patience:
             return
         for group in self._groups.values():
             answer = self._scaling.describe_scaling_activities(AutoScalingGroupName=group, MaxRecords=5)
-            for activity in answer["Activities"]:
+            for activity in answer["Activities"]:  # the newest first: one that came up since then outweighs a failure
+                if activity["StatusCode"] == "Successful" and activity.get("Description", "").startswith("Launching"):
+                    break
                 if activity["StatusCode"] == "Failed":
-                    log("refused", group=group, why=activity.get("StatusMessage", "")[:300])
+                    why = activity.get("StatusMessage", "")[:300]
+                    self._refused["launches"].append(why)
+                    log("refused", group=group, why=why)
+
+    def _report(self, standings: Sequence[Standing]) -> None:
+        """Keep why each job waits, where ``slipway runners status`` reads it."""
+        report = {"at": time.time(), "jobs": as_json(standings[:_MOST_REPORTED]), "count": len(standings)}
+        self._jobs.note_status(json.dumps(report))
 
     def _measure(self, values: Mapping[str, tuple[float, str]]) -> None:
         dimensions = [{"Name": "Runners", "Value": self._name}]
@@ -357,20 +378,25 @@ def _turn(now: float, jobs: Sequence[Job]) -> list[Job]:
     return [*jobs[first:], *jobs[:first]][:_MOST_RECHECKED]
 
 
-def _result(what: str, call: Callable[[], T]) -> T | None:
-    """Return the result of a call, or None if GitHub or AWS refuses it."""
-    with _refusal(what):
+def _result(what: str, call: Callable[[], T], reasons: list[str] | None = None) -> T | None:
+    """Return the result of a call, or None if GitHub or AWS refuses it; ``reasons`` gets the reason."""
+    with _refusal(what, reasons):
         return call()
     return None
 
 
 @contextmanager
-def _refusal(what: str, **about: object) -> Iterator[None]:
-    """Log a refusal of GitHub or AWS and continue with the rest: the next round tries it again."""
+def _refusal(what: str, reasons: list[str] | None = None, **about: object) -> Iterator[None]:
+    """Log a refusal of GitHub or AWS and continue with the rest: the next round tries it again.
+
+    ``reasons`` gets the reason.
+    """
     try:
         yield
     except (Refused, *FAILURES, *SHAPE) as error:
-        log("refused", to=what, why=reason(error), **about)
+        log("refused", to=what, why=(why := reason(error)), **about)
+        if reasons is not None:
+            reasons.append(why)
 
 
 def _credentials(arn: str) -> Credentials:

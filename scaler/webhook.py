@@ -18,7 +18,8 @@ from datetime import datetime
 from typing import Any
 
 from .aws import FAILURES, SHAPE, client, log, reason, secret
-from .jobs import REPOSITORY, Job, Jobs
+from .github import REPOSITORY
+from .jobs import Job, Jobs
 
 _SIGNATURE = re.compile("sha256=[0-9a-f]{64}")
 _SECONDS_OLD, _REPLACED = 3600.0, 30.0

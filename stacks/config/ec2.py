@@ -97,13 +97,8 @@ class Ec2GitHubConfig(Model):
 
     @property
     def api(self) -> str:
-        """The address of GitHub's REST API: of github.com, of a tenant of ghe.com, or of GitHub Enterprise Server.
-
-        "https://api.SUBDOMAIN.ghe.com" ("Network details for GHE.com"), "http(s)://HOSTNAME/api/v3" ("Getting started
-        with the REST API", Enterprise Server).
-        """
-        in_cloud = self.host == "github.com" or self.host.endswith(".ghe.com")
-        return f"https://api.{self.host}" if in_cloud else f"https://{self.host}/api/v3"
+        """The address of GitHub's REST API."""
+        return github_url.api(self.url)
 
     @property
     def owner(self) -> str:

@@ -22,3 +22,14 @@ def part(url: str, name: str) -> str:
     """Return the ``host``, ``owner``, ``name`` or ``enterprise`` of an address; empty where it has none."""
     match = _URL.fullmatch(url)
     return (match and match[name]) or ""
+
+
+def api(url: str) -> str:
+    """Return the address of the REST API: of github.com, of a tenant of ghe.com, or of GitHub Enterprise Server.
+
+    "https://api.SUBDOMAIN.ghe.com" ("Network details for GHE.com"), "http(s)://HOSTNAME/api/v3" ("Getting started with
+    the REST API", Enterprise Server).
+    """
+    host = part(url, "host").lower()
+    in_cloud = host == "github.com" or host.endswith(".ghe.com")
+    return f"https://api.{host}" if in_cloud else f"https://{host}/api/v3"

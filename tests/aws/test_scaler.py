@@ -23,12 +23,15 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
 from moto.ssm.models import ssm_backends
 
+from cli.runners.keeper_report import keeper_report
 from components.runners.ec2.scaler_functions import METRICS
+from containers.errors import SlipwayError
 from scaler import aws, github, keeper, webhook
 from scaler.decide import Decision
 from scaler.jobs import Job, Jobs
+from stacks.config.ec2 import Ec2RunnersConfig
 from tests.aws.conftest import REGION
-from tests.aws.runners import NAME, client
+from tests.aws.runners import NAME, RUNNERS, client
 from tests.fakes.github.runner_api import TOKEN, World, served
 
 HOOK = "the webhook's secret"
@@ -231,6 +234,57 @@ def test_job_gets_machine_that_ends_after_it(scaler: Scaler) -> None:
     assert scaler.desired() == {"spot": 0, "on-demand": 0}
     scaler.round()
     assert scaler.configs() == {}
+
+
+def test_report_of_a_round_says_why_each_job_waits(scaler: Scaler) -> None:
+    config = Ec2RunnersConfig.model_validate(RUNNERS)
+
+    def known() -> dict[str, tuple[str, str, str]]:
+        at, jobs = keeper_report(NAME.removeprefix("slipway-"), config)
+        assert time.time() - at < 60
+        return {job.job: (job.step, job.place, job.kind) for job in jobs}
+
+    with pytest.raises(SlipwayError, match="the keeper has written no report to slipway-t-jobs"):
+        known()
+    scaler.job(1)
+    scaler.round()
+    assert known() == {"1": ("assigned", "", "starting")}
+    scaler.round()
+    (machine,) = scaler.instances()
+    assert known() == {"1": ("booted", machine, "starting")}
+    scaler.come_up()
+    scaler.round()
+    assert known() == {"1": ("registered", machine, "github")}
+    scaler.come_up(busy=True)
+    scaler.job(1, "in_progress")
+    scaler.github.down = True
+    scaler.job(2)
+    scaler.round()
+    assert known()["2"][2] == "github"
+    scaler.github.down = False
+    scaler.round()
+    scaler.round()
+    first, second = known().items()
+    assert first == ("2", ("booted", next(each for each in scaler.instances() if each != machine), "starting"))
+    assert second == ("", ("started", machine, ""))
+    for number in range(3, 9):
+        scaler.job(number)
+    scaler.round()
+    scaler.round()
+    assert [kind for _, _, kind in known().values()].count("limit") == 4
+
+
+def test_report_of_launches_that_failed_names_capacity(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moto starts each machine; here it says what EC2 Auto Scaling says where there are none."""
+    text = "We currently do not have sufficient g5.2xlarge capacity in the Availability Zone you requested"
+    activities = [{"StatusCode": "Failed", "StatusMessage": text}, {"StatusCode": "Successful", "Description": "L"}]
+    scaling = aws.client("autoscaling")
+    monkeypatch.setattr(scaling, "describe_scaling_activities", lambda **_: {"Activities": activities})
+    monkeypatch.setattr(scaling, "set_desired_capacity", lambda **_: None)
+    scaler.job(1, ago=600)
+    scaler.round()
+    _, (job,) = keeper_report("t", Ec2RunnersConfig.model_validate(RUNNERS))
+    assert (job.kind, job.cause) == ("capacity", text)
 
 
 def test_runner_config_above_4_kib_takes_another_tier(scaler: Scaler) -> None:

@@ -21,7 +21,7 @@ FOLDERS: Mapping[str, Collection[str]] = {
     "containers": (),
     "scaler": (),
     "stacks": ("containers",),
-    "cli": ("containers", "stacks"),
+    "cli": ("containers", "scaler", "stacks"),
     "maintenance": ("cli", "containers", "stacks"),
     "components": ("containers", "scaler", "stacks"),
     "toolchain": ("cli", "containers", "stacks"),

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from components.runners.kubernetes.build_daemon import NAME
 from containers.errors import MALFORMED, one_line, printable
 from containers.image.gpu import kubectl, node_drivers
-from containers.image.gpu.kubectl import Item, Unanswered
+from containers.image.gpu.kubectl import Item, Unanswered, not_ready
 from containers.image.gpu.node_labels import GPU
 from stacks.checks import drivers
 from stacks.config.kubernetes import KubernetesRunnersConfig
@@ -92,7 +92,7 @@ def _controller(config: KubernetesRunnersConfig) -> Iterator[str]:
     space = config.controller_namespace
     pods = _items(config, "pods", f"--namespace={space}")
     for pod in pods:
-        reason = _not_ready(pod)
+        reason = not_ready(pod)
         if reason:
             yield f"{space}/{pod['metadata']['name']} does not work, so that queued jobs get no runner: {reason}"
     if not pods and _items(config, "namespaces", f"--field-selector=metadata.name={space}"):
@@ -117,7 +117,7 @@ def _waiting(config: KubernetesRunnersConfig) -> Iterator[str]:
     pods = {space: _items(config, "pods", f"--namespace={space}") for space in spaces}
     for space, pod in ((space, pod) for space, items in pods.items() for pod in items):
         if pod["status"].get("phase") == "Pending" and _age(pod) > PENDING_LIMIT:
-            yield f"{space}/{pod['metadata']['name']} has waited {_minutes(pod)}: {_not_ready(pod)}"
+            yield f"{space}/{pod['metadata']['name']} has waited {_minutes(pod)}: {not_ready(pod)}"
     pod_names = {pod["metadata"]["name"] for pod in pods[config.namespace]}
     yield from _orphaned(config, pods[config.jobs_namespace] if config.job_pods else (), pod_names)
     yield from _without_pod(config, pod_names)
@@ -166,7 +166,7 @@ def _replicas(config: KubernetesRunnersConfig) -> Iterator[str]:
         if replica["status"].get("readyReplicas") or any(pod["status"].get("phase") == "Pending" for pod in own):
             continue
         if _age(replica) > PENDING_LIMIT:
-            reason = next(filter(None, map(_not_ready, own)), "its pod is not ready" if own else "it has no pod")
+            reason = next(filter(None, map(not_ready, own)), "its pod is not ready" if own else "it has no pod")
             yield f"{space}/{replica['metadata']['name']} does not work, so that other replicas build for it: {reason}"
 
 
@@ -185,24 +185,3 @@ def _age(item: Item) -> timedelta:
 
 def _minutes(item: Item) -> str:
     return f"{int(_age(item).total_seconds() // 60)} min"
-
-
-def _not_ready(pod: Item) -> str:
-    """Return why a pod does not run; empty if it runs or has succeeded.
-
-    Containers that start first come first, because the others only wait for them.
-    """
-    status = pod["status"]
-    if status.get("phase") == "Succeeded":
-        return ""
-    if status.get("phase") == "Failed" and status.get("message"):
-        return one_line(f"{status.get('reason', '')}: {status['message']}".lstrip(": "), _LONGEST)
-    for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
-        state = container.get("state", {})
-        ended = state.get("terminated")
-        if why := state.get("waiting") or (ended if ended and ended.get("exitCode") else None):
-            return one_line(f"{why.get('reason', '')}: {why.get('message', '')}".rstrip(": "), _LONGEST)
-    for condition in status.get("conditions", []):
-        if condition["status"] == "False" and condition.get("message"):
-            return one_line(condition["message"], _LONGEST)
-    return {"Running": "", "Failed": "it has failed"}.get(status.get("phase", ""), "it is not scheduled yet")

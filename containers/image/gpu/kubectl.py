@@ -16,6 +16,9 @@ from containers.errors import SlipwayError, one_line
 SECONDS: Final = 20
 """Seconds for one answer."""
 
+_LONGEST: Final = 400
+"""Most characters of a reason. The scheduler gives one for each kind of node."""
+
 _SUFFIXES: Final[Mapping[str, Decimal]] = {
     **{
         suffix: Decimal(1000) ** power
@@ -80,6 +83,27 @@ def offered(node: Item, resource: str) -> int:
         raise Unanswered(f"node {name}: {resource}: '{one_line(text)}' is no quantity, such as 8 or 8k")
     number, suffix, exponent = match.groups()
     return int(Decimal(number) * (Decimal(10) ** int(exponent) if exponent else _SUFFIXES[suffix]))
+
+
+def not_ready(pod: Item) -> str:
+    """Return why a pod does not run; empty if it runs or has succeeded.
+
+    Containers that start first come first, because the others only wait for them.
+    """
+    status = pod["status"]
+    if status.get("phase") == "Succeeded":
+        return ""
+    if status.get("phase") == "Failed" and status.get("message"):
+        return one_line(f"{status.get('reason', '')}: {status['message']}".lstrip(": "), _LONGEST)
+    for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
+        state = container.get("state", {})
+        ended = state.get("terminated")
+        if why := state.get("waiting") or (ended if ended and ended.get("exitCode") else None):
+            return one_line(f"{why.get('reason', '')}: {why.get('message', '')}".rstrip(": "), _LONGEST)
+    for condition in status.get("conditions", []):
+        if condition["status"] == "False" and condition.get("message"):
+            return one_line(condition["message"], _LONGEST)
+    return {"Running": "", "Failed": "it has failed"}.get(status.get("phase", ""), "it is not scheduled yet")
 
 
 def _reason(error: Exception) -> str:

@@ -19,7 +19,7 @@ class World:
     """What this GitHub knows; ``again`` are jobs that are run again, which ``running`` does not allow yet.
 
     ``unreadable`` is its answer for jobs of repositories that who asks may not read, by job; ``forbidden`` what it says
-    where nothing may be run again.
+    where nothing may be run again. ``queue`` are the jobs of the one workflow run that is queued.
     """
 
     def __init__(self) -> None:
@@ -35,6 +35,7 @@ class World:
         self.tokens = {TOKEN}
         self.bearers: list[str] = []
         self.down = False
+        self.queue: list[dict[str, Any]] = []
 
     def register(self, name: str) -> dict[str, Any] | None:
         """Register a runner; none where there is one of that name."""
@@ -63,6 +64,8 @@ class World:
                 return status, {"message": "Resource not accessible by integration"}
             state = self.jobs.get(int(match[1]))
             return (200, {"id": int(match[1]), "status": state}) if state else (404, {"message": "Not Found"})
+        if match := re.fullmatch(r"/repos/[^/]+/[^/]+/actions/runs(/7/jobs)?", split.path):
+            return 200, self._runs(parse_qs(split.query), jobs=bool(match[1]))
         if split.path == "/app/hook/deliveries":
             return 200, self._deliveries(parse_qs(split.query))
         if match := re.fullmatch(r"/app/hook/deliveries/(\d+)/attempts", split.path):
@@ -84,6 +87,11 @@ class World:
         if match := re.fullmatch(r"/(?:orgs/acme|repos/acme/images)/actions/runners(?:/(\d+))?", split.path):
             return self._runner(method, match[1], parse_qs(split.query))
         return 404, {"message": "Not Found"}
+
+    def _runs(self, query: dict[str, list[str]], *, jobs: bool) -> dict[str, Any]:
+        """Return the one workflow run that is queued, or its jobs."""
+        listed: list[Any] = self.queue if jobs else [{"id": 7}] * (query["status"] == ["queued"])
+        return {"total_count": len(listed), "jobs" if jobs else "workflow_runs": listed}
 
     def _deliveries(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
         """Return the page that starts at the delivery of ``cursor``."""

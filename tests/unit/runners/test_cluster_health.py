@@ -11,6 +11,7 @@ import pytest
 
 from components.runners.kubernetes import cluster_health
 from components.runners.kubernetes.build_daemon import service_labels
+from containers.image.gpu.kubectl import not_ready
 from containers.image.gpu.node_labels import GPU
 from stacks.config.kubernetes import BuildServiceConfig, KubernetesRunnersConfig
 from stacks.plan import specs
@@ -229,7 +230,7 @@ def state(**of: Any) -> dict[str, Any]:
     ],
 )
 def test_reason_of_a_pod_is_that_of_its_first_blocked_part(phase: str, status: dict[str, Any], why: str) -> None:
-    assert cluster_health._not_ready(pod("r1", phase, **status)) == why
+    assert not_ready(pod("r1", phase, **status)) == why
 
 
 def test_warnings_after_a_timeout_are_one_line(kubectl: Path, monkeypatch: pytest.MonkeyPatch) -> None:

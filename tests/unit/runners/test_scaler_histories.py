@@ -1,5 +1,7 @@
 """The scaler's decisions on a virtual clock, over random histories in which GitHub stalls, refuses and answers late.
 
+In each minute of each history, every job that waits has a cause, and the cause is true.
+
 Each history has a seed. ``SLIPWAY_SEED=17 python -m pytest tests/unit/runners/test_scaler_histories.py`` begins with that one.
 """
 
@@ -16,7 +18,9 @@ import pytest
 
 from scaler import jobs as table
 from scaler.decide import ON_DEMAND, SPOT, Decision, Machine, Rules, Runner, decide
-from scaler.jobs import Job, Jobs
+from scaler.fleet_status import status
+from scaler.jobs import Job, Jobs, Rows
+from scaler.waiting import CAUSES, STEPS, Standing, WaitingJob, with_queue
 
 FIRST = int(os.environ.get("SLIPWAY_SEED", "0"))
 MINUTE = 60.0
@@ -26,8 +30,10 @@ BOOTS = (2 * MINUTE, 7 * MINUTE)
 END = 16 * 60 * MINUTE
 START = 1_800_000_000.0
 MOST_LATE = 4 * MINUTE
-KINDS = ("stalled", "refuses", "late", "partial", "away")
-"""What GitHub does meanwhile: gives out no job; fails each call; answers as minutes ago; leaves runners out; all fails."""
+KINDS = ("stalled", "refuses", "late", "partial", "away", "dry")
+"""What GitHub does meanwhile: gives out no job; fails each call; answers as minutes ago; leaves runners out; all fails.
+With ``dry`` it is EC2 that has no machine to give."""
+DRY = "We currently do not have sufficient p5.48xlarge capacity in the Availability Zone you requested (eu-west-1a)."
 
 
 @dataclass
@@ -62,7 +68,7 @@ class Box:
         return max(self.started + IDLE, self.up) if self.up is not None else self.started + BOOT
 
 
-class Rows:
+class Memory:
     """DynamoDB's client for the scaler's table, in memory."""
 
     def __init__(self) -> None:
@@ -92,6 +98,8 @@ class History:
     now: float = START
     machines: list[Box] = field(default_factory=list)
     killed: list[int] = field(default_factory=list)
+    untrue: list[str] = field(default_factory=list)
+    causes: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -114,7 +122,7 @@ class History:
             self.faults.append((begun, ended, draw.choice(KINDS)))
             begun = ended
         self.quiet = max(self.faults[-1][1], *(work.queued for work in self.works.values()))
-        self.client = Rows()
+        self.client = Memory()
         self.table = Jobs(self.client, "jobs")
         self.runners: dict[int, Box] = {}
         self.seen: list[tuple[float, list[Runner]]] = []
@@ -197,7 +205,7 @@ class History:
                 if tired or box.runner not in self.runners:
                     box.over = min(self.now, box.used_until)
                     self.runners.pop(box.runner or 0, None)
-        for group, count in self.desired.items():
+        for group, count in self.desired.items() if self.fault() != "dry" else ():
             there = sum(box.group == group and box.gone is None for box in self.machines)
             for _ in range(count - there):
                 self.numbers += 1
@@ -224,12 +232,53 @@ class History:
         boxes = [box for box in self.machines if box.gone is None or box.id in self.prepared]
         machines = [Machine(box.id, box.group, box.started, gone=box.gone is not None) for box in boxes]
         listed = self._listed()
+        self._explain(rows, machines, listed)
         done = decide(self.now, self.rules, rows.waiting, machines, listed, dict(self.prepared))
         self._act(done, {box.id: box for box in boxes}, rows.waiting)
         calls = self.fault() not in {"refuses", "away"}
         for job in rows.waiting if calls else ():
             if self.now - job.since > 120 and self.works[job.id].began:
                 self.table.dequeue(job)
+
+    def _explain(self, rows: Rows, machines: list[Machine], listed: list[Runner] | None) -> None:
+        """Hold what is said of each waiting job against what is so."""
+        refusals = {"launches": [DRY]} if self.fault() == "dry" else {}
+        report = status(self.now, self.rules, rows.waiting, machines, listed, dict(self.prepared), refusals)
+        waiting = {str(work.id): work for work in self.works.values() if work.queued <= self.now and not work.began}
+        if self.fault() not in {"refuses", "away"}:  # else nobody can list the queue
+            queue = [(WaitingJob(name, work.queued), ("gpu",)) for name, work in waiting.items()]
+            report = with_queue(report, queue, ("self-hosted", "gpu"))
+        said = {each.job: each for each in report}
+        known = {str(job.id) for job in rows.waiting} if self.fault() in {"refuses", "away"} else waiting.keys()
+        for name in waiting.keys() & known:
+            if name not in said or not said[name].cause:
+                self.untrue.append(f"job {name} waits, and nothing says why")
+            elif lie := self._lie(said[name], listed):
+                self.untrue.append(f"job {name} at {(self.now - START) / MINUTE:.0f} min: {lie}: {said[name]}")
+            else:
+                self.causes.add(said[name].kind)
+
+    def _lie(self, standing: Standing, listed: list[Runner] | None) -> str:
+        """Return what is untrue of a standing; empty if nothing is."""
+        there = {box.id: box for box in self.machines if box.gone is None}
+        box = there.get(standing.place)
+        deaf = self.fault() in {"stalled", "refuses", "late", "partial", "away"} or listed is None
+        sees = listed is not None and self.fault() not in {"late", "partial"}
+        untrue = {
+            "limit": len(there) < self.rules.most,
+            "capacity": self.fault() != "dry",
+            "late": box is None or self.now - box.started <= BOOT,
+            "starting": box is not None
+            and (self.now - box.started > BOOT or (sees and box.up is not None and box.up < self.now)),
+            # GitHub hands out a job at the end of a minute, and a delivery may be on its way.
+            "github": not deaf and box is not None and (box.up is None or self.now - box.up > 2 * MINUTE),
+            "label": not any(each.up is not None for each in self.machines),
+        }
+        if standing.kind not in CAUSES or standing.step not in STEPS:
+            return "no such kind or step"
+        if standing.place and box is None:
+            return "its machine is gone"
+        return "the cause is untrue" if untrue.get(standing.kind) else ""
 
     def _forget(self, number: int) -> bool:
         """Remove a runner at GitHub; false if it has a job, or if GitHub does not answer."""
@@ -270,8 +319,8 @@ class History:
         """What is wrong with the history: a lost job, one that began too late, a machine that nobody needed."""
         works = list(self.works.values())
         lost = [f"job {work.id} is lost" for work in works if work.ended is None or work.id in self.killed]
-        if lost:
-            return lost
+        if lost or self.untrue:
+            return [*lost, *self.untrue[:3]]
         longest = max(work.seconds for work in works)
         # A job of a machine: it is asked for, comes up, works, and its end is seen.
         two = 2 * (longest + BOOTS[1] + 5 * MINUTE)
@@ -289,16 +338,21 @@ class History:
         return lines
 
 
-def play(first: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def play(first: int, count: int, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Play histories, and return the kinds of causes that they had."""
+    causes = set()
     for seed in range(first, first + count):
         history = History(seed)
         monkeypatch.setattr(table, "time", SimpleNamespace(time=lambda history=history: history.now))
         history.play()
         assert not history.mistakes, f"history {seed}, {history.faults}: {history.mistakes}"
+        causes |= history.causes
+    return causes
 
 
 def test_pauses_of_github_cost_pause_and_two_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    play(FIRST, int(os.environ.get("SLIPWAY_HISTORIES", "300")), monkeypatch)
+    causes = play(FIRST, int(os.environ.get("SLIPWAY_HISTORIES", "300")), monkeypatch)
+    assert causes == {"starting", "limit", "capacity", "github", "label", "late"}
 
 
 @pytest.mark.slow

@@ -1,0 +1,50 @@
+"""Commands for the runners of a stack: ``runners status``, ``runners dashboard``."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from cli import completion
+from cli.command_line import Command
+from stacks.config.stack_file import ROOT
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        ("slipway runners status runners-eks", "each job of the runners, how far it has come, and why it waits"),
+        ("slipway runners status runners-eks --repository acme/images", "with the jobs that GitHub has queued"),
+        ("slipway runners status runners-eks --metrics", "the same as OpenMetrics, for Prometheus"),
+        ("slipway runners dashboard", "a dashboard for Grafana of these metrics"),
+    ],
+)
+@click.argument("what", metavar="status | dashboard", type=click.Choice(["status", "dashboard"]))
+@click.argument("stack", required=False, shell_complete=completion.stacks)
+@click.option("--repository", metavar="OWNER/NAME", help="Ask GitHub for its queue, with the token in GH_TOKEN.")
+@click.option("--json", "form", flag_value="json", help="Print JSON, for programs.")
+@click.option("--metrics", "form", flag_value="metrics", help="Print OpenMetrics, for Prometheus.")
+def runners(what: str, stack: str | None, repository: str | None, form: str | None) -> None:
+    """Say why each job of a stack's runners waits, or print a dashboard of that.
+
+    For each job: when it was queued, assigned to these runners, a machine or pod requested for it, that booted, its
+    runner registered, and the job started; and the cause where it stands. Runners in a cluster are read with kubectl,
+    those on EC2 from what their keeper writes each minute.
+    """
+    from cli.runners import metrics, runner_status
+
+    if what == "dashboard":
+        if stack or repository or form:
+            raise click.UsageError("a dashboard is for all stacks: leave out what follows")
+        print(json.dumps(metrics.dashboard(), indent=2))
+        return
+    if stack is None:
+        raise click.UsageError("name the STACK")
+    report = runner_status.report(stack, ROOT, repository)
+    if form == "json":
+        print(json.dumps(report.as_json(), indent=2))
+    elif form == "metrics":
+        print(metrics.openmetrics(report), end="")
+    else:
+        print(*runner_status.lines(report), sep="\n")

@@ -1,0 +1,155 @@
+"""How far each job of a stack's runners has come, and why it waits: the same for both kinds of runners."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from cli.runners.cluster_jobs import cluster_jobs
+from cli.runners.keeper_report import keeper_report
+from cli.text_table import aligned
+from containers.errors import MALFORMED, SlipwayError, one_line
+from scaler.github import REPOSITORY, GitHub, Refused
+from scaler.waiting import STEPS, Standing, WaitingJob, as_json, standings, with_queue
+from stacks import graph
+from stacks.config import github_url
+from stacks.config.ec2 import Ec2RunnersConfig
+from stacks.config.kubernetes import KubernetesRunnersConfig
+from stacks.config.stack_file import read_stack
+
+TOKENS: Final = ("GH_TOKEN", "GITHUB_TOKEN")
+"""Variables with a token for GitHub, as its own command has them."""
+
+_SECONDS: Final = 60.0
+"""Seconds for all that GitHub is asked."""
+_LATE: Final = 180.0
+"""Seconds after which the keeper, which looks each minute, counts as silent."""
+
+Queue = list[tuple[WaitingJob, Sequence[str]]]
+
+
+@dataclass(frozen=True)
+class RunnersReport:
+    """The jobs of a stack's runners, when they were looked at, and what keeps all of them from coming further."""
+
+    stack: str
+    kind: str
+    at: float
+    jobs: Sequence[Standing]
+    troubles: Sequence[str]
+
+    @property
+    def waiting(self) -> list[Standing]:
+        """The jobs that have not started."""
+        return [job for job in self.jobs if job.kind]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as JSON; times are in seconds since 1970."""
+        return {
+            "stack": self.stack,
+            "kind": self.kind,
+            "at": self.at,
+            "jobs": as_json(self.jobs),
+            "troubles": list(self.troubles),
+        }
+
+
+def report(stack: str, root: Path, repository: str | None = None) -> RunnersReport:
+    """Return the report of a stack's runners.
+
+    Args:
+        stack: its name.
+        root: the checkout.
+        repository: ``owner/name`` whose queue GitHub is asked for, with a token of :data:`TOKENS`. Default: that of
+            ``runners.github.url``, if that names one and there is a token.
+
+    Raises:
+        SlipwayError: there is no such stack or it has no runners, or the cluster, AWS or GitHub refuses.
+    """
+    config = graph.unlocked(read_stack(stack, root), f"stack {stack}", root).config
+    runners = config.runners
+    if runners is None:
+        raise SlipwayError(f"stack {stack} has no runners: give it slipway:runners, or name a stack that has them")
+    queue, troubles = _queue(runners.github.url, repository)
+    now = time.time()
+    if isinstance(runners, Ec2RunnersConfig):
+        at, known = keeper_report(stack, runners)
+        if now - at > _LATE:
+            troubles.append(
+                f"the keeper last looked {int((now - at) // 60)} min ago: `aws logs tail --region {runners.region} "
+                f"/slipway-{stack}/keeper` says why"
+            )
+        labels = runners.runner_labels(config.platform)
+        return RunnersReport(stack, runners.kind, at, with_queue(known, queue or [], labels), troubles)
+    return _of_cluster(stack, runners, queue, now, troubles)
+
+
+def _of_cluster(
+    stack: str, runners: KubernetesRunnersConfig, queue: Queue | None, now: float, troubles: list[str]
+) -> RunnersReport:
+    jobs, places, around = cluster_jobs(stack, runners)
+    labels = (runners.namespace, *runners.labels)
+    served = {label.lower() for label in labels}
+    if queue is not None:
+        jobs = [job for job, wanted in queue if served >= {label.lower() for label in wanted}]
+    known = standings(now, jobs, places, around)
+    if around.controller and not jobs:
+        troubles.append(around.controller)
+    used = {each.place for each in known}
+    troubles += [f"{place.id}: {place.signs[0]}" for place in places if place.signs and place.id not in used]
+    foreign = [(job, wanted) for job, wanted in queue or () if not served >= {label.lower() for label in wanted}]
+    return RunnersReport(stack, runners.kind, now, with_queue(known, foreign, labels), troubles)
+
+
+def _queue(url: str, repository: str | None) -> tuple[Queue | None, list[str]]:
+    """Return what GitHub has queued for a repository; None, and why, if it was not asked or does not answer."""
+    owner, name = (github_url.part(url, part) for part in ("owner", "name"))
+    token = next((value for variable in TOKENS if (value := os.environ.get(variable))), None)
+    if repository and not REPOSITORY.fullmatch(repository):
+        raise SlipwayError(f"--repository '{one_line(repository)}': expected OWNER/NAME, such as acme/images")
+    if repository and not token:
+        raise SlipwayError(f"--repository {repository}: GitHub is asked with a token: set {TOKENS[0]}")
+    where = repository or (f"{owner}/{name}" if name else "")
+    if not where or not token:
+        needed = [*(["--repository OWNER/NAME"] if not where else []), *([TOKENS[0]] if not token else [])]
+        return None, [f"GitHub's queue was not read, which has jobs with wrong labels: give {' and '.join(needed)}"]
+    api = GitHub(github_url.api(url), where, lambda: {"token": token}, time.time() + _SECONDS)
+    try:
+        return [(_queued(job, where), [*map(str, job["labels"])]) for job in api.queue(where)], []
+    except Refused as error:
+        return None, [f"{one_line(str(error), 300)}: jobs of which the runners do not know are missing here"]
+    except MALFORMED as error:
+        return None, [f"GitHub's queue has another shape than documented: {type(error).__name__}"]
+
+
+def _queued(job: dict[str, Any], repository: str) -> WaitingJob:
+    queued = datetime.fromisoformat(job["created_at"]).timestamp()
+    return WaitingJob(str(int(job["id"])), queued, about=f"{repository} {one_line(job['name'])}")
+
+
+def lines(shown: RunnersReport) -> list[str]:
+    """Return a report as lines of text: a table of the steps, and below each waiting job its cause."""
+    waiting = len(shown.waiting)
+    head = f"stack {shown.stack}: {len(shown.jobs) - waiting} jobs run, {waiting} wait"
+    rows = [(_label(job), *(_when(job, step) for step in STEPS), job.place or "-") for job in shown.jobs]
+    table = [*aligned([("JOB", *map(str.upper, STEPS), "RUNNER"), *rows])] if rows else []
+    text = [head, *table[:1]]
+    for job, line in zip(shown.jobs, table[1:], strict=True):
+        text += [line, *([f"  {job.kind}: {job.cause}"] if job.kind else [])]
+    return [*text, *shown.troubles]
+
+
+def _label(job: Standing) -> str:
+    return one_line(f"{job.job} {job.about}".strip() or "?", 60)
+
+
+def _when(job: Standing, step: str) -> str:
+    if step not in job.times:
+        return "-"
+    when = job.times[step]
+    return "yes" if when is None else datetime.fromtimestamp(when).astimezone().strftime("%H:%M:%S")
