@@ -26,7 +26,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.runners.test_kubernetes_runners import GITHUB, RELEASE, WHOLE, objects, only, plainly
+from tests.unit.runners.test_kubernetes_runners import GITHUB, RELEASE, WHOLE, made_by_hook, objects, only, plainly
 from toolchain.checkout import Checkout
 from toolchain.machine import pip
 
@@ -86,13 +86,13 @@ def checkov() -> Path:
 
 
 def written(**values: Any) -> list[dict[str, Any]]:
-    """Return what a cluster is asked for, and a runner's pod."""
+    """Return what a cluster is asked for, a runner's pod, and those that its hook makes."""
     recorder, _ = only(**values, github={"url": GITHUB["url"], "token": "t"})
     chart = recorder.of_type(RELEASE)["runners-gha-runner-scale-set"]
     template = chart["values"]["template"]
     metadata = {"name": "runner", "namespace": chart["namespace"], **template["metadata"]}
     runner = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
-    return [plainly(manifest) for manifest in (*objects(recorder).values(), runner)]
+    return [plainly(manifest) for manifest in (*objects(recorder).values(), runner, *made_by_hook(recorder))]
 
 
 def test_checkov_reports_only_explained_exceptions(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def _drivers(config: KubernetesRunnersConfig, nodes: list[Item], specs: Iterable
 def _controller(config: KubernetesRunnersConfig) -> Iterator[str]:
     """Look for the controller and its listener. Without them jobs stay queued at GitHub without an error."""
     space = config.controller_namespace
-    pods = _items(config, "pods", f"--namespace={space}")
+    pods = kubectl.lasting(_items(config, "pods", f"--namespace={space}"))
     for pod in pods:
         reason = not_ready(pod)
         if reason:
@@ -129,8 +129,8 @@ def _orphaned(config: KubernetesRunnersConfig, pods: Iterable[Item], pod_names: 
         name, runner = pod["metadata"]["name"], pod["metadata"].get("labels", {}).get("runner-pod")
         if runner not in pod_names and _age(pod) > PENDING_LIMIT:
             yield (
-                f"{config.jobs_namespace}/{name} keeps its devices, and its runner is gone: "
-                f"kubectl delete pod --namespace {config.jobs_namespace} {name}"
+                f"{config.jobs_namespace}/{name} keeps its devices, and its runner is gone: the sweeper ends it within "
+                f"three minutes, else kubectl delete pod --namespace {config.jobs_namespace} {name}"
             )
 
 

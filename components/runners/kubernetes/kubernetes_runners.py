@@ -134,6 +134,9 @@ class KubernetesRunners(pulumi.ComponentResource):
         """Declare the controller in its namespace, then the runners, so that they are deleted before it."""
         config = self._config
         policies = self._guarded(isolation.controller_namespace(config), *isolation.controller_policies(config))
+        if config.job_pods:
+            of_sweeper = job_pods.sweeper(config, args.mirrored(config.image))
+            policies += [self._declare(each, *self._guards, *policies) for each in of_sweeper]
         after = [*self._guards, *self._clients, *policies]
         if credentials := arc.credentials(config):
             secret = isolation.manifest(

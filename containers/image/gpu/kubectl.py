@@ -85,6 +85,11 @@ def offered(node: Item, resource: str) -> int:
     return int(Decimal(number) * (Decimal(10) ** int(exponent) if exponent else _SUFFIXES[suffix]))
 
 
+def lasting(pods: list[Item]) -> list[Item]:
+    """Return the pods that are not those of a Job, which end."""
+    return [pod for pod in pods if "batch.kubernetes.io/job-name" not in pod["metadata"].get("labels", {})]
+
+
 def not_ready(pod: Item) -> str:
     """Return why a pod does not run; empty if it runs or has succeeded.
 

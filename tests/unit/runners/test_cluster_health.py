@@ -92,8 +92,8 @@ def test_warnings_of_a_job_without_its_runner_name_it(kubectl: Path) -> None:
     says(kubectl, pods=[pod("r1", minutes=61)], jobs=jobs)
     (line,) = cluster_health.warnings(config)
     assert line == (
-        "slipway-runners-jobs/r2-workflow keeps its devices, and its runner is gone: "
-        "kubectl delete pod --namespace slipway-runners-jobs r2-workflow"
+        "slipway-runners-jobs/r2-workflow keeps its devices, and its runner is gone: the sweeper ends it within three "
+        "minutes, else kubectl delete pod --namespace slipway-runners-jobs r2-workflow"
     )
 
 

@@ -6,7 +6,7 @@ import base64
 import functools
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -613,12 +613,25 @@ def validate(manifest: str) -> None:
         kubernetes_validate.validate(json.loads(manifest), version, strict=True)
 
 
+def made_by_hook(recorder: Any) -> Iterator[dict[str, Any]]:
+    """Yield the pods that GitHub's hook makes from our templates, with what the workflow says of them."""
+    files = objects(recorder).get("ConfigMap jobs", {"data": {}})["data"]
+    for name, text in files.items():
+        if name.endswith(".json"):
+            template = json.loads(text)
+            (container,) = template["spec"]["containers"]
+            of_workflow = {**container, "name": "job", "image": "r.example/job:1"}
+            spec = {**template["spec"], "restartPolicy": "Never", "containers": [of_workflow]}
+            metadata = {"name": f"r1-{name[:-5]}", "namespace": f"{SPACE}-jobs", **template["metadata"]}
+            yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
 @pytest.mark.parametrize(
     "values",
     [{"profile": name, **WHOLE} for name in node_names()]
     + [{"build": {"rootless": True, "jobs": True, "service": "LoadBalancer"}, "daemon": False}, {"build": {}}]
-    + [{"build": {"replicas": 2}}],
-    ids=[*node_names(), "rootless", "publishing", "replicas"],
+    + [{"build": {"replicas": 2}}, {"profile": "eks-p5", "gpus": 2, "jobPods": True, "build": {"jobs": True}}],
+    ids=[*node_names(), "rootless", "publishing", "replicas", "jobPods"],
 )
 def test_objects_are_valid_in_each_supported_release(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubernetes_validate.utils, "schema_contents", schema_contents)
@@ -626,7 +639,7 @@ def test_objects_are_valid_in_each_supported_release(values: dict[str, Any], mon
     template = recorder.of_type(RELEASE)["runners-gha-runner-scale-set"]["values"]["template"]
     metadata = {"name": "runner", **template["metadata"]}
     runner = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
-    declared = [plainly(manifest) for manifest in (*objects(recorder).values(), runner)]
+    declared = [plainly(manifest) for manifest in (*objects(recorder).values(), runner, *made_by_hook(recorder))]
     assert len(declared) > 13
     for manifest in declared:
         validate(json.dumps(manifest, sort_keys=True))

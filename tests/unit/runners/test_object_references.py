@@ -20,7 +20,8 @@ CONTROLLER = "controller"
 """End of the namespace whose pods are those of GitHub's chart."""
 
 CLUSTER_WIDE = {"Namespace", "PriorityClass"}
-STACKS: Mapping[str, dict[str, Any]] = {"whole": WHOLE, "rootless": OTHER}
+JOB_PODS: dict[str, Any] = {"profile": "eks-p5", "gpus": 2, "jobPods": True, "build": {"jobs": True}}
+STACKS: Mapping[str, dict[str, Any]] = {"whole": WHOLE, "rootless": OTHER, "jobPods": JOB_PODS}
 
 Manifest = dict[str, Any]
 Found = tuple[str, str, str]
@@ -39,9 +40,10 @@ def place(manifest: Manifest) -> Found:
 def pods(stack: str) -> Iterator[tuple[str, Mapping[str, str], Manifest]]:
     """Yield the namespace, the labels and the specification of each pod, also of those that a template makes."""
     for manifest in manifests(stack):
-        if manifest["kind"] in {"Deployment", "Job", "Pod"}:
-            pod = manifest if manifest["kind"] == "Pod" else manifest["spec"]["template"]
-            yield manifest["metadata"]["namespace"], pod["metadata"].get("labels", {}), pod["spec"]
+        if manifest["kind"] in {"CronJob", "Deployment", "Job", "Pod"}:
+            pod = manifest["spec"].get("jobTemplate", manifest)
+            pod = pod if manifest["kind"] == "Pod" else pod["spec"]["template"]
+            yield manifest["metadata"]["namespace"], pod.get("metadata", {}).get("labels", {}), pod["spec"]
 
 
 def containers(pod: Manifest) -> list[Manifest]:
