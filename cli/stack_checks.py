@@ -62,9 +62,17 @@ def _summary(planned: plan.Plan) -> str:
     platforms = f" for {len(planned.config.platforms)} platforms" if planned.indexes else ""
     source = f" from {len(products)} build products" if products else ""
     runners = planned.config.runners
-    most = runners.per_node if isinstance(runners, KubernetesRunnersConfig) else None
-    room = f", {most} runner{'' if most == 1 else 's'} a node" if most else ""
+    room = _room(runners) if isinstance(runners, KubernetesRunnersConfig) else ""
     return f"{planned.stack}: {images} image{'' if images == 1 else 's'}{platforms}{source}{room}, ok"
+
+
+def _room(runners: KubernetesRunnersConfig) -> str:
+    """Return how many runners, of each set, a node has room for; nothing of nodes that differ."""
+    if runners.sets:
+        rooms = [f"{own.per_node} of {own.scale_set}" for own in runners.all_sets if own.per_node]
+        return f", runners a node: {', '.join(rooms)}" if rooms else ""
+    most = runners.per_node
+    return f", {most} runner{'' if most == 1 else 's'} a node" if most else ""
 
 
 def _unread(content: Content) -> Iterator[str]:

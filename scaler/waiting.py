@@ -131,24 +131,29 @@ def standings(now: float, jobs: Sequence[WaitingJob], places: Sequence[Place], a
     return [*standing, *(_standing(job, place, *why) for (job, place), why in zip(given, causes, strict=True))]
 
 
+def serves(own: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Return whether runners with their ``own`` labels take a job that wants some; GitHub ignores case."""
+    return {*map(str.lower, own)} >= {*map(str.lower, wanted)}
+
+
 def with_queue(
-    known: Sequence[Standing], queue: Sequence[tuple[WaitingJob, Sequence[str]]], served: Sequence[str]
+    known: Sequence[Standing], queue: Sequence[tuple[WaitingJob, Sequence[str]]], served: Sequence[Sequence[str]]
 ) -> list[Standing]:
     """Return standings with those jobs of GitHub's queue of which these runners do not know.
 
     Args:
         known: how far the jobs have come of which they know.
         queue: the jobs that GitHub has queued, each with its labels.
-        served: the labels of these runners.
+        served: the labels of these runners, of each of their sets.
     """
-    names, own = {each.job for each in known}, {label.lower() for label in served}
+    names = {each.job for each in known}
+    there = "; or ".join(", ".join(own) for own in served)
     more = []
     for job, labels in queue:
-        missing = [label for label in labels if label.lower() not in own]
         kind, cause = (
-            ("label", f"no runner of this stack has the label {', '.join(missing)}; they have {', '.join(served)}")
-            if missing
-            else ("github", "GitHub has queued it, and these runners have not been told: does the webhook arrive?")
+            ("github", "GitHub has queued it, and these runners have not been told: does the webhook arrive?")
+            if any(serves(own, labels) for own in served)
+            else ("label", f"no runner of this stack has the labels {', '.join(labels)}; they have {there}")
         )
         if job.id not in names:
             more.append(_standing(replace(job, assigned=None), None, kind, cause))

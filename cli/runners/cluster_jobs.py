@@ -42,7 +42,7 @@ def cluster_jobs(stack: str, config: KubernetesRunnersConfig) -> tuple[list[Wait
 
 
 def _read(config: KubernetesRunnersConfig) -> tuple[list[WaitingJob], list[Place], Surroundings]:
-    runners = _items(config, f"ephemeralrunners.{_GROUP}", config.namespace)
+    runners = _own(config, f"ephemeralrunners.{_GROUP}")
     pods = {_name(pod): pod for pod in _items(config, "pods", config.namespace)}
     events = _events(config, config.namespace)
     job_pods: dict[str, Item] = {}
@@ -55,7 +55,7 @@ def _read(config: KubernetesRunnersConfig) -> tuple[list[WaitingJob], list[Place
         for runner in runners
         if runner.get("status", {}).get("phase") != "Succeeded"
     ]
-    wanted = sum(int(each["spec"].get("replicas", 0)) for each in _items(config, _SETS, config.namespace))
+    wanted = sum(int(each["spec"].get("replicas", 0)) for each in _own(config, _SETS))
     waiting = max(wanted - config.min_runners - sum(place.job is not None for place in places), 0)
     around = Surroundings(config.max_runners, _BOOT, controller=_controller(config))
     return [WaitingJob("", about="GitHub assigned it, and names it once it runs")] * waiting, places, around
@@ -71,6 +71,14 @@ def _items(config: KubernetesRunnersConfig, kind: str, namespace: str) -> list[I
         if "the server doesn't have a resource type" in str(error):
             raise Unanswered(f"it has no {kind}: `slipway up` brings ARC; or is runners.context another?") from None
         raise
+
+
+def _own(config: KubernetesRunnersConfig, kind: str) -> list[Item]:
+    """Return ARC's objects of the runners, without those of the stack's other sets."""
+    label = f"{_GROUP}/scale-set-name"
+    items = _items(config, kind, config.namespace)
+    several = config.is_one_of_several
+    return [item for item in items if not several or item["metadata"].get("labels", {}).get(label) == config.scale_set]
 
 
 def _name(item: Item) -> str:
@@ -89,7 +97,11 @@ def _events(config: KubernetesRunnersConfig, namespace: str) -> dict[str, list[s
 
 
 def _place(
-    config: KubernetesRunnersConfig, runner: Item, pod: Item | None, job_pod: Item | None, events: Mapping[str, Sequence[str]]
+    config: KubernetesRunnersConfig,
+    runner: Item,
+    pod: Item | None,
+    job_pod: Item | None,
+    events: Mapping[str, Sequence[str]],
 ) -> Place:
     status, name = runner.get("status", {}), _name(runner)
     passed: dict[str, float | None] = {"requested": _seconds(runner["metadata"]["creationTimestamp"])}

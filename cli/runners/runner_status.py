@@ -15,7 +15,7 @@ from cli.runners.keeper_report import keeper_report
 from cli.text_table import aligned
 from containers.errors import MALFORMED, SlipwayError, one_line
 from scaler.github import REPOSITORY, GitHub, Refused
-from scaler.waiting import STEPS, Standing, WaitingJob, as_json, standings, with_queue
+from scaler.waiting import STEPS, Standing, WaitingJob, as_json, serves, standings, with_queue
 from stacks import graph
 from stacks.config import github_url
 from stacks.config.ec2 import Ec2RunnersConfig
@@ -85,25 +85,30 @@ def report(stack: str, root: Path, repository: str | None = None) -> RunnersRepo
                 f"/slipway-{stack}/keeper` says why"
             )
         labels = runners.runner_labels(config.platform)
-        return RunnersReport(stack, runners.kind, at, with_queue(known, queue or [], labels), troubles)
+        return RunnersReport(stack, runners.kind, at, with_queue(known, queue or [], [labels]), troubles)
     return _of_cluster(stack, runners, queue, now, troubles)
 
 
 def _of_cluster(
     stack: str, runners: KubernetesRunnersConfig, queue: Queue | None, now: float, troubles: list[str]
 ) -> RunnersReport:
-    jobs, places, around = cluster_jobs(stack, runners)
-    labels = (runners.namespace, *runners.labels)
-    served = {label.lower() for label in labels}
-    if queue is not None:
-        jobs = [job for job, wanted in queue if served >= {label.lower() for label in wanted}]
-    known = standings(now, jobs, places, around)
-    if around.controller and not jobs:
-        troubles.append(around.controller)
-    used = {each.place for each in known}
-    troubles += [f"{place.id}: {place.signs[0]}" for place in places if place.signs and place.id not in used]
-    foreign = [(job, wanted) for job, wanted in queue or () if not served >= {label.lower() for label in wanted}]
-    return RunnersReport(stack, runners.kind, now, with_queue(known, foreign, labels), troubles)
+    known: list[Standing] = []
+    served: list[Sequence[str]] = []
+    foreign = list(queue or ())
+    for own in runners.all_sets:
+        jobs, places, around = cluster_jobs(stack, own)
+        labels = (own.scale_set, *own.labels)
+        served.append(labels)
+        if queue is not None:
+            jobs = [job for job, wanted in foreign if serves(labels, wanted)]
+            foreign = [each for each in foreign if each[0] not in jobs]
+        standing = standings(now, jobs, places, around)
+        used = {each.place for each in standing}
+        troubles += [around.controller] * bool(around.controller and not jobs)
+        troubles += [f"{place.id}: {place.signs[0]}" for place in places if place.signs and place.id not in used]
+        known += standing
+    known.sort(key=lambda each: (not each.kind, each.since or now))
+    return RunnersReport(stack, runners.kind, now, with_queue(known, foreign, served), [*dict.fromkeys(troubles)])
 
 
 def _queue(url: str, repository: str | None) -> tuple[Queue | None, list[str]]:

@@ -49,12 +49,16 @@ def unnamed_pools(graph: Graph) -> Iterator[str]:
             # What has no Docker API builds nothing of the stack.
             ("the build service", "" if graph.config.build_on == "runners" else ", or build.rootless: true")
             if key.startswith("build.")
-            else (f"the Docker daemon beside each runner of profile {runners.profile}", ", or daemon: false")
+            else (f"the Docker daemon beside each runner of profile {_profile(runners, key)}", ", or daemon: false")
         )
         yield (
             f"slipway:runners.{key}: {part} is privileged, and would run on any node: give the labels of a pool for it "
             f"alone, such as {{acme.example/pool: builds}}{other}"
         )
+
+
+def _profile(runners: KubernetesRunnersConfig, key: str) -> str:
+    return next(own.profile for own in runners.all_sets if own.key("nodeSelector") == key)
 
 
 def unused_build_service(graph: Graph) -> Iterator[str]:

@@ -84,17 +84,18 @@ def _conflict(ours: StackConfig, theirs: StackConfig) -> str | None:
     """Return why the runners of two stacks cannot both be; None where they can. GitHub ignores case in all names."""
     one, other = ours.runners, theirs.runners
     if isinstance(one, KubernetesRunnersConfig) and isinstance(other, KubernetesRunnersConfig):
-        if one.namespace != other.namespace:
-            return None
-        if one.context and (one.kubeconfig, one.context) == (other.kubeconfig, other.context):
+        places = [(each.kubeconfig, each.context, each.namespace) for each in (one, other)]
+        if one.context and places[0] == places[1]:
             return (
                 f"both create the namespace {one.namespace} in the cluster of the context '{one_line(one.context)}'; "
                 "set slipway:runners.namespace in one of them"
             )
-        if (one.github.url.lower(), one.group.lower()) == (other.github.url.lower(), other.group.lower()):
+        if names := sorted(_scale_sets(one) & _scale_sets(other)):
+            url, _, name = names[0]
+            key = "sets" if one.sets and other.sets else "namespace"
             return (
-                f"both have the runner scale set {one.namespace} of {one.github.url}, which has one listener; set "
-                "slipway:runners.namespace in one of them"
+                f"both have the runner scale set {name} of {url}, which has one listener; set slipway:runners.{key} in "
+                "one of them"
             )
     if isinstance(one, Ec2RunnersConfig) and isinstance(other, Ec2RunnersConfig):
         labels = ({*map(str.lower, it.runner_labels(of.platform))} for it, of in ((one, ours), (other, theirs)))
@@ -106,6 +107,11 @@ def _conflict(ours: StackConfig, theirs: StackConfig) -> str | None:
                 "other slipway:runners.labels in one of them"
             )
     return None
+
+
+def _scale_sets(runners: KubernetesRunnersConfig) -> set[tuple[str, str, str]]:
+    """Return the scale sets of runners: the address at GitHub, the group and the name of each."""
+    return {(own.github.url.lower(), own.group.lower(), own.scale_set) for own in runners.all_sets}
 
 
 def _contents(built: StackImages) -> dict[tuple[str, str, str], dict[str, str]]:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from containers.image.gpu.release_order import line, older
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.graph import Graph
 from stacks.spec import Cuda, ImageSpec
 from stacks.versions.cuda_toolkit import line_driver, older_branches
@@ -13,16 +14,21 @@ from stacks.versions.cuda_toolkit import line_driver, older_branches
 
 def too_old(graph: Graph) -> Iterator[str]:
     """Yield a message for each CUDA of the stack's images that the driver of its runners does not run."""
+    for driver, key in dict.fromkeys(_drivers(graph)):
+        for clause in unfit(graph.specs, driver):
+            yield (
+                f"slipway:runners.{key}: {clause}: give the runners a newer driver and say so in "
+                "slipway:runners.driver, or the stack an older CUDA"
+            )
+
+
+def _drivers(graph: Graph) -> Iterator[tuple[str, str]]:
+    """Yield the drivers of the runners' nodes, and the keys that say so."""
     runners = graph.config.runners
-    known = runners.nodes_driver if runners else None
-    if known is None:
-        return
-    driver, key = known
-    for clause in unfit(graph.specs, driver):
-        yield (
-            f"slipway:runners.{key}: {clause}: give the runners a newer driver and say so in slipway:runners.driver, "
-            "or the stack an older CUDA"
-        )
+    for own in runners.all_sets if isinstance(runners, KubernetesRunnersConfig) else [runners]:
+        if own and (known := own.nodes_driver):
+            driver, key = known
+            yield driver, own.key(key) if isinstance(own, KubernetesRunnersConfig) else key
 
 
 def unfit(specs: Iterable[ImageSpec], driver: str) -> Iterator[str]:

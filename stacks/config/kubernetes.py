@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
 
 from containers.errors import one_line
 from containers.image.gpu.node_labels import GPU, labelled_driver
@@ -350,30 +361,14 @@ class ValidationConfig(Model):
         return bool(_LABEL.fullmatch(self.image))
 
 
-class KubernetesRunnersConfig(PoolConfig):
-    """GitHub Actions runners on a Kubernetes cluster, on nodes of one profile."""
+class RunnerSetConfig(PoolConfig):
+    """Runners of one size: their number, their nodes, and what each may use."""
 
-    kind: Literal["kubernetes"] = Field(description="Runners on a Kubernetes cluster.")
     profile: str = Field("cpu", description="Kind of node: see stacks/versions/nodes.toml.")
-    kubeconfig: Line | None = Field(
-        None,
-        description="Path of the kubeconfig. Default: KUBECONFIG, or ~/.kube/config.",
-        json_schema_extra=SENSITIVE,
-    )
-    context: Line | None = Field(None, description="Context of the kubeconfig. Default: its current one.")
-    namespace: Annotated[Label, AfterValidator(_scale_set), AfterValidator(_free_namespace)] = Field(
-        "slipway-runners",
-        description="Namespace for the runners alone; also the name of their scale set.",
-    )
-    arc: ArcConfig = Field(
-        default_factory=ArcConfig, description="GitHub's controller, which starts and ends the runners."
-    )
     image: Reference = Field(
         "ghcr.io/actions/actions-runner:2.335.1",
         description="Image of GitHub's runner; the controller needs a recent one.",
     )
-    docker_image: Reference = Field("docker:28.5.2-dind", description="Image of the Docker daemon and its client.")
-    github: GitHubConfig = Field(description="Organization or repository whose jobs the runners take.")
     min_runners: int = Field(0, ge=0, description="Runners that wait for jobs; 0 costs nothing while idle.")
     max_runners: int = Field(4, ge=1, description="Most runners at once.")
     group: Line = Field("default", description="Runner group at GitHub.")
@@ -389,17 +384,6 @@ class KubernetesRunnersConfig(PoolConfig):
         None, ge=0, description="InfiniBand devices of each runner. Default: its GPUs' share."
     )
     shm: Quantity = Field("64Gi", description="Size of /dev/shm where there are GPUs; it counts as memory.")
-    daemon: bool = Field(
-        default=True,
-        description="Give each runner a Docker daemon of its own. Without it, jobs build on a build service "
-        "with jobs: true, or not at all.",
-    )
-    job_pods: bool = Field(
-        default=False,
-        exclude_if=lambda value: not value,  # states from before there were any have no such input
-        description="Run each job in a pod of its own, with the image of its `container:` and the profile's devices. "
-        "Its runner has no GPU and no Docker daemon. Jobs without a `container:` fail.",
-    )
     cpu: str = Field(
         "4", pattern="^[1-9][0-9]*m?$", description="CPUs that each Docker daemon, or with jobPods each job, requests."
     )
@@ -415,6 +399,43 @@ class KubernetesRunnersConfig(PoolConfig):
         "writes more is ended.",
     )
     storage_class: Line | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
+
+    @field_validator("profile")
+    @classmethod
+    def _known_profile(cls, value: str) -> str:
+        return node(value).name
+
+
+class KubernetesRunnersConfig(RunnerSetConfig):
+    """GitHub Actions runners on a Kubernetes cluster, on nodes of one profile."""
+
+    kind: Literal["kubernetes"] = Field(description="Runners on a Kubernetes cluster.")
+    kubeconfig: Line | None = Field(
+        None,
+        description="Path of the kubeconfig. Default: KUBECONFIG, or ~/.kube/config.",
+        json_schema_extra=SENSITIVE,
+    )
+    context: Line | None = Field(None, description="Context of the kubeconfig. Default: its current one.")
+    namespace: Annotated[Label, AfterValidator(_scale_set), AfterValidator(_free_namespace)] = Field(
+        "slipway-runners",
+        description="Namespace for the runners alone; also the name of their scale set.",
+    )
+    arc: ArcConfig = Field(
+        default_factory=ArcConfig, description="GitHub's controller, which starts and ends the runners."
+    )
+    docker_image: Reference = Field("docker:28.5.2-dind", description="Image of the Docker daemon and its client.")
+    github: GitHubConfig = Field(description="Organization or repository whose jobs the runners take.")
+    daemon: bool = Field(
+        default=True,
+        description="Give each runner a Docker daemon of its own. Without it, jobs build on a build service "
+        "with jobs: true, or not at all.",
+    )
+    job_pods: bool = Field(
+        default=False,
+        exclude_if=lambda value: not value,  # states from before there were any have no such input
+        description="Run each job in a pod of its own, with the image of its `container:` and the profile's devices. "
+        "Its runner has no GPU and no Docker daemon. Jobs without a `container:` fail.",
+    )
     grace: int = Field(
         720,
         ge=1,
@@ -427,6 +448,13 @@ class KubernetesRunnersConfig(PoolConfig):
         None, description="A shared Docker daemon for builds of jobs, or with buildOn for the stack's images."
     )
     validation: ValidationConfig | None = Field(None, description="GPU checks of an image, run on the cluster.")
+    sets: dict[Annotated[Label, AfterValidator(_scale_set)], RunnerSetConfig] = Field(
+        default_factory=dict,
+        exclude_if=lambda value: not value,  # states from before there were several have no such input
+        description='Several scale sets in place of the one: {small: {cpu: "2"}, h100: {profile: eks-p5, gpus: 1}}. '
+        "Jobs choose one by its name. What a set leaves out is as given beside `sets`.",
+    )
+    _set: str | None = PrivateAttr(None)
 
     @field_validator("kubeconfig")
     @classmethod
@@ -437,24 +465,20 @@ class KubernetesRunnersConfig(PoolConfig):
             )
         return value
 
-    @field_validator("profile")
-    @classmethod
-    def _known_profile(cls, value: str) -> str:
-        return node(value).name
-
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _fits(self, info: ValidationInfo) -> Self:
         if self.min_runners > self.max_runners:
             raise ValueError(f"minRunners {self.min_runners} is more than maxRunners {self.max_runners}")
         self._check_node()
         self._check_selectors()
-        self._check_docker()
+        self._check_docker((info.context or {}).get("inherited", ()))
         self._check_devices()
         if self.group != "default" and github_url.part(self.github.url, "name"):
             raise ValueError(
                 f"group '{one_line(self.group)}': a repository has no runner groups: leave it out, or give the "
                 "organization's github.url"
             )
+        self._check_sets()
         return self
 
     def _check_node(self) -> None:
@@ -476,23 +500,24 @@ class KubernetesRunnersConfig(PoolConfig):
                 "build.replicas, or leave it out"
             )
 
-    def _check_docker(self) -> None:
-        """Check that a job can build, and that no key is for a Docker daemon or for devices that are not there."""
+    def _check_docker(self, inherited: Collection[str]) -> None:
+        """Check that a job can build, and that no key is for a Docker daemon or for devices that are not there.
+
+        The ``inherited`` keys are those of all sets, and may have no effect in one of them.
+        """
         if not self.daemon and not self.build and not self.job_pods:
             raise ValueError(
                 "daemon is false and there is no build service: set build.jobs: true, or leave daemon out; jobPods: "
                 "true needs neither"
             )
         no_docker = not self.own_daemon and (self.build is None or self.build.rootless)
-        refuse_unread(
-            self,
-            {
-                "jobPods is true": ("daemon", "cache", "storage_class") if self.job_pods else (),
-                "daemon is false": () if self.daemon or self.job_pods else ("cpu", "memory", "cache", "storage_class"),
-                "no Docker daemon runs": ("docker_image",) if no_docker else (),
-                f"runners of {self.profile} have no GPU": () if self.devices else ("shm", "driver"),
-            },
-        )
+        unread: Mapping[str, Iterable[str]] = {
+            "jobPods is true": ("daemon", "cache", "storage_class") if self.job_pods else (),
+            "daemon is false": () if self.daemon or self.job_pods else ("cpu", "memory", "cache", "storage_class"),
+            "no Docker daemon runs": ("docker_image",) if no_docker else (),
+            f"runners of {self.profile} have no GPU": () if self.devices else ("shm", "driver"),
+        }
+        refuse_unread(self, {why: [key for key in keys if key not in inherited] for why, keys in unread.items()})
 
     def _check_devices(self) -> None:
         """Check the keys that are for GPUs against each other."""
@@ -508,6 +533,62 @@ class KubernetesRunnersConfig(PoolConfig):
                 f"validation: runners of {self.profile} have no GPU, which an image's own checks need: give a command "
                 "or another profile, or leave validation out"
             )
+
+    def _check_sets(self) -> None:
+        """Check each set as the runners that it is."""
+        for name in self.sets:
+            try:
+                self._of_set(name)
+            except ValidationError as error:
+                for mistake in error.errors():
+                    place = ".".join(map(str, ("sets", name, *mistake["loc"])))
+                    raise ValueError(f"{place}: {mistake['msg'].removeprefix('Value error, ')}") from None
+        for name, runners in self.sets.items():
+            if others := sorted(self.sets.keys() & {label.lower() for label in runners.labels}):
+                raise ValueError(
+                    f"sets.{name}.labels: '{others[0]}' is the name of a set, by which jobs choose that one: give "
+                    "another label, or leave it out"
+                )
+
+    def _of_set(self, name: str) -> KubernetesRunnersConfig:
+        """Return a set as runners of their own, with what it leaves out as given beside the sets."""
+        own = self.sets[name]
+        shared = {key: getattr(self, key) for key in self.model_fields_set - {"sets", "build", "validation"}}
+        given = {key: getattr(own, key) for key in own.model_fields_set}
+        # The build service is the sets' own: its keys are checked with the stack's.
+        build = {"build": self.build} if self.build else {}
+        values = {to_camel(key): value for key, value in {**shared, **build, **given}.items()}
+        runners = KubernetesRunnersConfig.model_validate(values, context={"inherited": shared.keys() - given.keys()})
+        runners._set = name  # noqa: SLF001 - of the same class
+        return runners
+
+    @property
+    def all_sets(self) -> tuple[KubernetesRunnersConfig, ...]:
+        """The runners by their scale sets: those of ``sets``, or these."""
+        return tuple(map(self._of_set, self.sets)) or (self,)
+
+    @property
+    def scale_set(self) -> str:
+        """The name of the scale set, by which jobs choose it."""
+        return self._set or self.namespace
+
+    @property
+    def is_one_of_several(self) -> bool:
+        """Whether these are the runners of one of several sets, or of all of them."""
+        return self._set is not None or bool(self.sets)
+
+    def named(self, name: str) -> str:
+        """Return the name of an object of which each of several sets has its own."""
+        return f"{name}-{self._set}" if self._set else name
+
+    def key(self, name: str) -> str:
+        """Return a key of the runners, or of their set, below ``slipway:runners``."""
+        return f"sets.{self._set}.{name}" if self._set else name
+
+    @property
+    def largest_cache(self) -> str:
+        """The largest volume for the layers of a Docker daemon."""
+        return max((own.cache for own in self.all_sets), key=_gib)
 
     def _check_selectors(self) -> None:
         """Check that no label asks for nodes of another platform than the pods are for."""
@@ -558,10 +639,14 @@ class KubernetesRunnersConfig(PoolConfig):
     @property
     def unpooled(self) -> tuple[str, ...]:
         """The keys under which a pool is missing for what is privileged: nothing keeps it to nodes of its own."""
-        runners = self.own_daemon and not node(self.profile).pool and not self.dedicated
+        runners = [
+            own.key("nodeSelector")
+            for own in self.all_sets
+            if own.own_daemon and not node(own.profile).pool and not own.dedicated
+        ]
         services = {} if self.build is None or self.build.rootless else self._build_keys
         unpooled = [f"{key}.nodeSelector" for key, (_, pool) in services.items() if not pool.dedicated]
-        return (*(["nodeSelector"] if runners else []), *unpooled)
+        return (*runners, *unpooled)
 
     @property
     def shares_pool(self) -> bool:
@@ -569,9 +654,11 @@ class KubernetesRunnersConfig(PoolConfig):
 
         No node of another platform gets a runner.
         """
-        if self.build is None or self.unpooled or not self.own_daemon or node(self.profile).pool:
+        if self.build is None or self.unpooled or not self.own_daemon:
             return False
-        return all(self.node_selector.get(key, value) == value for key, value in self.build.node_selector.items())
+        pools = [own.node_selector for own in self.all_sets if not node(own.profile).pool]
+        labels = self.build.node_selector.items()
+        return any(all(pool.get(key, value) == value for key, value in labels) for pool in pools)
 
     @property
     def own_daemon(self) -> bool:
@@ -666,8 +753,13 @@ class KubernetesRunnersConfig(PoolConfig):
 
     @property
     def warnings(self) -> list[str]:
-        """A line where no number of runners uses all GPUs of a node."""
+        """A line for each set of which no number of runners uses all GPUs of a node."""
+        return [line for own in self.all_sets for line in own._idle_gpus()]  # noqa: SLF001 - of the same class
+
+    def _idle_gpus(self) -> list[str]:
         most, each, room = node(self.profile).most(GPU), self.devices.get(GPU, 0), self.per_node or 0
-        used = each * room
+        used, where = each * room, f".sets.{self._set}" if self._set else ""
         idle = f"{most - used} of the {most} GPUs of a node of {self.profile} stay idle"
-        return [f"slipway:runners: {idle}: it has room for {room} of these runners"] if each and used < most else []
+        return (
+            [f"slipway:runners{where}: {idle}: it has room for {room} of these runners"] if each and used < most else []
+        )

@@ -57,7 +57,7 @@ def scale_set_values(config: KubernetesRunnersConfig, template: Spec) -> Values:
         "minRunners": config.min_runners,
         "maxRunners": config.max_runners,
         "runnerGroup": config.group,
-        "runnerScaleSetName": config.namespace,
+        "runnerScaleSetName": config.scale_set,
         "controllerServiceAccount": {"namespace": config.controller_namespace, "name": ACCOUNT},
         "listenerTemplate": {
             "spec": {
@@ -67,7 +67,7 @@ def scale_set_values(config: KubernetesRunnersConfig, template: Spec) -> Values:
         },
         "template": template,
     }
-    return {**values, "scaleSetLabels": [config.namespace, *config.labels]} if config.labels else values
+    return {**values, "scaleSetLabels": [config.scale_set, *config.labels]} if config.labels else values
 
 
 def at_github(values: Values) -> list[Any]:

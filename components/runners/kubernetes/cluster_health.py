@@ -41,9 +41,10 @@ def warnings(config: KubernetesRunnersConfig, specs: Iterable[ImageSpec] = ()) -
     If the cluster cannot be checked, the one line says why. ``specs`` are the stack's images.
     """
     try:
-        nodes = _nodes(config)
-        problems = (_devices(config, nodes), _drivers(config, nodes, specs), _controller(config), _waiting(config))
-        return [printable(line) for lines in (*problems, _replicas(config)) for line in lines]
+        images = list(specs)
+        of_nodes = [_of_nodes(own, images) for own in config.all_sets]
+        problems = (*of_nodes, _controller(config), _waiting(config), _replicas(config))
+        return list(dict.fromkeys(printable(line) for lines in problems for line in lines))
     except FileNotFoundError:
         return [
             "kubectl is not on PATH: whether jobs wait for a runner, or for a device that no node offers, is not known"
@@ -62,6 +63,12 @@ def _nodes(config: KubernetesRunnersConfig) -> list[Item]:
     """Return the nodes of the profile. There may be none: a pool may be scaled up for each job."""
     selector = ",".join(f"{key}={value}" for key, value in node(config.profile).selector.items())
     return _items(config, "nodes", f"--selector={selector}")
+
+
+def _of_nodes(config: KubernetesRunnersConfig, specs: Iterable[ImageSpec]) -> Iterator[str]:
+    nodes = _nodes(config)
+    yield from _devices(config, nodes)
+    yield from _drivers(config, nodes, specs)
 
 
 def _devices(config: KubernetesRunnersConfig, nodes: list[Item]) -> Iterator[str]:

@@ -5,7 +5,7 @@ Each function returns manifests of Kubernetes objects. A job may run anything, s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from components.runners.kubernetes.pod import ACCOUNT, labels, pins, priority_class
@@ -61,7 +61,8 @@ def namespace(config: KubernetesRunnersConfig) -> Manifest:
     sudo in GitHub's image, which ``restricted`` forbids.
     """
     # A job in a pod of its own pins its memory elsewhere, the GPU checks do so here.
-    pinned = pins(config) and (not config.job_pods or config.validation is not None)
+    pinned = any(map(pins, config.all_sets)) and not config.job_pods
+    pinned = pinned or (config.validation is not None and pins(config))
     return admitting(config.namespace, "privileged" if config.own_daemon or pinned else "baseline")
 
 
@@ -76,17 +77,29 @@ def quota(config: KubernetesRunnersConfig) -> Manifest:
     A runner that ends counts until its pod is gone, and its successor starts meanwhile. So does the pod of GPU checks.
     """
     checks = 2 * (config.validation is not None)
-    pods = 2 * config.max_runners + checks
-    claims = 2 * config.max_runners * config.own_daemon
-    return quota_of(config, config.namespace, pods, checks if config.job_pods else pods, claims)
+    pods = 2 * sum(own.max_runners for own in config.all_sets)
+    sizes = [(own.devices, 2 * own.max_runners * (not own.job_pods)) for own in config.all_sets]
+    devices = totals([*sizes, *([(config.devices, checks)] if checks else [])])
+    return quota_of(config, config.namespace, pods + checks, devices, pods * config.own_daemon)
 
 
-def quota_of(config: KubernetesRunnersConfig, namespace: str, pods: int, equipped: int, claims: int = 0) -> Manifest:
-    """Return a quota of pods, of which some are ``equipped`` with the profile's devices, and of volumes' claims."""
+def totals(sizes: Iterable[tuple[Mapping[str, int], int]]) -> dict[str, int]:
+    """Return the devices of so many pods of each size, by their names in Kubernetes."""
+    total: dict[str, int] = {}
+    for devices, count in sizes:
+        for name, each in devices.items():
+            total[name] = total.get(name, 0) + count * each
+    return total
+
+
+def quota_of(
+    config: KubernetesRunnersConfig, namespace: str, pods: int, devices: Mapping[str, int], claims: int = 0
+) -> Manifest:
+    """Return a quota of pods, their devices, and their volumes' claims."""
     hard = {
         "pods": str(pods),
         "persistentvolumeclaims": str(claims),
-        **{f"requests.{name}": str(equipped * most) for name, most in config.devices.items()},
+        **{f"requests.{name}": str(count) for name, count in devices.items()},
     }
     return manifest("v1", "ResourceQuota", _name(config, namespace, "runners"), namespace, spec={"hard": hard})
 
@@ -96,7 +109,7 @@ def limit_range(config: KubernetesRunnersConfig, namespace: str) -> Manifest:
     cpu, memory = DEFAULT_REQUESTS
     limits = [
         {"type": "Container", "defaultRequest": {"cpu": cpu, "memory": memory}},
-        *([largest_claim(config.cache)] if config.own_daemon else []),
+        *([largest_claim(config.largest_cache)] if config.own_daemon else []),
     ]
     return manifest("v1", "LimitRange", _name(config, namespace, "runners"), namespace, spec={"limits": limits})
 
@@ -189,7 +202,8 @@ def disruption_budget(config: KubernetesRunnersConfig, namespace: str) -> Manife
     Kubernetes does not know the controller of a runner's pod, so only an absolute ``minAvailable`` works ("Specifying a
     Disruption Budget for your Application", arbitrary controllers).
     """
-    spec = {"minAvailable": config.max_runners, "selector": {"matchLabels": labels(config)}}
+    most = sum(own.max_runners for own in config.all_sets)
+    spec = {"minAvailable": most, "selector": {"matchLabels": labels(config)}}
     return manifest("policy/v1", "PodDisruptionBudget", _name(config, namespace, "runners"), namespace, spec=spec)
 
 

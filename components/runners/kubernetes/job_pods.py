@@ -69,7 +69,7 @@ require('/home/runner/k8s-novolume/index.js')
 
 def namespace(config: KubernetesRunnersConfig) -> Manifest:
     """Return the namespace of the jobs' pods. Only ``privileged`` admits pinned memory."""
-    return isolation.admitting(config.jobs_namespace, "privileged" if pins(config) else "baseline")
+    return isolation.admitting(config.jobs_namespace, "privileged" if any(map(pins, config.all_sets)) else "baseline")
 
 
 def guarded(config: KubernetesRunnersConfig, ports: Iterable[int]) -> list[Manifest]:
@@ -78,8 +78,10 @@ def guarded(config: KubernetesRunnersConfig, ports: Iterable[int]) -> list[Manif
     A job may have a pod of a step beside its own; pods that end count for as long as their successors start.
     """
     space = config.jobs_namespace
+    pods = 4 * sum(own.max_runners for own in config.all_sets)
+    devices = isolation.totals((own.devices, 2 * own.max_runners) for own in config.all_sets)
     return [
-        isolation.quota_of(config, space, 4 * config.max_runners, 2 * config.max_runners),
+        isolation.quota_of(config, space, pods, devices),
         isolation.limit_range(config, space),
         isolation.account(JOB_ACCOUNT, space),
         *isolation.network_policies(config, ports, space),
@@ -182,7 +184,7 @@ def files(config: KubernetesRunnersConfig, service: Spec | None = None) -> Manif
         "job.json": _text(template(config, service)),
         "step.json": _text(_template(config, {"resources": on_disk(config.disk)}, {}, [])),
     }
-    return isolation.manifest("v1", "ConfigMap", JOBS_MAP, config.namespace, data=texts)
+    return isolation.manifest("v1", "ConfigMap", config.named(JOBS_MAP), config.namespace, data=texts)
 
 
 def _text(template: Spec) -> str:

@@ -107,15 +107,21 @@ class KubernetesRunners(pulumi.ComponentResource):
             client = build_service.client(config, config.build) if config.build.jobs else None
             self._build_service(args)
         if config.job_pods:
-            self._guards.append(self._declare(job_pods.files(config, client), *self._guards))
+            self._guards += [self._declare(job_pods.files(own, client), *self._guards) for own in config.all_sets]
         of_runner = None if config.job_pods else client
-        template = pod.template(config, args.mirrored(config.image), args.mirrored(config.docker_image), of_runner)
-        self._controller(args, template)
+        running = self._controller(args)
+        for own in config.all_sets:
+            template = pod.template(own, args.mirrored(own.image), args.mirrored(own.docker_image), of_runner)
+            self._scale_set(own, template, running)
         of_service = [daemon.address for daemon in self._daemons]
         self.outputs = {
             "kind": config.kind,
             "namespace": config.namespace,
-            "scaleSet": self.scale_set,
+            **(
+                {"scaleSets": [own.scale_set for own in config.all_sets]}
+                if config.sets
+                else {"scaleSet": self.scale_set}
+            ),
             **({"buildService": of_service[0]} if of_service else {}),
             **({"buildServices": of_service} if len(of_service) > 1 else {}),
         }
@@ -130,8 +136,8 @@ class KubernetesRunners(pulumi.ComponentResource):
         declared = self._declare(namespace)
         return [self._declare(manifest, declared) for manifest in around]
 
-    def _controller(self, args: KubernetesRunnersArgs, template: pod.Spec) -> None:
-        """Declare the controller in its namespace, then the runners, so that they are deleted before it."""
+    def _controller(self, args: KubernetesRunnersArgs) -> k8s.helm.v3.Release:
+        """Declare the controller in its namespace. The runners follow it, so that they are deleted before it."""
         config = self._config
         policies = self._guarded(isolation.controller_namespace(config), *isolation.controller_policies(config))
         if config.job_pods:
@@ -148,15 +154,22 @@ class KubernetesRunners(pulumi.ComponentResource):
                 stringData=pulumi.Output.secret(credentials),
             )
             after.append(self._declare(secret, *self._guards))
-        controller, scale_set = arc.charts(config)
+        controller, _ = arc.charts(config)
         image = Reference.of(args.mirrored(f"{arc.IMAGE}:{config.arc.version}"))
         values = arc.controller_values(config, image.repository)
-        running = self._chart(controller, config.controller_namespace, "controller", values, after)
-        values = arc.scale_set_values(config, template)
-        self._chart(scale_set, config.namespace, config.namespace, values, [running], arc.at_github(values))
+        name = posixpath.basename(controller)
+        return self._chart(name, controller, config.controller_namespace, "controller", values, after)
+
+    def _scale_set(self, own: Config, template: pod.Spec, running: pulumi.Resource) -> None:
+        """Declare the scale set of a set's runners."""
+        _, chart = arc.charts(own)
+        values = arc.scale_set_values(own, template)
+        name = own.named(posixpath.basename(chart))
+        self._chart(name, chart, own.namespace, own.scale_set, values, [running], arc.at_github(values))
 
     def _chart(
         self,
+        resource: str,
         chart: str,
         namespace: str,
         name: str,
@@ -172,7 +185,7 @@ class KubernetesRunners(pulumi.ComponentResource):
             depends_on=list(after), replacement_trigger=replaced_by, delete_before_replace=replaced_by is not None
         )
         return k8s.helm.v3.Release(
-            f"{self._name}-{posixpath.basename(chart)}",
+            f"{self._name}-{resource}",
             chart=chart,
             version=None if self._config.arc.charts else self._config.arc.version,
             name=name,

@@ -119,7 +119,8 @@ def priority_class(config: KubernetesRunnersConfig) -> str:
 
 def labels(config: KubernetesRunnersConfig) -> dict[str, str]:
     """Return the labels of a runner's pod, which the namespace's other objects select."""
-    return {"app.kubernetes.io/part-of": "slipway", "app.kubernetes.io/component": f"runner-{config.profile}"}
+    component = "runner" if config.is_one_of_several else f"runner-{config.profile}"
+    return {"app.kubernetes.io/part-of": "slipway", "app.kubernetes.io/component": component}
 
 
 def devices(config: KubernetesRunnersConfig) -> dict[str, str]:
@@ -249,7 +250,7 @@ def _runner(config: KubernetesRunnersConfig, image: str, service: Spec | None) -
 def _volumes(config: KubernetesRunnersConfig, service: Spec | None) -> list[Spec]:
     volumes: list[Spec] = [{"name": "work", "emptyDir": {"sizeLimit": config.disk}}]
     if config.job_pods:
-        volumes.append({"name": JOBS_MAP, "configMap": {"name": JOBS_MAP}})
+        volumes.append({"name": JOBS_MAP, "configMap": {"name": config.named(JOBS_MAP)}})
     if config.own_daemon:
         claim: Spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": config.cache}}}
         if config.storage_class:

@@ -180,7 +180,7 @@ def test_status_with_githubs_queue_names_every_job(
         "3": "label",
         "9": "",
     }
-    assert "no runner of this stack has the label h200; they have slipway-runners, h100" in json.dumps(shown)
+    assert "no runner of this stack has the labels h200; they have slipway-runners, h100" in json.dumps(shown)
 
 
 def test_status_without_github_says_so_and_goes_on(

@@ -247,7 +247,7 @@ class History:
         waiting = {str(work.id): work for work in self.works.values() if work.queued <= self.now and not work.began}
         if self.fault() not in {"refuses", "away"}:  # else nobody can list the queue
             queue = [(WaitingJob(name, work.queued), ("gpu",)) for name, work in waiting.items()]
-            report = with_queue(report, queue, ("self-hosted", "gpu"))
+            report = with_queue(report, queue, [("self-hosted", "gpu")])
         said = {each.job: each for each in report}
         known = {str(job.id) for job in rows.waiting} if self.fault() in {"refuses", "away"} else waiting.keys()
         for name in waiting.keys() & known:
