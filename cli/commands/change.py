@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -17,28 +18,43 @@ from stacks.config.stack_file import ROOT
         ("slipway new mine --flavor nccl cuda=12.9.1 torch.version=2.15.0", "what is left out has its default"),
         ("slipway new mine --flavor local 'registry={kind: ghcr, repository: ghcr.io/acme/images}'", "a block at once"),
         ("slipway new mine", "on a terminal: asks, with the choices that go together"),
+        ("slipway new mine --from values.yaml", "the runners that ARC's chart has with these values"),
     ],
 )
 @click.argument("stack")
 @click.argument("values", metavar="[KEY=VALUE]...", nargs=-1, shell_complete=completion.keys)
 @click.option("--flavor", metavar="FLAVOR", shell_complete=completion.flavors, help="Which family of images it builds.")
-def new(stack: str, values: tuple[str, ...], flavor: str | None) -> None:
+@click.option(
+    "--from",
+    "source",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Values of ARC's chart gha-runner-scale-set.",
+)
+def new(stack: str, values: tuple[str, ...], flavor: str | None, source: Path | None) -> None:
     """Check values, and write a stack file with them.
 
     Where another stack would have equal tags for other images, it adds a tagSuffix. On a terminal it asks for what is
     missing. Lists and blocks are written as in YAML: [a, b], {key: value}. The keys
-    are those of `slipway explain`.
+    are those of `slipway explain`. With --from, it names each key of the chart that it cannot take.
     """
     from cli.keys import new_stack, questions
     from containers.errors import SlipwayError
 
     new_stack.check_name(stack)
+    left: list[str] = []
     chosen = new_stack.assigned(values)
+    if source is not None:
+        from cli.keys import arc_values
+
+        translated, left = arc_values.arc_values(source)
+        chosen = new_stack.merged(translated, chosen)
     if flavor is not None and chosen.setdefault("flavor", flavor) != flavor:
         raise SlipwayError(f"--flavor {flavor}: flavor={chosen['flavor']} is given too; give one of the two")
-    if sys.stdin.isatty() and sys.stderr.isatty():
+    if source is None and sys.stdin.isatty() and sys.stderr.isatty():
         chosen = questions.complete(chosen)
     path = new_stack.write(stack, chosen)
+    print(*(f"not taken: {line}" for line in left), sep="\n", end="\n" * bool(left))
     print(f"{path.relative_to(ROOT)}: written; next: make preview STACK={stack}")
 
 

@@ -76,6 +76,15 @@ def assigned(assignments: Sequence[str]) -> dict[str, Any]:
     return values
 
 
+def merged(values: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with the other ones in their place, block by block."""
+    result = dict(values)
+    for key, value in other.items():
+        inner = result.get(key)
+        result[key] = merged(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
+    return result
+
+
 def text(stack: str, values: Mapping[str, Any]) -> str:
     """Return the text of a stack's file: all of its values, as a default may change later.
 

@@ -1,0 +1,237 @@
+"""``slipway new --from``: values of ARC's chart gha-runner-scale-set as those of a stack, and what a stack cannot take.
+
+The file may also have the ConfigMap with the template of the hook's pods, as a document of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from containers.errors import MALFORMED, SlipwayError, one_line
+from containers.image.gpu.node_labels import GPU
+from containers.registry.reference import check_reference
+from stacks.versions.nodes import EFA, INFINIBAND, node, node_names
+
+_MOST: Final = 1 << 20
+"""Most bytes of a file of values."""
+
+_MOST_KEYS: Final = 5000
+"""Most values of a file, whose aliases may name each many times."""
+
+_KEYS: Final = {
+    "minRunners": "minRunners",
+    "maxRunners": "maxRunners",
+    "runnerGroup": "group",
+    "runnerScaleSetName": "namespace",
+}
+"""Keys of the chart by which a key of ours has another name, or the same one."""
+
+_JOB_KEYS: Final = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "disk", GPU: "gpus", EFA: "efa"}
+_JOB_KEYS[INFINIBAND] = "infiniband"
+"""Resources of a job's container by the key that has them."""
+
+_WHY: Final = {
+    "githubConfigSecret": "a credential stays out of a stack's file: keep it as the secret 'github' of the namespace",
+    "controllerServiceAccount": "the stack brings its own controller, and names its account",
+    "listenerTemplate": "the listener's pod is Slipway's, in the controller's namespace",
+    "listenerMetrics": "`slipway runners status --metrics` has the jobs by step and cause",
+    "keyVault": "no key takes it: use github.secret",
+    "proxy": "no key takes it: runners reach GitHub directly",
+    "githubServerTLS": "no key takes it: an image of your own has the certificate",
+    "containerMode.kubernetesModeWorkVolumeClaim": "jobs have their work in their own pod; `disk` limits it",
+    "template.spec.serviceAccountName": "runners and jobs have accounts of their own, without a role",
+    "template.spec.containers.runner.command": "it is GitHub's run.sh",
+    "template.spec.containers.runner.env": "no key takes variables: set them in the workflow, or in your own image",
+    "template.spec.containers.runner.resources": "a runner's own share is fixed; `cpu` and `memory` are its job's",
+    "template.spec.nodeSelector": "a runner with jobPods waits on any node; its jobs have the nodes of their template",
+    "template.spec.tolerations": "those of the jobs' template count; without one, give each taint its key alone",
+    "template.spec.containers.runner.volumeMounts": "no key takes volumes",
+    "template.spec.imagePullSecrets": "no key takes it: let the nodes pull, or give slipway:mirrors a registry",
+    "template.spec.initContainers": "Slipway has those of its Docker daemon",
+    "template.spec.volumes": "no key takes volumes: a folder of the node would be shared by jobs that trust nobody",
+    "job.serviceAccountName": "jobs have an account of their own, without a role",
+    "job.automountServiceAccountToken": "a job's pod has no token",
+    "job.containers.$job.env": "no key takes variables: set them in the workflow",
+    "job.containers.$job.volumeMounts": "no key takes volumes: a folder of the node would be shared by jobs",
+    "job.volumes": "no key takes volumes: a folder of the node would be shared by jobs that trust nobody",
+}
+"""Why a key has no equal, by its beginning."""
+
+
+def arc_values(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return the values of a stack that a file of the chart's values says, and a line for each key that it cannot take.
+
+    Raises:
+        SlipwayError: the file cannot be read, or has no values of the chart.
+    """
+    values, template = _documents(path)
+    try:
+        return _translated(values, template)
+    except MALFORMED as error:
+        raise SlipwayError(
+            f"--from {path}: has another shape than values of the chart gha-runner-scale-set: {type(error).__name__}"
+        ) from None
+
+
+def _translated(values: dict[str, Any], template: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    flat = [
+        *islice(_flat(values), _MOST_KEYS),
+        *((f"job.{key}", value) for key, value in islice(_flat(template), _MOST_KEYS)),
+    ]
+    if len(flat) >= _MOST_KEYS:
+        raise ValueError
+    rest = dict(flat)
+    runners: dict[str, Any] = {"kind": "kubernetes"}
+    github: dict[str, Any] = {"url": rest.pop("githubConfigUrl", "")}
+    secret = rest.get("githubConfigSecret")
+    github["secret"] = rest.pop("githubConfigSecret") if isinstance(secret, str) and secret else "github"
+    runners["github"] = github
+    for key, own in _KEYS.items():
+        if rest.get(key):
+            runners[own] = rest.pop(key)
+    labels = _list(rest, "scaleSetLabels")
+    others = [each for each in labels if each != runners.get("namespace")]
+    runners |= {"labels": others} if others else {}
+    mode = rest.pop("containerMode.type", "")
+    if mode in {"kubernetes", "kubernetes-novolume"}:
+        runners["jobPods"] = "true"
+    elif mode and mode != "dind":
+        rest["containerMode.type"] = mode
+    nodes = "job" if template else "template.spec"
+    _take_nodes(rest, nodes, runners)
+    _take_image(rest, runners)
+    if rest.get("template.spec.terminationGracePeriodSeconds", "").isdecimal():
+        seconds = int(rest.pop("template.spec.terminationGracePeriodSeconds"))
+        runners["grace"] = str(min(max(seconds // 60, 1), 1440))
+    _take_size(rest, runners, f"{'job' if template else 'template.spec'}.containers.{'$job' if template else 'runner'}")
+    return {"flavor": "runners", "runners": runners}, list(_left(rest))
+
+
+def _documents(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the chart's values, and the specification of the hook's template if the file has it."""
+    try:
+        content = path.read_bytes()
+        if len(content) > _MOST:
+            raise SlipwayError(f"--from {path}: is larger than {_MOST >> 20} MiB: expected values of ARC's chart")
+        documents = [*yaml.load_all(content, Loader=yaml.BaseLoader)]
+    except OSError as error:
+        raise SlipwayError(f"--from {path}: cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, RecursionError, ValueError):
+        raise SlipwayError(f"--from {path}: is not YAML: expected values of the chart gha-runner-scale-set") from None
+    values = [each for each in documents if isinstance(each, dict) and "githubConfigUrl" in each]
+    if len(values) != 1:
+        raise SlipwayError(
+            f"--from {path}: expected one document with githubConfigUrl, as values of the chart gha-runner-scale-set "
+            f"have; it has {len(values)}"
+        )
+    for each in documents:
+        for text in _texts(each):
+            template = _yaml(text)
+            if isinstance(template, dict) and "$job" in text and isinstance(template.get("spec"), dict):
+                return values[0], template["spec"]
+    return values[0], {}
+
+
+def _texts(document: Any) -> list[str]:
+    data = document.get("data") if isinstance(document, dict) and document.get("kind") == "ConfigMap" else None
+    return [text for text in data.values() if isinstance(text, str)] if isinstance(data, dict) else []
+
+
+def _yaml(text: str) -> Any:
+    try:
+        return yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - it makes nothing but text of scalars
+    except (yaml.YAMLError, RecursionError):
+        return None
+
+
+def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each value by its path; containers have their name in it, and other lists are values."""
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _flat(item, f"{prefix}{key}.")
+    elif prefix.endswith(("containers.", "initContainers.")) and isinstance(value, list):
+        for item in value:
+            inner = {key: part for key, part in item.items() if key != "name"} if isinstance(item, Mapping) else item
+            yield from _flat(inner, f"{prefix}{item.get('name', '?') if isinstance(item, Mapping) else '?'}.")
+    elif value not in ("", [], {}, None):
+        yield prefix.removesuffix("."), value
+
+
+def _list(rest: dict[str, Any], key: str) -> list[Any]:
+    """Take a list; raises TypeError for anything else."""
+    value = rest.pop(key, [])
+    if not isinstance(value, list):
+        raise TypeError
+    return value
+
+
+def _take_nodes(rest: dict[str, Any], where: str, runners: dict[str, Any]) -> None:
+    """Take the profile whose labels are among those of the nodes, and the labels and taints that are left."""
+    prefix = f"{where}.nodeSelector."
+    selector = {key.removeprefix(prefix): rest.pop(key) for key in [*rest] if key.startswith(prefix)}
+    machine = next((value for key, value in selector.items() if key.rpartition("/")[2] == "instance-type"), "")
+    for name in node_names():
+        row = node(name)
+        own = row.selector.items()
+        typed = row.selector.get("node.kubernetes.io/instance-type")
+        if row.pool and (own <= selector.items() or (machine and machine == typed)):
+            runners["profile"] = name
+            selector = {key: value for key, value in selector.items() if (key, value) not in own}
+            break
+    runners |= {"nodeSelector": selector} if selector else {}
+    known = [dict(each) for each in node(runners["profile"]).tolerations] if "profile" in runners else []
+    given = _list(rest, f"{where}.tolerations")
+    taken = [each for each in given if isinstance(each, dict) and each.get("key") and "tolerationSeconds" not in each]
+    if left := [each for each in given if each not in taken]:
+        rest[f"{where}.tolerations"] = left
+    runners |= {"tolerations": others} if (others := [each for each in taken if each not in known]) else {}
+    if runtime := rest.pop(f"{where}.runtimeClassName", ""):
+        runners["runtimeClass"] = runtime
+
+
+def _take_image(rest: dict[str, Any], runners: dict[str, Any]) -> None:
+    for key, own in (
+        ("template.spec.containers.runner.image", "image"),
+        ("template.spec.initContainers.dind.image", "dockerImage"),
+    ):
+        image = str(rest.get(key, ""))
+        if image and not image.endswith(":latest"):
+            try:
+                runners[own] = check_reference(image)
+            except ValueError:
+                continue
+            del rest[key]
+
+
+def _take_size(rest: dict[str, Any], runners: dict[str, Any], container: str) -> None:
+    """Take what a job may use; the shares of a runner beside its Docker daemon are fixed, but for its devices."""
+    for resource, own in _JOB_KEYS.items():
+        keys = [f"{container}.resources.{part}.{resource}" for part in ("limits", "requests")]
+        values = [rest[key] for key in keys if key in rest]
+        if not values or (own in {"cpu", "memory"} and not container.startswith("job.")):
+            continue
+        value = values[0]
+        if own == "disk" and re.fullmatch(r"[0-9]+", value):
+            value = f"{value}Gi"
+        runners[own] = value
+        for key in keys:
+            rest.pop(key, None)
+
+
+def _left(rest: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each key that no key takes; none has a value, which may be a credential."""
+    lines: dict[str, str] = {}
+    for key in rest:
+        start = next((start for start in sorted(_WHY, key=len, reverse=True) if f"{key}.".startswith(f"{start}.")), "")
+        why = _WHY.get(start, "no key of Slipway's takes it")
+        if key.endswith("image") and not start:
+            why = "its tag moves: the image of Slipway's release is used; give one with a version in runners.image"
+        lines[start or key] = why
+    for key, why in lines.items():
+        yield f"{one_line(key)}: {why}"

@@ -1,0 +1,165 @@
+"""``slipway new --from``: what ARC's values say becomes a stack, and what a stack cannot take is named."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.commands import change
+from cli.keys import new_stack
+from cli.keys.arc_values import arc_values
+from cli.main import main
+from containers.errors import SlipwayError
+from stacks import flavors
+from stacks.config.kubernetes import KubernetesRunnersConfig
+from stacks.config.stack_file import ROOT, stack_file
+
+PYTORCH = Path(__file__).parent / "arc_values/pytorch.yaml"
+DIND: dict[str, Any] = {
+    "githubConfigUrl": "https://github.com/acme/images",
+    "githubConfigSecret": {"github_token": "ghp_hunter2"},
+    "minRunners": 1,
+    "maxRunners": 3,
+    "scaleSetLabels": ["gpu"],
+    "containerMode": {"type": "dind"},
+    "template": {
+        "metadata": {"annotations": {"a": "b"}},
+        "spec": {
+            "terminationGracePeriodSeconds": 3600,
+            "nodeSelector": {"node.kubernetes.io/instance-type": "p5.48xlarge"},
+            "tolerations": [
+                {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+                {"operator": "Exists"},
+            ],
+            "runtimeClassName": "nvidia",
+            "imagePullSecrets": [{"name": "x"}],
+            "containers": [
+                {
+                    "name": "runner",
+                    "image": "ghcr.io/acme/runner:2.335.1",
+                    "resources": {"requests": {"cpu": "8"}, "limits": {"nvidia.com/gpu": 4}},
+                }
+            ],
+        },
+    },
+}
+
+
+def translated(path: Path) -> tuple[KubernetesRunnersConfig, list[str]]:
+    values, left = arc_values(path)
+    config = flavors.load(values, "stack mine").runners
+    assert isinstance(config, KubernetesRunnersConfig)
+    return config, left
+
+
+def dind(folder: Path, **more: Any) -> Path:
+    path = folder / "values.yaml"
+    path.write_text(yaml.safe_dump({**DIND, **more}))
+    return path
+
+
+def test_runner_of_pytorch_is_taken_but_for_what_is_named() -> None:
+    config, left = translated(PYTORCH)
+    assert (config.github.url, config.github.secret) == ("https://github.com/pytorch", "pytorch-arc")
+    assert config.scale_set == "mt-l-x86iamx-22-225-h100"
+    assert (config.profile, config.devices["nvidia.com/gpu"], config.job_pods) == ("eks-p5", 1, True)
+    assert (config.cpu, config.memory, config.disk) == ("22", "225Gi", "200Gi")
+    assert (config.min_runners, config.max_runners, config.group) == (0, 8, "default")
+    assert config.per_node == 8
+    assert config.node_selector == {"workload-type": "github-runner", "instance-type": "p5.48xlarge"}
+    assert [each.key for each in config.tolerations] == ["instance-type"]  # the profile has that of the GPUs
+    assert [line.partition(": ")[0] for line in left] == [
+        "controllerServiceAccount",
+        "listenerTemplate",
+        "template.spec.serviceAccountName",
+        "template.spec.nodeSelector",
+        "template.spec.tolerations",
+        "template.spec.containers.runner.image",
+        "template.spec.containers.runner.command",
+        "template.spec.containers.runner.env",
+        "template.spec.containers.runner.resources",
+        "template.spec.containers.runner.volumeMounts",
+        "template.spec.volumes",
+        "job.serviceAccountName",
+        "job.automountServiceAccountToken",
+        "job.containers.$job.env",
+        "job.containers.$job.volumeMounts",
+        "job.volumes",
+    ]
+
+
+def test_page_has_a_line_for_each_setting_of_pytorch() -> None:
+    page = (ROOT / "docs/runners/from-arc.md").read_text()
+    settings = ["name", "instance_type", "disk_size", "vcpu", "memory", "gpu", "max_runners"]
+    assert all(f"| `{name}` |" in page for name in settings)
+    for line in translated(PYTORCH)[1]:
+        assert f"| `{line.partition(': ')[0]}` |" in page, line
+
+
+def test_runner_with_docker_is_taken_without_its_credential(tmp_path: Path) -> None:
+    config, left = translated(dind(tmp_path))
+    assert (config.own_daemon, config.profile, config.devices["nvidia.com/gpu"]) == (True, "eks-p5", 4)
+    assert (config.image, config.grace, config.runtime_class) == ("ghcr.io/acme/runner:2.335.1", 60, "nvidia")
+    assert (config.github.secret, config.labels, config.tolerations) == ("github", ("gpu",), ())
+    names = {line.partition(": ")[0] for line in left}
+    assert names == {
+        "githubConfigSecret",
+        "template.metadata.annotations.a",
+        "template.spec.tolerations",
+        "template.spec.imagePullSecrets",
+        "template.spec.containers.runner.resources",
+    }
+    assert "hunter2" not in str(left)
+
+
+def test_every_value_is_taken_or_named(tmp_path: Path) -> None:
+    """A value that no key takes has a line with its name, whatever it is."""
+    more = {
+        "proxy": {"http": {"url": "http://p"}},
+        "unheard": {"of": 1},
+        "annotations": {"x": "y"},
+        "resourceMeta": {"a": {"b": "c"}},
+    }
+    for key, value in more.items():
+        _, left = translated(dind(tmp_path, **{key: value}))
+        assert any(line.startswith(key) for line in left), (key, left)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a: [", "is not YAML"),
+        ("a: b", "expected one document with githubConfigUrl"),
+        ("- a", "expected one document with githubConfigUrl"),
+        ("githubConfigUrl: x\n---\ngithubConfigUrl: y", "it has 2"),
+        ("githubConfigUrl: x\nscaleSetLabels: {a: b}\ntemplate: {spec: {tolerations: x}}", "has another shape than values"),
+        ("githubConfigUrl: x\ncontainerMode: {type: [a]}", "has another shape than values"),
+        ("githubConfigUrl: x\na: &a {" + ", ".join(f"k{n}: v" for n in range(99)) + "}\nb: &b {" + ", ".join(f"k{n}: *a" for n in range(99)) + "}\nc: {" + ", ".join(f"k{n}: *b" for n in range(99)) + "}", "has another shape than values"),
+    ],
+)  # fmt: skip
+def test_file_without_the_charts_values_is_one_line(tmp_path: Path, text: str, line: str) -> None:
+    path = tmp_path / "values.yaml"
+    path.write_text(text)
+    with pytest.raises(SlipwayError) as caught:
+        arc_values(path)
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_new_from_values_writes_a_stack(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stacks").mkdir()
+    monkeypatch.setattr(new_stack, "write", partial(new_stack.write, root=tmp_path))
+    monkeypatch.setattr(change, "ROOT", tmp_path)
+    assert main(["new", "mine", "--from", str(dind(tmp_path)), "runners.gpus=2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    written = yaml.safe_load(stack_file("mine", tmp_path).read_text())["config"]["slipway:runners"]
+    assert (written["gpus"], written["profile"]) == (2, "eks-p5")
+    assert [line.startswith("not taken: ") for line in lines] == [True] * 5 + [False]
+    assert main(["new", "x", "--from", str(tmp_path / "none")]) == 1
+    assert "cannot be read: No such file or directory" in capsys.readouterr().err
