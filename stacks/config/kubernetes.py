@@ -65,6 +65,7 @@ _SAME = {
     "beta.kubernetes.io/arch": "kubernetes.io/arch",
 }
 """Former names of labels, which nodes still have ("Well-Known Labels, Annotations and Taints")."""
+_RESOURCE = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -141,6 +142,7 @@ Addresses = Annotated[
 """An address for each replica of a service; one may be given without a list."""
 
 NodeLabel = Annotated[str, AfterValidator(matching(_NODE_LABEL, "a node's label, such as acme.example/pool"))]
+Resource = Annotated[str, AfterValidator(matching(_RESOURCE, "a resource of nodes, such as nvidia.com/mig-3g.40gb"))]
 Quantity = Annotated[str, AfterValidator(_quantity)]
 Label = Annotated[
     str,
@@ -383,6 +385,16 @@ class RunnerSetConfig(PoolConfig):
     infiniband: int | None = Field(
         None, ge=0, description="InfiniBand devices of each runner. Default: its GPUs' share."
     )
+    gpu_resource: Resource | None = Field(
+        None,
+        description="Name by which nodes offer parts of GPUs: nvidia.com/mig-3g.40gb of MIG, nvidia.com/gpu.shared of "
+        "time slices. `gpus` is the number of these. Default: nvidia.com/gpu, whole GPUs.",
+    )
+    infiniband_resource: Resource | None = Field(
+        None,
+        description="Name by which nodes offer InfiniBand devices, such as rdma/shared_ib of the shared device plugin. "
+        "Default: rdma/ib.",
+    )
     shm: Quantity = Field("64Gi", description="Size of /dev/shm where there are GPUs; it counts as memory.")
     cpu: str = Field(
         "4", pattern="^[1-9][0-9]*m?$", description="CPUs that each Docker daemon, or with jobPods each job, requests."
@@ -485,8 +497,9 @@ class KubernetesRunnersConfig(RunnerSetConfig):
         """Check that a node of the profile has what its pods request, and another platform than the extra builds."""
         for name, resource in (("gpus", GPU), ("efa", EFA), ("infiniband", INFINIBAND)):
             count = getattr(self, name)
-            if count is not None:
+            if count is not None and resource not in self.other_names:
                 check_count(self.profile, resource, count, field=f"runners.{name}")
+        self._check_names()
         if self.per_node == 0:
             row, (cpus, memory) = node(self.profile), self.requests
             who, beside = ("job", "") if self.job_pods else ("runner", " with its Docker daemon")
@@ -533,6 +546,17 @@ class KubernetesRunnersConfig(RunnerSetConfig):
                 f"validation: runners of {self.profile} have no GPU, which an image's own checks need: give a command "
                 "or another profile, or leave validation out"
             )
+
+    def _check_names(self) -> None:
+        """Check that other names of resources are of what the nodes have, and come with a number."""
+        for resource in self.other_names:
+            key, count = (("gpuResource", "gpus"), ("infinibandResource", "infiniband"))[resource == INFINIBAND]
+            if not node(self.profile).most(resource):
+                raise ValueError(
+                    f"{key}: nodes of {self.profile} have no {resource}: leave it out, or give another profile"
+                )
+            if not getattr(self, count):
+                raise ValueError(f"{key}: how many of them a runner gets is not known: give {count}, 1 or more")
 
     def _check_sets(self) -> None:
         """Check each set as the runners that it is."""
@@ -726,12 +750,28 @@ class KubernetesRunnersConfig(RunnerSetConfig):
             return {}
         limits = node(self.profile).limits
         gpus = limits.get(GPU, 0)
-        shares = {name: most if self.gpus is None else most * self.gpus // gpus for name, most in limits.items()}
+        # What part of a node some parts of a GPU are is not known: then no share of its fabric goes with them.
+        part = 0 if GPU in self.other_names else self.gpus
+        shares = {name: most if part is None else most * part // gpus for name, most in limits.items()}
         return {
             name: count
             for name, share in shares.items()
             if (count := share if requested[name] is None else requested[name])
         }
+
+    @property
+    def other_names(self) -> dict[str, str]:
+        """The names of resources that the nodes offer by another than the usual one, by the usual one.
+
+        Only the cluster knows how many of them a node has.
+        """
+        names = {GPU: self.gpu_resource, INFINIBAND: self.infiniband_resource}
+        return {usual: name for usual, name in names.items() if name and name != usual}
+
+    @property
+    def resources(self) -> dict[str, int]:
+        """The :attr:`devices` by the names that the nodes have for them."""
+        return {self.other_names.get(name, name): count for name, count in self.devices.items()}
 
     @property
     def requests(self) -> tuple[float, float]:
@@ -747,7 +787,7 @@ class KubernetesRunnersConfig(RunnerSetConfig):
         The node's own pods leave a little less than its CPUs and memory.
         """
         row, (cpus, memory) = node(self.profile), self.requests
-        room = [row.most(name) // count for name, count in self.devices.items()]
+        room = [row.most(name) // count for name, count in self.devices.items() if name not in self.other_names]
         room += [int(most / each) for most, each in ((row.cores, cpus), (row.memory, memory)) if most is not None]
         return min(room, default=None)
 
@@ -758,6 +798,8 @@ class KubernetesRunnersConfig(RunnerSetConfig):
 
     def _idle_gpus(self) -> list[str]:
         most, each, room = node(self.profile).most(GPU), self.devices.get(GPU, 0), self.per_node or 0
+        if GPU in self.other_names:
+            return []
         used, where = each * room, f".sets.{self._set}" if self._set else ""
         idle = f"{most - used} of the {most} GPUs of a node of {self.profile} stay idle"
         return (

@@ -34,6 +34,8 @@ _PLUGINS = {
     INFINIBAND: "does the SR-IOV or shared RDMA device plugin run there, with the resource name rdma/ib?",
 }
 
+_OTHER = "does the plugin run there that offers it by this name?"
+
 
 def warnings(config: KubernetesRunnersConfig, specs: Iterable[ImageSpec] = ()) -> list[str]:
     """Return one line for each problem that keeps jobs waiting, or images from running on the profile's nodes.
@@ -75,12 +77,12 @@ def _devices(config: KubernetesRunnersConfig, nodes: list[Item]) -> Iterator[str
     """Compare the devices of the profile's nodes with those of a runner."""
     if not nodes:
         return
-    for resource, requested in config.devices.items():
+    for resource, requested in config.resources.items():
         most = max(kubectl.offered(entry, resource) for entry in nodes)
         if most < requested:
             yield (
                 f"no node of {config.profile} (there: {len(nodes)}) offers more than {most} {resource}, and a runner "
-                f"asks for {requested}: {_PLUGINS[resource]}"
+                f"asks for {requested}: {_PLUGINS.get(resource, _OTHER)}"
             )
 
 

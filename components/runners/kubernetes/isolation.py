@@ -78,8 +78,8 @@ def quota(config: KubernetesRunnersConfig) -> Manifest:
     """
     checks = 2 * (config.validation is not None)
     pods = 2 * sum(own.max_runners for own in config.all_sets)
-    sizes = [(own.devices, 2 * own.max_runners * (not own.job_pods)) for own in config.all_sets]
-    devices = totals([*sizes, *([(config.devices, checks)] if checks else [])])
+    sizes = [(own.resources, 2 * own.max_runners * (not own.job_pods)) for own in config.all_sets]
+    devices = totals([*sizes, *([(config.resources, checks)] if checks else [])])
     return quota_of(config, config.namespace, pods + checks, devices, pods * config.own_daemon)
 
 

@@ -79,7 +79,7 @@ def guarded(config: KubernetesRunnersConfig, ports: Iterable[int]) -> list[Manif
     """
     space = config.jobs_namespace
     pods = 4 * sum(own.max_runners for own in config.all_sets)
-    devices = isolation.totals((own.devices, 2 * own.max_runners) for own in config.all_sets)
+    devices = isolation.totals((own.resources, 2 * own.max_runners) for own in config.all_sets)
     return [
         isolation.quota_of(config, space, pods, devices),
         isolation.limit_range(config, space),

@@ -129,7 +129,7 @@ def devices(config: KubernetesRunnersConfig) -> dict[str, str]:
     EFA also needs huge pages (EKS user guide). A pod without a GPU could still see all GPUs of a node whose plugin does
     not guard them (NVIDIA's device plugin, README), so ``NVIDIA_VISIBLE_DEVICES`` is set as well.
     """
-    requested = {resource: str(count) for resource, count in config.devices.items()}
+    requested = {resource: str(count) for resource, count in config.resources.items()}
     hugepages = node(config.profile).hugepages
     return {**requested, "hugepages-2Mi": hugepages} if EFA in requested and hugepages else requested
 

@@ -168,3 +168,51 @@ def test_sets_of_one_name_in_two_stacks_collide() -> None:
 def test_check_says_how_many_of_each_set_fit_a_node() -> None:
     assert _room(runners()) == ", runners a node: 8 of h100-1, 1 of h100-8"
     assert _room(runners(sets={"a": {}})) == ""
+
+
+MIG, SHARED = "nvidia.com/mig-3g.40gb", "rdma/shared_ib"
+
+
+@pytest.mark.parametrize("more", [{}, {"jobPods": True}])
+def test_parts_of_gpus_are_requested_by_their_name(more: dict[str, Any]) -> None:
+    given = {"profile": "aks-ndv5", "gpus": 2, "gpuResource": MIG, "infiniband": 1, "infinibandResource": SHARED}
+    config = KubernetesRunnersConfig.model_validate({"kind": "kubernetes", "github": GITHUB, **given, **more})
+    own = {MIG: "2", SHARED: "1"}
+    spec = job_pods.template(config)["spec"] if more else pod.template(config, "r:1", "d:1")["spec"]
+    (container,) = spec["containers"]
+    assert own.items() <= container["resources"]["limits"].items()
+    assert not {GPU, "rdma/ib"} & container["resources"]["limits"].keys()
+    assert "IPC_LOCK" in container["securityContext"]["capabilities"]["add"]
+    quotas = [
+        isolation.quota(config),
+        *(each for each in job_pods.guarded(config, ()) if each["kind"] == "ResourceQuota"),
+    ]
+    assert f"requests.{MIG}" in quotas[bool(more)]["spec"]["hard"]
+    assert f"requests.{GPU}" not in quotas[bool(more)]["spec"]["hard"]
+    assert config.warnings == []  # how many a node has is not known
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"gpuResource": MIG, "profile": "cpu", "gpus": 1}, "gpuResource: nodes of cpu have no nvidia.com/gpu: leave it out, or give another profile"),
+        ({"gpuResource": MIG, "profile": "eks-p5"}, "gpuResource: how many of them a runner gets is not known: give gpus, 1 or more"),
+        ({"infinibandResource": SHARED, "profile": "eks-p5", "infiniband": 1}, "infinibandResource: nodes of eks-p5 have no rdma/ib: leave it out, or give another profile"),
+        ({"gpuResource": "mig", "profile": "eks-p5", "gpus": 1}, "expected a resource of nodes, such as nvidia.com/mig-3g.40gb"),
+    ],
+)  # fmt: skip
+def test_name_of_a_resource_that_says_nothing_is_refused(given: dict[str, Any], line: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        KubernetesRunnersConfig.model_validate({"kind": "kubernetes", "github": GITHUB, **given})
+    assert caught.value.errors()[0]["msg"].removeprefix("Value error, ") == line
+
+
+def test_parts_of_gpus_may_be_more_than_the_gpus() -> None:
+    config = KubernetesRunnersConfig.model_validate(
+        {"kind": "kubernetes", "github": GITHUB, "profile": "eks-p5", "gpus": 14, "gpuResource": MIG, "jobPods": True}
+    )
+    assert config.resources == {MIG: 14}  # and no EFA: what part of a node this is, is not known
+    usual = KubernetesRunnersConfig.model_validate(
+        {"kind": "kubernetes", "github": GITHUB, "profile": "eks-p5", "gpuResource": GPU}
+    )
+    assert usual.resources == usual.devices
