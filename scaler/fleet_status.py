@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from .decide import Machine, Rules, Runner
 from .jobs import Job
-from .waiting import Place, Standing, Surroundings, WaitingJob, standings
+from .waiting import RunnerPlace, Standing, Surroundings, WaitingJob, standings
 
 
 def status(
@@ -45,7 +45,7 @@ def status(
     return standings(now, waiting, places, around)
 
 
-def _place(machine: Machine, runner: Runner | None, signs: Sequence[str]) -> Place:
+def _place(machine: Machine, runner: Runner | None, signs: Sequence[str]) -> RunnerPlace:
     passed: dict[str, float | None] = {"requested": machine.started}
     if machine.running:
         passed["booted"] = None
@@ -53,7 +53,7 @@ def _place(machine: Machine, runner: Runner | None, signs: Sequence[str]) -> Pla
         passed |= {"booted": None, "registered": None}
     if runner and runner.busy:
         passed["started"] = None
-    return Place(machine.id, passed, signs, WaitingJob("") if runner and runner.busy else None)
+    return RunnerPlace(machine.id, passed, signs, WaitingJob("") if runner and runner.busy else None)
 
 
 def _first(refusals: Mapping[str, Sequence[str]], what: str, otherwise: str) -> str:

@@ -1,6 +1,6 @@
 """Why a job waits: how far each job has come, and the cause where it stands. Pure functions: no clock, no network.
 
-A machine of EC2 and a pod of Kubernetes are both a :class:`Place` here, so both kinds of runners have the same causes.
+A machine of EC2 and a pod of Kubernetes are both a :class:`RunnerPlace` here, so both kinds have the same causes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class WaitingJob:
 
 
 @dataclass(frozen=True)
-class Place:
+class RunnerPlace:
     """A machine or a pod for one job: the steps that it has passed, and when, if that is known.
 
     ``signs`` are what is said of it where it does not come up. ``job`` is the one that it has.
@@ -114,7 +114,9 @@ class Standing:
         return self.times.get("queued") or self.times.get("assigned") or self.times.get("requested")
 
 
-def standings(now: float, jobs: Sequence[WaitingJob], places: Sequence[Place], around: Surroundings) -> list[Standing]:
+def standings(
+    now: float, jobs: Sequence[WaitingJob], places: Sequence[RunnerPlace], around: Surroundings
+) -> list[Standing]:
     """Return how far each job has come: first those that wait, the longest first, then those that have a runner.
 
     GitHub gives a job to any runner. So the job that waits longest counts as that of the place that has come furthest.
@@ -165,11 +167,11 @@ def as_json(standing: Sequence[Standing]) -> list[dict[str, Any]]:
     return [{**vars(each), "times": dict(each.times)} for each in standing]
 
 
-def _way_to_go(place: Place) -> tuple[int, float]:
+def _way_to_go(place: RunnerPlace) -> tuple[int, float]:
     return -len(place.passed), place.passed.get("requested") or 0.0
 
 
-def _standing(job: WaitingJob, place: Place | None, kind: str, cause: str) -> Standing:
+def _standing(job: WaitingJob, place: RunnerPlace | None, kind: str, cause: str) -> Standing:
     passed = place.passed if place else {}
     times: dict[str, float | None] = {"queued": job.queued}
     times |= {"assigned": job.assigned} if place or job.assigned is not None else {}
@@ -182,7 +184,9 @@ def _standing(job: WaitingJob, place: Place | None, kind: str, cause: str) -> St
     return Standing(job.id, place.id if place else "", step, kind, cause, times, job.about)
 
 
-def _cause(now: float, job: WaitingJob, place: Place | None, around: Surroundings, *, full: bool) -> tuple[str, str]:
+def _cause(
+    now: float, job: WaitingJob, place: RunnerPlace | None, around: Surroundings, *, full: bool
+) -> tuple[str, str]:
     """Return the kind and the text of why a job has not started; one of the first that is true."""
     if job.left:
         return "label", "GitHub gave it to no runner here while one was idle: may the runner group its repository?"
@@ -201,7 +205,7 @@ def _cause(now: float, job: WaitingJob, place: Place | None, around: Surrounding
     return "starting", "a machine or a pod is requested for it next"
 
 
-def _of_place(now: float, place: Place, around: Surroundings) -> tuple[str, str]:
+def _of_place(now: float, place: RunnerPlace, around: Surroundings) -> tuple[str, str]:
     """Return why a place has no runner yet."""
     if place.signs:
         return classified(place.signs)

@@ -172,27 +172,33 @@ def _list(rest: dict[str, Any], key: str) -> list[Any]:
 
 
 def _take_nodes(rest: dict[str, Any], where: str, runners: dict[str, Any]) -> None:
-    """Take the profile whose labels are among those of the nodes, and the labels and taints that are left."""
+    """Take the profile of the nodes, the labels and taints that it has not, and the runtime class."""
     prefix = f"{where}.nodeSelector."
     selector = {key.removeprefix(prefix): rest.pop(key) for key in [*rest] if key.startswith(prefix)}
-    machine = next((value for key, value in selector.items() if key.rpartition("/")[2] == "instance-type"), "")
-    for name in node_names():
-        row = node(name)
-        own = row.selector.items()
-        typed = row.selector.get("node.kubernetes.io/instance-type")
-        if row.pool and (own <= selector.items() or (machine and machine == typed)):
-            runners["profile"] = name
-            selector = {key: value for key, value in selector.items() if (key, value) not in own}
-            break
-    runners |= {"nodeSelector": selector} if selector else {}
-    known = [dict(each) for each in node(runners["profile"]).tolerations] if "profile" in runners else []
+    profile = _profile(selector)
+    own = node(profile).selector.items() if profile else ()
+    known = [dict(each) for each in node(profile).tolerations] if profile else []
     given = _list(rest, f"{where}.tolerations")
     taken = [each for each in given if isinstance(each, dict) and each.get("key") and "tolerationSeconds" not in each]
     if left := [each for each in given if each not in taken]:
         rest[f"{where}.tolerations"] = left
-    runners |= {"tolerations": others} if (others := [each for each in taken if each not in known]) else {}
-    if runtime := rest.pop(f"{where}.runtimeClassName", ""):
-        runners["runtimeClass"] = runtime
+    values = {
+        "profile": profile,
+        "nodeSelector": {key: value for key, value in selector.items() if (key, value) not in own},
+        "tolerations": [each for each in taken if each not in known],
+        "runtimeClass": rest.pop(f"{where}.runtimeClassName", ""),
+    }
+    runners |= {key: value for key, value in values.items() if value}
+
+
+def _profile(selector: Mapping[str, str]) -> str:
+    """Return the profile whose labels are among those of the nodes, or whose instance type is; empty without one."""
+    machine = next((value for key, value in selector.items() if key.rpartition("/")[2] == "instance-type"), "")
+    for row in map(node, node_names()):
+        typed = row.selector.get("node.kubernetes.io/instance-type")
+        if row.pool and (row.selector.items() <= selector.items() or (machine and machine == typed)):
+            return row.name
+    return ""
 
 
 def _take_image(rest: dict[str, Any], runners: dict[str, Any]) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from containers.errors import MALFORMED, SlipwayError, one_line
 from containers.image.gpu import kubectl
 from containers.image.gpu.kubectl import Item, Unanswered, not_ready
-from scaler.waiting import Place, Surroundings, WaitingJob
+from scaler.waiting import RunnerPlace, Surroundings, WaitingJob
 from stacks.config.kubernetes import KubernetesRunnersConfig
 
 _GROUP: Final = "actions.github.com"
@@ -20,7 +20,9 @@ _USUAL: Final = ("ContainerCreating", "PodInitializing", "it is not scheduled ye
 """What a pod that comes up as it should says."""
 
 
-def cluster_jobs(stack: str, config: KubernetesRunnersConfig) -> tuple[list[WaitingJob], list[Place], Surroundings]:
+def cluster_jobs(
+    stack: str, config: KubernetesRunnersConfig
+) -> tuple[list[WaitingJob], list[RunnerPlace], Surroundings]:
     """Return the jobs that ARC was assigned and that have no runner, the runners, and what all of them share.
 
     ARC knows a job by name once a runner has it; before, it knows how many there are.
@@ -41,7 +43,7 @@ def cluster_jobs(stack: str, config: KubernetesRunnersConfig) -> tuple[list[Wait
         ) from None
 
 
-def _read(config: KubernetesRunnersConfig) -> tuple[list[WaitingJob], list[Place], Surroundings]:
+def _read(config: KubernetesRunnersConfig) -> tuple[list[WaitingJob], list[RunnerPlace], Surroundings]:
     runners = _own(config, f"ephemeralrunners.{_GROUP}")
     pods = {_name(pod): pod for pod in _items(config, "pods", config.namespace)}
     events = _events(config, config.namespace)
@@ -102,37 +104,40 @@ def _place(
     pod: Item | None,
     job_pod: Item | None,
     events: Mapping[str, Sequence[str]],
-) -> Place:
-    status, name = runner.get("status", {}), _name(runner)
+) -> RunnerPlace:
+    ready, job = runner.get("status", {}).get("ready"), _job(runner)
     passed: dict[str, float | None] = {"requested": _seconds(runner["metadata"]["creationTimestamp"])}
-    job = None
-    if status.get("jobRequestId") or status.get("jobId") or status.get("jobDisplayName"):
-        names = (status.get("jobRepositoryName"), status.get("jobDisplayName"))
-        job = WaitingJob(
-            str(status.get("jobId") or status.get("jobRequestId") or ""), about=" ".join(map(str, filter(None, names)))
-        )
-    booted = _started(pod) if pod else None
-    if booted or status.get("ready") or job:
+    booted, works = _started(pod), _started(job_pod)
+    if booted or ready or job:
         passed["booted"] = booted
-    if status.get("ready") or job:
+    if ready or job:
         passed["registered"] = None
-    where = job_pod if config.job_pods else pod
-    if job and (not config.job_pods or (where and _started(where))):
-        passed["started"] = _started(where) if config.job_pods and where else None
-    if "started" in passed or ("registered" in passed and job is None):
-        return Place(name, passed, (), job)
-    own = [job_pod] if job and job_pod else [pod] if pod and not job else []
-    said = [one_line(status.get("message") or status.get("reason") or "", 400), *map(not_ready, own)]
-    said += [line for item in (*own, runner) for line in events.get(_name(item), ())]
-    return Place(name, passed, tuple(_unusual(said)), job)
+    if job and (works or not config.job_pods):
+        passed["started"] = works
+    waits = "started" not in passed and (job is not None or not ready)
+    return RunnerPlace(_name(runner), passed, _signs(runner, job_pod if job else pod, events) if waits else (), job)
 
 
-def _unusual(said: Iterable[str]) -> Iterable[str]:
-    return (line for line in dict.fromkeys(said) if line and not line.startswith(_USUAL))
+def _job(runner: Item) -> WaitingJob | None:
+    """Return the job that a runner has."""
+    status = runner.get("status", {})
+    number = status.get("jobId") or status.get("jobRequestId") or ""
+    names = [str(status[key]) for key in ("jobRepositoryName", "jobDisplayName") if status.get(key)]
+    return WaitingJob(str(number), about=" ".join(names)) if number or names else None
 
 
-def _started(pod: Item) -> float | None:
+def _signs(runner: Item, pod: Item | None, events: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Return what ARC, the pod and events say of a runner that does not come up."""
+    status, pods = runner.get("status", {}), [pod] if pod else []
+    said = [one_line(status.get("message") or status.get("reason") or "", 400), *map(not_ready, pods)]
+    said += [line for item in (*pods, runner) for line in events.get(_name(item), ())]
+    return tuple(line for line in dict.fromkeys(said) if line and not line.startswith(_USUAL))
+
+
+def _started(pod: Item | None) -> float | None:
     """Return when the first container of a pod started that runs; None if none does."""
+    if pod is None:
+        return None
     states: list[dict[str, Any]] = [each.get("state", {}) for each in pod["status"].get("containerStatuses", [])]
     times = [state["running"].get("startedAt") for state in states if "running" in state]
     return _seconds(times[0]) if times and times[0] else None
