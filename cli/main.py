@@ -36,7 +36,7 @@ SECTIONS: Final = {
     "Promote": [promote.evidence, promote.promote],
     "Take away": [take_away.export, take_away.compose, take_away.job, foreign.key],
     "Runners": [fleet.runners],
-    "Set up": [run_commands.init, look.completion_],
+    "Set up": [run_commands.init, run_commands.upgrade, look.completion_],
 }
 """The commands by what a user wants."""
 

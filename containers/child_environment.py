@@ -53,6 +53,8 @@ PROGRAMS: Final = {
     "ssh": rf"{_SSH}|AWS_\w+",
     "syft": _REGISTRIES,
     "toolchain.needs": rf"SLIPWAY_(BRANCH|MIRRORS|REGISTRY|REGISTRY_USERNAME)|{_PYTHON}",
+    # A release that says what it would build, before it is pinned.
+    "toolchain.release": rf"SLIPWAY_BRANCH|{_GIT}|{_PYTHON}",
     "uv": _PIP,
     # What the lock has follows from the stack alone, and from no index or option of the machine.
     "uv.lock": r"NETRC|(REQUESTS|CURL)_CA_BUNDLE",

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from containers.errors import one_line, quoted
+
+_MOST_LISTED: Final = 3
+"""Differences that are printed for an image; the first ones are the causes."""
+_LONGEST: Final = 60
+"""Characters of a value that are printed."""
+_DERIVED: Final = {"suffix", "labels"}
+"""Parts that mostly follow from arguments: they are printed only where nothing else differs."""
 
 
 def file_list(files: Mapping[str, str]) -> str:
@@ -38,3 +47,26 @@ def differences(before: Any, after: Any) -> list[tuple[tuple[str, ...], Any, Any
     ours, theirs = dict(leaves(before)), dict(leaves(after))
     ways = {**theirs, **ours}
     return [(way, ours.get(way), theirs.get(way)) for way in ways if ours.get(way) != theirs.get(way)]
+
+
+def causes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return in words what differs between the facts of two images (:attr:`stacks.identity.content.Content.facts`)."""
+    ours, theirs = dict(leaves(before)), dict(leaves(after))
+    keys = {**theirs, **ours}
+    parts = list(dict.fromkeys(part for part, *_ in keys))
+    different = sorted((key for key in keys if ours.get(key) != theirs.get(key)), key=lambda key: parts.index(key[0]))
+    primary = [key for key in different if key[0] not in _DERIVED]
+    return [_difference(key, ours.get(key), theirs.get(key)) for key in primary or different]
+
+
+def _difference(keys: tuple[str, ...], before: object, after: object) -> str:
+    name = " ".join(one_line(key) for key in keys)
+    if keys[0] == "files":
+        return f"{name} {'added' if before is None else 'removed' if after is None else 'changed'}"
+    return f"{name} {quoted(before, _LONGEST)} -> {quoted(after, _LONGEST)}"
+
+
+def first_ones(reasons: Sequence[str]) -> str:
+    """Return reasons on one line: the first ones, and how many more there are."""
+    more = len(reasons) - _MOST_LISTED
+    return "; ".join([*reasons[:_MOST_LISTED], *([f"and {more} more"] if more > 0 else [])])

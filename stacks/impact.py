@@ -14,22 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from containers.errors import SlipwayError, one_line, quoted, suggest
+from containers.errors import SlipwayError, one_line, suggest
 from stacks import plan
 from stacks.config.stack_file import stack_names
-from stacks.differences import leaves
+from stacks.differences import causes, first_ones
 from stacks.identity import content, older_trees
-from stacks.identity.content import CheckoutContents, Content, contexts
+from stacks.identity.content import CheckoutContents, contexts
 from stacks.identity.git import git
 from stacks.identity.older_trees import Images, Tree, all_fingerprints
-
-_MOST_LISTED = 3
-"""Differences that are printed for an image; the first ones are the causes."""
-_LONGEST = 60
-"""Characters of a value that are printed."""
-
-_DERIVED = {"suffix", "labels"}
-"""Parts that mostly follow from arguments: they are printed only where nothing else differs."""
 
 _NULL = re.compile(r"0{40}|0{64}")
 """The commit before a branch's first push, as GitHub writes it."""
@@ -163,13 +155,13 @@ def _reasons(then: Tree, stack: str, images: Images) -> dict[str, list[str]]:
     for name, image in images.items():
         parents = [f"parent {parent}" for parent in image.siblings.values() if parent in reasons]
         if name in unchanged:
-            causes = []
+            own = []
         elif name in unread:
-            causes = [*parents, "the code in stacks/"]
+            own = [*parents, "the code in stacks/"]
         else:
-            causes = [*parents, *_differences(before[name], image)] if name in before else [new]
-        if causes:
-            reasons[name] = causes
+            own = [*parents, *causes(before[name].facts, image.facts)] if name in before else [new]
+        if own:
+            reasons[name] = own
     return reasons
 
 
@@ -194,32 +186,9 @@ def _checks(before: Images, images: Images, affected: Collection[str]) -> dict[s
         if image.checks and name not in affected:
             then = before[name].checks
             parents = [f"parent {parent}" for parent in image.checks.siblings.values() if parent in affected]
-            if causes := [*parents, *(_differences(then, image.checks) if then else ["new"])]:
-                reasons[name] = causes
+            if own := [*parents, *(causes(then.facts, image.checks.facts) if then else ["new"])]:
+                reasons[name] = own
     return reasons
-
-
-def _differences(then: Content, now: Content) -> list[str]:
-    before, after = dict(_facts(then)), dict(_facts(now))
-    keys = {**after, **before}
-    parts = list(dict.fromkeys(part for part, *_ in keys))
-    different = sorted((key for key in keys if before.get(key) != after.get(key)), key=lambda key: parts.index(key[0]))
-    causes = [key for key in different if key[0] not in _DERIVED]
-    return [_difference(key, before.get(key), after.get(key)) for key in causes or different]
-
-
-def _facts(image: Content) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each value that decides an image, after its keys: files first, then arguments."""
-    parents = {name: parent.model_dump(mode="json") for name, parent in image.parents.items()}
-    facts = {"files": image.listing, "args": image.args, "parents": parents, "platform": image.spec.platform}
-    yield from leaves({**facts, "labels": image.labels, "suffix": image.spec.suffix.model_dump(mode="json")})
-
-
-def _difference(keys: tuple[str, ...], before: object, after: object) -> str:
-    name = " ".join(one_line(key) for key in keys)
-    if keys[0] == "files":
-        return f"{name} {'added' if before is None else 'removed' if after is None else 'changed'}"
-    return f"{name} {quoted(before, _LONGEST)} -> {quoted(after, _LONGEST)}"
 
 
 def lines(affected: Affected) -> Iterator[str]:
@@ -227,18 +196,13 @@ def lines(affected: Affected) -> Iterator[str]:
     for stack in affected.stacks:
         yield stack
         images, checks = affected.images.get(stack, {}), affected.checks.get(stack, {})
-        texts = {name: _text(reasons) for name, reasons in images.items()}
-        texts |= {name: f"checks run again: {_text(reasons)}" for name, reasons in checks.items()}
+        texts = {name: first_ones(reasons) for name, reasons in images.items()}
+        texts |= {name: f"checks run again: {first_ones(reasons)}" for name, reasons in checks.items()}
         width = max(map(len, texts))
         yield from (f"  {name:<{width}}  {text}" for name, text in texts.items())
     yield from removed(affected)
     if not affected.images:
         yield "nothing to build"
-
-
-def _text(reasons: Sequence[str]) -> str:
-    more = len(reasons) - _MOST_LISTED
-    return "; ".join([*reasons[:_MOST_LISTED], *([f"and {more} more"] if more > 0 else [])])
 
 
 def unresolved(affected: Affected) -> Iterator[str]:

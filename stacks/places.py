@@ -12,10 +12,13 @@ from typing import Final
 RELEASE: Final = Path(".slipway", "release")
 """Where a repository has the code of its release, relative to the repository."""
 
+UPGRADE: Final = RELEASE.with_name("upgrade")
+"""Where it has the code of a newer release while :mod:`toolchain.release.upgrade` asks that what it would build."""
+
 CODE: Final = Path(__file__).resolve().parents[1]
 """The folder of Slipway's code: its packages, ``dockerfiles`` and tables."""
 
-ROOT: Final = CODE.parents[1] if CODE.parts[-2:] == RELEASE.parts else CODE
+ROOT: Final = CODE.parents[1] if CODE.parts[-2:] in {RELEASE.parts, UPGRADE.parts} else CODE
 """The repository: the folder of Pulumi.yaml, to which every path of a plan is relative."""
 
 PIN: Final = "requirements.txt"

@@ -248,10 +248,33 @@ class Plan:
         """The names of all images and indexes."""
         return [*self.indexes, *(image.spec.name for image in self.images)]
 
+    @property
+    def _published(self) -> dict[str, dict[str, Any]]:
+        """What is published under each name: its fingerprint, and the commit in its tag, if that alone names it."""
+        published = {}
+        for image in (each for each in self.images if not each.spec.product):
+            name, revision = image.spec.published_name, tags.parse(image.index_tag or image.tag)[0]
+            fingerprint = self.index_annotations(name)["fingerprint"] if image.spec.is_part else image.fingerprint
+            published[name] = {"fingerprint": fingerprint, "commit": None if revision.mark else revision.commit}
+        return published
+
+    def contents_as_json(self) -> dict[str, Any]:
+        """Return what ``slipway list --contents`` prints of the stack."""
+        return {
+            image.spec.name: {
+                "fingerprint": image.fingerprint,
+                "published": image.spec.published_name,
+                "siblings": list(image.siblings.values()),
+                "facts": image.content.facts,
+            }
+            for image in self.images
+        }
+
     def as_json(self) -> dict[str, Any]:
         """Return what ``slipway show STACK --json`` prints."""
         return {
             "stack": self.stack,
+            "published": self._published,
             "images": [
                 {
                     "name": image.spec.name,

@@ -28,7 +28,7 @@ from toolchain.parts import (
 from toolchain.parts.plugins import plugin
 from toolchain.pulumi_run import stack_command, withheld
 from toolchain.ready import ready
-from toolchain.release import own_repository
+from toolchain.release import own_repository, upgrade
 
 FULL_BYTES: Final = 200_000_000
 """With less space than this left, a failure is put down to the full disk."""
@@ -92,6 +92,9 @@ def _parser() -> argparse.ArgumentParser:
     verbs.add_parser("ready", help="have every part, with engine and registry running")
     init = verbs.add_parser("init", help="make a repository of one's own, with the release that runs")
     init.add_argument("folder", type=Path, metavar="FOLDER")
+    newer = verbs.add_parser("upgrade", help="say what a newer release would build anew")
+    newer.add_argument("release", nargs="?", default="", metavar="WHEEL|VERSION")
+    newer.add_argument("--write", action="store_true", help="pin it")
     verbs.add_parser("packages", help="have the Python packages only")
     for verb in ON_STACK:
         verbs.add_parser(verb, help=f"ready, then `pulumi {verb}`").add_argument("stack", nargs="?", default="local")
@@ -113,6 +116,8 @@ def _dispatch(arguments: argparse.Namespace, checkout: Checkout) -> int:
             return doctor.doctor(checkout)
         case "init":
             return own_repository.make(arguments.folder)
+        case "upgrade":
+            return upgrade.upgrade(checkout, arguments.release, writing=arguments.write)
         case "prune":
             with alone(checkout, "prune"):
                 stack_command.check_states(checkout)

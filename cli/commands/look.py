@@ -22,9 +22,14 @@ from stacks.config.stack_file import ROOT, stack_names
     examples=[("slipway list", "all stacks, a line for each"), ("slipway list --json", "the same for a program")],
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-def list_(*, as_json: bool) -> None:
+@click.option("--contents", is_flag=True, help="Print as JSON what each image is made of, or why a stack is refused.")
+def list_(*, as_json: bool, contents: bool) -> None:
     """List the stacks with their flavors and images."""
     from stacks import plan
+
+    if contents:
+        print(json.dumps({name: _contents(name) for name in stack_names()}))
+        return
 
     listed: list[dict[str, Any]] = []
     mistakes = []
@@ -47,6 +52,16 @@ def list_(*, as_json: bool) -> None:
             print(line)
     if mistakes:
         raise SlipwayError("\n".join(mistakes))
+
+
+def _contents(stack: str) -> dict[str, Any]:
+    """Return what `slipway upgrade` compares. A release reads it of every later one, so its form stays."""
+    from stacks import plan
+
+    try:
+        return {"images": plan.make(stack, search=False).contents_as_json()}
+    except SlipwayError as error:
+        return {"refused": str(error).splitlines()}
 
 
 def _images(names: list[str], platforms: list[str]) -> str:

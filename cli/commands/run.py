@@ -168,6 +168,27 @@ def init(folder: Path) -> None:
     _toolchain("init", "--", str(folder.absolute()))
 
 
+@click.command(
+    cls=Command,
+    examples=[
+        ("slipway upgrade ./slipway-0.2.0-py3-none-any.whl", "say which images it would build anew, and why"),
+        ("slipway upgrade 0.2.0 --write", "one that pip finds; say so, and then pin it in requirements.txt"),
+    ],
+)
+@click.argument("release", metavar="[WHEEL|VERSION]", required=False)
+@click.option("--write", is_flag=True, help="Pin the release, if it refuses no stack.")
+def upgrade(release: str | None, *, write: bool) -> None:
+    """Say which images a newer release of Slipway would build anew, and why; with --write, pin it.
+
+    This is for a repository of your own. Without a release, it is the newest that pip finds. The release itself says
+    what it builds. Images that it builds as before keep their tags.
+    """
+    named = release or ""
+    if named.endswith(".whl") and "://" not in named:
+        named = os.path.abspath(named)  # noqa: PTH100 - a link stays as it is named
+    _toolchain("upgrade", *(["--write"] if write else []), "--", *([named] if named else []))
+
+
 @click.command(cls=Command, examples=[("slipway doctor", "as `make doctor`")])
 def doctor() -> None:
     """Say which tools are used, and why, and how much room they take."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from containers.dockerfile import context, instructions, stages
 from containers.dockerfile.context import Context, Folder
@@ -99,6 +99,18 @@ class Content:
     def siblings(self) -> dict[str, str]:
         """The names of the parents that the same stack builds, by build argument."""
         return {name: parent.image for name, parent in self.parents.items() if isinstance(parent, Sibling)}
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What decides the image, as JSON: files first, then arguments. Those that compare two images read it."""
+        return {
+            "files": self.listing,
+            "args": self.args,
+            "parents": {name: parent.model_dump(mode="json") for name, parent in self.parents.items()},
+            "platform": self.spec.platform,
+            "labels": dict(self.labels),
+            "suffix": self.spec.suffix.model_dump(mode="json"),
+        }
 
     @cached_property
     def folder(self) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from containers.errors import SlipwayError
-from stacks.identity import older_trees
+from stacks.identity import kept_commits, older_trees
 from stacks.identity.cache import Cache
 from stacks.identity.git import git
 from stacks.places import FLAVORS, PIN, ROOT
@@ -51,9 +51,12 @@ def find(
     if shallow == "true":
         return marks
     prefix = branch_prefix(_branch(branch))
-    origins = Cache(root, "revisions").get(
-        ["origins", _rules(), head, stack, sorted(fingerprints.items()), own],
-        lambda: _origins(stack, fingerprints, files, root, head, own),
+    commits = kept_commits.of_stack(stack, root)
+    kept = {name: (commits[name, value], True) for name, value in fingerprints.items() if (name, value) in commits}
+    searched = {name: value for name, value in fingerprints.items() if name not in kept}
+    origins = kept | Cache(root, "revisions").get(
+        ["origins", _rules(), head, stack, sorted(searched.items()), own],
+        lambda: _origins(stack, searched, files, root, head, own),
     )
     return {
         name: Revision(

@@ -1,31 +1,149 @@
-"""A released wheel in an environment of its own, and a repository that it makes."""
+"""A released wheel in an environment of its own, a repository that it makes, and newer releases for that."""
 
-import os
-import subprocess
-import sys
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.toolchain.clone import ROOT
+import pytest
+
+from tests.toolchain import released
+from tests.toolchain.released import Team
+
+MOVED = {"dockerfiles/torch/Dockerfile": (r"\Z", "RUN true\n")}
+"""A release whose torch has a step more."""
+RENAMED = {"stacks/config/stack_config.py": (r"\bimages:", "pictures:")}
+"""A release that refuses the key `images`."""
+REPACKED = {"requirements.run.lock": (r"\A", "# other packages\n"), **MOVED}
+"""A release with another lock, and so with an environment of its own."""
 
 
-def test_wheel_makes_a_repository_whose_stack_is_ok(tmp_path: Path) -> None:
-    environment = {**os.environ, "HOME": str(tmp_path / "home")}
+@pytest.fixture(scope="module")
+def team(tmp_path_factory: pytest.TempPathFactory) -> Team:
+    """A repository with the checkout's release."""
+    return released.make(tmp_path_factory.mktemp("team"))
 
-    def run(*words: str, folder: Path = tmp_path) -> str:
-        done = subprocess.run(
-            words, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
 
-    python = sys.executable
-    run(python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", f"--wheel-dir={tmp_path}", str(ROOT))
-    (wheel,) = tmp_path.glob("slipway-*.whl")
-    run(python, "-m", "venv", "slipway")
-    run("slipway/bin/pip", "install", f"./{wheel.name}")
-    assert "a repository with Slipway" in run("slipway/bin/slipway", "init", "team")
-    team = tmp_path / "team"
-    assert "local: 2 images, ok" in run("../slipway/bin/slipway", "check", folder=team)
-    assert "torch -> trainer" in run("../slipway/bin/slipway", "list", folder=team)
-    assert "trainer" in run("../slipway/bin/slipway", "show", "local", folder=team)
-    assert not (team / "dockerfiles").exists()
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Newer releases, by version."""
+    folder = tmp_path_factory.mktemp("wheels")
+    edits = {"0.2.0": MOVED, "0.5.0": {}, "0.6.0": RENAMED, "0.7.0": REPACKED}
+    return {version: released.build(folder, version, each) for version, each in edits.items()}
+
+
+@pytest.fixture
+def again(team: Team) -> Iterator[Team]:
+    """The repository, which is as before afterwards, with its release."""
+    yield team
+    team.run("git", "checkout", "--quiet", "main")
+    team.run("git", "reset", "--quiet", "--hard", "start")
+    team.run("git", "clean", "--quiet", "-d", "--force")
+    team.install(f"./slipway-{released.VERSION}-py3-none-any.whl", "--force-reinstall")
+
+
+def test_wheel_makes_a_repository_whose_stack_is_ok(team: Team) -> None:
+    assert "local: 2 images, ok" in team.slipway("check")
+    assert "torch -> trainer" in team.slipway("list")
+    assert set(team.tags()) == {"torch", "trainer"}
+    assert not (team.root / "dockerfiles").exists()
+
+
+@pytest.mark.parametrize(("version", "writing"), [("0.2.0", False), ("0.7.0", False), ("0.2.0", True)])
+def test_upgrade_names_what_is_built_anew_and_why(
+    team: Team, wheels: dict[str, Path], version: str, writing: bool
+) -> None:
+    team.run("git", "tag", "--force", "start")
+    before = team.tags()
+    lines = team.slipway("upgrade", str(wheels[version]), *(["--write"] if writing else [])).splitlines()
+    lines = lines[lines.index(f"Slipway 0.1.0 -> {version}") :]
+    assert lines[1:4] == ["local", "  torch    files torch/Dockerfile changed", "  trainer  parent torch"]
+    assert not (team.root / ".slipway" / "upgrade").exists()
+    if not writing:
+        assert team.changes() == ""
+        assert team.tags() == before
+        return
+    assert team.changes() == " M requirements.txt\n"
+    team.run("git", "checkout", "--quiet", "requirements.txt")
+
+
+def test_upgrade_over_three_releases_keeps_tags(again: Team, wheels: dict[str, Path]) -> None:
+    again.run("git", "tag", "--force", "start")
+    before = again.tags()
+    lines = again.slipway("upgrade", str(wheels["0.5.0"]), "--write").splitlines()
+    assert "local: as before, 2 images keep their tags" in lines
+    (install,) = (line.split() for line in lines if line.startswith("  pip install "))
+    assert "--require-hashes -r requirements.txt" in again.refused("check")  # until the release is installed
+    again.install(*install[2:], cwd=again.root)
+    assert "local: 2 images, ok" in again.slipway("check")
+    assert again.tags() == before
+    again.commit()
+    assert again.tags() == before
+    dockerfile = again.root / "images" / "trainer" / "Dockerfile"
+    dockerfile.write_text(dockerfile.read_text() + "RUN true\n")
+    again.commit()
+    assert again.tags()["torch"] == before["torch"]
+    assert again.tags()["trainer"] != before["trainer"]
+    (head,) = again.run("git", "rev-parse", "--short=7", "HEAD").stdout.split()
+    assert again.tags()["trainer"].startswith(head)
+    older = again.refused("upgrade", str(wheels["0.2.0"]))
+    assert "0.2.0 is not newer than 0.5.0" in older
+    assert again.changes() == ""
+
+
+def test_upgrade_that_pip_finds_is_by_its_version(team: Team, wheels: dict[str, Path]) -> None:
+    found = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels["0.5.0"].parent)}
+    assert "Slipway 0.1.0 -> 0.5.0" in team.slipway("upgrade", "0.5.0", variables=found)
+    assert "pip finds no slipway==0.3.0" in team.refused("upgrade", "0.3.0", variables=found)
+    assert team.changes() == ""
+
+
+@pytest.mark.parametrize(
+    ("release", "reason"),
+    [
+        ("0.6.0", "Slipway 0.6.0 refuses local: stack local: config: unknown key 'images'"),
+        ("same", "pins this release already, Slipway 0.1.0"),
+        ("renamed", "other.whl has the version 0.2.0"),
+        ("foreign-1.0-py3-none-any.whl", "foreign-1.0-py3-none-any.whl is not a wheel of Slipway"),
+        ("cut", "is not a wheel of Slipway"),
+        ("missing.whl", "there is no file"),
+        ("newest", "'newest' is not a release"),
+        ("edited", "notes.txt is not committed"),
+        ("silent", "Slipway 0.8.0 cannot say what it builds"),
+    ],
+)
+def test_upgrade_that_cannot_be_changes_nothing(
+    team: Team, wheels: dict[str, Path], tmp_path: Path, release: str, reason: str
+) -> None:
+    def cut(name: str) -> Path:
+        (tmp_path / name).write_bytes(wheels["0.2.0"].read_bytes()[:100_000])
+        return tmp_path / name
+
+    named: dict[str, Callable[[], Path | str]] = {
+        "0.6.0": lambda: wheels["0.6.0"],
+        "same": lambda: team.folder / f"slipway-{released.VERSION}-py3-none-any.whl",
+        "renamed": lambda: shutil.copy(wheels["0.2.0"], tmp_path / "other.whl"),
+        "foreign-1.0-py3-none-any.whl": lambda: foreign(tmp_path / release),
+        "cut": lambda: cut(wheels["0.2.0"].name),
+        "edited": lambda: wheels["0.2.0"],
+        "silent": lambda: released.build(tmp_path, "0.8.0", {"cli/commands/look.py": (r'"--contents"', '"--other"')}),
+    }
+    edited = team.root / "notes.txt"
+    if release == "edited":
+        edited.write_text("one\n")
+    before = (team.root / "requirements.txt").read_text()
+    try:
+        assert reason in team.refused("upgrade", str(named.get(release, lambda: release)()), "--write")
+    finally:
+        edited.unlink(missing_ok=True)
+    assert (team.root / "requirements.txt").read_text() == before
+    assert team.changes() == ""
+    assert not (team.root / ".slipway" / "upgrade").exists()
+
+
+def foreign(file: Path) -> Path:
+    """Write a wheel of another project."""
+    import zipfile
+
+    with zipfile.ZipFile(file, "w") as members:
+        members.writestr("foreign-1.0.dist-info/METADATA", "Name: foreign\nVersion: 1.0\n")
+    return file

@@ -54,5 +54,15 @@ def install(python: Path, lock: Path, log: Path, *options: str | Path) -> None:
         "-r",
         lock,
     ]
+    _run(argv, log)
+
+
+def download(python: Path, requirement: str, folder: Path, log: Path) -> None:
+    """Download one wheel to a folder with this Python's pip, by the user's settings. Raises ToolchainError."""
+    options = ("--no-deps", "--only-binary", ":all:", "--disable-pip-version-check")
+    _run([python, "-m", "pip", "download", *options, "--dest", folder, requirement], log)
+
+
+def _run(argv: Sequence[str | Path], log: Path) -> None:
     inherited = {name: value for name, value in child_environment("pip").items() if name not in DROPPED}
     command(argv, log, env={**inherited, "PIP_USER": "0"})

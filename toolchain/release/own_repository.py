@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from importlib import metadata
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from containers.child_environment import child_environment
 from stacks.places import PIN
 from toolchain.checkout import Checkout
+from toolchain.machine.files import write
 from toolchain.machine.steps import say
 from toolchain.machine.toolchain_error import ToolchainError
 
@@ -64,19 +66,21 @@ def _target(folder: Path) -> Path:
     return target
 
 
-def _git(target: Path, *words: str) -> bool:
-    """Run git in the folder; return whether it is there and succeeds."""
+def git(target: Path, *words: str) -> str | None:
+    """Run git in the folder; return what it prints, None if it is not there or fails."""
     if shutil.which("git") is None:
-        return False
+        return None
     done = subprocess.run(
         ["git", "-C", str(target), *words],
         env=child_environment("git"),
         stdin=subprocess.DEVNULL,
         capture_output=True,
+        text=True,
+        errors="surrogateescape",
         check=False,
         timeout=_GIT_SECONDS,
     )
-    return done.returncode == 0
+    return done.stdout if done.returncode == 0 else None
 
 
 def make(folder: Path) -> int:
@@ -95,14 +99,14 @@ def make(folder: Path) -> int:
     shutil.copytree(TEMPLATE, target, copy_function=shutil.copyfile, dirs_exist_ok=True)
     (target / "gitignore").rename(target / ".gitignore")
     source = f"slipway @ {address}" if address else f"slipway=={version}"
+    options = "" if address else " --no-index --find-links <the folder with the wheel>"
     (target / PIN).write_text(
         "# The release of Slipway that this repository uses, which has a lock of all else that it needs:\n"
-        f"# pip install --require-hashes -r {PIN}{'' if address else ' --find-links <the folder with the wheel>'}\n"
+        f"# pip install --require-hashes -r {PIN}{options}\n"
         f"{source} --hash=sha256:{digest}\n"
     )
-    tracked = _git(target, "rev-parse", "--is-inside-work-tree") or _git(
-        target, "init", "--quiet", "--initial-branch=main"
-    )
+    steps = (("rev-parse", "--is-inside-work-tree"), ("init", "--quiet", "--initial-branch=main"))
+    tracked = any(git(target, *words) is not None for words in steps)
     say(f"{target}: a repository with Slipway {version}. In it:")
     say("  slipway check     look for mistakes in its stacks")
     say("  slipway preview   say what would be built")
@@ -112,20 +116,57 @@ def make(folder: Path) -> int:
     return 0
 
 
+def version(code: Path) -> str:
+    """Return the version of the code in a folder."""
+    return str(tomllib.loads((code / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
+
+
+def _pin(checkout: Checkout) -> re.Match[str]:
+    """Return the line that pins the release.
+
+    Raises:
+        ToolchainError: there is none.
+    """
+    file = checkout.root / PIN
+    match = _PIN.search(file.read_text()) if file.exists() else None
+    if match is None:
+        raise ToolchainError(
+            f"{file} pins no release of Slipway: write `slipway=={version(checkout.code)} --hash=sha256:...` in it"
+        )
+    return match
+
+
+def pinned(checkout: Checkout) -> str:
+    """Return the SHA-256 of the wheel that the repository pins.
+
+    Raises:
+        ToolchainError: it pins none.
+    """
+    return _pin(checkout)["hash"]
+
+
+def pin(checkout: Checkout, requirement: str) -> None:
+    """Write another requirement in place of the pinned one. All else in the file stays.
+
+    Raises:
+        ToolchainError: none is pinned.
+    """
+    match = _pin(checkout)
+    write(checkout.root / PIN, f"{match.string[: match.start()]}{requirement}\n{match.string[match.end() :].lstrip()}")
+
+
 def check_pin(checkout: Checkout) -> None:
     """Refuse to run where the repository pins another release than runs: it would build other images.
 
     Raises:
         ToolchainError: so, or nothing is pinned.
     """
-    version, _, digest = _installed()
-    file = checkout.root / PIN
-    match = _PIN.search(file.read_text()) if file.exists() else None
-    if match is None:
-        raise ToolchainError(f"{file} pins no release of Slipway: write `slipway=={version} --hash=sha256:...` in it")
-    pinned = match["hash"] if digest else match["release"]
-    running = digest or version
-    if pinned != running and (digest or f"/slipway-{version}-" not in pinned):  # which an address has
+    installed, _, digest = _installed()
+    match = _pin(checkout)
+    expected = match["hash"] if digest else match["release"]
+    running = digest or installed
+    if expected != running and (digest or f"/slipway-{installed}-" not in expected):  # which an address has
         raise ToolchainError(
-            f"{file} pins Slipway {pinned[:12]}, and {running[:12]} runs: `pip install --require-hashes -r {PIN}`"
+            f"{checkout.root / PIN} pins Slipway {expected[:12]}, and {running[:12]} runs: "
+            f"`pip install --require-hashes -r {PIN}`"
         )

@@ -1,0 +1,239 @@
+"""A newer release for a repository of one's own: what it would build anew, and the pin.
+
+The newer release says itself what it builds: it is the program that the user chose, and runs as it would after the
+upgrade, from a folder that is removed. The two answers are compared as data. Nothing else changes before all is known.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email import message_from_bytes
+from pathlib import Path
+from typing import Any, Final
+
+from containers.child_environment import child_environment
+from stacks.differences import causes, first_ones
+from stacks.places import PIN, UPGRADE
+from toolchain.checkout import Checkout
+from toolchain.machine import pip
+from toolchain.machine.files import write
+from toolchain.machine.locking import alone
+from toolchain.machine.steps import last_line, say
+from toolchain.machine.toolchain_error import ToolchainError
+from toolchain.parts import python_env
+from toolchain.release import own_repository, release_archive
+from toolchain.version import numbers
+
+COMMITS: Final = "stacks/commits.txt"
+"""As :mod:`stacks.identity.kept_commits` reads it."""
+_VERSION: Final = re.compile(r"[0-9]+(\.[0-9]+){1,2}")
+_SECONDS: Final = 900
+"""How long a release may take to say what it builds."""
+_RUN: Final = "import sys; sys.path.insert(0, sys.argv.pop(1)); from cli.main import run; run()"
+"""Runs the command of the release in a folder, whatever release the environment is for."""
+
+Contents = Mapping[str, Mapping[str, Any]]
+"""By stack: ``images``, or why the stack is ``refused``, as `slipway list --contents` prints them."""
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A release as a wheel: its version, where it is from as a requirement, its SHA-256, and the archive in it."""
+
+    version: str
+    source: str
+    digest: str
+    archive: bytes
+    folder: str
+
+    @classmethod
+    def read(cls, file: Path, address: str = "", *, local: bool = False) -> "Wheel":
+        """Read a wheel.
+
+        Raises:
+            ToolchainError: it is not one of Slipway.
+        """
+        content = file.read_bytes()
+        try:
+            with zipfile.ZipFile(file) as members:
+                archive = members.read(f"slipway/{release_archive.NAME}")
+                (name,) = (each for each in members.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", each))
+                version = str(message_from_bytes(members.read(name))["Version"])
+        except (zipfile.BadZipFile, KeyError, ValueError, NotImplementedError, RuntimeError):
+            raise ToolchainError(
+                f"upgrade: {file.name} is not a wheel of Slipway, which has the file slipway/{release_archive.NAME}"
+            ) from None
+        if not _VERSION.fullmatch(version) or not file.name.startswith(f"slipway-{version}-"):
+            raise ToolchainError(
+                f"upgrade: {file.name} has the version {version[:40]}: pip installs a release by the name "
+                "slipway-X.Y.Z-py3-none-any.whl"
+            )
+        source = f"slipway @ {address}" if address else f"slipway=={version}"
+        return cls(version, source, hashlib.sha256(content).hexdigest(), archive, str(file.parent) if local else "")
+
+
+def upgrade(checkout: Checkout, release: str, *, writing: bool) -> int:
+    """Say which images a newer release would build anew, and why; with ``writing``, pin it then.
+
+    Args:
+        checkout: the repository.
+        release: a wheel's file or address, or a version that pip finds; empty for the newest that pip finds.
+        writing: whether to pin the release, and to write down the commits that tags keep.
+
+    Raises:
+        ToolchainError: it is not a newer release of Slipway, or cannot say what it builds, or the repository has
+            uncommitted changes and is to be written to.
+    """
+    if checkout.code == checkout.root:
+        raise ToolchainError("upgrade: this is a checkout of Slipway: `git pull` brings a newer one")
+    pinned = own_repository.pinned(checkout)
+    if writing and (changed := _changed(checkout)):
+        raise ToolchainError(f"upgrade: {changed} is not committed: commit it, or put it aside with `git stash -u`")
+    with alone(checkout, "upgrade"), tempfile.TemporaryDirectory(prefix="slipway-") as scratch:
+        wheel = _wheel(checkout, release, Path(scratch))
+        running = own_repository.version(checkout.code)
+        if wheel.digest == pinned:
+            raise ToolchainError(f"upgrade: {PIN} pins this release already, Slipway {running}")
+        if numbers(wheel.version) <= numbers(running):
+            raise ToolchainError(
+                f"upgrade: Slipway {wheel.version} is not newer than {running}, which {PIN} pins; to go back, "
+                "`git revert` the commit of the upgrade"
+            )
+        before = _contents(checkout, [checkout.venv / "bin" / "slipway"], running)
+        with _unpacked(checkout, wheel) as words:
+            after = _contents(checkout, words, wheel.version)
+        if refusals := [f"{stack}: {line}" for stack, each in after.items() for line in each.get("refused", ())]:
+            raise ToolchainError(f"upgrade: Slipway {wheel.version} refuses {'; '.join(refusals)}; nothing was changed")
+        say(f"Slipway {running} -> {wheel.version}")
+        for line in _lines(before, after):
+            say(line)
+        if not writing:
+            say("Nothing was changed: `--write` pins the release")
+            return 0
+        _write(checkout, wheel, _kept(checkout, before, after))
+    return 0
+
+
+def _changed(checkout: Checkout) -> str:
+    """Return the first uncommitted file of the repository; empty if there is none, or no git."""
+    status = own_repository.git(checkout.root, "status", "--porcelain", "-z", "--", ".") or ""
+    return status.split("\0")[0][3:]
+
+
+def _wheel(checkout: Checkout, release: str, scratch: Path) -> Wheel:
+    if release.endswith(".whl") and "://" not in release:
+        file = Path(release)
+        if not file.is_file():
+            raise ToolchainError(f"upgrade: there is no file {file}: name a wheel of Slipway, or a version")
+        return Wheel.read(file, local=True)
+    address = release if "://" in release else ""
+    if release and not address and not _VERSION.fullmatch(release):
+        raise ToolchainError(
+            f"upgrade: {release[:80]!r} is not a release: name a wheel's file or address, such as "
+            "slipway-0.2.0-py3-none-any.whl, or a version such as 0.2.0"
+        )
+    requirement = address or (f"slipway=={release}" if release else "slipway")
+    try:
+        pip.download(checkout.venv / "bin" / "python", requirement, scratch, checkout.logs / "upgrade.log")
+    except ToolchainError as error:
+        raise ToolchainError(f"upgrade: pip finds no {requirement}: {error}") from None
+    (file,) = scratch.iterdir()
+    return Wheel.read(file, address)
+
+
+@contextmanager
+def _unpacked(checkout: Checkout, wheel: Wheel) -> Iterator[list[str | Path]]:
+    """Yield the command of a release, which is removed at the end."""
+    code = checkout.root / UPGRADE
+    shutil.rmtree(code, ignore_errors=True)
+    try:
+        release_archive.unpack(wheel.archive, code)
+        # Mostly it needs the packages that are here.
+        same = (code / "requirements.lock").read_bytes() == checkout.lock.read_bytes()
+        environment = checkout.venv if same else Path(python_env.get(Checkout(code)).used)
+        yield [environment / "bin" / "python", "-B", "-c", _RUN, code]
+    finally:
+        shutil.rmtree(code, ignore_errors=True)
+
+
+def _contents(checkout: Checkout, command: list[str | Path], version: str) -> Contents:
+    """Return what a release builds of the repository.
+
+    Raises:
+        ToolchainError: it does not say.
+    """
+    text = _output(checkout, command, "list", "--contents", version=version)
+    contents: Contents = json.loads(text)
+    return contents
+
+
+def _output(checkout: Checkout, command: list[str | Path], *words: str, version: str) -> str:
+    done = subprocess.run(
+        [*map(str, command), *words],
+        cwd=checkout.root,
+        env=child_environment("toolchain.release"),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_SECONDS,
+    )
+    if done.returncode:
+        raise ToolchainError(f"upgrade: Slipway {version} cannot say what it builds: {last_line(done.stderr)}")
+    return done.stdout
+
+
+def _lines(before: Contents, after: Contents) -> Iterator[str]:
+    """Yield each stack with the images that are built anew, and why."""
+    for stack, each in after.items():
+        then, now = before.get(stack, {}).get("images", {}), each["images"]
+        moved: dict[str, list[str]] = {}
+        for name, image in now.items():
+            if name not in then:
+                moved[name] = ["new"]
+            elif image["fingerprint"] != then[name]["fingerprint"]:
+                parents = [f"parent {parent}" for parent in image["siblings"] if parent in moved]
+                moved[name] = [*parents, *causes(then[name]["facts"], image["facts"])]
+        texts = {name: first_ones(reasons) for name, reasons in moved.items()}
+        texts |= {name: "no longer built" for name in then if name not in now}
+        width = max(map(len, texts), default=0)
+        yield stack if texts else f"{stack}: as before, {len(now)} images keep their tags"
+        yield from (f"  {name:<{width}}  {text}" for name, text in texts.items())
+
+
+def _kept(checkout: Checkout, before: Contents, after: Contents) -> str:
+    """Return the lines of :data:`COMMITS` for the images that a release builds as before."""
+    lines = []
+    for stack, each in after.items():
+        then, now = before.get(stack, {}).get("images"), each["images"]
+        if then is None:
+            continue
+        moved = {image["published"] for name, image in {**then, **now}.items() if _key(then, name) != _key(now, name)}
+        shown = _output(checkout, [checkout.venv / "bin" / "slipway"], "show", stack, "--json", version="that runs")
+        lines += [
+            f"{stack} {name} {image['fingerprint']} {image['commit']}\n"
+            for name, image in json.loads(shown)["published"].items()
+            if name not in moved and image["commit"]
+        ]
+    return "".join(lines)
+
+
+def _key(images: Mapping[str, Any], name: str) -> str | None:
+    return images[name]["fingerprint"] if name in images else None
+
+
+def _write(checkout: Checkout, wheel: Wheel, commits: str) -> None:
+    if commits or (checkout.root / COMMITS).exists():
+        write(checkout.root / COMMITS, commits)  # first: before the pin moves, it says what is so anyway
+    own_repository.pin(checkout, f"{wheel.source} --hash=sha256:{wheel.digest}")
+    say(f"{PIN} pins Slipway {wheel.version}. Next:")
+    source = f" --no-index --find-links {wheel.folder}" if wheel.folder else ""
+    say(f"  pip install --require-hashes -r {PIN}{source}")
+    say("  slipway check, then commit")
