@@ -9,6 +9,7 @@ from toolchain.checkout import Checkout
 from toolchain.machine import golang
 from toolchain.machine.steps import output, say
 from toolchain.parts import actionlint
+from toolchain.release.own_repository import TEMPLATE
 
 WORKFLOWS = Path(".github/workflows")
 """Where GitHub looks for workflows."""
@@ -45,8 +46,8 @@ def checks(checkout: Checkout) -> Iterator[list[str | Path]]:
         yield ["hadolint", *dockerfiles]
     if scripts := [file for file in files if file.suffix == ".sh" or _is_shell(file)]:
         yield ["shellcheck", *scripts]
-    folder = checkout.root / WORKFLOWS
-    if workflows := [file for file in files if file.parent == folder and file.suffix in {".yaml", ".yml"}]:
+    folders = (checkout.root / WORKFLOWS, TEMPLATE / WORKFLOWS)
+    if workflows := [file for file in files if file.parent in folders and file.suffix in {".yaml", ".yml"}]:
         yield ["zizmor", "--offline", "--quiet", "--persona", "auditor", *workflows]
         shellcheck = checkout.venv / "bin" / "shellcheck"
         with golang.caches(checkout):

@@ -1,11 +1,13 @@
 """A released wheel in an environment of its own, a repository that it makes, and newer releases for that."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.fakes.github.actions import workflow
 from tests.toolchain import released
 from tests.toolchain.released import Team
 
@@ -138,6 +140,23 @@ def test_upgrade_that_cannot_be_changes_nothing(
     assert (team.root / "requirements.txt").read_text() == before
     assert team.changes() == ""
     assert not (team.root / ".slipway" / "upgrade").exists()
+
+
+def test_workflow_of_the_repository_finds_changed_stacks(again: Team, tmp_path: Path) -> None:
+    again.run("git", "tag", "--force", "start")
+    again.run("git", "update-ref", "refs/remotes/origin/main", "HEAD")
+    dockerfile = again.root / "images" / "trainer" / "Dockerfile"
+    dockerfile.write_text(dockerfile.read_text() + "RUN true\n")
+    again.commit()
+    variables = {"GITHUB_OUTPUT": str(tmp_path / "output"), "BASE": "main"}
+    variables |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(again.folder)}
+    for step in workflow(again.root, "preview.yml")["jobs"]["affected"]["steps"]:
+        if line := step.get("run"):
+            done = again.run("bash", "-e", "-c", line, variables=variables)
+            assert done.returncode == 0, f"{line}: {done.stdout} {done.stderr}"
+    outputs = dict(line.split("=", 1) for line in (tmp_path / "output").read_text().splitlines() if "=" in line)
+    (job,) = json.loads(outputs["previews"])["include"]
+    assert (job["stack"], job["images"], job["platform"]) == ("local", ["trainer"], "linux/amd64")
 
 
 def foreign(file: Path) -> Path:
