@@ -27,6 +27,9 @@ PIN: Final = "requirements.txt"
 FLAVORS: Final = "flavors"
 """The folder of a repository's own flavors."""
 
+TABLES: Final = "tables"
+"""The folder of a repository's own rows of tables (:mod:`stacks.versions.tables`)."""
+
 
 def code(root: Path) -> Path:
     """Return the folder of the code that a tree of files is built with: its own, in a checkout of Slipway."""

@@ -17,7 +17,7 @@ from containers.errors import SlipwayError
 from stacks.identity import kept_commits, older_trees
 from stacks.identity.cache import Cache
 from stacks.identity.git import git
-from stacks.places import FLAVORS, PIN, ROOT
+from stacks.places import FLAVORS, PIN, ROOT, TABLES
 from stacks.tags import Revision, branch_prefix
 
 BRANCH_VARIABLE = "SLIPWAY_BRANCH"
@@ -180,8 +180,10 @@ def _parent(root: Path, commit: str) -> str | None:
 
 @functools.cache
 def _rules() -> str:
-    """Return a hash of the code that makes fingerprints, and of own flavors and the pin: other results are not used."""
-    own = [path for name in (FLAVORS, PIN) for path in (ROOT / name, *(ROOT / name).rglob("*")) if path.is_file()]
+    """Return a hash of the code that makes fingerprints, and of what a repository has of its own."""
+    own = [
+        path for name in (FLAVORS, TABLES, PIN) for path in (ROOT / name, *(ROOT / name).rglob("*")) if path.is_file()
+    ]
     sources = [*sorted(Path(__file__).parents[1].rglob("*.py")), *sorted(each for each in own if each.suffix != ".pyc")]
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 

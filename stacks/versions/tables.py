@@ -1,4 +1,7 @@
-"""The tables, which are TOML files in this folder: each is parsed at its first use and kept."""
+"""The tables, which are TOML files in this folder: each is parsed at its first use and kept.
+
+A repository of one's own adds rows to them, in the file of that name in its folder ``tables``. It changes none.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from containers.errors import SlipwayError
+from containers.errors import SlipwayError, one_line, suggest
 from containers.image.gpu.release_order import order
+from stacks.places import CODE, ROOT, TABLES
 
 T = TypeVar("T")
 
@@ -42,8 +46,71 @@ def table(name: str) -> Mapping[str, Any]:
 
     To look up a key that the file lacks raises SlipwayError.
     """
-    path = Path(__file__).with_name(f"{name}.toml")
-    return _Row(f"stacks/versions/{name}.toml:", tomllib.loads(path.read_text(encoding="utf-8")))
+    return _Row(f"stacks/versions/{name}.toml:", _with_own_rows().get(name) or _parsed(_path(name), f"{name}.toml"))
+
+
+def _path(name: str) -> Path:
+    return Path(__file__).with_name(f"{name}.toml")
+
+
+def _parsed(file: Path, where: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SlipwayError(f"{where}: not TOML: {one_line(str(error))}") from None
+
+
+@functools.cache
+def _with_own_rows() -> Mapping[str, dict[str, Any]]:
+    """Return the tables to which a repository of one's own adds rows. All of them are looked at before any is used.
+
+    Raises:
+        SlipwayError: a file is not TOML, Slipway has no table of that name, or a row cannot be added.
+    """
+    known = {path.stem for path in Path(__file__).parent.glob("*.toml")}
+    tables = {}
+    for file in sorted((ROOT / TABLES).glob("*")) if ROOT != CODE else ():
+        where = f"{TABLES}/{file.name}"
+        if file.suffix != ".toml" or file.stem not in known:
+            raise SlipwayError(
+                f"{where}: Slipway has no such table{suggest(file.stem, known)}; it has {', '.join(sorted(known))}"
+            )
+        tables[file.stem] = _parsed(_path(file.stem), file.name)
+        _add(tables[file.stem], _parsed(file, where), where, ())
+    return tables
+
+
+def _add(ours: dict[str, Any], own: Mapping[str, Any], where: str, way: tuple[str, ...]) -> None:
+    """Add a repository's own rows to a table's.
+
+    Raises:
+        SlipwayError: a row is there already, or stands in no part of the table.
+    """
+    rows = [isinstance(value, dict) for value in ours.values()]
+    # Rows by their names, or values by theirs. A row itself takes no more keys.
+    is_open = bool(way) and (all(rows) or (len(way) == 1 and not any(rows)))
+    for key, value in own.items():
+        named = ".".join((*way, key))
+        if isinstance(ours.get(key), dict) and isinstance(value, dict):
+            _add(ours[key], value, where, (*way, key))
+        elif key in ours:
+            raise SlipwayError(f"{where}: {one_line(named)} is Slipway's own, which stays as it is; leave it out")
+        elif not is_open:
+            raise SlipwayError(
+                f"{where}: {one_line(named)} is nothing that Slipway reads; "
+                f"there {'it' if way else 'the table'} has {', '.join(map(str, ours))}"
+            )
+        elif isinstance(value, dict) != all(rows):
+            raise SlipwayError(
+                f"{where}: {one_line(named)} is not of the form of the other rows, such as {next(iter(ours))}"
+            )
+        elif isinstance(value, dict) and (unknown := value.keys() - set().union(*ours.values())):
+            raise SlipwayError(
+                f"{where}: {one_line(named)}: no other row has '{one_line(min(unknown))}'; "
+                f"they have {', '.join(sorted(set().union(*ours.values())))}"
+            )
+        else:
+            ours[key] = value
 
 
 class Reliance(NamedTuple):

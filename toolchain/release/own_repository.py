@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from containers.child_environment import child_environment
-from stacks.places import PIN
+from stacks.places import CODE, PIN
 from toolchain.checkout import Checkout
 from toolchain.machine.files import write
 from toolchain.machine.steps import say
@@ -116,9 +116,9 @@ def make(folder: Path) -> int:
     return 0
 
 
-def version(code: Path) -> str:
-    """Return the version of the code in a folder."""
-    return str(tomllib.loads((code / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
+def version() -> str:
+    """Return the version of the code that runs."""
+    return str(tomllib.loads((CODE / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
 
 
 def _pin(checkout: Checkout) -> re.Match[str]:
@@ -130,9 +130,7 @@ def _pin(checkout: Checkout) -> re.Match[str]:
     file = checkout.root / PIN
     match = _PIN.search(file.read_text()) if file.exists() else None
     if match is None:
-        raise ToolchainError(
-            f"{file} pins no release of Slipway: write `slipway=={version(checkout.code)} --hash=sha256:...` in it"
-        )
+        raise ToolchainError(f"{file} pins no release of Slipway: write `slipway=={version()} --hash=sha256:...` in it")
     return match
 
 

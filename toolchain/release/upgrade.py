@@ -98,7 +98,7 @@ def upgrade(checkout: Checkout, release: str, *, writing: bool) -> int:
         raise ToolchainError(f"upgrade: {changed} is not committed: commit it, or put it aside with `git stash -u`")
     with alone(checkout, "upgrade"), tempfile.TemporaryDirectory(prefix="slipway-") as scratch:
         wheel = _wheel(checkout, release, Path(scratch))
-        running = own_repository.version(checkout.code)
+        running = own_repository.version()
         if wheel.digest == pinned:
             raise ToolchainError(f"upgrade: {PIN} pins this release already, Slipway {running}")
         if numbers(wheel.version) <= numbers(running):

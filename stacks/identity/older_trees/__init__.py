@@ -31,11 +31,11 @@ from stacks.identity.older_trees import fingerprint_record as record
 from stacks.identity.older_trees import rules
 from stacks.identity.older_trees.archive import ATTRIBUTES, ArchivedContext, archives
 from stacks.identity.older_trees.fingerprint_record import Record
-from stacks.places import CODE, FLAVORS, PIN, ROOT
+from stacks.places import CODE, FLAVORS, PIN, ROOT, TABLES
 from stacks.spec import CONTEXT
 
 STACKS: Final = "stacks"
-FOLDERS: Final = (STACKS, CONTEXT, FLAVORS, PIN)
+FOLDERS: Final = (STACKS, CONTEXT, FLAVORS, TABLES, PIN)
 """The folders and the file that decide what is built, as far as a repository has them."""
 
 _DATA: Final = re.compile(r"stacks/(Pulumi\.[^/]+\.yaml|lock\.toml)")

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Final
 
 from stacks.identity import git
-from stacks.places import CODE, FLAVORS, PIN, ROOT
+from stacks.places import CODE, FLAVORS, PIN, ROOT, TABLES
 
 DECIDING: Final = re.compile(
-    rf"stacks/((config|flavors|versions)/.+|(graph|lock|places|platforms|references|spec|tags)\.py)|{FLAVORS}/.+|{re.escape(PIN)}"
+    r"stacks/((config|flavors|versions)/.+|(graph|lock|places|platforms|references|spec|tags)\.py)"
+    rf"|({FLAVORS}|{TABLES})/.+|{re.escape(PIN)}"
 )
 """The files that decide which specs a stack's YAML and lock give: what :mod:`stacks.graph` imports, and tables. In a
-repository of one's own, its flavors, and what pins the release that has the others."""
+repository of one's own, its flavors and rows of tables, and what pins the release that has the others."""
 _SHA256_DIGITS: Final = 64
 
 
@@ -30,7 +31,7 @@ def same(commit: str, root: Path) -> bool:
     Raises:
         SlipwayError: git cannot read the commit.
     """
-    listing = os.fsdecode(git.read(root, "ls-tree", "-r", "-z", commit, "stacks", FLAVORS, PIN))
+    listing = os.fsdecode(git.read(root, "ls-tree", "-r", "-z", commit, "stacks", FLAVORS, TABLES, PIN))
     entries = (entry.split("\t") for entry in listing.split("\0") if entry)
     then = {path: information.split()[2] for information, path in entries if DECIDING.fullmatch(path)}
     if not then:
@@ -50,7 +51,8 @@ def same(commit: str, root: Path) -> bool:
 def _running(algorithm: str) -> dict[str, str]:
     """Return git's names of the deciding files that run now, by path: gitformat-loose(5)."""
     names: dict[str, str] = {}
-    for file in (ROOT / PIN, *(ROOT / "stacks").rglob("*"), *(ROOT / FLAVORS).rglob("*")):
+    folders = (ROOT / name for name in ("stacks", FLAVORS, TABLES))
+    for file in (ROOT / PIN, *(file for folder in folders for file in folder.rglob("*"))):
         path = file.relative_to(ROOT).as_posix()
         if DECIDING.fullmatch(path) and file.suffix != ".pyc" and file.is_file():
             content = file.read_bytes()

@@ -23,7 +23,7 @@ STACKS = {*stack_names(), "mine", "hello", "STACK", "...", "<stack>"}
 """The stacks that commands may name: those there are, those that a page adds, and what stands for any."""
 
 WITNESSES = {
-    r"cd team$|python3 -m venv slipway$|(\.\./)?slipway/bin/": 'run("slipway/bin/slipway", "init", "team")',
+    r"cd team$|python3 -m venv slipway$|(\.\./)?slipway/bin/": 'slipway("init", "team", cwd=folder)',
     r"python -m cli\.refresh\.torch_features\b": "torch_features.main(",
     r"\. \.slipway/env$": "project.source(",
     r"export PULUMI_BACKEND_URL=": "export PULUMI_BACKEND_URL=",
@@ -152,7 +152,7 @@ def test_path_on_a_page_exists(one: Page) -> None:
         )
     )
     named = re.findall(rf"(?<![\w./-])(?:{folders})/[\w./-]++(?![<*])", one.prose)
-    created = re.compile(r"stacks/lock.toml|stacks/Pulumi.mine.yaml|.*\b(hello|mamba)\b.*")
+    created = re.compile(r"stacks/(lock.toml|commits.txt)|stacks/Pulumi.mine.yaml|.*\b(hello|mamba)\b.*")
     assert not [path for path in named if not created.fullmatch(path) and not (ROOT / path.rstrip(".")).exists()]
 
 

@@ -1,0 +1,86 @@
+"""Rows that a repository of one's own adds to the tables, read by the code of a release that is unpacked there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stacks.places import CODE, PIN, RELEASE, ROOT, TABLES
+from toolchain.release import release_archive
+from toolchain.release.own_repository import TEMPLATE
+
+_RUN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from cli.main import run; run()"
+_RELEASE = """
+[release]
+"13.2.9" = { driver = "595.99.01", distros = ["ubuntu24.04"], cudnn = { cudnn = "9" }, source = "our own mirror" }
+"""
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with a stack whose CUDA no table of Slipway has."""
+    root = tmp_path_factory.mktemp("team")
+    release_archive.unpack(release_archive.archive(CODE), root / RELEASE)
+    (root / "stacks").mkdir()
+    (root / TABLES).mkdir()
+    (root / "Pulumi.yaml").write_text((TEMPLATE / "Pulumi.yaml").read_text())
+    (root / PIN).write_text(f"slipway==0.1.0 --hash=sha256:{'0' * 64}\n")
+    (root / "stacks" / "Pulumi.base.yaml").write_text(
+        "config:\n  slipway:flavor: base\n  slipway:cuda: 13.2.9\n  slipway:distro: ubuntu24.04\n"
+    )
+    return root
+
+
+@pytest.fixture
+def tables(repository: Path) -> Iterator[Path]:
+    """The folder of the repository's own rows, which is empty afterwards."""
+    yield repository / TABLES
+    for file in (repository / TABLES).iterdir():
+        file.unlink()
+
+
+def slipway(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-c", _RUN, str(root / RELEASE), *words]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_row_of_ones_own_admits_a_cuda_release(repository: Path, tables: Path) -> None:
+    assert "13.2.9" in slipway(repository, "check").stderr
+    (tables / "cuda.toml").write_text(_RELEASE)
+    done = slipway(repository, "check")
+    assert done.returncode == 0, done.stderr
+    assert "-cuda13.2.9-ubuntu24.04-" in slipway(repository, "show", "base").stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("cuda.toml", _RELEASE.replace("13.2.9", "13.2.1"), "release.13.2.1.driver is Slipway's own"),
+        ("cuda.toml", '[release."13.2.1"]\nold = "1"\n', "release.13.2.1.old is nothing that Slipway reads"),
+        ("cuda.toml", _RELEASE.replace("driver", "drivers"), "release.13.2.9: no other row has 'drivers'"),
+        ("cuda.toml", '[releases]\n"13.2.9" = {}\n', "releases is nothing that Slipway reads"),
+        ("cuda.toml", '[release]\n"13.2.9" = 1\n', "release.13.2.9 is not of the form of the other rows"),
+        ("cuda.toml", 'release = "13.2.9"\n', "release is Slipway's own"),
+        ("cuda.toml", "[release\n", "not TOML"),
+        ("cuda.toml", '[name]\nhopper = "9.0"\n', "name.hopper is Slipway's own"),
+        ("extras.toml", '[mine]\ntitle = "Mine"\n', "mine is nothing that Slipway reads"),
+        ("aks.toml", "[other]\n", "other is nothing that Slipway reads"),
+        ("cude.toml", "", "Slipway has no such table (did you mean 'cuda'?)"),
+        ("cuda.txt", "", "Slipway has no such table"),
+    ],
+)
+def test_row_that_cannot_be_added_is_refused(repository: Path, tables: Path, name: str, text: str, reason: str) -> None:
+    (tables / name).write_text(text)
+    done = slipway(repository, "check")
+    assert done.returncode == 1
+    assert all(f"{TABLES}/{name}: " in line for line in done.stderr.splitlines() if "broken" in line), done.stderr
+    assert f"{TABLES}/{name}: {reason}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_checkout_of_slipway_has_no_such_folder() -> None:
+    assert not (ROOT / TABLES).exists()
