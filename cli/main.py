@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from cli.command_line import Sections
 from cli.commands import change, compare, fleet, foreign, look, promote, take_away
 from cli.commands import run as run_commands
 from containers.errors import SlipwayError, clean_output, out_of_time
-from stacks.places import CODE
+from stacks.places import CODE, ROOT
 
 INTERRUPTED: Final = 130
 """Exit status after Ctrl-C: 128 and the number of SIGINT, as shells have it."""
@@ -28,6 +29,7 @@ SECTIONS: Final = {
         run_commands.history,
         run_commands.rollback,
         run_commands.prune,
+        run_commands.down,
         run_commands.doctor,
     ],
     "Look": [look.list_, look.show, look.explain, look.inspect, look.start, look.scan],
@@ -82,8 +84,28 @@ def main(arguments: Sequence[str] | None = None, group: click.Group = slipway, n
     return status or 0
 
 
+_ENVIRONMENT: Final = ROOT / ".slipway" / "env"
+"""Where `slipway up` writes the engine, the registry and the state that it uses."""
+_READY: Final = {each.name for each in (*SECTIONS["Run"], run_commands.init, run_commands.upgrade)} - {
+    *("history", "rollback")
+}
+"""The commands that find out themselves what is on this machine."""
+
+
+def _enter_environment(words: Sequence[str]) -> None:
+    """Go on in a shell's environment as after `. .slipway/env`, in a repository of one's own, which has no other tool.
+
+    Who has sourced it, or uses another backend, is in the environment that is wanted.
+    """
+    if ROOT == CODE or "PULUMI_BACKEND_URL" in os.environ or not {*words[:1]} - _READY or not _ENVIRONMENT.exists():
+        return
+    os.execvp("sh", ["sh", "-c", '. "$0"; exec "$@"', str(_ENVIRONMENT), *sys.orig_argv])  # noqa: S606
+
+
 def run(group: click.Group = slipway, name: str = "slipway") -> NoReturn:
     """Run the command that this process was started with."""
+    if group is slipway:
+        _enter_environment(sys.argv[1:])
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends us, without a traceback
     clean_output()
     sys.exit(main(None, group, name))

@@ -28,7 +28,7 @@ from stacks.graph import Graph
 from stacks.identity import content, history, pip_packages
 from stacks.identity.content import CheckoutContents, Content, contexts
 from stacks.identity.fingerprint import fingerprints, index_fingerprint, published_fingerprints
-from stacks.spec import ImageSpec, Outside
+from stacks.spec import CONTEXT, ImageSpec, Outside
 
 MIRROR_ARGS = {
     "APT_MIRROR": "apt",
@@ -376,7 +376,9 @@ def _images(stack: str, resolved: Graph, contents: CheckoutContents, *, search: 
         files.setdefault(of.spec.published_name, {}).update(
             {f"{of.spec.context}/{path}": digest for path, digest in of.listing.items()}
         )
-    revisions = history.find(stack, run, files, root, own_images.paths(config)) if search else history.newest(run, root)
+    contexts_of_own = (spec.context for spec in ordered if spec.context != CONTEXT)  # of own images and own flavors
+    own = tuple(dict.fromkeys((*contexts_of_own, *own_images.lists(config))))
+    revisions = history.find(stack, run, files, root, own) if search else history.newest(run, root)
     # A product is known by its content alone, so that stacks and branches with the same one share it. So is one
     # platform's part of an index, so that it stays if another platform changes.
     of_content = {spec.name: tags.Revision(mark=prints[spec.name][:8]) for spec in ordered}

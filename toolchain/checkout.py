@@ -12,6 +12,9 @@ from toolchain.machine.toolchain_error import ToolchainError
 
 SOCKET_PATH_BYTES: Final = 104
 """Longest path of a unix socket that containerd takes, whatever the kernel allows (sys/socket_unix.go)."""
+UP: Final = "`make up`" if ROOT == CODE else "`slipway up`"
+STARTING: Final = f"{UP} or `make ready`" if ROOT == CODE else UP
+"""The commands that get what is missing, as messages name them: a repository of one's own has no Makefile."""
 LONGEST_SOCKET: Final = "docker/containerd/containerd.sock.ttrpc"
 """The longest socket name that the engine makes below the folder it is given."""
 

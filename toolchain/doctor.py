@@ -1,6 +1,6 @@
 """`make doctor`: its choice, its version, the reason against the first choice, and the platforms of the engine."""
 
-from toolchain.checkout import Checkout
+from toolchain.checkout import STARTING, Checkout
 from toolchain.machine.steps import say
 from toolchain.machine.toolchain_error import ToolchainError, without_credentials
 from toolchain.parts import docker_engine, docker_registry, emulation, unused_space
@@ -31,7 +31,7 @@ def doctor(checkout: Checkout) -> int:
         size = unused_space.megabytes(unused_space.folder_size(folder))
         say(f"{name:<22}{size}" + ("; `slipway prune` lists what no stack needs" if folder == checkout.state else ""))
     if missing:
-        say(f"{missing} missing: `make up` or `make ready` gets them")
+        say(f"{missing} missing: {STARTING} gets them")
     return 1 if missing else 0
 
 

@@ -55,7 +55,7 @@ def new(stack: str, values: tuple[str, ...], flavor: str | None, source: Path | 
         chosen = questions.complete(chosen)
     path = new_stack.write(stack, chosen)
     print(*(f"not taken: {line}" for line in left), sep="\n", end="\n" * bool(left))
-    print(f"{path.relative_to(ROOT)}: written; next: make preview STACK={stack}")
+    print(f"{path.relative_to(ROOT)}: written; next: slipway preview {stack}")
 
 
 @click.command(

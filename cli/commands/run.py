@@ -155,6 +155,12 @@ def prune(*, yes: bool) -> None:
     _toolchain("prune", *(["--yes"] if yes else []))
 
 
+@click.command(cls=Command, examples=[("slipway down", "as `make down`; the next `slipway up` starts them again")])
+def down() -> None:
+    """End the Docker engine and the registry that Slipway started here. What they have stays."""
+    _toolchain("down")
+
+
 @click.command(
     cls=Command,
     examples=[("slipway init team", "then, in the folder team: `slipway check`, `slipway preview`, `slipway up`")],

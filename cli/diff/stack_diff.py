@@ -182,7 +182,7 @@ def pushed(
     """
     result = {name: built for name, built in images.items() if "@" in built.get("ref", "")}
     if not result:
-        raise SlipwayError(f"stack {stack} has published nothing yet: `make up STACK={stack}`")
+        raise SlipwayError(f"stack {stack} has published nothing yet: `slipway up {stack}`")
     if image is not None and image not in result:
         raise SlipwayError(
             f"stack {stack} has published no image '{one_line(image)}'{suggest(image, result)}; "

@@ -54,7 +54,7 @@ def _pushed(plan: Plan, planned: PlannedImage) -> Image:
     login = stack_login.configured(plan.config.registry)
     if not Repository(planned.reference, login).exists():
         raise SlipwayError(
-            f"{where}: {planned.reference} is not in the registry; `make up STACK={plan.stack}` builds and pushes it, "
+            f"{where}: {planned.reference} is not in the registry; `slipway up {plan.stack}` builds and pushes it, "
             "or name an older image by its reference"
         )
     return fetch(planned.reference, login, planned.spec.platform)

@@ -20,9 +20,11 @@ from stacks.checks.collisions import StackImages, collisions, shared_repositorie
 from stacks.checks.secrets import check_clear_text
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE, ROOT, parse, read_stack, stack_file, stack_names, survives_yaml
+from stacks.places import CODE
 from stacks.tags import check_tail
 
-_MODELINE: Final = "# yaml-language-server: $schema=stack.schema.json\n"
+_SCHEMA: Final = os.path.relpath(CODE / "stacks" / "stack.schema.json", ROOT / "stacks")
+_MODELINE: Final = f"# yaml-language-server: $schema={_SCHEMA}\n"
 """The line by which editors find the schema."""
 
 _NAME: Final = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")

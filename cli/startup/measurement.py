@@ -207,7 +207,7 @@ def _docker(words: Sequence[str], seconds: float, progress: Callable[[str], obje
             env=child_environment("docker"),
         )
     except FileNotFoundError:
-        raise SlipwayError("no docker client on PATH: it runs the image; `make ready` sets one up") from None
+        raise SlipwayError("no docker client on PATH: it runs the image; `slipway up` sets one up") from None
     late = threading.Timer(seconds, process.kill)
     late.start()
     printed = b""

@@ -76,7 +76,7 @@ def check(signing: ImageSigning | None) -> None:
     version = re.search(r"GitVersion:\s*(v?(\d+)\.\d+\.\d+\S*)", _run(["cosign", "version"], where, "", None))
     if version and int(version[2]) != _MAJOR:
         raise SlipwayError(
-            f"{where}: the cosign on PATH is {version[1]}, whose signatures have another format; `make up` installs "
+            f"{where}: the cosign on PATH is {version[1]}, whose signatures have another format; `slipway up` installs "
             f"version {_MAJOR}"
         )
     if signing is None:

@@ -77,7 +77,7 @@ def run(
 
 def missing(name: str) -> str:
     """Return the error for a program that is not there."""
-    return f"{name} is not on PATH; `make up` installs it; or install it yourself, or remove that key"
+    return f"{name} is not on PATH; `slipway up` installs it; or install it yourself, or remove that key"
 
 
 def _reason(text: str) -> str:

@@ -35,11 +35,6 @@ _MOST_BYTES: Final = 1 << 20
 """Size of a file of requirements."""
 
 
-def paths(config: StackConfig) -> tuple[str, ...]:
-    """Return the files and folders of the repository that a stack's own images are made of."""
-    return tuple(dict.fromkeys(filter(None, (*lists(config), *(own.folder for own in config.images)))))
-
-
 def lists(config: StackConfig) -> tuple[str, ...]:
     """Return the files of requirements that a stack names."""
     packages = [each for each in (config.packages, *(own.packages for own in config.images)) if each]

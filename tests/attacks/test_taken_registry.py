@@ -221,7 +221,7 @@ def test_strangers_registry_at_our_port_is_not_ours(
 
 def _gets_nothing(address: str) -> None:
     """Our clients take nothing from whoever listens there, and tell them nothing."""
-    reason = rf"the registry of this checkout does not run at {address}: `make ready` starts it"
+    reason = rf"the registry of this checkout does not run at {address}: `make up` or `make ready` starts it"
     with pytest.raises(docker.errors.DockerException, match=reason):
         docker.auth.load_config().resolve_authconfig(address)
     recipe = BuildInputs("", "", {}, "2", [], [], "", "", "linux/amd64")

@@ -479,7 +479,7 @@ def test_missing_signing_program_is_reported_before_build(project: Project, tmp_
     )
     project.configure(signing={"key": "env://NO_SUCH_KEY", "publicKey": public})
     failed = project.up(check=False, PATH=bare)
-    assert "slipway:signing: cosign is not on PATH; `make up` installs it" in failed.output
+    assert "slipway:signing: cosign is not on PATH; `slipway up` installs it" in failed.output
     assert not project.published("link0")
 
     programs = tmp_path / "programs"

@@ -49,7 +49,8 @@ class Team:
     ) -> subprocess.CompletedProcess[str]:
         """Run a program, as a user's terminal in an empty home would."""
         identity = {f"GIT_{role}_{key}": "t" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
-        environment = {**os.environ, **identity, "HOME": str(self.folder / "home"), **(variables or {})}
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PULUMI_", "SLIPWAY_"))}
+        environment = {**inherited, **identity, "HOME": str(self.folder / "home"), **(variables or {})}
         return subprocess.run(
             words, cwd=cwd or self.root, env=environment, capture_output=True, text=True, timeout=600, check=False
         )
@@ -81,9 +82,9 @@ class Team:
         """Return what git says is not committed."""
         return self.run("git", "status", "--porcelain").stdout
 
-    def tags(self) -> dict[str, str]:
-        """Return the tags of the images of the stack `local`."""
-        lines = self.slipway("show", "local").splitlines()
+    def tags(self, stack: str = "local") -> dict[str, str]:
+        """Return the tags of the images of a stack."""
+        lines = self.slipway("show", stack).splitlines()
         return dict(line.split() for line in lines if not line.startswith(" "))
 
 

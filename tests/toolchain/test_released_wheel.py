@@ -1,6 +1,7 @@
 """A released wheel in an environment of its own, a repository that it makes, and newer releases for that."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from tests.fakes.github.actions import workflow
 from tests.toolchain import released
+from tests.toolchain.clone import ROOT
 from tests.toolchain.released import Team
 
 MOVED = {"dockerfiles/torch/Dockerfile": (r"\Z", "RUN true\n")}
@@ -157,6 +159,40 @@ def test_workflow_of_the_repository_finds_changed_stacks(again: Team, tmp_path: 
     outputs = dict(line.split("=", 1) for line in (tmp_path / "output").read_text().splitlines() if "=" in line)
     (job,) = json.loads(outputs["previews"])["include"]
     assert (job["stack"], job["images"], job["platform"]) == ("local", ["trainer"], "linux/amd64")
+
+
+def test_tag_of_a_flavor_of_ones_own_follows_its_files(again: Team) -> None:
+    page = (ROOT / "docs/guides/your-own-repository.md").read_text()
+    (flavor,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    files = {
+        "flavors/hello.py": flavor,
+        "stacks/Pulumi.hello.yaml": "config:\n  slipway:flavor: hello\n  slipway:registry: {kind: local}\n",
+        "images/hello/Dockerfile": "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN true\n",
+    }
+    again.run("git", "tag", "--force", "start")
+    for name, text in files.items():
+        (again.root / name).parent.mkdir(exist_ok=True)
+        (again.root / name).write_text(text)
+    again.commit()
+    first = again.tags("hello")["hello"]
+    (again.root / "images/hello/Dockerfile").write_text(files["images/hello/Dockerfile"] + "RUN true\n")
+    again.commit()
+    (head,) = again.run("git", "rev-parse", "--short=7", "HEAD").stdout.split()
+    assert again.tags("hello")["hello"] == f"{head}-hello" != first
+
+
+def test_history_needs_no_sourced_environment(team: Team, tmp_path: Path) -> None:
+    assert "PULUMI_ACCESS_TOKEN" in team.refused("history", "local")
+    file = team.root / ".slipway" / "env"
+    file.write_text(f"export PULUMI_BACKEND_URL={tmp_path.as_uri()} PULUMI_CONFIG_PASSPHRASE=x\n")
+    try:
+        assert team.slipway("history", "local") == "UPDATE  WHEN  KIND  RESULT  COMMIT  CHANGES\n"
+    finally:
+        file.unlink()
+
+
+def test_down_says_what_it_ended(team: Team) -> None:
+    assert team.slipway("down") == "Nothing of this checkout was running\n"
 
 
 def foreign(file: Path) -> Path:

@@ -14,7 +14,7 @@ from typing import Final
 
 from containers.addresses.engine_address import in_clear
 from containers.child_environment import child_environment
-from toolchain.checkout import Checkout
+from toolchain.checkout import STARTING, Checkout
 from toolchain.machine import apt
 from toolchain.machine.daemon import Daemon
 from toolchain.machine.network import bridge, proxy
@@ -220,4 +220,4 @@ def stop(checkout: Checkout) -> bool:
     return ran
 
 
-KIND: Final = Kind(NAME, find, get, missing="not running: `make up` or `make ready` starts it")
+KIND: Final = Kind(NAME, find, get, missing=f"not running: {STARTING} starts it")

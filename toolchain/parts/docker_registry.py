@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from containers.child_environment import child_environment
-from toolchain.checkout import Checkout
+from toolchain.checkout import STARTING, Checkout
 from toolchain.machine import apt
 from toolchain.machine.files import write
 from toolchain.machine.steps import output, step
@@ -219,4 +219,4 @@ def stop(checkout: Checkout) -> bool:
     return registry_port.daemon(checkout).stop()
 
 
-KIND: Final = Kind(NAME, find, get, missing="not running: `make up` or `make ready` starts it")
+KIND: Final = Kind(NAME, find, get, missing=f"not running: {STARTING} starts it")

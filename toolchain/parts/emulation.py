@@ -10,7 +10,7 @@ from typing import Final
 
 from containers.engine.engine_platforms import PLATFORMS, runnable_platforms
 from containers.errors import SlipwayError
-from toolchain.checkout import Checkout
+from toolchain.checkout import UP, Checkout
 from toolchain.machine import apt
 from toolchain.machine.steps import command, output, say
 from toolchain.machine.toolchain_error import ToolchainError
@@ -100,7 +100,7 @@ def _why(checkout: Checkout, platform: str) -> str:
         state = handler.read_text()
     except OSError:
         what = f"{handler} is not there" if (BINFMT / "register").exists() else f"{BINFMT} is not mounted"
-        return f"{what}: as root, `make up` of a stack for {platform} installs {PACKAGE} and registers it"
+        return f"{what}: as root, {UP} of a stack for {platform} installs {PACKAGE} and registers it"
     if not state.startswith("enabled"):
         return f"{handler} is disabled: `echo 1 > {handler}` as root"
     if "F" not in _value(state, "flags:"):

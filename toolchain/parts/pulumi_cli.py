@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from containers.child_environment import child_environment
-from toolchain.checkout import Checkout
+from toolchain.checkout import STARTING, Checkout
 from toolchain.machine import golang
 from toolchain.machine.network import net
 from toolchain.machine.steps import output, step
@@ -71,7 +71,7 @@ def program(checkout: Checkout) -> str:
     """Return the CLI in use, for other parts. Raises ToolchainError if there is none yet."""
     part = find(checkout)
     if part is None:
-        raise ToolchainError("the Pulumi CLI is not there yet: run `make up`")
+        raise ToolchainError(f"the Pulumi CLI is not there yet: run {STARTING}")
     return part.used
 
 

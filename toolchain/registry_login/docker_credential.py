@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from containers.child_environment import LOCAL_SECONDS, child_environment
-from toolchain.checkout import Checkout
+from toolchain.checkout import STARTING, Checkout
 from toolchain.registry_login import registry_account, registry_port
 
 USERS: Final = ".slipway-user"
@@ -21,7 +21,7 @@ USERS: Final = ".slipway-user"
 _UNKNOWN: Final = "credentials not found in native keychain"
 """The error by which clients know that there is no login."""
 _TOKEN: Final = "<token>"  # noqa: S105 - the user name that means one
-_OURS: Final = "the registry of this checkout does not run at {server}: `make ready` starts it"
+_OURS: Final = f"the registry of this checkout does not run at {{server}}: {STARTING} starts it"
 
 
 class CredentialRefused(Exception):

@@ -204,7 +204,8 @@ def _lines(before: Contents, after: Contents) -> Iterator[str]:
         texts = {name: first_ones(reasons) for name, reasons in moved.items()}
         texts |= {name: "no longer built" for name in then if name not in now}
         width = max(map(len, texts), default=0)
-        yield stack if texts else f"{stack}: as before, {len(now)} images keep their tags"
+        kept = f"{len(now)} images keep their tags" if len(now) > 1 else "its image keeps its tag"
+        yield stack if texts else f"{stack}: as before, {kept}"
         yield from (f"  {name:<{width}}  {text}" for name, text in texts.items())
 
 

@@ -348,7 +348,7 @@ def test_published_images_are_of_the_named_platforms(registry: Registry, monkeyp
     assert [image.digest for image in images] == [built["ref"].partition("@")[2] for built in platforms.values()]
     outputs.assert_called_once()
     monkeypatch.setattr(stack_diff, "outputs", lambda *_: {})
-    with pytest.raises(SlipwayError, match="stack local-multi has published nothing yet: `make up STACK=local-multi`"):
+    with pytest.raises(SlipwayError, match="stack local-multi has published nothing yet: `slipway up local-multi`"):
         stack_diff.published_images("local-multi", ROOT, "torch", ["linux/arm64"])
 
 

@@ -503,7 +503,7 @@ def test_export_of_unpushed_or_unknown_image_is_one_line(
     for words, error in (
         (
             ("local", *to),
-            f"stack local: torch: {planned.images[0].reference} is not in the registry; `make up STACK=local` builds and pushes it, or name an older image by its reference",
+            f"stack local: torch: {planned.images[0].reference} is not in the registry; `slipway up local` builds and pushes it, or name an older image by its reference",
         ),
         (("local", "torhc", *to), "stack local builds no image 'torhc' (did you mean 'torch'?); it builds: torch"),
         (("local", "torch", "more", *to), "export takes one image: STACK [IMAGE], or its reference, REF"),

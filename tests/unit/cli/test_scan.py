@@ -66,9 +66,9 @@ def test_scan_of_an_index_reads_each_platform(scan: Scan) -> None:
 @pytest.mark.parametrize(
     ("images", "image", "message"),
     [
-        ({}, None, "stack local has published nothing yet: `make up STACK=local`"),
-        ({"torch": {"ref": "sha256:0"}}, None, "stack local has published nothing yet: `make up STACK=local`"),
-        ({"torch": {"merged": False}}, None, "stack local has published nothing yet: `make up STACK=local`"),
+        ({}, None, "stack local has published nothing yet: `slipway up local`"),
+        ({"torch": {"ref": "sha256:0"}}, None, "stack local has published nothing yet: `slipway up local`"),
+        ({"torch": {"merged": False}}, None, "stack local has published nothing yet: `slipway up local`"),
         (
             {"torch": {"ref": TORCH}},
             "torhc",

@@ -343,8 +343,3 @@ def test_variable_mistaken_is_one_line(name: str, value: str, message: str) -> N
     text = mistake(environment={name: value})
     assert text.startswith(f"environment: {message}")
     assert "pw" not in text
-
-
-def test_paths_of_own_images_are_their_folders_and_lists() -> None:
-    config = plan.specs({"flavor": "local", "images": [TRAINER, TOOLS]}, "t")[0]
-    assert own_images.paths(config) == ("trainer",)
