@@ -44,7 +44,7 @@ Contents = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Wheel:
+class ReleaseWheel:
     """A release as a wheel: its version, where it is from as a requirement, its SHA-256, and the archive in it."""
 
     version: str
@@ -54,7 +54,7 @@ class Wheel:
     folder: str
 
     @classmethod
-    def read(cls, file: Path, address: str = "", *, local: bool = False) -> "Wheel":
+    def read(cls, file: Path, address: str = "", *, local: bool = False) -> "ReleaseWheel":
         """Read a wheel.
 
         Raises:
@@ -127,12 +127,12 @@ def _changed(checkout: Checkout) -> str:
     return status.split("\0")[0][3:]
 
 
-def _wheel(checkout: Checkout, release: str, scratch: Path) -> Wheel:
+def _wheel(checkout: Checkout, release: str, scratch: Path) -> ReleaseWheel:
     if release.endswith(".whl") and "://" not in release:
         file = Path(release)
         if not file.is_file():
             raise ToolchainError(f"upgrade: there is no file {file}: name a wheel of Slipway, or a version")
-        return Wheel.read(file, local=True)
+        return ReleaseWheel.read(file, local=True)
     address = release if "://" in release else ""
     if release and not address and not _VERSION.fullmatch(release):
         raise ToolchainError(
@@ -145,11 +145,11 @@ def _wheel(checkout: Checkout, release: str, scratch: Path) -> Wheel:
     except ToolchainError as error:
         raise ToolchainError(f"upgrade: pip finds no {requirement}: {error}") from None
     (file,) = scratch.iterdir()
-    return Wheel.read(file, address)
+    return ReleaseWheel.read(file, address)
 
 
 @contextmanager
-def _unpacked(checkout: Checkout, wheel: Wheel) -> Iterator[list[str | Path]]:
+def _unpacked(checkout: Checkout, wheel: ReleaseWheel) -> Iterator[list[str | Path]]:
     """Yield the command of a release, which is removed at the end."""
     code = checkout.root / UPGRADE
     shutil.rmtree(code, ignore_errors=True)
@@ -230,7 +230,7 @@ def _key(images: Mapping[str, Any], name: str) -> str | None:
     return images[name]["fingerprint"] if name in images else None
 
 
-def _write(checkout: Checkout, wheel: Wheel, commits: str) -> None:
+def _write(checkout: Checkout, wheel: ReleaseWheel, commits: str) -> None:
     if commits or (checkout.root / COMMITS).exists():
         write(checkout.root / COMMITS, commits)  # first: before the pin moves, it says what is so anyway
     own_repository.pin(checkout, f"{wheel.source} --hash=sha256:{wheel.digest}")

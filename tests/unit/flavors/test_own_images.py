@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from containers.errors import SlipwayError
-from stacks import graph, plan
+from stacks import graph
 from stacks.config.stack_file import ROOT
-from stacks.flavors import own_images
 from stacks.identity import content
 from stacks.identity.content import CheckoutContents, contexts
 from stacks.spec import ImageSpec, Sibling
