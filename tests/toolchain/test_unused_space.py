@@ -155,3 +155,8 @@ def test_prune_with_states_elsewhere_deletes_nothing(
     monkeypatch.setenv("PULUMI_BACKEND_URL", "s3://acme-states")
     assert "PULUMI_BACKEND_URL is s3://acme-states" in prune_yes(monkeypatch, checkout, capsys)
     assert tags(address, "slipway/torch") == {"new"}
+
+
+def test_prune_with_buildkit_chosen_needs_no_buildx(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_BUILDKIT", "1")
+    assert "Remove build cache" in unused_space._docker(clone.checkout, "builder", "prune", "--help")

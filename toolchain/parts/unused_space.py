@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from containers.child_environment import child_environment
 from containers.registry.reference import split
 from toolchain.checkout import Checkout
 from toolchain.machine.steps import output, say, step
@@ -176,7 +177,9 @@ def _blobs(manifest: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def _docker(checkout: Checkout, *words: str) -> str:
-    return output(["docker", "--host", docker_engine.daemon(checkout).mark, *words], timeout=600)
+    # Of a user who asks for BuildKit the client wants buildx, which not every machine has.
+    environment = child_environment("docker", DOCKER_BUILDKIT="")
+    return output(["docker", "--host", docker_engine.daemon(checkout).mark, *words], env=environment, timeout=600)
 
 
 def _unnamed_images(checkout: Checkout, named: str) -> dict[str, str]:
