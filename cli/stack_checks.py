@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any
 
 from containers.errors import SlipwayError, one_line
 from stacks import flavors, lock, plan
@@ -16,8 +17,15 @@ from stacks.identity.content import CheckoutContents, Content, contexts
 from stacks.spec import Outside, Sibling
 
 
-def check(locked: Collection[str] = ()) -> list[str]:
-    """Print a line for each valid stack, and warnings on standard error; return the mistakes, each once.
+def report(planned: plan.Plan) -> None:
+    """Print the line of a valid stack, and its warnings on standard error."""
+    for warning in planned.warnings:
+        print(f"warning: {planned.stack}: {warning}", file=sys.stderr)
+    print(_summary(planned))
+
+
+def check(locked: Collection[str] = (), each: Callable[[plan.Plan], None] = report) -> list[str]:
+    """Call ``each`` with every valid stack; return the mistakes, each once.
 
     A file that is no stack's for its name is a mistake, and a flavor that cannot be loaded.
     So is a parent, or a build product, that an image's Dockerfile does not read.
@@ -38,8 +46,6 @@ def check(locked: Collection[str] = ()) -> list[str]:
         mistakes += (f"stack {name}: {line}" for image in planned.images for line in _unread(image.content))
         if name in locked:
             mistakes += _unpinned(name, (image.content for image in planned.images), planned.config)
-        for warning in planned.warnings:
-            print(f"warning: {name}: {warning}", file=sys.stderr)
         specs = [image.spec for image in planned.images]
         configs[name] = planned.config
         built.append(StackImages(name, planned.config.registry.repository, specs))
@@ -48,19 +54,39 @@ def check(locked: Collection[str] = ()) -> list[str]:
             tagged[name] = frozenset(
                 f"{image.repository}:{tag}" for image in planned.images for tag in image.extra_tags
             )
-        print(_summary(planned))
+        each(planned)
     mistakes += collisions(built) + shared_repositories(owned) + shared_tags(tagged) + shared_runners(configs)
     mistakes = list(dict.fromkeys(mistakes))  # a mistake of the branch is one of every stack
     # A broken flavor is a mistake of the stack that selects it.
     return [line for line in mistakes if not any(line != other and other.endswith(line) for other in mistakes)]
 
 
+def as_json(planned: plan.Plan) -> dict[str, Any]:
+    """Return what is said of a valid stack as JSON; ``runnersPerNode`` has what a node has room for, by scale set."""
+    runners = planned.config.runners
+    sets = runners.all_sets if isinstance(runners, KubernetesRunnersConfig) else ()
+    products, images = _counts(planned)
+    return {
+        "stack": planned.stack,
+        "images": images,
+        "products": products,
+        "platforms": [*planned.config.every_platform],
+        "runnersPerNode": {own.scale_set: own.per_node for own in sets if own.per_node},
+        "warnings": [*planned.warnings],
+    }
+
+
+def _counts(planned: plan.Plan) -> tuple[int, int]:
+    """Return how many build products and images a stack has."""
+    products = [image.spec for image in planned.images if image.spec.product]
+    return len(products), len(planned.references) - len({spec.published_name for spec in products})
+
+
 def _summary(planned: plan.Plan) -> str:
     """Return the line of a valid stack: its images, their platforms and products, and the runners of a node."""
-    products = [image.spec for image in planned.images if image.spec.product]
-    images = len(planned.references) - len({spec.published_name for spec in products})
+    products, images = _counts(planned)
     platforms = f" for {len(planned.config.platforms)} platforms" if planned.indexes else ""
-    source = f" from {len(products)} build products" if products else ""
+    source = f" from {products} build products" if products else ""
     runners = planned.config.runners
     room = _room(runners) if isinstance(runners, KubernetesRunnersConfig) else ""
     return f"{planned.stack}: {images} image{'' if images == 1 else 's'}{platforms}{source}{room}, ok"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -63,12 +65,14 @@ def new(stack: str, values: tuple[str, ...], flavor: str | None, source: Path | 
     examples=[
         ("slipway check", "after any change of a stack file"),
         ("slipway check --locked local", "likewise, and parents, sources and Python packages of `local` are pinned"),
+        ("slipway check --json", "the stacks and the mistakes, for a program"),
     ],
 )
 @click.argument("stacks", metavar="[STACK]...", nargs=-1, shell_complete=completion.stacks)
 @click.option("--locked", is_flag=True, help="Refuse what stacks/lock.toml does not pin, in all stacks or those named.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.pass_context
-def check(ctx: click.Context, stacks: tuple[str, ...], *, locked: bool) -> None:
+def check(ctx: click.Context, stacks: tuple[str, ...], *, locked: bool, as_json: bool) -> None:
     """Validate every stack, and what stacks share."""
     from cli import stack_checks
     from stacks.config.stack_file import read_stack, stack_names
@@ -77,9 +81,14 @@ def check(ctx: click.Context, stacks: tuple[str, ...], *, locked: bool) -> None:
         raise click.UsageError("every stack is checked: leave out the STACK, or add --locked for what it does not pin")
     for stack in stacks:
         read_stack(stack)
-    if mistakes := stack_checks.check((stacks or stack_names()) if locked else ()):
+    pinned = (stacks or stack_names()) if locked else ()
+    if as_json:
+        valid: list[dict[str, Any]] = []
+        mistakes = stack_checks.check(pinned, lambda planned: valid.append(stack_checks.as_json(planned)))
+        print(json.dumps({"stacks": valid, "mistakes": mistakes}, indent=2))
+    elif mistakes := stack_checks.check(pinned):
         print(*mistakes, sep="\n", file=sys.stderr)
-        ctx.exit(1)
+    ctx.exit(1 if mistakes else 0)
 
 
 @click.command(

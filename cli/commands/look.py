@@ -270,8 +270,9 @@ def start(
 )
 @click.argument("stack", shell_complete=completion.stacks)
 @click.argument("image", required=False, shell_complete=completion.images)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.pass_context
-def scan(ctx: click.Context, stack: str, image: str | None) -> None:
+def scan(ctx: click.Context, stack: str, image: str | None, *, as_json: bool) -> None:
     """Say which known vulnerabilities a stack's published images have.
 
     Grype finds them. Exits with 1 if an image has one that slipway:vulnerabilities refuses. Without that key,
@@ -279,11 +280,14 @@ def scan(ctx: click.Context, stack: str, image: str | None) -> None:
     """
     from cli.inspection import vulnerability_report
 
-    status = 0
+    reports = []
     for report in vulnerability_report.reports(stack, ROOT, image):
-        print(report)
-        status = status or int(report.refused)
-    ctx.exit(status)
+        reports.append(report)
+        if not as_json:
+            print(report)
+    if as_json:
+        print(json.dumps([report.as_json() for report in reports], indent=2))
+    ctx.exit(1 if any(report.refused for report in reports) else 0)
 
 
 @click.command(

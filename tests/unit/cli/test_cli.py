@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,31 @@ def test_check_unknown_package_warns(capsys: pytest.CaptureFixture[str], monkeyp
     assert main(["check"]) == 0
     message = "warning: nccl-cu132: slipway:nccl: NVIDIA's apt archive may not have 2.32.3-1+cuda13.2; "
     assert capsys.readouterr().err.startswith(message)
+
+
+def test_check_as_json_has_stacks_warnings_and_mistakes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stacks = ["local-multi", "nccl-cu132-multi", "runners-eks", "broken"]
+    monkeypatch.setattr(stack_checks, "stack_names", lambda: stacks)
+    make = plan.make
+
+    def planned(name: str, **options: Any) -> plan.Plan:
+        if name == "broken":
+            raise SlipwayError("stack broken: slipway:cuda: 1.0 is not a release")
+        return make(name, **options)
+
+    monkeypatch.setattr(plan, "make", planned)
+    assert main(["check", "--json"]) == 1
+    out, err = capsys.readouterr()
+    result = json.loads(out)
+    assert result["mistakes"] == ["stack broken: slipway:cuda: 1.0 is not a release"]
+    multi, nccl, runners = result["stacks"]
+    assert (multi["images"], multi["platforms"]) == (1, ["linux/amd64", "linux/arm64"])
+    assert "may not have 2.30.4-1+cuda13.2 for arm64" in nccl["warnings"][0]
+    assert (nccl["images"], nccl["products"]) == (3, 36)
+    assert [*runners["runnersPerNode"].values()] == [1]
+    assert err == "", "warnings are in the JSON"
 
 
 def test_show_json_is_the_resolved_graph(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

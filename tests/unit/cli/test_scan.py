@@ -49,9 +49,15 @@ def test_scan_says_what_it_refuses_and_excepts(scan: Scan) -> None:
         "  refused     CVE-2026-0001 (critical): apt 2.6.2, mended in 99",
         "  known       2, by the database of 2026-11-24",
     ]
+    fault = {"id": "CVE-2026-0001", "severity": "critical", "package": "apt", "version": "2.6.2", "fixed_in": ("99",)}
+    assert [{key: each[key] for key in fault} for each in report.as_json()["refused"]] == [fault]
     row = {"id": "CVE-2026-0001", "reason": "apt is not run", "until": "9999-12-31"}
     (report,) = scan({"torch": {"ref": TORCH}}, vulnerabilities={"exceptions": [row]})
     assert not report.refused
+    excepted = json.loads(json.dumps(report.as_json()))["excepted"]
+    assert [(each["id"], each["until"], each["reason"]) for each in excepted] == [
+        ("CVE-2026-0001", "9999-12-31", "apt is not run")
+    ]
     assert "  excepted    CVE-2026-0001 (critical): apt 2.6.2, mended in 99, until 9999-12-31: apt is not run" in str(
         report
     )
