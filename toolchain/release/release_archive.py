@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from containers.child_environment import child_environment
+
+_GIT_SECONDS: Final = 60
 NAME: Final = "release.tar.gz"
 """The archive beside the launcher."""
 FOLDERS: Final = ("ci", "cli", "components", "containers", "dockerfiles", "policies", "scaler", "stacks", "toolchain")
@@ -24,7 +27,13 @@ def _paths(root: Path) -> Iterator[Path]:
     """Yield the files and links of the archive, in one order: of a checkout those that git has."""
     paths = (path for folder in FOLDERS for path in (root / folder).rglob("*"))
     if (root / ".git").exists():  # what else lies there may be a virtual environment, or somebody's secret
-        listed = subprocess.run(["git", "-C", root, "ls-files", "-z", *FOLDERS], check=True, stdout=subprocess.PIPE)
+        listed = subprocess.run(
+            ["git", "-C", root, "ls-files", "-z", *FOLDERS],
+            env=child_environment("git"),
+            check=True,
+            stdout=subprocess.PIPE,
+            timeout=_GIT_SECONDS,
+        )
         paths = (root / os.fsdecode(name) for name in listed.stdout.split(b"\0") if name)
     for path in sorted(paths):
         is_ours = path.parent == root / "stacks" and (path.name == "lock.toml" or path.suffix == ".yaml")
