@@ -66,7 +66,7 @@ def archive(root: Path) -> bytes:
 
 
 def unpack(content: bytes, folder: Path) -> None:
-    """Unpack an archive into a new folder. Nothing is written outside it."""
+    """Unpack the archive of a release, whose programs run next, into a new folder."""
     with tarfile.open(fileobj=io.BytesIO(content)) as tar:
         tar.extraction_filter = getattr(tarfile, "tar_filter", None)  # Python 3.11.2 has none
         tar.extractall(folder)  # noqa: S202 - a release's own, which pip would install
