@@ -8,14 +8,17 @@ import threading
 
 
 class Cutting(socketserver.ThreadingTCPServer):
-    """A way to the registry that breaks every connection once so many bytes have gone up through it."""
+    """A way to the registry that breaks connections.
+
+    That is every connection once ``limit`` bytes have gone up through all, and each through which ``marker`` goes up.
+    """
 
     allow_reuse_address = True
     daemon_threads = True
 
-    def __init__(self, upstream: str, limit: int | None) -> None:
+    def __init__(self, upstream: str, limit: int | None = None, marker: bytes | None = None) -> None:
         host, _, port = upstream.rpartition(":")
-        self.upstream, self.limit, self.sent = (host, int(port)), limit, 0
+        self.upstream, self.limit, self.marker, self.sent = (host, int(port)), limit, marker, 0
         super().__init__(("127.0.0.1", 0), _Pipe)
 
     @property
@@ -30,8 +33,13 @@ class _Pipe(socketserver.BaseRequestHandler):
         with socket.create_connection(self.server.upstream) as upstream:
             down = threading.Thread(target=self._down, args=(upstream,), daemon=True)
             down.start()
+            before = b""
             while data := self._receive(self.request):
                 self.server.sent += len(data)
+                before += data
+                if self.server.marker is not None and self.server.marker in before:
+                    break
+                before = before[-64:]  # a marker may come in two parts
                 if self.server.limit is not None and self.server.sent > self.server.limit:
                     break
                 upstream.sendall(data)
