@@ -24,6 +24,7 @@ def checkout(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checkout
     """A checkout with a registry of its own, which runs."""
     monkeypatch.delenv("SLIPWAY_REGISTRY", raising=False)
     monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.delenv("PULUMI_BACKEND_URL", raising=False)
     part = docker_registry.get(clone.checkout)
     for name, value in part.env.items():  # the login among them
         monkeypatch.setenv(name, value)
