@@ -239,11 +239,13 @@ def _gets_nothing(address: str) -> None:
 
 def test_registry_of_an_earlier_version_gets_a_login(clone: Clone) -> None:
     """It has none, and runs on as long as the machine does."""
-    port = int(_address(clone).rpartition(":")[2])
     docker_registry.stop(clone.checkout)
+    port = free_port()  # the product's own choice is any other test's, too
+    registry_port.keep(clone.checkout, port)
     config = registry_port.folder(clone.checkout) / "config.yml"
     content = json.loads(config.read_text())
     del content["auth"]
+    content["http"]["addr"] = registry_port.address(port)
     config.write_text(json.dumps(content))
     registry_port.daemon(clone.checkout).start(
         [docker_registry.program(clone.checkout), "serve", config],
