@@ -1,6 +1,7 @@
 """Services that we start, and end: by their own pid, and only if that pid still is the service."""
 
 import os
+import select
 import shlex
 import signal
 import subprocess
@@ -80,14 +81,21 @@ class Daemon:
         if pid is None:
             self.pid_file.unlink(missing_ok=True)
             return False
-        _signal(_target(pid), signal.SIGTERM)
-        until = time.monotonic() + seconds
-        while self.pid() is not None and not _is_zombie(pid):
-            if time.monotonic() > until:
+        # Its ports are open until it is over, and its command line is gone before.
+        try:
+            process = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self.pid_file.unlink(missing_ok=True)
+            return True
+        try:
+            over = select.poll()
+            over.register(process, select.POLLIN)
+            _signal(_target(pid), signal.SIGTERM)
+            while not over.poll(seconds * 1000):
                 _signal(_target(pid), signal.SIGKILL)
                 _signal(pid, signal.SIGKILL)
-                until = time.monotonic() + seconds
-            time.sleep(POLL_SECONDS)
+        finally:
+            os.close(process)
         self.pid_file.unlink(missing_ok=True)
         return True
 
@@ -99,13 +107,6 @@ def _target(pid: int) -> int:
     except FileNotFoundError:
         return pid
     return int(children[0]) if len(children) == 1 else pid
-
-
-def _is_zombie(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 def _signal(pid: int, number: int) -> None:
