@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -586,10 +587,14 @@ class KubernetesRunnersConfig(RunnerSetConfig):
         runners._set = name  # noqa: SLF001 - of the same class
         return runners
 
+    @cached_property
+    def _validated_sets(self) -> tuple[KubernetesRunnersConfig, ...]:
+        return tuple(map(self._of_set, self.sets))
+
     @property
     def all_sets(self) -> tuple[KubernetesRunnersConfig, ...]:
         """The runners by their scale sets: those of ``sets``, or these."""
-        return tuple(map(self._of_set, self.sets)) or (self,)
+        return self._validated_sets or (self,)
 
     @property
     def scale_set(self) -> str:
