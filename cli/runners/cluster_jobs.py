@@ -14,6 +14,7 @@ from scaler.waiting import RunnerPlace, Surroundings, WaitingJob
 from stacks.config.kubernetes import KubernetesRunnersConfig
 
 _GROUP: Final = "actions.github.com"
+_SETS: Final = f"ephemeralrunnersets.{_GROUP}"
 _BOOT: Final = 20 * 60.0
 """Seconds in which a node with GPUs comes up and pulls the runner's image."""
 _USUAL: Final = ("ContainerCreating", "PodInitializing", "it is not scheduled yet")
@@ -57,13 +58,10 @@ def _read(config: KubernetesRunnersConfig) -> tuple[list[WaitingJob], list[Runne
         for runner in runners
         if runner.get("status", {}).get("phase") != "Succeeded"
     ]
-    wanted = sum(int(each["spec"].get("replicas", 0)) for each in _own(config, _SETS))
-    waiting = max(wanted - config.min_runners - sum(place.job is not None for place in places), 0)
+    replicas = sum(int(each["spec"].get("replicas", 0)) for each in _own(config, _SETS))
+    waiting = max(replicas - config.min_runners - sum(place.job is not None for place in places), 0)
     around = Surroundings(config.max_runners, _BOOT, controller=_controller(config))
     return [WaitingJob("", about="GitHub assigned it, and names it once it runs")] * waiting, places, around
-
-
-_SETS: Final = f"ephemeralrunnersets.{_GROUP}"
 
 
 def _items(config: KubernetesRunnersConfig, kind: str, namespace: str) -> list[Item]:
@@ -92,7 +90,7 @@ def _events(config: KubernetesRunnersConfig, namespace: str) -> dict[str, list[s
     about: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for event in _items(config, "events", namespace):
         if event.get("type") == "Warning" or event.get("reason") == "NotTriggerScaleUp":
-            text = one_line(f"{event.get('reason', '')}: {event.get('message', '')}", 400)
+            text = one_line(f"{event.get('reason', '')}: {event.get('message', '')}", kubectl.LONGEST)
             when = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"]
             about[str(event["involvedObject"]["name"])].append((when, text))
     return {name: [text for _, text in sorted(texts, reverse=True)] for name, texts in about.items()}
@@ -129,9 +127,10 @@ def _job(runner: Item) -> WaitingJob | None:
 def _signs(runner: Item, pod: Item | None, events: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Return what ARC, the pod and events say of a runner that does not come up."""
     status, pods = runner.get("status", {}), [pod] if pod else []
-    said = [one_line(status.get("message") or status.get("reason") or "", 400), *map(not_ready, pods)]
-    said += [line for item in (*pods, runner) for line in events.get(_name(item), ())]
-    return tuple(line for line in dict.fromkeys(said) if line and not line.startswith(_USUAL))
+    own = one_line(status.get("message") or status.get("reason") or "", kubectl.LONGEST)
+    reasons = [own, *map(not_ready, pods)]
+    reasons += [line for item in (*pods, runner) for line in events.get(_name(item), ())]
+    return tuple(line for line in dict.fromkeys(reasons) if line and not line.startswith(_USUAL))
 
 
 def _started(pod: Item | None) -> float | None:

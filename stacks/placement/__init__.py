@@ -20,7 +20,7 @@ from stacks.config.signing import SignerConfig, SigningConfig
 from stacks.config.stack_config import StackConfig
 from stacks.placement.copies import with_copies
 from stacks.plan import Plan, PlannedImage
-from stacks.versions.nodes import DEFAULT_PAGE, node
+from stacks.versions.nodes import node
 
 SOCKETS: Final = ".slipway/engines"
 """The folder of the engines' sockets, relative to the checkout, where the program and the provider run."""
@@ -225,9 +225,8 @@ def _gates(config: StackConfig, platform: str) -> Gates:
 
 
 def _question(config: StackConfig, platform: str) -> Mapping[str, Any] | None:
-    nodes = [node(name) for name in config.profiles]
-    largest = max((each.page for each in nodes if f"linux/{each.arch}" == platform), default=DEFAULT_PAGE)
-    page = {"page": largest} if largest > DEFAULT_PAGE else {}
+    pages = [each.page for each in map(node, config.profiles) if each.page and f"linux/{each.arch}" == platform]
+    page = {"page": max(pages)} if pages else {}
     return {**page, **({"requirements": True} if config.inspection.requirements else {})} or None
 
 

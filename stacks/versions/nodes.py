@@ -12,9 +12,6 @@ from stacks.versions.tables import table
 EFA = "vpc.amazonaws.com/efa"
 INFINIBAND = "rdma/ib"
 
-DEFAULT_PAGE = 4096
-"""Bytes of a page of a kernel."""
-
 _SOURCE = "stacks/versions/nodes.toml"
 
 
@@ -34,7 +31,7 @@ class Node:
         cores: CPUs; None where nodes of this name differ.
         memory: GiB; None likewise.
         gpu: model of its GPUs, such as ``H100``; None without GPUs.
-        page: bytes of a page of NVIDIA's kernel for the CPU, which its nodes may run; programs for it run on 4096 too.
+        page: bytes of a page of NVIDIA's own kernel for the CPU; None where there is none.
     """
 
     name: str
@@ -48,7 +45,7 @@ class Node:
     cores: int | None = None
     memory: int | None = None
     gpu: str | None = None
-    page: int = DEFAULT_PAGE
+    page: int | None = None
 
     def most(self, resource: str) -> int:
         """Return how many of a resource the node has."""

@@ -24,9 +24,6 @@ PENDING_LIMIT = timedelta(minutes=2)
 _RUNNERS = "ephemeralrunners.actions.github.com"
 """ARC's object for each runner, older than its pod. Only this object says why a pod could not be created."""
 
-_LONGEST = 400
-"""Maximal characters of a reason. The scheduler gives one for each kind of node."""
-
 _PLUGINS = {
     GPU: "does NVIDIA's device plugin or GPU operator run there?",
     EFA: "is the instance type in supportedInstanceLabels of the EFA device plugin, which leaves others out silently, "
@@ -147,7 +144,7 @@ def _without_pod(config: KubernetesRunnersConfig, pod_names: Collection[str]) ->
     """Look for runners that have failed, or have waited for a pod for too long."""
     for runner in _runners(config):
         name, status = runner["metadata"]["name"], runner.get("status", {})
-        reason = one_line(status.get("message") or status.get("reason") or "", _LONGEST)
+        reason = one_line(status.get("message") or status.get("reason") or "", kubectl.LONGEST)
         if status.get("phase") == "Failed":
             yield (
                 f"{config.namespace}/{name} has failed, and takes a runner's place until it is deleted: {reason}; "

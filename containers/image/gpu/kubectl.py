@@ -16,7 +16,7 @@ from containers.errors import SlipwayError, one_line
 SECONDS: Final = 20
 """Seconds for one answer."""
 
-_LONGEST: Final = 400
+LONGEST: Final = 400
 """Most characters of a reason. The scheduler gives one for each kind of node."""
 
 _SUFFIXES: Final[Mapping[str, Decimal]] = {
@@ -99,15 +99,15 @@ def not_ready(pod: Item) -> str:
     if status.get("phase") == "Succeeded":
         return ""
     if status.get("phase") == "Failed" and status.get("message"):
-        return one_line(f"{status.get('reason', '')}: {status['message']}".lstrip(": "), _LONGEST)
+        return one_line(f"{status.get('reason', '')}: {status['message']}".lstrip(": "), LONGEST)
     for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
         state = container.get("state", {})
         ended = state.get("terminated")
         if why := state.get("waiting") or (ended if ended and ended.get("exitCode") else None):
-            return one_line(f"{why.get('reason', '')}: {why.get('message', '')}".rstrip(": "), _LONGEST)
+            return one_line(f"{why.get('reason', '')}: {why.get('message', '')}".rstrip(": "), LONGEST)
     for condition in status.get("conditions", []):
         if condition["status"] == "False" and condition.get("message"):
-            return one_line(condition["message"], _LONGEST)
+            return one_line(condition["message"], LONGEST)
     return {"Running": "", "Failed": "it has failed"}.get(status.get("phase", ""), "it is not scheduled yet")
 
 
