@@ -133,9 +133,9 @@ def standings(
     return [*standing, *(_standing(job, place, *why) for (job, place), why in zip(given, causes, strict=True))]
 
 
-def serves(own: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Return whether runners with their ``own`` labels take a job that wants some; GitHub ignores case."""
-    return {*map(str.lower, own)} >= {*map(str.lower, wanted)}
+def serves(own: Sequence[str], required: Sequence[str]) -> bool:
+    """Return whether runners with their ``own`` labels take a job with the ``required`` ones; GitHub ignores case."""
+    return {*map(str.lower, own)} >= {*map(str.lower, required)}
 
 
 def with_queue(

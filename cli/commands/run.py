@@ -186,8 +186,8 @@ def init(folder: Path) -> None:
 def upgrade(release: str | None, *, write: bool) -> None:
     """Say which images a newer release of Slipway would build anew, and why; with --write, pin it.
 
-    This is for a repository of your own. Without a release, it is the newest that pip finds. The release itself says
-    what it builds. Images that it builds as before keep their tags.
+    This is for a repository of your own. Without a release, it is the newest that pip finds. The release's own
+    code lists its images. Unchanged images keep their tags.
     """
     named = release or ""
     if named.endswith(".whl") and "://" not in named:

@@ -32,8 +32,14 @@ _KEYS: Final = {
 }
 """Keys of the chart by which a key of ours has another name, or the same one."""
 
-_JOB_KEYS: Final = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "disk", GPU: "gpus", EFA: "efa"}
-_JOB_KEYS[INFINIBAND] = "infiniband"
+_JOB_KEYS: Final = {
+    "cpu": "cpu",
+    "memory": "memory",
+    "ephemeral-storage": "disk",
+    GPU: "gpus",
+    EFA: "efa",
+    INFINIBAND: "infiniband",
+}
 """Resources of a job's container by the key that has them."""
 
 _WHY: Final = {

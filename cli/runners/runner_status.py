@@ -100,7 +100,7 @@ def _of_cluster(
         labels = (own.scale_set, *own.labels)
         served.append(labels)
         if queue is not None:
-            jobs = [job for job, wanted in foreign if serves(labels, wanted)]
+            jobs = [job for job, required in foreign if serves(labels, required)]
             foreign = [each for each in foreign if each[0] not in jobs]
         standing = standings(now, jobs, places, around)
         used = {each.place for each in standing}
@@ -137,16 +137,16 @@ def _queued(job: dict[str, Any], repository: str) -> WaitingJob:
     return WaitingJob(str(int(job["id"])), queued, about=f"{repository} {one_line(job['name'])}")
 
 
-def lines(shown: RunnersReport) -> list[str]:
+def lines(report: RunnersReport) -> list[str]:
     """Return a report as lines of text: a table of the steps, and below each waiting job its cause."""
-    waiting = len(shown.waiting)
-    head = f"stack {shown.stack}: {len(shown.jobs) - waiting} jobs run, {waiting} wait"
-    rows = [(_label(job), *(_when(job, step) for step in STEPS), job.place or "-") for job in shown.jobs]
+    waiting = len(report.waiting)
+    head = f"stack {report.stack}: {len(report.jobs) - waiting} jobs run, {waiting} wait"
+    rows = [(_label(job), *(_when(job, step) for step in STEPS), job.place or "-") for job in report.jobs]
     table = [*aligned([("JOB", *map(str.upper, STEPS), "RUNNER"), *rows])] if rows else []
     text = [head, *table[:1]]
-    for job, line in zip(shown.jobs, table[1:], strict=True):
+    for job, line in zip(report.jobs, table[1:], strict=True):
         text += [line, *([f"  {job.kind}: {job.cause}"] if job.kind else [])]
-    return [*text, *shown.troubles]
+    return [*text, *report.troubles]
 
 
 def _label(job: Standing) -> str:

@@ -23,27 +23,27 @@ def evidence(
     login: credentials.Login | None,
     exceptions: Sequence[InspectionExceptionConfig],
     compiled: Mapping[str, str],
-    asked: Mapping[str, Any] | None = None,
+    question: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Inspect a pushed image, ``repository@sha256:...``, or each image of an index; return the result as evidence.
 
-    ``compiled`` is what the stack compiled, and for which GPUs: see :class:`stacks.spec.ImageSpec`. ``asked`` is what
-    a stack asks beside: see :class:`stacks.placement.Gates`.
+    ``compiled`` is what the stack compiled, and for which GPUs: see :class:`stacks.spec.ImageSpec`. ``question`` is
+    what else the stack wants to know: see :class:`stacks.placement.Gates`.
 
     Raises:
         SlipwayError: a layer cannot be read.
     """
-    return apart(ref, _evidence, ref, login, exceptions, compiled, asked)
+    return apart(ref, _evidence, ref, login, exceptions, compiled, question)
 
 
 def _evidence(ref: str, login: credentials.Login | None, *rules: Any) -> dict[str, Any]:
-    exceptions, compiled, asked = rules
-    inspections = [inspection.inspect(image, _question(compiled, asked)) for image in fetch_each(ref, login)]
+    exceptions, compiled, question = rules
+    inspections = [inspection.inspect(image, _question(compiled, question)) for image in fetch_each(ref, login)]
     return loading_evidence.predicate(inspections, exceptions, datetime.now(UTC))
 
 
-def _question(compiled: Mapping[str, str], asked: Mapping[str, Any] | None) -> inspection.Question:
-    given = asked or {}
+def _question(compiled: Mapping[str, str], question: Mapping[str, Any] | None) -> inspection.Question:
+    given = question or {}
     return inspection.Question(
         cuda_toolkit,
         compiled=compiled,
@@ -57,7 +57,7 @@ def check(
     login: credentials.Login | None,
     exceptions: Sequence[Mapping[str, str]],
     compiled: Mapping[str, str],
-    asked: Mapping[str, Any] | None = None,
+    question: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the evidence of a pushed image in which everything loads; ``exceptions`` are of ``slipway:inspection``.
 
@@ -66,7 +66,7 @@ def check(
             line for each fault; or a layer cannot be read.
     """
     rows = [InspectionExceptionConfig.model_validate(row) for row in exceptions]
-    result = evidence(ref, login, rows, compiled, asked)
+    result = evidence(ref, login, rows, compiled, question)
     _refuse(f"{ref}: gets no tag", result, rows, f"`slipway inspect {ref}` lists them")
     return result
 
@@ -77,7 +77,7 @@ def check_unpushed(
     layers: list[LayerIndex],
     exceptions: Sequence[Mapping[str, str]],
     compiled: Mapping[str, str],
-    asked: Mapping[str, Any] | None = None,
+    question: Mapping[str, Any] | None = None,
 ) -> None:
     """Inspect an image of an engine, ``repository:tag``, whose layers were read with the facts of its contents.
 
@@ -85,7 +85,7 @@ def check_unpushed(
         SlipwayError: as for a pushed image.
     """
     rows = [InspectionExceptionConfig.model_validate(row) for row in exceptions]
-    inspected = inspection.of_contents(image, contents.of(layers, image.config), _question(compiled, asked))
+    inspected = inspection.of_contents(image, contents.of(layers, image.config), _question(compiled, question))
     result = loading_evidence.predicate([inspected], rows, datetime.now(UTC))
     _refuse(f"{name}: ends the update", result, rows, "save it with `docker save`, and `slipway inspect` lists them")
 
