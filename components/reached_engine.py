@@ -10,7 +10,7 @@ import pulumi
 
 @dataclass(frozen=True)
 class ReachedEngine:
-    """The inputs of :class:`containers.engine.engine_access.Access`; without any, the docker client's own engine."""
+    """The inputs of :class:`containers.engine.connection.Address`; without any, the engine of the environment."""
 
     host: str = ""
     ssh: Sequence[str] = ()

@@ -1,23 +1,28 @@
-"""A connection to a Docker engine: by a Unix socket, by TCP with or without TLS, or by ssh."""
+"""A connection to a Docker engine: by a Unix socket, by TCP with or without TLS, or by ssh.
+
+The standard library alone is imported: `make doctor` uses this before any package is installed.
+"""
 
 from __future__ import annotations
 
+import os
 import shlex
 import socket
+import ssl
 import subprocess
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from containers.child_environment import child_environment
-from containers.engine.engine_access import client_context
-from containers.engine.tls_tunnel import tunnel
 from containers.errors import SlipwayError
 
-_SECONDS: Final = 20
-"""Until a connection must be there."""
-
+CONNECT_SECONDS: Final = 30
+"""Until a connection must be there, and until an engine must answer that it is."""
 
 _KEPT_ALIVE: Final = {
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE): 1,
@@ -29,56 +34,163 @@ _KEPT_ALIVE: Final = {
 """By these a connection ends 90 seconds after the engine's machine is lost, which says nothing (tcp(7))."""
 
 
+class EngineUnreachable(SlipwayError):
+    """No engine answers at an address; the text has the address and the reason."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """How an engine is reached.
+
+    Attributes:
+        host: ``unix://``, ``tcp://``, ``http://``, ``https://`` or ``ssh://`` URL; empty for the engine of the
+            environment.
+        ssh: further arguments of ssh.
+        tls: the authority of the engine's certificate, the client's certificate and its key, as PEM: ``ca``, ``cert``
+            and ``key``; empty for an engine without TLS.
+        folder: where a socket's relative path begins.
+    """
+
+    host: str = ""
+    ssh: Sequence[str] = ()
+    tls: Mapping[str, str] = field(default_factory=dict, repr=False)
+    folder: Path = Path()
+
+
 class Connection:
     """An open connection. Closing it ends the ssh that carries it.
 
-    ``engine`` is an address as in ``slipway:engines``. ``tls`` are the certificates for one that begins with ``tcp://``,
-    as of :class:`containers.engine.engine_access.Access`; without any, the connection has no TLS.
+    Args:
+        address: the engine's.
+        errors: where ssh's messages go, as for :class:`subprocess.Popen`: ``PIPE`` for :meth:`complaint`. Default: the
+            standard error of this process.
+
+    Raises:
+        EngineUnreachable: nothing answers.
     """
 
-    def __init__(self, engine: str, tls: Mapping[str, str] | None = None) -> None:
+    def __init__(self, address: Address, errors: int | None = None) -> None:
+        self._address = address
+        self._errors = errors
         self._ssh: subprocess.Popen[bytes] | None = None
-        url = urlsplit(engine)
+        url = urlsplit(address.host)
+        dial = _DIALS.get(url.scheme)
+        if dial is None:
+            raise EngineUnreachable(f"host {address.host}: unknown scheme; it is one of {', '.join(_DIALS)}")
         try:
-            if url.scheme == "unix":
-                self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-                self.socket.connect(engine.removeprefix("unix://"))
-            elif url.scheme == "tcp":
-                self.socket = socket.create_connection((url.hostname or "", url.port or 2375), timeout=_SECONDS)
-                for option, value in _KEPT_ALIVE.items():
-                    self.socket.setsockopt(*option, value)
-                if tls:
-                    secure = client_context(tls).wrap_socket(self.socket, server_hostname=url.hostname)
-                    self.socket = tunnel(secure)
-                self.socket.settimeout(None)
-            else:
-                self.socket = self._tunnel(engine)
+            self.socket = dial(self, url)
         except OSError as error:
-            raise SlipwayError(f"{engine}: {error.strerror or error}") from None
-
-    def _tunnel(self, engine: str) -> socket.socket:
-        """Run ssh, whose far end is the engine's own ``docker system dial-stdio``, as the docker command does."""
-        url = urlsplit(engine)
-        ours, theirs = socket.socketpair()
-        port = ["-p", str(url.port)] if url.port else []
-        user = ["-l", url.username] if url.username else []
-        remote = ["docker", *([f"--host=unix://{url.path}"] if url.path.strip("/") else []), "system", "dial-stdio"]
-        command = ["ssh", "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={_SECONDS}", *user, *port, "--"]
-        with theirs:
-            self._ssh = subprocess.Popen(
-                [*command, url.hostname or "", shlex.join(remote)],
-                stdin=theirs.fileno(),
-                stdout=theirs.fileno(),
-                start_new_session=True,
-                env=child_environment("ssh"),
-            )
-        return ours
+            raise EngineUnreachable(f"{address.host}: {error.strerror or error}") from error
 
     def close(self) -> None:
         """End the connection."""
-        with suppress(OSError):
-            self.socket.shutdown(socket.SHUT_RDWR)
+        self.end()
         self.socket.close()
         if self._ssh is not None:
             self._ssh.terminate()
             self._ssh.wait()
+
+    def end(self) -> None:
+        """End the connection from another thread: a thread that waits on it wakes up."""
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+    def complaint(self) -> str:
+        """Return why ssh ended, for a connection that closed before the engine answered; empty if it did not."""
+        if self._ssh is None or self._ssh.stderr is None:
+            return ""
+        with suppress(subprocess.TimeoutExpired):
+            self._ssh.wait(timeout=2)
+        status = self._ssh.poll()
+        self.close()
+        with self._ssh.stderr as stderr:
+            message = stderr.read().decode(errors="replace").strip().replace("\n", "; ")
+        return message or (f"ssh ended with status {status}" if status else "")
+
+    def dial_unix(self, url: SplitResult) -> socket.socket:
+        """Connect to a socket's path; a relative one begins where a host would."""
+        path = self._address.folder / f"{url.netloc}{url.path}"
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            folder = os.open(path.parent, os.O_PATH)
+            try:  # by the folder's descriptor: a socket's path has at most 107 bytes
+                connection.connect(f"/proc/self/fd/{folder}/{path.name}")
+            finally:
+                os.close(folder)
+        except OSError:
+            connection.close()
+            raise
+        return connection
+
+    def dial_tcp(self, url: SplitResult) -> socket.socket:
+        """Connect to a host and port, with TLS where there are certificates or the URL begins with https."""
+        tls = self._address.tls
+        secure = bool(tls) or url.scheme == "https"
+        port = url.port or (2376 if secure else 2375)
+        connection = socket.create_connection((url.hostname or "localhost", port), timeout=CONNECT_SECONDS)
+        for option, value in _KEPT_ALIVE.items():
+            connection.setsockopt(*option, value)
+        if secure:
+            connection = _client_context(tls).wrap_socket(connection, server_hostname=url.hostname)
+        connection.settimeout(None)
+        return connection
+
+    def dial_ssh(self, url: SplitResult) -> socket.socket:
+        """Run ssh, whose far end is the engine's own `docker system dial-stdio`."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._ssh = subprocess.Popen(
+                ssh_command(url, self._address.ssh),
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=self._errors,
+                start_new_session=True,  # without a terminal, ssh fails where it would ask for a password
+                env=child_environment("ssh"),
+            )
+        return ours
+
+
+_DIALS: Final[dict[str, Callable[[Connection, SplitResult], socket.socket]]] = {
+    "unix": Connection.dial_unix,
+    "tcp": Connection.dial_tcp,
+    "http": Connection.dial_tcp,
+    "https": Connection.dial_tcp,
+    "ssh": Connection.dial_ssh,
+}
+
+
+def ssh_command(url: SplitResult, options: Sequence[str]) -> list[str]:
+    """Return the command that reaches the engine behind an `ssh://[user@]host[:port][/socket]` URL.
+
+    Raises:
+        EngineUnreachable: for a URL with a password, or without a host.
+    """
+    if url.password is not None or not url.hostname:
+        raise EngineUnreachable(f"host ssh://{url.hostname or ''}: give a host, and a key instead of a password")
+    command = ["ssh"]
+    if url.username:
+        command += ["-l", url.username]
+    if url.port:
+        command += ["-p", str(url.port)]
+    command += options
+    if not any("ConnectTimeout" in option for option in options):
+        command += ["-o", f"ConnectTimeout={CONNECT_SECONDS}"]
+    if "-T" not in options:
+        command.append("-T")
+    remote = ["docker", *([f"--host=unix://{url.path}"] if url.path.strip("/") else []), "system", "dial-stdio"]
+    return [*command, "--", url.hostname, shlex.join(remote)]
+
+
+def _client_context(tls: Mapping[str, str]) -> ssl.SSLContext:
+    if not tls:
+        return ssl.create_default_context()
+    try:
+        context = ssl.create_default_context(cadata=tls["ca"])
+        with tempfile.TemporaryDirectory(prefix="slipway-") as folder:  # the ssl module reads a key from a file only
+            pair = Path(folder, "pair.pem")
+            pair.touch(mode=0o600)
+            pair.write_text(f"{tls['cert']}\n{tls['key']}\n", encoding="ascii")
+            context.load_cert_chain(pair)
+    except (ssl.SSLError, ValueError) as error:
+        raise EngineUnreachable(f"certificates of the Docker host cannot be used: {error}") from error
+    return context

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import IO, Final, cast
 
 from containers.blob import BlobUnreadable, read_blob
-from containers.engine import engine_access
-from containers.engine.engine_access import Access
+from containers.engine.connection import Address, EngineUnreachable
+from containers.engine.engine import Engine, EngineError
 from containers.engine.engine_platforms import at
 from containers.errors import SlipwayError, one_line
 from containers.image.layers import layer
@@ -32,14 +32,14 @@ _REST: Final = 1 << 20
 
 
 def read(
-    name: str, identity: str, access: Access, platform: str, facts: Facts, copy: Path | None = None
+    name: str, identity: str, address: Address, platform: str, facts: Facts, copy: Path | None = None
 ) -> tuple[Image, list[LayerIndex]]:
     """Return the image that an engine holds under a name, and the indexes of its layers.
 
     Args:
         name: ``repository:tag``.
         identity: the id that the engine gave the image, ``sha256:...``.
-        access: how the engine is reached.
+        address: the engine's.
         platform: the platform of the image.
         facts: what is read of each file.
         copy: a file to write the archive to as it passes, for a program that needs a file.
@@ -50,7 +50,7 @@ def read(
     """
     saved = _Saved(name)
     with (
-        engine_access.saving(name, access) as stream,
+        saving(name, address) as stream,
         _copied(stream, name, copy) if copy else nullcontext(stream) as source,
     ):
         try:
@@ -64,10 +64,26 @@ def read(
     image = image_of(saved, platform)
     if identity not in saved.identities(image):
         raise SlipwayError(
-            f"{name}: the Docker engine{at(access.host)} holds another image by this name than {identity}, which the "
+            f"{name}: the Docker engine{at(address.host)} holds another image by this name than {identity}, which the "
             "update built: run the update again, and not beside another one of the same image"
         )
     return image, [saved.index(each.digest) for each in image.layers]
+
+
+@contextmanager
+def saving(name: str, address: Address) -> Iterator[IO[bytes]]:
+    """Yield the archive of the image ``repository:tag``, as its engine writes it.
+
+    An engine without containerd's store of images writes the archive to its disk before its first byte.
+
+    Raises:
+        SlipwayError: the engine cannot save the image, with its reason; also while the archive is read.
+    """
+    try:
+        with Engine.at(address).request("GET", "/images/get", query={"names": name}) as response:
+            yield cast("IO[bytes]", response)
+    except (EngineError, EngineUnreachable) as error:
+        raise SlipwayError(f"{name}: the Docker engine{at(address.host)}: `docker save` failed: {error}") from None
 
 
 class _Saved(Files):

@@ -11,12 +11,12 @@ import json
 import re
 import secrets
 import struct
-import subprocess
 import tarfile
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, Literal
 
-from containers.child_environment import child_environment
+from containers.engine.connection import Address, EngineUnreachable
+from containers.engine.engine import Engine, EngineError
 from containers.errors import SlipwayError, one_line
 from containers.platform_name import architecture, system
 
@@ -27,7 +27,7 @@ PLATFORMS: Final = ("linux/amd64", "linux/arm64")
 """The platforms that images are built for."""
 
 _SECONDS: Final = 60
-"""How long one command of the docker client may take: an engine behind ssh answers slowly."""
+"""How long one request may take: an engine behind ssh answers slowly."""
 
 _MACHINES: Final[Mapping[str, tuple[int, bytes]]] = {
     "linux/amd64": (62, bytes.fromhex("b83c000000 31ff 0f05")),  # mov eax, 60; xor edi, edi; syscall
@@ -36,7 +36,7 @@ _MACHINES: Final[Mapping[str, tuple[int, bytes]]] = {
 """By platform: the machine's number in ELF files (elf.h, EM_X86_64 and EM_AARCH64), and code that exits with 0."""
 
 _LOADED: Final = re.compile(r"\w[\w.:/@-]*", re.ASCII)
-"""An image as the engine names it. It becomes an argument, so it must be no option."""
+"""An image as the engine names it. It becomes a part of a path."""
 
 _CANNOT_RUN: Final = ("exec format error", "no such file or directory")
 """What an engine says of a program that the kernel cannot run; the second where a handler's interpreter is missing."""
@@ -53,19 +53,25 @@ def runnable_platforms(host: str = "", *, among: Iterable[str] = PLATFORMS) -> d
     another machine, or in a virtual one, whose emulation this machine knows nothing of. Nothing of it remains.
 
     Args:
-        host: the engine's address, such as ``ssh://builder-arm``. Default: the one that the docker client uses.
+        host: the engine's address, such as ``ssh://builder-arm``. Default: that of the environment.
         among: the platforms to look at.
 
     Raises:
         SlipwayError: no engine answers there.
     """
-    own = _docker(["version", "--format", "{{.Server.Os}}/{{.Server.Arch}}"], host).strip()
-    ways: dict[str, Way] = {}
-    for platform in among:
-        if platform == own:
-            ways[platform] = "native"
-        elif _runs(platform, host):
-            ways[platform] = "emulated"
+    engine = Engine.at(Address(host))
+    try:
+        version = engine.json("/version", timeout=_SECONDS)
+        ways: dict[str, Way] = {}
+        for platform in among:
+            if platform == f"{version.get('Os')}/{version.get('Arch')}":
+                ways[platform] = "native"
+            elif _runs(platform, engine):
+                ways[platform] = "emulated"
+    except EngineUnreachable:
+        raise
+    except SlipwayError as error:
+        raise SlipwayError(f"the Docker engine{at(host)}: {error}") from None
     return ways
 
 
@@ -110,22 +116,57 @@ def at(host: str) -> str:
     return f" at {one_line(host)}" if host else ""
 
 
-def _runs(platform: str, host: str) -> bool:
+def _runs(platform: str, engine: Engine) -> bool:
     """Run a program of a platform in a container that has nothing else."""
     if platform not in _MACHINES:
         return False
-    image = _docker(["load", "--quiet"], host, _image(platform)).strip().rpartition(" ")[2]
-    if not _LOADED.fullmatch(image):
-        raise SlipwayError(f"the Docker engine{at(host)}: `docker load` names no image: '{one_line(image)}'")
+    image = _load(_image(platform), engine)
     try:
-        _docker(["run", "--rm", "--platform", platform, "--network", "none", image], host)
-    except SlipwayError as error:
-        if any(phrase in str(error) for phrase in _CANNOT_RUN):
-            return False
-        raise
+        return _runs_image(image, platform, engine)
     finally:
-        _docker(["image", "rm", "--force", image], host)
-    return True
+        _delete(f"/images/{image}", engine)
+
+
+def _load(archive: bytes, engine: Engine) -> str:
+    """Give an engine an image, and return its name there."""
+    headers = {"Content-Type": "application/x-tar"}
+    with engine.request(
+        "POST",
+        "/images/load",
+        query={"quiet": "1"},
+        headers=headers,
+        body=lambda body: body.write(archive),
+        timeout=_SECONDS,
+    ) as response:
+        image = "".join(str(message.get("stream", "")) for message in response.messages()).strip().rpartition(" ")[2]
+    if not _LOADED.fullmatch(image):
+        raise SlipwayError(f"it names no image that was loaded: '{one_line(image)}'")
+    return image
+
+
+def _runs_image(image: str, platform: str, engine: Engine) -> bool:
+    settings = {"Image": image, "HostConfig": {"NetworkMode": "none", "LogConfig": {"Type": "json-file"}}}
+    created = engine.json("/containers/create", settings, query={"platform": platform}, timeout=_SECONDS)
+    container = f"/containers/{created.get('Id')}"
+    try:
+        with engine.request("POST", f"{container}/start", timeout=_SECONDS):
+            pass
+        if engine.json(f"{container}/wait", {}, timeout=_SECONDS).get("StatusCode") == 0:
+            return True
+        with engine.request("GET", f"{container}/logs", query={"stderr": "1"}, timeout=_SECONDS) as response:
+            reason = response.text()
+    except EngineError as error:
+        reason = str(error)
+    finally:
+        _delete(container, engine)
+    if any(phrase in reason for phrase in _CANNOT_RUN):
+        return False
+    raise SlipwayError(f"it does not run a program of {platform}: {one_line(reason.strip(), 300)}")
+
+
+def _delete(path: str, engine: Engine) -> None:
+    with engine.request("DELETE", path, query={"force": "1"}, timeout=_SECONDS):
+        pass
 
 
 def program(platform: str) -> bytes:
@@ -164,29 +205,3 @@ def _archive(files: Mapping[str, bytes], *, mode: int) -> bytes:
             member.size, member.mode = len(data), mode
             archive.addfile(member, io.BytesIO(data))
     return content.getvalue()
-
-
-def _docker(words: list[str], host: str, data: bytes | None = None) -> str:
-    """Run the docker client and return its output.
-
-    Raises:
-        SlipwayError: with the last line of what it printed, if it fails.
-    """
-    command = ["docker", *(["--host", host] if host else []), *words]
-    try:
-        done = subprocess.run(
-            command,
-            input=data or b"",
-            capture_output=True,
-            timeout=_SECONDS,
-            check=False,
-            env=child_environment("docker"),
-            start_new_session=True,  # without a terminal, ssh fails where it would ask for a password
-        )
-    except FileNotFoundError:
-        raise SlipwayError("no docker client on PATH: it says which platforms the Docker engine runs") from None
-    except subprocess.TimeoutExpired:
-        raise SlipwayError(f"the Docker engine{at(host)} did not answer `docker {words[0]}` in {_SECONDS} s") from None
-    if done.returncode:
-        raise engine_failure(host, words[0], done.stderr.decode(errors="replace"), done.returncode)
-    return done.stdout.decode(errors="replace")

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import ClassVar
 
-from containers.engine.connection import Connection
+from containers.engine.connection import Address, Connection
 from containers.engine.engine_platforms import CannotRun, check_runnable
 from containers.errors import SlipwayError
 
@@ -77,7 +77,7 @@ class Pool:
         Raises:
             SlipwayError: it does not answer.
         """
-        return Connection(engine)
+        return Connection(Address(engine, ssh=("-o", "BatchMode=yes")))
 
     def check(self, engine: str) -> None:
         """Ask an engine whether it can build for the platform.

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping
-from contextlib import closing
-from http.client import OK, HTTPException
 from typing import Final
 
-from containers.engine import engine_access
-from containers.engine.connection import Connection
+from containers.engine.connection import Address, Connection, EngineUnreachable
+from containers.engine.engine import Engine
 from containers.engine.pool import Pool
 from containers.errors import SlipwayError
 
-_SECONDS: Final = 20
-"""Until a replica answers."""
 _LEARNING_SECONDS: Final = 60
 """Until the program has the certificates: the update made them before the first image, and tells it at once."""
 
@@ -45,7 +41,7 @@ class Replicas(Pool):
         self._learned = {name: threading.Event() for name in addresses}
 
     def learn(self, name: str, certificates: Mapping[str, str]) -> None:
-        """Keep a replica's certificates, which are as of :attr:`containers.engine.engine_access.Access.tls`."""
+        """Keep a replica's certificates, which are as of :attr:`containers.engine.connection.Address.tls`."""
         self._certificates[name] = certificates
         self._learned[name].set()
 
@@ -56,7 +52,7 @@ class Replicas(Pool):
             SlipwayError: it does not answer.
         """
         try:
-            return Connection(f"tcp://{self._addresses[engine]}", self._known(engine))
+            return Connection(self._address(engine))
         except SlipwayError as error:
             raise SlipwayError(f"{engine}: {error}") from None
 
@@ -66,17 +62,15 @@ class Replicas(Pool):
         Raises:
             SlipwayError: there is none.
         """
-        address, certificates = self._addresses[engine], self._known(engine)
+        address = self._address(engine)
         try:
-            with closing(engine_access.connection(address, certificates, _SECONDS)) as connection:
-                connection.request("GET", "/_ping", headers={"Connection": "close"})
-                status = connection.getresponse().status
-        except (OSError, HTTPException) as error:
-            raise SlipwayError(f"{engine}: no answer at {address}: {error}") from None
-        if status != OK:
-            raise SlipwayError(f"{engine}: no answer at {address}: HTTP {status}")
+            Engine.connect(address)
+        except EngineUnreachable as error:
+            raise SlipwayError(f"{engine}: no answer at {error}") from None
+        except SlipwayError as error:
+            raise SlipwayError(f"{engine}: no answer at {address.host}: {error}") from None
 
-    def _known(self, name: str) -> Mapping[str, str]:
+    def _address(self, name: str) -> Address:
         if not self._learned[name].wait(_LEARNING_SECONDS):
             raise SlipwayError(f"{name}: this update has no certificate for it")
-        return self._certificates[name]
+        return Address(f"tcp://{self._addresses[name]}", tls=self._certificates[name])

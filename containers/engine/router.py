@@ -6,6 +6,7 @@ import json
 import os
 import re
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -17,6 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from containers.engine.connection import Connection
 from containers.engine.pool import Pool
+from containers.engine.tls_tunnel import tunnel
 from containers.errors import SlipwayError
 from containers.registry.reference import Reference
 
@@ -190,13 +192,13 @@ class Router:
                     continue
                 client.sendall(answer.rest)
                 connection.socket.sendall(request.rest)
-                _splice(client, connection.socket)
+                _splice(client, connection)
                 return
 
     def _forward(self, client: socket.socket, request: _Request, connection: Connection) -> None:
         with closing(connection):
             connection.socket.sendall(request.last_of_connection + request.rest)
-            _splice(client, connection.socket)
+            _splice(client, connection)
 
     def _ask_any(self, client: socket.socket, request: _Request, pool: Pool) -> None:
         """Forward a request that names no image, or only the id of an image that one of the engines has."""
@@ -212,7 +214,7 @@ class Router:
                 answer = _read(connection.socket)
                 if answer.head.split(b" ", 2)[1] != b"404":
                     client.sendall(answer.head + answer.rest)
-                    _splice(client, connection.socket)
+                    _splice(client, connection)
                     return
         self._forward(client, request, pool.connect(used[-1]) if used else self._connection(request, pool)[1])
 
@@ -229,8 +231,10 @@ def _read(source: socket.socket) -> _Request:
     return _Request(head + _END, rest)
 
 
-def _splice(client: socket.socket, engine: socket.socket) -> None:
+def _splice(client: socket.socket, connection: Connection) -> None:
     """Pass bytes on both ways until the engine ends the connection; a client that ends it cancels its build."""
+    engine = connection.socket
+    engine = tunnel(engine) if isinstance(engine, ssl.SSLSocket) else engine
     up = _thread(lambda: _pass_on(client, engine))
     _pass_on(engine, client)
     for end in (client, engine):

@@ -18,13 +18,12 @@ from urllib.parse import parse_qs, urlsplit
 import grpc
 import pytest
 
-from containers.engine.connection import Connection
-from containers.engine.engine_access import connection
+from containers.engine.connection import Address, Connection
+from containers.engine.engine import Engine
 from containers.errors import SlipwayError
 from tests.fakes import tls_engine
 from tests.fakes.tls_engine import TlsEngine
 from toolchain.provider import build
-from toolchain.provider.docker_api.engine import Address, Engine
 from toolchain.provider.docker_api.protos import (
     CredentialsRequest,
     CredentialsResponse,
@@ -33,7 +32,7 @@ from toolchain.provider.docker_api.protos import (
 )
 from toolchain.provider.docker_api.session import pass_on
 from toolchain.provider.inputs import BuildInputs, ImageInputs, RegistryInputs
-from toolchain.provider.provider_base import Operation, ProviderError
+from toolchain.provider.provider_base import Operation
 
 OWN, PARENT, PROD = "ghcr.io", "nvcr.example", "prod.example.com"
 IMAGE_ID = "sha256:" + "1" * 64
@@ -284,23 +283,21 @@ def test_engine_gets_the_secrets_that_its_steps_mount(tmp_path: Path) -> None:
     assert engine.loot == {"netrc": "of-netrc"}
 
 
-@pytest.mark.parametrize("client", ["provider", "export", "router"])
+@pytest.mark.parametrize("client", ["provider", "router"])
 def test_engine_under_another_name_is_refused(tmp_path: Path, client: str) -> None:
     """Its certificate is of the right authority, which has others' engines too."""
 
     def connect(engine: TlsEngine) -> None:
-        tls = engine.tls
+        address = Address(f"tcp://{engine.address}", tls=engine.tls)
         if client == "provider":
-            Engine.connect(Address(f"tcp://{engine.address}", certificates=(tls["ca"], tls["cert"], tls["key"])))
-        elif client == "export":
-            connection(engine.address, tls, 20).connect()
+            Engine.connect(address)
         else:
-            Connection(f"tcp://{engine.address}", tls).close()
+            Connection(address).close()
 
     with tls_engine.serve(tmp_path) as engine:
         connect(engine)
     with (
         tls_engine.serve(tmp_path, "other.example") as engine,
-        pytest.raises((SlipwayError, ProviderError, OSError), match="certificate verify failed"),
+        pytest.raises((SlipwayError, OSError), match="certificate verify failed"),
     ):
         connect(engine)

@@ -34,7 +34,6 @@ from tests.fakes.loopback import serving
 from tests.fakes.registry import INDEX, LAYER, MANIFEST, Registry, digest_of, skip_retry_waits
 from tests.helpers.refusals import refusal_line
 from toolchain.provider.docker_api import registry_digest
-from toolchain.provider.provider_base import ProviderError
 
 ESCAPES = (
     "sha256:../../../../escaped",
@@ -379,7 +378,7 @@ def test_lookup_of_a_digest_takes_no_other(registry: Registry) -> None:
     requested = registry.image("a/b:1", [b"good"]).partition("@")[2]
     registry.swapped[requested] = registry.image("a/b:2", [b"evil"]).partition("@")[2]
     registries = [{"address": f"http://{registry.address}", "authDisabled": True}]
-    with pytest.raises(ProviderError, match="another manifest"):
+    with pytest.raises(SlipwayError, match="another manifest"):
         registry_digest.digest(f"{registry.address}/a/b@{requested}", registries, verify=True)
 
 

@@ -28,7 +28,6 @@ from toolchain.machine.locking import alone
 from toolchain.parts import docker_registry
 from toolchain.provider.docker_api.docker_config import Keychain
 from toolchain.provider.inputs import BuildInputs, ImageInputs, RegistryInputs
-from toolchain.provider.provider_base import ProviderError
 from toolchain.registry_login import registry_account, registry_port
 
 STRANGER = 65534
@@ -225,7 +224,7 @@ def _gets_nothing(address: str) -> None:
     with pytest.raises(docker.errors.DockerException, match=reason):
         docker.auth.load_config().resolve_authconfig(address)
     recipe = BuildInputs("", "", {}, "2", [], [], "", "", "linux/amd64")
-    with pytest.raises(ProviderError, match=reason):
+    with pytest.raises(SlipwayError, match=reason):
         Keychain(ImageInputs(f"{address}/acme/x:1", recipe, RegistryInputs(), skip_push=False))
     product: dict[str, Any] = {"ref": f"{address}/acme/wheel:x1", "needed": True, "trusted": True}
     with pytest.raises(SlipwayError, match=reason):

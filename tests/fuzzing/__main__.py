@@ -26,8 +26,13 @@ INSTRUMENTED = [
         "containers.evidence.vulnerabilities",
         "containers.image.gpu.kubectl",
     ),
-    *("containers.engine", "containers.engine.engine_platforms", "containers.registry.logins.azure_login"),
-    *("toolchain.provider.build", "toolchain.provider.docker_api.engine"),
+    *(
+        "containers.engine",
+        "containers.engine.engine",
+        "containers.engine.engine_platforms",
+        "containers.registry.logins.azure_login",
+    ),
+    "toolchain.provider.build",
     *("toolchain.provider.docker_api.push_progress", "components.runners.kubernetes.cluster_health"),
     *(
         "containers.image.local_image",

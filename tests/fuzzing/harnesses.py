@@ -24,8 +24,8 @@ from unittest.mock import patch
 from ci.verbs import comment
 from cli import verify
 from containers.blob import BlobUnreadable
-from containers.engine import engine_access, engine_image
-from containers.engine.engine_access import Access
+from containers.engine import engine_image
+from containers.engine.connection import Address
 from containers.errors import SlipwayError
 from containers.evidence import cosign, gpu_report
 from containers.image import local_image, registry_image
@@ -143,12 +143,12 @@ def saved(data: bytes) -> None:
     """Read an image as an engine saves it."""
 
     @contextmanager
-    def saving(_name: str, _access: Access) -> Iterator[IO[bytes]]:
+    def saving(_name: str, _address: Address) -> Iterator[IO[bytes]]:
         yield io.BytesIO(data)
 
-    with patch.object(engine_access, "saving", saving), suppress(SlipwayError):
+    with patch.object(engine_image, "saving", saving), suppress(SlipwayError):
         engine_image.read(
-            "r.example/x:1", SAVED_ID, Access(), "linux/amd64", lambda _path, _size, content: content.read(64)
+            "r.example/x:1", SAVED_ID, Address(), "linux/amd64", lambda _path, _size, content: content.read(64)
         )
 
 
@@ -466,7 +466,6 @@ HARNESSES: Mapping[str, Harness] = {
     "registry": Harness(network_answers.registry_answer, network_answers.REGISTRY_ANSWERS),
     "index": Harness(network_answers.index_answer, network_answers.INDEX_ANSWERS),
     "engine": Harness(tool_answers.engine_answer, tool_answers.ENGINE_ANSWERS),
-    "docker": Harness(tool_answers.docker_client, tool_answers.DOCKER_CLIENTS),
     "cluster": Harness(tool_answers.cluster, tool_answers.CLUSTERS),
     "azure": Harness(tool_answers.azure, tool_answers.AZURE_ANSWERS),
     "grype": Harness(tool_answers.grype_report, tool_answers.GRYPE_REPORTS),

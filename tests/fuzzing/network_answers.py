@@ -37,7 +37,6 @@ from maintenance.refresh import apt_index, torch_table
 from scaler import aws, github, jobs, keeper, webhook
 from tests.fakes.aws.runner_world import ENVIRONMENT, GROUPS, Faults, Machine, World
 from toolchain.provider.docker_api import registry_digest
-from toolchain.provider.provider_base import ProviderError
 
 BETWEEN = b"\n--\n"
 """Divides an input into answers: one for each connection, and the last for all that follow."""
@@ -225,7 +224,7 @@ _OF_REGISTRY: Sequence[Callable[[], object]] = (
 
 def registry_answer(data: bytes) -> None:
     """Ask a registry, for what the first byte says; the login goes to this machine alone, as nothing is encrypted."""
-    with _answering(data[1:]) as sent, suppress(SlipwayError, ProviderError):
+    with _answering(data[1:]) as sent, suppress(SlipwayError):
         _OF_REGISTRY[data[0] % len(_OF_REGISTRY) if data else 0]()
     for request in sent:
         headers = BytesHeaderParser().parsebytes(request.partition(b"\r\n")[2])

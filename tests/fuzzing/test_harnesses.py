@@ -241,7 +241,7 @@ FOUND: Mapping[str, tuple[str, bytes]] = {
         b"\4HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n[\r\n" * 50_000,
     ),
     "an archive refused with a deep reason": ("engine", b"\6HTTP/1.1 404 X\r\n\r\n" + b"[" * 60_000),
-    "docker's output in another encoding": ("docker", b"\xff\n"),
+    "an engine of no platform": ("engine", b'\7HTTP/1.1 200 X\r\n\r\n{"Os": ["\xff"]}'),
     "a cluster of numbers": ("cluster", b'{"items": [5]}'),
     "a cluster whose pods have no status": ("cluster", b'{"items": [{"metadata": {"name": "x", "labels": []}}]}'),
     "a cluster nested too deep": ("cluster", b"[" * 200_000),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import http.client
 import json
 import os
 import subprocess
@@ -16,8 +15,9 @@ from typing import Any
 from unittest.mock import patch
 
 from components.runners.kubernetes import cluster_health
-from containers.engine import engine_access, engine_platforms
-from containers.engine.engine_access import Access
+from containers.engine import engine_image, engine_platforms
+from containers.engine.connection import Address
+from containers.engine.engine import Engine
 from containers.errors import SlipwayError
 from containers.evidence.vulnerabilities import grype, scan_record, verdict
 from containers.image.gpu import node_drivers
@@ -28,10 +28,9 @@ from tests.fakes.vulnerability_scanner import REPORT
 from tests.fuzzing import network_answers
 from toolchain.provider import build, image_name
 from toolchain.provider.docker_api.docker_config import Credential
-from toolchain.provider.docker_api.engine import Address, Engine
 from toolchain.provider.docker_api.protos import StatusResponse
 from toolchain.provider.docker_api.push_progress import BuildLog, follow
-from toolchain.provider.provider_base import Operation, ProviderError
+from toolchain.provider.provider_base import Operation
 
 _NOW = datetime(2026, 11, 25, tzinfo=UTC)
 _NAME = "r.example/x:1"
@@ -80,11 +79,13 @@ def _pulled() -> None:
 
 
 def _saved() -> None:
-    plain = lambda *_: http.client.HTTPConnection("engine.example")  # noqa: E731
-    access = Access("tcp://engine.example", tls={"ca": "x"})
-    with patch.object(engine_access, "connection", plain), engine_access.saving(_NAME, access) as stream:
+    with engine_image.saving(_NAME, _ENGINE.address) as stream:
         while stream.read(1 << 16):
             pass
+
+
+def _platforms() -> None:
+    assert set(engine_platforms.runnable_platforms(_ENGINE.address.host)) <= {*engine_platforms.PLATFORMS}
 
 
 _OF_ENGINE: Sequence[Callable[[], object]] = (
@@ -95,12 +96,13 @@ _OF_ENGINE: Sequence[Callable[[], object]] = (
     _pulled,
     lambda: _work().push(image_name.parse(_NAME), "sha256:a", None),
     _saved,
+    _platforms,
 )
 
 
 def engine_answer(data: bytes) -> None:
     """Ask a Docker engine, for what the first byte says."""
-    with network_answers._answering(data[1:]), suppress(SlipwayError, ProviderError):
+    with network_answers._answering(data[1:]), suppress(SlipwayError):
         _OF_ENGINE[data[0] % len(_OF_ENGINE) if data else 0]()
 
 
@@ -120,16 +122,6 @@ def _printing(data: bytes) -> Iterator[None]:
 
     with patch.object(subprocess, "run", run):
         yield
-
-
-def docker_client(data: bytes) -> None:
-    """Ask the docker client which platforms an engine runs."""
-    for ask in (engine_platforms.runnable_platforms, lambda host: engine_platforms.check_runnable(_PLATFORMS, host)):
-        with _printing(data):
-            try:
-                assert set(ask("ssh://engine.example")) <= {*_PLATFORMS}
-            except SlipwayError as error:
-                assert "\n" not in str(error)
 
 
 def cluster(data: bytes) -> None:
@@ -217,17 +209,16 @@ ENGINE_ANSWERS = [
     network_answers._first(5, _stream(_PROGRESS), _DOCUMENT),
     network_answers._first(6, network_answers._http({"message": "no such image"}, 404)),
     network_answers._first(6, network_answers._http(b"3\r\nabc\r\n0\r\n\r\n", Transfer_Encoding="chunked")),
-]
-_PLATFORMS = ("linux/amd64", "linux/arm64", "linux/riscv64")
-_DOCKER_LOADED = b"Loaded image ID: sha256:aa\n"
-DOCKER_CLIENTS = [
-    b"linux/amd64\n",
-    _DOCKER_LOADED,
-    b"!exec format error\n",
-    network_answers.BETWEEN.join([b"linux/amd64\n", _DOCKER_LOADED, b"", b"sha256:aa\n", b"linux/amd64\n"]),
-    network_answers.BETWEEN.join([b"linux/arm64\n", _DOCKER_LOADED, b"!a\nexec format error\n", b"linux/arm64\n"]),
-    network_answers.BETWEEN.join([b"windows/amd64\n", b"Loaded image: --x\n", _DOCKER_LOADED, b"!no space left\n"]),
-    network_answers.BETWEEN.join([b"\n", b"!\n"]),
+    network_answers._first(
+        7,
+        network_answers._http({"Os": "linux", "Arch": "amd64"}),
+        _stream({"stream": "Loaded image ID: sha256:aa\n"}),
+        network_answers._http({"Id": "c"}, 201),
+        network_answers._http("", 204),
+        network_answers._http({"StatusCode": 1}),
+        network_answers._http("exec format error\n"),
+        network_answers._http("[]"),
+    ),
 ]
 _NODE = {
     "metadata": {"name": "n", "labels": {"nvidia.com/cuda.driver-version.full": "550.107.02"}},

@@ -12,8 +12,9 @@ from typing import Final
 
 import pytest
 
-from toolchain.provider.docker_api.engine import Address, Engine
-from toolchain.provider.provider_base import ProviderError
+from containers.engine.connection import Address
+from containers.engine.engine import Engine
+from containers.errors import SlipwayError
 
 UNIT_SECONDS: Final = 300
 SECONDS: Final = 1500
@@ -46,7 +47,7 @@ def programs(pid: int) -> Iterator[str]:
 def waiting() -> str:
     """Return what runs below this process, and where the engine has waited for minutes."""
     lines = [f"  runs: {words}" for words in programs(os.getpid())]
-    with suppress(ProviderError):
+    with suppress(SlipwayError):
         host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
         lines += [f"  the engine has waited for minutes in {place}" for place in Engine(Address(host)).waits()]
     return "\n".join(lines)

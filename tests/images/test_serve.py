@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from containers.engine import engine_image
-from containers.engine.engine_access import Access
+from containers.engine.connection import Address
 from containers.image.binaries import contents, inspection
 from stacks.config.stack_file import ROOT
 from stacks.versions import cuda_toolkit
@@ -171,7 +171,7 @@ def test_check_of_faulty_serve_fails(served: chain.Chain, check: str) -> None:
 @pytest.mark.slow
 def test_every_library_of_serve_loads(served: chain.Chain) -> None:
     image = served.image("serve")
-    engine = Access(os.environ["DOCKER_HOST"])
+    engine = Address(os.environ["DOCKER_HOST"])
     held, layers = engine_image.read(f"{image.tag}:latest", image.id(), engine, "linux/amd64", contents.facts)
     result = inspection.of_contents(held, contents.of(layers, held.config), inspection.Question(cuda_toolkit))
     assert result.faults == []

@@ -13,10 +13,10 @@ from pathlib import Path
 import docker
 import pytest
 
+from containers.engine.connection import EngineUnreachable, ssh_command
 from tests.fakes.docker_relay import Relay
 from tests.provider.conftest import write
 from tests.provider.plugin import SELECTED, Failure, started
-from toolchain.provider.docker_api.engine import EngineUnreachable, ssh_command
 
 REPOSITORY = "parity-connection"
 

@@ -16,19 +16,20 @@ from pathlib import Path
 from typing import IO, Final, TypeGuard, cast
 from urllib.parse import urlsplit
 
+from containers.dockerfile.context import ignore_patterns
 from containers.engine import zstd_push
+from containers.engine.engine import Engine, EngineError, Query, Silent
 from containers.engine.zstd_push import EngineImage
 from containers.errors import SlipwayError
 from containers.registry.credentials import Login
 from containers.registry.reference import Reference
 from toolchain.provider import build_reach, image_name
-from toolchain.provider.build_context import ignore_patterns, matcher, resolve_links
+from toolchain.provider.build_context import matcher, resolve_links
 from toolchain.provider.docker_api import push_progress, tarball
 from toolchain.provider.docker_api.docker_config import Keychain
-from toolchain.provider.docker_api.engine import Engine, EngineError, Query, Silent
 from toolchain.provider.docker_api.session import Session
 from toolchain.provider.inputs import BUILDERS, ImageInputs
-from toolchain.provider.provider_base import Operation, Properties, ProviderError
+from toolchain.provider.provider_base import Operation, Properties
 
 _STORE_SECONDS: Final = 5
 """Seconds until a built image appears in the engine's store."""
@@ -112,15 +113,15 @@ def source(image: ImageInputs) -> BuildContext:
     """Return the context and the Dockerfile of an image.
 
     Raises:
-        ProviderError: if one of them does not exist.
+        SlipwayError: if one of them does not exist.
     """
     try:
         root = resolve_links(os.path.abspath(image.build.context))  # noqa: PTH100 - no link is followed before ".."
         if not Path(root).is_dir():
-            raise ProviderError(f"error resolving context: context must be a directory: {root}")
+            raise SlipwayError(f"error resolving context: context must be a directory: {root}")
         dockerfile = resolve_links(os.path.abspath(image.build.dockerfile))  # noqa: PTH100
     except OSError as error:
-        raise ProviderError(f"error resolving context: {error.filename}: {error.strerror}") from error
+        raise SlipwayError(f"error resolving context: {error.filename}: {error.strerror}") from error
     return BuildContext(
         root, os.path.relpath(dockerfile, root), ignore_patterns(image.build.context, image.build.dockerfile)
     )
@@ -151,7 +152,7 @@ def produce(
         The resource's outputs.
 
     Raises:
-        ProviderError: if the build or the push fails; after a failed push the built image stays in the engine.
+        SlipwayError: if the build or the push fails; after a failed push the built image stays in the engine.
     """
     context = source(image)
     name = image_name.parse(image.name)
@@ -198,7 +199,7 @@ class _Work:
                 query["platform"] = self.image.build.platform
             self.display.status(f"Pulling cached image {cached}")
             self._transfer(name, "/images/create", query)
-        except ProviderError as error:
+        except SlipwayError as error:
             self.operation.check()
             self.display.log(f"cacheFrom image {cached} not available: {error}", "INFO")
 
@@ -223,18 +224,18 @@ class _Work:
                 headers=headers,
                 body=lambda writer: tarball.write(writer, context.root, patterns, extra),
                 sent=lambda total: self.display.status(f"Sending the build context: {push_progress.size(total)}"),
-                operation=self.operation,
+                ending=self.operation.ending,
             )
             try:
                 log.follow(stack.enter_context(request).messages())
             except (EngineError, push_progress.StreamError) as error:
                 advice = self._advice(str(error))
-                raise ProviderError(f"error building image {self.image.name}: {error}{advice}") from error
+                raise SlipwayError(f"error building image {self.image.name}: {error}{advice}") from error
             except Silent as error:
-                raise ProviderError(f"error building image {self.image.name}: {log.running()}{error}") from error
+                raise SlipwayError(f"error building image {self.image.name}: {log.running()}{error}") from error
         self.operation.check()
         if not log.image_id:
-            raise ProviderError(f"error building image {self.image.name}: no image id found in build output")
+            raise SlipwayError(f"error building image {self.image.name}: no image id found in build output")
         self.display.status(f"Built image with id {log.image_id}")
         return log.image_id
 
@@ -251,7 +252,7 @@ class _Work:
                 self.engine.json(f"/images/{image_id}/json")
             except EngineError as error:
                 if error.status != HTTPStatus.NOT_FOUND or time.monotonic() > deadline:
-                    raise ProviderError(f"unable to find built image in local image store: {error}") from error
+                    raise SlipwayError(f"unable to find built image in local image store: {error}") from error
                 time.sleep(0.2)
             else:
                 return
@@ -260,20 +261,20 @@ class _Work:
         """Return the id that the engine gives the image by its name."""
         identity = self.engine.json(f"/images/{self.image.name}/json").get("Id")
         if not isinstance(identity, str):
-            raise ProviderError(f"{self.image.name}: the Docker daemon says no id of it")
+            raise SlipwayError(f"{self.image.name}: the Docker daemon says no id of it")
         return identity
 
     def push(self, name: Reference, image_id: str, level: int | None) -> str:
         """Push the image, with zstd of a ``level`` if there is one, and return `repository@digest`."""
         if name.digest:
-            raise ProviderError(f"imageName {name}: cannot push a digest reference; name a tag")
+            raise SlipwayError(f"imageName {name}: cannot push a digest reference; name a tag")
         if level is not None:
             return f"{name.repository}@{self._push_zstd(replace(name, tag=name.tag or 'latest'), image_id, level)}"
         self.display.status("Pushing image to the registry")
         try:
             pushed = self._transfer(name, f"/images/{name.repository}/push", {"tag": name.tag or "latest"})
         except (EngineError, push_progress.StreamError) as error:
-            raise ProviderError(_push_error(name, str(error))) from error
+            raise SlipwayError(_push_error(name, str(error))) from error
         self.operation.check()
         if pushed:
             self.display.status(f"Pushed image with digest {pushed}")
@@ -283,7 +284,7 @@ class _Work:
         for digest in filter(_is_text, listed if isinstance(listed, list) else []):
             if image_name.parse(digest).repository == name.repository:
                 return digest
-        raise ProviderError(f"push of {name}: the Docker daemon knows no digest of it in {name.host}")
+        raise SlipwayError(f"push of {name}: the Docker daemon knows no digest of it in {name.host}")
 
     def _push_zstd(self, name: Reference, image_id: str, level: int) -> str:
         """Push the image with layers of zstd, and return its digest.
@@ -298,19 +299,19 @@ class _Work:
         try:
             digest, config = zstd_push.push(image, str(name), level, login, _PUSHED_LAYERS, self._progress)
         except SlipwayError as error:
-            raise ProviderError(f"error pushing image {name}: {error}. {_NEXT}") from None
+            raise SlipwayError(f"error pushing image {name}: {error}. {_NEXT}") from None
         self.display.status(f"Pushed image with digest {digest}")
         if config == image_id:
             try:
                 self._transfer(name, "/images/create", {"fromImage": name.repository, "tag": digest})
-            except ProviderError as error:
+            except SlipwayError as error:
                 self.operation.check()
                 self.display.log(f"{name}: the Docker daemon does not know its digest: {error}", "INFO")
         return digest
 
     @contextmanager
     def _saved(self, image_id: str) -> Iterator[IO[bytes]]:
-        with self.engine.request("GET", f"/images/{image_id}/get", operation=self.operation) as response:
+        with self.engine.request("GET", f"/images/{image_id}/get", ending=self.operation.ending) as response:
             yield cast("IO[bytes]", response)
 
     def _progress(self, line: str) -> None:
@@ -320,7 +321,7 @@ class _Work:
     def _transfer(self, name: Reference, path: str, query: Query) -> str:
         """Pull or push with the credentials of the image's own registry; return the digest of a push."""
         headers = {"X-Registry-Auth": self.keychain.for_host(name.host).header()}
-        with self.engine.request("POST", path, query=query, headers=headers, operation=self.operation) as response:
+        with self.engine.request("POST", path, query=query, headers=headers, ending=self.operation.ending) as response:
             return push_progress.follow(response.messages(), self.display.status)
 
     def _login(self, host: str) -> tuple[str, str]:

@@ -12,11 +12,9 @@ import stat
 import threading
 import time
 
-from containers.dockerfile.context import ignore_patterns as of_context
-from containers.dockerfile.context import walk
+from containers.dockerfile.context import ignore_patterns, walk
 from containers.dockerfile.ignore import Matcher, PatternError, clean, join
 from containers.errors import SlipwayError
-from toolchain.provider.provider_base import ProviderError
 
 _SETTLED_SECONDS = 0.1
 """A file changed less than this before it was read is read again next time: the kernel's clock ticks every few ms."""
@@ -32,28 +30,16 @@ _TYPE_LETTERS = {
 """How Go's FileMode.String writes a file's type; a socket's bit is dropped before it is written."""
 
 
-def ignore_patterns(context: str, dockerfile: str) -> list[str]:
-    """Read the ignore file that governs a build, as `containers.dockerfile.context.ignore_patterns` does.
-
-    Raises:
-        ProviderError: if the file is there and cannot be read.
-    """
-    try:
-        return of_context(context, dockerfile)
-    except SlipwayError as error:
-        raise ProviderError(str(error)) from error
-
-
 def matcher(patterns: list[str]) -> Matcher:
     """Make a matcher of a context's patterns.
 
     Raises:
-        ProviderError: for a malformed pattern.
+        SlipwayError: for a malformed pattern.
     """
     try:
         return Matcher(patterns)
     except PatternError as error:
-        raise ProviderError(f"ignore file: {error}") from error
+        raise SlipwayError(f"ignore file: {error}") from error
 
 
 class Digests:
@@ -72,16 +58,16 @@ class Digests:
         they are written.
 
         Raises:
-            ProviderError: if something cannot be read.
+            SlipwayError: if something cannot be read.
         """
         with self._locks.setdefault(context, threading.Lock()):
             ignored = self._matcher(ignore_patterns(context, dockerfile))
             try:
                 return self._digest(context, dockerfile, ignored)
             except OSError as error:
-                raise ProviderError(f'unable to hash build context "{context}": {_reason(error)}') from error
+                raise SlipwayError(f'unable to hash build context "{context}": {_reason(error)}') from error
             except PatternError as error:
-                raise ProviderError(f'unable to hash build context "{context}": {error}') from error
+                raise SlipwayError(f'unable to hash build context "{context}": {error}') from error
 
     def _matcher(self, patterns: list[str]) -> Matcher:
         key = tuple(patterns)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from containers.dockerfile import instructions, stages
 from containers.dockerfile.instructions import Dockerfile, DockerfileError
+from containers.errors import SlipwayError
 from toolchain.provider import image_name
 from toolchain.provider.inputs import ImageInputs, host_platform
-from toolchain.provider.provider_base import ProviderError
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def _hosts(names: set[str]) -> Iterator[str]:
     for name in names:
         try:
             yield image_name.parse(name).host
-        except ProviderError:  # the address of an ADD, or an image's id
+        except SlipwayError:  # the address of an ADD, or an image's id
             continue
 
 

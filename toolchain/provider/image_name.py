@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from containers.errors import SlipwayError
 from containers.registry.logins import docker_login
 from containers.registry.reference import Reference
-from toolchain.provider.provider_base import ProviderError
 
 
 def parse(name: str) -> Reference:
     """Read an image's name, with Docker Hub and `library/` filled in where they are left out.
 
     Raises:
-        ProviderError: if it is not a name.
+        SlipwayError: if it is not a name.
     """
     try:
         return Reference.parse(name).in_full
     except ValueError as error:
-        raise ProviderError(f'"{name}": {error}') from None
+        raise SlipwayError(f'"{name}": {error}') from None
 
 
 def registry_of(server: str, image: str) -> str:
@@ -29,7 +29,7 @@ def registry_of(server: str, image: str) -> str:
         image: the image's name, in full if no server is given.
 
     Raises:
-        ProviderError: if the registry cannot be told from the name.
+        SlipwayError: if the registry cannot be told from the name.
     """
     return docker_login.name(hostname(server) if server else _full(image).host)
 
@@ -42,7 +42,7 @@ def hostname(url: str) -> str:
 def _full(image: str) -> Reference:
     reference = parse(image)
     if str(reference) != image:
-        raise ProviderError(
+        raise SlipwayError(
             f'"{image}": repository name must be canonical. This resource requires all image names to be fully '
             f"qualified: write `{reference}` to mean Docker Hub, or put your registry's host in front"
         )

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from containers.dockerfile.ignore import join
+from containers.errors import SlipwayError
 from toolchain.provider import image_name
 from toolchain.provider.build_context import Digests
-from toolchain.provider.provider_base import Properties, ProviderError, Unknown
+from toolchain.provider.provider_base import Properties, Unknown
 
 BUILDERS = {"BuilderV1": "1", "BuilderBuildKit": "2"}
 """The number of each `builderVersion` in the engine's API."""
@@ -62,11 +63,11 @@ def image(inputs: Properties) -> ImageInputs:
     """Read checked inputs, without secrets' wrappers.
 
     Raises:
-        ProviderError: for a value of the wrong type.
+        SlipwayError: for a value of the wrong type.
     """
     build = inputs.get("build")
     if not isinstance(build, dict):
-        raise ProviderError("build: must be an object with context, dockerfile, ... ")
+        raise SlipwayError("build: must be an object with context, dockerfile, ... ")
     return ImageInputs(
         name=_text(inputs, "imageName"),
         build=BuildInputs(
@@ -98,7 +99,7 @@ def check(inputs: Properties, digests: Digests) -> Properties:
         The properties to set; `build` has only the keys to set in it.
 
     Raises:
-        ProviderError: for a wrong input, naming it.
+        SlipwayError: for a wrong input, naming it.
     """
     build = inputs.get("build")
     additions: Properties = {"buildOnPreview": inputs.get("buildOnPreview", False) is True}
@@ -107,7 +108,7 @@ def check(inputs: Properties, digests: Digests) -> Properties:
     if build is None:
         build = {}
     if not isinstance(build, dict):
-        raise ProviderError(f"build: expected an object, got {type(build).__name__}")
+        raise SlipwayError(f"build: expected an object, got {type(build).__name__}")
     additions["build"] = _check_build(build, digests)
     cached = _cache_from(build)
     name = inputs.get("imageName")
@@ -139,20 +140,20 @@ def _check_build(build: Properties, digests: Digests) -> Properties:
 
 
 def _find(dockerfile: str, context: str) -> None:
-    """Raise ProviderError if there is no Dockerfile, with the likely path."""
+    """Raise SlipwayError if there is no Dockerfile, with the likely path."""
     try:
         Path(dockerfile).stat()
     except OSError as error:
         if Path(dockerfile).is_absolute():
-            raise ProviderError(
+            raise SlipwayError(
                 f'expected a relative Dockerfile path; got "{dockerfile}" instead: {error.strerror}'
             ) from error
         meant = join(context, dockerfile)
         if not Path(meant).exists():
-            raise ProviderError(
+            raise SlipwayError(
                 f'could not open dockerfile at relative path "{dockerfile}": {error.strerror}'
             ) from error
-        raise ProviderError(
+        raise SlipwayError(
             f'could not open dockerfile at relative path "{dockerfile}". Try setting `dockerfile` to "{meant}"'
         ) from error
 
@@ -170,7 +171,7 @@ def _typed(properties: Properties, key: str, kind: type, expected: str, default:
     if value is None or isinstance(value, Unknown):
         return default
     if not isinstance(value, kind):
-        raise ProviderError(f"{key}: expected {expected}, got {value!r}")
+        raise SlipwayError(f"{key}: expected {expected}, got {value!r}")
     return value
 
 
@@ -178,7 +179,7 @@ def _texts(value: Any, name: str) -> list[str]:
     if value is None or isinstance(value, Unknown):
         return []
     if not isinstance(value, list):
-        raise ProviderError(f"{name}: expected a list of strings, got {value!r}")
+        raise SlipwayError(f"{name}: expected a list of strings, got {value!r}")
     return [item for item in value if isinstance(item, str)]
 
 
@@ -187,10 +188,10 @@ def _args(build: Properties) -> dict[str, str]:
     if args is None or isinstance(args, Unknown):
         return {}
     if not isinstance(args, dict):
-        raise ProviderError("build.args: expected an object of strings")
+        raise SlipwayError("build.args: expected an object of strings")
     wrong = [key for key, value in args.items() if not isinstance(value, str | Unknown)]
     if wrong:
-        raise ProviderError(f"build.args.{wrong[0]}: expected a string; quote it")
+        raise SlipwayError(f"build.args.{wrong[0]}: expected a string; quote it")
     return {key: value for key, value in args.items() if isinstance(value, str)}
 
 
@@ -199,7 +200,7 @@ def _builder(build: Properties) -> str:
     if version is None or isinstance(version, Unknown):
         return BUILDERS["BuilderBuildKit"]
     if version not in BUILDERS:
-        raise ProviderError(
+        raise SlipwayError(
             f"build.builderVersion: invalid Docker Builder version {version!r}; it is one of {', '.join(BUILDERS)}"
         )
     return BUILDERS[version]
@@ -210,10 +211,10 @@ def _cache_from(build: Properties) -> list[str]:
     if not isinstance(cache, dict):
         return []
     if "images" not in cache:
-        raise ProviderError("build.cacheFrom: cacheFrom requires an `images` field")
+        raise SlipwayError("build.cacheFrom: cacheFrom requires an `images` field")
     images = cache["images"]
     if not isinstance(images, list | Unknown):
-        raise ProviderError("build.cacheFrom.images: the `images` field must be a list of strings")
+        raise SlipwayError("build.cacheFrom.images: the `images` field must be a list of strings")
     return _texts(images, "build.cacheFrom.images")
 
 

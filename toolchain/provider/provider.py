@@ -15,16 +15,16 @@ import grpc
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import provider_pb2
 
+from containers.engine.engine import Engine
+from containers.errors import SlipwayError
 from toolchain.provider import inputs, provider_config
 from toolchain.provider.build_context import Digests
-from toolchain.provider.docker_api.engine import Engine
 from toolchain.provider.image_diff import diff
 from toolchain.provider.provider_base import (
     Cancelled,
     Host,
     Properties,
     Provider,
-    ProviderError,
     Secret,
     StatusLine,
     decode_struct,
@@ -75,7 +75,7 @@ class DockerProvider(Provider):
     ) -> provider_pb2.GetSchemaResponse:
         """Return the provider's schema."""
         if request.version != 0:
-            raise ProviderError(f"unsupported schema version {request.version}")
+            raise SlipwayError(f"unsupported schema version {request.version}")
         schema = json.loads(Path(__file__).with_name("schema.json").read_text(encoding="utf-8"))
         return provider_pb2.GetSchemaResponse(schema=json.dumps({**schema, "version": self.version}))
 
@@ -116,7 +116,7 @@ class DockerProvider(Provider):
         from toolchain.provider.docker_api import registry_digest  # noqa: PLC0415 - few programs look anything up
 
         if request.tok != GET_REGISTRY_IMAGE:
-            raise ProviderError(f"unrecognized data function (Invoke): {request.tok}; there is {GET_REGISTRY_IMAGE}")
+            raise SlipwayError(f"unrecognized data function (Invoke): {request.tok}; there is {GET_REGISTRY_IMAGE}")
         args = plain(decode_struct(request.args))
         if not isinstance(args.get("name"), str):
             reason = "name: missing required argument, the image's name"
@@ -194,8 +194,8 @@ class DockerProvider(Provider):
                 )
         except Cancelled:
             raise Cancelled(f"build of {image.name} cancelled") from None
-        except ProviderError as error:
-            raise ProviderError(hide(str(error))) from error
+        except SlipwayError as error:
+            raise SlipwayError(hide(str(error))) from error
         finally:
             status.flush()
         secret = {name for name, path in _DERIVED.items() if _is_secret(news, path)}

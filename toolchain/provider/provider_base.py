@@ -32,6 +32,7 @@ import grpc
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2_grpc
 
+from containers.errors import SlipwayError
 from toolchain.provider import user_port
 
 SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
@@ -59,11 +60,7 @@ _THREADS: Final = 1024
 _PARENT_POLL_SECONDS: Final = 1.0
 
 
-class ProviderError(Exception):
-    """An error that a user can fix. Pulumi prints its text without a traceback."""
-
-
-class Cancelled(ProviderError):
+class Cancelled(SlipwayError):
     """The call was ended by `Cancel`, or because the engine has ended."""
 
 
@@ -394,7 +391,7 @@ class _ErrorsAsText(grpc.ServerInterceptor):  # type: ignore[type-arg]  # a gene
         def call(request: Any, context: grpc.ServicerContext) -> Any:
             try:
                 return method(request, context)
-            except ProviderError as error:
+            except SlipwayError as error:
                 context.abort(grpc.StatusCode.UNKNOWN, str(error))
             except NotImplementedError:
                 raise  # the generated base class has set UNIMPLEMENTED

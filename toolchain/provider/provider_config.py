@@ -6,15 +6,15 @@ import difflib
 import json
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from pulumi.runtime.proto import provider_pb2
 
-from toolchain.provider.docker_api.engine import Address, Engine, EngineUnreachable
-from toolchain.provider.provider_base import Properties, ProviderError, Secret, Unknown, has_unknown, plain
+from containers.engine.connection import Address, EngineUnreachable
+from containers.engine.engine import Engine, client_certificates, default_hosts
+from containers.errors import SlipwayError
+from toolchain.provider.provider_base import Properties, Secret, Unknown, has_unknown, plain
 
-DEFAULT_HOST: Final = "unix:///var/run/docker.sock"
 _ENVIRONMENT: Final = {
     "host": "DOCKER_HOST",
     "caMaterial": "DOCKER_CA_MATERIAL",
@@ -22,8 +22,6 @@ _ENVIRONMENT: Final = {
     "keyMaterial": "DOCKER_KEY_MATERIAL",
     "certPath": "DOCKER_CERT_PATH",
 }
-_USER_SOCKETS: Final = (".docker/run/docker.sock", ".docker/desktop/docker.sock")
-"""Docker Desktop's sockets for a user without administrator's rights, below the home directory."""
 
 
 def _is_text(value: Any) -> bool:
@@ -71,7 +69,7 @@ def check(news: Properties) -> tuple[Properties, list[str]]:
         The configuration, and a line for each mistake.
 
     Raises:
-        ProviderError: for text in place of JSON.
+        SlipwayError: for text in place of JSON.
     """
     checked: Properties = {}
     failures = []
@@ -123,7 +121,7 @@ def settings(variables: Mapping[str, str]) -> Properties:
         variables: `docker:config:<name>` to text.
 
     Raises:
-        ProviderError: for text in place of JSON.
+        SlipwayError: for text in place of JSON.
     """
     config: Properties = {}
     for key, text in variables.items():
@@ -141,30 +139,26 @@ def _parsed(key: str, value: Any) -> Any:
     try:
         return json.loads(value)
     except ValueError as error:
-        raise ProviderError(f"docker:{key}: expected {_KEYS[key][1]}, written as JSON: {error}") from error
+        raise SlipwayError(f"docker:{key}: expected {_KEYS[key][1]}, written as JSON: {error}") from error
 
 
 def address(config: Properties, host: str) -> Address:
     """Return a host's address with the configured certificates and options.
 
     Raises:
-        ProviderError: for keys that contradict each other or cannot be read.
+        SlipwayError: for keys that contradict each other or cannot be read.
     """
-    materials = tuple(config.get(name, "") for name in ("caMaterial", "certMaterial", "keyMaterial"))
+    materials = {name: config.get(f"{name}Material", "") for name in ("ca", "cert", "key")}
     folder = config.get("certPath", "")
-    if any(materials):
-        if not all(materials):
-            raise ProviderError("certMaterial, keyMaterial, and caMaterial must all be specified")
+    if any(materials.values()):
+        if not all(materials.values()):
+            raise SlipwayError("certMaterial, keyMaterial, and caMaterial must all be specified")
         if folder:
-            raise ProviderError("when using raw certificates, certPath must not be specified")
-        return Address(host, certificates=(materials[0], materials[1], materials[2]))
+            raise SlipwayError("when using raw certificates, certPath must not be specified")
+        return Address(host, tls=materials)
     if folder:
-        try:
-            texts = [Path(folder, name).read_text(encoding="utf-8") for name in ("ca.pem", "cert.pem", "key.pem")]
-        except OSError as error:
-            raise ProviderError(f"certPath {folder}: {error.filename}: {error.strerror}") from error
-        return Address(host, certificates=(texts[0], texts[1], texts[2]))
-    return Address(host, ssh_options=tuple(config.get("sshOpts") or ()))
+        return Address(host, tls=client_certificates(folder))
+    return Address(host, ssh=tuple(config.get("sshOpts") or ()))
 
 
 def connect(config: Properties) -> Engine:
@@ -174,18 +168,12 @@ def connect(config: Properties) -> Engine:
     machine.
 
     Raises:
-        ProviderError: if none answers.
+        SlipwayError: if none answers.
     """
-    hosts = [config["host"]] if config.get("host") else [DEFAULT_HOST]
-    if not config.get("host"):
-        hosts += [f"unix://{Path.home() / path}" for path in _USER_SOCKETS]
-    failures = []
-    for host in hosts:
-        try:
-            return Engine.connect(address(config, host))
-        except EngineUnreachable as error:
-            failures.append(str(error))
-    raise ProviderError(
-        f"failed to connect to any docker daemon ({'; '.join(failures)}). Start Docker, or set DOCKER_HOST or the "
-        "provider's `host` to a daemon that runs"
-    )
+    hosts = [config["host"]] if config.get("host") else default_hosts()
+    try:
+        return Engine.first(address(config, host) for host in hosts)
+    except EngineUnreachable as error:
+        raise SlipwayError(
+            f"{error}. Start Docker, or set DOCKER_HOST or the provider's `host` to a daemon that runs"
+        ) from error

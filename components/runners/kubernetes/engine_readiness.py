@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
-from http.client import OK, HTTPException
-from typing import Any, Final
+from typing import Any
 
 import pulumi
 from pulumi.dynamic import Resource
 
 from components.action import Action
-from containers.engine import engine_access
+from containers.engine.connection import Address
+from containers.engine.engine import Engine
+from containers.errors import SlipwayError
 
 SECONDS = 300
 """Seconds to wait. The name of a new load balancer takes minutes to resolve."""
-_SECONDS: Final = 10
-"""Seconds for one answer."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +58,8 @@ def wait(address: str, ca: str, cert: str, key: str, seconds: float = SECONDS) -
     end = time.monotonic() + seconds
     while True:
         try:
-            _ping(address, ca, cert, key)
-        except (OSError, HTTPException) as error:
+            Engine.connect(Address(f"tcp://{address}", tls={"ca": ca, "cert": cert, "key": key}))
+        except SlipwayError as error:
             if time.monotonic() > end:
                 raise TimeoutError(
                     f"the build service does not answer at {address}: {error}; runners.build.address, or that of "
@@ -71,11 +69,3 @@ def wait(address: str, ca: str, cert: str, key: str, seconds: float = SECONDS) -
             time.sleep(1)
         else:
             return
-
-
-def _ping(address: str, ca: str, cert: str, key: str) -> None:
-    with closing(engine_access.connection(address, {"ca": ca, "cert": cert, "key": key}, _SECONDS)) as connection:
-        connection.request("GET", "/_ping")
-        response = connection.getresponse()
-        if response.status != OK:
-            raise HTTPException(f"HTTP {response.status}")

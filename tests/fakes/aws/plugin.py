@@ -22,19 +22,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import provider_pb2
 
+from containers.errors import SlipwayError
 from tests.fakes.aws import resource_reads as reads
 from tests.fakes.aws.calls import note_calls, unanswered
 from tests.fakes.aws.resource_types import FUNCTIONS, RUNNERS, Client, Kind, retag, taggable
-from toolchain.provider.provider_base import (
-    Host,
-    Properties,
-    Provider,
-    ProviderError,
-    decode_struct,
-    encode_struct,
-    plain,
-    serve,
-)
+from toolchain.provider.provider_base import Host, Properties, Provider, decode_struct, encode_struct, plain, serve
 
 NO_CREDENTIALS: Final = "No valid credential sources found."
 """How the plugin begins its refusal to start."""
@@ -45,7 +37,7 @@ def _one_line(what: str) -> Iterator[None]:
     try:
         yield
     except (BotoCoreError, ClientError, ValueError) as error:
-        raise ProviderError(f"{what}: {' '.join(str(error).split())}") from error
+        raise SlipwayError(f"{what}: {' '.join(str(error).split())}") from error
 
 
 def _mutability(inputs: Properties) -> dict[str, Any]:
@@ -155,13 +147,13 @@ class AwsProvider(Provider):
         note_calls(self._session.events)
         self._session.client = _once(self._session.client)
         if self._session.get_credentials() is None:
-            raise ProviderError(f"{NO_CREDENTIALS} Please see the AWS provider's documentation")
+            raise SlipwayError(f"{NO_CREDENTIALS} Please see the AWS provider's documentation")
         allowed = json.loads(given.get("allowedAccountIds", "[]"))
         if allowed:
             with _one_line("unable to validate AWS credentials"):
                 account = self._session.client("sts").get_caller_identity()["Account"]
             if account not in allowed:
-                raise ProviderError(f"AWS account ID not allowed: {account}")
+                raise SlipwayError(f"AWS account ID not allowed: {account}")
         return provider_pb2.ConfigureResponse(acceptSecrets=False, supportsPreview=True)
 
     def Invoke(self, request: provider_pb2.InvokeRequest, context: grpc.ServicerContext) -> provider_pb2.InvokeResponse:

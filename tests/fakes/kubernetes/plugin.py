@@ -24,11 +24,11 @@ import yaml
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import provider_pb2, status_pb2
 
+from containers.errors import SlipwayError
 from tests.cluster.programs import program
 from toolchain.provider.provider_base import (
     Properties,
     Provider,
-    ProviderError,
     decode_struct,
     encode_struct,
     has_unknown,
@@ -66,11 +66,11 @@ class Api:
         try:
             config = yaml.safe_load(self.path.read_text())
         except OSError as error:
-            raise ProviderError(f"configured Kubernetes cluster is unreachable: {error}") from error
+            raise SlipwayError(f"configured Kubernetes cluster is unreachable: {error}") from error
         name = context or config["current-context"]
         contexts = {entry["name"]: entry["context"] for entry in config["contexts"]}
         if name not in contexts:
-            raise ProviderError(f'configured Kubernetes cluster is unreachable: context "{name}" does not exist')
+            raise SlipwayError(f'configured Kubernetes cluster is unreachable: context "{name}" does not exist')
         self.context = name
         cluster = {entry["name"]: entry["cluster"] for entry in config["clusters"]}[contexts[name]["cluster"]]
         user = {entry["name"]: entry["user"] for entry in config["users"]}[contexts[name]["user"]]
@@ -88,7 +88,7 @@ class Api:
         for resource in response.json().get("resources", []):
             if resource["kind"] == kind and "/" not in resource["name"]:
                 return f"{base}/{{}}{resource['name']}", resource["namespaced"]
-        raise ProviderError(f"no matches for kind {kind} in version {version}")
+        raise SlipwayError(f"no matches for kind {kind} in version {version}")
 
     def url(self, manifest: Properties) -> str:
         """Return an object's address."""
@@ -123,7 +123,7 @@ class Api:
         end = time.monotonic() + SECONDS
         while self.find(manifest) is not None:
             if time.monotonic() > end:
-                raise ProviderError(f"{_named(manifest)} is still there: finalizers {_finalizers(self.find(manifest))}")
+                raise SlipwayError(f"{_named(manifest)} is still there: finalizers {_finalizers(self.find(manifest))}")
             time.sleep(0.2)
 
     def pods(self, manifest: Properties) -> list[Properties]:
@@ -144,7 +144,7 @@ class Api:
 def _read(response: requests.Response) -> Properties:
     content: Properties = response.json()
     if not response.ok:
-        raise ProviderError(f"the server refused: {content.get('message', response.text)}")
+        raise SlipwayError(f"the server refused: {content.get('message', response.text)}")
     return content
 
 
@@ -257,12 +257,12 @@ class KubernetesProvider(Provider):
             name, state = f"{manifest['namespace']}/{manifest['name']}", self._install(manifest)
         else:
             if self._api.find(manifest) is not None:
-                raise ProviderError(f"{_named(manifest)} already exists")
+                raise SlipwayError(f"{_named(manifest)} already exists")
             state = self._api.apply(manifest)
             name = f"{manifest['metadata'].get('namespace', '')}/{manifest['metadata']['name']}"
             try:
                 state = self._await(manifest, request.urn)
-            except ProviderError as error:  # it is there, and the next update goes on with it
+            except SlipwayError as error:  # it is there, and the next update goes on with it
                 _init_failed(context, name.lstrip("/"), state, request.properties, str(error))
                 raise
         return provider_pb2.CreateResponse(id=name.lstrip("/"), properties=encode_struct(state))
@@ -294,7 +294,7 @@ class KubernetesProvider(Provider):
         while True:
             current = self._api.find(manifest)
             if current is None:
-                raise ProviderError(f"{_named(manifest)} was deleted while it was awaited")
+                raise SlipwayError(f"{_named(manifest)} was deleted while it was awaited")
             done = annotations.get("pulumi.com/skipAwait") == "true" or _done(current)
             if done is True:
                 current["metadata"].pop("managedFields", None)
@@ -302,7 +302,7 @@ class KubernetesProvider(Provider):
             reasons = _reasons(self._api.pods(current)) if "template" in current.get("spec", {}) else ""
             if done or time.monotonic() > end:
                 why = done or f"not ready within {seconds:.0f} s"
-                raise ProviderError(f"{_named(manifest)}: {why} {reasons}".strip())
+                raise SlipwayError(f"{_named(manifest)}: {why} {reasons}".strip())
             if reasons and reasons not in logged:
                 logged.add(reasons)
                 self.host.log(urn, reasons, "WARNING")
@@ -325,7 +325,7 @@ class KubernetesProvider(Provider):
             env={**os.environ, "HELM_CACHE_HOME": "/nonexistent"},
         )
         if done.returncode:
-            raise ProviderError(f"helm {words[0]}: {' '.join(done.stderr.split())}")
+            raise SlipwayError(f"helm {words[0]}: {' '.join(done.stderr.split())}")
 
 
 def _init_failed(

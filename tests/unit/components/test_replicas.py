@@ -18,7 +18,7 @@ from components import engines
 from components.runners.kubernetes import build_service
 from components.runners.kubernetes.certificates import make
 from components.supply_chain.provenance_attestation import AttestProvenance
-from containers.engine import engine_access
+from containers.engine.connection import Address, Connection
 from containers.engine.pool import Pool
 from containers.engine.replicas import Replicas
 from containers.engine.router import Router
@@ -89,7 +89,7 @@ def test_replica_that_is_gone_costs_its_builds_only(tmp_path: Path, capsys: pyte
         assert all(ask(path, "POST", f"/build?t=r.example/ml/{image}:1")[0] == 200 for image in IMAGES[:10])
         assert behind[gone].requests == []
         assert sum("/build" in line for line in behind[left].requests) == 10
-        line = f"slipway:runners.build: {gone}: no answer at {served[gone][0].host.removeprefix('tcp://')}: "
+        line = f"slipway:runners.build: {gone}: no answer at {served[gone][0].host}: "
         output = capsys.readouterr().out
         assert output.startswith(line)
         assert output.endswith("; other replicas take its images\n")
@@ -136,7 +136,7 @@ def test_replica_refuses_a_client_without_its_certificate(tmp_path: Path) -> Non
         name = NAMES[0]
         other = make(["127.0.0.1"])
         pool.learn(name, {**served[name][1], "cert": other["client_cert"], "key": other["client_key"]})
-        with pytest.raises(SlipwayError, match=f"{name}: no answer at 127.0.0.1:"):
+        with pytest.raises(SlipwayError, match=f"{name}: no answer at tcp://127.0.0.1:"):
             pool.check(name)
         assert behind[name].requests == []
 
@@ -277,8 +277,8 @@ def secured() -> Iterator[tuple[socket.socket, ssl.SSLSocket]]:
     with closing(listener):
         accepting = threading.Thread(target=accept)
         accepting.start()
-        plain = socket.create_connection(listener.getsockname())
-        client = tunnel(engine_access.client_context(tls).wrap_socket(plain, server_hostname="127.0.0.1"))
+        secure = Connection(Address(f"tcp://127.0.0.1:{listener.getsockname()[1]}", tls=tls)).socket
+        client = tunnel(cast("ssl.SSLSocket", secure))
         accepting.join()
     client.settimeout(10)
     accepted[0].settimeout(10)

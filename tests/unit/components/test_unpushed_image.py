@@ -1,4 +1,4 @@
-"""The gate of an image that is not pushed: read as an engine saves it, by a stand-in of the docker client."""
+"""The gate of an image that is not pushed: read as a stand-in of an engine saves it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import resource
+import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +20,7 @@ import pytest
 from components.runners.kubernetes.certificates import make
 from components.supply_chain.gates.unpushed_image import InspectUnpushed
 from containers.engine import engine_image
-from containers.engine.engine_access import Access
+from containers.engine.connection import Address
 from containers.evidence.vulnerabilities import grype
 from containers.image.binaries import contents
 from stacks.config.stack_file import ROOT
@@ -33,36 +34,40 @@ from tests.helpers.refusals import refusal, refusal_line
 
 NAME = "r.example/x/torch:abc1234-base"
 PROGRAM = elf(needed=["libgone.so.1"], interpreter=LOADER)
-CLIENT = """#!/bin/sh
-echo "$PWD $*" >> {folder}/calls
-{prints}
+SSH = """#!{python}
+import os, socket, sys, threading
+open("{folder}/arguments", "a").write(" ".join(sys.argv[1:]) + "\\n")
+engine = socket.socket(socket.AF_UNIX)
+engine.connect("{folder}/engine.sock")
+def send():
+    while block := os.read(0, 65536):
+        engine.sendall(block)
+threading.Thread(target=send, daemon=True).start()
+while block := engine.recv(65536):
+    os.write(1, block)
 """
+SAVED = f"/images/get?{urlencode({'names': NAME})}"
 
 
 class Client:
-    """The folder of a docker client that prints an archive."""
+    """A folder with an archive, and the engine of the environment, which saves it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, engine: TlsEngine) -> None:
         self.folder = folder
         self.archive = folder / "saved.tar"
-        self.print(f"exec cat {self.archive}")
-
-    def print(self, commands: str) -> None:
-        """Let the client run these commands."""
-        (self.folder / "docker").write_text(CLIENT.format(folder=self.folder, prints=commands))
-        (self.folder / "docker").chmod(0o755)
+        self.engine = engine
 
     def hold(self, files: Mapping[str, bytes]) -> str:
         """Let the engine hold an image with these files and glibc's loader; return its id."""
         content = files_archive({LOADER.lstrip("/"): loader(), **files})
         folder = write_layout(self.folder / f"layout{len(files)}", [(content, "tar", bytes)])
         pack_folder(folder, self.archive)
+        self.engine.body = self.archive.read_bytes()
         return identity(folder)
 
     @property
     def calls(self) -> list[str]:
-        calls = self.folder / "calls"
-        return calls.read_text().splitlines() if calls.exists() else []
+        return self.engine.requests
 
 
 def identity(layout: Path) -> str:
@@ -73,9 +78,12 @@ def identity(layout: Path) -> str:
 
 
 @pytest.fixture
-def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Client:
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin{os.pathsep}/bin")
-    return Client(tmp_path)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
+    monkeypatch.delenv("DOCKER_CERT_PATH", raising=False)
+    with tls_engine.on_socket(tmp_path / "engine.sock") as engine:
+        yield Client(tmp_path, engine)
 
 
 def inputs(ref: str, *exceptions: Mapping[str, str], **values: Any) -> dict[str, Any]:
@@ -117,7 +125,9 @@ def of_folders(client: Client) -> str:
 
 @pytest.mark.parametrize("save", [of_layout, of_containerd, of_folders])
 def test_saved_image_of_each_form_is_read(client: Client, save: Callable[[Client], str]) -> None:
-    image, layers = engine_image.read(NAME, save(client), Access(), "linux/amd64", contents.facts)
+    identity = save(client)
+    client.engine.body = client.archive.read_bytes()
+    image, layers = engine_image.read(NAME, identity, Address(), "linux/amd64", contents.facts)
     expected = {"bin/p", "usr/lib64/ld-linux-x86-64.so.2", "usr/lib64/libb.so", "usr/lib64/libc.so.1"}
     assert {*contents.of(layers, image.config).binaries} == expected
     assert (image.platform, len(layers)) == ("linux/amd64", len(image.layers))
@@ -127,7 +137,7 @@ def test_unpushed_image_that_loads_passes_the_gate(client: Client) -> None:
     ref = client.hold({"opt/b": elf(interpreter=LOADER)})
     created = InspectUnpushed().create(inputs(ref))
     assert (created.id, created.outs) == (ref, {"ref": ref})
-    assert client.calls == [f"{ROOT} save {NAME}"]
+    assert client.calls == [SAVED]
 
 
 def test_unpushed_image_without_a_library_ends_the_update(client: Client) -> None:
@@ -164,12 +174,12 @@ def test_unpushed_image_with_a_vulnerability_ends_the_update(client: Client, sca
 def test_scanned_archive_is_what_the_engine_saved(client: Client, scanner: Scanner, *, inspected: bool) -> None:
     given = inputs(client.hold({}), vulnerabilities={"severity": "high", "database": str(scanner.archive)})
     given |= {} if inspected else {"exceptions": None}
-    client.print(f"cat {client.archive}; head -c 3000000 /dev/zero")  # padding behind the archive's end
+    client.engine.body += bytes(3_000_000)  # padding behind the archive's end
     assert "apt" in refusal(InspectUnpushed().create, given)
     saved = client.archive.read_bytes() + bytes(3_000_000)
     scanned = scanner.scanned()
     assert scanned["sha256"] == hashlib.sha256(saved).hexdigest()
-    assert client.calls == [f"{ROOT} save {NAME}"]
+    assert client.calls == [SAVED]
     temporary = client.folder / "temporary"
     assert Path(scanned["temporary"]).parent == temporary
     assert scanned["beside"] == Path(scanned["temporary"]).name  # an update that is killed leaves no archive
@@ -192,7 +202,7 @@ def test_other_image_under_the_name_is_not_scanned(client: Client, scanner: Scan
 
 def test_copy_without_room_names_tmpdir(client: Client) -> None:
     ref = client.hold({})
-    line = refusal_line(engine_image.read, NAME, ref, Access(), "linux/amd64", contents.facts, Path("/dev/full"))
+    line = refusal_line(engine_image.read, NAME, ref, Address(), "linux/amd64", contents.facts, Path("/dev/full"))
     reason = (
         "its copy in /dev cannot be written: No space left on device; let TMPDIR name a folder with more free space"
     )
@@ -227,8 +237,24 @@ def test_unchanged_image_is_not_read_again(client: Client) -> None:
 
 def test_image_of_named_engine_is_read_there(client: Client) -> None:
     ref = client.hold({})
-    InspectUnpushed().create(inputs(ref, engine="unix://.slipway/engines/t-amd64.sock"))
-    assert client.calls == [f"{ROOT} --host unix://.slipway/engines/t-amd64.sock save {NAME}"]
+    host = f"unix://.slipway/engines/test-{os.getpid()}.sock"
+    path = ROOT / host.removeprefix("unix://")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tls_engine.on_socket(path) as named:
+        named.body = client.engine.body
+        InspectUnpushed().create(inputs(ref, engine=host))
+    assert (named.requests, client.calls) == ([SAVED], [])
+
+
+def test_engine_on_a_long_path_is_reached(client: Client) -> None:
+    """A socket's address has at most 107 bytes."""
+    folder = client.folder / ("long" * 30)
+    folder.mkdir()
+    ref = client.hold({})
+    with tls_engine.on_socket(folder / "engine.sock") as engine:
+        engine.body = client.engine.body
+        InspectUnpushed().create(inputs(ref, engine=f"unix://{folder}/engine.sock"))
+    assert engine.requests == [SAVED]
 
 
 @pytest.fixture
@@ -242,20 +268,20 @@ def over_tls(engine: TlsEngine, ref: str, **tls: str) -> dict[str, Any]:
 
 
 def test_image_behind_tls_is_read_by_its_api(client: Client, engine: TlsEngine) -> None:
-    """As that of a cluster's build service; the machine needs no docker client."""
+    """As that of a cluster's build service."""
     ref = client.hold({"opt/a": PROGRAM})
     engine.body = client.archive.read_bytes()
     assert "/opt/a: misses libgone.so.1" in refusal(InspectUnpushed().create, over_tls(engine, ref))
-    assert (engine.requests, client.calls) == ([f"/images/get?{urlencode({'names': NAME})}"], [])
+    assert (engine.requests, client.calls) == ([SAVED], [])
 
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
         ({"status": 404, "body": b'{"message": "No such image: x"}'}, "No such image: x"),
-        ({"status": 500, "body": b"no\njson"}, "no\\njson"),
-        ({"status": 500}, "status 500"),
-        ({"cut": True}, "the connection ended in the middle"),
+        ({"status": 500, "body": b"no\njson"}, "no json"),
+        ({"status": 500}, "HTTP 500"),
+        ({"cut": True}, "the connection to the Docker daemon broke: IncompleteRead"),
     ],
 )
 def test_api_that_does_not_save_is_one_line(
@@ -277,11 +303,14 @@ def test_engine_of_another_authority_gets_no_request(client: Client, engine: Tls
 
 
 def test_image_of_builder_is_read_by_its_ssh(client: Client) -> None:
-    """As that of a builder on EC2; `docker` of that machine saves it."""
+    """As that of a builder on EC2, whose engine is at the other end."""
     ref = client.hold({})
-    (client.folder / "docker").rename(client.folder / "ssh")
+    (client.folder / "ssh").write_text(SSH.format(python=sys.executable, folder=client.folder))
+    (client.folder / "ssh").chmod(0o755)
     InspectUnpushed().create(inputs(ref, engine="ssh://slipway-builder", ssh=["-F", "c", "-o", "ConnectTimeout=9"]))
-    assert client.calls == [f"{ROOT} -F c -o ConnectTimeout=9 slipway-builder docker save {NAME}"]
+    arguments = (client.folder / "arguments").read_text().splitlines()
+    assert arguments == ["-F c -o ConnectTimeout=9 -T -- slipway-builder docker system dial-stdio"]
+    assert client.calls == [SAVED]
 
 
 def test_other_image_under_the_name_is_refused(client: Client) -> None:
@@ -295,16 +324,16 @@ def test_other_image_under_the_name_is_refused(client: Client) -> None:
 @pytest.mark.parametrize(
     ("commands", "reason"),
     [
-        ("echo 'Error response from daemon: No such image' >&2; exit 1", "Error response from daemon: No such image"),
-        ("head -c 2000 {archive}; echo 'unexpected EOF' >&2; exit 1", "unexpected EOF"),
-        ("exit 7", "status 7"),
+        ("echo 'Permission denied (publickey).' >&2; exit 255", "Permission denied (publickey)."),
+        ("exit 7", "ssh ended with status 7"),
     ],
 )
-def test_engine_that_does_not_save_is_one_line(client: Client, commands: str, reason: str) -> None:
+def test_ssh_that_fails_is_one_line(client: Client, commands: str, reason: str) -> None:
     ref = client.hold({"opt/a": PROGRAM})
-    client.print(commands.format(archive=client.archive))
+    (client.folder / "ssh").write_text(f"#!/bin/sh\n{commands}\n")
+    (client.folder / "ssh").chmod(0o755)
     line = refusal_line(InspectUnpushed().create, inputs(ref, engine="ssh://b"))
-    assert line == f"{NAME}: the Docker engine at ssh://b: `docker save` failed: {reason}"
+    assert line == f"{NAME}: the Docker engine at ssh://b: `docker save` failed: ssh://b: {reason}"
 
 
 @pytest.mark.parametrize(
@@ -319,6 +348,7 @@ def test_engine_that_does_not_save_is_one_line(client: Client, commands: str, re
 def test_malformed_layer_of_an_engine_is_one_line(client: Client, content: bytes, error: str) -> None:
     folder = write_layout(client.folder / "layout", [(content, "tar", bytes)])
     pack_folder(folder, client.archive)
+    client.engine.body = client.archive.read_bytes()
     assert error in refusal_line(InspectUnpushed().create, inputs(identity(folder)))
 
 
@@ -334,12 +364,12 @@ def test_malformed_layer_of_an_engine_is_one_line(client: Client, content: bytes
     ],
 )
 def test_what_is_no_archive_of_an_engine_is_one_line(client: Client, content: bytes, error: str) -> None:
-    client.archive.write_bytes(content)
+    client.engine.body = content
     assert error in refusal_line(InspectUnpushed().create, inputs(f"sha256:{'b' * 64}"))
 
 
 def test_engine_that_still_saves_a_malformed_layer_is_left(client: Client) -> None:
     folder = write_layout(client.folder / "layout", [(b"\x1f\x8b" + bytes(2000), "tar", bytes)])
     pack_folder(folder, client.archive)
-    client.print(f"cat {client.archive} && exec cat /dev/zero")
+    client.engine.body, client.engine.endless = client.archive.read_bytes(), True
     assert "malformed layer archive" in refusal_line(InspectUnpushed().create, inputs(identity(folder)))

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from toolchain.provider.docker_api import engine, session
-from toolchain.provider.docker_api.engine import Address, BodyWriter, Engine, EngineError, EngineUnreachable
-from toolchain.provider.provider_base import ProviderError
+from containers.engine import engine
+from containers.engine.connection import Address, EngineUnreachable
+from containers.engine.engine import BodyWriter, Engine, EngineError
+from containers.errors import SlipwayError
+from toolchain.provider.docker_api import session
 
 Serve = Callable[[bytes | None], Engine]
 
@@ -110,7 +112,7 @@ def test_stream_malformed_ends_with_one_line(
     with serve(b"HTTP/1.1 200 OK\r\n\r\n" + body).request("POST", "/build") as response:
         messages = response.messages()
         assert next(messages) == {"a": 1}
-        with pytest.raises(ProviderError) as caught:
+        with pytest.raises(SlipwayError) as caught:
             next(messages)
     assert str(caught.value) == line
 
@@ -128,7 +130,7 @@ def test_document_malformed_or_too_long_is_one_line(
 ) -> None:
     monkeypatch.setattr(engine, "_LONGEST_DOCUMENT", 64)
     monkeypatch.setattr(engine, "_LONGEST_REFUSAL", 64)
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(SlipwayError) as caught:
         serve(answer).json("/images/x/json")
     assert str(caught.value) == line
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from containers.errors import SlipwayError
 from toolchain.provider import inputs
 from toolchain.provider.build_context import Digests
-from toolchain.provider.provider_base import ProviderError
 
 
 @pytest.fixture(autouse=True)
@@ -39,13 +39,13 @@ def test_check_without_platform_fills_in_this_machines() -> None:
     ],
 )
 def test_check_of_a_wrong_input_names_it(build: dict[str, Any], line: str) -> None:
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(SlipwayError) as caught:
         checked(**build)
     assert line in str(caught.value)
 
 
 def test_check_of_a_flag_that_is_a_text_is_refused() -> None:
-    with pytest.raises(ProviderError, match=r"skipPush: expected true or false, got 'yes'"):
+    with pytest.raises(SlipwayError, match=r"skipPush: expected true or false, got 'yes'"):
         inputs.check({"imageName": "127.0.0.1:5000/a:1", "skipPush": "yes"}, Digests())
 
 

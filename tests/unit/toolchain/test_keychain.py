@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from containers.errors import SlipwayError
 from toolchain.provider import image_name
 from toolchain.provider.build import _push_error, _Work
 from toolchain.provider.docker_api.docker_config import Keychain
 from toolchain.provider.inputs import BuildInputs, ImageInputs, RegistryInputs
-from toolchain.provider.provider_base import ProviderError
 
 HOST = "r.example"
 
@@ -68,7 +68,7 @@ def test_keychain_without_push_runs_no_helper(docker_config: Path) -> None:
 
 def test_keychain_missing_helper_is_reported_before_build(docker_config: Path) -> None:
     docker_config.write_text(json.dumps({"credHelpers": {HOST: "missing"}}))
-    with pytest.raises(ProviderError, match=f"credentials for {HOST}: .*docker-credential-missing"):
+    with pytest.raises(SlipwayError, match=f"credentials for {HOST}: .*docker-credential-missing"):
         Keychain(image(RegistryInputs(server=HOST)))
 
 
@@ -103,5 +103,5 @@ def test_build_lends_the_password_to_its_own_registry_alone() -> None:
 
 def test_reference_path_of_255_characters_is_the_longest() -> None:
     assert image_name.parse(f"{HOST}/{'a' * 255}:1").path == "a" * 255
-    with pytest.raises(ProviderError, match="must not be more than 255 characters"):
+    with pytest.raises(SlipwayError, match="must not be more than 255 characters"):
         image_name.parse(f"{HOST}/{'a' * 256}:1")

@@ -8,8 +8,8 @@ import json
 import pytest
 import requests
 
+from containers.errors import SlipwayError
 from toolchain.provider.docker_api import registry_digest
-from toolchain.provider.provider_base import ProviderError
 
 
 def encoded(text: str) -> str:
@@ -39,5 +39,5 @@ def test_authorization_of_a_host_has_its_form(host: str, password: str, header: 
 
 @pytest.mark.parametrize("challenge", ['Basic realm="https://r.example/token"', 'Bearer service="r.example"', ""])
 def test_token_of_another_challenge_is_refused(challenge: str) -> None:
-    with pytest.raises(ProviderError, match="bad credentials: 401 Unauthorized"):
+    with pytest.raises(SlipwayError, match="bad credentials: 401 Unauthorized"):
         registry_digest._token(requests.Session(), challenge, "scope", "me", "secret")

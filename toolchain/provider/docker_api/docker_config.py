@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import docker.auth
 import docker.errors
 
+from containers.errors import SlipwayError
 from toolchain.provider import image_name
 from toolchain.provider.inputs import ImageInputs
-from toolchain.provider.provider_base import ProviderError
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Keychain:
         try:
             entry = docker.auth.load_config().resolve_authconfig(server)
         except docker.errors.DockerException as error:
-            raise ProviderError(f"credentials for {server}: {' '.join(str(error).split())}") from error
+            raise SlipwayError(f"credentials for {server}: {' '.join(str(error).split())}") from error
         if not entry:
             return Credential(server)
         lowered = {key.lower(): value for key, value in entry.items() if isinstance(value, str)}

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from containers.errors import MALFORMED
-from toolchain.provider.provider_base import ProviderError
+from containers.errors import MALFORMED, SlipwayError
 
 _LAST_LINES: Final = 20
 """Lines of a failed step's output that its error quotes."""
@@ -35,7 +34,7 @@ _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 Show = Callable[[str], None]
 
 
-class StreamError(ProviderError):
+class StreamError(SlipwayError):
     """The engine reported an error in its stream."""
 
 

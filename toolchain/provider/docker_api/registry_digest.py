@@ -15,11 +15,10 @@ from urllib.parse import urlsplit
 import requests
 from urllib3.exceptions import HTTPError
 
-from containers.errors import one_line
+from containers.errors import SlipwayError, one_line
 from containers.registry.guarded_adapter import GuardedAdapter
 from containers.registry.reference import on_loopback
 from toolchain.provider import image_name
-from toolchain.provider.provider_base import ProviderError
 
 _MANIFESTS: Final = ", ".join(
     (
@@ -49,7 +48,7 @@ def digest(name: str, registries: Registries, *, verify: bool) -> str:
         verify: whether to verify the registry's certificate.
 
     Raises:
-        ProviderError: if the registry cannot be reached or does not know the image.
+        SlipwayError: if the registry cannot be reached or does not know the image.
     """
     image = image_name.parse(name)
     host = _HUB if image.host == "docker.io" else image.host
@@ -76,17 +75,17 @@ def digest(name: str, registries: Registries, *, verify: bool) -> str:
                     "Docker-Content-Digest", f"sha256:{hashlib.sha256(_body(response)).hexdigest()}"
                 )
     except (requests.RequestException, HTTPError, OverflowError, ValueError) as error:
-        raise ProviderError(
+        raise SlipwayError(
             f"getRegistryImage {name}: the registry {base} cannot be reached: {_reason(error)}"
         ) from error
     if not response.ok:
-        raise ProviderError(
+        raise SlipwayError(
             f"getRegistryImage {name}: got bad response from registry {base}: {response.status_code} "
             f"{one_line(response.reason)}"
         )
     stated = str(response.headers["Docker-Content-Digest"])
     if image.digest and stated != image.digest:
-        raise ProviderError(f"getRegistryImage {name}: the registry {base} sends another manifest, {one_line(stated)}")
+        raise SlipwayError(f"getRegistryImage {name}: the registry {base} sends another manifest, {one_line(stated)}")
     return stated
 
 
@@ -121,7 +120,7 @@ def _credentials(host: str, entry: Mapping[str, Any]) -> tuple[str, str]:
             configured = docker.auth.load_config(str(Path(path).expanduser()) if path else None)
         entry = configured.resolve_authconfig(image_name.registry_of(host, "")) or {}
     except (ValueError, docker.errors.DockerException) as error:
-        raise ProviderError(f"registryAuth {host}: the Docker configuration cannot be read: {error}") from error
+        raise SlipwayError(f"registryAuth {host}: the Docker configuration cannot be read: {error}") from error
     username, password = (entry.get(key) or entry.get(key.title()) or "" for key in ("username", "password"))
     return username, password
 
@@ -148,22 +147,22 @@ def _token(session: requests.Session, challenge: str, scope: str, username: str,
     """Fetch the token that a registry requires.
 
     Raises:
-        ProviderError: if the registry requires something else, or gives none.
+        SlipwayError: if the registry requires something else, or gives none.
     """
     kind, _, rest = challenge.partition(" ")
     parameters = dict(re.findall(r'\b(\w+)="([^"]*)"', rest))
     if kind.lower() != "bearer" or "realm" not in parameters:
-        raise ProviderError("getRegistryImage: bad credentials: 401 Unauthorized; check the provider's registryAuth")
+        raise SlipwayError("getRegistryImage: bad credentials: 401 Unauthorized; check the provider's registryAuth")
     query = {"service": parameters.get("service", ""), "scope": parameters.get("scope") or scope}
     realm = parameters["realm"]
     encrypted = realm.startswith("https://")  # `requests` takes `HTTP://` too, and a space before it
     if username and not encrypted and not (realm.startswith("http://") and on_loopback(urlsplit(realm).netloc)):
-        raise ProviderError(f"getRegistryImage: {one_line(realm)} would get the login without encryption")
+        raise SlipwayError(f"getRegistryImage: {one_line(realm)} would get the login without encryption")
     for auth in ((username, password), _unchanged) if username else (_unchanged,):
         response = session.get(realm, params=query, auth=auth, timeout=_SECONDS, stream=True)
         if response.ok and (token := _granted(_body(response))):
             return token
-    raise ProviderError(
+    raise SlipwayError(
         f"getRegistryImage: {one_line(realm)} gives no token: {response.status_code} {one_line(response.reason)}"
     )
 

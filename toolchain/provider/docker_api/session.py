@@ -21,14 +21,14 @@ from typing import Any, Final, Self
 
 import grpc
 
-from toolchain.provider.docker_api.engine import Engine
+from containers.engine.engine import Engine
+from containers.errors import SlipwayError
 from toolchain.provider.docker_api.protos import (
     CredentialsRequest,
     CredentialsResponse,
     GetSecretRequest,
     GetSecretResponse,
 )
-from toolchain.provider.provider_base import ProviderError
 
 _BLOCK_BYTES: Final = 1 << 16
 _REOPEN_SECONDS: Final = 0.1
@@ -62,7 +62,7 @@ class _Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # a generic 
     def _credentials_response(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         try:
             username, secret = self._credentials(CredentialsRequest.FromString(request).host)
-        except ProviderError as error:
+        except SlipwayError as error:
             context.abort(grpc.StatusCode.UNKNOWN, str(error))
         response: bytes = CredentialsResponse(username=username, secret=secret).SerializeToString()
         return response
@@ -101,7 +101,7 @@ class Session:
         """Open the session.
 
         Raises:
-            ProviderError: if the engine does not take it.
+            SlipwayError: if the engine does not take it.
         """
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="slipway-"))
@@ -138,7 +138,7 @@ class Session:
             theirs.close()
             ours.close()
             if not self._closed.wait(_REOPEN_SECONDS):
-                with suppress(OSError, ProviderError):  # no engine is left, as the build itself says
+                with suppress(OSError, SlipwayError):  # no engine is left, as the build itself says
                     self._join(path, self._opened())
 
         threading.Thread(target=serve, daemon=True).start()

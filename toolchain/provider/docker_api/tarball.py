@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import IO, Protocol, cast
 
 from containers.dockerfile.context import ContextEntry, walk
+from containers.errors import SlipwayError
 from toolchain.provider.build_context import matcher
-from toolchain.provider.provider_base import ProviderError
 
 _BLOCK_BYTES = 1 << 18
 
@@ -37,7 +37,7 @@ def write(sink: Sink, root: str, patterns: list[str], extra: Mapping[str, bytes]
         extra: further files by path, which take the place of the context's own.
 
     Raises:
-        ProviderError: for a file that cannot be read.
+        SlipwayError: for a file that cannot be read.
     """
     links: dict[tuple[int, int], str] = {}
     with tarfile.open(
@@ -50,7 +50,7 @@ def write(sink: Sink, root: str, patterns: list[str], extra: Mapping[str, bytes]
         except (BrokenPipeError, ConnectionResetError):
             raise  # the sink's, not a file's
         except OSError as error:
-            raise ProviderError(f"error reading build context {root}: {error}") from error
+            raise SlipwayError(f"error reading build context {root}: {error}") from error
         for path, content in extra.items():
             header = tarfile.TarInfo(path)
             header.size, header.mode = len(content), 0o600

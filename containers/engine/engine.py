@@ -1,7 +1,9 @@
-"""A client of the Docker Engine's HTTP API: unix sockets, TCP, TLS and ssh, streams both ways, and upgrades.
+"""A client of the Docker Engine's HTTP API: streams both ways, and upgrades.
 
 Connections are made one a request and can be ended from another thread, which is how a build is cancelled: the engine
 stops a build whose client has gone.
+
+The standard library alone is imported: `make doctor` uses this before any package is installed.
 """
 
 from __future__ import annotations
@@ -10,25 +12,20 @@ import http.client
 import json
 import os
 import re
-import shlex
 import socket
-import ssl
 import subprocess
-import tempfile
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from containers.child_environment import child_environment
-from containers.errors import one_line
-from toolchain.provider.provider_base import Operation, ProviderError
+from containers.engine.connection import CONNECT_SECONDS, Address, Connection, EngineUnreachable
+from containers.errors import SlipwayError, one_line
 
 _NEWEST_API: Final = (1, 51)
 """The newest API version this client was written against; older engines are spoken to in their own."""
-_CONNECT_SECONDS: Final = 30
 SILENT_VARIABLE: Final = "SLIPWAY_SILENT_SECONDS"
 """Environment variable: the number of seconds that an engine may say nothing while it works."""
 _WAITING: Final = re.compile(r"^goroutine \d+ \[[^\]\n]*\d+ minutes[^\n]*\n((?:.+\n)+)", re.MULTILINE)
@@ -42,13 +39,18 @@ _LONGEST_DOCUMENT: Final = 16 << 20
 _LONGEST_REFUSAL: Final = 1 << 20
 """Most bytes of a refusal. A longer one is not cut, as its secrets are masked later, but left out."""
 _LONGEST_HEAD: Final = 1 << 16
+_DEFAULT_HOST: Final = "unix:///var/run/docker.sock"
+_USER_SOCKETS: Final = (".docker/run/docker.sock", ".docker/desktop/docker.sock")
+"""Docker Desktop's sockets for a user without administrator's rights, below the home directory."""
 _VERSION: Final = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3})\b")
 
 Query = Mapping[str, str | Sequence[str]]
+Ending = Callable[[Callable[[], None]], AbstractContextManager[None]]
+"""Opens a block in which another thread can call a function."""
 
 
-class EngineError(ProviderError):
+class EngineError(SlipwayError):
     """The engine refused a request.
 
     Attributes:
@@ -60,167 +62,19 @@ class EngineError(ProviderError):
         self.status = status
 
 
-class EngineUnreachable(ProviderError):
-    """No engine answers at an address; the text has the address and the reason."""
-
-
 class Silent(EngineUnreachable):
     """An engine took a request, and says nothing any more; the text says where it waits."""
 
 
 def silent_seconds() -> float:
-    """Return how long an engine may say nothing: SILENT_VARIABLE, or two hours. Raises ProviderError.
+    """Return how long an engine may say nothing: SILENT_VARIABLE, or two hours. Raises SlipwayError.
 
     A step may compile for an hour without a line of output.
     """
     text = os.environ.get(SILENT_VARIABLE) or "7200"
     if not text.isascii() or not text.isdigit() or not int(text):
-        raise ProviderError(f"{SILENT_VARIABLE}={one_line(text)!r}: give a number of seconds")
+        raise SlipwayError(f"{SILENT_VARIABLE}={one_line(text)!r}: give a number of seconds")
     return float(text)
-
-
-@dataclass(frozen=True)
-class Address:
-    """An engine's address, and the credentials for it.
-
-    Attributes:
-        host: `unix://`, `tcp://`, `http://`, `https://` or `ssh://` URL.
-        ssh_options: further arguments of ssh.
-        certificates: PEM files of the CA, the client's certificate and its key; None for plain TCP.
-    """
-
-    host: str
-    ssh_options: tuple[str, ...] = ()
-    certificates: tuple[str, str, str] | None = field(default=None, repr=False)
-
-
-class _Connection(http.client.HTTPConnection):
-    """An HTTP connection over the transport that the address names."""
-
-    def __init__(self, address: Address) -> None:
-        super().__init__("docker")
-        self._address = address
-        self._ssh: subprocess.Popen[bytes] | None = None
-
-    def connect(self) -> None:
-        """Open the connection.
-
-        Raises:
-            EngineUnreachable: if nothing answers.
-        """
-        url = urllib.parse.urlsplit(self._address.host)
-        dial = _DIALS.get(url.scheme)
-        if dial is None:
-            raise EngineUnreachable(f"host {self._address.host}: unknown scheme; it is one of {', '.join(_DIALS)}")
-        try:
-            self.sock = dial(self, url)
-        except OSError as error:
-            raise EngineUnreachable(f"{self._address.host}: {error.strerror or error}") from error
-
-    def close(self) -> None:
-        """Close the connection, and end the ssh that carried it."""
-        super().close()
-        if self._ssh is not None:
-            self._ssh.terminate()
-            self._ssh.wait()
-
-    def end(self) -> None:
-        """End the connection from another thread: a thread that waits on it wakes up."""
-        if self.sock is not None:
-            with suppress(OSError):
-                self.sock.shutdown(socket.SHUT_RDWR)
-
-    def complaint(self) -> str:
-        """Return ssh's output, for a connection that closed before the engine answered."""
-        if self._ssh is None or self._ssh.stderr is None:
-            return ""
-        with suppress(subprocess.TimeoutExpired):
-            self._ssh.wait(timeout=2)
-        self.close()
-        with self._ssh.stderr as stderr:
-            return stderr.read().decode(errors="replace").strip().replace("\n", "; ")
-
-    def dial_unix(self, url: urllib.parse.SplitResult) -> socket.socket:
-        """Connect to a socket's path."""
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            connection.connect(f"{url.netloc}{url.path}")  # a relative path begins where a host would
-        except OSError:
-            connection.close()
-            raise
-        return connection
-
-    def dial_tcp(self, url: urllib.parse.SplitResult) -> socket.socket:
-        """Connect to a host and port, with TLS where there are certificates or the URL begins with https."""
-        secure = self._address.certificates is not None or url.scheme == "https"
-        port = url.port or (2376 if secure else 2375)
-        connection = socket.create_connection((url.hostname or "localhost", port), timeout=_CONNECT_SECONDS)
-        connection.settimeout(None)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if not secure:
-            return connection
-        return _tls(self._address.certificates).wrap_socket(connection, server_hostname=url.hostname)
-
-    def dial_ssh(self, url: urllib.parse.SplitResult) -> socket.socket:
-        """Run ssh, whose far end is the engine's own `docker system dial-stdio`."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._ssh = subprocess.Popen(
-                ssh_command(url, self._address.ssh_options),
-                stdin=theirs.fileno(),
-                stdout=theirs.fileno(),
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                env=child_environment("ssh"),
-            )
-        return ours
-
-
-_DIALS: Final[dict[str, Callable[[_Connection, urllib.parse.SplitResult], socket.socket]]] = {
-    "unix": _Connection.dial_unix,
-    "tcp": _Connection.dial_tcp,
-    "http": _Connection.dial_tcp,
-    "https": _Connection.dial_tcp,
-    "ssh": _Connection.dial_ssh,
-}
-
-
-def ssh_command(url: urllib.parse.SplitResult, options: Sequence[str]) -> list[str]:
-    """Return the command that reaches the engine behind an `ssh://[user@]host[:port][/socket]` URL.
-
-    Raises:
-        EngineUnreachable: for a URL with a password, or without a host.
-    """
-    if url.password is not None or not url.hostname:
-        raise EngineUnreachable(f"host ssh://{url.hostname or ''}: give a host, and a key instead of a password")
-    command = ["ssh"]
-    if url.username:
-        command += ["-l", url.username]
-    if url.port:
-        command += ["-p", str(url.port)]
-    command += options
-    if not any("ConnectTimeout" in option for option in options):
-        command += ["-o", f"ConnectTimeout={_CONNECT_SECONDS}"]
-    if "-T" not in options:
-        command.append("-T")
-    remote = ["docker", *([f"--host=unix://{url.path}"] if url.path.strip("/") else []), "system", "dial-stdio"]
-    return [*command, "--", url.hostname, shlex.join(remote)]
-
-
-def _tls(certificates: tuple[str, str, str] | None) -> ssl.SSLContext:
-    if certificates is None:
-        return ssl.create_default_context()
-    authority, certificate, key = certificates
-    try:
-        context = ssl.create_default_context(cadata=authority)
-        with tempfile.TemporaryDirectory(prefix="slipway-") as folder:  # the ssl module reads a key from a file only
-            pair = Path(folder, "pair.pem")
-            pair.touch(mode=0o600)
-            pair.write_text(f"{certificate}\n{key}\n", encoding="ascii")
-            context.load_cert_chain(pair)
-    except (ssl.SSLError, ValueError) as error:
-        raise EngineUnreachable(f"certificates of the Docker host cannot be used: {error}") from error
-    return context
 
 
 class Response:
@@ -235,27 +89,27 @@ class Response:
         """Return the JSON object that is the whole body.
 
         Raises:
-            ProviderError: if it breaks off, is too long, or is no JSON object.
+            SlipwayError: if it breaks off, is too long, or is no JSON object.
         """
         with _unbroken(self._silent):
             body = self._response.read(_LONGEST_DOCUMENT + 1)
         if len(body) > _LONGEST_DOCUMENT:
-            raise ProviderError(f"the Docker daemon's answer has more than {_LONGEST_DOCUMENT >> 20} MiB")
+            raise SlipwayError(f"the Docker daemon's answer has more than {_LONGEST_DOCUMENT >> 20} MiB")
         try:
             document = json.loads(body)
         except (ValueError, RecursionError):
             document = None
         if not isinstance(document, dict):
-            raise ProviderError("the Docker daemon's answer is no JSON object, or not all of it")
+            raise SlipwayError("the Docker daemon's answer is no JSON object, or not all of it")
         return document
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes of the body, at most ``size``; none at its end. Raises ProviderError if it breaks."""
+        """Return the next bytes of the body, at most ``size``; none at its end. Raises SlipwayError if it breaks."""
         with _unbroken(self._silent):
             return self._response.read(size)
 
     def text(self) -> str:
-        """Return the body, as far as a document may be long. Raises ProviderError if it breaks off."""
+        """Return the body, as far as a document may be long. Raises SlipwayError if it breaks off."""
         with _unbroken(self._silent):
             return self._response.read(_LONGEST_DOCUMENT).decode(errors="replace")
 
@@ -263,7 +117,7 @@ class Response:
         """Yield the JSON messages of a stream as they come, each on a line (moby, pkg/streamformatter).
 
         Raises:
-            ProviderError: if the stream breaks off, or a message is too long or no JSON object.
+            SlipwayError: if the stream breaks off, or a message is too long or no JSON object.
         """
         held = bytearray()
         with _unbroken(self._silent):
@@ -275,7 +129,7 @@ class Response:
                     held.clear()
                 held += rest
                 if len(held) > _LONGEST_MESSAGE:
-                    raise ProviderError(f"a message of the Docker daemon has more than {_LONGEST_MESSAGE >> 20} MiB")
+                    raise SlipwayError(f"a message of the Docker daemon has more than {_LONGEST_MESSAGE >> 20} MiB")
         yield from _messages(held, "the Docker daemon ended its answer in the middle of a message")
 
 
@@ -324,7 +178,7 @@ class Engine:
         Raises:
             EngineUnreachable: if none answers.
         """
-        with cls(address).request("GET", "/_ping", timeout=_CONNECT_SECONDS) as response:
+        with cls(address).request("GET", "/_ping", timeout=CONNECT_SECONDS) as response:
             version = response.headers.get("Api-Version", "1.24")
         match = _VERSION.fullmatch(version)
         if not match:
@@ -334,6 +188,30 @@ class Engine:
         offered = int(match[1]), int(match[2])
         return cls(address, ".".join(str(part) for part in min(offered, _NEWEST_API)))
 
+    @classmethod
+    def at(cls, address: Address) -> Engine:
+        """Return the engine at an address, or the one of the environment where that names no host.
+
+        Raises:
+            EngineUnreachable: there is none in the environment.
+        """
+        return cls(address) if address.host else cls.first(_environment())
+
+    @classmethod
+    def first(cls, addresses: Iterable[Address]) -> Engine:
+        """Connect to the first engine that answers.
+
+        Raises:
+            EngineUnreachable: none does, with the reason of each.
+        """
+        failures = []
+        for address in addresses:
+            try:
+                return cls.connect(address)
+            except EngineUnreachable as error:
+                failures.append(str(error))
+        raise EngineUnreachable(f"failed to connect to any docker daemon ({'; '.join(failures)})")
+
     @contextmanager
     def request(
         self,
@@ -342,9 +220,9 @@ class Engine:
         *,
         query: Query | None = None,
         headers: Mapping[str, str] | None = None,
-        body: Callable[[BodyWriter], None] | None = None,
+        body: Callable[[BodyWriter], object] | None = None,
         sent: Callable[[int], None] = lambda _: None,
-        operation: Operation | None = None,
+        ending: Ending = lambda _: nullcontext(),
         timeout: float | None = None,
     ) -> Iterator[Response]:
         """Send a request; the answer is open within the block.
@@ -356,7 +234,7 @@ class Engine:
             headers: further headers.
             body: writes the body; None for an empty one.
             sent: takes the number of bytes of the body sent so far.
-            operation: what may end the request from another thread.
+            ending: opens the block in which another thread may end the request.
             timeout: seconds to wait for each piece of the answer; None for :func:`silent_seconds`.
 
         Raises:
@@ -364,26 +242,27 @@ class Engine:
             Silent: if it says nothing for that long.
             EngineError: if it refuses the request.
         """
-        connection = _Connection(self.address)
-        with closing(connection), (operation or Operation()).ending(connection.end):
-            connection.connect()
-            seconds = timeout or silent_seconds()
-            connection.sock.settimeout(seconds)
+        silent = partial(self._silent, timeout)
+        connection = Connection(self.address, errors=subprocess.PIPE)
+        with closing(connection), ending(connection.end):
+            connection.socket.settimeout(timeout or silent_seconds())
+            http_connection = http.client.HTTPConnection("docker")
+            http_connection.sock = connection.socket
             target = self._prefix + path + ("?" + urllib.parse.urlencode(query, doseq=True) if query else "")
             try:
-                connection.putrequest(method, target, skip_accept_encoding=True)
-                for key, value in (headers or {}).items():
-                    connection.putheader(key, value)
+                http_connection.putrequest(method, target, skip_accept_encoding=True)
+                for key, value in {**(headers or {}), "Connection": "close"}.items():
+                    http_connection.putheader(key, value)
                 if body is None:
-                    connection.putheader("Content-Length", "0")
-                    connection.endheaders()
+                    http_connection.putheader("Content-Length", "0")
+                    http_connection.endheaders()
                 else:
-                    connection.putheader("Transfer-Encoding", "chunked")
-                    connection.endheaders()
-                    _send(connection, body, sent)
-                response = connection.getresponse()
+                    http_connection.putheader("Transfer-Encoding", "chunked")
+                    http_connection.endheaders()
+                    _send(http_connection, body, sent)
+                response = http_connection.getresponse()
             except TimeoutError as error:
-                raise self._silent(seconds) from error
+                raise silent() from error
             except (OSError, http.client.HTTPException) as error:
                 reason = (
                     connection.complaint() or getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -391,39 +270,54 @@ class Engine:
                 raise EngineUnreachable(f"{self.address.host}: {reason}") from error
             with closing(response):
                 if response.status >= http.client.BAD_REQUEST:
-                    with _unbroken(lambda: self._silent(seconds)):
+                    with _unbroken(silent):
                         refusal = response.read(_LONGEST_REFUSAL + 1)
-                    raise EngineError(response.status, _message(refusal))
-                yield Response(response, lambda: self._silent(seconds))
+                    raise EngineError(response.status, _message(refusal) or f"HTTP {response.status}")
+                yield Response(response, silent)
 
-    def _silent(self, seconds: float) -> Silent:
+    def _silent(self, timeout: float | None) -> Silent:
         """Return the error for a request that gets no answer."""
+        if timeout:
+            return Silent(f"{self.address.host}: the Docker daemon said nothing for {timeout:g} s")
         waits = ""
-        with suppress(ProviderError):
+        with suppress(SlipwayError):
             waits = "".join(f"; it has waited for minutes in {place}" for place in self.waits())
         return Silent(
-            f"{self.address.host}: the Docker daemon said nothing for {seconds:g} s{waits}. "
+            f"{self.address.host}: the Docker daemon said nothing for {silent_seconds():g} s{waits}. "
             f"{SILENT_VARIABLE} is the number of seconds that it may take"
         )
 
     def waits(self) -> list[str]:
         """Return where the engine's goroutines have waited for minutes: of each, its first function of BuildKit.
 
-        Raises ProviderError, also if the engine does not say so.
+        Raises SlipwayError, also if the engine does not say so.
         """
         engine = Engine(self.address)  # its path has no version
-        with engine.request("GET", "/debug/pprof/goroutine", query={"debug": "2"}, timeout=_CONNECT_SECONDS) as answer:
+        with engine.request("GET", "/debug/pprof/goroutine", query={"debug": "2"}, timeout=CONNECT_SECONDS) as answer:
             stacks = _WAITING.findall(answer.text())
         places = (_FUNCTION.search(stack) for stack in stacks)
         return list(dict.fromkeys(place[1] for place in places if place))[:_MOST_WAITS]
 
-    def json(self, path: str) -> dict[str, Any]:
-        """Get a JSON object.
+    def json(
+        self,
+        path: str,
+        content: object = None,
+        *,
+        query: Query | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Get a JSON object, or post ``content`` and get the object that answers it.
 
         Raises:
-            ProviderError: the answer is none; or as :meth:`request`.
+            SlipwayError: the answer is none; or as :meth:`request`.
         """
-        with self.request("GET", path) as response:
+
+        def write(body: BodyWriter) -> None:
+            body.write(json.dumps(content).encode())
+
+        method, body = ("GET", None) if content is None else ("POST", write)
+        headers = {"Content-Type": "application/json"}
+        with self.request(method, path, query=query, headers=headers, body=body, timeout=timeout) as response:
             return response.document()
 
     def upgrade(self, path: str, protocol: str, headers: Sequence[tuple[str, str]]) -> socket.socket:
@@ -433,21 +327,20 @@ class Engine:
             EngineUnreachable: if no engine answers.
             EngineError: if it does not upgrade.
         """
-        connection = _Connection(self.address)
-        connection.connect()
-        channel = connection.sock
-        channel.settimeout(_CONNECT_SECONDS)
+        connection = Connection(self.address, errors=subprocess.PIPE)
+        channel = connection.socket
+        channel.settimeout(CONNECT_SECONDS)
         try:
             self._agree(connection, path, protocol, headers)
-        except ProviderError:
+        except SlipwayError:
             connection.close()
             raise
         channel.settimeout(None)  # a session says nothing while a build needs nothing of it
         return channel
 
-    def _agree(self, connection: _Connection, path: str, protocol: str, headers: Sequence[tuple[str, str]]) -> None:
+    def _agree(self, connection: Connection, path: str, protocol: str, headers: Sequence[tuple[str, str]]) -> None:
         """Have the engine upgrade a connection, of which nothing is read after the head of the answer."""
-        channel = connection.sock
+        channel = connection.socket
         lines = [f"POST {self._prefix}{path} HTTP/1.1", "Host: docker", "Connection: Upgrade", f"Upgrade: {protocol}"]
         lines += [f"{key}: {value}" for key, value in headers]
         try:
@@ -470,8 +363,32 @@ class Engine:
             raise EngineError(status, f"{path}: the Docker daemon does not upgrade to {protocol} (HTTP {status})")
 
 
+def default_hosts() -> list[str]:
+    """Return the addresses of the engines that a machine has by default: its own, then the user's."""
+    return [_DEFAULT_HOST, *(f"unix://{Path.home() / path}" for path in _USER_SOCKETS)]
+
+
+def client_certificates(folder: str | Path) -> dict[str, str]:
+    """Return the certificates in a folder as of :attr:`Address.tls`.
+
+    Raises:
+        SlipwayError: one cannot be read.
+    """
+    try:
+        return {name: Path(folder, f"{name}.pem").read_text(encoding="utf-8") for name in ("ca", "cert", "key")}
+    except OSError as error:
+        raise SlipwayError(f"certPath {folder}: {error.filename}: {error.strerror}") from error
+
+
+def _environment() -> Iterator[Address]:
+    """Yield the addresses of the engine that the environment names, or of those by default."""
+    host, folder = os.environ.get("DOCKER_HOST"), os.environ.get("DOCKER_CERT_PATH")
+    tls = client_certificates(folder) if folder else {}
+    yield from (Address(each, tls=tls) for each in ([host] if host else default_hosts()))
+
+
 def _send(
-    connection: http.client.HTTPConnection, body: Callable[[BodyWriter], None], sent: Callable[[int], None]
+    connection: http.client.HTTPConnection, body: Callable[[BodyWriter], object], sent: Callable[[int], None]
 ) -> None:
     writer = BodyWriter(connection, sent)
     try:
@@ -485,20 +402,20 @@ def _send(
 def _unbroken(silent: Callable[[], Silent]) -> Iterator[None]:
     """Read an answer in a block.
 
-    Raises the error of ``silent`` if none comes, and ProviderError if the connection breaks, or the answer is not HTTP.
+    Raises the error of ``silent`` if none comes, and EngineUnreachable if the connection breaks, or is not HTTP.
     """
     try:
         yield
     except TimeoutError as error:
         raise silent() from error
-    except (OSError, http.client.HTTPException) as error:
-        raise ProviderError(f"the connection to the Docker daemon broke: {error}") from error
+    except (OSError, http.client.HTTPException, ValueError) as error:  # http.client reads a chunk of negative size too
+        raise EngineUnreachable(f"the connection to the Docker daemon broke: {error}") from error
 
 
 def _messages(
     line: bytes | bytearray, malformed: str = "a message of the Docker daemon is no JSON object"
 ) -> Iterator[Any]:
-    """Yield the messages of a line: one, or none. Raises ProviderError with ``malformed`` for anything else."""
+    """Yield the messages of a line: one, or none. Raises SlipwayError with ``malformed`` for anything else."""
     if not line.strip():
         return
     try:
@@ -506,7 +423,7 @@ def _messages(
     except (ValueError, RecursionError):
         message = None
     if not isinstance(message, dict):
-        raise ProviderError(malformed)
+        raise SlipwayError(malformed)
     yield message
 
 
