@@ -5,6 +5,7 @@ The file may also have the ConfigMap with the template of the hook's pods, as a 
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -199,7 +200,7 @@ def _take_nodes(rest: dict[str, Any], where: str, runners: dict[str, Any]) -> No
 
 def _profile(selector: Mapping[str, str]) -> str:
     """Return the profile whose labels are among those of the nodes, or whose instance type is; empty without one."""
-    machine = next((value for key, value in selector.items() if key.rpartition("/")[2] == "instance-type"), "")
+    machine = next((value for key, value in selector.items() if posixpath.basename(key) == "instance-type"), "")
     for row in map(node, node_names()):
         typed = row.selector.get("node.kubernetes.io/instance-type")
         if row.pool and (row.selector.items() <= selector.items() or (machine and machine == typed)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -63,8 +64,8 @@ class ContextFiles:
                 return path, links
             links.add(link)
             target = self._context.link(link) or ""
-            path = join(link.rpartition("/")[0], target, path[len(link) + 1 :])
-            if target.startswith("/") or path.split("/")[0] == "..":
+            path = join(posixpath.dirname(link), target, path[len(link) + 1 :])
+            if target.startswith("/") or f"{path}/".startswith("../"):
                 raise self._dockerfile.error(
                     source.instruction, f"{one_line(link)}: this link leads out of the context, to {one_line(target)}"
                 )

@@ -25,6 +25,7 @@ from containers.dockerfile.instructions import (
     split_words,
 )
 from containers.errors import one_line
+from containers.platform_name import architecture, system
 
 _ENGINE = ("BUILDPLATFORM", "BUILDOS", "BUILDARCH", "BUILDVARIANT", "BUILDOSVERSION", "TARGETOSVERSION", "TARGETSTAGE")
 """Variables of every build whose values depend on the engine."""
@@ -197,7 +198,7 @@ class _Search:
         self._globals: list[Instruction] = []
         builtin: dict[str, str | None] = dict.fromkeys((*_ENGINE, *_TARGET))
         if platform.count("/") == 1:
-            builtin |= zip(_TARGET, (platform, *platform.split("/"), ""), strict=True)
+            builtin |= zip(_TARGET, (platform, system(platform), architecture(platform), ""), strict=True)
         self._expanded = self._inherited = 0
         self._outer = _Scope({name: arguments.get(name, value) for name, value in builtin.items()}, {}, complete=True)
         self._builtin = frozenset(builtin)

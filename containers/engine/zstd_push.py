@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import posixpath
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -234,7 +235,7 @@ def _kept(text: bytes) -> tuple[IO[bytes], PushedBlob]:
 
 def _named_digest(member: tarfile.TarInfo) -> str:
     """Return the digest that is a file's name in an archive; of another name no digest that is known."""
-    return f"sha256:{layer.normal(member.name).rpartition('/')[2].removesuffix('.json')}"
+    return f"sha256:{posixpath.basename(layer.normal(member.name)).removesuffix('.json')}"
 
 
 class _Watched:

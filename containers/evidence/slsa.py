@@ -7,11 +7,12 @@ The format is SLSA v1 (https://slsa.dev/spec/v1.1/provenance) with the fields th
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from containers.errors import one_line
@@ -268,17 +269,30 @@ def _both_state(provenance: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
     }
 
 
+class _Workflow(NamedTuple):
+    """The file of a workflow, and its branch, tag or commit."""
+
+    path: str
+    ref: str
+
+    @classmethod
+    def of(cls, identity: str) -> _Workflow:
+        """Return the parts of ``<path>@<ref>``."""
+        path, _, ref = identity.partition("@")
+        return cls(path, ref)
+
+
 def _below_three(provenance: Mapping[str, Any], signer: ImageSigner, claims: Claims) -> Iterator[str]:
     """Yield why evidence of level 2 does not show level 3."""
     names = {**{name: what for name, (what, _) in _both_state(provenance).items()}, "started": "started workflow"}
     yield from (f"the certificates do not all state one {what}" for name, what in names.items() if name not in claims)
     yield from _changeable_signer(signer, claims)
-    workflow, _, ref = claims["signer"].partition("@")
     definition = provenance["buildDefinition"]
     builds = (definition["internalParameters"].get("isolation") or {}).get("workflow", "")
+    builder, own = _Workflow.of(builds), _Workflow.of(claims["signer"])
     if not builds:
         yield "the provenance does not state that another job built it: the job that builds could sign"
-    elif (builds.partition("@")[0].rpartition("/")[0], builds.partition("@")[2]) != (workflow.rpartition("/")[0], ref):
+    elif (posixpath.dirname(builder.path), builder.ref) != (posixpath.dirname(own.path), own.ref):
         yield f"the workflow that builds, {one_line(builds)}, is not beside the one that signs"
     elif builds == claims["signer"]:
         yield "one workflow builds and signs"
@@ -293,7 +307,7 @@ def _below_three(provenance: Mapping[str, Any], signer: ImageSigner, claims: Cla
 
 def _changeable_signer(signer: ImageSigner, claims: Claims) -> Iterator[str]:
     """Yield how others than the publisher of the workflow that signs may change or start it."""
-    workflow, _, ref = claims["signer"].partition("@")
+    workflow, ref = _Workflow.of(claims["signer"])
     if claims["signer"] != signer.identity:
         yield f"the certificate is that of {one_line(claims['signer'])}, and not of {signer.identity}"
     if claims["started"] == claims["signer"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -86,7 +87,7 @@ class Reference:
     @property
     def name(self) -> str:
         """The last part of the path."""
-        return self.repository.rpartition("/")[2]
+        return posixpath.basename(self.repository)
 
     @property
     def version(self) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from containers.dockerfile.declarations import arguments
 from containers.image.gpu.release_order import order
+from containers.registry.reference import Reference
 from maintenance.upstream.contract import Contract, Pin
 from stacks import plan
 from stacks.config.stack_file import ROOT, stack_names
@@ -33,7 +34,7 @@ def _values(pin: Pin) -> Iterator[str]:
         file, _, name = pin.table.partition(".")
         yield from table(file)[name] if name else table(file)
     if pin.parent:
-        yield from (tag for parent in _parents() for name, _, tag in [parent.partition(":")] if name == pin.parent)
+        yield from (parent.tag for parent in map(Reference.of, _parents()) if parent.repository == pin.parent)
     if pin.argument:
         for component, values in _arguments():
             if pin.component in {"", component} and values.get(pin.argument):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final, Literal, get_args
@@ -206,7 +207,7 @@ PLATFORMS: Final = get_args(_Platforms)
 
 def _without_variant(value: object) -> object:
     """Refuse the variant that the architectures here always have (containerd, platforms/database.go)."""
-    plain = str(value).rpartition("/")[0]
+    plain = posixpath.dirname(str(value))
     if plain in PLATFORMS:
         raise ValueError(f"images of {plain} are for all its variants here: expected {plain}")
     return value

@@ -8,6 +8,7 @@ nor a build requirement of a source, which ``--require-hashes`` does not cover.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -27,8 +28,8 @@ def prologue(files: Mapping[str, str]) -> Prologue:
     The identity has the names and hashes of the files. A mirror with the same files gives the same image.
     """
     links = "".join(
-        f'<a href="{address.partition("#")[0]}#sha256={digest}">{address.partition("#")[0].rpartition("/")[2]}</a>\n'
-        for address, digest in sorted(files.items())
+        f'<a href="{url}#sha256={digest}">{posixpath.basename(url)}</a>\n'
+        for url, digest in ((address.partition("#")[0], digest) for address, digest in sorted(files.items()))
     )
     named = sorted({(_name(address), digest) for address, digest in files.items()})
     return Prologue(_page(links), "".join(f"{name} {digest}\n" for name, digest in named))
@@ -58,4 +59,4 @@ def versions(addresses: Iterable[str]) -> dict[str, str]:
 
 def _name(address: str) -> str:
     """Return the name of the file that an address leads to."""
-    return unquote(urlsplit(address).path.rpartition("/")[2])
+    return unquote(posixpath.basename(urlsplit(address).path))

@@ -134,7 +134,7 @@ def resolve_links(path: str) -> str:
         OSError: if a part of the path is missing, is no directory, or the links lead in a circle.
     """
     done = "/" if path.startswith("/") else ""
-    todo = [part for part in reversed(path.split("/")) if part]
+    todo = _steps(path)
     links = 0
     trailing = path.endswith("/")
     while todo:
@@ -157,8 +157,13 @@ def resolve_links(path: str) -> str:
         target = os.readlink(place)  # noqa: PTH115 - as it is written, not made a path
         if target.startswith("/"):
             done = "/"
-        todo += [piece for piece in reversed(target.split("/")) if piece]
+        todo += _steps(target)
     return clean(done) if done else "."
+
+
+def _steps(path: str) -> list[str]:
+    """Return the parts of a path, the first one last."""
+    return [part for part in reversed(path.split("/")) if part]
 
 
 def _parent(path: str) -> str:

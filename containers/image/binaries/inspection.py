@@ -25,6 +25,7 @@ from containers.image.owners import contradictions, ownership
 from containers.image.owners.contradictions import Contradiction
 from containers.image.owners.ownership import Contested
 from containers.image.registry_image import Image
+from containers.platform_name import architecture
 from containers.starting import started_programs
 
 _MACHINES: Final[Mapping[str, ElfMachine]] = {"amd64": X86_64, "arm64": AARCH64, "386": I386}
@@ -146,7 +147,7 @@ def inspect(image: Image, question: Question, platform: str | None = None) -> In
     """
     if platform and image.platform != platform:
         raise SlipwayError(f"{image.reference}: an image for {image.platform}, not for {platform}")
-    if question.page > DEFAULT_PAGE and image.platform.split("/")[1] != "arm64":
+    if question.page > DEFAULT_PAGE and architecture(image.platform) != "arm64":
         pages = f"no host of {image.platform} has pages of {question.page} bytes"
         raise SlipwayError(f"{image.reference}: {pages}: leave out the size of a page, or name linux/arm64")
     return of_contents(image, contents.read(image), question)
@@ -154,8 +155,8 @@ def inspect(image: Image, question: Question, platform: str | None = None) -> In
 
 def of_contents(image: Image, read: Contents, question: Question) -> Inspection:
     """Inspect an image whose layers are read."""
-    architecture = image.platform.split("/")[1]
-    machine = _MACHINES.get(architecture)
+    processor = architecture(image.platform)
+    machine = _MACHINES.get(processor)
     if machine is None:  # of the most files, so that they are counted
         machines = Counter(binary.machine for binary in read.binaries.values() if binary.loaded)
         machine = machines.most_common(1)[0][0] if machines else X86_64
@@ -169,9 +170,9 @@ def of_contents(image: Image, read: Contents, question: Question) -> Inspection:
         list(gpu_coverage.lacking(read, question.compiled)),
         driver.needed(read, question.drivers),
         ownership.contested(read),
-        started_programs.faults(read, machine, image.platform) if architecture in _MACHINES else [],
+        started_programs.faults(read, machine, image.platform) if processor in _MACHINES else [],
         read.unread,
         read.space,
         copies(read, resolved.processes),
-        contradictions.unmet(read, architecture),
+        contradictions.unmet(read, processor),
     )

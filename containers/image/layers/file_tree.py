@@ -7,6 +7,7 @@ A folder that a layer writes counts as existing before: archives name the parent
 
 from __future__ import annotations
 
+import posixpath
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -156,7 +157,7 @@ class FileTree:
         if entry.kind != "hardlink":
             return entry
         path, node = "", self.root
-        for part in entry.target.split("/"):
+        for part in reversed(_steps(entry.target)):
             path = _joined(path, part)
             if path not in (node.children or {}):
                 return entry
@@ -165,14 +166,14 @@ class FileTree:
 
     def _parent(self, path: str, place: int) -> tuple[_Node, str]:
         """Return the node of a path's folder, and the path after following symbolic links."""
-        folder, _, name = path.rpartition("/")
+        folder, name = posixpath.split(path)
         resolved, node = self._folder(folder, place)
         return node, path if resolved == folder else _joined(resolved, name)
 
     def _folder(self, path: str, place: int) -> tuple[str, _Node]:
         """Return a folder's path and node after following symbolic links; missing folders are created."""
         ancestors = [("", self.root)]
-        remaining = path.split("/")[::-1]
+        remaining = _steps(path)
         links = 0
         while remaining:
             part = remaining.pop()
@@ -188,7 +189,7 @@ class FileTree:
                 links += 1
                 if child.entry.target.startswith("/"):
                     ancestors = ancestors[:1]
-                remaining.extend(reversed(child.entry.target.split("/")))
+                remaining += _steps(child.entry.target)
                 continue
             if child is None:
                 child = node.below[key] = _Node(place=place)
@@ -219,7 +220,7 @@ class FileTree:
         """Follow a path from the root."""
         ancestors = [("", self.root)]
         passed: dict[str, Entry | None] = {}
-        remaining = path.split("/")[::-1]
+        remaining = _steps(path)
         links = 0
         while remaining:
             part = remaining.pop()
@@ -243,7 +244,7 @@ class FileTree:
                     return Trace(key, child.entry, tuple(passed.items()), "is a cycle of links")
                 if child.entry.target.startswith("/"):
                     ancestors = ancestors[:1]
-                remaining.extend(reversed(child.entry.target.split("/")))
+                remaining += _steps(child.entry.target)
                 continue
             ancestors.append((key, child))
         return Trace(ancestors[-1][0], ancestors[-1][1].entry, tuple(passed.items()))
@@ -255,6 +256,11 @@ class FileTree:
     def certain(self, node: _Node) -> bool:
         """Return whether no unread layer can hide a node."""
         return not self.unread or node.place > self.unread[-1]
+
+
+def _steps(path: str) -> list[str]:
+    """Return the parts of a path, the first one last."""
+    return path.split("/")[::-1]
 
 
 def _joined(folder: str, name: str) -> str:
