@@ -88,7 +88,7 @@ def _loading(loading: Loading) -> Iterator[tuple[str, str]]:
 def _packages(inspection: Inspection) -> Iterator[tuple[str, str]]:
     if files := [one.path for one in inspection.contested if not one.binary]:
         yield "two owners", abridged(files, _LISTED_CONTESTED)
-    unmet = [] if inspection.question.requirements else inspection.contradictions  # or they are among the faults
+    unmet = inspection.allowed
     yield from (("requirements", str(one)) for one in unmet[:_LISTED_CONTRADICTIONS])
     if (more := len(unmet) - _LISTED_CONTRADICTIONS) > 0:
         yield "requirements", f"and {more} more that are not met"

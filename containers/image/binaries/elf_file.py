@@ -20,6 +20,8 @@ from typing import IO, Final, NamedTuple
 from containers import budget
 from containers.errors import SlipwayError
 from containers.image.binaries import plugin_table
+from containers.image.extensions import numpy_api
+from containers.image.extensions.numpy_api import NumpyBuild
 from containers.image.gpu import gpu_code
 from containers.image.gpu.gpu_code import GpuCode
 
@@ -115,7 +117,8 @@ class Binary:
     ``holds`` are names of libraries that it opens at run time, as `plugins.toml` has them, and ``cuda`` is the release
     line of CUDA in its data. ``system_folders`` are those of a loader. ``page`` is the largest page in bytes for its
     segments, ``alignment`` the least alignment of one of them, and ``executable_stack`` whether it asks for a stack
-    that can be run. ``problem`` says why the rest is not known.
+    that can be run. ``numpy`` is the NumPy that it is built for, None if it calls none.
+    ``problem`` says why the rest is not known.
     """
 
     size: int
@@ -138,6 +141,7 @@ class Binary:
     page: int = _LARGEST_PAGE
     alignment: int = _LARGEST_PAGE
     executable_stack: bool = False
+    numpy: NumpyBuild | None = None
     problem: str = ""
 
     @property
@@ -286,6 +290,7 @@ def _read(content: IO[bytes], size: int) -> Binary:
         _system_folders(content) if _LOADER.fullmatch(soname) else (),
         *mapped,
         _has_executable_stack(header),
+        numpy_api.build(_read_only_data(header, content)) if numpy_api.NEEDED in undefined else None,
     )
 
 
@@ -318,15 +323,18 @@ def _without_content(header: _Header, dynamic: _Segment) -> bool:
 
 
 def _gpu_code(header: _Header, content: IO[bytes], size: int) -> Iterator[GpuCode]:
-    parts = sorted(
-        (section.start, min(section.start + section.size, size))
-        for section in header.sections
-        if section.kind != _NO_CONTENT and header.section_name(section) == gpu_code.SECTION
-    )
-    read = 0  # sections of a malformed file may overlap, tens of thousands of them
-    for start, end in parts:
-        yield from gpu_code.read(content, max(start, read), end)
-        read = max(read, end)
+    for start, end in _parts(header, gpu_code.SECTION):
+        yield from gpu_code.read(content, start, min(end, size))
+
+
+def _parts(header: _Header, name: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the starts and ends of the sections of a name, each byte once: tens of thousands of them may overlap."""
+    read = 0
+    for section in sorted(header.sections, key=lambda section: section.start):
+        end = section.start + section.size
+        if section.kind != _NO_CONTENT and end > read and header.section_name(section) == name:
+            yield max(section.start, read), end
+            read = end
 
 
 def _held(header: _Header, content: IO[bytes], soname: str) -> tuple[tuple[str, ...], str]:
@@ -334,14 +342,17 @@ def _held(header: _Header, content: IO[bytes], soname: str) -> tuple[tuple[str, 
     row = plugin_table.opener(soname)
     names: dict[str, None] = {}
     cuda = ""
-    for section in header.sections if row and row.holds_names else ():
-        if row and section.kind != _NO_CONTENT and header.section_name(section) == _READ_ONLY_DATA:
-            data = b""
-            with suppress(ValueError):  # the loader does without sections
-                data = _bytes(content, section.start, section.size)
+    if row and row.holds_names:
+        for data in _read_only_data(header, content):
             names.update(dict.fromkeys(islice(row.held_in(data), _MOST_HELD)))
             cuda = cuda or row.cuda_in(data)
     return tuple(names), cuda
+
+
+def _read_only_data(header: _Header, content: IO[bytes]) -> Iterator[bytes]:
+    for start, end in _parts(header, _READ_ONLY_DATA):
+        with suppress(ValueError):  # the loader does without sections
+            yield _bytes(content, start, end - start)
 
 
 def _system_folders(content: IO[bytes]) -> tuple[str, ...]:

@@ -66,7 +66,8 @@ class Inspection:
 
     ``arch_list`` is for the compute capabilities in the image's TORCH_CUDA_ARCH_LIST, and no fault: not all libraries
     are compiled for it. ``unread`` says by path why a package manager's record is not read: owners may be unknown.
-    ``contradictions`` are faults if the question says so: an image may run in spite of them.
+    ``contradictions`` are faults if files cannot be loaded for them, or if the question says so: an image may run in
+    spite of the others.
     """
 
     image: Image
@@ -84,6 +85,11 @@ class Inspection:
     contradictions: Sequence[Contradiction]
 
     @property
+    def allowed(self) -> list[Contradiction]:
+        """The contradictions that are no faults."""
+        return [one for one in self.contradictions if not (one.files or self.question.requirements)]
+
+    @property
     def faults(self) -> list[Fault]:
         """The faults, those of what the image starts first."""
         nodes = self.question.nodes.by_driver if self.question.nodes else None
@@ -92,7 +98,7 @@ class Inspection:
         known = {fault.file for fault in self.loading.faults if fault.kind in {"loader", "file"}}
         unstarted = [fault for fault in self.unstarted if not known.intersection((fault.file, *fault.names))]
         twice = [fault for one in self.copies if (fault := one.fault())]
-        unmet = [one.fault() for one in self.contradictions] if self.question.requirements else []
+        unmet = [one.fault() for one in self.contradictions if one not in self.allowed]
         gpu = [*self.coverage.faults(), *self.lacking, *drivers]
         return [*unstarted, *self.loading.faults, *owners, *twice, *unmet, *gpu]
 

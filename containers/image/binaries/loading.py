@@ -7,7 +7,6 @@ import posixpath
 import re
 import stat
 import tomllib
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from containers.image.binaries.musl_loader import MuslLoader
 from containers.image.binaries.plugins import Plugin, Plugins, Unmet
 from containers.image.binaries.refused_files import DEFAULT_PAGE, RefusedFiles, unmapped
 from containers.image.copies.processes import Processes
+from containers.image.extensions.undefined_symbols import Undefined, UndefinedSymbols
 from containers.image.gpu import cuda_releases
 from containers.image.gpu.host_libraries import HostLibraries
 from containers.image.owners.environments import Environments
@@ -197,7 +197,9 @@ class _Resolution:
         self._libraries, self._versions, self._releases = Needs(), Needs(), Needs()
         self._runtimes: dict[tuple[str, str], str] = {}
         self._reasons: dict[tuple[str, str], Missing] = {}
-        self._incomplete: set[str] = set()
+        self._incomplete: dict[str, set[str]] = defaultdict(set)
+        self._before: dict[tuple[str, str], str | None] = {}
+        self._opened: dict[str, list[str]] = defaultdict(list)
         self._ignored: dict[str, Missing] = {}
         self._preloaded: set[str] = set()
         if not loader.present:
@@ -222,7 +224,7 @@ class _Resolution:
         self._report_refused(files)
         self._report_hiding()
         result.faults += self._interpreters(files)
-        result.faults += _Symbols(contents, scopes, self._incomplete).faults()
+        result.faults += self._undefined(scopes)
         result.plugins += self._plugins.listed(self._broken())
         result.sonames.update(self._ambiguous(files))
 
@@ -255,11 +257,16 @@ class _Resolution:
             key = (missing.by.place.path, missing.needed)
             self._libraries.missed(key, path, program=program)
             self._reasons.setdefault(key, missing)
-            self._incomplete.update((path, missing.by.place.path))
+            if before := self._opened_before(*key, missing):
+                self._opened[path].append(before)
+            else:
+                self._incomplete[path].add(missing.needed)
+                self._incomplete[missing.by.place.path].add(missing.needed)
         for lacking in process.versions():
             key = (lacking.by.place.path, f"{lacking.version.name} of {lacking.library.place.name}")
             self._versions.missed(key, path, program=program)
-            self._incomplete.update((path, lacking.by.place.path))
+            self._incomplete[path].add(lacking.version.library)
+            self._incomplete[lacking.by.place.path].add(lacking.version.library)
         for library, major, runtime in cuda_releases.mismatched(process):
             key = (library.place.path, major)
             self._releases.missed(key, path, program=program)
@@ -318,11 +325,17 @@ class _Resolution:
             return self.result.host
         if table.is_optional(path, needed):
             return self.result.optional
-        environment = self._environments.of(path)
-        elsewhere = map(self._environments.of, self._elsewhere(path, needed))
-        if environment and not missing.problem and environment in elsewhere:
-            return self.result.preloaded
-        return None
+        return self.result.preloaded if self._opened_before(path, needed, missing) else None
+
+    def _opened_before(self, path: str, needed: str, missing: Missing) -> str | None:
+        """Return the library that Python must have opened before: of a file's environment, the nearest one."""
+        key, environment = (path, needed), self._environments.of(path)
+        if not environment or missing.problem:
+            return None
+        if key not in self._before:
+            own = (one for one in self._elsewhere(*key) if self._environments.of(one) == environment)
+            self._before[key] = next(own, None)
+        return self._before[key]
 
     def _elsewhere(self, path: str, needed: str) -> list[str]:
         """Return the paths of libraries with a name, those nearest to a file first."""
@@ -378,6 +391,27 @@ class _Resolution:
             else:
                 self.result.hiding.setdefault(one.name, []).append(one.path)
 
+    def _undefined(self, scopes: Mapping[str, Sequence[str]]) -> Iterator[Fault]:
+        users: dict[str, list[str]] = defaultdict(list)
+        for path, scope in scopes.items():
+            for one in scope:
+                if one != path:
+                    users[one].append(f"/{path}")
+        for row in UndefinedSymbols(self._contents, scopes, self._opened, self._incomplete).undefined():
+            names = row.names if row.whose else [name for name in row.names if not exceptions().brought(row.path, name)]
+            if not names or (row.whose == "torch" and exceptions().is_optional(row.path, "libtorch.so")):
+                continue
+            symbols = tuple(name.decode(errors="replace") for name in names)
+            missing, reason = f"misses symbol {abridged(symbols)}", self._why_undefined(row)
+            yield Fault("symbol", f"/{row.path}", missing, reason, tuple(users[row.path]), names=symbols)
+
+    def _why_undefined(self, row: Undefined) -> str:
+        if not row.whose:
+            return "no library defines it"
+        place = self._environments.of(row.path) or ""
+        beside = f"{row.whose} of /{place.strip('/')}"
+        return f"it is built for another {row.whose.partition(' ')[0]}, and {beside} does not define it"
+
     def _interpreters(self, files: Iterable[str]) -> Iterator[Fault]:
         for path in files:
             binary = self._contents.binaries[path]
@@ -404,70 +438,6 @@ class _Resolution:
         return several
 
 
-class _Symbols:
-    """The symbols that no file defines.
-
-    A program has what its libraries define. What opens a library may bring more, so that its symbols count as missing
-    only if no file of the image defines them.
-    """
-
-    def __init__(self, contents: Contents, scopes: Mapping[str, Sequence[str]], incomplete: set[str]) -> None:
-        self._contents, self._scopes, self._incomplete = contents, scopes, incomplete
-        self._sorted: dict[str, Sequence[int]] = {}
-
-    def faults(self) -> Iterator[Fault]:
-        """Yield a fault for each file with undefined symbols."""
-        binaries = self._contents.binaries
-        unknown = {hash(name) for path in self._scopes for name in _names(binaries[path])}
-        for path in set(self._scopes).union(*self._scopes.values()):
-            unknown.difference_update(binaries[path].defined)
-        users: dict[str, list[str]] = defaultdict(list)
-        for path, scope in self._scopes.items():
-            for one in scope:
-                if one != path:
-                    users[one].append(path)
-        for path in self._scopes:
-            if path in self._incomplete:
-                continue
-            missing = [name for name in _names(binaries[path]) if hash(name) in unknown]
-            if binaries[path].kind == "program":
-                missing += self._of_program(path)
-            missing = [name for name in dict.fromkeys(missing) if not exceptions().brought(path, name)]
-            if missing:
-                yield self._fault(path, missing, users[path])
-
-    def _of_program(self, path: str) -> list[bytes]:
-        """Return the symbols of a program itself that none of its libraries defines."""
-        scope = [self._hashes(one) for one in self._scopes[path]]
-        names = _names(self._contents.binaries[path])
-        return [name for name in names if not any(_holds(hashes, hash(name)) for hashes in scope)]
-
-    def _hashes(self, path: str) -> Sequence[int]:
-        if path not in self._sorted:
-            self._sorted[path] = sorted(self._contents.binaries[path].defined)
-        return self._sorted[path]
-
-    def _fault(self, path: str, names: Sequence[bytes], users: Iterable[str]) -> Fault:
-        symbols = tuple(name.decode(errors="replace") for name in names)
-        return Fault(
-            "symbol",
-            f"/{path}",
-            f"misses symbol {abridged(symbols)}",
-            "no library defines it",
-            tuple(f"/{one}" for one in users),
-            names=symbols,
-        )
-
-
 def _distance(path: str, other: str) -> tuple[int, str]:
     """Return how far apart two paths are: the more folders they share, the less."""
     return -len(posixpath.commonpath((path, other))), other
-
-
-def _names(binary: Binary) -> list[bytes]:
-    return binary.undefined.split(b"\0")[:-1]
-
-
-def _holds(hashes: Sequence[int], value: int) -> bool:
-    place = bisect_left(hashes, value)
-    return place < len(hashes) and hashes[place] == value

@@ -18,8 +18,8 @@ from containers.image.binaries.loading import Fault
 from containers.image.copies.families import Case, Family, plain, table
 from containers.image.copies.processes import Member, Processes
 from containers.image.copies.subjects import Subject, subjects
-from containers.image.layers import packages
-from containers.image.owners.ownership_records import STATUS, Owner
+from containers.image.owners.ownership import owners
+from containers.image.owners.ownership_records import Owner
 
 _VERSION: Final = re.compile(r"\d+(?:\.\d+)+$")
 _NUMBERS: Final = re.compile(r"\d+")
@@ -291,26 +291,3 @@ class _Search:
 
 def _is_release(version: str, start: str) -> bool:
     return version.startswith(start) and version[len(start) :].replace(".", "").isdigit()
-
-
-def owners(contents: Contents, paths: Iterable[str]) -> dict[str, Owner]:
-    """Return the distribution of each file that a package manager recorded."""
-    recorded = {path: path for path in paths}
-    recorded.update((path.removeprefix("usr/"), path) for path in [*recorded])  # dpkg's names before /usr was merged
-    by_path: dict[str, Owner] = {}
-    for owned in contents.owned.values():
-        for name in recorded.keys() & owned.files.keys():
-            by_path.setdefault(recorded[name], owned.owner)
-    if any(owner.manager == "dpkg" for owner in by_path.values()):
-        versions = _of_dpkg(contents)
-        for path, owner in by_path.items():
-            if owner.manager == "dpkg":
-                by_path[path] = owner._replace(version=versions.get(owner.name, ""))
-    return by_path
-
-
-def _of_dpkg(contents: Contents) -> dict[str, str]:
-    """Return the versions of Debian's packages by name."""
-    parse = packages.database(STATUS)
-    installed = parse(contents.text(STATUS) or b"") if parse else {}
-    return {name.partition(":")[0]: version for name, version in installed.items()}

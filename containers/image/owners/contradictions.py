@@ -19,7 +19,9 @@ from packaging.utils import canonicalize_name
 
 from containers import budget
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.loading import Fault
+from containers.image.binaries.elf_file import Binary
+from containers.image.binaries.loading import Fault, exceptions
+from containers.image.owners import ownership
 from containers.image.owners.distributions import Distribution
 
 _FOLDER: Final = re.compile(
@@ -35,12 +37,16 @@ _NEWEST_PATCH: Final = 99
 
 
 class Contradiction(NamedTuple):
-    """A requirement that the environment at ``prefix`` does not meet, by what it has instead."""
+    """A requirement that the environment at ``prefix`` does not meet, by what it has instead.
+
+    ``files`` are those that Python cannot load.
+    """
 
     prefix: str
     by: str
     requirement: str
     has: str
+    files: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return it as a part of a line."""
@@ -49,9 +55,12 @@ class Contradiction(NamedTuple):
     def fault(self) -> Fault:
         """Return it as a fault of the environment, by the packages that it is about."""
         names = (self.by.split()[0], self.has.split()[0])
-        return Fault(
-            "requirement", self.prefix, f"{self.by} requires {self.requirement}", f"it has {self.has}", names=names
-        )
+        missing = f"{self.by} requires {self.requirement}"
+        if not self.files:
+            return Fault("requirement", self.prefix, missing, f"it has {self.has}", names=names)
+        file, *others = self.files
+        also = f"; likewise {len(others)} more of its files" if others else ""
+        return Fault("requirement", file, missing, f"{self.prefix} has {self.has}{also}", names=names)
 
 
 def unmet(contents: Contents, architecture: str) -> list[Contradiction]:
@@ -59,13 +68,14 @@ def unmet(contents: Contents, architecture: str) -> list[Contradiction]:
 
     ``architecture`` is that of the image's platform.
     """
+    environments = sorted(_environments(contents).items())
     requirements = (
         contradiction
-        for (prefix, version), installed in sorted(_environments(contents).items())
+        for (prefix, version), installed in environments
         for one in installed.values()
         for contradiction in _unmet(f"/{prefix}".rstrip("/") or "/", version, installed, one, architecture)
     )
-    return [*requirements, *_foreign(contents)]
+    return [*requirements, *_foreign(contents), *_of_other_numpy(contents, dict(environments))]
 
 
 def _foreign(contents: Contents) -> Iterator[Contradiction]:
@@ -82,6 +92,31 @@ def _foreign(contents: Contents) -> Iterator[Contradiction]:
             continue
         prefix = f"/{place['prefix']}".rstrip("/") or "/"
         yield Contradiction(prefix, f"/{path}", f"Python 3.{built['minor']}", f"Python {place['version']}")
+
+
+def _of_other_numpy(
+    contents: Contents, environments: Mapping[tuple[str, str], Mapping[str, Distribution]]
+) -> Iterator[Contradiction]:
+    """Yield the files that are built for another NumPy than the environment's, by their packages."""
+    wanting: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for path, binary in sorted(contents.binaries.items()):
+        match = _FOLDER.fullmatch(path) if binary.numpy else None
+        numpy = environments.get((match["prefix"], match["version"]), {}).get("numpy") if match else None
+        if match and numpy and binary.numpy and not _admits(binary.numpy.releases, numpy.version):
+            wanting[match["prefix"], str(numpy), binary.numpy.releases].append(path)
+    known = ownership.owners(contents, [path for paths in wanting.values() for path in paths])
+    for (prefix, has, releases), paths in wanting.items():
+        by_package: defaultdict[str, list[str]] = defaultdict(list)
+        for path in paths:
+            by_package[str(known.get(path) or f"/{path}")].append(path)
+        for by, files in by_package.items():
+            refusing = tuple(f"/{path}" for path in files if _refuses(path, contents.binaries[path]))
+            place = f"/{prefix}".rstrip("/") or "/"
+            yield Contradiction(place, by, f"numpy{releases} by its build", has, refusing)
+
+
+def _refuses(path: str, binary: Binary) -> bool:
+    return bool(binary.numpy and binary.numpy.refuses) and not exceptions().is_optional(path, "numpy")
 
 
 def _environments(contents: Contents) -> dict[tuple[str, str], dict[str, Distribution]]:

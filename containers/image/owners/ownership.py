@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from containers.image.binaries.contents import Contents
 from containers.image.binaries.loading import Fault
-from containers.image.owners.ownership_records import DIVERSIONS, Owned, Owner, RecordedContent
+from containers.image.layers import packages
+from containers.image.owners.ownership_records import DIVERSIONS, STATUS, Owned, Owner, RecordedContent
 
 
 @dataclass(frozen=True)
@@ -72,3 +73,26 @@ def _recorded(contents: Contents) -> Iterator[tuple[Owner, str, RecordedContent]
 def _lists(listed: Owned, name: str) -> bool:
     """Return whether a list has a file; with merged /usr the digests may name it below the other folder."""
     return name in listed.files or f"usr/{name}" in listed.files or name.removeprefix("usr/") in listed.files
+
+
+def owners(contents: Contents, paths: Iterable[str]) -> dict[str, Owner]:
+    """Return the distribution of each file that a package manager recorded."""
+    recorded = {path: path for path in paths}
+    recorded.update((path.removeprefix("usr/"), path) for path in [*recorded])  # dpkg's names before /usr was merged
+    by_path: dict[str, Owner] = {}
+    for owned in contents.owned.values():
+        for name in recorded.keys() & owned.files.keys():
+            by_path.setdefault(recorded[name], owned.owner)
+    if any(owner.manager == "dpkg" for owner in by_path.values()):
+        versions = _of_dpkg(contents)
+        for path, owner in by_path.items():
+            if owner.manager == "dpkg":
+                by_path[path] = owner._replace(version=versions.get(owner.name, ""))
+    return by_path
+
+
+def _of_dpkg(contents: Contents) -> dict[str, str]:
+    """Return the versions of Debian's packages by name."""
+    parse = packages.database(STATUS)
+    installed = parse(contents.text(STATUS) or b"") if parse else {}
+    return {name.partition(":")[0]: version for name, version in installed.items()}

@@ -129,3 +129,54 @@ def test_extension_of_another_python_is_named(files: list[str], named: bool) -> 
     path = f"/{SITE}/pack/a.cpython-310-x86_64-linux-gnu.so"
     expected = [f"{path} requires Python 3.10, and /opt/venv has Python 3.11"]
     assert [str(one) for one in contradictions.unmet(read, "amd64")] == (expected if named else [])
+
+
+def numpy_module(*texts: str, needs: str = "PyCapsule_GetPointer") -> bytes:
+    return elf("_m.so", rodata=b"\0".join(text.encode() for text in texts), undefined=[needs])
+
+
+OF_NUMPY_1 = numpy_module("module compiled against API version 0x%x but this version of numpy is 0x%x . Check")
+OF_NUMPY_2 = numpy_module(
+    "module compiled against ABI version 0x%x but this version of numpy is 0x%x",
+    "module was compiled against NumPy C-API version 0x%x (NumPy 1.25) but the running NumPy has C-API version 0x%x.",
+)
+OF_CYTHON = numpy_module("numpy.core.multiarray failed to import")
+
+
+@pytest.mark.parametrize(
+    ("module", "version", "expected"),
+    [
+        (OF_NUMPY_1, "2.0.0rc1", ["<2", "fault"]),
+        (OF_NUMPY_1, "2.4.6", ["<2", "fault"]),
+        (OF_NUMPY_1, "1.26.4", []),
+        (OF_NUMPY_2, "1.24.4", [">=1.25", "fault"]),
+        (OF_NUMPY_2, "1.25.0", []),
+        (OF_NUMPY_2, "2.4.6", []),
+        (OF_CYTHON, "2.4.6", ["<2", "line"]),
+        (OF_CYTHON, "1.26.4", []),
+        (numpy_module("numpy._core.multiarray failed to import"), "2.4.6", []),
+        (numpy_module("numpy.core.multiarray failed to import", needs="f"), "2.4.6", []),
+    ],
+)
+def test_extension_of_another_numpy_is_named(module: bytes, version: str, expected: list[str]) -> None:
+    files = {**package("numpy", version), f"{SITE}/user/_m.cpython-311-x86_64-linux-gnu.so": module}
+    rows = contradictions.unmet(image(files), "amd64")
+    kinds = ["fault" if row.files else "line" for row in rows]
+    assert [*(row.requirement.removeprefix("numpy").removesuffix(" by its build") for row in rows), *kinds] == expected
+
+
+def test_extensions_of_another_numpy_are_one_fault_by_package() -> None:
+    record = "".join(f"user/_{name}.so,sha256=AAAA,7\n" for name in "abc")
+    files: Files = {
+        **package("numpy", "2.4.6"),
+        f"{SITE}/user-1.5.dist-info/RECORD": record,
+        **{f"{SITE}/user/_{name}.so": OF_NUMPY_1 for name in "abc"},
+        f"{SITE}/torch/lib/libtorch_python.so": OF_NUMPY_1,
+        "opt/other/lib/python3.11/site-packages/user/_a.so": OF_NUMPY_1,
+    }
+    torch, user = sorted(contradictions.unmet(image(files), "amd64"), key=lambda row: row.files)
+    assert (torch.by, torch.files) == (f"/{SITE}/torch/lib/libtorch_python.so", ()), "torch goes on without NumPy"
+    assert str(user.fault()) == (
+        f"/{SITE}/user/_a.so: user 1.5 requires numpy<2 by its build: /opt/venv has numpy 2.4.6; "
+        "likewise 2 more of its files"
+    )

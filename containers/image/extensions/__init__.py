@@ -1,0 +1,1 @@
+"""Extensions of Python: which NumPy, torch and Python they are built for."""

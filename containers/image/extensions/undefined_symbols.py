@@ -1,0 +1,178 @@
+"""The symbols of an image's files that nothing defines.
+
+A program has what its libraries define. What opens a library may bring more, so that its symbols count as missing only
+if no file defines them that can be in the same process: none of its Python environment, and none outside of them. The
+names of torch count by what the file needs and by the environment's torch, and those of Python by its Pythons: Python
+opens extensions apart from each other (`RTLD_LOCAL`), and resolves all of their symbols at once (`RTLD_NOW`).
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from containers.image.binaries.contents import Contents
+from containers.image.binaries.elf_file import Binary
+from containers.image.owners.environments import Environments
+
+_LIBRARY_OF_TORCH: Final = re.compile(r"lib(?:torch|c10)[\w-]*\.so")
+_OF_TORCH: Final = re.compile(rb"_Z(?:T[IVST])?N?K?(?:3c10|2at|5torch|6caffe2)|(?:aoti_)?torch_\w|THP[A-Z]")
+"""Names in torch's namespaces (Itanium C++ ABI, mangling), and in C."""
+_OF_PYTHON: Final = re.compile(rb"_?Py[A-Z_]")
+_PYTHON: Final = re.compile(r"(?:.*/)?(?:bin/python|lib/libpython)(3\.\d+)(?:\.so\.1\.0)?")
+_EXTENSION: Final = re.compile(
+    r".*/lib/python(?P<version>3\.\d+)/.*/(?P<module>[^/.]+)(?:\.abi3|\.cpython-3(?P<minor>\d+)-[\w-]+)?\.so"
+)
+_FOR_ONE_TORCH: Final = re.compile(r"(.*torch)[_-]?\d[\d.]*?((?:\.abi3|\.cpython-[\w-]+)?\.so)")
+"""A file of which a package has one for each release of torch, as NIXL and DGL."""
+
+_SHARED: Final = re.compile(rb"(?mi)^include-system-site-packages *= *true")
+
+
+class Undefined(NamedTuple):
+    """A file with the symbols that nothing defines, and whose they are: `torch`, `Python` or empty."""
+
+    path: str
+    names: tuple[bytes, ...]
+    whose: str = ""
+
+
+class UndefinedSymbols:
+    """The undefined symbols of an image's files.
+
+    Args:
+        contents: the image.
+        scopes: the paths of each file's process, itself first.
+        opened: the libraries that Python must have opened before a file, by the file's path.
+        incomplete: the names of what a file's process misses otherwise, by the file's path.
+    """
+
+    def __init__(
+        self,
+        contents: Contents,
+        scopes: Mapping[str, Sequence[str]],
+        opened: Mapping[str, Iterable[str]],
+        incomplete: Mapping[str, Iterable[str]],
+    ) -> None:
+        self._binaries, self._incomplete = contents.binaries, incomplete
+        environments = Environments(contents)
+        self._places = {path: environments.of(path) for path in contents.binaries}
+        self._scopes = {
+            path: [*scope, *(one for library in opened.get(path, ()) for one in scopes.get(library, ()))]
+            for path, scope in scopes.items()
+        }
+        # A venv with the packages of its system has several, and so has a Python with PYTHONPATH.
+        shared = (_SHARED.search(text) for path, text in contents.texts.items() if path.endswith("pyvenv.cfg"))
+        self._are_one = "PYTHONPATH" in contents.environment or any(shared)
+        self._sorted: dict[str, Sequence[int]] = {}
+
+    def undefined(self) -> Iterator[Undefined]:
+        """Yield the files with such symbols; of files that are each for one torch, none if one is for this torch."""
+        unknown, narrower = self._unknown(), [*self._of_torch(), *self._of_python()]
+        broken = {row.path for row in narrower}
+        taken = {_FOR_ONE_TORCH.sub(r"\1\2", path) for path in self._scopes if path not in broken}
+        for row in narrower:
+            if not _FOR_ONE_TORCH.fullmatch(row.path) or _FOR_ONE_TORCH.sub(r"\1\2", row.path) not in taken:
+                yield row
+        for path in self._scopes:
+            if path in self._incomplete:
+                continue
+            place = self._place(path)
+            missing = [name for name in _names(self._binaries[path]) if place in unknown.get(hash(name), ())]
+            if self._binaries[path].kind == "program":
+                missing += self._of_program(path)
+            if missing and path not in broken:
+                yield Undefined(path, tuple(dict.fromkeys(missing)))
+
+    def _unknown(self) -> Mapping[int, set[str | None]]:
+        """Return the environments that lack a definition of a symbol, by its hash; None stands for what is in none."""
+        unknown: defaultdict[int, set[str | None]] = defaultdict(set)
+        for path in self._scopes:
+            for name in _names(self._binaries[path]):
+                unknown[hash(name)].add(self._place(path))
+        pending = set(unknown)
+        for path in {path for scope in self._scopes.values() for path in scope}:
+            place = self._place(path)
+            for value in pending.intersection(self._binaries[path].defined):
+                without = unknown[value]
+                without -= {place, None} if place else set(without)
+                if not without:
+                    pending.remove(value)
+        return unknown
+
+    def _of_torch(self) -> Iterator[Undefined]:
+        """Yield the files of environments that need torch, and torch does not define what they mean of it."""
+        by_place: defaultdict[str | None, list[str]] = defaultdict(list)
+        for path, scope in self._scopes.items():
+            lacks_torch = any(_is_of_torch(name) for name in self._incomplete.get(path, ()))
+            if self._places[path] and not lacks_torch and any(map(_is_of_torch, scope[1:])):
+                by_place[self._place(path)].append(path)
+        for place, paths in by_place.items():
+            torch = [path for path in self._scopes if _is_of_torch(path) and self._place(path) == place]
+            for path, names in self._undefined_by(torch, paths, _OF_TORCH):
+                yield Undefined(path, names, "torch")
+
+    def _of_python(self) -> Iterator[Undefined]:
+        """Yield the extensions that need what no Python of their environment's release defines."""
+        by_release: defaultdict[str, list[str]] = defaultdict(list)
+        pythons: defaultdict[str, list[str]] = defaultdict(list)
+        for path in self._scopes:
+            if match := _PYTHON.fullmatch(path):
+                pythons[match[1]] += self._scopes[path]
+            elif (match := _EXTENSION.fullmatch(f"/{path}")) and self._is_extension(path, match):
+                by_release[match["version"]].append(path)
+        for release, paths in by_release.items():
+            if python := pythons.get(release):
+                for path, names in self._undefined_by(python, paths, _OF_PYTHON):
+                    yield Undefined(path, names, f"Python {release}")
+
+    def _is_extension(self, path: str, match: re.Match[str]) -> bool:
+        is_own = match["minor"] is None or match["version"] == f"3.{match['minor']}"
+        return is_own and hash(f"PyInit_{match['module']}".encode()) in self._binaries[path].defined
+
+    def _undefined_by(
+        self, definers: Iterable[str], paths: Iterable[str], pattern: re.Pattern[bytes]
+    ) -> Iterator[tuple[str, tuple[bytes, ...]]]:
+        """Yield the names of a pattern that neither the definers define nor what a file needs."""
+        needed = {path: [name for name in _names(self._binaries[path]) if pattern.match(name)] for path in paths}
+        unknown = {hash(name) for names in needed.values() for name in names}
+        for path in dict.fromkeys(definers):
+            unknown.difference_update(self._binaries[path].defined)
+        for path, names in needed.items():
+            if missing := unknown.intersection(map(hash, names)):
+                for one in self._scopes[path]:
+                    missing.difference_update(self._binaries[one].defined)
+                if lacking := tuple(dict.fromkeys(name for name in names if hash(name) in missing)):
+                    yield path, lacking
+
+    def _place(self, path: str) -> str | None:
+        """Return the environment of a file; all are one where one Python has the packages of several."""
+        return "" if self._are_one and self._places[path] else self._places[path]
+
+    def _of_program(self, path: str) -> list[bytes]:
+        """Return the symbols of a program itself that none of its libraries defines."""
+        scope = [self._hashes(one) for one in self._scopes[path]]
+        names = _names(self._binaries[path])
+        return [name for name in names if not any(_holds(hashes, hash(name)) for hashes in scope)]
+
+    def _hashes(self, path: str) -> Sequence[int]:
+        if path not in self._sorted:
+            self._sorted[path] = sorted(self._binaries[path].defined)
+        return self._sorted[path]
+
+
+def _is_of_torch(path: str) -> bool:
+    return bool(_LIBRARY_OF_TORCH.fullmatch(posixpath.basename(path)))
+
+
+def _names(binary: Binary) -> list[bytes]:
+    return binary.undefined.split(b"\0")[:-1]
+
+
+def _holds(hashes: Sequence[int], value: int) -> bool:
+    place = bisect_left(hashes, value)
+    return place < len(hashes) and hashes[place] == value
