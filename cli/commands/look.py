@@ -134,10 +134,13 @@ def explain(key: str | None, stack: str | None) -> None:
 @click.option(
     "--page-size",
     type=click.Choice(["4K", "16K", "64K"]),
-    default="4K",
-    help="Of a page of the host's kernel; 64K on most nodes with Grace.",
+    help="Of a page of the host's kernel; 64K on most nodes with Grace. Default: as STACK's gate has it, or 4K.",
 )
-@click.option("--requirements", is_flag=True, help="Count requirements that contradict each other as faults.")
+@click.option(
+    "--requirements/--no-requirements",
+    default=None,
+    help="Whether requirements that contradict each other are faults. Default: as STACK's gate has it, or not.",
+)
 @click.option("--cluster", is_flag=True, help="Compare with the drivers of a cluster's nodes, by NVIDIA's labels.")
 @click.option("--json", "form", flag_value="json", help="Print everything as JSON.")
 @click.option("--markdown", "form", flag_value="markdown", help="Print Markdown, for a comment on a pull request.")
@@ -149,10 +152,10 @@ def inspect(
     platform: str | None,
     gpus: str,
     driver: str,
-    page_size: str,
+    page_size: str | None,
     form: str | None,
     *,
-    requirements: bool,
+    requirements: bool | None,
     cluster: bool,
 ) -> None:
     """Say whether everything in an image loads, and on which GPUs and drivers, without running it.
@@ -170,7 +173,7 @@ def inspect(
     from containers.image.gpu.release_order import order
     from containers.image.local_image import is_local, open_image
     from containers.image.registry_image import fetch
-    from stacks import plan
+    from stacks import placement, plan
     from stacks.config.kubernetes import KubernetesRunnersConfig
     from stacks.versions import cuda_toolkit
     from stacks.versions.archs import capability
@@ -182,6 +185,7 @@ def inspect(
     except ValueError as error:
         raise SlipwayError(str(error)) from None
     compiled: Mapping[str, str] = {}
+    gate: Mapping[str, Any] = {}
     where: dict[str, str | None] = {}
     planned = None if is_local(target) or is_reference(target) else plan.make(target)
     if planned and isinstance(runners := planned.config.runners, KubernetesRunnersConfig):
@@ -194,12 +198,13 @@ def inspect(
         if planned:
             spec = planned.image(None, platform).spec
             image, compiled = selection.image(planned, spec.name), spec.compiled
+            gate = placement.inspection_question(planned.config, spec.platform) or {}
         else:
             image = open_image(target, platform) if is_local(target) else fetch(target, platform=platform)
-        page = int(page_size.removesuffix("K")) << 10
-        question = inspection.Question(
-            cuda_toolkit, capabilities, driver, nodes, compiled, page=page, requirements=requirements
-        )
+        options = {"page": int(page_size.removesuffix("K")) << 10} if page_size else {}
+        options |= {} if requirements is None else {"requirements": requirements}
+        asked = {**gate, **options}
+        question = inspection.Question(cuda_toolkit, capabilities, driver, nodes, compiled, **asked)
         result = inspection.inspect(image, question, platform)
         if form == "json":
             print(json.dumps(result.as_json(), indent=2))

@@ -221,10 +221,11 @@ def _placed(config: StackConfig, image: PlannedImage, engine: BuildEngine) -> Pl
 def _gates(config: StackConfig, platform: str) -> Gates:
     exceptions = tuple(row.model_dump() for row in config.inspection.exceptions) if config.inspection.gate else None
     policy = config.vulnerabilities.model_dump(mode="json", by_alias=True) if config.vulnerabilities else None
-    return Gates(exceptions, policy, _question(config, platform))
+    return Gates(exceptions, policy, inspection_question(config, platform))
 
 
-def _question(config: StackConfig, platform: str) -> Mapping[str, Any] | None:
+def inspection_question(config: StackConfig, platform: str) -> Mapping[str, Any] | None:
+    """Return what an inspection of a stack's images for a platform is asked: see :class:`Gates`."""
     pages = [each.page for each in map(node, config.profiles) if each.page and f"linux/{each.arch}" == platform]
     page = {"page": max(pages)} if pages else {}
     return {**page, **({"requirements": True} if config.inspection.requirements else {})} or None

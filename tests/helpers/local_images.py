@@ -33,10 +33,13 @@ UPPER = members_archive(
 LAYERS = [(LOWER, "tar+gzip", gzip.compress), (UPPER, "tar+zstd", zstandard.ZstdCompressor().compress)]
 
 
-def write_layout(folder: Path, layers: Sequence[tuple[bytes, str, Callable[[bytes], bytes]]]) -> Path:
+def write_layout(
+    folder: Path, layers: Sequence[tuple[bytes, str, Callable[[bytes], bytes]]], architecture: str = "amd64"
+) -> Path:
     """Write an OCI layout with an index of one image and an attestation."""
     blobs = folder / "blobs/sha256"
     blobs.mkdir(parents=True)
+    platform = {**PLATFORM, "architecture": architecture}
 
     def blob(content: bytes, media_type: str, **more: Any) -> dict[str, Any]:
         digest = hashlib.sha256(content).hexdigest()
@@ -46,10 +49,10 @@ def write_layout(folder: Path, layers: Sequence[tuple[bytes, str, Callable[[byte
     packed = [blob(pack(content), f"{OCI}.layer.v1.{kind}") for content, kind, pack in layers]
     diff_ids = [f"sha256:{hashlib.sha256(content).hexdigest()}" for content, _, _ in layers]
     config = blob(
-        json.dumps({**PLATFORM, "rootfs": {"diff_ids": diff_ids}, "config": {}}).encode(), f"{OCI}.config.v1+json"
+        json.dumps({**platform, "rootfs": {"diff_ids": diff_ids}, "config": {}}).encode(), f"{OCI}.config.v1+json"
     )
     manifest = blob(
-        json.dumps({"config": config, "layers": packed}).encode(), f"{OCI}.manifest.v1+json", platform=PLATFORM
+        json.dumps({"config": config, "layers": packed}).encode(), f"{OCI}.manifest.v1+json", platform=platform
     )
     attestation = blob(b"{}", f"{OCI}.manifest.v1+json", platform={"os": "unknown", "architecture": "unknown"})
     (folder / "index.json").write_text(json.dumps({"manifests": [manifest, attestation]}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +15,7 @@ from containers.errors import SlipwayError
 from containers.image.binaries import contents
 from containers.image.local_image import open_image
 from containers.image.registry_image import Image
-from stacks import plan
+from stacks import flavors, plan
 from tests.helpers.elf_writer import elf, fatbin
 from tests.helpers.layers import Member, members_archive
 from tests.helpers.local_images import LAYERS, LOWER, pack_folder, write_docker, write_layout
@@ -64,6 +65,42 @@ def test_inspect_stack_is_held_to_what_it_compiles(
     faults = json.loads(capsys.readouterr().out)["faults"]
     assert {fault["file"] for fault in faults} == {"/opt/nccl-tests/all_reduce_perf"}
     assert {fault["reason"] for fault in faults} == {f"it has sm_80; /opt/nccl-tests/* is compiled for {compiled}"}
+
+
+GRACE = {"flavor": "megatron", "platform": "linux/arm64", "nodes": "aks-gb200", "inspection": {"requirements": True}}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((), {"cannot be mapped", "user 1 requires sample<1"}),
+        (("--page-size", "4K"), {"user 1 requires sample<1"}),
+        (("--no-requirements",), {"cannot be mapped"}),
+        (("--page-size", "4K", "--no-requirements"), set()),
+    ],
+)
+def test_inspect_stack_asks_what_its_gate_asks(
+    options: tuple[str, ...],
+    expected: set[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    site = "opt/venv/lib/python3.11/site-packages"
+    files: list[Member] = [
+        ("lib/ld-linux-aarch64.so.1", elf("ld-linux-aarch64.so.1", machine=183, data=b"\0/lib/\0/usr/lib/\0")),
+        ("opt/liba.so", elf("liba.so", machine=183, shifted=4096)),
+        (f"{site}/user-1.dist-info/METADATA", b"Name: user\nVersion: 1\nRequires-Dist: sample<1\n"),
+        (f"{site}/sample-2.dist-info/METADATA", b"Name: sample\nVersion: 2\n"),
+    ]
+    layout = write_layout(tmp_path / "grace", [(members_archive(*files), "tar", bytes)], "arm64")
+    config = flavors.load({"registry": {"kind": "local"}, **GRACE}, "stack t")
+    spec = plan.make("megatron-gb200").image().spec.model_copy(update={"platform": "linux/arm64", "compiled": {}})
+    planned = SimpleNamespace(config=config, image=lambda *_: SimpleNamespace(spec=spec))
+    monkeypatch.setattr(plan, "make", lambda *_: planned)
+    monkeypatch.setattr(selection, "image", lambda *_: open_image(str(layout)))
+    assert main(["inspect", "t", "--json", *options]) == bool(expected)
+    assert {fault["missing"] for fault in json.loads(capsys.readouterr().out)["faults"]} == expected
 
 
 def test_inspect_markdown_has_faults_and_a_table(layout: Path, capsys: pytest.CaptureFixture[str]) -> None:
