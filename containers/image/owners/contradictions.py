@@ -19,8 +19,8 @@ from packaging.utils import canonicalize_name
 
 from containers import budget
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.elf_file import Binary
 from containers.image.binaries.loading import Fault, exceptions
+from containers.image.extensions.numpy_api import NumpyBuild
 from containers.image.owners import ownership
 from containers.image.owners.distributions import Distribution
 
@@ -97,26 +97,31 @@ def _foreign(contents: Contents) -> Iterator[Contradiction]:
 def _of_other_numpy(
     contents: Contents, environments: Mapping[tuple[str, str], Mapping[str, Distribution]]
 ) -> Iterator[Contradiction]:
-    """Yield the files that are built for another NumPy than the environment's, by their packages."""
-    wanting: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
-    for path, binary in sorted(contents.binaries.items()):
-        match = _FOLDER.fullmatch(path) if binary.numpy else None
+    """Yield the packages with files that are built for another NumPy than the environment's.
+
+    One that has files for this NumPy too opens those that it takes, as h5py does.
+    """
+    numpys: dict[str, tuple[str, Distribution]] = {}
+    for path in sorted(path for path, binary in contents.binaries.items() if binary.numpy):
+        match = _FOLDER.fullmatch(path)
         numpy = environments.get((match["prefix"], match["version"]), {}).get("numpy") if match else None
-        if match and numpy and binary.numpy and not _admits(binary.numpy.releases, numpy.version):
-            wanting[match["prefix"], str(numpy), binary.numpy.releases].append(path)
-    known = ownership.owners(contents, [path for paths in wanting.values() for path in paths])
-    for (prefix, has, releases), paths in wanting.items():
-        by_package: defaultdict[str, list[str]] = defaultdict(list)
-        for path in paths:
-            by_package[str(known.get(path) or f"/{path}")].append(path)
-        for by, files in by_package.items():
-            refusing = tuple(f"/{path}" for path in files if _refuses(path, contents.binaries[path]))
-            place = f"/{prefix}".rstrip("/") or "/"
-            yield Contradiction(place, by, f"numpy{releases} by its build", has, refusing)
+        if match and numpy:
+            numpys[path] = (f"/{match['prefix']}".rstrip("/") or "/", numpy)
+    known = ownership.owners(contents, numpys)
+    by_package: defaultdict[tuple[str, str, Distribution], list[tuple[str, NumpyBuild]]] = defaultdict(list)
+    for path, (place, numpy) in numpys.items():
+        if build := contents.binaries[path].numpy:
+            by_package[place, str(known.get(path) or f"/{path}"), numpy].append((path, build))
+    for (place, by, numpy), files in by_package.items():
+        others = [(path, build) for path, build in files if not _admits(build.releases, numpy.version)]
+        refusing = tuple(f"/{path}" for path, build in others if build.refuses and not _is_lenient(path))
+        if others:
+            requirement = f"numpy{others[0][1].releases} by its build"
+            yield Contradiction(place, by, requirement, str(numpy), refusing if len(others) == len(files) else ())
 
 
-def _refuses(path: str, binary: Binary) -> bool:
-    return bool(binary.numpy and binary.numpy.refuses) and not exceptions().is_optional(path, "numpy")
+def _is_lenient(path: str) -> bool:
+    return exceptions().is_optional(path, "numpy")
 
 
 def _environments(contents: Contents) -> dict[tuple[str, str], dict[str, Distribution]]:
