@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from cli.diff import stack_diff
 from containers.errors import SlipwayError, printable
@@ -20,9 +21,47 @@ from stacks.config.signing import SignerConfig, SigningConfig, trusted
 from stacks.config.stack_config import StackConfig
 from stacks.plan import Plan
 
+_DELETED: Final = ("deleted", "from the registry; no image needs it, and the next build that does builds it again")
 
-def lines(stack: str, root: Path, image: str | None = None, now: datetime | None = None) -> Iterator[str]:
-    """Verify the last published images of a stack, or one of them, and yield a line for each result.
+
+Fact = tuple[str, str]
+"""What was verified, empty for more of the fact before, and what it says."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A published image, or with the name ``parent`` one that others publish, and what was verified of it."""
+
+    name: str
+    ref: str
+    facts: tuple[Fact, ...]
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line for each fact, below one with the image."""
+        yield f"{self.name}: {self.ref}"
+        yield from (f"  {what:<10}  {text}" for what, text in self.facts)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON; each fact has the lines of its text."""
+        facts: dict[str, list[str]] = {}
+        for what, text in self.facts:
+            facts.setdefault(what or [*facts][-1], []).append(text)
+        return {"name": self.name, "ref": self.ref, "facts": facts}
+
+
+def as_json(verified: Iterator[Verified]) -> dict[str, Any]:
+    """Return as JSON what is verified, up to the first mistake, and the mistakes."""
+    images: list[dict[str, Any]] = []
+    mistakes: list[str] = []
+    try:
+        images += (each.as_json() for each in verified)
+    except SlipwayError as error:
+        mistakes = str(error).splitlines()
+    return {"verified": images, "mistakes": mistakes}
+
+
+def verify(stack: str, root: Path, image: str | None = None, now: datetime | None = None) -> Iterator[Verified]:
+    """Verify the last published images of a stack, or one of them, and yield each with its parents.
 
     With an index, the images that it names are verified.
 
@@ -51,25 +90,21 @@ def lines(stack: str, root: Path, image: str | None = None, now: datetime | None
     for name, built in pushed.items():
         if image is None or name in selected:
             ref = built["ref"]
-            yield f"{name}: {ref}"
             annotations = stated(planned, name, built)
-            if name in indexes:
-                yield _signature(ref, signing, login, annotations)
-            elif name not in products:
-                yield _signature(ref, signing, login, annotations)
+            if name in products and not Repository(ref, login).exists():
+                yield Verified(name, ref, (_DELETED,))
+                continue
+            facts = [_signature(ref, signing, login, annotations)]
+            if name not in indexes and name not in products:
                 evidence = Evidence(ref, signing, login, signed.get(name, {}))
-                yield from evidence.lines()
+                facts += evidence.facts()
                 violations += evidence.violations(now or datetime.now(UTC))
                 parents |= evidence.parents(planned.config)
-            elif Repository(ref, login).exists():
-                yield _signature(ref, signing, login, annotations)
-            else:
-                yield "  deleted     from the registry; no image needs it, and the next build that does builds it again"
+            yield Verified(name, ref, tuple(facts))
     siblings = {split(qualified(built["ref"]))[0] for built in pushed.values()}  # at any digest: one may be older
     for ref, signer in parents.items():
         if split(qualified(ref))[0] not in siblings:
-            yield f"parent: {ref}"
-            yield _signature(ref, signer, login)
+            yield Verified("parent", ref, (_signature(ref, signer, login),))
     if violations:
         raise SlipwayError("\n".join(violations))
 
@@ -83,11 +118,11 @@ def stated(planned: Plan, name: str, built: Mapping[str, str]) -> dict[str, str]
 
 def _signature(
     ref: str, signer: SignerConfig, login: Login | None, annotations: Mapping[str, str] | None = None
-) -> str:
+) -> Fact:
     if _digest(ref):
         cosign.verify(ref, signer, login if login and login.applies_to(ref) else None, annotations)
         name = f", as {annotations['tag']}" if annotations else ""
-        return f"  signature   {signer.who}{name}"
+        return "signature", f"{signer.who}{name}"
     raise SlipwayError(f"{ref}: the image is built on its tag, which may have moved since; lock it, and publish again")
 
 
@@ -124,29 +159,29 @@ class Evidence:
             raise SlipwayError(f"{self._ref}: scan: attested by other scanners alone; `slipway` attests Grype's")
         return record
 
-    def lines(self) -> list[str]:
+    def facts(self) -> list[Fact]:
         """Return the content of the attestations, and the SLSA level that they show.
 
         Raises:
             SlipwayError: they have another shape than ours.
         """
         with shape.expected(self._ref):
-            return [printable(line) for line in self._lines()]
+            return [(what, printable(text)) for what, text in self._facts()]
 
-    def _lines(self) -> Iterator[str]:
+    def _facts(self) -> Iterator[Fact]:
         if self._sbom is not None:
-            yield f"  sbom        {len(self._sbom.get('packages', []))} packages"
+            yield "sbom", f"{len(self._sbom.get('packages', []))} packages"
         if self._loading is not None:
-            yield f"  loading     {loading_evidence.summary(self._loading)}"
+            yield "loading", f"{loading_evidence.summary(self._loading)}"
         if self._scan is not None:
-            yield f"  scan        {scan_record.summary(self._scan)}"
+            yield "scan", f"{scan_record.summary(self._scan)}"
         if self._provenance is None:
-            yield "  slsa        build level 0: no provenance is attested"
+            yield "slsa", "build level 0: no provenance is attested"
             return
         yield from _origin(self._provenance)
         claims = signing_certificates.claims(self._ref, self._login) if self._signing.identity else {}
         level, reason = slsa.level(self._provenance, self._signing, claims)
-        yield f"  slsa        build level {level}: {reason}"
+        yield "slsa", f"build level {level}: {reason}"
 
     def violations(self, now: datetime) -> list[str]:
         """Return a line for each thing that the policy refuses."""
@@ -172,12 +207,12 @@ def _trusted(parent: str, config: StackConfig) -> SignerConfig | None:
     return next(filter(None, (trusted(config.trust, name) for name in config.public(parent))), None)
 
 
-def _origin(provenance: Mapping[str, Any]) -> Iterator[str]:
+def _origin(provenance: Mapping[str, Any]) -> Iterator[Fact]:
     origin = slsa.summary(provenance)
     source = " at ".join(filter(None, (origin["source"], origin["revision"][:12]))) or "unknown source"
     uncommitted = provenance["buildDefinition"]["internalParameters"]["uncommitted"]
     changed = ", with uncommitted changes" if uncommitted else ""
-    yield f"  provenance  {source}{changed}, built {origin['date'] or 'at an unknown time'}"
-    yield f"              by {provenance['runDetails']['builder']['id']}"
+    yield "provenance", f"{source}{changed}, built {origin['date'] or 'at an unknown time'}"
+    yield "", f"by {provenance['runDetails']['builder']['id']}"
     for parent in slsa.parents(provenance):
-        yield f"              on {parent}{'' if _digest(parent) else ', by tag only'}"
+        yield "", f"on {parent}{'' if _digest(parent) else ', by tag only'}"

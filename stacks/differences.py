@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from containers.errors import one_line, quoted
+from containers.secret_words import without_secrets
 
 _MOST_LISTED: Final = 3
 """Differences that are printed for an image; the first ones are the causes."""
 _LONGEST: Final = 60
 """Characters of a value that are printed."""
+_MOST_LINES: Final = 8
+"""Changed lines of a file that are printed."""
+_MOST_COMPARED: Final = 5000
+"""Lines of a file that is compared."""
+_LINE: Final = 120
+"""Characters of a line that are printed; one with more is divided where a command of a shell or an option begins."""
 _DERIVED: Final = {"suffix", "labels"}
 """Parts that mostly follow from arguments: they are printed only where nothing else differs."""
 
@@ -33,6 +42,18 @@ def listed_files(text: str | Mapping[str, str]) -> dict[str, str]:
     return {path: content for content, _, path in (line.partition("  ") for line in text.splitlines()[3:])}
 
 
+def published_contents(outputs: Mapping[str, Any], name: str, dockerfile: str = "") -> dict[str, Any]:
+    """Return the contents of an image (:attr:`stacks.plan.PlannedImage.contents`) by its stack's outputs.
+
+    They are empty for an image without any. ``dockerfile`` is the image's: states until 2026-11 have one list of files
+    for each Dockerfile.
+    """
+    files = outputs.get("planFiles", {})
+    known = outputs.get("plan", {}).get(name, {})
+    listed = files.get(name, files.get(dockerfile, {}))
+    return {**known, "files": listed_files(listed)} if known or listed else {}
+
+
 def leaves(value: Any, *way: str) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield the single values of nested mappings, each after the keys that lead to it."""
     if isinstance(value, Mapping):
@@ -47,6 +68,32 @@ def differences(before: Any, after: Any) -> list[tuple[tuple[str, ...], Any, Any
     ours, theirs = dict(leaves(before)), dict(leaves(after))
     ways = {**theirs, **ours}
     return [(way, ours.get(way), theirs.get(way)) for way in ways if ours.get(way) != theirs.get(way)]
+
+
+def changed_lines(before: str, after: str) -> list[str]:
+    """Return the lines that differ, after ``-`` or ``+``: the first ones, without secrets, and how many more there are.
+
+    None is returned of texts that are too long to compare.
+    """
+    ours, theirs = _parts(before), _parts(after)
+    if max(len(ours), len(theirs)) > _MOST_COMPARED:
+        return []
+    lines = [
+        f"{mark} {without_secrets(line, _LINE)}"
+        for op, *(start, end, first, last) in difflib.SequenceMatcher(None, ours, theirs).get_opcodes()
+        if op != "equal"
+        for mark, side in (("-", ours[start:end]), ("+", theirs[first:last]))
+        for line in side
+    ]
+    more = len(lines) - _MOST_LINES
+    return [*lines[:_MOST_LINES], *([f"... and {more} more lines"] if more > 0 else [])]
+
+
+_DIVISION: Final = re.compile(r" (?=(?:&&|\|\||--[a-z]+=) ?\S)|(?<=;) ")
+
+
+def _parts(text: str) -> list[str]:
+    return [part for line in text.splitlines() for part in (_DIVISION.split(line) if len(line) > _LINE else [line])]
 
 
 def causes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ import click
 
 from cli import completion
 from cli.command_line import Command, is_reference
+from containers import color
 from containers.errors import SlipwayError
 from stacks.config.stack_file import ROOT
 
@@ -115,7 +116,8 @@ def diff(
         json.dump(result, sys.stdout, indent=2, default=lambda part: part.as_json())
         print()
     else:
-        print({"markdown": text.markdown, "html": html.page, None: text.terminal}[form](as_report(result)))
+        page = {"markdown": text.markdown, "html": html.page, None: text.terminal}[form](as_report(result))
+        color.write(page, sys.stdout, plain=form is not None)
     for line in over:
         print(line, file=sys.stderr)
     ctx.exit(1 if over else 0)
@@ -126,13 +128,22 @@ def diff(
     examples=[
         ("slipway verify nccl-cu132", "all images, and the parents they were built on"),
         ("slipway verify nccl-cu132 torch", "one image"),
+        ("slipway verify nccl-cu132 --json", "what was verified and what is refused, for a program"),
     ],
 )
 @click.argument("stack", shell_complete=completion.stacks)
 @click.argument("image", required=False, shell_complete=completion.images)
-def verify(stack: str, image: str | None) -> None:
-    """Verify the signatures of what a stack has published."""
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@click.pass_context
+def verify(ctx: click.Context, stack: str, image: str | None, *, as_json: bool) -> None:
+    """Verify the signatures of what a stack has published. Exits with 1 where one is missing or a policy refuses."""
     from cli import verify as verification
 
-    for line in verification.lines(stack, ROOT, image):
-        print(line, flush=True)
+    verified = verification.verify(stack, ROOT, image)
+    if as_json:
+        result = verification.as_json(verified)
+        print(json.dumps(result, indent=2))
+        ctx.exit(1 if result["mistakes"] else 0)
+    for each in verified:
+        for line in each.lines():
+            print(line, flush=True)

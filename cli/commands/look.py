@@ -102,17 +102,22 @@ def show(stack: str, *, as_json: bool) -> None:
         ("slipway explain", "all keys, by flavor"),
         ("slipway explain torch.vision", "what it means, and what the tables know"),
         ("slipway explain cuda --stack nccl-cu121", "what goes with that stack's other keys"),
+        ("slipway explain cuda --json", "the same for a program"),
     ],
 )
 @click.argument("key", required=False, shell_complete=completion.keys)
 @click.option("--stack", metavar="STACK", shell_complete=completion.stacks, help="Say what is allowed for this stack.")
-def explain(key: str | None, stack: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def explain(key: str | None, stack: str | None, *, as_json: bool) -> None:
     """Explain a key of a stack file: its meaning, type, default, allowed values and their source.
 
     Without KEY, list the keys.
     """
     from cli.keys import explanation
 
+    if as_json:
+        print(json.dumps(list(explanation.entries(key, stack)) if key else explanation.sections(stack), indent=2))
+        return
     for line in explanation.explain(key, stack) if key else explanation.overview(stack):
         print(line)
 

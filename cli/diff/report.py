@@ -111,6 +111,12 @@ def _part(image: ImageDiff) -> ReportPart:
         for change in image.changes
     ]
     tables = [Table("built from", ("input", "published", "now"), rows)] if rows else []
+    lines = [
+        (line[0].strip("."), _cell(change.what.partition(" ")[2]), line[2:] if line[0] in "+-" else line)
+        for change in image.changes
+        for line in change.lines
+    ]
+    tables += [Table("changed lines", ("file", "line"), lines)] if lines else []
     content = image.content
     if content:
         facts += _facts(content)

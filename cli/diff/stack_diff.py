@@ -18,6 +18,7 @@ from containers.registry.credentials import Login
 from containers.registry.logins import stack_login
 from containers.registry.reference import Reference
 from stacks import differences, plan
+from stacks.identity import file_texts
 from stacks.plan import Plan, PlannedImage
 from stacks.platforms import parts
 from stacks.spec import Outside
@@ -27,11 +28,15 @@ State = Literal["unchanged", "changed", "new"]
 
 @dataclass(frozen=True)
 class Change:
-    """One input of an image that differs: ``what`` is its name, such as ``args TORCH_VERSION``."""
+    """One input of an image that differs: ``what`` is its name, such as ``args TORCH_VERSION``.
+
+    ``lines`` are the changed ones of a file whose texts are known here (:func:`stacks.differences.changed_lines`).
+    """
 
     what: str
     before: str | None
     after: str | None
+    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -133,10 +138,9 @@ def diff(
     names = [each.spec.name for each in planned.images]
     selected = planned.select(image, platform)
     before = outputs(stack, root) if before is None else before
-    published = _Published(before)
     compared = partial(compare, thorough=thorough, inspect=inspect)
-    images = [_image(each, planned, published, compared) for each in selected]
-    removed = [name for name in published.images if name not in names] if image is platform is None else []
+    images = [_image(each, planned, before, compared, root) for each in selected]
+    removed = [name for name in _published(before) if name not in names] if image is platform is None else []
     indexes = [_index(each, planned, before) for each in planned.indexes if image in {None, each} and platform is None]
     return StackDiff(stack, tuple(images), tuple(removed), tuple(indexes))
 
@@ -154,22 +158,9 @@ def published_images(stack: str, root: Path, image: str | None, platforms: Itera
     return [fetch(pushed(stack, published, name)[name]["ref"], login) for name in names]
 
 
-class _Published:
-    """The outputs of a stack."""
-
-    def __init__(self, outputs: Mapping[str, Any]) -> None:
-        self.images: Mapping[str, Mapping[str, str]] = {
-            **parts(outputs.get("images", {})),
-            **outputs.get("products", {}),
-        }
-        self._plans = outputs.get("plan", {})
-        self._files = outputs.get("planFiles", {})
-
-    def contents(self, name: str, dockerfile: str) -> dict[str, Any]:
-        """Return the inputs that an image was built from, in the form of a planned image's ``contents``."""
-        # States until 2026-11 have one list for each Dockerfile.
-        files = self._files.get(name, self._files.get(dockerfile, {}))
-        return {**self._plans.get(name, {}), "files": differences.listed_files(files)}
+def _published(outputs: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
+    """Return the images of a stack's outputs, those of indexes and products among them."""
+    return {**parts(outputs.get("images", {})), **outputs.get("products", {})}
 
 
 def pushed(
@@ -207,15 +198,17 @@ def outputs(stack: str, root: Path) -> dict[str, Any]:
     raise SlipwayError(f"stack {stack}: pulumi cannot read the published outputs: {one_line(message.strip(), 240)}")
 
 
-def _image(image: PlannedImage, planned: Plan, last: _Published, compared: Callable[..., Comparison]) -> ImageDiff:
+def _image(
+    image: PlannedImage, planned: Plan, outputs: Mapping[str, Any], compared: Callable[..., Comparison], root: Path
+) -> ImageDiff:
     spec = image.spec
-    built = last.images.get(spec.name)
+    built = _published(outputs).get(spec.name)
     login = stack_login.configured(planned.config.registry)
     changes: Sequence[Change] = ()
     published = newer = content = None
     if built is not None:
-        before, after = last.contents(spec.name, spec.dockerfile), image.contents
-        changes = [_change(*difference) for difference in differences.differences(before, after)]
+        before, after = differences.published_contents(outputs, spec.name, spec.dockerfile), image.contents
+        changes = [_change(*each, before, after, root) for each in differences.differences(before, after)]
         if "@" in built["ref"] and not spec.product:
             published = fetch(built["ref"], login)
             if Reference.of(built["ref"]).repository != image.repository:
@@ -250,8 +243,14 @@ def _index(name: str, planned: Plan, outputs: Mapping[str, Any]) -> IndexDiff:
     return IndexDiff(name, state, reference, built["digest"], tagged)
 
 
-def _change(path: tuple[str, ...], before: Any, after: Any) -> Change:
-    return Change(" ".join(path), *(None if value is None else str(value) for value in (before, after)))
+def _change(
+    way: tuple[str, ...], old: Any, new: Any, before: Mapping[str, Any], after: Mapping[str, Any], root: Path
+) -> Change:
+    lines: list[str] = []
+    if way[0] == "files" and old and new:
+        lines = differences.changed_lines(*file_texts.both(way[1], (old, before), (new, after), root))
+    published, now = (None if value is None else str(value) for value in (old, new))
+    return Change(" ".join(way), published, now, tuple(lines))
 
 
 def _base(image: PlannedImage, published: Image, login: Login | None) -> str | None:

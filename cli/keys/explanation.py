@@ -20,27 +20,43 @@ _INDENT: Final = 12
 _EVERY: Final = "Every stack"
 
 
-def overview(stack: str | None) -> Iterator[str]:
-    """Yield the keys outside blocks with their meanings, those of every stack first.
+def sections(stack: str | None) -> dict[str, dict[str, str]]:
+    """Return the meanings of the keys outside blocks, by heading and name, those of every stack first.
 
     Raises:
         SlipwayError: there is no such stack, or it has no flavor.
     """
     flavor = StackConfig.model_fields["flavor"].description or ""
-    sections: defaultdict[str, list[tuple[str, str]]] = defaultdict(list, {_EVERY: [("flavor", flavor)]})
+    result: defaultdict[str, dict[str, str]] = defaultdict(dict, {_EVERY: {"flavor": flavor}})
     for key, flavor_names in owners(_flavors(stack)).items():
         if not key.block and key.name != "flavor":
             heading = _EVERY if key.is_common and len(flavor_names) > 1 else f"Flavor {', '.join(flavor_names)}"
-            sections[heading].append((key.name, key.meaning))
-    for heading, rows in sections.items():
+            result[heading][key.name] = key.meaning
+    return dict(result)
+
+
+def overview(stack: str | None) -> Iterator[str]:
+    """Yield the lines of :func:`sections`."""
+    for heading, meanings in sections(stack).items():
         yield f"{heading}:"
-        yield from (f"  {line}" for line in aligned(rows))
+        yield from (f"  {line}" for line in aligned([*meanings.items()]))
         yield ""
     yield f"Say more of one: slipway explain KEY{f' --stack {stack}' if stack else ''}"
 
 
 def explain(name: str, stack: str | None) -> Iterator[str]:
-    """Yield the explanation of a key, for a stack if one is named.
+    """Yield the lines of :func:`entries`."""
+    for entry in entries(name, stack):
+        yield f"{entry['key']}" + (f"  (kind: {entry['kind']})" if "kind" in entry else "")
+        yield from textwrap.wrap(entry["meaning"], _WIDTH, initial_indent="  ", subsequent_indent="  ")
+        for title, value in entry.items():
+            if title not in {"key", "kind", "meaning"}:
+                yield from _line(title, value if isinstance(value, str) else ", ".join(value))
+        yield ""
+
+
+def entries(name: str, stack: str | None) -> Iterator[dict[str, Any]]:
+    """Yield the explanation of each key of a name, for a stack if one is named: texts and lists of texts by title.
 
     Raises:
         SlipwayError: no flavor has the key, or the stack's has not; or there is no such stack.
@@ -57,8 +73,7 @@ def explain(name: str, stack: str | None) -> Iterator[str]:
         raise SlipwayError(f"{owner} {verb} '{one_line(name)}'{suggest(name, known)}; `slipway explain` lists the keys")
     values = read_stack(stack) if stack else None
     for key, flavor_names in named.items():
-        yield from _entry(key, flavor_names, values)
-        yield ""
+        yield dict(_entry(key, flavor_names, values))
 
 
 def _flavors(stack: str | None) -> list[str]:
@@ -68,26 +83,28 @@ def _flavors(stack: str | None) -> list[str]:
     return [flavors.load(values, f"stack {stack}").flavor]
 
 
-def _entry(key: Key, flavor_names: Sequence[str], values: dict[str, Any] | None) -> Iterator[str]:
-    yield f"{NAMESPACE}:{key.name}" + (f"  (kind: {key.kind})" if key.kind else "")
-    yield from textwrap.wrap(key.meaning, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+def _entry(key: Key, flavor_names: Sequence[str], values: dict[str, Any] | None) -> Iterator[tuple[str, Any]]:
+    yield "key", f"{NAMESPACE}:{key.name}"
+    if key.kind:
+        yield "kind", key.kind
+    yield "meaning", key.meaning
     if flavor_names != flavors.names():
-        yield from _line("flavors", ", ".join(flavor_names))
-    yield from _line("type", key.type)
-    yield from _line("default", key.default or ("required" if key.required else "none"))
+        yield "flavors", [*flavor_names]
+    yield "type", key.type
+    yield "default", key.default or ("required" if key.required else "none")
     if values is not None and (current := _current(values, key.name)) is not None:
-        yield from _line("this stack", one_line(current))
+        yield "this stack", one_line(current)
     if key.is_block:
         inner = (other.name for other in keys(flavor_names[0]) if _is_in(other.name, key.name))
-        yield from _line("keys", ", ".join(dict.fromkeys(inner)))
+        yield "keys", list(dict.fromkeys(inner))
         return
     others = values or {"flavor": flavor_names[-1]}
     allowed = choices(key, others, settled=() if values is None else None)
     if allowed.values:
-        yield from _line("allowed", ", ".join(allowed.values))
-        yield from _line("rule", allowed.rule)
+        yield "allowed", [*allowed.values]
+        yield "rule", allowed.rule
     elif text := form(key, others):
-        yield from _line("form", text)
+        yield "form", text
 
 
 def _is_in(name: str, block: str) -> bool:

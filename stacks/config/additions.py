@@ -13,12 +13,12 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 from pydantic import AfterValidator, Field, model_validator
 
+from containers import secret_words
 from containers.errors import one_line
 from stacks.config.model import Environment, Model, matching, refuse
 
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SECRET: Final = re.compile(r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|CREDENTIALS?|API_?KEY|ACCESS_KEY)(_|$)", re.IGNORECASE)
 _LOGIN: Final = re.compile(r"://[^/]*@")
 """An address with ``user:password@``."""
 _THE_IMAGES: Final = {
@@ -158,7 +158,7 @@ def variables(value: dict[str, str]) -> dict[str, str]:
 def _check_text(what: str, name: str, text: str) -> None:
     if _LOGIN.search(text):
         raise ValueError(f"{what} must not carry user:password@, which would stay in the image: give it to a container")
-    if _SECRET.search(name):
+    if secret_words.NAME.search(name):
         raise ValueError(f"{what} reads like a secret, which would stay in the image: give it to a container")
     if not text.isprintable():
         raise ValueError(f"{what}: expected one printable line")

@@ -22,11 +22,10 @@ from containers.dockerfile.instructions import Dockerfile
 from containers.dockerfile.stages import Run
 from containers.errors import SlipwayError, one_line
 from stacks.identity import git_sources, pip_packages
+from stacks.identity.file_texts import CONTEXTS
 from stacks.identity.prologue import Prologue
 from stacks.spec import CHECKED_ARG, CONTEXT, USER_ARG, ImageSpec, Parent, Sibling, context_path, label_args
 
-CONTEXTS: Final = ".slipway/contexts"
-"""The folder of the contexts that builds are given, relative to the checkout."""
 _FOLDER_DIGITS: Final = 16
 _PARENT: Final = "parent:"
 """What stands before an argument's name where a stage is built on that parent."""

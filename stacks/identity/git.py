@@ -3,42 +3,44 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from containers.child_environment import LOCAL_SECONDS, child_environment
-from containers.errors import SlipwayError, one_line
+from containers.errors import SlipwayError, one_line, out_of_time
 
 
 def git(root: Path, *arguments: str) -> str | None:
-    """Run git in a folder and return what it prints; None if it fails or is not installed."""
+    """Run git in a folder and return what it prints; None if it fails or is not installed.
+
+    Raises:
+        SlipwayError: it does not end.
+    """
     try:
-        done = subprocess.run(
-            ["git", "-C", str(root), *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=child_environment("git"),
-            timeout=LOCAL_SECONDS,
-        )
+        done = _run(root, arguments)
     except OSError:
         return None
-    return done.stdout if done.returncode == 0 else None
+    return done.stdout.decode() if done.returncode == 0 else None
 
 
 def read(root: Path, *arguments: str) -> bytes:
     """Run git in a folder to read a commit, and return what it prints.
 
     Raises:
-        SlipwayError: git fails, as on a damaged repository.
+        SlipwayError: git fails, as on a damaged repository, or does not end.
     """
-    done = subprocess.run(
-        ["git", "-C", str(root), *arguments],
-        capture_output=True,
-        check=False,
-        env=child_environment("git"),
-        timeout=LOCAL_SECONDS,
-    )
+    done = _run(root, arguments)
     if done.returncode:
         reason = one_line(done.stderr.decode(errors="replace").strip())
         raise SlipwayError(f"an older tree cannot be read: git: {reason}; see what `git fsck` says, or clone anew")
     return done.stdout
+
+
+def _run(root: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    command = ["git", "-C", str(root), *arguments]
+    try:
+        return subprocess.run(
+            command, capture_output=True, check=False, env=child_environment("git"), timeout=LOCAL_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SlipwayError(out_of_time(error.cmd, error.timeout)) from None

@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from containers.dockerfile import context
+from containers.dockerfile.failed_step import ORIGINS
 from containers.errors import SlipwayError
-from stacks.identity.content import CONTEXTS, Content
+from stacks.identity.content import Content
+from stacks.identity.file_texts import CONTEXTS
 from stacks.identity.prologue import Prologue
 from stacks.spec import context_path
 
@@ -33,6 +35,7 @@ _KEPT_SECONDS: Final = 7 * 24 * 3600
 def write(contents: Iterable[Content], root: Path) -> None:
     """Write the folder of each image and its checks that has none yet; remove folders that no run has used for a week.
 
+    Beside it a file names the Dockerfile, for errors of the build (:mod:`containers.dockerfile.failed_step`).
     ``root`` is the checkout. Two runs at once do not disturb each other: a folder appears whole, and never changes.
 
     Raises:
@@ -40,13 +43,17 @@ def write(contents: Iterable[Content], root: Path) -> None:
     """
     folders = {built.folder: built for content in contents for built in (content, content.checks) if built}
     try:
-        (root / CONTEXTS).mkdir(parents=True, exist_ok=True)
+        origins = (root / CONTEXTS).with_name(ORIGINS)
+        for each in (root / CONTEXTS, origins):
+            each.mkdir(parents=True, exist_ok=True)
         for name, content in folders.items():
             folder = root / name
             if folder.is_dir():
                 os.utime(folder)
             else:
                 _write(content, folder, context_path(content.spec.context, root))
+            dockerfile = context_path(content.spec.context, root) / content.spec.dockerfile
+            (origins / folder.name).write_text(str(dockerfile), encoding="utf-8")
         _remove_old(root / CONTEXTS)
     except OSError as error:
         raise SlipwayError(
@@ -102,3 +109,4 @@ def _remove_old(folder: Path) -> None:
         with suppress(FileNotFoundError):  # another run removes or renames too
             if time.time() - entry.stat().st_mtime > _KEPT_SECONDS:
                 shutil.rmtree(entry, ignore_errors=True)
+                (folder.with_name(ORIGINS) / entry.name).unlink(missing_ok=True)

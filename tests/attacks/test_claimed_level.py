@@ -99,7 +99,7 @@ class Publisher:
         required = {"identity": CLAIMS["workflow"], "issuer": ISSUER, "repository": "acme/images", "ref": MAIN}
         signing = SigningConfig.model_validate({**required, "sbom": False, **config})
         try:
-            return Evidence(ref, signing, None, ()).lines()[-1].removeprefix("  slsa        build ")
+            return Evidence(ref, signing, None, ()).facts()[-1][1].removeprefix("build ")
         except SlipwayError as error:
             return f"refused: {error}"
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from containers.errors import SlipwayError
 from stacks.identity import staged_context
-from stacks.identity.content import CONTEXTS, CheckoutContents, contexts
+from stacks.identity.content import CheckoutContents, contexts
+from stacks.identity.file_texts import CONTEXTS
 from stacks.identity.older_trees.archive import ATTRIBUTES, archives
 from stacks.places import CODE
 from stacks.spec import CONTEXT

@@ -164,7 +164,7 @@ def attested(data: bytes) -> None:
     with patch.object(cosign, "_run", lambda *_: output), suppress(SlipwayError):
         evidence = verify.Evidence(f"r.example/x@{DIGEST}", _SIGNING, None, {"loading", "scan"} & {*attested})
         evidence.parents(_CONFIG)
-        lines = [*evidence.lines(), *evidence.violations(datetime(2027, 1, 1, tzinfo=UTC))]
+        lines = [*(text for _, text in evidence.facts()), *evidence.violations(datetime(2027, 1, 1, tzinfo=UTC))]
         assert all("\n" not in line for line in lines)
     with suppress(SlipwayError):
         report = gpu_report.of_predicate(attested.get("gpu"), "r.example/x")

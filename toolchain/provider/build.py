@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Final, TypeGuard, cast
 from urllib.parse import urlsplit
 
+from containers.dockerfile import failed_step
 from containers.dockerfile.context import ignore_patterns
 from containers.engine import zstd_push
 from containers.engine.engine import Engine, EngineError, Query, Silent
@@ -230,7 +231,9 @@ class _Work:
                 log.follow(stack.enter_context(request).messages())
             except (EngineError, push_progress.StreamError) as error:
                 advice = self._advice(str(error))
-                raise SlipwayError(f"error building image {self.image.name}: {error}{advice}") from error
+                root = Path(context.root)
+                place = failed_step.place(log.error, root, root / context.dockerfile)
+                raise SlipwayError(f"error building image {self.image.name}: {place}{error}{advice}") from error
             except Silent as error:
                 raise SlipwayError(f"error building image {self.image.name}: {log.running()}{error}") from error
         self.operation.check()

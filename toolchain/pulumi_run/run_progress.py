@@ -8,9 +8,11 @@ import time
 from types import TracebackType
 from typing import Final, Self
 
+from containers import color
+from containers.errors import printable, shown
 from toolchain.machine.steps import HEARTBEAT_SECONDS, elapsed
 
-_TERMINAL_CODES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f]+")
+_TERMINAL_CODES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class RunProgress:
@@ -18,6 +20,7 @@ class RunProgress:
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
+        self._colored = color.wanted(sys.stdout)
         self._begun: dict[str, float] = {}
         self._status: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -36,10 +39,15 @@ class RunProgress:
         self.say()
 
     def say(self, *lines: str) -> None:
-        """Print lines at once, in place of the line that is rewritten."""
+        """Print lines at once, in place of the line that is rewritten. Steps' output controls no terminal."""
+        plain = [line for text in lines for line in shown(_TERMINAL_CODES.sub("", text)).split("\n")]
         with self._lock:
             erase = "\r\x1b[K" if self._terminal else ""
-            print(erase + "".join(f"{line}\n" for line in lines), end="", flush=True)
+            print(
+                erase + "".join(f"{color.painted(line) if self._colored else line}\n" for line in plain),
+                end="",
+                flush=True,
+            )
 
     def begin(self, step: str) -> None:
         """Record the start of a step."""
@@ -50,7 +58,7 @@ class RunProgress:
         """Record the status of a running step."""
         with self._lock:
             if step in self._begun:
-                self._status[step] = _TERMINAL_CODES.sub(" ", line).strip()
+                self._status[step] = printable(_TERMINAL_CODES.sub("", line).strip())
 
     def end(self, step: str) -> str:
         """Record the end of a step. Returns how long it ran, such as `3 min 9 s`."""

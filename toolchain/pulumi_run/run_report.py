@@ -5,11 +5,13 @@ The events are what `pulumi up --json` prints, one a line: sdk/go/common/apitype
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import takewhile
+from itertools import islice, takewhile
+from pathlib import Path
 from typing import Any, Final, TextIO
 
 from containers.registry.reference import Reference
-from stacks.differences import differences
+from stacks.differences import changed_lines, differences, published_contents
+from stacks.identity import file_texts
 from toolchain.pulumi_run.run_progress import RunProgress
 
 _STACK: Final = "pulumi:pulumi:Stack"
@@ -22,6 +24,8 @@ _SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
 """The key that marks a secret, whose value is masked (sdk/go/common/resource/properties.go)."""
 _CALLED: Final = "Exception calling application: "
 """What gRPC puts before an error of a Python provider (grpcio 1.85.1, grpc/_server.py, line 621)."""
+_ENDS: Final = {"update failed", "preview failed"}
+"""What Pulumi says after the error that ended a run."""
 _MARKS: Final = {"create": "+", "update": "~", "delete": "-", "replace": "+-", "import": "="}
 """The operations that are printed. The others are parts of a replacement, or change nothing."""
 _COUNTS: Final = {
@@ -34,6 +38,8 @@ _COUNTS: Final = {
 _BUILT: Final = {"images", "products", "plan", "planFiles", "checkFiles"}
 """The outputs that the images' own lines cover."""
 _LONGEST_VALUE: Final = 200
+_MOST_FILES: Final = 5
+"""Changed files of an image whose lines are printed."""
 _LEAD: Final = 20
 """Characters that are printed before the first difference of two long values."""
 
@@ -44,16 +50,23 @@ class RunReport:
     Args:
         progress: prints the lines and the running steps.
         log: gets everything that the run reports.
+        root: the repository, which may have the texts of changed files.
         preview: whether the run is a preview.
 
     Attributes:
         outputs: the stack's outputs; empty until the program has succeeded.
+        counts: how many resources the run changes, and its time; empty until the run's end.
+        failed: whether the run reported an error.
     """
 
-    def __init__(self, progress: RunProgress, log: TextIO, *, preview: bool) -> None:
+    def __init__(self, progress: RunProgress, log: TextIO, root: Path, *, preview: bool) -> None:
         self.outputs: Mapping[str, Any] = {}
+        self.counts = ""
+        self.failed = False
+        self._published: Mapping[str, Any] = {}
         self._progress = progress
         self._log = log
+        self._root = root
         self._preview = preview
         self._images: dict[str, str] = {}
         self._unchanged: list[str] = []
@@ -86,6 +99,7 @@ class RunReport:
                 case "stdoutEvent":
                     self._progress.say(content["message"].rstrip("\n"))
                 case "errorEvent":
+                    self.failed = True
                     self._progress.say(f"error: {content['error']}")
                 case "summaryEvent":
                     self._progress.say(*self._summary(content))
@@ -100,6 +114,10 @@ class RunReport:
         if content.get("ephemeral"):
             self._progress.status(name, message)
             return
+        if severity == "error":
+            if self.failed and message in _ENDS:
+                return
+            self.failed = True
         text = f"{name}: {message}" if name else message
         text = f"{severity}: {text}" if severity in {"error", "warning"} else text
         if severity.startswith("info") or (severity, text) not in self._reported:
@@ -108,12 +126,19 @@ class RunReport:
 
     def _begin(self, step: Mapping[str, Any]) -> None:
         name, kind, op = _name(step), step["type"], step["op"]
-        if kind in _IMAGES:
+        if kind == _STACK:
+            self._published = _sides(step, "outputs")[0]
+        elif kind in _IMAGES:
+            before, after = _sides(step, "inputs")
+            # A run that failed leaves its own inputs: what is published counts.
+            before = published_contents(self._published, name) or before
+            if op in {"same", "update"}:
+                op = "update" if any(_values(before, after)) else "same"
             self._images[step["urn"]] = op
             if op == "same":
                 self._unchanged.append(name)
             elif op in _MARKS:
-                self._progress.say(*_image(name, step))
+                self._progress.say(*_image(name, op, before, after), *_changed_files(op, before, after, self._root))
         elif kind == _CHECKS:
             self._checks(step)
         elif kind != _STACK and op in _MARKS and self._images.get(_parent(step), _default(step)) == "same":
@@ -156,7 +181,9 @@ class RunReport:
             yield from self._changed_outputs
         changes = content.get("resourceChanges") or {}
         counts = [f"{changes[op]} {words[self._preview]}" for op, words in _COUNTS.items() if changes.get(op)]
-        yield f"Resources: {', '.join(counts) or 'none'} ({content['durationSeconds']} s)"
+        self.counts = f"{', '.join(counts) or 'none'} ({content['durationSeconds']} s)"
+        if not self.failed:
+            yield f"Resources: {self.counts}"
 
 
 def _name(step: Mapping[str, Any]) -> str:
@@ -183,18 +210,29 @@ def _sides(step: Mapping[str, Any], part: str) -> tuple[Mapping[str, Any], Mappi
     return before, after
 
 
-def _image(name: str, step: Mapping[str, Any]) -> Iterator[str]:
+def _image(name: str, op: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
     """Yield an image's changes; for a new one its tag and its parents in the stack."""
-    before, after = _sides(step, "inputs")
-    mark = _MARKS[step["op"]]
-    if step["op"] == "create":
+    mark = _MARKS[op]
+    if op == "create":
         references = after.get("parents", {}).values()
         parents = dict.fromkeys(Reference.of(reference).name for reference in references)
         yield f"{mark} {name}: {after['tag']}" + (f", from {', '.join(parents)}" if parents else "")
         return
     yield f"{mark} {name}"
-    if step["op"] != "delete":
+    if op != "delete":
         yield from _values(before, after)
+
+
+def _changed_files(op: str, before: Mapping[str, Any], after: Mapping[str, Any], root: Path) -> Iterator[str]:
+    """Yield the changed lines of an updated image's files, as far as their texts are known here."""
+    if op != "update":
+        return
+    files = [(way[1], old, new) for way, old, new in differences(before, after) if way[0] == "files" and old and new]
+    texts = ((path, *file_texts.both(path, (old, before), (new, after), root)) for path, old, new in files)
+    listed = [(path, lines) for path, old, new in islice(texts, _MOST_FILES) if (lines := changed_lines(old, new))]
+    for path, lines in listed:
+        yield f"    {path}"
+        yield from (f"        {line}" for line in lines)
 
 
 def _resource(name: str, step: Mapping[str, Any]) -> Iterator[str]:

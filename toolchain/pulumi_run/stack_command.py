@@ -87,10 +87,10 @@ def _pulumi(checkout: Checkout, words: list[str], stack: str, environment: Mappi
     write(log, "", mode=0o600)
     with log.open("w") as file, RunProgress() as progress:
         progress.say(f"{TITLES[verb]} stack {stack}")
-        report = RunReport(progress, file, preview=verb == "preview")
+        report = RunReport(progress, file, checkout.root, preview=verb == "preview")
         code = pulumi_process.run(argv, {**environment, STREAM: "true"}, checkout.root, report.follow)
         if code:
-            progress.say(f"Pulumi failed ({code}); the full output of the builds is in {log}")
+            progress.say(f"Failed: {report.counts or f'Pulumi ended with {code}'}; the full output is in {log}")
     return code, report
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from containers import secret_words
 from containers.errors import one_line, suggest
 from stacks.config.model import Environment, Model
 
@@ -20,7 +21,6 @@ VARIABLES = 8
 """Most variables of a train image: its Dockerfile has a place for each."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SECRET = re.compile(r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|CREDENTIALS?|API_?KEY|ACCESS_KEY)(_|$)", re.IGNORECASE)
 _LOGIN = re.compile(r"://[^/]*@")
 """An address with ``user:password@``."""
 _RESERVED_VARIABLES = {
@@ -123,7 +123,7 @@ class TrainConfig(Model):
                     f"the variable {name} must not carry user:password@, which would stay in the image: "
                     "set it when the image is run"
                 )
-            if _SECRET.search(name):
+            if secret_words.NAME.search(name):
                 raise ValueError(
                     f"the variable {name} reads like a secret, which would stay in the image: "
                     "set it when the image is run"

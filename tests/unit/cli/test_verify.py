@@ -66,7 +66,7 @@ def ask(
     signing = {"key": OURS, "sbom": False, **config.pop("signing", {})}
     stack = {"flavor": "local", "registry": login, "signing": signing, **config}
     checkout.write(STACK, json.dumps({"config": {f"slipway:{key}": value for key, value in stack.items()}}))
-    return recorder, "\n".join(verify.lines("local", checkout.root, image))
+    return recorder, "\n".join(line for each in verify.verify("local", checkout.root, image) for line in each.lines())
 
 
 @pytest.fixture
@@ -211,5 +211,23 @@ def test_evidence_shows_the_newest_inspection(monkeypatch: pytest.MonkeyPatch) -
     )
     for every in ([old, new], [new, old]):
         monkeypatch.setattr(cosign, "every_attested", lambda *_, every=every: every)
-        lines = verify.Evidence(TORCH, signing, None, ["loading"]).lines()
-        assert lines[0] == "  loading     everything loads: 25 files resolved, inspected 2026-11-25T00:00:00+00:00"
+        facts = verify.Evidence(TORCH, signing, None, ["loading"]).facts()
+        assert facts[0] == ("loading", "everything loads: 25 files resolved, inspected 2026-11-25T00:00:00+00:00")
+
+
+def test_verify_as_json_has_facts_and_mistakes(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask(checkout, monkeypatch, [f"{DEBIAN}@{THEN}"])
+    result = verify.as_json(verify.verify("local", checkout.root))
+    [torch] = result["verified"]
+    assert (torch["name"], torch["ref"], result["mistakes"]) == ("torch", TORCH, [])
+    assert torch["facts"]["signature"] == [f"public key {OURS}, as 1-base"]
+    assert torch["facts"]["provenance"][-1] == f"on {DEBIAN}@{THEN}"
+
+    def refuse(ref: str, *_: Any) -> None:
+        raise SlipwayError(f"{ref}: no signature")
+
+    monkeypatch.setattr(cosign, "verify", refuse)
+    assert verify.as_json(verify.verify("local", checkout.root)) == {
+        "verified": [],
+        "mistakes": [f"{TORCH}: no signature"],
+    }

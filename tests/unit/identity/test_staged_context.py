@@ -12,7 +12,8 @@ import pytest
 
 from containers.errors import SlipwayError
 from stacks.identity import staged_context
-from stacks.identity.content import CONTEXTS, CheckoutContents, Content, contexts
+from stacks.identity.content import CheckoutContents, Content, contexts
+from stacks.identity.file_texts import CONTEXTS
 from stacks.spec import CONTEXT
 from tests.unit.identity.test_content import spec
 

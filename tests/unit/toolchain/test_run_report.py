@@ -5,10 +5,14 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from containers import color
+from containers.dockerfile import context
+from stacks.differences import file_list
 from toolchain.pulumi_run import run_progress
 from toolchain.pulumi_run.run_progress import RunProgress
 from toolchain.pulumi_run.run_report import RunReport
@@ -27,13 +31,13 @@ def log() -> io.StringIO:
 
 
 @pytest.fixture
-def report(capsys: pytest.CaptureFixture[str], log: io.StringIO) -> Report:
+def report(capsys: pytest.CaptureFixture[str], log: io.StringIO, tmp_path: Path) -> Report:
     """Return the lines that are printed of some events."""
 
     def follow(*events: dict[str, Any] | str, preview: bool = False) -> list[str]:
         lines = [event if isinstance(event, str) else json.dumps(event) for event in events]
         with RunProgress() as progress:
-            RunReport(progress, log, preview=preview).follow(f"{line}\n" for line in lines)
+            RunReport(progress, log, tmp_path, preview=preview).follow(f"{line}\n" for line in lines)
         return capsys.readouterr().out.splitlines()
 
     return follow
@@ -166,7 +170,7 @@ def test_report_of_failed_build_has_whole_error(report: Report, log: io.StringIO
         message(error, "error", "torch"),
         message("update failed", "error"),
     ]
-    assert report(*events) == [*f"error: torch: {error}".splitlines(), "error: update failed"]
+    assert report(*events) == f"error: torch: {error}".splitlines()
     assert log.getvalue() == f"torch: RUN false\ntorch: {error}\npulumi: update failed\n"
 
 
@@ -232,12 +236,12 @@ def test_report_prints_line_that_is_no_event(report: Report) -> None:
     assert report("error: no stack named 't'", "", "[1]") == ["error: no stack named 't'", "[1]"]
 
 
-def test_report_of_slow_resource_has_progress(log: io.StringIO) -> None:
+def test_report_of_slow_resource_has_progress(log: io.StringIO, tmp_path: Path) -> None:
     kind = "aws:ec2/instance:Instance"
     begun = step(kind, "builder", "create", None, {})
     begun["resourcePreEvent"]["metadata"]["provider"] = "aws"
     with RunProgress() as progress:
-        report = RunReport(progress, log, preview=False)
+        report = RunReport(progress, log, tmp_path, preview=False)
         report.follow([json.dumps(begun)])
         assert list(progress._begun) == [f"{kind} builder"]
         report.follow([json.dumps(ended(kind, "builder", "create", {}))])
@@ -256,3 +260,70 @@ def test_progress_in_log_names_step_and_status(
             pass
         progress.end("torch")
     assert output.splitlines()[0] == "  still at it: torch (0 s): RUN pip"
+
+
+def test_report_of_changed_file_has_its_lines(report: Report, tmp_path: Path) -> None:
+    for number, content in enumerate((b"one\nPASSWORD=a\n", b"two\nPASSWORD=b\x1b[2J\n")):
+        file = tmp_path / f".slipway/contexts/{number}/torch/setup"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(content)
+    sides = [
+        contents(files={"torch/setup": context.digest(content)[:12]})
+        for content in (b"one\nPASSWORD=a\n", b"two\nPASSWORD=b\x1b[2J\n")
+    ]
+    lines = report(step(VARIANT, "torch", "update", *sides), preview=True)
+    assert lines[2:] == [
+        "    torch/setup",
+        "        - one",
+        "        - PASSWORD=***",
+        "        + two",
+        "        + PASSWORD=***",
+    ]
+
+
+def test_report_after_failed_run_compares_with_published(report: Report) -> None:
+    published, failed = contents(), contents(args={"V": "2"}, tag="t2")
+    outputs = {
+        "plan": {"torch": {key: value for key, value in published.items() if key != "files"}},
+        "planFiles": {"torch": file_list(published["files"])},
+    }
+    stack = step("pulumi:pulumi:Stack", "slipway-t", "same", {}, {})
+    stack["resourcePreEvent"]["metadata"]["old"]["outputs"] = outputs
+    changed = report(stack, step(VARIANT, "torch", "same", failed, failed), summary(same=1))
+    assert changed == ["~ torch", "    ~ args V: 1 -> 2", "    ~ tag: t1 -> t2", "Resources: 1 unchanged (3 s)"]
+    back = report(stack, step(VARIANT, "torch", "update", failed, published), summary(update=1))
+    assert back == ["Unchanged: torch", "Resources: 1 updated (3 s)"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "terminal", "colored"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"NO_COLOR": "1"}, True, False),
+        ({"NO_COLOR": ""}, True, True),
+        ({"TERM": "dumb"}, True, False),
+        ({"FORCE_COLOR": "1"}, False, True),
+    ],
+)
+def test_color_is_for_terminals_that_want_it(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], terminal: bool, colored: bool
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    stream = io.StringIO()
+    stream.isatty = lambda: terminal  # type: ignore[method-assign]
+    assert color.wanted(stream) is colored
+
+
+def test_progress_in_color_escapes_what_steps_print(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with RunProgress() as progress:
+        progress.say("+ new\x1b]0;t\x07", "error: \x1b[31mred\x1b[0m\n    more", "plain")
+    assert capsys.readouterr().out == (
+        "\x1b[32m+ new\\x1b]0;t\\x07\x1b[0m\n\x1b[1;31merror: red\x1b[0m\n    more\nplain\n"
+    )

@@ -47,10 +47,11 @@ class BuildLog:
 
     Attributes:
         image_id: id of the image that was built; "" until then.
+        error: the engine's error; "" without one.
     """
 
     def __init__(self, show: Show, hide: Callable[[str], str]) -> None:
-        self.image_id = ""
+        self.image_id = self.error = ""
         self._show = show
         self._hide = hide
         self._names: dict[str, str] = {}
@@ -69,7 +70,8 @@ class BuildLog:
                 self._take(message)
                 error = error_of(message)
             if error:
-                raise StreamError(self._explain(self._hide(error)[:_LONGEST_ERROR]))
+                self.error = self._hide(error)[:_LONGEST_ERROR]
+                raise StreamError(self._explain(self.error))
 
     def running(self) -> str:
         """Return which steps have begun and not ended, for an error."""
