@@ -137,6 +137,7 @@ def files(
             **_common(workspace.folder, gpus, host),
         },
         "ngc": {
+            "profiles": ["ngc"],  # 20 GB that `up` without a name does not pull
             "image": plan.config.mirrors.image(ngc),
             "environment": homeless,
             **_common(Workspace().folder, gpus, host),

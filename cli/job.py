@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import yaml
 
 from cli.plain_yaml import PlainDumper
-from containers.errors import SlipwayError, one_line
+from containers.errors import SlipwayError
 from stacks import flavors, plan
 from stacks.jobs import slurm
+from stacks.jobs.indexed_job import indexed_job
 
 
 def render(stack: str, nodes: int) -> str:
     """Return Kubernetes objects that run a stack's image on so many nodes, as YAML.
 
-    That is the last of the user's own images on top of them, if there is one.
+    That is the last of the user's own images on top of them, if there is one. A flavor may have an example of its own;
+    the others have an indexed Job.
 
     Raises:
-        SlipwayError: the stack is wrong, its flavor has no example, or ``nodes`` is less than two.
+        SlipwayError: the stack is wrong, its images have no CUDA, or ``nodes`` is too few.
     """
     planned = plan.make(stack)
     module = flavors.flavor(planned.config.flavor)
-    if not isinstance(module, flavors.HasJob):
-        supported = [name for name in flavors.names() if isinstance(flavors.flavor(name), flavors.HasJob)]
-        raise SlipwayError(
-            f"stack {stack}: the flavor '{one_line(planned.config.flavor)}' has no example of a job for Kubernetes; "
-            f"those that have one: {', '.join(supported)}; with --slurm every stack with CUDA has one"
-        )
-    if nodes < 2:
-        raise SlipwayError(f"--nodes {nodes}: the example is for several nodes; give 2 or more")
-    own = {planned.recipe(image).spec.published_name: image for image in planned.images if image.spec.own}
-    references = planned.references
-    run = references | {name: references[image.spec.published_name] for name, image in own.items()}
-    with flavors.own_code(planned.config.flavor):
-        objects = module.job(planned.config, run, nodes)
+    if isinstance(module, flavors.HasJob):
+        if nodes < 2:
+            raise SlipwayError(f"--nodes {nodes}: the example is for several nodes; give 2 or more")
+        own = {planned.recipe(image).spec.published_name: image for image in planned.images if image.spec.own}
+        references = planned.references
+        run = references | {name: references[image.spec.published_name] for name, image in own.items()}
+        with flavors.own_code(planned.config.flavor):
+            objects = module.job(planned.config, run, nodes)
+    else:
+        objects = _indexed(planned, nodes)
     return yaml.dump_all(objects, Dumper=PlainDumper, sort_keys=False, width=120)
+
+
+def _indexed(planned: plan.Plan, nodes: int) -> list[dict[str, Any]]:
+    gpus = slurm.gpus_per_node(planned, nodes)
+    image = planned.image(platform=planned.config.platform if planned.indexes else None)
+    arch = None if image.index_reference else image.spec.platform.partition("/")[2]
+    return indexed_job(planned.stack, image.index_reference or image.reference, arch, gpus, nodes)
 
 
 def batch_script(stack: str, nodes: int, platform: str | None = None) -> str:

@@ -156,6 +156,7 @@ def compose(
 @click.command(
     cls=Command,
     examples=[
+        ("slipway job base-cu132 --nodes 4 | kubectl apply -f -", "torchrun on four nodes, without an operator"),
         ("slipway job aks-megatron | kubectl apply -f -", "a training on two nodes"),
         ("slipway job nccl-cu132 --slurm --nodes 4 > train.sbatch", "a batch script for four nodes"),
         ("slipway job nccl-cu132-multi --slurm --platform linux/arm64 > train.sbatch", "for Grace machines"),

@@ -54,12 +54,22 @@ def script(plan: Plan, image: PlannedImage, nodes: int) -> str:
     Raises:
         SlipwayError: ``nodes`` is less than one, or the image has no CUDA.
     """
+    gpus = gpus_per_node(plan, nodes)
+    return _SCRIPT.format(stack=plan.stack, image=image.spec.name, nodes=nodes, gpus=gpus)
+
+
+def gpus_per_node(plan: Plan, nodes: int) -> int:
+    """Return the GPUs of a node of a stack's jobs, each with a process of its own.
+
+    Raises:
+        SlipwayError: ``nodes`` is less than one, or the images have no CUDA.
+    """
     requirements = flavors.requirements(plan.config)
     if requirements.no_gpu:
         raise SlipwayError(
-            f"stack {plan.stack}: {requirements.no_gpu}: the script runs a process on each GPU, and the image has no "
+            f"stack {plan.stack}: {requirements.no_gpu}: a job runs a process on each GPU, and the images have no "
             "CUDA; choose a stack that has it"
         )
     if nodes < 1:
         raise SlipwayError(f"--nodes {nodes}: give 1 or more")
-    return _SCRIPT.format(stack=plan.stack, image=image.spec.name, nodes=nodes, gpus=requirements.gpus_per_node)
+    return requirements.gpus_per_node

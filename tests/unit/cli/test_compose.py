@@ -49,6 +49,7 @@ def test_compose_train_builds_with_every_argument_of_plan(stack: str) -> None:
 def test_compose_services_share_user_project_and_gpus() -> None:
     services, env = services_and_env(plan.make("local"))
     assert list(services) == ["train", "ngc"]
+    assert [name for name, service in services.items() if "profiles" not in service] == ["train"]
     for service in services.values():
         assert service["user"] == "${UID}:${GID}"
         assert service["volumes"] == [f".:{service['working_dir']}"]

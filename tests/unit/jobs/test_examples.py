@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -106,10 +107,7 @@ def test_pytorch_job_grace_nodes_share_an_nvlink_domain() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            ["local"],
-            "stack local: the flavor 'local' has no example of a job for Kubernetes; those that have one: efa, megatron; with --slurm every stack with CUDA has one\n",
-        ),
+        (["local", "--nodes", "0"], "--nodes 0: give 1 or more\n"),
         (["aks-megatron", "--nodes", "1"], "--nodes 1: the example is for several nodes; give 2 or more\n"),
         (["aks-megatrn"], "aks-megatron"),
         (["aks-megatron", "--platform", "linux/amd64"], "--platform is for --slurm: nodes of Kubernetes take"),
@@ -127,3 +125,28 @@ def test_job_mistake_is_one_line(words: list[str], message: str, capsys: pytest.
 def test_job_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["job", "aks-megatron-2503"]) == 0
     assert yaml.safe_load(capsys.readouterr().out)["kind"] == "PyTorchJob"
+
+
+@pytest.mark.parametrize("stack", ["base-cu132", "nccl-cu132-multi", "vllm-cu130"])
+def test_indexed_job_is_valid_and_meets_at_its_first_pod(stack: str) -> None:
+    script, service, job = objects = rendered(stack, 3)
+    for each in objects:
+        for version in ("1.31", "1.35"):
+            kubernetes_validate.validate(each, version, strict=True)
+    name, spec = job["metadata"]["name"], job["spec"]
+    assert (spec["completions"], spec["parallelism"], spec["completionMode"]) == (3, 3, "Indexed")
+    pod = spec["template"]["spec"]
+    [container] = pod["containers"]
+    given = options(container["command"])
+    assert given["--nnodes"] == "3"
+    assert given["--nproc_per_node"] == container["resources"]["limits"]["nvidia.com/gpu"] == "8"
+    # Kubernetes names the pods <job>-<index>, and gives them a name below the Service of their subdomain.
+    assert given["--rdzv_endpoint"] == f"{name}-0.{pod['subdomain']}:29400"
+    assert pod["subdomain"] == service["metadata"]["name"]
+    assert service["spec"]["selector"] == {"job-name": name}
+    assert container["command"][-1] == f"{container['volumeMounts'][1]['mountPath']}/train.py"
+    compile(script["data"]["train.py"], "train.py", "exec")
+    planned = plan.make(stack)
+    assert container["image"] in planned.references.values()
+    selector = {} if planned.indexes else {"kubernetes.io/arch": "amd64"}
+    assert pod.get("nodeSelector", {}) == selector

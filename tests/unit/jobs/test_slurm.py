@@ -77,7 +77,7 @@ def test_slurm_stack_without_cuda_is_one_line() -> None:
     with pytest.raises(SlipwayError) as caught:
         slurm.script(planned, planned.image(), 2)
     assert str(caught.value) == (
-        "stack universal-cu113: slipway:cuda: 'false': the script runs a process on each GPU, and the image has no "
+        "stack universal-cu113: slipway:cuda: 'false': a job runs a process on each GPU, and the images have no "
         "CUDA; choose a stack that has it"
     )
 
