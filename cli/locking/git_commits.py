@@ -26,19 +26,25 @@ def of_branch(address: str, branch: str) -> str:
     return commit
 
 
-def of_tags(address: str, refs: Sequence[str]) -> dict[str, str]:
-    """Return the commit of each of a repository's tags, ``refs/tags/...``.
+def of_tags(address: str, refs: Sequence[str]) -> dict[str, str | SlipwayError]:
+    """Return the commit of each of a repository's tags, ``refs/tags/...``; an error for one that it does not have.
 
     An annotated tag is an object of its own; git lists the commit that it names as ``<ref>^{}`` (git-ls-remote(1)).
 
     Raises:
-        SlipwayError: the repository does not respond, or has no such tag.
+        SlipwayError: the repository does not respond.
     """
     listed = _listed(address, [*refs, *(f"{ref}^{{}}" for ref in refs)])
-    missing = [ref for ref in refs if ref not in listed]
-    if missing:
-        raise SlipwayError(f"{address} has no tag '{one_line(missing[0].removeprefix('refs/tags/'))}'")
-    return {ref: listed.get(f"{ref}^{{}}", listed[ref]) for ref in refs}
+    return {
+        ref: listed.get(f"{ref}^{{}}")
+        or listed.get(ref)
+        or SlipwayError(f"{address} has no tag '{one_line(_tag(ref))}'")
+        for ref in refs
+    }
+
+
+def _tag(ref: str) -> str:
+    return ref.removeprefix("refs/tags/")
 
 
 def of_short(repository: str, short: str, mirrors: MirrorsConfig) -> str:

@@ -34,21 +34,30 @@ class _Lookups:
         self._before, self._reachable = before, reachable
         self.left: dict[str, str] = {}
 
-    def ask(self, names: Sequence[str], look: Callable[[], str | Mapping[str, str]]) -> dict[str, str]:
+    def ask(self, names: Sequence[str], look: Callable[[], str | Mapping[str, str | SlipwayError]]) -> dict[str, str]:
         """Return what is looked up of some entries of the lock: the value of one, or those of all in their order.
+
+        One may be an error, which says why that entry has no value.
 
         Raises:
             SlipwayError: it cannot be, and nothing may be left.
         """
+        values: Iterable[str | SlipwayError]
         try:
-            values = look()
+            result = look()
+            values = [result] if isinstance(result, str) else result.values()
         except SlipwayError as error:
+            values = [error] * len(names)
+        known: dict[str, str] = {}
+        for name, value in zip(names, values, strict=True):
+            if isinstance(value, str):
+                known[name] = value
+                continue
             if not self._reachable:
-                raise
-            self.left |= dict.fromkeys(names, str(error))
-            return {name: self._before[name] for name in names if name in self._before}
-        every = [values] if isinstance(values, str) else values.values()
-        return dict(zip(names, every, strict=True))
+                raise value
+            self.left[name] = str(value)
+            known |= {name: self._before[name]} if name in self._before else {}
+        return known
 
 
 def update(stacks: Sequence[str], *, refresh: bool, reachable: bool = False) -> Iterator[str]:

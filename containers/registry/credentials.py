@@ -15,11 +15,16 @@ GITHUB: Final = {"username": "GITHUB_ACTOR", "password": "GITHUB_TOKEN"}
 
 @dataclass(frozen=True)
 class Login:
-    """A user name and a password or token for one registry, which is sent to no other host."""
+    """A user name and a password or token for one registry, which is sent to no other host.
+
+    With an ``identity_token``, as `docker login` gets from some registries, the password is empty: the registry's token
+    server takes it alone.
+    """
 
     host: str
     username: str
     password: str = field(repr=False)
+    identity_token: str = field(default="", repr=False)
 
     def applies_to(self, reference: str) -> bool:
         """Return whether a reference names an image of this registry."""

@@ -146,7 +146,8 @@ class Transport:
     def _authenticate(self, challenge: str) -> str:
         """Return the ``Authorization`` header that answers a 401 (distribution specification, token authentication)."""
         login = self._login or credentials.of_machine(self.host)
-        basic = _basic(login) if login else ""
+        identity = login.identity_token if login else ""
+        basic = _basic(login) if login and not identity else ""
         scheme, _, rest = challenge.partition(" ")
         if scheme.lower() != "bearer":
             self.refused = bool(basic)  # if the registry answers 401 to it
@@ -155,14 +156,19 @@ class Transport:
         realm = parameters.get("realm", "")
         if not realm.startswith(("http://", "https://")):
             raise ValueError(f"its token server is '{one_line(realm)}', expected a URL")
-        if realm.startswith("http://") and basic and not on_loopback(urlsplit(realm).netloc):
+        if realm.startswith("http://") and (basic or identity) and not on_loopback(urlsplit(realm).netloc):
             raise ValueError(f"its token server, {one_line(realm)}, would get the login without encryption")
         query = {"service": parameters.get("service", ""), "scope": parameters.get("scope") or self._scope}
         self._authorization = basic
-        with self._session.get(realm, params=query, stream=True, timeout=_TIMEOUTS) as response:
+        exchange: dict[str, Any] = {"params": query}
+        if identity:  # distribution specification, OAuth2 token authentication
+            form = {"grant_type": "refresh_token", "refresh_token": identity, "client_id": "slipway"}
+            exchange = {"data": {**query, **form}, "allow_redirects": False}
+        method = "POST" if identity else "GET"
+        with self._session.request(method, realm, **exchange, stream=True, timeout=_TIMEOUTS) as response:
             if not response.ok:
                 # A known login without the right gets a token for fewer rights, not a 401 (same source).
-                self.refused = bool(basic) and response.status_code == requests.codes.unauthorized
+                self.refused = bool(basic or identity) and response.status_code == requests.codes.unauthorized
                 return ""
             token = _token(self.body(response))
         return f"Bearer {token}"

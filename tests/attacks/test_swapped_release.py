@@ -14,7 +14,7 @@ import pytest
 from tests.fakes.closed_host import certificate
 from tests.fakes.pulumi_release import Release, archive, pin
 from toolchain.checkout import Checkout
-from toolchain.machine import apt, golang
+from toolchain.machine import apt, golang, user_cache
 from toolchain.machine.network import net
 from toolchain.parts import pulumi_cli, releases, supply_chain_programs
 from toolchain.parts.plugins import plugin
@@ -72,7 +72,7 @@ def test_file_that_another_user_left_in_the_cache_is_not_used(
     release.files["tool"] = good
     tool = releases.Release("tool", release.url, "tool")
     pin(checkout.root, "tool", "1.0", good)
-    folder = releases.cache()
+    folder = user_cache.folder()
     folder.mkdir(parents=True, mode=0o777)
     (folder / hashlib.sha256(good).hexdigest()).write_bytes(b"swapped")
     releases.fetch(checkout, tool, "1.0", tmp_path / "target")

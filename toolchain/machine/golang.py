@@ -1,6 +1,8 @@
 """Builds Go programs from their published modules, every module verified against `go.sum`."""
 
 import fcntl
+import hashlib
+import json
 import os
 import re
 import shutil
@@ -13,7 +15,7 @@ from typing import Final
 
 from containers.child_environment import child_environment
 from toolchain.checkout import Checkout
-from toolchain.machine import apt, pip
+from toolchain.machine import apt, pip, user_cache
 from toolchain.machine.steps import command, output
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.version import numbers
@@ -136,10 +138,16 @@ def build(
     `unoptimized` has patterns of packages for compilation without optimization, which takes half of the CPU time;
     `edits` what is changed in its dependencies.
 
-    To be called within `caches`, or Go's downloads stay for the next build. An interrupted build goes on where it
-    stopped. Raises ToolchainError.
+    A program of the same sources and options that another checkout of this user has built is taken from the user's
+    cache. To be called within `caches`, or Go's downloads stay for the next build. An interrupted build goes on where
+    it stopped. Raises ToolchainError.
     """
     folder = MODULES / module
+    sources = [(folder / name).read_text() for name in ("go.mod", "go.sum")]
+    made_of = json.dumps([apt.machine(), sources, package, ldflags, [*unoptimized], edits and _listed(edits)])
+    key = hashlib.sha256(made_of.encode()).hexdigest()
+    if user_cache.take_program(target.name, key, target):
+        return
     go = _go(checkout, folder)
     unfinished = target.with_name(f".{target.name}.new")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -166,6 +174,11 @@ def build(
         cwd=folder,
     )
     unfinished.replace(target)
+    user_cache.keep_program(target.name, key, target)
+
+
+def _listed(edits: Edits) -> list[object]:
+    return [[module, [[file, [*changes]] for file, changes in files.items()]] for module, files in edits.items()]
 
 
 def copy(checkout: Checkout, module: str, dependency: str, files: dict[str, Path]) -> None:

@@ -10,12 +10,13 @@ import shutil
 import tarfile
 import tempfile
 import tomllib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from toolchain.checkout import Checkout
-from toolchain.machine import apt
+from toolchain.machine import apt, user_cache
 from toolchain.machine.files import write
 from toolchain.machine.network import net
 from toolchain.machine.steps import step
@@ -60,12 +61,6 @@ def _pins(checkout: Checkout) -> dict[str, dict[str, dict[str, str]]]:
         return {}
 
 
-def cache() -> Path:
-    """Return the folder of downloaded files, which is this user's alone."""
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path(os.environ.get("HOME") or Path.home()) / ".cache")
-    return Path(home, "slipway")
-
-
 def fetch(checkout: Checkout, release: Release, version: str, target: Path) -> None:
     """Write the released file for this machine to `target`, from the cache if it is there.
 
@@ -79,7 +74,7 @@ def fetch(checkout: Checkout, release: Release, version: str, target: Path) -> N
             "there is a network"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    kept = cache() / pinned
+    kept = user_cache.folder() / pinned
     if _copied(kept, target) == pinned:
         return
     url = release.url(version, machine)
@@ -91,7 +86,8 @@ def fetch(checkout: Checkout, release: Release, version: str, target: Path) -> N
     if digest != pinned:
         target.unlink()
         raise net.UnavailableError(f"{url}: SHA-256 is {digest[:12]}..., pinned is {pinned[:12]}...")
-    _keep(target, kept)
+    with suppress(OSError):  # a cache that cannot be written costs a download
+        user_cache.keep(target, pinned)
 
 
 def _copied(kept: Path, target: Path) -> str:
@@ -103,18 +99,6 @@ def _copied(kept: Path, target: Path) -> str:
         return ""
     with target.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _keep(file: Path, kept: Path) -> None:
-    """Keep a downloaded file for the next checkout. A cache that cannot be written costs a download."""
-    try:
-        kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        kept.parent.chmod(0o700)
-        with tempfile.NamedTemporaryFile(dir=kept.parent, delete=False) as temporary:
-            shutil.copyfile(file, temporary.name)
-        Path(temporary.name).replace(kept)
-    except OSError:
-        return
 
 
 def unpack(archive: Path, folder: Path) -> list[Path]:

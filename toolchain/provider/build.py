@@ -296,7 +296,8 @@ class _Work:
         it there. With containerd's store an engine would pull all of it, so that it does when it has to.
         """
         credential = self.keychain.for_host(name.host)
-        login = Login(name.host, credential.username, credential.password) if credential.password else None
+        given = (credential.username, credential.password, credential.identity_token)
+        login = Login(name.host, *given) if any(given[1:]) else None
         diff_ids = (self.engine.json(f"/images/{image_id}/json").get("RootFS") or {}).get("Layers") or []
         image = EngineImage(image_id, [*filter(_is_text, diff_ids)], partial(self._saved, image_id))
         try:

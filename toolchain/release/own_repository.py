@@ -10,7 +10,7 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from containers.child_environment import child_environment
 from stacks.places import CODE, PIN
@@ -31,6 +31,8 @@ _PIN: Final = re.compile(
 def _installed() -> tuple[str, str, str]:
     """Return the wheel that runs: its version, its address or nothing for a file, and its SHA-256 or nothing.
 
+    The address has no login and no query, which may be one: it is written to a file that everybody reads.
+
     Raises:
         ToolchainError: no wheel runs.
     """
@@ -42,7 +44,7 @@ def _installed() -> tuple[str, str, str]:
             "install it in an environment, and run its `slipway init`"
         ) from None
     origin = json.loads(wheel.read_text("direct_url.json") or "{}")
-    address = origin.get("url", "")
+    address = without_login(origin.get("url", ""))
     digest = origin.get("archive_info", {}).get("hashes", {}).get("sha256", "")
     if not address.startswith("file:"):
         return wheel.version, address, digest
@@ -50,6 +52,12 @@ def _installed() -> tuple[str, str, str]:
     if not digest and file.is_file():  # pip has recorded it since its release 23.1
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
     return wheel.version, "", digest
+
+
+def without_login(address: str) -> str:
+    """Return an address without what may be a secret in it: login, query and fragment."""
+    parts = urlsplit(address)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def _target(folder: Path) -> Path:

@@ -75,7 +75,7 @@ class ReleaseWheel:
                 f"upgrade: {file.name} has the version {version[:40]}: pip installs a release by the name "
                 "slipway-X.Y.Z-py3-none-any.whl"
             )
-        source = f"slipway @ {address}" if address else f"slipway=={version}"
+        source = f"slipway @ {own_repository.without_login(address)}" if address else f"slipway=={version}"
         return cls(version, source, hashlib.sha256(content).hexdigest(), archive, str(file.parent) if local else "")
 
 

@@ -57,6 +57,16 @@ def test_init_pins_wheel_of_address_by_that(site: Path, tmp_path: Path) -> None:
     own_repository.check_pin(Checkout(tmp_path / "team"))
 
 
+@pytest.mark.parametrize("secret", ["?token=abc", "?X-Amz-Signature=abc&x=1", "#abc"])
+def test_init_writes_no_secret_of_an_address(site: Path, tmp_path: Path, secret: str) -> None:
+    url = "https://example.com/slipway-9.8.7-py3-none-any.whl"
+    installed_from(site, f"{url.replace('//', '//me:abc@')}{secret}", sha256=DIGEST)
+    own_repository.make(tmp_path / "team")
+    pin = (tmp_path / "team/requirements.txt").read_text()
+    assert "abc" not in pin.replace(DIGEST, "")
+    assert f"\nslipway @ {url} --hash=sha256:{DIGEST}\n" in pin
+
+
 def test_init_writes_a_git_repository_without_our_code(site: Path, tmp_path: Path) -> None:
     installed_from(site, "https://example.com/s.whl", sha256=DIGEST)
     own_repository.make(tmp_path / "team")
