@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 import click
 
 from cli.command_line import Sections
-from cli.commands import change, compare, fleet, foreign, look, promote, take_away
+from cli.commands import change, compare, fleet, foreign, hosting, look, promote, take_away
 from cli.commands import run as run_commands
 from containers.errors import SlipwayError, clean_output, out_of_time
 from stacks.places import CODE, ROOT
@@ -38,7 +38,7 @@ SECTIONS: Final = {
     "Promote": [promote.evidence, promote.promote],
     "Take away": [take_away.export, take_away.compose, take_away.job, foreign.key],
     "Runners": [fleet.runners],
-    "Set up": [run_commands.init, run_commands.upgrade, look.completion_],
+    "Set up": [run_commands.init, run_commands.upgrade, hosting.github, look.completion_],
 }
 """The commands by what a user wants."""
 

@@ -37,6 +37,7 @@ PROGRAMS: Final = {
     "cosign": rf"{_REGISTRIES}|(VAULT|TUF)_\w+|TRANSIT_SECRET_ENGINE_PATH|SIGSTORE_(?!ID_TOKEN)\w+",
     "docker": _DOCKER,
     "dockerd": r"MOBY_\w+",
+    "gh": r"G(H|ITHUB)_(ENTERPRISE_)?TOKEN|GH_\w+",
     "git": _GIT,
     "go": rf"GO[A-Z0-9]+|CGO_\w+|NETRC|{_GIT}",
     "grype": _REGISTRIES,

@@ -65,8 +65,9 @@ def keep(file: Path, name: str) -> None:
     """
     folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     with _opened(os.O_RDONLY | os.O_DIRECTORY, folder(), alone=False) as cache:
-        if os.fstat(cache).st_mode & _OTHERS:
-            os.fchmod(cache, 0o700)
+        others = os.fstat(cache).st_mode & _OTHERS
+        os.fchmod(cache, 0o700)
+        if others:
             for entry in os.listdir(cache):  # noqa: PTH208 - as it is open; others may have put it there
                 os.unlink(entry, dir_fd=cache)
     with tempfile.NamedTemporaryFile(dir=folder(), delete=False) as temporary:

@@ -1,0 +1,63 @@
+"""Commands for the host of a repository: ``github init``."""
+
+from __future__ import annotations
+
+import click
+
+from cli.command_line import Command
+from stacks.config.stack_file import ROOT, stack_names
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        (
+            "slipway github init --backend 's3://acme-pulumi?region=eu-west-1'",
+            "print the commands that let the repository's jobs publish",
+        ),
+        ("slipway github init --backend https://api.pulumi.com --check", "say what is missing, and change nothing"),
+    ],
+)
+@click.argument("what", metavar="init", type=click.Choice(["init"]))
+@click.option("--backend", metavar="URL", required=True, help="Where Pulumi's state is: PULUMI_BACKEND_URL.")
+@click.option("--secrets-provider", metavar="URL", default="", help="What encrypts it: PULUMI_SECRETS_PROVIDER.")
+@click.option("--repository", metavar="OWNER/NAME", help="At github.com.  [default: that of the remote origin]")
+@click.option("--stack", "stacks", metavar="STACK", multiple=True, help="A stack to publish.  [default: all]")
+@click.option(
+    "--check", is_flag=True, help="Ask GitHub and the cloud, change nothing, and exit with 1 if a step is missing."
+)
+@click.pass_context
+def github(
+    ctx: click.Context,
+    what: str,  # noqa: ARG001 - the one word that there is
+    backend: str,
+    secrets_provider: str,
+    repository: str | None,
+    stacks: tuple[str, ...],
+    *,
+    check: bool,
+) -> None:
+    """Print the commands that let a repository's jobs publish, or say which of them are missing.
+
+    They make the environment `publish` for the branch main, the role that its jobs have in AWS, with the least policy
+    for the stacks' registries and the state, and the variables of the workflows. Read them, then run them: they are
+    for `gh` and `aws` with the logins of an owner. Other clouds are in docs/guides/github-actions.md.
+    """
+    from cli.github import publishing_setup
+    from stacks import plan
+    from stacks.identity.git import git
+
+    name = publishing_setup.repository_of(repository or git(ROOT, "remote", "get-url", "origin") or "")
+    registries = [plan.resolve(stack)[0].registry for stack in stacks or stack_names()]
+    steps = [*publishing_setup.steps(name, registries, backend, secrets_provider)]
+    if not check:
+        print("set -eu")
+        for step in steps:
+            print(f"\n# {step.title}", *step.commands, sep="\n")
+        return
+    missing = 0
+    for step in steps:
+        fault = step.missing()
+        missing += bool(fault)
+        print(f"{'missing' if fault else 'ok':<9}{step.title}{f': {fault}' if fault else ''}", flush=True)
+    ctx.exit(1 if missing else 0)

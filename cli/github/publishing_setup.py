@@ -1,0 +1,270 @@
+"""The steps by which a repository's jobs may publish: each as commands, and as a question that changes nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+from containers.child_environment import child_environment
+from containers.errors import MALFORMED, SlipwayError, one_line
+from containers.registry.reference import Reference
+from stacks.config.registries.ecr import EcrRegistryConfig
+from stacks.config.registries.registry_model import RegistryConfig
+
+ENVIRONMENT: Final = "publish"
+"""The environment of the jobs that publish, in the workflows."""
+ROLE: Final = "slipway-publish"
+_BRANCH: Final = "main"
+_ISSUER: Final = "token.actions.githubusercontent.com"
+_SECONDS: Final = 60
+"""How long a question may take."""
+_NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
+_REPOSITORY: Final = re.compile(rf"{_NAME}/{_NAME}")
+_REMOTE: Final = re.compile(rf"(?:https://|ssh://git@|git@)github\.com[/:](?P<name>{_NAME}/{_NAME}?)(?:\.git)?/?")
+_ECR: Final[Mapping[str, tuple[str, ...]]] = {
+    "Repositories": (
+        *("CreateRepository", "DeleteLifecyclePolicy", "DeleteRepository", "DescribeRepositories"),
+        *("GetLifecyclePolicy", "ListTagsForResource", "PutImageScanningConfiguration", "PutImageTagMutability"),
+        "PutLifecyclePolicy",
+    ),
+    "Images": (
+        *("BatchCheckLayerAvailability", "BatchGetImage", "CompleteLayerUpload", "DescribeImages"),
+        *("GetDownloadUrlForLayer", "InitiateLayerUpload", "PutImage", "UploadLayerPart"),
+    ),
+}
+"""The actions of ECR that a stack needs on its repositories, as `docs/guides/ecr-policy.json` has them."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that must be there.
+
+    ``commands`` make it, ``question`` asks for it as JSON, and ``fault`` says what is wrong with the answer, nothing
+    for what is right.
+    """
+
+    title: str
+    commands: tuple[str, ...]
+    question: tuple[str, ...]
+    fault: Callable[[Any], str]
+
+    def missing(self) -> str:
+        """Return what is missing on one line; empty if all is there. Nothing is changed."""
+        program = self.question[0]
+        try:
+            done = subprocess.run(
+                self.question,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                env=child_environment(program),
+                timeout=_SECONDS,
+                check=False,
+            )
+            if done.returncode:
+                return one_line((done.stderr.strip() or done.stdout.strip() or "it fails").splitlines()[-1], 160)
+            return self.fault(json.loads(done.stdout))
+        except FileNotFoundError:
+            return f"unknown: {program} is not on PATH"
+        except subprocess.TimeoutExpired:
+            return f"unknown: {program} did not answer within {_SECONDS} s"
+        except MALFORMED:
+            return f"unknown: {program} answers in another form than documented"
+
+
+def repository_of(remote: str) -> str:
+    """Return ``owner/name`` of a remote's address or of itself.
+
+    Raises:
+        SlipwayError: it is none of GitHub's.
+    """
+    match = _REMOTE.fullmatch(remote.strip())
+    name = match["name"].removesuffix(".git") if match else remote.strip()
+    if not _REPOSITORY.fullmatch(name):
+        raise SlipwayError(
+            f"github init: '{one_line(name)}' is not a repository at github.com: name it with --repository OWNER/NAME"
+        )
+    return name
+
+
+def steps(
+    repository: str, registries: Iterable[RegistryConfig], backend: str, secrets_provider: str = ""
+) -> Iterator[Step]:
+    """Yield the steps for a repository whose stacks push to ``registries`` and have their state in ``backend``.
+
+    Raises:
+        SlipwayError: the registries are in several accounts of AWS, which one role cannot push to.
+    """
+    api = f"repos/{repository}"
+    ours = f"{api}/environments/{ENVIRONMENT}"
+    yield Step(
+        f"environment {ENVIRONMENT}",
+        (_put(ours, {"deployment_branch_policy": {"protected_branches": False, "custom_branch_policies": True}}),),
+        ("gh", "api", ours),
+        lambda answer: (
+            ""
+            if (answer["deployment_branch_policy"] or {}).get("custom_branch_policies")
+            else "every branch may use it, so that a pull request can publish"
+        ),
+    )
+    branches = f"{ours}/deployment-branch-policies"
+    yield Step(
+        f"environment {ENVIRONMENT} for {_BRANCH} alone",
+        (f"gh api --method POST {branches} --field name={_BRANCH}",),
+        ("gh", "api", branches),
+        lambda answer: _differs("branches", [each["name"] for each in answer["branch_policies"]], [_BRANCH]),
+    )
+    yield Step(
+        "pull requests of nightly",
+        (_put(f"{api}/actions/permissions/workflow", _WORKFLOWS),),
+        ("gh", "api", f"{api}/actions/permissions/workflow"),
+        lambda answer: _differs("permissions", {key: answer[key] for key in _WORKFLOWS}, _WORKFLOWS),
+    )
+    for name, value in (("PULUMI_BACKEND_URL", backend), ("PULUMI_SECRETS_PROVIDER", secrets_provider)):
+        if value:
+            yield _variable(repository, name, value)
+    ecr = [each for each in registries if isinstance(each, EcrRegistryConfig)]
+    if ecr or urlsplit(backend).scheme == "s3":
+        yield from _aws(repository, ecr, backend, secrets_provider)
+
+
+_WORKFLOWS: Final = {"default_workflow_permissions": "read", "can_approve_pull_request_reviews": True}
+
+
+def _aws(
+    repository: str, registries: Sequence[EcrRegistryConfig], backend: str, secrets_provider: str
+) -> Iterator[Step]:
+    accounts = sorted({each.account for each in registries})
+    if len(accounts) > 1:
+        raise SlipwayError(
+            f"github init: the stacks push to the accounts {', '.join(accounts)} of AWS, and a repository has one "
+            "role: name the stacks of one account with --stack"
+        )
+    account = accounts[0] if accounts else "*"
+    provider = f"aws iam create-open-id-connect-provider --url https://{_ISSUER} --client-id-list sts.amazonaws.com"
+    yield Step(
+        "AWS trusts GitHub's tokens",
+        (f"{provider} || echo 'An account has one such provider: see whether it was there.' >&2",),
+        ("aws", "iam", "list-open-id-connect-providers", "--output", "json"),
+        lambda answer: (
+            ""
+            if any(each["Arn"].endswith(f"/{_ISSUER}") for each in answer["OpenIDConnectProviderList"])
+            else "there is no such provider"
+        ),
+    )
+    trust = {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Effect": "Allow",
+                "Principal": {"Federated": f"arn:aws:iam::{account}:oidc-provider/{_ISSUER}"},
+                "Action": "sts:AssumeRoleWithWebIdentity",
+                "Condition": {
+                    "StringEquals": {
+                        f"{_ISSUER}:aud": "sts.amazonaws.com",
+                        f"{_ISSUER}:sub": f"repo:{repository}:environment:{ENVIRONMENT}",
+                    }
+                },
+            }
+        ],
+    }
+    policy = {"Version": "2012-10-17", "Statement": [*_statements(registries, account, backend, secrets_provider)]}
+    create = f'aws iam create-role --role-name {ROLE} --assume-role-policy-document "$trust"'
+    update = f'aws iam update-assume-role-policy --role-name {ROLE} --policy-document "$trust"'
+    lookup = () if accounts else ("account=$(aws sts get-caller-identity --query Account --output text)",)
+    yield Step(
+        f"role {ROLE}",
+        (
+            *lookup,
+            f"trust={_document(trust)}",
+            f"{create} || {update}",
+        ),
+        ("aws", "iam", "get-role", "--role-name", ROLE, "--output", "json"),
+        lambda answer: _differs("trust", _of_any_account(answer["Role"]["AssumeRolePolicyDocument"], accounts), trust),
+    )
+    yield Step(
+        f"policy of role {ROLE}",
+        (f"aws iam put-role-policy --role-name {ROLE} --policy-name slipway --policy-document {_document(policy)}",),
+        ("aws", "iam", "get-role-policy", "--role-name", ROLE, "--policy-name", "slipway", "--output", "json"),
+        lambda answer: _differs("policy", _of_any_account(answer["PolicyDocument"], accounts), policy),
+    )
+    role = f"arn:aws:iam::{account}:role/{ROLE}"
+    yield _variable(repository, "AWS_ROLE_ARN", role, environment=ENVIRONMENT)
+    regions = [*(each.region for each in registries), *parse_qs(urlsplit(backend).query).get("region", [])]
+    if regions:
+        yield _variable(repository, "AWS_REGION", regions[0], environment=ENVIRONMENT)
+
+
+def _statements(
+    registries: Sequence[EcrRegistryConfig], account: str, backend: str, secrets_provider: str
+) -> Iterator[dict[str, Any]]:
+    if registries:
+        token = ["ecr:GetAuthorizationToken", "sts:GetCallerIdentity"]
+        yield {"Sid": "Token", "Effect": "Allow", "Action": token, "Resource": "*"}
+        places = {(each.region, Reference(each.repository).path) for each in registries}
+        resources = [f"arn:aws:ecr:{region}:{account}:repository/{path}/*" for region, path in sorted(places)]
+        for sid, names in _ECR.items():
+            every = [f"ecr:{name}" for name in names]
+            yield {"Sid": sid, "Effect": "Allow", "Action": every, "Resource": resources}
+    address = urlsplit(backend)
+    if address.scheme == "s3":
+        bucket = f"arn:aws:s3:::{address.netloc}"
+        yield {"Sid": "State", "Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": bucket}
+        objects = ["s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
+        where = f"{bucket}{address.path.rstrip('/')}/*"
+        yield {"Sid": "Stacks", "Effect": "Allow", "Action": objects, "Resource": where}
+    key = urlsplit(secrets_provider)
+    if key.scheme == "awskms":
+        key_name = f"{key.netloc}{key.path}".strip("/")
+        alias = {"StringEquals": {"kms:RequestAlias": key_name}}
+        condition = {"Condition": alias} if key_name.startswith("alias/") else {}
+        resource = f"arn:aws:kms:*:{account}:key/{'*' if condition else key_name}"
+        actions = ["kms:Decrypt", "kms:Encrypt"]
+        yield {"Sid": "Secrets", "Effect": "Allow", "Action": actions, "Resource": resource, **condition}
+
+
+def _variable(repository: str, name: str, value: str, environment: str = "") -> Step:
+    """Return the step of a variable of the repository, or of an environment of it."""
+    place = f"environments/{environment}/variables" if environment else "actions/variables"
+    option = f" --env {environment}" if environment else ""
+    return Step(
+        f"variable {name}",
+        (f"gh variable set {name} --repo {repository}{option} --body {_shell(value)}",),
+        ("gh", "api", f"repos/{repository}/{place}/{name}"),
+        lambda answer: _differs(
+            name, re.sub("[0-9]{12}", "*", answer["value"]) if "*" in value else answer["value"], value
+        ),
+    )
+
+
+def _put(path: str, body: Mapping[str, Any]) -> str:
+    return f"gh api --method PUT {path} --input - <<'END'\n{json.dumps(body, indent=2)}\nEND"
+
+
+def _document(content: Any) -> str:
+    return _shell(json.dumps(content, indent=2))
+
+
+def _shell(text: str) -> str:
+    """Return a word of a shell in which ``:*:`` of an unknown account is the variable ``account``."""
+    return shlex.quote(text).replace("::*:", "::'\"$account\"':")
+
+
+def _of_any_account(document: Any, accounts: Sequence[str]) -> Any:
+    text = json.dumps(document)
+    return json.loads(text if accounts else re.sub(":[0-9]{12}:", ":*:", text))
+
+
+def _differs(what: str, there: Any, wanted: Any) -> str:
+    return (
+        ""
+        if there == wanted
+        else f"{what}: {one_line(json.dumps(there), 160)}, expected {one_line(json.dumps(wanted), 400)}"
+    )

@@ -1,0 +1,216 @@
+"""``slipway github init``: its commands make what its check asks for, and nothing less passes the check."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from moto.server import ThreadedMotoServer
+
+from cli.github import publishing_setup
+from cli.github.publishing_setup import Step, repository_of, steps
+from containers.errors import SlipwayError
+from stacks.config.registries.ecr import EcrRegistryConfig
+from stacks.config.stack_file import ROOT
+
+ECR = {"kind": "ecr", "repository": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml"}
+BACKEND = "s3://acme-pulumi/state?region=eu-west-1"
+PROVIDER = "awskms://alias/pulumi?region=eu-west-1"
+GH = """\
+import json, sys
+from pathlib import Path
+store = Path(__file__).with_name("github.json")
+state = json.loads(store.read_text()) if store.exists() else {}
+words, options, kind = [], {}, sys.argv[1]
+given = iter(sys.argv[2:])
+for word in given:
+    if word.startswith("--"):
+        options[word] = next(given)
+    else:
+        words.append(word)
+if kind == "variable":
+    environment = options.get("--env")
+    place = f"environments/{environment}/variables" if environment else "actions/variables"
+    state[f"repos/{options['--repo']}/{place}/{words[1]}"] = {"name": words[1], "value": options["--body"]}
+else:
+    [path] = words
+    match options.get("--method", "GET"):
+        case "PUT":
+            state[path] = json.load(sys.stdin)
+        case "POST":
+            name = options["--field"].removeprefix("name=")
+            state.setdefault(path, {"branch_policies": []})["branch_policies"].append({"name": name})
+        case _ if path in state:
+            print(json.dumps(state[path]))
+        case _:
+            sys.exit("gh: Not Found (HTTP 404)")
+store.write_text(json.dumps(state))
+"""
+"""GitHub's API as far as these commands use it ("REST API endpoints" for deployment environments, variables, actions)."""
+AWS = """\
+import json, sys
+import boto3
+service, verb, *words = sys.argv[1:]
+options = dict(zip(words[::2], words[1::2]))
+camel = lambda text: "".join(part.capitalize() for part in text.strip("-").split("-"))
+names = {"--url": "Url", "--client-id-list": "ClientIDList"}
+values = {names.get(key, camel(key)): value for key, value in options.items() if key not in {"--output", "--query"}}
+if "ClientIDList" in values:
+    values["ClientIDList"] = [values["ClientIDList"]]
+try:
+    answer = getattr(boto3.client(service), verb.replace("-", "_"))(**values)
+except Exception as error:
+    sys.exit(str(error))
+answer.pop("ResponseMetadata")
+if "--query" in options:
+    print(answer[options["--query"]])
+else:
+    print(json.dumps(answer, default=str))
+"""
+"""The command of AWS, by boto3, which checks each argument."""
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of `gh` and `aws`, with an empty GitHub and an empty AWS behind them."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    _, port = server.get_host_and_port()
+    requests.post(f"http://127.0.0.1:{port}/moto-api/reset", timeout=10)
+    for name, text in {"gh": GH, "aws": AWS}.items():
+        (tmp_path / name).write_text(f"#!{sys.executable}\n{text}")
+        (tmp_path / name).chmod(0o755)
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_DEFAULT_REGION": "eu-west-1",
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    yield tmp_path
+    server.stop()
+
+
+def run(listed: list[Step]) -> None:
+    script = "\n".join(["set -eu", *(command for step in listed for command in step.commands)])
+    subprocess.run(["sh"], input=script, text=True, check=True, capture_output=True)
+
+
+def listed(*registries: EcrRegistryConfig) -> list[Step]:
+    return [*steps("acme/images", registries, BACKEND, PROVIDER)]
+
+
+def faults(wanted: list[Step]) -> dict[str, str]:
+    return {step.title: fault for step in wanted if (fault := step.missing())}
+
+
+@pytest.mark.usefixtures("programs")
+@pytest.mark.parametrize("registries", [[ECR], []], ids=["ecr", "state alone"])
+def test_commands_make_all_that_the_check_asks_for(registries: list[dict[str, Any]]) -> None:
+    wanted = listed(*map(EcrRegistryConfig.model_validate, registries))
+    assert len(faults(wanted)) == len(wanted) == 10
+    run(wanted)
+    assert faults(wanted) == {}
+    run([step for step in wanted if step.question[0] == "aws"])  # again, as after a failure in the middle
+    assert faults(wanted) == {}
+
+
+def _any_branch(state: dict[str, Any]) -> None:
+    state["repos/acme/images/environments/publish"] = {"deployment_branch_policy": None}
+
+
+def _more_branches(state: dict[str, Any]) -> None:
+    state["repos/acme/images/environments/publish/deployment-branch-policies"]["branch_policies"].append({"name": "*"})
+
+
+def _writing_jobs(state: dict[str, Any]) -> None:
+    state["repos/acme/images/actions/permissions/workflow"]["default_workflow_permissions"] = "write"
+
+
+def _other_backend(state: dict[str, Any]) -> None:
+    state["repos/acme/images/actions/variables/PULUMI_BACKEND_URL"]["value"] = "s3://other\x1b[2J"
+
+
+@pytest.mark.parametrize("change", [_any_branch, _more_branches, _writing_jobs, _other_backend])
+def test_check_names_what_differs_at_github(programs: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    wanted = [*steps("acme/images", [], "https://api.pulumi.com")]
+    run(wanted)
+    store = programs / "github.json"
+    state = json.loads(store.read_text())
+    change(state)
+    store.write_text(json.dumps(state))
+    [fault] = faults(wanted).values()
+    assert fault.isprintable()
+
+
+@pytest.mark.usefixtures("programs")
+def test_check_refuses_a_role_that_others_may_take() -> None:
+    wanted = listed(EcrRegistryConfig.model_validate(ECR))
+    trust = next(step for step in wanted if step.title == "role slipway-publish")
+    loose = [line.replace("repo:acme/images:environment:publish", "repo:acme/images:*") for line in trust.commands]
+    run([step if step is not trust else replace(trust, commands=tuple(loose)) for step in wanted])
+    assert list(faults(wanted)) == ["role slipway-publish"]
+
+
+def test_policy_is_that_of_the_guide() -> None:
+    registry = EcrRegistryConfig.model_validate(ECR)
+    guide = json.loads((ROOT / "docs/guides/ecr-policy.json").read_text())["Statement"]
+    ours = [*publishing_setup._statements([registry], "*", "https://api.pulumi.com", "")]
+    for statement in ours:
+        if statement["Resource"] != "*":
+            assert statement.pop("Resource") == ["arn:aws:ecr:eu-west-1:*:repository/ml/*"]
+    for statement in guide:
+        if statement["Resource"] != "*":
+            assert statement.pop("Resource") == "arn:aws:ecr:*:*:repository/ml/*"
+    assert ours[0] == guide[0]
+    assert ours[1:] == guide[1:]
+
+
+def test_commands_quote_what_a_stack_says(tmp_path: Path) -> None:
+    backend = f"s3://x'; touch {tmp_path}/pwned; echo '$(touch {tmp_path}/pwned)"
+    for name in ("gh", "aws"):
+        (tmp_path / name).write_text("#!/bin/sh\ncat > /dev/null\n")
+        (tmp_path / name).chmod(0o755)
+    script = "\n".join(command for step in steps("acme/images", [], backend) for command in step.commands)
+    subprocess.run(["sh"], input=script, text=True, check=True, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    "remote",
+    [
+        "https://github.com/acme/images",
+        "https://github.com/acme/images.git\n",
+        "git@github.com:acme/images.git",
+        "ssh://git@github.com/acme/images",
+        "acme/images",
+    ],
+)
+def test_repository_is_that_of_the_remote(remote: str) -> None:
+    assert repository_of(remote) == "acme/images"
+
+
+@pytest.mark.parametrize("remote", ["", "https://gitlab.com/acme/images", "acme", "a/b/c", "acme/i;x", "-x/y"])
+def test_repository_elsewhere_is_refused(remote: str) -> None:
+    with pytest.raises(SlipwayError, match="name it with --repository OWNER/NAME"):
+        repository_of(remote)
+
+
+def test_registries_of_two_accounts_are_refused() -> None:
+    other = {**ECR, "repository": "210987654321.dkr.ecr.eu-west-1.amazonaws.com/ml"}
+    with pytest.raises(SlipwayError, match="123456789012, 210987654321 of AWS"):
+        listed(*map(EcrRegistryConfig.model_validate, (ECR, other)))
+
+
+def test_check_without_programs_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert {fault.partition(" is not")[0] for fault in faults(listed()).values()} == {"unknown: gh", "unknown: aws"}
