@@ -15,6 +15,7 @@ from components.image import ImageVariant, ImageVariantArgs
 from components.reached_engine import ReachedEngine
 from components.registry.interface import Registry
 from components.update_settings import UpdateSettings
+from containers.errors import SlipwayError
 from containers.platform_name import architecture
 from scaler.app_key import Unreadable
 from stacks.config import ec2, kubernetes
@@ -201,13 +202,27 @@ def _cluster(plan: Plan) -> KubernetesRunners | None:
         return None
     from components.runners.kubernetes import kubernetes_runners  # noqa: PLC0415 - no other stack should pay for it
 
-    args = kubernetes_runners.KubernetesRunnersArgs(
-        config=config.runners, ports=config.ports, mirrored=config.mirrors.image
-    )
     try:
+        args = kubernetes_runners.KubernetesRunnersArgs(
+            config=config.runners,
+            ports=config.ports,
+            mirrored=config.mirrors.image,
+            reservations=_node_reservations(config.runners),
+        )
         return kubernetes_runners.KubernetesRunners("runners", args)
     except Unreadable as error:
         raise pulumi.RunError(f"slipway:runners.github.app.{error}") from None
+
+
+def _node_reservations(runners: kubernetes.KubernetesRunnersConfig) -> Mapping[str, str]:
+    if not any(own.reservation for own in runners.all_sets):
+        return {}
+    from components.runners.ec2 import reservation_lookup  # noqa: PLC0415 - as above
+
+    try:
+        return reservation_lookup.of_nodes(runners)
+    except SlipwayError as error:
+        raise pulumi.RunError(str(error)) from None
 
 
 def _validated(

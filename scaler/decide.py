@@ -29,10 +29,27 @@ SETTLED_SECONDS = 180.0
 
 
 @dataclass(frozen=True)
+class Reserved:
+    """Reserved machines: how many there are, and how many of them nobody uses, if that is known.
+
+    From ``until`` on, in seconds since 1970, no machine of it takes a job.
+    """
+
+    count: int
+    available: int | None = None
+    until: float | None = None
+
+    def is_over(self, now: float) -> bool:
+        """Return whether no machine of it takes a job any more."""
+        return self.until is not None and now >= self.until
+
+
+@dataclass(frozen=True)
 class Rules:
     """The configuration; times in seconds.
 
-    ``groups`` are the kinds of capacity: :data:`SPOT` and :data:`ON_DEMAND`, or only the latter.
+    ``groups`` are the kinds of capacity in the order in which they are tried: ids of ``reservations``, :data:`SPOT` and
+    :data:`ON_DEMAND`.
     """
 
     groups: Sequence[str]
@@ -42,6 +59,7 @@ class Rules:
     idle: float
     boot: float
     lifetime: float
+    reservations: Mapping[str, Reserved] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -144,9 +162,7 @@ def decide(
     hold, release = _held(fleet)
     complete = runners is not None and prepared is not None
     return Decision(
-        desired=_desired(
-            now, rules, [each for each in fleet.staying if each.id not in end], waiting, len(free), target
-        ),
+        desired=_desired(now, rules, fleet, end, waiting, len(free), target),
         prepare=[machine.id for machine in free if machine.id not in fleet.registered],
         end=end,
         release=release,
@@ -201,6 +217,8 @@ def _endings(now: float, rules: Rules, fleet: _Fleet, prepared: Collection[str] 
             end[machine.id] = "no runner came online"
         elif machine.id in fleet.online and age > rules.lifetime:
             end[machine.id] = "max lifetime reached"
+        elif machine.group in rules.reservations and rules.reservations[machine.group].is_over(now):
+            end[machine.id] = "its reservation ends"
     return end
 
 
@@ -232,15 +250,35 @@ def _idle(now: float, rules: Rules, fleet: _Fleet, free: Sequence[Machine], *, s
 
 
 def _desired(
-    now: float, rules: Rules, staying: Sequence[Machine], waiting: Sequence[Job], free: int, target: int
+    now: float, rules: Rules, fleet: _Fleet, end: Collection[str], waiting: Sequence[Job], free: int, target: int
 ) -> dict[str, int]:
     """Return the desired number of machines by kind of capacity, never below those that stay."""
+    staying = [machine for machine in fleet.staying if machine.id not in end]
     counts = {group: sum(machine.group == group for machine in staying) for group in rules.groups}
+    rooms = {group: room(now, rules, fleet.machines, group) for group in rules.groups}
+    usable = [group for group in rules.groups if rooms[group] > 0]
+    # Any kind of capacity may be unavailable: a waiting job asks for each in turn. Free machines are for those that
+    # have waited longest.
+    turns = [int(max(now - job.since, 0) // rules.patience) % max(len(usable), 1) for job in waiting]
     new = max(target - len(staying), 0)
-    # Either kind of capacity may be unavailable: a waiting job asks for each in turn.
-    turns = sum(int(max(now - job.since, 0) // rules.patience) % 2 for job in waiting)
-    on_demand = min(new, max(turns - free, 0)) if SPOT in rules.groups else new
-    return {group: count + (on_demand if group == ON_DEMAND else new - on_demand) for group, count in counts.items()}
+    for turn in [*sorted(turns, reverse=True)[free:], *[0] * new][:new]:
+        group = next((group for group in [*usable[turn:], *usable[:turn]] if rooms[group] > 0), None)
+        if group:
+            counts[group] += 1
+            rooms[group] -= 1
+    return counts
+
+
+def room(now: float, rules: Rules, machines: Sequence[Machine], group: str) -> float:
+    """Return how many more machines a kind of capacity has: those of a reservation, else any number."""
+    reservation = rules.reservations.get(group)
+    if reservation is None:
+        return float("inf")
+    if reservation.is_over(now):
+        return 0
+    own = sum(machine.group == group and not machine.gone for machine in machines)
+    left = reservation.count - own
+    return max(left if reservation.available is None else min(left, reservation.available), 0)
 
 
 def _held(fleet: _Fleet) -> tuple[list[str], list[str]]:

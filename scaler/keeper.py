@@ -9,16 +9,18 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from botocore.exceptions import ClientError
 
 from .aws import FAILURES, SHAPE, client, log, pages, reason, secret
-from .decide import Decision, Machine, Rules, Runner, decide
+from .decide import Decision, Machine, Reserved, Rules, Runner, decide, room
 from .fleet_status import status
 from .github import Credentials, GitHub, Refused
 from .jobs import Job, Jobs, Rows
+from .schedule import least
 from .waiting import Standing, as_json
 
 RECHECK_SECONDS = 120
@@ -56,6 +58,9 @@ class Keeper:
         self._name = environment["NAME"]
         self._groups: dict[str, str] = json.loads(environment["GROUPS"])
         self._rules = Rules(groups=tuple(self._groups), **json.loads(environment["RULES"]))
+        self._schedule: dict[str, Any] = json.loads(environment.get("SCHEDULE", "{}"))
+        # By id: its machines, its end, and the seconds before that from which no job starts there.
+        self._reserved: dict[str, dict[str, Any]] = json.loads(environment.get("RESERVATIONS", "{}"))
         self._labels = environment["LABELS"].split(",")
         self._runner_group = int(environment["RUNNER_GROUP"])
         self._role = environment["RUNNER_ROLE"]
@@ -82,6 +87,9 @@ class Keeper:
             log("refused", to="read the jobs", why=f"{rows.unreadable} rows of the table are not a job's")
         jobs = rows.waiting if rows else []
         prepared = runners = machines = None
+        reservations = {name: self._reservation(name, known) for name, known in self._reserved.items()}
+        minimum = least(time.time(), self._rules.least, self._schedule)
+        rules = replace(self._rules, least=minimum, reservations=reservations)
         try:
             # The order matters: a machine gets its runner before its configuration, and a runner that signs off because
             # AWS takes its machine away must be listed before that machine.
@@ -92,7 +100,8 @@ class Keeper:
             if groups is not None:
                 machines = _result("list the machines", partial(self._machines, groups), self._refused["machines"])
             if groups is not None and machines is not None:
-                decision = decide(time.time(), self._rules, rows.waiting if rows else None, machines, runners, prepared)
+                decision = decide(time.time(), rules, rows.waiting if rows else None, machines, runners, prepared)
+                self._refused["launches"] += _without_room(rules, machines)
                 # A configuration stays until it is known whether its machine was lost.
                 configured = prepared or {} if runners is not None else {}
                 self._act(decision, groups, machines, runners or [], rows or Rows(), configured)
@@ -109,7 +118,7 @@ class Keeper:
             if rows:  # without a measurement, the alarm is raised
                 waited = time.time() - jobs[0].since if jobs else 0
                 with _refusal("report"):
-                    self._report(status(time.time(), self._rules, jobs, machines, runners, prepared, self._refused))
+                    self._report(status(time.time(), rules, jobs, machines, runners, prepared, self._refused))
                 with _refusal("measure"):
                     self._measure({"LongestQueued": (waited, "Seconds"), "Queued": (len(jobs), "Count")})
 
@@ -236,6 +245,39 @@ class Keeper:
             raise Refused(0, f"AWS has no group {', '.join(sorted(missing))}")
         return {kind: groups[name] for kind, name in self._groups.items()}
 
+    def _reservation(self, name: str, known: Mapping[str, Any]) -> Reserved:
+        """Return a reservation as EC2 has it now: it may end sooner or later than it did when the stack was deployed.
+
+        Without an answer, it is as it was ``known`` then. One that EC2 no longer knows is over.
+        """
+        current = _result("describe a reservation", partial(self._current, name, known["lead"]))
+        if current is None:
+            return Reserved(known["count"], until=known["ends"] and known["ends"] - known["lead"])
+        reservation, ends = current
+        if ends is not None:
+            with _refusal("measure"):
+                left = max(ends - time.time(), 0.0) / 3600
+                self._measure({"ReservationHoursLeft": (left, "None")}, Reservation=name)
+        return reservation
+
+    def _current(self, name: str, lead: float) -> tuple[Reserved, float | None]:
+        """Return a reservation, and its end in seconds since 1970; None without an end."""
+        answer = self._described(name)
+        if answer.get("State") != "active":
+            return Reserved(0, until=0.0), 0.0
+        ends = answer["EndDate"].timestamp() if answer.get("EndDateType") != "unlimited" else None
+        until = ends if ends is None else ends - lead
+        return Reserved(int(answer["TotalInstanceCount"]), int(answer["AvailableInstanceCount"]), until), ends
+
+    def _described(self, name: str) -> dict[str, Any]:
+        try:
+            answer = self._ec2.describe_capacity_reservations(CapacityReservationIds=[name])
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") != "InvalidCapacityReservationId.NotFound":
+                raise
+            return {}
+        return dict(answer["CapacityReservations"][0])
+
     def _machines(self, groups: Mapping[str, Mapping[str, Any]]) -> list[Machine]:
         instances = _result("describe the machines", self._instances) or {}
         machines = []
@@ -358,8 +400,8 @@ class Keeper:
         report = {"at": time.time(), "jobs": as_json(standings[:_MOST_REPORTED]), "count": len(standings)}
         self._jobs.note_status(json.dumps(report))
 
-    def _measure(self, values: Mapping[str, tuple[float, str]]) -> None:
-        dimensions = [{"Name": "Runners", "Value": self._name}]
+    def _measure(self, values: Mapping[str, tuple[float, str]], **more: str) -> None:
+        dimensions = [{"Name": name, "Value": value} for name, value in {"Runners": self._name, **more}.items()]
         client("cloudwatch").put_metric_data(
             Namespace=self._metrics,
             MetricData=[
@@ -370,6 +412,18 @@ class Keeper:
 
 
 T = TypeVar("T")
+
+
+def _without_room(rules: Rules, machines: Sequence[Machine]) -> list[str]:
+    """Return why no machine can be started, where there are reservations alone and none has room."""
+    now = time.time()
+    if not rules.reservations or any(room(now, rules, machines, group) for group in rules.groups):
+        return []
+    return [
+        f"the capacity reservation {name} "
+        + ("has ended, or ends soon" if each.is_over(now) else f"has no room: all {each.count} machines are in use")
+        for name, each in rules.reservations.items()
+    ]
 
 
 def _turn(now: float, jobs: Sequence[Job]) -> list[Job]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Literal
 
 from containers.errors import SlipwayError
+from stacks.checks import reservations
+from stacks.checks.reservations import Reservation
 from stacks.config.ec2 import ARCHITECTURES, Ec2RunnersConfig
 from stacks.graph import Graph
 
@@ -78,7 +81,7 @@ class Site:
 
     ``image_gb`` is the size of the image's own root volume, ``root_device`` the name of it; ``prices`` are of spot
     capacity and ``on_demand_prices`` of the other, in US dollars per hour and by type, as far as AWS tells.
-    ``builders`` has the machines that build images, by platform.
+    ``builders`` has the machines that build images, by platform. ``reservations`` are those that the runners use.
     """
 
     machines: Sequence[InstanceType]
@@ -91,6 +94,7 @@ class Site:
     prices: Mapping[str, float]
     on_demand_prices: Mapping[str, float]
     builders: Mapping[str, Builder] = field(default_factory=dict)
+    reservations: Sequence[Reservation] = ()
 
     def gpus(self, requested: int | None) -> int:
         """Return the GPUs of each machine: the number requested, else the fewest of any type."""
@@ -145,6 +149,7 @@ def check(config: Ec2RunnersConfig, site: Site, platform: str, budgets: Mapping[
     mistakes = [
         *_machine_mistakes(config, site, platform),
         *_place_mistakes(config, site),
+        *_reservation_mistakes(config, site),
         *(line for builds in site.builders for line in _builder_mistakes(config, site, builds, platform, budgets)),
     ]
     on_root = not all(machine.disks for machine in site.machines)  # else layers are on the disks
@@ -176,7 +181,7 @@ def _machine_mistakes(config: Ec2RunnersConfig, site: Site, platform: str) -> li
             mistakes.append(f"{where} has {machine.efa} EFA interfaces; efa asks for {config.efa}")
         elif config.efa and not machine.cluster:
             mistakes.append(f"{where} cannot be in a cluster placement group, which EFA is for")
-        if config.spot and not machine.spot:
+        if "spot" in config.kinds and not machine.spot:
             mistakes.append(f"{where} has no spot capacity; say spot: false, or leave it out")
         mistakes += _zone_mistakes(where, machine, config, site)
     return mistakes
@@ -205,6 +210,22 @@ def _place_mistakes(config: Ec2RunnersConfig, site: Site) -> list[str]:
                 "have: give a private subnet, whose way out is a NAT gateway"
             )
     return mistakes
+
+
+def _reservation_mistakes(config: Ec2RunnersConfig, site: Site) -> Iterator[str]:
+    if config.reservation is None:
+        return iter(())
+    wanted = reservations.Wanted(
+        owner=config.reservation.owner or config.account,
+        types={machine.name for machine in site.machines},
+        zones={network.zone for network in site.networks},
+        grouped=bool(config.efa),
+        most=config.max_runners,
+        limit=f"maxRunners is {config.max_runners}",
+        drain=config.reservation.drain,
+    )
+    mistakes = reservations.mistakes(config.reservation, site.reservations, wanted, datetime.now(UTC))
+    return (f"reservation: {line}" for line in mistakes)
 
 
 def _builder_mistakes(

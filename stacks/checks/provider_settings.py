@@ -61,6 +61,8 @@ def _aws(config: StackConfig, name: str, value: Any) -> str | None:
         return "the stack's own account is the one that is allowed"
     if name in _LOGIN and runners and runners.build:
         return "the builder is reached by AWS's CLI, which does not know it: set AWS's variables, as AWS_PROFILE"
+    if name in _LOGIN and runners and runners.reservation:
+        return "reservations are looked up by AWS's SDK, which does not know it: set AWS's variables, as AWS_PROFILE"
     return None
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from containers.errors import one_line
 from stacks.config import builders, github_url
-from stacks.config.model import SENSITIVE, Model, matching, refuse_unread
+from stacks.config.model import SENSITIVE, Line, Model, NonEmpty, matching, refuse_unread
 from stacks.config.values import Driver, Label, Platform
 from stacks.versions.checksums import runner_names
 
@@ -71,6 +72,116 @@ RepositoryName = Annotated[
 Subnet = Annotated[
     str, AfterValidator(matching(r"subnet-[0-9a-f]{8,17}", "a subnet, such as subnet-0123456789abcdef0"))
 ]
+ReservationId = Annotated[
+    str, AfterValidator(matching(r"cr-[0-9a-f]{8,17}", "the id of a reservation, such as cr-0123456789abcdef0"))
+]
+
+
+class NamedReservationsConfig(Model):
+    """Machines that are reserved at EC2: capacity reservations, or Capacity Blocks, by their ids or by tags."""
+
+    ids: tuple[ReservationId, ...] = Field((), description="Ids of the reservations, the preferred one first.")
+    tags: dict[NonEmpty, Line] = Field(
+        default_factory=dict, description="Tags that the reservations have, in place of ids: the active ones count."
+    )
+    owner: str | None = Field(
+        None, pattern="^[0-9]{12}$", description="Account that owns and shares them; quote it. Default: the own one."
+    )
+    fallback: bool = Field(
+        default=False,
+        description="Take other machines where the reservations have none left, as without reservations. Without it, "
+        "jobs wait.",
+    )
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        if bool(self.ids) == bool(self.tags):
+            raise ValueError("expected either ids or tags of reservations")
+        if len(set(self.ids)) < len(self.ids):
+            raise ValueError("expected each of ids only once")
+        return self
+
+
+class ReservationConfig(NamedReservationsConfig):
+    """Reserved machines of runners on EC2."""
+
+    drain: int = Field(
+        60,
+        ge=5,
+        le=1440,
+        description="Minutes that jobs get to finish before EC2 takes the machines of a Capacity Block, which it does "
+        "from 30 minutes before its end. Before that, no job starts there.",
+    )
+
+
+class NodeReservationConfig(NamedReservationsConfig):
+    """Reserved machines that are nodes of an EKS cluster. Who owns the cluster makes them nodes: it is named here."""
+
+    region: Region = Field(description="AWS region of the reservations, such as eu-west-1.")
+    account: str = Field(pattern="^[0-9]{12}$", description="AWS account of the cluster, 12 digits; quote it.")
+    node_class: NonEmpty | None = Field(
+        None,
+        description="Karpenter's EC2NodeClass whose capacityReservationSelectorTerms select the reservations.",
+    )
+    node_group: NonEmpty | None = Field(None, description="EKS's managed node group that is in the reservation.")
+
+    @model_validator(mode="after")
+    def _made_nodes(self) -> Self:
+        if (self.node_class is None) == (self.node_group is None):
+            raise ValueError("expected either nodeClass or nodeGroup, by which its machines become nodes")
+        return self
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels that nodes in the reservations alone have; none where others do, too."""
+        if self.fallback:
+            return {}
+        if self.node_group:
+            return {"eks.amazonaws.com/nodegroup": self.node_group}
+        one = {"karpenter.k8s.aws/capacity-reservation-id": self.ids[0]} if len(self.ids) == 1 else {}
+        return {"karpenter.sh/capacity-type": "reserved", **one}
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (OSError, ValueError, ZoneInfoNotFoundError):
+        raise ValueError("expected a time zone that this machine knows, such as Europe/Berlin or UTC") from None
+    return name
+
+
+def minutes(clock: str) -> int:
+    """Return the minutes from midnight to a time of day such as 08:30."""
+    hours, _, rest = clock.partition(":")
+    return int(hours) * 60 + int(rest)
+
+
+Clock = Annotated[
+    str,
+    AfterValidator(matching(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]|24:00", 'a time of day in quotes, such as "08:30"')),
+]
+
+
+class ScheduleConfig(Model):
+    """Another minimum at some times of the week, by the clocks of a place."""
+
+    min_runners: int = Field(ge=0, description="Machines that wait for jobs at that time, in place of minRunners.")
+    days: tuple[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"], ...] = Field(
+        ("mon", "tue", "wed", "thu", "fri"), description="Days on which it starts."
+    )
+    start: Clock = Field("00:00", description="When it starts; quote it.")
+    end: Clock = Field("24:00", description="When it ends; quote it. Before `start`, it is on the next day.")
+    time_zone: Annotated[str, AfterValidator(_zone)] = Field(
+        "UTC", description="Zone of these times, such as Europe/Berlin. They follow its changes of the clock."
+    )
+
+    @model_validator(mode="after")
+    def _lasts(self) -> Self:
+        if not self.days:
+            raise ValueError("days is empty: give some, or leave it out")
+        if minutes(self.start) % 1440 == minutes(self.end) % 1440 and self.start != "00:00":
+            raise ValueError(f"start and end are both {self.start}: give different ones, or leave both out for all day")
+        return self
 
 
 class Ec2GitHubConfig(Model):
@@ -185,6 +296,9 @@ class Ec2RunnersConfig(Model):
         description="Repositories below the path of slipway:registry, of kind ecr, that jobs may push to, such as "
         "[service]; never build products. Default: none; jobs pull only.",
     )
+    reservation: ReservationConfig | None = Field(
+        None, description="Machines that are reserved at EC2: these are taken first. Default: none."
+    )
     spot: bool = Field(default=True, description="Take spot capacity first.")
     spot_patience: int = Field(
         5,
@@ -197,6 +311,10 @@ class Ec2RunnersConfig(Model):
     )
     min_runners: int = Field(0, ge=0, description="Machines that wait for jobs; 0 costs nothing while idle.")
     max_runners: int = Field(4, ge=1, le=500, description="Most machines at once.")
+    schedule: tuple[ScheduleConfig, ...] = Field(
+        (),
+        description="Other minima by weekday and time. The greatest of those that hold counts, else minRunners.",
+    )
     idle: int = Field(10, ge=1, le=1440, description="Minutes that a machine without a job is kept after its start.")
     boot: int = Field(20, ge=5, le=120, description="Minutes within which a machine must register with GitHub.")
     max_lifetime: int = Field(
@@ -245,13 +363,16 @@ class Ec2RunnersConfig(Model):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.min_runners > self.max_runners:
-            raise ValueError(f"minRunners {self.min_runners} is more than maxRunners {self.max_runners}")
+        minima = [("", self.min_runners), *((f"schedule.{n}.", row.min_runners) for n, row in enumerate(self.schedule))]
+        for key, least in minima:
+            if least > self.max_runners:
+                raise ValueError(f"{key}minRunners {least} is more than maxRunners {self.max_runners}")
         refuse_unread(
             self,
             {
                 "spot is false": () if self.spot else ("spot_patience",),
-                "no machine waits for jobs with minRunners 0": () if self.min_runners else ("max_lifetime",),
+                "reservation.fallback is false": () if self.kinds else ("spot", "spot_patience"),
+                "no machine waits for jobs with minRunners 0": () if self.most_waiting else ("max_lifetime",),
             },
         )
         if self.runner not in runner_names():
@@ -277,6 +398,18 @@ class Ec2RunnersConfig(Model):
                 "github.webhookSecret is the same as github.secret; create a secret of its own for it, and give its ARN"
             )
         return self
+
+    @property
+    def most_waiting(self) -> int:
+        """The most machines that wait for jobs at any time."""
+        return max(self.min_runners, *(row.min_runners for row in self.schedule), 0)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of capacity besides reservations, in the order in which they are tried."""
+        if self.reservation and not self.reservation.fallback:
+            return ()
+        return ("spot", "on-demand") if self.spot else ("on-demand",)
 
     @property
     def nodes_driver(self) -> tuple[str, str] | None:

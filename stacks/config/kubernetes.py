@@ -26,6 +26,7 @@ from containers.image.gpu.node_labels import GPU, labelled_driver
 from containers.platform_name import architecture, system
 from containers.registry.reference import check_host, check_reference
 from stacks.config import builders, github_url
+from stacks.config.ec2 import NodeReservationConfig
 from stacks.config.model import SENSITIVE, Line, Model, NonEmpty, Reference, Secret, matching, refuse_unread
 from stacks.config.values import Driver, Labels, Platform
 from stacks.versions.nodes import EFA, INFINIBAND, check_count, node
@@ -240,6 +241,11 @@ class PoolConfig(Model):
     )
 
     @property
+    def node_labels(self) -> Mapping[str, str]:
+        """The labels of the nodes, besides the profile's."""
+        return self.node_selector
+
+    @property
     def dedicated(self) -> bool:
         """Whether a label names a pool of nodes, and not a property that the cluster's other nodes have, too."""
         return any(not _PROPERTY.fullmatch(key) for key in self.node_selector)
@@ -412,6 +418,14 @@ class RunnerSetConfig(PoolConfig):
         "writes more is ended.",
     )
     storage_class: Line | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
+    reservation: NodeReservationConfig | None = Field(
+        None, description="Machines that are reserved at EC2 and become the nodes of these runners. Default: none."
+    )
+
+    @property
+    def node_labels(self) -> Mapping[str, str]:
+        """The labels of the nodes, besides the profile's: those of the pool, and of the reservations."""
+        return {**self.node_selector, **(self.reservation.labels if self.reservation else {})}
 
     @field_validator("profile")
     @classmethod
@@ -638,6 +652,13 @@ class KubernetesRunnersConfig(RunnerSetConfig):
                     "the runners request is for that: leave it out, or give another profile"
                 )
 
+        for label, value in (self.reservation.labels if self.reservation else {}).items():
+            if self.node_selector.get(label, value) != value:
+                raise ValueError(
+                    f"nodeSelector.{label}: '{one_line(self.node_selector[label])}': nodes of the reservation have "
+                    f"'{value}': leave it out"
+                )
+
     @property
     def platform(self) -> str:
         """The platform of the profile's nodes."""
@@ -795,6 +816,15 @@ class KubernetesRunnersConfig(RunnerSetConfig):
         room = [row.most(name) // count for name, count in self.devices.items() if name not in self.other_names]
         room += [int(most / each) for most, each in ((row.cores, cpus), (row.memory, memory)) if most is not None]
         return min(room, default=None)
+
+    @property
+    def most_nodes(self) -> int:
+        """The nodes that the most runners at once need; one for each where a node's size is not known."""
+        return -(-self.max_runners // (self.per_node or 1))
+
+    def label(self, name: str) -> str | None:
+        """Return the value of a label that all nodes of the runners have; None where they differ."""
+        return self.node_selector.get(name) or node(self.profile).selector.get(name)
 
     @property
     def warnings(self) -> list[str]:

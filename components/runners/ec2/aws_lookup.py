@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 import pulumi
 import pulumi_aws as aws
 
+from components.runners.ec2 import reservation_lookup
 from containers.errors import SlipwayError, one_line
 from stacks.checks.ec2_site import Builder, InstanceType, Network, Site
 from stacks.config.builders import build_key
@@ -43,6 +44,7 @@ def look_up(
         prices=_prices(config, networks, opts),
         on_demand_prices=_on_demand_prices(config, platform, price_list),
         builders=_builders(config, platform, image, opts),
+        reservations=reservation_lookup.look_up(config.reservation, config.region) if config.reservation else (),
     )
 
 
@@ -112,7 +114,7 @@ def _image(ami: str | None, platform: str, key: str, opts: pulumi.InvokeOptions)
 
 def _prices(config: Ec2RunnersConfig, networks: list[Network], opts: pulumi.InvokeOptions) -> dict[str, float]:
     """Return the spot price of each type in the first zone, in US dollars per hour; types without one are left out."""
-    if not config.spot or not networks:
+    if "spot" not in config.kinds or not networks:
         return {}
     prices = {}
     for name in config.instance_types:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from components.runners.ec2.user_data import user_data
 from containers.errors import SlipwayError
 from containers.platform_name import architecture
 from containers.registry.reference import Reference
-from stacks.checks import ec2_site
+from stacks.checks import ec2_site, reservations
 from stacks.config import ec2
 from stacks.config.registries.ecr import EcrRegistryConfig
 from stacks.plan import Plan
@@ -63,6 +64,9 @@ def deploy(plan: Plan, config: ec2.Ec2RunnersConfig) -> Deployed:
         ec2_site.check(config, site, platform, plan.config.budgets)
     except SlipwayError as error:
         raise pulumi.RunError(str(error)) from None
+    if config.reservation:
+        for line in reservations.endings(config.reservation, site.reservations, datetime.now(UTC)):
+            pulumi.log.warn(f"slipway:runners.reservation: {line}")
     efa_counts = {machine.efa if config.efa == "all" else config.efa for machine in site.machines}
     gpus = site.gpus(config.gpus)
     runners = Ec2Runners(
@@ -91,9 +95,19 @@ def deploy(plan: Plan, config: ec2.Ec2RunnersConfig) -> Deployed:
         "spotDollarsPerHour": site.prices,
         "onDemandDollarsPerHour": site.on_demand_prices,
         "image": site.image,
+        **_reservation_outputs(config, site),
         **_builder_outputs(builders, platform),
     }
     return Deployed(outputs, builders)
+
+
+def _reservation_outputs(config: ec2.Ec2RunnersConfig, site: ec2_site.Site) -> dict[str, Any]:
+    """Return what the preview says of reservations, and of what happens where these have no machine."""
+    requested = config.reservation
+    if requested is None:
+        return {}
+    texts = {each.id: each.text(requested.drain) for each in site.reservations}
+    return {"reservations": texts, "withoutReservation": reservations.then(requested, config.kinds)}
 
 
 def _builder(

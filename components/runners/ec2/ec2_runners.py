@@ -21,8 +21,8 @@ from components.runners.ec2.vpc_endpoints import declare_endpoints
 class Ec2Runners(pulumi.ComponentResource):
     """Auto Scaling groups from zero, the machines' permissions, and the two functions that scale the groups.
 
-    Outputs: ``groups`` (names by kind of capacity), ``template_versions`` (by number of EFA interfaces), ``role``
-    (its ARN), ``webhook`` (the URL to enter at GitHub).
+    Outputs: ``groups`` (names by kind of capacity), ``template_versions`` (by number of EFA interfaces, or
+    reservation), ``role`` (its ARN), ``webhook`` (the URL to enter at GitHub).
     """
 
     def __init__(self, name: str, args: Ec2RunnersArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -59,7 +59,8 @@ class Ec2Runners(pulumi.ComponentResource):
             declare_endpoints(args, self._opts)
         self.groups = {kind: group.name for kind, group in groups.items()}
         self.template_versions = {
-            "default" if not efa else f"efa-{efa}": template.latest_version for efa, template in templates.items()
+            (f"efa-{key}" if key else "default") if isinstance(key, int) else key: template.latest_version
+            for key, template in templates.items()
         }
         self.role = role.arn
         self.register_outputs({"groups": self.groups, "role": self.role, "webhook": self.webhook})
@@ -80,6 +81,7 @@ class Ec2Runners(pulumi.ComponentResource):
                 push=args.push,
                 github_secret=args.config.github.secret,
                 webhook_secret=args.config.github.webhook_secret,
+                reserved=bool(args.site.reservations),
                 **known,
             )
         )

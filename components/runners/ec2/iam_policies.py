@@ -33,7 +33,8 @@ _SESSION = (
 class Arns:
     """The resources that policies name. ``logs`` has log groups by their writer.
 
-    A job may pull from the repositories ``pull`` and ``push``, and push to ``push`` alone.
+    A job may pull from the repositories ``pull`` and ``push``, and push to ``push`` alone. ``reserved`` says whether
+    there are reservations to be read.
     """
 
     configs: str
@@ -44,6 +45,7 @@ class Arns:
     github_secret: str
     webhook_secret: str
     logs: Mapping[str, str]
+    reserved: bool = False
 
 
 def trust(service: str) -> Policy:
@@ -101,7 +103,12 @@ def keeper(arns: Arns, namespace: str) -> Policy:
         _allow(["ssm:AddTagsToResource", "ssm:DeleteParameter", "ssm:PutParameter"], f"{arns.configs}/*"),
         _allow(["ssm:GetParametersByPath"], arns.configs, f"{arns.configs}/*"),
         _allow(
-            ["autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeScalingActivities", "ec2:DescribeInstances"],
+            [
+                "autoscaling:DescribeAutoScalingGroups",
+                "autoscaling:DescribeScalingActivities",
+                *(["ec2:DescribeCapacityReservations"] if arns.reserved else []),
+                "ec2:DescribeInstances",
+            ],
             "*",
         ),
         _allow(["cloudwatch:PutMetricData"], "*", Condition={"StringEquals": {"cloudwatch:namespace": namespace}}),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pulumi
 import pulumi_aws as aws
@@ -12,6 +14,8 @@ import pulumi_aws as aws
 from components.runners.ec2 import iam_policies
 from components.runners.ec2.runner_args import Ec2RunnersArgs
 from components.runners.ec2.scaling_groups import LEAVE_HOOK
+from stacks.checks.reservations import ALARM_DAYS
+from stacks.config.ec2 import minutes
 
 METRICS = "Slipway/Runners"
 """The namespace of the keeper's metrics."""
@@ -20,6 +24,30 @@ _RUNTIME = "python3.13"
 
 _DELIVERIES = 20
 """Most deliveries at a time: some 200 a second, and a bound on what strangers can have the webhook cost."""
+
+
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+_YEARS = range(2026, 2041)
+"""Years whose changes of clocks the keeper is told; after them, the last offset counts until the next update."""
+
+
+def clock_changes(zone: str) -> list[tuple[int, int]]:
+    """Return when a zone's clocks change, in seconds since 1970, with the seconds by which they are then ahead."""
+    clocks = ZoneInfo(zone)
+
+    def ahead(at: int) -> int:
+        offset = datetime.fromtimestamp(at, clocks).utcoffset()
+        return int(offset.total_seconds()) if offset else 0
+
+    first, last = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) for year in (_YEARS.start, _YEARS.stop))
+    changes = [(0, ahead(first))]
+    for day in range(first, last, 86400):
+        if ahead(day + 86400) != ahead(day):
+            # Clocks change at a full quarter of an hour.
+            at = next(at for at in range(day, day + 86401, 900) if ahead(at) != changes[-1][1])
+            changes.append((at, ahead(at)))
+    return changes
 
 
 class ScalerFunctions:
@@ -88,6 +116,8 @@ class ScalerFunctions:
             "NAME": self._args.name,
             "GROUPS": pulumi.Output.json_dumps({kind: group.name for kind, group in groups.items()}),
             "RULES": json.dumps(rules),
+            **self._reservations(),
+            **self._schedule(),
             "RUNNER_GROUP": str(config.github.group),
             "RUNNER_ROLE": runner.unique_id,
             "CONFIGS": self._args.runner_configs,
@@ -117,7 +147,40 @@ class ScalerFunctions:
         aws.cloudwatch.EventTarget(
             name, rule=rule.name, target_id="keeper", arn=function.arn, retry_policy=never, opts=self._opts
         )
-        self._alarm()
+        self._alarms()
+
+    def _reservations(self) -> dict[str, str]:
+        """Return the variable with the reservations as they are today, where there are some."""
+        requested = self._args.config.reservation
+        if requested is None:
+            return {}
+        known = {
+            each.id: {
+                "count": each.count,
+                "ends": each.ends.timestamp() if each.ends else None,
+                "lead": each.lead(requested.drain).total_seconds(),
+            }
+            for each in self._args.site.reservations
+        }
+        return {"RESERVATIONS": json.dumps(known)}
+
+    def _schedule(self) -> dict[str, str]:
+        """Return the variable with the schedule of the minimum, where there is one."""
+        rows = self._args.config.schedule
+        if not rows:
+            return {}
+        entries = [
+            {
+                "zone": row.time_zone,
+                "days": [_DAYS.index(day) for day in row.days],
+                "start": minutes(row.start),
+                "end": minutes(row.end),
+                "least": row.min_runners,
+            }
+            for row in rows
+        ]
+        zones = {row.time_zone: clock_changes(row.time_zone) for row in rows}
+        return {"SCHEDULE": json.dumps({"zones": zones, "entries": entries})}
 
     def _function(
         self,
@@ -162,23 +225,48 @@ class ScalerFunctions:
             opts=pulumi.ResourceOptions.merge(self._opts, pulumi.ResourceOptions(depends_on=[allowed])),
         )
 
-    def _alarm(self) -> None:
-        """Declare the alarm: a job has waited too long for a runner, or the keeper has stopped measuring."""
-        alarm = self._args.config.alarm
-        topics = [alarm.topic] if alarm.topic else []
-        aws.cloudwatch.MetricAlarm(
-            f"{self._args.name}-queued",
-            name=f"{self._args.name}-queued",
-            alarm_description=f"A job waits {alarm.minutes} minutes for a runner, or the keeper is silent.",
-            namespace=METRICS,
+    def _alarms(self) -> None:
+        """Declare the alarms: a job has waited too long, the keeper is silent, or a reservation ends soon."""
+        longest = self._args.config.alarm.minutes
+        self._alarm(
+            "queued",
+            f"A job waits {longest} minutes for a runner, or the keeper is silent.",
             metric_name="LongestQueued",
-            dimensions={"Runners": self._args.name},
+            dimensions={},
             statistic="Maximum",
             period=60,
             evaluation_periods=3,
             comparison_operator="GreaterThanThreshold",
-            threshold=alarm.minutes * 60,
+            threshold=longest * 60,
             treat_missing_data="breaching",
+        )
+        for each in self._args.site.reservations:
+            for days in ALARM_DAYS:
+                # The last one is raised, too, where a reservation without an end is cancelled.
+                if days != ALARM_DAYS[-1] and (each.ends is None or each.lasts <= timedelta(days=days)):
+                    continue
+                self._alarm(
+                    f"{each.id}-{days}",
+                    f"The reservation {each.id} of {each.instance_type} ends within {days} days, or is over.",
+                    metric_name="ReservationHoursLeft",
+                    dimensions={"Reservation": each.id},
+                    statistic="Minimum",
+                    period=300,
+                    evaluation_periods=1,
+                    comparison_operator="LessThanThreshold",
+                    threshold=days * 24,
+                    treat_missing_data="ignore",  # the keeper is silent: the first alarm says so
+                )
+
+    def _alarm(self, name: str, description: str, *, dimensions: Mapping[str, str], **rule: Any) -> None:
+        topics = [self._args.config.alarm.topic] if self._args.config.alarm.topic else []
+        aws.cloudwatch.MetricAlarm(
+            f"{self._args.name}-{name}",
+            name=f"{self._args.name}-{name}",
+            alarm_description=description,
+            namespace=METRICS,
+            dimensions={"Runners": self._args.name, **dimensions},
+            **rule,
             alarm_actions=topics,
             ok_actions=topics,
             tags=self._args.tags,

@@ -11,6 +11,8 @@ import pulumi_aws as aws
 
 from components.runners.ec2 import launch_options
 from components.runners.ec2.runner_args import Ec2RunnersArgs
+from stacks.checks.ec2_site import InstanceType
+from stacks.checks.reservations import Reservation
 
 LEAVE_HOOK = "leave"
 """The lifecycle hook in which a machine waits for the end of its job."""
@@ -18,8 +20,8 @@ LEAVE_HOOK = "leave"
 _HEARTBEAT = 15 * 60
 """Seconds that a leaving machine is kept without a heartbeat. The keeper sends one each minute."""
 
-Templates = Mapping[int, aws.ec2.LaunchTemplate]
-"""Launch templates by number of EFA interfaces."""
+Templates = Mapping[int | str, aws.ec2.LaunchTemplate]
+"""Launch templates by number of EFA interfaces, and those of reservations by the reservation's id."""
 
 
 def security_group(args: Ec2RunnersArgs, opts: pulumi.ResourceOptions) -> aws.ec2.SecurityGroup:
@@ -51,80 +53,163 @@ def launch_templates(
     profile: aws.iam.InstanceProfile,
     opts: pulumi.ResourceOptions,
 ) -> Templates:
-    """Declare a launch template for each number of EFA interfaces among the instance types."""
+    """Declare a launch template for each number of EFA interfaces among the types, and for each reservation."""
+    config, types = args.config, {machine.name: machine for machine in args.site.machines}
+    templates: dict[int | str, aws.ec2.LaunchTemplate] = {}
+    for reservation in args.site.reservations:
+        machine = types[reservation.instance_type]
+        options = _in_reservation(reservation)
+        templates[reservation.id] = _template(args, reservation.id, machine, (group, profile), options, opts)
+    if not config.kinds:
+        return templates
     placement: dict[str, Any] = {}
-    if args.config.efa:
+    if config.efa:
         cluster = aws.ec2.PlacementGroup(args.name, name=args.name, strategy="cluster", tags=args.tags, opts=opts)
         placement = {"placement": {"group_name": cluster.name}}
-    templates: dict[int, aws.ec2.LaunchTemplate] = {}
     for machine in args.site.machines:
         efa = args.efa(machine)
-        if efa in templates:
-            continue
-        name = f"{args.name}-efa-{efa}" if efa else args.name
-        templates[efa] = aws.ec2.LaunchTemplate(
-            name,
-            name=name,
-            image_id=args.site.image,
-            instance_type=machine.name,
-            instance_initiated_shutdown_behavior="terminate",
-            ebs_optimized="true",
-            iam_instance_profile={"arn": profile.arn},
-            user_data=base64.b64encode(args.user_data[efa].encode()).decode(),
-            update_default_version=True,
-            metadata_options=launch_options.METADATA,
-            block_device_mappings=[
-                {
-                    "device_name": args.site.root_device,
-                    "ebs": {
-                        "volume_size": args.config.root,
-                        "volume_type": "gp3",
-                        **launch_options.FAST,
-                        "encrypted": "true",
-                        "delete_on_termination": "true",
-                    },
-                }
-            ],
-            network_interfaces=[
-                {
-                    "network_card_index": card,
-                    "device_index": device,
-                    "interface_type": kind,
-                    "security_groups": [group.id],
-                    "delete_on_termination": "true",
-                }
-                for card, device, kind in machine.interfaces(args.config.efa)
-            ],
-            tag_specifications=[
-                {"resource_type": kind, "tags": {**args.tags, "Name": f"{args.name}-runner"}}
-                for kind in ("instance", "volume", "network-interface")
-            ],
-            **placement,
-            tags=args.tags,
-            opts=opts,
-        )
+        if efa not in templates:
+            templates[efa] = _template(args, f"efa-{efa}" if efa else "", machine, (group, profile), placement, opts)
     return templates
+
+
+def _in_reservation(reservation: Reservation) -> dict[str, Any]:
+    """Return the options of a template whose machines are in a reservation, and in no other."""
+    group = reservation.placement_group.rpartition("/")[2]
+    return {
+        "capacity_reservation_specification": {
+            "capacity_reservation_target": {"capacity_reservation_id": reservation.id}
+        },
+        # "You must specify MarketType capacity-block" (Auto Scaling user guide, "Use Capacity Blocks").
+        **({"instance_market_options": {"market_type": "capacity-block"}} if reservation.block else {}),
+        **({"placement": {"group_name": group}} if group else {}),
+    }
+
+
+def _template(
+    args: Ec2RunnersArgs,
+    ending: str,
+    machine: InstanceType,
+    identity: tuple[aws.ec2.SecurityGroup, aws.iam.InstanceProfile],
+    options: Mapping[str, Any],
+    opts: pulumi.ResourceOptions,
+) -> aws.ec2.LaunchTemplate:
+    """Declare a launch template of an instance type, with a name of this ending and further options."""
+    group, profile = identity
+    name = f"{args.name}-{ending}" if ending else args.name
+    return aws.ec2.LaunchTemplate(
+        name,
+        name=name,
+        image_id=args.site.image,
+        instance_type=machine.name,
+        instance_initiated_shutdown_behavior="terminate",
+        ebs_optimized="true",
+        iam_instance_profile={"arn": profile.arn},
+        user_data=base64.b64encode(args.user_data[args.efa(machine)].encode()).decode(),
+        update_default_version=True,
+        metadata_options=launch_options.METADATA,
+        block_device_mappings=[
+            {
+                "device_name": args.site.root_device,
+                "ebs": {
+                    "volume_size": args.config.root,
+                    "volume_type": "gp3",
+                    **launch_options.FAST,
+                    "encrypted": "true",
+                    "delete_on_termination": "true",
+                },
+            }
+        ],
+        network_interfaces=[
+            {
+                "network_card_index": card,
+                "device_index": device,
+                "interface_type": kind,
+                "security_groups": [group.id],
+                "delete_on_termination": "true",
+            }
+            for card, device, kind in machine.interfaces(args.config.efa)
+        ],
+        tag_specifications=[
+            {"resource_type": kind, "tags": {**args.tags, "Name": f"{args.name}-runner"}}
+            for kind in ("instance", "volume", "network-interface")
+        ],
+        **options,
+        tags=args.tags,
+        opts=opts,
+    )
 
 
 def scaling_groups(
     args: Ec2RunnersArgs, templates: Templates, opts: pulumi.ResourceOptions
 ) -> dict[str, aws.autoscaling.Group]:
-    """Declare a group for each kind of capacity, because a group does not turn from spot to on-demand by itself."""
-    percentages = {"spot": 0, "on-demand": 100} if args.config.spot else {"on-demand": 100}
-    return {kind: _group(args, kind, percentage, templates, opts) for kind, percentage in percentages.items()}
+    """Declare a group for each reservation and kind of capacity: a group does not turn from one to another by itself.
+
+    The order is that in which they are tried.
+    """
+    networks, most = args.site.networks, args.config.max_runners
+    reserved = {
+        each.id: _group(
+            args,
+            each.id,
+            # A group with several types or kinds of capacity cannot have a Capacity Block (Auto Scaling user guide).
+            {
+                "launch_template": _newest(templates[each.id], "id"),
+                "vpc_zone_identifiers": [network.subnet for network in networks if network.zone == each.zone],
+                "max_size": min(most, each.count),
+            },
+            opts,
+        )
+        for each in args.site.reservations
+    }
+    others = {
+        kind: _group(
+            args,
+            kind,
+            {
+                "mixed_instances_policy": _mixed(args, kind, templates),
+                "vpc_zone_identifiers": [network.subnet for network in networks],
+                "max_size": most,
+                "capacity_rebalance": kind == "spot",
+            },
+            opts,
+        )
+        for kind in args.config.kinds
+    }
+    return {**reserved, **others}
+
+
+def _mixed(args: Ec2RunnersArgs, kind: str, templates: Templates) -> dict[str, Any]:
+    """Return the policy of a group of all types with spot or on-demand machines."""
+    return {
+        "instances_distribution": {
+            "on_demand_base_capacity": 0,
+            "on_demand_percentage_above_base_capacity": 0 if kind == "spot" else 100,
+            "on_demand_allocation_strategy": "prioritized",
+            "spot_allocation_strategy": "price-capacity-optimized",
+        },
+        "launch_template": {
+            "launch_template_specification": _newest(templates[args.efa(args.site.machines[0])]),
+            "overrides": [
+                {
+                    "instance_type": machine.name,
+                    "launch_template_specification": _newest(templates[args.efa(machine)]),
+                }
+                for machine in args.site.machines
+            ],
+        },
+    }
 
 
 def _group(
-    args: Ec2RunnersArgs, kind: str, on_demand: int, templates: Templates, opts: pulumi.ResourceOptions
+    args: Ec2RunnersArgs, kind: str, machines: Mapping[str, Any], opts: pulumi.ResourceOptions
 ) -> aws.autoscaling.Group:
-    """Declare a group with a percentage of on-demand machines, and its hook."""
+    """Declare a group of machines of a kind, and its hook."""
     name = f"{args.name}-{kind}"
     group = aws.autoscaling.Group(
         name,
         name=name,
         min_size=0,
-        max_size=args.config.max_runners,
-        vpc_zone_identifiers=[network.subnet for network in args.site.networks],
         # Only the keeper changes the number of machines and picks those that end. Auto Scaling ends none, neither to
         # shrink the group nor to balance its zones.
         protect_from_scale_in=True,
@@ -132,30 +217,12 @@ def _group(
         # instances that are marked as unhealthy", "How suspended processes affect other processes"). The keeper does,
         # if a job waits.
         suspended_processes=["AZRebalance", "ReplaceUnhealthy"],
-        capacity_rebalance=kind == "spot",
         max_instance_lifetime=args.config.max_lifetime * 24 * 3600,
         health_check_type="EC2",
         health_check_grace_period=0,
         wait_for_capacity_timeout="0",
         force_delete=True,
-        mixed_instances_policy={
-            "instances_distribution": {
-                "on_demand_base_capacity": 0,
-                "on_demand_percentage_above_base_capacity": on_demand,
-                "on_demand_allocation_strategy": "prioritized",
-                "spot_allocation_strategy": "price-capacity-optimized",
-            },
-            "launch_template": {
-                "launch_template_specification": _newest(templates[args.efa(args.site.machines[0])]),
-                "overrides": [
-                    {
-                        "instance_type": machine.name,
-                        "launch_template_specification": _newest(templates[args.efa(machine)]),
-                    }
-                    for machine in args.site.machines
-                ],
-            },
-        },
+        **machines,
         tags=[{"key": key, "value": value, "propagate_at_launch": True} for key, value in args.tags.items()],
         opts=opts,
     )
@@ -171,6 +238,6 @@ def _group(
     return group
 
 
-def _newest(template: aws.ec2.LaunchTemplate) -> dict[str, Any]:
+def _newest(template: aws.ec2.LaunchTemplate, key: str = "launch_template_id") -> dict[str, Any]:
     """Return a template's newest version by number, so that a new version changes the group."""
-    return {"launch_template_id": template.id, "version": template.latest_version.apply(str)}
+    return {key: template.id, "version": template.latest_version.apply(str)}

@@ -68,7 +68,7 @@ def _filled(template: str, contents: Mapping[str, str]) -> str:
 def _environment(config: Ec2RunnersConfig, platform: str, name: str, gpus: int, efa: int) -> str:
     architecture = {"linux/amd64": "x64", "linux/arm64": "arm64"}[platform]
     # If some machines always wait for jobs, the keeper ends the others without a job.
-    idle = config.max_lifetime * 24 * 60 if config.min_runners else config.idle
+    idle = config.max_lifetime * 24 * 60 if config.most_waiting else config.idle
     values = {
         "REGION": config.region,
         "BOOT": config.boot,

@@ -24,6 +24,9 @@ PENDING_LIMIT = timedelta(minutes=2)
 _RUNNERS = "ephemeralrunners.actions.github.com"
 """ARC's object for each runner, older than its pod. Only this object says why a pod could not be created."""
 
+_NODE_CLASSES = "ec2nodeclasses.karpenter.k8s.aws"
+"""Karpenter's object for nodes on EC2. Its status lists the reservations that it selects."""
+
 _PLUGINS = {
     GPU: "does NVIDIA's device plugin or GPU operator run there?",
     EFA: "is the instance type in supportedInstanceLabels of the EFA device plugin, which leaves others out silently, "
@@ -68,6 +71,7 @@ def _of_nodes(config: KubernetesRunnersConfig, specs: Iterable[ImageSpec]) -> It
     nodes = _nodes(config)
     yield from _devices(config, nodes)
     yield from _drivers(config, nodes, specs)
+    yield from _reservations(config)
 
 
 def _devices(config: KubernetesRunnersConfig, nodes: list[Item]) -> Iterator[str]:
@@ -91,6 +95,25 @@ def _drivers(config: KubernetesRunnersConfig, nodes: list[Item], specs: Iterable
     for driver, names in node_drivers.of(nodes).by_driver.items():
         for clause in drivers.unfit(images, driver):
             yield f"{node_drivers.listed(names)}, of {config.profile}: {clause}: update the nodes' driver"
+
+
+def _reservations(config: KubernetesRunnersConfig) -> Iterator[str]:
+    """Look for the reservations in what Karpenter says of the node class that is to select them."""
+    requested = config.reservation
+    if requested is None or requested.node_class is None:
+        return
+    name = f"EC2NodeClass {requested.node_class}"
+    classes = _known_items(config, _NODE_CLASSES, f"--field-selector=metadata.name={requested.node_class}")
+    if not classes:
+        yield f"the cluster has no {name}, so that no reserved machine becomes a node: make it, or name another"
+        return
+    selected = {each.get("id") for each in classes[0].get("status", {}).get("capacityReservations", ())}
+    missing = sorted({*requested.ids} - selected) if requested.ids else [] if selected else ["any reservation"]
+    if missing:
+        yield (
+            f"{name} does not select {', '.join(missing)}, so that no machine of it becomes a node: see its "
+            "capacityReservationSelectorTerms, and Karpenter's feature gate ReservedCapacity"
+        )
 
 
 def _controller(config: KubernetesRunnersConfig) -> Iterator[str]:
@@ -177,10 +200,15 @@ def _replicas(config: KubernetesRunnersConfig) -> Iterator[str]:
 
 
 def _runners(config: KubernetesRunnersConfig) -> list[Item]:
+    return _known_items(config, _RUNNERS, f"--namespace={config.namespace}")
+
+
+def _known_items(config: KubernetesRunnersConfig, *words: str) -> list[Item]:
+    """Return objects of a kind that the cluster may not know: ARC's before the first update, or Karpenter's."""
     try:
-        return _items(config, _RUNNERS, f"--namespace={config.namespace}")
+        return _items(config, *words)
     except Unanswered as error:
-        if "the server doesn't have a resource type" in str(error):  # before the first update
+        if "the server doesn't have a resource type" in str(error):
             return []
         raise
 

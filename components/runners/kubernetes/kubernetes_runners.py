@@ -44,12 +44,13 @@ class KubernetesRunnersArgs:
     """What :class:`KubernetesRunners` consists of.
 
     ``config`` is the stack's ``runners``. ``ports`` are the ports of its registry and mirrors. ``mirrored`` returns the
-    reference from which the cluster pulls an image.
+    reference from which the cluster pulls an image. ``reservations`` is what the preview says of reserved nodes.
     """
 
     config: Config
     ports: Sequence[int] = ()
     mirrored: Callable[[str], str] = field(default=_unchanged)
+    reservations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,7 @@ class KubernetesRunners(pulumi.ComponentResource):
                 if config.sets
                 else {"scaleSet": self.scale_set}
             ),
+            **({"reservations": args.reservations} if args.reservations else {}),
             **({"buildService": of_service[0]} if of_service else {}),
             **({"buildServices": of_service} if len(of_service) > 1 else {}),
         }

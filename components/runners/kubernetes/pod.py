@@ -93,7 +93,7 @@ def placement(profile: str, pool: PoolConfig) -> Spec:
         *map(dict, row.tolerations),
         *(toleration.model_dump(by_alias=True, exclude_none=True) for toleration in pool.tolerations),
     ]
-    spec: Spec = {"nodeSelector": {**row.selector, **pool.node_selector}}
+    spec: Spec = {"nodeSelector": {**row.selector, **pool.node_labels}}
     if tolerations:
         spec["tolerations"] = tolerations
     if pool.runtime_class:

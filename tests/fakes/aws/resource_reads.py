@@ -198,18 +198,21 @@ def group(client: Client, name: str, _: Properties) -> Found:
             "vpcZoneIdentifiers": description["VPCZoneIdentifier"].split(","),
             "protectFromScaleIn": description["NewInstancesProtectedFromScaleIn"],
             "suspendedProcesses": sorted(one["ProcessName"] for one in description["SuspendedProcesses"]),
-            "mixedInstancesPolicy": _mixed(camel(description["MixedInstancesPolicy"])),
+            **_machines(camel(description)),
             "tags": [_only(camel(tag), "key", "value", "propagateAtLaunch") for tag in description["Tags"]],
         },
         {"arn": description["AutoScalingGroupARN"]},
     )
 
 
-def _mixed(policy: Properties) -> Properties:
-    """Return it without the template's name, which AWS adds to its id."""
+def _machines(group: Properties) -> Properties:
+    """Return a group's template or templates, without their names, which AWS adds to the ids."""
+    if template := group.get("launchTemplate"):
+        return {"launchTemplate": {"id": template["launchTemplateId"], "version": template["version"]}}
+    policy = group["mixedInstancesPolicy"]
     for place in [policy["launchTemplate"], *policy["launchTemplate"]["overrides"]]:
         place["launchTemplateSpecification"].pop("launchTemplateName", None)
-    return policy
+    return {"mixedInstancesPolicy": policy}
 
 
 def hook(client: Client, name: str, known: Properties) -> Found:

@@ -108,18 +108,20 @@ def _update_template(client: Client, name: str, olds: Properties, news: Properti
 
 
 def _group_arguments(inputs: Properties) -> dict[str, Any]:
-    policy = pascal(inputs["mixedInstancesPolicy"])
+    one, several = inputs.get("launchTemplate"), inputs.get("mixedInstancesPolicy")
+    assert (one is None) != (several is None), "one of `launch_template`, `mixed_instances_policy` must be specified"
+    template = one and {"LaunchTemplate": {"LaunchTemplateId": one["id"], "Version": one["version"]}}
     return {
         "AutoScalingGroupName": inputs["name"],
         "MinSize": int(inputs["minSize"]),
         "MaxSize": int(inputs["maxSize"]),
         "VPCZoneIdentifier": ",".join(inputs["vpcZoneIdentifiers"]),
         "NewInstancesProtectedFromScaleIn": inputs["protectFromScaleIn"],
-        "CapacityRebalance": inputs["capacityRebalance"],
+        "CapacityRebalance": inputs.get("capacityRebalance", False),
         "MaxInstanceLifetime": int(inputs["maxInstanceLifetime"]),
         "HealthCheckType": inputs["healthCheckType"],
         "HealthCheckGracePeriod": int(inputs["healthCheckGracePeriod"]),
-        "MixedInstancesPolicy": policy,
+        **(template or {"MixedInstancesPolicy": pascal(several)}),
     }
 
 

@@ -42,6 +42,7 @@ GROUP_OF_MACHINES, TEMPLATE = _ec2("security-group"), _ec2("launch-template")
 ENDPOINT, SUBNET, VPC, INTERFACE = _ec2("vpc-endpoint"), _ec2("subnet"), _ec2("vpc"), _ec2("network-interface")
 IMAGE = f"arn:aws:ec2:{REGION}::image/ami-0123456789abcdef0"
 PLACEMENT = f"arn:aws:ec2:{REGION}:{ACCOUNT}:placement-group/{NAME}"
+RESERVATION = f"arn:aws:ec2:{REGION}:{ACCOUNT}:capacity-reservation/cr-0123456789abcdef0"
 PARAMETER = f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter"
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/{NAME}-runner"
 BOUNDARY = f"arn:aws:iam::{ACCOUNT}:policy/slipway-boundary"
@@ -107,7 +108,7 @@ MAY: dict[str, list[Ask]] = {
                 ("CreateSecurityGroup", (VPC,)),
                 ("CreateVpcEndpoint", (VPC, SUBNET)),
                 ("ModifyVpcEndpoint", (SUBNET,)),
-                ("RunInstances", (IMAGE, SUBNET, INTERFACE, PLACEMENT)),
+                ("RunInstances", (IMAGE, SUBNET, INTERFACE, PLACEMENT, RESERVATION)),
             )
             for where in places
         ),

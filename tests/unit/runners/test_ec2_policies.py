@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from components.runners.ec2 import iam_policies
 from stacks.config.stack_file import ROOT
+from tests.helpers.iam_simulator import Ask, allowed
 from tests.unit.runners import iam
 
 ARNS = iam_policies.Arns(
@@ -101,6 +103,13 @@ def test_policy_with_a_planted_fault_fails_the_checks(whose: str, number: int) -
 def test_runner_policy_without_ecr_grants_no_push() -> None:
     bare = iam_policies.runner(iam_policies.Arns(**{**vars(ARNS), "pull": [], "push": []}))
     assert not [action for statement in bare["Statement"] for action in statement["Action"] if action.startswith("ecr")]
+
+
+def test_keeper_policy_reads_reservations_where_there_are_some() -> None:
+    reads = Ask("ec2:DescribeCapacityReservations")
+    assert not allowed(POLICIES["keeper"](), reads)
+    assert allowed(iam_policies.keeper(replace(ARNS, reserved=True), "Slipway/Runners"), reads)
+    assert allowed(json.loads((ROOT / "docs/runners/ec2-boundary.json").read_text()), reads)
 
 
 @pytest.mark.parametrize("service", ["ec2.amazonaws.com", "lambda.amazonaws.com"])

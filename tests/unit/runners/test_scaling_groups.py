@@ -15,8 +15,10 @@ from tests.fakes.pulumi_mocks import Recorder
 
 ARGS: Any = SimpleNamespace(
     name="runners",
-    config=SimpleNamespace(spot=True, max_runners=4, max_lifetime=7),
-    site=SimpleNamespace(networks=[SimpleNamespace(subnet="subnet-1")], machines=[SimpleNamespace(name="g5.2xlarge")]),
+    config=SimpleNamespace(kinds=("spot", "on-demand"), max_runners=4, max_lifetime=7),
+    site=SimpleNamespace(
+        networks=[SimpleNamespace(subnet="subnet-1")], machines=[SimpleNamespace(name="g5.2xlarge")], reservations=[]
+    ),
     efa=lambda _: 0,
     tags={},
 )

@@ -1,0 +1,195 @@
+"""Capacity reservations and Capacity Blocks of EC2: what makes one useless for the machines that are to be in it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from stacks.config.ec2 import NamedReservationsConfig, NodeReservationConfig
+from stacks.config.kubernetes import KubernetesRunnersConfig
+
+RECLAIMED = timedelta(minutes=30)
+"""How long before the end of a Capacity Block EC2 begins to terminate its machines ("Capacity Blocks for ML")."""
+
+ALARM_DAYS = (14, 3, 1)
+"""Days before the end of a reservation at which somebody is told."""
+
+_OVER = {"cancelled", "cancelling", "expired", "failed", "payment-failed", "unavailable", "unsupported"}
+"""States from which a reservation never becomes active."""
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A capacity reservation, or a Capacity Block, as EC2 describes it (DescribeCapacityReservations).
+
+    ``count`` are its machines, ``available`` those that nobody uses. ``placement_group`` is an ARN; empty without one.
+    Without ``ends``, it lasts until somebody cancels it.
+    """
+
+    id: str
+    owner: str
+    instance_type: str
+    zone: str
+    state: str
+    count: int
+    available: int
+    starts: datetime | None = None
+    ends: datetime | None = None
+    block: bool = False
+    platform: str = "Linux/UNIX"
+    tenancy: str = "default"
+    placement_group: str = ""
+    interruptible: bool = False
+
+    @property
+    def lasts(self) -> timedelta:
+        """How long it lasts in all."""
+        return self.ends - self.starts if self.ends and self.starts else timedelta.max
+
+    def lead(self, drain: int) -> timedelta:
+        """Return how long before its end its machines take no further job.
+
+        ``drain`` are the minutes that a job gets. EC2 ends the machines of a Capacity Block alone: others stay, at the
+        price of on-demand machines.
+        """
+        return RECLAIMED + timedelta(minutes=drain) if self.block else timedelta()
+
+    def text(self, drain: int | None = None) -> str:
+        """Return what a preview says of it; without ``drain``, others end its machines."""
+        kind = "Capacity Block" if self.block else "capacity reservation"
+        text = f"{kind}: {self.count} {self.instance_type} in {self.zone}"
+        if self.ends is None:
+            return f"{text}, without an end"
+        text += f", until {moment(self.ends)}"
+        if not self.block or drain is None:
+            return text
+        return f"{text}; no job starts there from {moment(self.ends - self.lead(drain))}"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a reservation is for: an account's machines of some types in some zones, in a placement group or in none.
+
+    Without types or zones, and with ``grouped`` None, any is right. ``most`` is the highest number of machines at once,
+    which ``limit`` says. ``drain`` are the minutes that a job gets before EC2 takes the machines.
+    """
+
+    owner: str
+    types: Collection[str]
+    zones: Collection[str]
+    grouped: bool | None
+    most: int
+    limit: str
+    drain: int = 0
+
+
+def moment(time: datetime) -> str:
+    """Return a time as text, such as ``2026-12-24 11:30 UTC``."""
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def chosen(requested: NamedReservationsConfig, reservations: Sequence[Reservation]) -> list[Reservation]:
+    """Return the reservations that a configuration is about.
+
+    A tag stays on reservations that are over, and is on the next one before that starts. So of those with the tags, the
+    active ones count, or all where none is.
+    """
+    active = [each for each in reservations if each.state == "active"]
+    return active if requested.tags and active else [*reservations]
+
+
+def for_nodes(config: KubernetesRunnersConfig, requested: NodeReservationConfig) -> Wanted:
+    """Return what the reservations of a cluster's nodes are for."""
+    instance_type = config.label("node.kubernetes.io/instance-type")
+    zone = config.label("topology.kubernetes.io/zone")
+    return Wanted(
+        owner=requested.owner or requested.account,
+        types=[instance_type] if instance_type else (),
+        zones=[zone] if zone else (),
+        grouped=None,
+        most=config.most_nodes,
+        limit=f"maxRunners {config.max_runners} needs {config.most_nodes} nodes",
+    )
+
+
+def mistakes(
+    requested: NamedReservationsConfig, reservations: Sequence[Reservation], wanted: Wanted, now: datetime
+) -> Iterator[str]:
+    """Yield a message for each reason why machines cannot be in the reservations.
+
+    Args:
+        requested: the configuration.
+        reservations: those that it names.
+        wanted: what they are for.
+        now: the time.
+    """
+    for each in reservations:
+        yield from (f"{each.id} {reason}" for reason in _reasons(each, wanted, now))
+    total = sum(each.count for each in reservations)
+    if wanted.most > total and not requested.fallback:
+        ids = ", ".join(each.id for each in reservations)
+        yield (
+            f"{ids}: {total} machines in all, and {wanted.limit}: give less in maxRunners, or "
+            "reservation.fallback: true"
+        )
+
+
+def endings(requested: NamedReservationsConfig, reservations: Sequence[Reservation], now: datetime) -> Iterator[str]:
+    """Yield a warning for each reservation that ends in a few days."""
+    for each in reservations:
+        if each.ends and (left := each.ends - now) <= timedelta(days=ALARM_DAYS[0]):
+            yield f"{each.id} ends in {left.days} days, at {moment(each.ends)}; then {then(requested)}"
+
+
+def then(requested: NamedReservationsConfig, kinds: Sequence[str] = ()) -> str:
+    """Return what happens where a reservation has no machine; ``kinds`` are the other kinds of capacity, in order."""
+    other = f"other machines are taken{': ' * bool(kinds)}{', then '.join(kinds)}"
+    return other if requested.fallback else "jobs wait"
+
+
+def _reasons(each: Reservation, wanted: Wanted, now: datetime) -> Iterator[str]:
+    if each.owner != wanted.owner:
+        yield (
+            f"is of account {each.owner}, not of {wanted.owner}: if that account shares it, say so in reservation.owner"
+        )
+    if wanted.types and each.instance_type not in wanted.types:
+        yield f"is for {each.instance_type}; the machines are {', '.join(sorted(wanted.types))}"
+    if wanted.zones and each.zone not in wanted.zones:
+        yield f"is in {each.zone}; the machines are in {', '.join(sorted(wanted.zones))}"
+    if each.platform != "Linux/UNIX":
+        yield f"is for {each.platform}; the machines are Linux/UNIX"
+    if each.tenancy != "default":
+        yield f"has tenancy {each.tenancy}; the machines have default"
+    if each.interruptible:
+        yield "is interruptible: its owner takes the machines back in the middle of a job"
+    yield from _placement(each, wanted)
+    if each.count == 0:
+        yield "has no machine"
+    yield from _times(each, now, wanted.drain)
+
+
+def _placement(each: Reservation, wanted: Wanted) -> Iterator[str]:
+    if each.placement_group and wanted.grouped is False:
+        yield (f"is in the placement group {each.placement_group.rpartition('/')[2]}; machines without efa are in none")
+    # A Capacity Block's machines are close to each other without a placement group.
+    if wanted.grouped and not each.placement_group and not each.block:
+        yield (
+            "is in no placement group, and machines with efa are in one, which has no share of it: make it with a "
+            "placement group"
+        )
+
+
+def _times(each: Reservation, now: datetime, drain: int) -> Iterator[str]:
+    if each.state != "active":
+        starts = f": it starts at {moment(each.starts)}" if each.starts and each.starts > now else ""
+        ended = f": it ended at {moment(each.ends)}" if each.ends and each.ends <= now else ""
+        never = ": give another" if each.state in _OVER and not ended else ""
+        yield f"is {each.state}, not active{starts or ended or never}"
+    elif each.ends and each.ends <= now:
+        yield f"ended at {moment(each.ends)}"
+    elif each.ends and (last := each.ends - each.lead(drain)) <= now:
+        yield (
+            f"ends at {moment(each.ends)}, and no job starts there from {moment(last)}, {drain} minutes before EC2 "
+            "takes its machines: give another"
+        )

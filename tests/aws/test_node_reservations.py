@@ -1,0 +1,93 @@
+"""Capacity reservations and Capacity Blocks of a cluster's nodes: looked up at AWS as moto has it, and refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from components.runners.ec2 import reservation_lookup
+from containers.errors import SlipwayError
+from stacks.config.kubernetes import KubernetesRunnersConfig
+from tests.aws.conftest import ACCOUNT, REGION
+from tests.fakes.aws.reservations import block, plant, reservation, served
+
+FIRST = reservation()["CapacityReservationId"]
+P5: dict[str, Any] = {"InstanceType": "p5.48xlarge"}
+
+
+@pytest.fixture(autouse=True)
+def aws(moto: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An AWS that has reservations."""
+    for name, value in {"AWS_ENDPOINT_URL": moto, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}.items():
+        monkeypatch.setenv(name, value)
+    with served():
+        yield
+
+
+def runners(reserved: dict[str, Any] | None = None, **values: Any) -> KubernetesRunnersConfig:
+    given = {"ids": [FIRST], "region": REGION, "account": ACCOUNT, "nodeClass": "gpus", **(reserved or {})}
+    github = {"url": "https://github.com/acme", "secret": "github"}
+    return KubernetesRunnersConfig.model_validate(
+        {"kind": "kubernetes", "github": github, "profile": "eks-p5", "reservation": given, **values}
+    )
+
+
+ZONE = {"topology.kubernetes.io/zone": "eu-west-1b"}
+PLANTED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "expired": (block(days=-1, State="expired", **P5), {}, " is expired, not active: it ended at "),
+    "not started": (block(State="scheduled", **P5), {}, " is scheduled, not active"),
+    "in its last half hour": (block(days=0.01, **P5), {}, " ends at .*, and no job starts there"),
+    "of another zone": (reservation(**P5), {"nodeSelector": ZONE}, " is in eu-west-1a; the machines are in eu-west-1b"),
+    "of another type": (reservation(), {}, " is for g5.2xlarge; the machines are p5.48xlarge"),
+    "over its count": (
+        reservation(**{**P5, "TotalInstanceCount": 1}),
+        {"gpus": 4, "maxRunners": 3},
+        ": 1 machines in all, and maxRunners 3 needs 2 nodes: give less in maxRunners",
+    ),
+    "of another account": (reservation(OwnerId="999999999999", **P5), {}, " is of account 999999999999"),
+    "of which EC2 does not know": (
+        reservation(1, **P5),
+        {},
+        ": DescribeCapacityReservations: AWS refuses it: 400, Inv",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_useless_reservation_of_nodes_is_refused(name: str) -> None:
+    planted, values, message = PLANTED[name]
+    plant(planted)
+    with pytest.raises(SlipwayError) as caught:
+        reservation_lookup.of_nodes(runners(**values))
+    assert re.search(f"^slipway:runners.reservation: {FIRST}{message}", str(caught.value))
+    assert "\n" not in str(caught.value)
+
+
+def test_preview_says_what_nodes_are_reserved() -> None:
+    plant(block(days=40, **P5))
+    texts = reservation_lookup.of_nodes(runners())
+    assert texts[FIRST].startswith("Capacity Block: 4 p5.48xlarge in eu-west-1a, until ")
+    assert texts["reservation"] == "without a machine there, jobs wait"
+    # What EC2 has fewer of is no mistake where others are taken.
+    plant(block(days=40, **{**P5, "TotalInstanceCount": 1}))
+    assert reservation_lookup.of_nodes(runners({"fallback": True}))["reservation"].endswith("other machines are taken")
+
+
+def test_each_set_has_reservations_of_its_own() -> None:
+    tags = [{"Key": "team", "Value": "ml"}]
+    plant(reservation(Tags=tags, **P5), reservation(1, State="cancelled", Tags=tags, **P5))
+    given = {"tags": {"team": "ml"}, "region": REGION, "account": ACCOUNT, "nodeGroup": "p5"}
+    config = KubernetesRunnersConfig.model_validate(
+        {
+            "kind": "kubernetes",
+            "github": {"url": "https://github.com/acme", "secret": "github"},
+            "sets": {"small": {}, "h100": {"profile": "eks-p5", "reservation": given}},
+        }
+    )
+    assert reservation_lookup.of_nodes(config).keys() == {FIRST, "sets.h100.reservation"}
+    plant(reservation(State="cancelled", Tags=tags, **P5))
+    with pytest.raises(SlipwayError, match=r"^slipway:runners.sets.h100.reservation: cr-\w+ is cancelled, not active"):
+        reservation_lookup.of_nodes(config)

@@ -1,0 +1,283 @@
+"""Reserved machines of EC2: how they are asked for, what the keeper makes of them, and what it says of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from components.runners.kubernetes import cluster_health, pod
+from containers.errors import SlipwayError
+from containers.image.gpu import kubectl
+from containers.image.gpu.kubectl import Unanswered
+from scaler import keeper
+from scaler.decide import ON_DEMAND, SPOT, Machine, Reserved, Rules, Runner, decide, room
+from scaler.jobs import Job
+from stacks.checks import provider_settings, reservations
+from stacks.config.ec2 import NodeReservationConfig, ReservationConfig
+from stacks.config.kubernetes import KubernetesRunnersConfig
+from stacks.flavors import load as load_stack
+from tests.unit.runners.test_ec2 import RUNNERS, load
+
+ID, OTHER = "cr-0123456789abcdef0", "cr-0123456789abcdef1"
+NOW = 1_800_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("reservation", "message"),
+    [
+        ({}, "slipway:runners.reservation: expected either ids or tags of reservations"),
+        ({"ids": [ID], "tags": {"team": "ml"}}, "slipway:runners.reservation: expected either ids or tags"),
+        ({"ids": [ID, ID]}, "slipway:runners.reservation: expected each of ids only once"),
+        ({"ids": ["cr-1"]}, "slipway:runners.reservation.ids.0: 'cr-1': expected the id of a reservation"),
+        ({"ids": [ID], "owner": "1"}, "slipway:runners.reservation.owner: '1'"),
+        ({"ids": [ID], "drain": 1}, "slipway:runners.reservation.drain: '1'"),
+        ({"id": ID}, "slipway:runners.reservation: unknown key 'id' (did you mean 'ids'?)"),
+    ],
+)
+def test_reservation_invalid_is_refused_in_one_line(reservation: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(SlipwayError) as caught:
+        load(reservation=reservation)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("values", [{"spot": False}, {"spot": True}, {"spotPatience": 9}])
+def test_spot_beside_reservations_alone_is_refused(values: Mapping[str, Any]) -> None:
+    with pytest.raises(SlipwayError, match="has no effect, because reservation.fallback is false: leave it out"):
+        load(reservation={"ids": [ID]}, **values)
+    assert load(reservation={"ids": [ID], "fallback": True}, **values).kinds
+
+
+@pytest.mark.parametrize("key", ["profile", "assumeRoles", "accessKey"])
+def test_login_of_the_provider_beside_reservations_is_refused(key: str) -> None:
+    config = load_stack({"flavor": "runners", "runners": {**RUNNERS, "reservation": {"ids": [ID]}}}, "stack x")
+    (line,) = provider_settings.refusals(config, {f"aws:{key}": "x"})
+    assert line.startswith(f"aws:{key}: reservations are looked up by AWS's SDK")
+
+
+def rules(**reserved: Reserved) -> Rules:
+    """Return rules with reservations first, then spot and on-demand capacity."""
+    by_id = {name.replace("_", "-"): each for name, each in reserved.items()}
+    return Rules((*by_id, SPOT, ON_DEMAND), 0, 20, 300, 600, 1200, 86400, by_id)
+
+
+def jobs(count: int, ago: float = 0.0) -> list[Job]:
+    return [Job(number, "acme/images", NOW - ago) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("reserved", "count", "desired"),
+    [
+        ({"cr_1": Reserved(2)}, 1, {"cr-1": 1}),
+        ({"cr_1": Reserved(2)}, 5, {"cr-1": 2, SPOT: 3}),
+        ({"cr_1": Reserved(2, available=1)}, 5, {"cr-1": 1, SPOT: 4}),
+        ({"cr_1": Reserved(2, available=0)}, 2, {SPOT: 2}),
+        ({"cr_1": Reserved(2, until=NOW)}, 2, {SPOT: 2}),
+        ({"cr_1": Reserved(2, until=NOW + 1)}, 2, {"cr-1": 2}),
+        ({"cr_1": Reserved(1), "cr_2": Reserved(1)}, 3, {"cr-1": 1, "cr-2": 1, SPOT: 1}),
+    ],
+)
+def test_decide_takes_reserved_machines_first(
+    reserved: dict[str, Reserved], count: int, desired: dict[str, int]
+) -> None:
+    done = decide(NOW, rules(**reserved), jobs(count), [], [], {})
+    assert {group: number for group, number in done.desired.items() if number} == desired
+
+
+def test_decide_without_fallback_waits_for_the_reservation() -> None:
+    alone = replace(rules(cr_1=Reserved(2)), groups=("cr-1",))
+    there = [Machine("i-1", "cr-1", NOW - 60)]
+    assert decide(NOW, alone, jobs(5), there, [], {}).desired == {"cr-1": 2}
+    assert decide(NOW, alone, jobs(5, ago=900), there, [], {}).desired == {"cr-1": 2}
+
+
+def test_decide_after_patience_takes_another_kind_of_capacity() -> None:
+    given = rules(cr_1=Reserved(2))
+    desired = [decide(NOW, given, jobs(1, ago=300 * turn), [], [], {}).desired for turn in range(4)]
+    assert [max(each, key=lambda group: each[group]) for each in desired] == ["cr-1", SPOT, ON_DEMAND, "cr-1"]
+
+
+def test_decide_before_the_end_of_a_reservation_drains_it() -> None:
+    """An idle machine ends, one with a job stays, and new jobs get other machines."""
+    given = rules(cr_1=Reserved(4, until=NOW))
+    there = [Machine(f"i-{number}", "cr-1", NOW - 120) for number in range(3)]
+    runners = [Runner(0, "i-0", online=True, busy=True), Runner(1, "i-1", online=True, busy=False)]
+    prepared = {"i-0": NOW - 60, "i-1": NOW - 60}
+    done = decide(NOW, given, jobs(2), there, runners, prepared)
+    assert done.end == {"i-1": "its reservation ends", "i-2": "its reservation ends"}
+    assert {**done.desired} == {"cr-1": 1, SPOT: 2, ON_DEMAND: 0}
+    # GitHub does not list its runners: one that may have a job stays.
+    done = decide(NOW, given, jobs(2), there, None, prepared)
+    assert done.end == {"i-2": "its reservation ends"}
+    assert decide(NOW - 1, given, jobs(2), there, runners, prepared).end == {}
+
+
+@pytest.mark.parametrize(
+    ("reservation", "there", "expected"),
+    [(Reserved(4), 1, 3), (Reserved(4, 1), 1, 1), (Reserved(4, 9), 3, 1), (Reserved(2), 3, 0)],
+)
+def test_room_is_what_others_and_own_machines_leave(reservation: Reserved, there: int, expected: int) -> None:
+    machines = [Machine(f"i-{number}", "cr-1", NOW) for number in range(there)]
+    gone = Machine("i-9", "cr-1", NOW, gone=True)
+    assert room(NOW, rules(cr_1=reservation), [*machines, gone], "cr-1") == expected
+
+
+def described(**values: Any) -> reservations.Reservation:
+    end = datetime.fromtimestamp(NOW, UTC)
+    given: dict[str, Any] = {"state": "active", "count": 2, "available": 2, "ends": end, "block": True, **values}
+    return reservations.Reservation(ID, "123456789012", "p5.48xlarge", "eu-west-1a", **given)
+
+
+@pytest.mark.parametrize(("block", "drain", "minutes"), [(True, 60, 90), (True, 120, 150), (False, 60, 0)])
+def test_lead_of_a_block_is_before_ec2_takes_its_machines(block: bool, drain: int, minutes: int) -> None:
+    assert described(block=block).lead(drain) == timedelta(minutes=minutes)
+
+
+def test_reservations_by_tag_are_the_active_ones() -> None:
+    there = [described(), described(state="expired"), described(state="scheduled")]
+    by_tag, by_id = ReservationConfig(tags={"a": "b"}), ReservationConfig(ids=(ID,))
+    assert reservations.chosen(by_tag, there) == there[:1]
+    assert reservations.chosen(by_tag, there[1:]) == there[1:]
+    assert reservations.chosen(by_id, there) == there
+
+
+class Ec2:
+    """EC2's client: its answer, or why it refuses."""
+
+    def __init__(self, answer: dict[str, Any] | str) -> None:
+        self.answer = answer
+
+    def describe_capacity_reservations(self, **given: Any) -> dict[str, Any]:
+        assert given == {"CapacityReservationIds": [ID]}
+        if isinstance(self.answer, str):
+            raise ClientError({"Error": {"Code": self.answer, "Message": "no"}}, "DescribeCapacityReservations")
+        return {"CapacityReservations": [self.answer]}
+
+
+END = datetime.fromtimestamp(NOW + 7200, UTC)
+BLOCK: dict[str, Any] = {
+    "State": "active", "TotalInstanceCount": 3, "AvailableInstanceCount": 1, "EndDate": END, "EndDateType": "limited",
+}  # fmt: skip
+KNOWN = Reserved(2, until=NOW - 600)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "hours"),
+    [
+        (BLOCK, Reserved(3, 1, NOW + 1800), 2),
+        ({**BLOCK, "EndDateType": "unlimited"}, Reserved(3, 1, None), None),
+        ({**BLOCK, "State": "expired"}, Reserved(0, None, 0.0), 0),
+        ("InvalidCapacityReservationId.NotFound", Reserved(0, None, 0.0), 0),
+        ("UnauthorizedOperation", KNOWN, None),
+        ({**BLOCK, "TotalInstanceCount": "<html>"}, KNOWN, None),
+    ],
+)
+def test_keeper_has_reservations_as_ec2_has_them_now(
+    answer: dict[str, Any] | str, expected: Reserved, hours: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[tuple[float, dict[str, str]]] = []
+    monkeypatch.setattr(keeper, "client", lambda service: Ec2(answer) if service == "ec2" else None)
+    monkeypatch.setattr(time, "time", lambda: NOW)
+    environment = {
+        **dict.fromkeys(("NAME", "LABELS", "RUNNER_ROLE", "CONFIGS", "HOOK", "METRICS", "JOBS"), "x"),
+        **dict.fromkeys(("GITHUB_API", "GITHUB_SCOPE", "GITHUB_SECRET"), "x"),
+        "RUNNER_GROUP": "1",
+        "GROUPS": json.dumps({ID: "g"}),
+        "RULES": json.dumps({"least": 0, "most": 4, "patience": 1, "idle": 1, "boot": 1, "lifetime": 1}),
+        "RESERVATIONS": json.dumps({ID: {"count": 2, "ends": NOW + 4800, "lead": 5400}}),
+    }
+    a_round = keeper.Keeper(environment)
+    monkeypatch.setattr(
+        a_round, "_measure", lambda values, **more: measured.append((values["ReservationHoursLeft"][0], more))
+    )
+    assert a_round._reservation(ID, a_round._reserved[ID]) == expected
+    assert measured == ([] if hours is None else [(hours, {"Reservation": ID})])
+
+
+@pytest.mark.parametrize(
+    ("reservation", "reason"),
+    [
+        (Reserved(2, available=0), f"the capacity reservation {ID} has no room: all 2 machines are in use"),
+        (Reserved(2, until=NOW), f"the capacity reservation {ID} has ended, or ends soon"),
+        (Reserved(2), ""),
+    ],
+)
+def test_waiting_job_is_told_of_a_full_reservation(
+    reservation: Reserved, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: NOW)
+    alone = Rules((ID,), 0, 4, 300, 600, 1200, 86400, {ID: reservation})
+    assert keeper._without_room(alone, []) == ([reason] if reason else [])
+    assert keeper._without_room(replace(alone, groups=(ID, SPOT)), []) == []
+
+
+NODES: dict[str, Any] = {"ids": [ID], "region": "eu-west-1", "account": "123456789012", "nodeClass": "gpus"}
+
+
+def nodes(**values: Any) -> NodeReservationConfig:
+    return NodeReservationConfig.model_validate({**NODES, **values})
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ({}, {"karpenter.sh/capacity-type": "reserved", "karpenter.k8s.aws/capacity-reservation-id": ID}),
+        ({"ids": [ID, OTHER]}, {"karpenter.sh/capacity-type": "reserved"}),
+        ({"nodeClass": None, "nodeGroup": "p5"}, {"eks.amazonaws.com/nodegroup": "p5"}),
+        ({"fallback": True}, {}),
+    ],
+)
+def test_runners_are_on_the_reserved_nodes_alone(values: dict[str, Any], labels: dict[str, str]) -> None:
+    assert nodes(**values).labels == labels
+    config = cluster(reservation=nodes(**values).model_dump(by_alias=True))
+    selected = pod.placement(config.profile, config)["nodeSelector"]
+    assert selected == {"node.kubernetes.io/instance-type": "p5.48xlarge", "acme.example/pool": "gpus", **labels}
+
+
+def cluster(**values: Any) -> KubernetesRunnersConfig:
+    given = {"kind": "kubernetes", "github": {"url": "https://github.com/acme", "secret": "s"}, "profile": "eks-p5"}
+    return KubernetesRunnersConfig.model_validate({**given, "nodeSelector": {"acme.example/pool": "gpus"}, **values})
+
+
+@pytest.mark.parametrize("values", [{"nodeClass": None}, {"nodeGroup": "p5"}])
+def test_reserved_nodes_without_one_maker_are_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="expected either nodeClass or nodeGroup"):
+        nodes(**values)
+
+
+def test_label_against_the_reserved_nodes_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"nodeSelector.karpenter.sh/capacity-type: 'spot': nodes of the reservation"):
+        cluster(reservation=NODES, nodeSelector={"karpenter.sh/capacity-type": "spot"})
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ([{"status": {"capacityReservations": [{"id": ID}]}}], ""),
+        ([{"status": {"capacityReservations": [{"id": OTHER}]}}], f"EC2NodeClass gpus does not select {ID}, so that"),
+        ([{}], f"EC2NodeClass gpus does not select {ID}, so that"),
+        ([], "the cluster has no EC2NodeClass gpus, so that no reserved machine"),
+        (None, "the cluster has no EC2NodeClass gpus, so that no reserved machine"),
+    ],
+)
+def test_node_class_that_selects_no_reservation_is_told(
+    answer: list[dict[str, Any]] | None, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def items(kind: str, *words: str, **_: Any) -> list[dict[str, Any]]:
+        if kind != "ec2nodeclasses.karpenter.k8s.aws":
+            return []
+        assert words == ("--field-selector=metadata.name=gpus",)
+        if answer is None:
+            raise Unanswered('error: the server doesn\'t have a resource type "ec2nodeclasses"')
+        return answer
+
+    monkeypatch.setattr(kubectl, "items", items)
+    lines = cluster_health.warnings(cluster(reservation=NODES))
+    assert [line.startswith(reason) for line in lines] == ([True] if reason else [])
