@@ -32,6 +32,8 @@ from scaler.jobs import Job, Jobs
 from stacks.config.ec2 import Ec2RunnersConfig
 from tests.aws.conftest import REGION
 from tests.aws.runners import NAME, RUNNERS, client
+from tests.fakes.aws.reservations import block, plant
+from tests.fakes.aws.reservations import served as planted
 from tests.fakes.github.runner_api import TOKEN, World, served
 
 HOOK = "the webhook's secret"
@@ -121,12 +123,12 @@ class Scaler:
         for machine in self.configs():
             self.github.named(f"{NAME}-{machine}").update(status="online", busy=busy)
 
-    def metric(self) -> float:
-        """Return the newest value of how long the longest waiting job has."""
+    def metric(self, name: str = "LongestQueued", **more: str) -> float:
+        """Return the greatest value of the last hour; by default of how long the longest waiting job has."""
         answer = self.api("cloudwatch").get_metric_statistics(
             Namespace=METRICS,
-            MetricName="LongestQueued",
-            Dimensions=[{"Name": "Runners", "Value": NAME}],
+            MetricName=name,
+            Dimensions=[{"Name": key, "Value": value} for key, value in {"Runners": NAME, **more}.items()],
             StartTime=time.time() - 3600,
             EndTime=time.time() + 3600,
             Period=3600,
@@ -285,6 +287,58 @@ def test_report_of_launches_that_failed_names_capacity(scaler: Scaler, monkeypat
     scaler.round()
     _, (job,) = keeper_report("t", Ec2RunnersConfig.model_validate(RUNNERS))
     assert (job.kind, job.cause) == ("capacity", text)
+
+
+@pytest.fixture
+def block_scaler(scaler: Scaler) -> Iterator[Scaler]:
+    """A keeper whose first group is in a Capacity Block of one machine; the other one is on demand."""
+    name = block()["CapacityReservationId"]
+    known = {name: {"count": 1, "ends": None, "lead": 5400}}
+    scaler.environment["GROUPS"] = json.dumps({name: GROUPS["spot"], "on-demand": GROUPS["on-demand"]})
+    scaler.environment["RESERVATIONS"] = json.dumps(known)
+    with planted():
+        yield scaler
+
+
+def test_keeper_uses_a_block_and_drains_it_before_its_end(block_scaler: Scaler) -> None:
+    scaler, (name, other) = block_scaler, json.loads(block_scaler.environment["GROUPS"])
+    plant(block(TotalInstanceCount=1, AvailableInstanceCount=1))
+    scaler.job(1)
+    scaler.job(2)
+    assert scaler.round().desired == {name: 1, other: 1}
+    assert scaler.desired() == {"spot": 1, "on-demand": 1}
+    scaler.round()
+    scaler.come_up(busy=True)
+    scaler.job(1, "in_progress")
+    scaler.job(2, "in_progress")
+    # 80 minutes before the end: one with a job stays, and a new job gets no machine there.
+    plant(block(days=80 / 1440, TotalInstanceCount=2, AvailableInstanceCount=1))
+    scaler.job(3)
+    done = scaler.round()
+    assert (done.end, done.desired) == ({}, {name: 1, other: 2})
+    assert 479 < scaler.metric("ReservationHoursLeft", Reservation=name) < 480  # of the first round, 20 days ahead
+    (machine,) = (one["InstanceId"] for one in scaler.group(GROUPS["spot"])["Instances"])
+    scaler.github.named(f"{NAME}-{machine}").update(busy=False)
+    assert scaler.round().end == {machine: "its reservation ends"}
+    assert scaler.desired()["spot"] == 0
+
+
+def test_job_waits_for_a_full_block_and_is_told_so(block_scaler: Scaler) -> None:
+    scaler = block_scaler
+    name = block()["CapacityReservationId"]
+    scaler.environment["GROUPS"] = json.dumps({name: GROUPS["spot"]})
+    plant(block(TotalInstanceCount=1, AvailableInstanceCount=0))
+    scaler.job(1)
+    assert scaler.round().desired == {name: 0}
+    _, (job,) = keeper_report("t", Ec2RunnersConfig.model_validate(RUNNERS))
+    assert (job.kind, job.cause) == (
+        "capacity",
+        f"the capacity reservation {name} has no room: all 1 machines are in use",
+    )
+    plant()
+    scaler.round()
+    _, (job,) = keeper_report("t", Ec2RunnersConfig.model_validate(RUNNERS))
+    assert (job.kind, job.cause) == ("capacity", f"the capacity reservation {name} has ended, or ends soon")
 
 
 def test_runner_config_above_4_kib_takes_another_tier(scaler: Scaler) -> None:

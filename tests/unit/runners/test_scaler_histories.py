@@ -1,6 +1,7 @@
 """The scaler's decisions on a virtual clock, over random histories in which GitHub stalls, refuses and answers late.
 
-In each minute of each history, every job that waits has a cause, and the cause is true.
+Some have a Capacity Block, whose machines EC2 takes before its end. In each minute of each history, every job that
+waits has a cause, and the cause is true.
 
 Each history has a seed. ``SLIPWAY_SEED=17 python -m pytest tests/unit/runners/test_scaler_histories.py`` begins with that one.
 """
@@ -10,14 +11,14 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from scaler import jobs as table
-from scaler.decide import ON_DEMAND, SPOT, Decision, Machine, Rules, Runner, decide
+from scaler.decide import ON_DEMAND, SPOT, Decision, Machine, Reserved, Rules, Runner, decide
 from scaler.fleet_status import status
 from scaler.jobs import Job, Jobs, Rows
 from scaler.waiting import CAUSES, STEPS, Standing, WaitingJob, with_queue
@@ -30,6 +31,9 @@ BOOTS = (2 * MINUTE, 7 * MINUTE)
 END = 16 * 60 * MINUTE
 START = 1_800_000_000.0
 MOST_LATE = 4 * MINUTE
+BLOCK = "cr-1"
+RECLAIMED = 30 * MINUTE
+"""How long before the end of a Capacity Block EC2 takes its machines."""
 KINDS = ("stalled", "refuses", "late", "partial", "away", "dry")
 """What GitHub does meanwhile: gives out no job; fails each call; answers as minutes ago; leaves runners out; all fails.
 With ``dry`` it is EC2 that has no machine to give."""
@@ -122,15 +126,34 @@ class History:
             self.faults.append((begun, ended, draw.choice(KINDS)))
             begun = ended
         self.quiet = max(self.faults[-1][1], *(work.queued for work in self.works.values()))
+        self.block, self.reclaimed = self._block(longest)
+        if self.block:
+            self.rules = replace(self.rules, groups=(BLOCK, SPOT, ON_DEMAND), reservations={BLOCK: self.block})
         self.client = Memory()
         self.table = Jobs(self.client, "jobs")
         self.runners: dict[int, Box] = {}
         self.seen: list[tuple[float, list[Runner]]] = []
         self.post: list[tuple[float, str, Work]] = []
-        self.desired = {SPOT: 0, ON_DEMAND: 0}
+        self.desired = dict.fromkeys(self.rules.groups, 0)
         self.numbers = 0
         self.announced: set[int] = set()
         self.prepared: dict[str, float] = {}
+
+    def _block(self, longest: float) -> tuple[Reserved | None, float]:
+        """Return a Capacity Block of some histories, and when EC2 takes its machines.
+
+        It drains for as long as the longest job, while GitHub answers. Otherwise a job may be lost, and is run again.
+        """
+        draw = random.Random(f"block of {self.seed}")
+        if draw.random() < 0.6:
+            return None, float("inf")
+        count = draw.randint(1, 4)
+        for _ in range(20):
+            until = min(work.queued for work in self.works.values()) + draw.uniform(0, 180) * MINUTE
+            reclaimed = until + longest + 5 * MINUTE
+            if all(to <= until - 5 * MINUTE or reclaimed <= since for since, to, _ in self.faults):
+                return Reserved(count, until=until), reclaimed
+        return Reserved(count), float("inf")
 
     def fault(self) -> str:
         return next((kind for begun, ended, kind in self.faults if begun <= self.now < ended), "")
@@ -139,6 +162,7 @@ class History:
         while self.now < START + END:
             self._work()
             self._deliver()
+            self._reclaim()
             self._live()
             self._keeper()
             alive = any(box.gone is None for box in self.machines)
@@ -186,6 +210,14 @@ class History:
             job = Job(work.id, "acme/images", work.queued)
             self.table.queue(job) if action == "queued" else self.table.dequeue(job)
 
+    def _reclaim(self) -> None:
+        """Have EC2 take the machines of a block that ends."""
+        for box in self.machines if self.now >= self.reclaimed else ():
+            if box.group == BLOCK and box.gone is None:
+                if box.work and box.over is None:
+                    self.killed.append(box.work.id)
+                box.over, box.gone = box.over or min(self.now, box.used_until), self.now
+
     def _live(self) -> None:
         """As the scripts of a machine: it comes up once it has its configuration, and ends where nobody else ends it."""
         for box in self.machines:
@@ -205,9 +237,10 @@ class History:
                 if tired or box.runner not in self.runners:
                     box.over = min(self.now, box.used_until)
                     self.runners.pop(box.runner or 0, None)
-        for group, count in self.desired.items() if self.fault() != "dry" else ():
+        for group, count in self.desired.items():
             there = sum(box.group == group and box.gone is None for box in self.machines)
-            for _ in range(count - there):
+            most = count if group != BLOCK else self.block.count if self.block and self.now < self.reclaimed else 0
+            for _ in range(min(count, most) - there if group == BLOCK or self.fault() != "dry" else 0):
                 self.numbers += 1
                 up_at = self.random.uniform(*BOOTS) if self.random.random() > 0.03 else float("inf")
                 self.machines.append(Box(f"i-{self.numbers}", group, self.now, up_at))
