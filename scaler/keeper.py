@@ -87,9 +87,8 @@ class Keeper:
             log("refused", to="read the jobs", why=f"{rows.unreadable} rows of the table are not a job's")
         jobs = rows.waiting if rows else []
         prepared = runners = machines = None
-        reservations = {name: self._reservation(name, known) for name, known in self._reserved.items()}
         minimum = least(time.time(), self._rules.least, self._schedule)
-        rules = replace(self._rules, least=minimum, reservations=reservations)
+        rules = replace(self._rules, least=minimum, reservations=self._reservations())
         try:
             # The order matters: a machine gets its runner before its configuration, and a runner that signs off because
             # AWS takes its machine away must be listed before that machine.
@@ -245,38 +244,31 @@ class Keeper:
             raise Refused(0, f"AWS has no group {', '.join(sorted(missing))}")
         return {kind: groups[name] for kind, name in self._groups.items()}
 
-    def _reservation(self, name: str, known: Mapping[str, Any]) -> Reserved:
-        """Return a reservation as EC2 has it now: it may end sooner or later than it did when the stack was deployed.
+    def _reservations(self) -> dict[str, Reserved]:
+        """Return the reservations as EC2 has them now: one may end sooner or later than when the stack was deployed.
 
-        Without an answer, it is as it was ``known`` then. One that EC2 no longer knows is over.
+        Without an answer, they are as they were known then. One that EC2 no longer knows is over.
         """
-        current = _result("describe a reservation", partial(self._current, name, known["lead"]))
-        if current is None:
-            return Reserved(known["count"], until=known["ends"] and known["ends"] - known["lead"])
-        reservation, ends = current
-        if ends is not None:
-            with _refusal("measure"):
-                left = max(ends - time.time(), 0.0) / 3600
-                self._measure({"ReservationHoursLeft": (left, "None")}, Reservation=name)
-        return reservation
+        described = _result("describe the reservations", self._described) if self._reserved else {}
+        reservations = {}
+        for name, known in self._reserved.items():
+            current = None
+            if described is not None:
+                current = _result("read a reservation", partial(_current, described.get(name, {}), known["lead"]))
+            if current is None:
+                reservations[name] = Reserved(known["count"], until=known["ends"] and known["ends"] - known["lead"])
+                continue
+            reservations[name], ends = current
+            if ends is not None:
+                with _refusal("measure"):
+                    left = max(ends - time.time(), 0.0) / 3600
+                    self._measure({"ReservationHoursLeft": (left, "None")}, Reservation=name)
+        return reservations
 
-    def _current(self, name: str, lead: float) -> tuple[Reserved, float | None]:
-        """Return a reservation, and its end in seconds since 1970; None without an end."""
-        answer = self._described(name)
-        if answer.get("State") != "active":
-            return Reserved(0, until=0.0), 0.0
-        ends = answer["EndDate"].timestamp() if answer.get("EndDateType") != "unlimited" else None
-        until = ends if ends is None else ends - lead
-        return Reserved(int(answer["TotalInstanceCount"]), int(answer["AvailableInstanceCount"]), until), ends
-
-    def _described(self, name: str) -> dict[str, Any]:
-        try:
-            answer = self._ec2.describe_capacity_reservations(CapacityReservationIds=[name])
-        except ClientError as error:
-            if error.response.get("Error", {}).get("Code") != "InvalidCapacityReservationId.NotFound":
-                raise
-            return {}
-        return dict(answer["CapacityReservations"][0])
+    def _described(self) -> dict[str, Mapping[str, Any]]:
+        """Return EC2's description of every reservation: asked for by id, one that is gone would fail them all."""
+        answers = pages(self._ec2, "describe_capacity_reservations")
+        return {str(one["CapacityReservationId"]): one for page in answers for one in page["CapacityReservations"]}
 
     def _machines(self, groups: Mapping[str, Mapping[str, Any]]) -> list[Machine]:
         instances = _result("describe the machines", self._instances) or {}
@@ -412,6 +404,18 @@ class Keeper:
 
 
 T = TypeVar("T")
+
+
+def _current(described: Mapping[str, Any], lead: float) -> tuple[Reserved, float | None]:
+    """Return a reservation, and its end in seconds since 1970; None without an end.
+
+    No job starts there for the last ``lead`` seconds.
+    """
+    if described.get("State") != "active":
+        return Reserved(0, until=0.0), 0.0
+    ends = described["EndDate"].timestamp() if described.get("EndDateType") != "unlimited" else None
+    until = ends if ends is None else ends - lead
+    return Reserved(int(described["TotalInstanceCount"]), int(described["AvailableInstanceCount"]), until), ends
 
 
 def _without_room(rules: Rules, machines: Sequence[Machine]) -> list[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -149,16 +150,20 @@ def test_reservations_by_tag_are_the_active_ones() -> None:
 
 
 class Ec2:
-    """EC2's client: its answer, or why it refuses."""
+    """EC2's client: what it lists, or why it refuses."""
 
     def __init__(self, answer: dict[str, Any] | str) -> None:
         self.answer = answer
 
-    def describe_capacity_reservations(self, **given: Any) -> dict[str, Any]:
-        assert given == {"CapacityReservationIds": [ID]}
+    def get_paginator(self, name: str) -> Any:
+        assert name == "describe_capacity_reservations"
+        return SimpleNamespace(paginate=self._pages)
+
+    def _pages(self) -> Iterator[dict[str, Any]]:
         if isinstance(self.answer, str):
             raise ClientError({"Error": {"Code": self.answer, "Message": "no"}}, "DescribeCapacityReservations")
-        return {"CapacityReservations": [self.answer]}
+        yield {"CapacityReservations": []}
+        yield {"CapacityReservations": [{"CapacityReservationId": ID, **self.answer}]}
 
 
 END = datetime.fromtimestamp(NOW + 7200, UTC)
@@ -174,7 +179,7 @@ KNOWN = Reserved(2, until=NOW - 600)
         (BLOCK, Reserved(3, 1, NOW + 1800), 2),
         ({**BLOCK, "EndDateType": "unlimited"}, Reserved(3, 1, None), None),
         ({**BLOCK, "State": "expired"}, Reserved(0, None, 0.0), 0),
-        ("InvalidCapacityReservationId.NotFound", Reserved(0, None, 0.0), 0),
+        ({**BLOCK, "CapacityReservationId": OTHER}, Reserved(0, None, 0.0), 0),
         ("UnauthorizedOperation", KNOWN, None),
         ({**BLOCK, "TotalInstanceCount": "<html>"}, KNOWN, None),
     ],
@@ -197,7 +202,7 @@ def test_keeper_has_reservations_as_ec2_has_them_now(
     monkeypatch.setattr(
         a_round, "_measure", lambda values, **more: measured.append((values["ReservationHoursLeft"][0], more))
     )
-    assert a_round._reservation(ID, a_round._reserved[ID]) == expected
+    assert a_round._reservations() == {ID: expected}
     assert measured == ([] if hours is None else [(hours, {"Reservation": ID})])
 
 
