@@ -7,6 +7,7 @@ or a key that AWS does not know, and weighs a permissions boundary. It runs as a
 from __future__ import annotations
 
 import fcntl
+import fnmatch
 import functools
 import hashlib
 import json
@@ -15,7 +16,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from stacks.config.stack_file import ROOT
 
@@ -43,6 +44,32 @@ def allowed(policy: Policy, ask: Ask, boundary: Policy | None = None) -> bool:
 
     A key of the context that AWS does not send with the request counts as not there.
     """
+    return _answer(ask, _about(policy, ask.action), boundary and _about(boundary, ask.action)) == "Allowed"
+
+
+def check(policy: Policy) -> None:
+    """Fail on a policy that AWS does not take, whatever is asked of it."""
+    _answer(
+        Ask("sts:GetCallerIdentity"), {**policy, "Statement": [one for one in policy["Statement"] if one["Action"]]}
+    )
+
+
+def _about(policy: Policy, action: str) -> Policy:
+    """Return a policy with the statements that decide on an action alone: policies that differ elsewhere are asked once."""
+
+    def decides(statement: Mapping[str, Any]) -> bool:
+        actions = statement["Action"]
+        patterns = [actions] if isinstance(actions, str) else actions
+        return any(fnmatch.fnmatchcase(action.lower(), pattern.lower()) for pattern in patterns)
+
+    return {**policy, "Statement": [one for one in policy["Statement"] if decides(one)] or [_OTHER]}
+
+
+_OTHER: Final = {"Effect": "Allow", "Action": ["sts:GetCallerIdentity"], "Resource": "*"}
+"""A statement on another action, as AWS takes no policy without statements."""
+
+
+def _answer(ask: Ask, policy: Policy, boundary: Policy | None = None) -> str:
     simulation = {
         "request": {
             "principal": f"arn:aws:iam::{ACCOUNT}:role/anybody",
@@ -50,21 +77,16 @@ def allowed(policy: Policy, ask: Ask, boundary: Policy | None = None) -> bool:
             "resource": {"resource": ask.resource, "accountId": ACCOUNT},
             "contextVariables": dict(ask.context),
         },
-        "identityPolicies": [{"name": "policy", "policy": _filled(policy)}],
+        "identityPolicies": [{"name": "policy", "policy": policy}],
         "serviceControlPolicies": [],
         "resourceControlPolicies": [],
     }
     if boundary is not None:
-        simulation["permissionBoundaryPolicies"] = [{"name": "boundary", "policy": _filled(boundary)}]
+        simulation["permissionBoundaryPolicies"] = [{"name": "boundary", "policy": boundary}]
     text = json.dumps(simulation)
     for name, other in _STANDS_IN.items():
         text = text.replace(json.dumps(name), json.dumps(other))
-    return _verdict(text) == "Allowed"
-
-
-def _filled(policy: Policy) -> Policy:
-    """Return a policy without statements of no action, which AWS does not take."""
-    return {**policy, "Statement": [one for one in policy["Statement"] if one["Action"]]}
+    return _verdict(text)
 
 
 @functools.cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.helpers.iam_simulator import ACCOUNT, Ask, allowed
+from tests.helpers.iam_simulator import ACCOUNT, Ask, allowed, check
 
 REGION, NAME = "eu-west-1", "slipway-t"
 SECRETS = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret"
@@ -305,6 +305,7 @@ MAY_NOT: dict[str, list[Ask]] = {
 
 def mistakes(policy: Mapping[str, Any], whose: str) -> list[str]:
     """Return what a role can not do and must, and what it can and must not."""
+    check(policy)
     return [
         *(f"{ask.action} on {ask.resource} is denied" for ask in MAY[whose] if not allowed(policy, ask)),
         *(f"{ask.action} on {ask.resource} is allowed" for ask in MAY_NOT[whose] if allowed(policy, ask)),
