@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
 import pytest
 
@@ -22,7 +23,8 @@ from tests.images.package_layers import ENVIRONMENT, Debian, Wheels
 Built = Callable[..., Image]
 
 
-def _standins(folder: Path) -> Index:
+def standins_index(folder: Path) -> Index:
+    """Serve the stand-ins from a new folder."""
     folder.mkdir()
     standins(folder)
     return Index(folder)
@@ -31,7 +33,7 @@ def _standins(folder: Path) -> Index:
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[Index]:
     """A package index with the stand-ins, for a test that changes it."""
-    served = _standins(tmp_path / "index")
+    served = standins_index(tmp_path / "index")
     yield served
     served.close()
 
@@ -39,13 +41,51 @@ def index(tmp_path: Path) -> Iterator[Index]:
 @pytest.fixture(scope="session")
 def shared_index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
     """A package index with the stand-ins, at one address for all tests: of another, all stages are built again."""
-    served = _standins(tmp_path_factory.mktemp("shared") / "index")
+    served = standins_index(tmp_path_factory.mktemp("shared") / "index")
     yield served
     served.close()
 
 
+PARENT: Final = r"""
+FROM {base}
+USER root
+WORKDIR /workspace
+ENV PYTHONDONTWRITEBYTECODE=1
+RUN echo before > /var/log/dpkg.log && touch /var/log/alternatives.log /var/cache/ldconfig/aux-cache && \
+    printf '[global]\nindex-url = {index}\n' > /etc/pip.conf && \
+    sed -i '/^Package: tzdata$/,/^$/s/^Version: .*/Version: 2020a-0/' /var/lib/dpkg/status && \
+    mkdir -p /repo /foo/DEBIAN && \
+    for version in 1 2; do \
+      printf 'Package: foo\nVersion: %s\nArchitecture: all\nMaintainer: n <n@example.com>\nDescription: d\n' "$version" \
+        > /foo/DEBIAN/control && dpkg-deb -b /foo "/repo/foo_$version.deb"; \
+    done && \
+    dpkg -i /repo/foo_1.deb && \
+    (dpkg-deb -f /repo/foo_2.deb && echo "Filename: ./foo_2.deb" && echo "Size: $(stat -c %s /repo/foo_2.deb)" && \
+      echo "SHA256: $(sha256sum /repo/foo_2.deb | cut -d' ' -f1)") > /repo/Packages && \
+    echo 'deb [trusted=yes] file:/repo ./' > /etc/apt/sources.list.d/other.list
+"""
+"""A parent with what makes a layer hard to repeat: no `/etc/hosts`, which a build hides, logs that a package manager adds to, and
+steps that start in its folder with its variables, as on nccl-tests. It names an index for pip. It is old: the distribution has a
+newer tzdata, and another source a newer foo."""
+
+
 @pytest.fixture(scope="session")
-def built(shared_index: Index) -> Iterator[Built]:
+def parent(shared_index: Index) -> Iterator[Image]:
+    """That parent. It is another in each run, so that none of the layers on it is in the engine's cache."""
+    image = Image(unique("parent"))
+    docker("build", "--tag", image.tag, "-", text=PARENT.format(base=base_image(), index=shared_index.url))
+    yield image
+    remove(image)
+
+
+@pytest.fixture(scope="session")
+def build_arguments(parent: Image, shared_index: Index) -> dict[str, str]:
+    """The arguments of :func:`built`. Only the layers above what an argument changes are built again."""
+    return {"BASE_IMAGE": parent.tag, "REFRESH": "2026-11-21", "TORCH_INDEX_URL": shared_index.url, **VERSIONS}
+
+
+@pytest.fixture(scope="session")
+def built(build_arguments: dict[str, str]) -> Iterator[Built]:
     """A function that builds all layers of the image from the stand-ins, without the checks, which need the real torch.
 
     It builds once for each set of flags and arguments.
@@ -53,8 +93,7 @@ def built(shared_index: Index) -> Iterator[Built]:
 
     def make(*flags: str, target: str = "installed", **arguments: str) -> Image:
         image = Image(unique(target))
-        indexes = {"PYTHON_INDEX_URL": shared_index.url, "TORCH_INDEX_URL": shared_index.url}
-        done = build(image.tag, {**indexes, **VERSIONS, **arguments}, f"--target={target}", "--network=host", *flags)
+        done = build(image.tag, {**build_arguments, **arguments}, f"--target={target}", "--network=host", *flags)
         assert done.returncode == 0, done.stdout[-6000:]
         return image
 

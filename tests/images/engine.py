@@ -13,7 +13,7 @@ import time
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -113,41 +113,45 @@ class Image:
     def layers(self) -> list[Layer]:
         """Return the layers, the parent's first.
 
-        Those of a published image are read from its registry: an engine would first write all of them to its disk.
+        Those of a published image are read from its registry: an engine would first write all of them to its disk. The
+        last few images are kept, as several tests read one and it takes seconds.
         """
-        if "@" in self.tag:
-            published = fetch(self.tag)
-            return [
-                Layer(
-                    layer.diff_id,
-                    published.repository.blob(layer.digest, partial(headers, media_type=layer.media_type)),
-                )
-                for layer in published.layers
-            ]
-        files: dict[str, dict[str, tarfile.TarInfo]] = {}
-        manifest: list[dict[str, Any]] = []
-        links: dict[str, str] = {}
-        with subprocess.Popen([client(), "save", self.tag], stdout=subprocess.PIPE) as saving:
-            with tarfile.open(fileobj=saving.stdout, mode="r|") as archive:
-                for member in archive:
-                    if member.issym():  # a duplicate of an earlier layer, such as an empty one
-                        links[member.name] = posixpath.normpath(f"{posixpath.dirname(member.name)}/{member.linkname}")
-                    content = archive.extractfile(member) if member.isfile() else None
-                    if content is None:
-                        continue
-                    if member.name == "manifest.json":
-                        manifest = json.load(content)
-                    elif member.name.endswith("layer.tar") or member.name.startswith("blobs/"):
-                        with suppress(BlobUnreadable):  # the configuration is among them
-                            files[member.name] = headers(content)
-            # Past the last member there is only padding, which must be read for the client to end well.
-            assert saving.stdout is not None
-            saving.stdout.read()
-        assert saving.returncode == 0
-        names = manifest[0]["Layers"]
-        return [
-            Layer(diff_id, files[links.get(name, name)]) for diff_id, name in zip(self.diff_ids(), names, strict=True)
-        ]
+        return _published_layers(self.tag) if "@" in self.tag else _saved_layers(self.tag, tuple(self.diff_ids()))
+
+
+@lru_cache(maxsize=4)
+def _published_layers(reference: str) -> list[Layer]:
+    image = fetch(reference)
+    return [
+        Layer(layer.diff_id, image.repository.blob(layer.digest, partial(headers, media_type=layer.media_type)))
+        for layer in image.layers
+    ]
+
+
+@lru_cache(maxsize=4)
+def _saved_layers(tag: str, diff_ids: tuple[str, ...]) -> list[Layer]:
+    files: dict[str, dict[str, tarfile.TarInfo]] = {}
+    manifest: list[dict[str, Any]] = []
+    links: dict[str, str] = {}
+    with subprocess.Popen([client(), "save", tag], stdout=subprocess.PIPE) as saving:
+        with tarfile.open(fileobj=saving.stdout, mode="r|") as archive:
+            for member in archive:
+                if member.issym():  # a duplicate of an earlier layer, such as an empty one
+                    links[member.name] = posixpath.normpath(f"{posixpath.dirname(member.name)}/{member.linkname}")
+                content = archive.extractfile(member) if member.isfile() else None
+                if content is None:
+                    continue
+                if member.name == "manifest.json":
+                    manifest = json.load(content)
+                elif member.name.endswith("layer.tar") or member.name.startswith("blobs/"):
+                    with suppress(BlobUnreadable):  # the configuration is among them
+                        files[member.name] = headers(content)
+        # Past the last member there is only padding, which must be read for the client to end well.
+        assert saving.stdout is not None
+        saving.stdout.read()
+    assert saving.returncode == 0
+    names = manifest[0]["Layers"]
+    return [Layer(diff_id, files[links.get(name, name)]) for diff_id, name in zip(diff_ids, names, strict=True)]
 
 
 def pushed(dockerfile: str, name: str) -> Image:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.package_index import VERSIONS, Index, wheel
-from tests.images.conftest import Built
+from tests.images.conftest import Built, standins_index
 from tests.images.differences import environment, variables
 from tests.images.engine import DOCKERFILES, Image, base_image, build, docker, unique
 
@@ -79,14 +79,23 @@ LARGE = {
 """By file: its package, its MiB, and its layer. They are so large that theirs are as even as they can be; the last is small."""
 
 
-def test_large_files_are_spread_over_layers(built: Built, index: Index) -> None:
-    versions = {"torch": "2.1.0", "nvidia-cufft": "12.0", "nvidia-cublas": "13.1", "triton": "3.8.0"}
+LARGE_VERSIONS = {"torch": "2.1.0", "nvidia-cufft": "12.0", "nvidia-cublas": "13.1", "triton": "3.8.0"}
+
+
+@pytest.fixture(scope="module")
+def large(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
+    """An image of wheels with those files, and without a wheel of cuDNN and of NCCL."""
+    served = standins_index(tmp_path_factory.mktemp("large") / "index")
     requires = {"torch": ["nvidia-cufft", "nvidia-cublas", "triton"]}
-    for package, version in versions.items():
-        large = {path: size for path, (owner, size, _) in LARGE.items() if owner == package}
-        wheel(index.folder, package, version, requires.get(package, ()), large=large)
-    image = built(TORCH_INDEX_URL=index.url)
-    layers = dict(zip(COMPONENTS, image.layers()[-len(COMPONENTS) :], strict=True))
+    for package, version in LARGE_VERSIONS.items():
+        files = {path: size for path, (owner, size, _) in LARGE.items() if owner == package}
+        wheel(served.folder, package, version, requires.get(package, ()), large=files)
+    yield built(TORCH_INDEX_URL=served.url)
+    served.close()
+
+
+def test_large_files_are_spread_over_layers(large: Image) -> None:
+    layers = dict(zip(COMPONENTS, large.layers()[-len(COMPONENTS) :], strict=True))
     places = {
         path: [name for name, layer in layers.items() if any(file.endswith(f"/{path}") for file in layer.files)]
         for path in LARGE
@@ -99,10 +108,18 @@ def test_large_files_are_spread_over_layers(built: Built, index: Index) -> None:
     assert folders == {(0, 0o755), (1000, 0o755)}
     # Each is what its wheel has, and pip knows it as the package's.
     site = "$(python -c 'import sysconfig; print(sysconfig.get_path(\"platlib\"))')"
-    printed = image.run("sh", "-euc", f"cd {site}; for file in {' '.join(LARGE)}; do $PWD/$file; done").splitlines()
-    assert printed == [f"{path} {versions[package]}" for path, (package, _, _) in LARGE.items()]
-    remove = f"pip uninstall --quiet --yes {' '.join(versions)}; cd {site}; ls {' '.join(LARGE)}"
-    assert image.fails("sh", "-c", remove).count("No such file") == len(LARGE)
+    printed = large.run("sh", "-euc", f"cd {site}; for file in {' '.join(LARGE)}; do $PWD/$file; done").splitlines()
+    assert printed == [f"{path} {LARGE_VERSIONS[package]}" for path, (package, _, _) in LARGE.items()]
+    remove = f"pip uninstall --quiet --yes {' '.join(LARGE_VERSIONS)}; cd {site}; ls {' '.join(LARGE)}"
+    assert large.fails("sh", "-c", remove).count("No such file") == len(LARGE)
+
+
+def test_layer_without_wheels_has_its_name_alone(large: Image) -> None:
+    """As all of CUDA's are with a build of torch for CPUs; Docker 26.1.5 has lost equal layers."""
+    layers = dict(zip(COMPONENTS, large.layers()[-len(COMPONENTS) :], strict=True))
+    files = {name: [path for path, file in layer.files.items() if file.isfile()] for name, layer in layers.items()}
+    alone = {name for name in COMPONENTS if files[name] == [f"opt/venv/share/slipway/layers/{name}"]}
+    assert alone == {"cuda-3", "cudnn-2", "cudnn", "comm", "triton-2"}
 
 
 def test_constraints_apply_to_undeclared_requirements(built: Built) -> None:
@@ -149,15 +166,6 @@ def test_new_library_below_torch_keeps_layers_above(built: Built, index: Index) 
     assert (after["cudnn"], after["comm"], after["triton"]) == (before["cudnn"], before["comm"], before["triton"])
 
 
-def test_layer_without_wheels_has_its_name_alone(built: Built, index: Index) -> None:
-    """As all of CUDA's are with a build of torch for CPUs; Docker 26.1.5 has lost equal layers."""
-    wheel(index.folder, "torch", "2.1.0", ["sympy"])
-    layers = dict(zip(COMPONENTS, built(TORCH_INDEX_URL=index.url).layers()[-len(COMPONENTS) :], strict=True))
-    files = {name: [path for path, file in layer.files.items() if file.isfile()] for name, layer in layers.items()}
-    alone = {name for name in COMPONENTS if files[name] == [f"opt/venv/share/slipway/layers/{name}"]}
-    assert alone == {*COMPONENTS} - {"torch", "rest"}
-
-
 def test_pip_freeze_has_versions_and_no_build_paths(built: Built) -> None:
     assert "torch==2.1.0" in built().run("pip", "freeze").split()
 
@@ -172,14 +180,10 @@ def test_user_installs_and_removes_packages(built: Built, shared_index: Index) -
     assert not [package for package in out if package.startswith("triton")]
 
 
-def test_environment_is_that_of_the_readme(built: Built) -> None:
-    # Steps start in the parent's folder, as those of nccl-tests, with its variables.
-    base = parent("USER root\nWORKDIR /workspace\nENV PYTHONDONTWRITEBYTECODE=1")
-    assert variables(
-        Image(base), built(BASE_IMAGE=base, ARCH_LIST="8.0 9.0+PTX", REQUIRE_CUDA="cuda>=13.0 driver>=580")
-    ) == {
+def test_environment_is_that_of_the_readme(built: Built, parent: Image) -> None:
+    assert variables(parent, built(ARCH_LIST="8.0 9.0+PTX", REQUIRE_CUDA="cuda>=13.0 driver>=580")) == {
         "VIRTUAL_ENV": "/opt/venv",
-        "PATH": f"/opt/venv/bin:{environment(Image(base))['PATH']}",
+        "PATH": f"/opt/venv/bin:{environment(parent)['PATH']}",
         "TORCH_VERSION": VERSIONS["TORCH_VERSION"],
         "TORCH_VISION_VERSION": VERSIONS["TORCHVISION_VERSION"],
         "TORCH_AUDIO_VERSION": VERSIONS["TORCHAUDIO_VERSION"],
@@ -188,20 +192,26 @@ def test_environment_is_that_of_the_readme(built: Built) -> None:
         "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
         "NVIDIA_REQUIRE_CUDA": "cuda>=13.0 driver>=580",
     }
-    docker("rmi", base)
 
 
-def parent(instruction: str) -> str:
-    """Build a parent image from the base image with one more instruction, and return its tag."""
-    tag = unique("parent")
-    docker("build", f"--tag={tag}", "--network=host", "-", text=f"FROM {base_image()}\n{instruction}\n")
-    return tag
+def _packages(image: Image) -> dict[str, str]:
+    output = image.run("dpkg-query", "-W", "tzdata", "foo")
+    return dict(line.split("\t") for line in output.splitlines())
+
+
+def test_refresh_upgrades_distribution_packages_alone(built: Built, parent: Image) -> None:
+    assert _packages(parent) == {"foo": "1", "tzdata": "2020a-0"}
+    after = _packages(built())
+    assert after["foo"] == "1"
+    assert after["tzdata"] > "2020a-0"
 
 
 @pytest.mark.slow
 def test_parent_with_user_1000_builds(built: Built) -> None:
     """As Ubuntu's images have from 23.04 on; and one that runs as it."""
-    base = parent("RUN useradd --uid 1000 --create-home ubuntu\nUSER ubuntu")
+    base = unique("parent")
+    instructions = f"FROM {base_image()}\nRUN useradd --uid 1000 --create-home ubuntu\nUSER ubuntu\n"
+    docker("build", f"--tag={base}", "-", text=instructions)
     image = built(target="python", BASE_IMAGE=base)
     assert image.run("id", "1000") == "uid=1000(slipway) gid=1000(slipway) groups=1000(slipway)\n"
     assert "ubuntu" not in image.run("cat", "/etc/passwd")
@@ -237,20 +247,18 @@ def test_build_uses_mirror_with_root_certificate(
     mirror.close()
 
 
-def test_torch_comes_from_its_own_index_alone(built: Built, shared_index: Index, tmp_path: Path) -> None:
+def test_torch_comes_from_its_own_index_alone(
+    build_arguments: dict[str, str], shared_index: Index, tmp_path: Path
+) -> None:
     """A gap in the index of one CUDA version must not be filled with the other index's build."""
     gap = tmp_path / "gap"
     gap.mkdir()
     for package in ("torchvision-0.16.0", "torchaudio-2.1.0"):
         shutil.copy(shared_index.folder / f"{package}-py3-none-any.whl", gap)
     torch_index = Index(gap)
-    arguments = {"PYTHON_INDEX_URL": shared_index.url, "TORCH_INDEX_URL": torch_index.url, **VERSIONS}
-    done = build("", arguments, "--network=host", "--target=installed")
+    done = build("", {**build_arguments, "TORCH_INDEX_URL": torch_index.url}, "--network=host", "--target=wheels")
     assert done.returncode != 0
     assert "No matching distribution found for torch==2.1.0" in done.stdout
-    wheel(gap, "torch", "2.1.0+cu130", ["triton"])
-    packages = built(TORCH_INDEX_URL=torch_index.url).run("pip", "freeze").split()
-    assert {"torch==2.1.0+cu130", "triton==3.8.0", "torchvision==0.16.0"} <= set(packages)
     torch_index.close()
 
 
@@ -263,33 +271,20 @@ def only_torch(folder: Path, index: Index) -> Index:
     return Index(folder)
 
 
-PARENT = r"""RUN echo before > /var/log/dpkg.log && touch /var/log/alternatives.log /var/cache/ldconfig/aux-cache && \
-    printf '[global]\nindex-url = {}\n' > /etc/pip.conf"""
-"""It has no `/etc/hosts`, which a build hides, logs that a package manager adds to, and an index for pip."""
-
-
-@pytest.fixture(scope="module")
-def on_parent(shared_index: Index, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The arguments of a build on that parent, with nothing named but an index of torch.
-
-    As where that is https://download.pytorch.org/whl/cu130. The parent is another in each run: none of the image's layers
-    is in the engine's cache.
-    """
-    torch_index = only_torch(tmp_path_factory.mktemp("torch") / "index", shared_index)
-    base = parent(PARENT.format(shared_index.url))
-    yield {"BASE_IMAGE": base, "PYTHON_INDEX_URL": "", "TORCH_INDEX_URL": torch_index.url}
-    docker("rmi", base)
+def test_packages_not_on_torch_index_come_from_default_index(built: Built, shared_index: Index, tmp_path: Path) -> None:
+    """With nothing named but an index of torch, such as https://download.pytorch.org/whl/cu130."""
+    torch_index = only_torch(tmp_path / "index", shared_index)
+    image = built(target="wheels", TORCH_INDEX_URL=torch_index.url)
     torch_index.close()
-
-
-def test_packages_not_on_torch_index_come_from_default_index(built: Built, on_parent: dict[str, str]) -> None:
-    layers = built(**on_parent).layers()
-    assert {"torch-2.1.0+cu130"} == {name for name in layers[-2].packages() if name.startswith("torch-")}
-    assert {"sympy-1.14", "mpmath-1.3", "setuptools-84.0"} <= set(layers[-1].packages())
+    wheels = {
+        *image.run("find", "/wheels", "-name", "*.whl", "-printf", "%P ").replace("-py3-none-any.whl", "").split()
+    }
+    assert {"torch/torch-2.1.0+cu130"} == {name for name in wheels if name.startswith("torch/")}
+    assert {"rest/sympy-1.14", "rest/mpmath-1.3", "rest/setuptools-84.0"} <= wheels
 
 
 def test_build_by_mirror_without_cache_gives_the_same_layers(
-    built: Built, on_parent: dict[str, str], shared_index: Index, archives: dict[str, str]
+    built: Built, shared_index: Index, archives: dict[str, str]
 ) -> None:
     """So another machine, or an empty one, makes what a registry already has; the times of two builds always differ.
 
@@ -299,7 +294,7 @@ def test_build_by_mirror_without_cache_gives_the_same_layers(
     `EnsureLayer`).
     """
     mirror = Index(shared_index.folder, archives)
-    first, second = built(**on_parent), built("--no-cache", **on_parent, APT_MIRROR=f"{mirror.address}/")
+    first, second = built(), built("--no-cache", APT_MIRROR=f"{mirror.address}/")
     mirror.close()
     assert any(path.startswith("/debian/pool/main/p/python3") for path in mirror.requests)
     assert sorted(headers(first) ^ headers(second), key=repr) == []  # says which file it is

@@ -44,8 +44,10 @@ def test_build_with_wrong_arguments_is_refused(built: Built, arguments: dict[str
         ({"TORCH_VERSION": "2.1.9"}, "No matching distribution found for torch==2.1.9"),
     ],
 )
-def test_build_with_wrong_wheels_is_refused(shared_index: Index, arguments: dict[str, str], message: str) -> None:
-    output = refusal(PYTHON_INDEX_URL=shared_index.url, **arguments)
+def test_build_with_wrong_wheels_is_refused(
+    build_arguments: dict[str, str], arguments: dict[str, str], message: str
+) -> None:
+    output = refusal(**{**build_arguments, **arguments})
     assert message in output
     assert "hunter2" not in output
 
