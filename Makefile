@@ -48,6 +48,7 @@ lint: ## check style, types, Dockerfiles, shell scripts and workflows
 	@$(toolchain) lint
 
 test: ## lint, then all tests but the slow ones (TESTS=tests/engine: only these)
+	@$(if $(TESTS),,$(PYTHON) -m tests.helpers.disk_space)
 	@$(toolchain) packages
 	@$(MAKE) --no-print-directory --jobs=3 lint programs collect
 	@. .slipway/env && exec $(pytest) -m "not slow" $(TESTS)

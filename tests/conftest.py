@@ -14,6 +14,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.fakes.registry import Registry, serve, skip_retry_waits
 from tests.helpers import own_world
+from tests.helpers.disk_space import pytest_sessionstart  # noqa: F401 - a hook
 from tests.helpers.hanging import (  # noqa: F401 - hooks
     pytest_runtest_call,
     pytest_runtest_setup,

@@ -1,0 +1,60 @@
+"""A disk that is too small for the tests: said before they begin, and at the end of a run that has filled it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stacks.config.stack_file import ROOT
+
+FILLING = """\
+import os, pathlib, pytest, tempfile
+@pytest.mark.parametrize("number", range(100))
+def test(number):
+    pathlib.Path(tempfile.gettempdir(), str(number)).write_bytes(os.urandom(1 << 20))
+"""
+
+
+def on_small_disk(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command whose temporary files have a disk of 8 MB."""
+    spaces = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
+    mount = 'mount -t tmpfs -o size=8m tmpfs "$TMPDIR" && exec "$@"'
+    return subprocess.run(
+        [*spaces, "sh", "-c", mount, "sh", *command],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_make_test_on_small_disk_is_one_line(tmp_path: Path) -> None:
+    done = on_small_disk(tmp_path, "make", "--silent", "test", f"PYTHON={sys.executable}")
+    line, *of_make = done.stderr.splitlines()
+    needed = r"slipway: the disk of \S+ has 0\.0 GB free, and all tests need \d+\.\d GB; free some, or run a part .*"
+    assert re.fullmatch(needed, line), done.stderr
+    assert str(tmp_path) in line
+    assert all(line.startswith("make: ***") for line in of_make)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_run_that_fills_disk_stops_and_says_so(workers: int, tmp_path: Path) -> None:
+    small, tests = tmp_path / "small", tmp_path / "test_here.py"
+    small.mkdir()
+    tests.write_text(FILLING)
+    options = ["-q", "-p", "tests.helpers.disk_space", "-p", "no:cacheprovider", f"--numprocesses={workers}"]
+    command = [sys.executable, "-m", "pytest", *options, f"--rootdir={tmp_path}", "-c", "/dev/null", str(tests)]
+    done = on_small_disk(small, *command)
+    assert done.returncode == 2, done.stdout
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if "is full" in line]
+    assert len(lines) == 1
+    assert re.fullmatch(rf"slipway: the disk of {re.escape(str(small))} is full: 0 MB left as \S+ failed", lines[0])
+    [failed] = re.findall(r"(\d+) failed", done.stdout)
+    assert int(failed) <= max(workers, 1)
