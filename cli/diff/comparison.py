@@ -17,6 +17,7 @@ from containers.errors import SlipwayError
 from containers.image.layers import packages
 from containers.image.layers.file_tree import Difference, FileTree, differences
 from containers.image.layers.layer import Entry, LayerIndex
+from containers.image.node_pull import NodePull
 from containers.image.registry_image import Image, Layer
 
 BASE_LABEL: Final = "org.opencontainers.image.base.name"
@@ -67,27 +68,6 @@ class Risk:
 
     kind: RiskKind
     path: str
-
-
-PULL_RATE: Final = 125_000_000
-"""Bytes a second at which a node is taken to pull: 1 Gbit/s. What it takes to unpack comes on top."""
-
-
-@dataclass(frozen=True)
-class NodePull:
-    """What a node must pull: the number of ``layers``, and ``size`` in bytes with the image's configuration."""
-
-    layers: int
-    size: int
-
-    @property
-    def seconds(self) -> float:
-        """The seconds that it takes at :data:`PULL_RATE`."""
-        return self.size / PULL_RATE
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as JSON, with its rate in bytes a second."""
-        return {**vars(self), "seconds": round(self.seconds, 1), "rate": PULL_RATE}
 
 
 @dataclass(frozen=True)

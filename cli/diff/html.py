@@ -8,10 +8,11 @@ from xml.etree.ElementTree import Element
 
 from cli import html_page
 from cli.diff.comparison import Comparison
-from cli.diff.report import DiffReport, ReportPart, size
+from cli.diff.report import DiffReport, ReportPart
 from cli.diff.stack_diff import ImageDiff, StackDiff
 from cli.html_page import draw_rectangle, draw_text, element, svg
 from containers.errors import one_line
+from containers.image.node_pull import size
 from containers.image.registry_image import Image
 
 _STYLE: Final = """

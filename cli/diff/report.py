@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from cli.diff.comparison import PULL_RATE, Comparison, NodePull, Package, Setting
+from cli.diff.comparison import Comparison, Package, Setting
 from cli.diff.stack_diff import ImageDiff, IndexDiff, StackDiff
 from containers.errors import one_line
 from containers.image.layers.file_tree import Difference
 from containers.image.layers.layer import Entry
+from containers.image.node_pull import RATE_NAME, size
 from containers.image.registry_image import Image, Layer
 
 _LISTED_FILES = 20
@@ -68,14 +69,6 @@ def of_stack(diff: StackDiff) -> DiffReport:
         images = "only build products, which are unchanged" if diff.images else "none: the stack builds no image"
         parts = [ReportPart(diff.stack, [("images", images)], [], None)]
     return DiffReport(f"stack {diff.stack}", parts, diff)
-
-
-def size(value: float) -> str:
-    """Format bytes in decimal units, as registries do: ``1.23 GB``, ``45.6 MB``."""
-    for name, unit in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if abs(value) >= unit:
-            return f"{value / unit:.3g} {name}" if abs(value) < 100 * unit else f"{value / unit:.0f} {name}"
-    return f"{value:.0f} B"
 
 
 def over(diff: StackDiff) -> list[str]:
@@ -150,7 +143,7 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
             "layers",
             f"{reused}, {pushed}",
         ),
-        ("pull", f"{_pull(comparison.pull)} where the image before is, {_empty(comparison)}"),
+        ("pull", f"{comparison.pull} where the image before is, {_empty(comparison)}"),
     ]
     was, now = comparison.bases
     if was != now:
@@ -174,13 +167,7 @@ def _image(image: Image) -> str:
 
 
 def _empty(comparison: Comparison) -> str:
-    rate = PULL_RATE * 8 / 1e9
-    return f"{_pull(comparison.whole_pull)} on an empty node; at {rate:g} Gbit/s, without unpacking"
-
-
-def _pull(pull: NodePull) -> str:
-    layers = f"{pull.layers} layer{'' if pull.layers == 1 else 's'}"
-    return f"{layers}, {size(pull.size)}, {pull.seconds:.1f} s"
+    return f"{comparison.whole_pull} on an empty node; at {RATE_NAME}, without unpacking"
 
 
 def _sum(layers: Iterable[Layer]) -> str:

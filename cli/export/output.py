@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
-from cli.diff.report import size
 from containers.errors import SlipwayError, one_line
+from containers.image.node_pull import size
 
 CHUNK: Final = 1 << 20
 """Bytes copied at once."""

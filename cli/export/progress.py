@@ -7,8 +7,8 @@ import sys
 import time
 from typing import IO, Any, Final, cast
 
-from cli.diff.report import size
 from containers.errors import one_line
+from containers.image.node_pull import size
 
 _INTERVALS: Final = (0.5, 20.0)
 """Seconds between two reports on a terminal, and in a log."""

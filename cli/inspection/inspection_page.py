@@ -7,7 +7,6 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from cli import html_page
-from cli.diff.report import size
 from cli.html_page import draw_rectangle, draw_text, element, svg
 from cli.inspection.inspection_text import facts, summary
 from cli.inspection.nccl_report import described
@@ -17,6 +16,7 @@ from containers.image.binaries.plugins import Plugin
 from containers.image.gpu.gpu_code import GpuCode
 from containers.image.gpu.gpu_coverage import gpu_label
 from containers.image.layers.space import Space
+from containers.image.node_pull import size
 
 _STYLE: Final = """
 .verdict { font-size: 1.2rem; font-weight: 600; padding: .5rem .8rem; border-radius: 4px; color: #1c2127; }

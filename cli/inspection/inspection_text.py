@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from cli import text_table
-from cli.diff.report import size
 from cli.inspection import nccl_report
 from containers.errors import abridged, one_line
 from containers.image.binaries.inspection import Inspection
@@ -18,6 +17,7 @@ from containers.image.gpu.gpu_coverage import gpu_label, listed
 from containers.image.gpu.node_drivers import NodeDrivers
 from containers.image.gpu.node_drivers import listed as listed_nodes
 from containers.image.layers.space import Space
+from containers.image.node_pull import size
 
 _WIDTH: Final = 2000
 """Characters of one line."""

@@ -239,7 +239,7 @@ def test_up_reaches_this_machine_past_proxy(project: Project, names: tuple[str, 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-LAYERS = '{"layers": [{"size": 1500000000}, {"size": 620000000}]}'
+LAYERS = '{"layers": [{"digest": "sha256:a", "size": 1500000000}, {"digest": "sha256:b", "size": 620000000}]}'
 LIST = """{"manifests": [
   {"digest": "sha256:attestation", "platform": {"os": "unknown", "architecture": "unknown"}},
   {"digest": "sha256:image", "platform": {"os": "linux", "architecture": "amd64"}}]}"""

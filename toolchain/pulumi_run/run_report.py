@@ -55,15 +55,16 @@ class RunReport:
 
     Attributes:
         outputs: the stack's outputs; empty until the program has succeeded.
+        before: the stack's outputs before the run.
         counts: how many resources the run changes, and its time; empty until the run's end.
         failed: whether the run reported an error.
     """
 
     def __init__(self, progress: RunProgress, log: TextIO, root: Path, *, preview: bool) -> None:
         self.outputs: Mapping[str, Any] = {}
+        self.before: Mapping[str, Any] = {}
         self.counts = ""
         self.failed = False
-        self._published: Mapping[str, Any] = {}
         self._progress = progress
         self._log = log
         self._root = root
@@ -127,11 +128,11 @@ class RunReport:
     def _begin(self, step: Mapping[str, Any]) -> None:
         name, kind, op = _name(step), step["type"], step["op"]
         if kind == _STACK:
-            self._published = _sides(step, "outputs")[0]
+            self.before = _sides(step, "outputs")[0]
         elif kind in _IMAGES:
             before, after = _sides(step, "inputs")
             # A run that failed leaves its own inputs: what is published counts.
-            before = published_contents(self._published, name) or before
+            before = published_contents(self.before, name) or before
             if op in {"same", "update"}:
                 op = "update" if any(_values(before, after)) else "same"
             self._images[step["urn"]] = op

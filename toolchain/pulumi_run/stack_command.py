@@ -5,15 +5,16 @@ import json
 import os
 import socket
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from containers.registry.reference import Reference
 from toolchain.checkout import Checkout
 from toolchain.machine.files import write
 from toolchain.machine.steps import output, say
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.pulumi_run import pulumi_process
+from toolchain.pulumi_run.published_layers import UNREADABLE, forecasts, published_layers, pulls
 from toolchain.pulumi_run.run_progress import RunProgress
 from toolchain.pulumi_run.run_report import RunReport
 
@@ -96,7 +97,10 @@ def _pulumi(checkout: Checkout, words: list[str], stack: str, environment: Mappi
 
 def preview(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> int:
     """Run `pulumi preview` for a stack, and print what would change. Returns Pulumi's exit status."""
-    return _pulumi(checkout, ["preview"], stack, environment)[0]
+    code, report = _pulumi(checkout, ["preview"], stack, environment)
+    for line in forecasts(report.before, report.outputs, partial(published_layers, environment=environment)):
+        say(line)
+    return code
 
 
 def up(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> int:
@@ -107,12 +111,15 @@ def up(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> int:
     if code:
         check_lock(checkout, stack)
         return code
+    lookup = partial(published_layers, environment=environment)
     for name, image in report.outputs.get("images", {}).items():
         # Without a push, nothing names the images of all platforms.
         unmerged = {f"{name} ({platform})": part["ref"] for platform, part in image.get("platforms", {}).items()}
         for label, reference in ({name: image["ref"]} if "ref" in image else unmerged).items():
             for line in _usage(label, reference, environment):
                 say(line)
+        for line in pulls(report.before, name, image.get("ref", ""), lookup):
+            say(line)
     return 0
 
 
@@ -129,34 +136,22 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 
-def _compressed(reference: str, environment: Mapping[str, str]) -> str:
-    """Return the compressed size of a published image's layers.
-
-    Where the reference names a list, as engines with containerd's image store push it, the first image in it counts:
-    the others are attestations, of the platform `unknown`.
-    """
-    manifest = json.loads(
-        output(["docker", "manifest", "inspect", "--insecure", reference], env=environment, timeout=30)
-    )
-    images = [entry for entry in manifest.get("manifests", []) if entry["platform"]["os"] != "unknown"]
-    if images:
-        return _compressed(f"{Reference.of(reference).repository}@{images[0]['digest']}", environment)
-    return _megabytes(sum(layer["size"] for layer in manifest["layers"]))
+def _compressed(reference: str, environment: Mapping[str, str]) -> int:
+    return sum(published_layers(reference, environment).layers.values())
 
 
-def _unpacked(reference: str, environment: Mapping[str, str]) -> str:
-    return _megabytes(int(output(["docker", "image", "inspect", "--format", "{{.Size}}", reference], env=environment)))
+def _unpacked(reference: str, environment: Mapping[str, str]) -> int:
+    return int(output(["docker", "image", "inspect", "--format", "{{.Size}}", reference], env=environment))
 
 
 def _usage(name: str, reference: str, environment: Mapping[str, str]) -> list[str]:
     """Return an image's reference, its sizes, and the command that runs it."""
-    environment = {**environment, "DOCKER_CLI_EXPERIMENTAL": "enabled"}
     host = f"DOCKER_HOST={environment['DOCKER_HOST']} " if "DOCKER_HOST" in environment else ""
     sizes = []
     for label, measure in (("compressed", _compressed), ("unpacked", _unpacked)):
         try:
-            sizes.append(f"{measure(reference, environment)} {label}")
-        except (ToolchainError, LookupError, ValueError):
+            sizes.append(f"{_megabytes(measure(reference, environment))} {label}")
+        except UNREADABLE:
             continue  # not published, removed from this engine, or unreadable
     lines = [f"{name}: {reference}", *([f"  {', '.join(sizes)}"] if sizes else [])]
     return [*lines, f"  {host}docker run --rm -it {reference}"]

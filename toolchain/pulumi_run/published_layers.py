@@ -1,0 +1,95 @@
+"""What a node must pull of a stack's images, by the layers that their registry lists for `docker manifest inspect`."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from containers.image.node_pull import RATE_NAME, NodePull, size
+from containers.registry.reference import Reference
+from stacks.platforms import parts
+from toolchain.machine.steps import output
+from toolchain.machine.toolchain_error import ToolchainError
+
+UNREADABLE: Final = (ToolchainError, LookupError, ValueError)
+"""What is raised of an image that is not published, removed, or listed in another form."""
+_BASE: Final = "BASE_IMAGE"
+
+
+@dataclass(frozen=True)
+class PublishedLayers:
+    """The layers of a published image, in bytes by digest, and the bytes of its configuration."""
+
+    layers: Mapping[str, int]
+    config: int
+
+
+Lookup = Callable[[str], PublishedLayers]
+"""Returns the layers of the image that a reference names, or raises one of ``UNREADABLE``."""
+
+
+def published_layers(reference: str, environment: Mapping[str, str]) -> PublishedLayers:
+    """Return the layers of a published image.
+
+    Where the reference names a list, as engines with containerd's image store push it, the first image in it counts:
+    the others are attestations, of the platform `unknown`.
+    """
+    words = ["docker", "manifest", "inspect", "--insecure", reference]
+    manifest = json.loads(output(words, env={**environment, "DOCKER_CLI_EXPERIMENTAL": "enabled"}, timeout=10))
+    images = [entry for entry in manifest.get("manifests", []) if entry["platform"]["os"] != "unknown"]
+    if images:
+        return published_layers(f"{Reference.of(reference).repository}@{images[0]['digest']}", environment)
+    layers = {layer["digest"]: layer["size"] for layer in manifest["layers"]}
+    return PublishedLayers(layers, manifest.get("config", {}).get("size", 0))
+
+
+def forecasts(before: Mapping[str, Any], after: Mapping[str, Any], lookup: Lookup) -> Iterator[str]:
+    """Yield a line for each published image that an update would build anew, from the stack's outputs.
+
+    The layers of its parent stay where the registry has the new parent. What else a build leaves as it was is not known
+    before it, so the published sizes of the other layers are the most that such a node would pull again.
+    """
+    kept: dict[str, dict[str, int]] = {}
+    for name, image in parts(before.get("images", {})).items():
+        if not (_contents(before, name) != _contents(after, name) != (None, None)) or "@" not in image.get("ref", ""):
+            continue
+        try:
+            published = lookup(image["ref"])
+        except UNREADABLE:
+            continue
+        below = _below(name, after, kept, lookup)
+        kept[name] = stay = {digest: count for digest, count in published.layers.items() if digest in below}
+        pull = NodePull.of(published.layers, stay, published.config)
+        yield (
+            f"{name}: a node that has the published image keeps {len(stay)} of its {len(published.layers)} layers "
+            f"({size(sum(stay.values()))}) for certain; of the others, as published {pull} at {RATE_NAME}, it pulls "
+            "those that the build changes"
+        )
+
+
+def pulls(before: Mapping[str, Any], name: str, reference: str, lookup: Lookup) -> Iterator[str]:
+    """Yield what a node that has the image of before pulls for a published one; nothing if that is the same."""
+    former = before.get("images", {}).get(name, {}).get("ref", "")
+    if "@" in former and "@" in reference and former != reference:
+        try:
+            old, new = lookup(former), lookup(reference)
+        except UNREADABLE:
+            return
+        pull = NodePull.of(new.layers, old.layers, new.config)
+        yield f"  a node that has the image of before pulls {pull} at {RATE_NAME}, without unpacking"
+
+
+def _contents(outputs: Mapping[str, Any], name: str) -> tuple[Any, Any]:
+    return outputs.get("plan", {}).get(name), outputs.get("planFiles", {}).get(name)
+
+
+def _below(
+    name: str, after: Mapping[str, Any], kept: Mapping[str, Mapping[str, int]], lookup: Lookup
+) -> Mapping[str, int]:
+    """Return the layers that the new parent of an image certainly has."""
+    planned = after["plan"][name]
+    reference = str(planned.get("parents", {}).get(_BASE) or planned.get("args", {}).get(_BASE, ""))
+    try:
+        return lookup(reference).layers
+    except UNREADABLE:
+        return next((layers for parent, layers in kept.items() if Reference.of(reference).name == parent), {})
