@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from stacks.identity.file_texts import both, text
 from stacks.spec import CONTEXT
 from tests.unit.identity.test_content import spec
 
-IMAGE = {"args": {}, "labels": {}, "parents": {}, "platform": "linux/amd64", "target": None}
+IMAGE: dict[str, Any] = {"args": {}, "labels": {}, "parents": {}, "platform": "linux/amd64", "target": None}
 
 
 def digest(content: bytes, *, executable: bool = False) -> str:
