@@ -6,7 +6,6 @@ import json
 import os
 import re
 import socket
-import ssl
 import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -18,7 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from containers.engine.connection import Connection
 from containers.engine.pool import Pool
-from containers.engine.tls_tunnel import tunnel
+from containers.engine.relay import pass_on
 from containers.errors import SlipwayError
 from containers.registry.reference import Reference
 
@@ -192,13 +191,13 @@ class Router:
                     continue
                 client.sendall(answer.rest)
                 connection.socket.sendall(request.rest)
-                _splice(client, connection)
+                pass_on(client, connection.socket)
                 return
 
     def _forward(self, client: socket.socket, request: _Request, connection: Connection) -> None:
         with closing(connection):
             connection.socket.sendall(request.last_of_connection + request.rest)
-            _splice(client, connection)
+            pass_on(client, connection.socket)
 
     def _ask_any(self, client: socket.socket, request: _Request, pool: Pool) -> None:
         """Forward a request that names no image, or only the id of an image that one of the engines has."""
@@ -214,7 +213,7 @@ class Router:
                 answer = _read(connection.socket)
                 if answer.head.split(b" ", 2)[1] != b"404":
                     client.sendall(answer.head + answer.rest)
-                    _splice(client, connection)
+                    pass_on(client, connection.socket)
                     return
         self._forward(client, request, pool.connect(used[-1]) if used else self._connection(request, pool)[1])
 
@@ -229,26 +228,6 @@ def _read(source: socket.socket) -> _Request:
         received += block
     head, _, rest = received.partition(_END)
     return _Request(head + _END, rest)
-
-
-def _splice(client: socket.socket, connection: Connection) -> None:
-    """Pass bytes on both ways until the engine ends the connection; a client that ends it cancels its build."""
-    engine = connection.socket
-    engine = tunnel(engine) if isinstance(engine, ssl.SSLSocket) else engine
-    up = _thread(lambda: _pass_on(client, engine))
-    _pass_on(engine, client)
-    for end in (client, engine):
-        with suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
-    up.join()
-
-
-def _pass_on(source: socket.socket, sink: socket.socket) -> None:
-    with suppress(OSError):
-        while block := source.recv(_BLOCK):
-            sink.sendall(block)
-    with suppress(OSError):
-        sink.shutdown(socket.SHUT_WR)
 
 
 def _thread(run: Callable[[], None]) -> threading.Thread:

@@ -20,6 +20,7 @@ import pytest
 
 from containers.engine.connection import Address, Connection
 from containers.engine.engine import Engine
+from containers.engine.relay import pass_on
 from containers.errors import SlipwayError
 from tests.fakes import tls_engine
 from tests.fakes.tls_engine import TlsEngine
@@ -30,7 +31,6 @@ from toolchain.provider.docker_api.protos import (
     GetSecretRequest,
     GetSecretResponse,
 )
-from toolchain.provider.docker_api.session import pass_on
 from toolchain.provider.inputs import BuildInputs, ImageInputs, RegistryInputs
 from toolchain.provider.provider_base import Operation
 

@@ -292,7 +292,7 @@ def test_replicas_have_volumes_of_their_own_and_one_may_go(project: BuildProject
         project.preview("--expect-no-changes", **unreachable)
         configure([first, second], word="four")
         output = project.up(**unreachable).output
-        assert f"slipway:runners.build: {names[1]}: no answer at {second}: " in output
+        assert f"slipway:runners.build: {names[1]}: no answer at tcp://{second}: " in output
         assert "other replicas take its images" in output
         assert layers(of_first)[:2] == shared[of_first][:2]
         assert layers(of_second)[:2] == built[of_second][:2]  # which the first one has from before

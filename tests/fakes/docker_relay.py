@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from toolchain.provider.docker_api.session import pass_on
+from containers.engine.relay import pass_on
 
 
 class Relay:

@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-_BLOCK: Final = 1 << 16
+from containers.engine.relay import pass_on
+
 _SECONDS: Final = 2.0
 """How long a connection is looked for in a table that changes while it is read."""
 _ESTABLISHED: Final = 1
@@ -77,19 +78,7 @@ def _handle(connection: socket.socket, target: str) -> None:
             return
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         server.connect(target)
-        sending = _thread(partial(_pass_on, connection, server))
-        _pass_on(server, connection)
-        sending.join()
-
-
-def _pass_on(source: socket.socket, sink: socket.socket) -> None:
-    """Pass bytes on until one side ends, which ends the other."""
-    with suppress(OSError):
-        while block := source.recv(_BLOCK):
-            sink.sendall(block)
-    for end in (source, sink):
-        with suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
+        pass_on(connection, server)
 
 
 def _thread(run: partial[None]) -> threading.Thread:

@@ -20,9 +20,9 @@ from components.runners.kubernetes.certificates import make
 from components.supply_chain.provenance_attestation import AttestProvenance
 from containers.engine.connection import Address, Connection
 from containers.engine.pool import Pool
+from containers.engine.relay import pass_on
 from containers.engine.replicas import Replicas
 from containers.engine.router import Router
-from containers.engine.tls_tunnel import tunnel
 from containers.errors import SlipwayError
 from stacks import flavors, plan
 from stacks.config.kubernetes import KubernetesRunnersConfig
@@ -262,9 +262,21 @@ def test_provenance_names_replicas_in_their_order() -> None:
     assert "engines" not in AttestProvenance.triggers
 
 
+def relayed(engine: socket.socket) -> socket.socket:
+    """Return a connection that is joined with an engine's."""
+    ours, theirs = socket.socketpair()
+
+    def serve() -> None:
+        with theirs, engine:
+            pass_on(theirs, engine)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return ours
+
+
 @contextmanager
 def secured() -> Iterator[tuple[socket.socket, ssl.SSLSocket]]:
-    """Yield both ends of a TLS connection, the client's behind its tunnel."""
+    """Yield both ends of a TLS connection, the client's behind a relay."""
     pem = make(["127.0.0.1"])
     tls = {"ca": pem["ca"], "cert": pem["client_cert"], "key": pem["client_key"]}
     listener = socket.create_server(("127.0.0.1", 0))
@@ -278,7 +290,7 @@ def secured() -> Iterator[tuple[socket.socket, ssl.SSLSocket]]:
         accepting = threading.Thread(target=accept)
         accepting.start()
         secure = Connection(Address(f"tcp://127.0.0.1:{listener.getsockname()[1]}", tls=tls)).socket
-        client = tunnel(cast("ssl.SSLSocket", secure))
+        client = relayed(secure)
         accepting.join()
     client.settimeout(10)
     accepted[0].settimeout(10)
@@ -301,7 +313,7 @@ def ended(source: socket.socket) -> bool:
         return True
 
 
-def test_tunnel_passes_much_both_ways_at_once() -> None:
+def test_relay_passes_much_both_ways_at_once() -> None:
     sent = bytes(range(256)) * 20_000
     with secured() as (client, server):
         # The server reads nothing before it has sent everything: what it sends must not wait for it.
@@ -333,8 +345,8 @@ class Refusing:
     def setblocking(self, flag: bool) -> None:
         pass
 
-    def pending(self) -> int:
-        return 0
+    def shutdown(self, how: int) -> None:
+        pass
 
     def recv(self, _size: int) -> bytes:
         return self._left.pop(0)
@@ -350,10 +362,10 @@ class Refusing:
         self._end.close()
 
 
-def test_tunnel_gives_an_answer_that_comes_before_the_end() -> None:
+def test_relay_gives_an_answer_that_comes_before_the_end() -> None:
     answer = bytes(range(256)) * 200
     engine = Refusing(answer)
-    client = tunnel(cast("ssl.SSLSocket", engine))
+    client = relayed(cast("socket.socket", engine))
     client.settimeout(10)
     with client:
         client.send(bytes(1000))
@@ -361,7 +373,7 @@ def test_tunnel_gives_an_answer_that_comes_before_the_end() -> None:
         assert received(client, len(answer)) == answer
 
 
-def test_tunnel_ends_when_either_end_leaves() -> None:
+def test_relay_ends_when_either_end_leaves() -> None:
     with secured() as (client, server):
         server.sendall(b"last")
         server.close()
@@ -376,7 +388,7 @@ def test_tunnel_ends_when_either_end_leaves() -> None:
         assert ended(server)
 
 
-def test_tunnel_carries_an_http_response() -> None:
+def test_relay_carries_an_http_response() -> None:
     with secured() as (client, server):
         connection = http.client.HTTPConnection("docker")
         connection.sock = client

@@ -7,9 +7,7 @@ services listen on a private socket, and the two connections are joined.
 from __future__ import annotations
 
 import secrets
-import select
 import socket
-import ssl
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
@@ -22,6 +20,7 @@ from typing import Any, Final, Self
 import grpc
 
 from containers.engine.engine import Engine
+from containers.engine.relay import pass_on
 from containers.errors import SlipwayError
 from toolchain.provider.docker_api.protos import (
     CredentialsRequest,
@@ -30,7 +29,6 @@ from toolchain.provider.docker_api.protos import (
     GetSecretResponse,
 )
 
-_BLOCK_BYTES: Final = 1 << 16
 _REOPEN_SECONDS: Final = 0.1
 _CREDENTIALS: Final = "/moby.filesync.v1.Auth/Credentials"
 _GET_SECRET: Final = "/moby.buildkit.secrets.v1.Secrets/GetSecret"  # noqa: S105 - a method
@@ -134,7 +132,7 @@ class Session:
         ours.connect(path)
 
         def serve() -> None:
-            pass_on(theirs, ours)
+            pass_on(ours, theirs)
             theirs.close()
             ours.close()
             if not self._closed.wait(_REOPEN_SECONDS):
@@ -162,30 +160,7 @@ class Session:
         ]
 
 
-def pass_on(first: socket.socket, second: socket.socket) -> None:
-    """Forward data between two connections until one of them ends.
-
-    One thread serves both directions, because a TLS connection must not be read and written at once. The messages are
-    small, so neither direction blocks the other.
-    """
-    sinks = {first: second, second: first}
-    with suppress(OSError, ValueError):  # closed by the end of the session
-        while True:
-            waiting = [source for source in sinks if isinstance(source, ssl.SSLSocket) and source.pending()]
-            for source in waiting or select.select(list(sinks), [], [])[0]:
-                block = source.recv(_BLOCK_BYTES)
-                if not block:
-                    raise ConnectionResetError
-                sinks[source].sendall(block)
-    _end(first)
-    _end(second)
-
-
 def _close(connection: socket.socket) -> None:
-    _end(connection)
-    connection.close()
-
-
-def _end(connection: socket.socket) -> None:
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
