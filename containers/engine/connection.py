@@ -19,7 +19,7 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from containers.child_environment import child_environment
-from containers.errors import SlipwayError
+from containers.errors import SlipwayError, one_line
 
 CONNECT_SECONDS: Final = 30
 """Until a connection must be there, and until an engine must answer that it is."""
@@ -56,6 +56,10 @@ class Address:
     tls: Mapping[str, str] = field(default_factory=dict, repr=False)
     folder: Path = Path()
 
+    def __str__(self) -> str:
+        """Return the address for a message, without what may be a credential."""
+        return one_line(self.host, 300)
+
 
 class Connection:
     """An open connection. Closing it ends the ssh that carries it.
@@ -76,11 +80,11 @@ class Connection:
         url = urlsplit(address.host)
         dial = _DIALS.get(url.scheme)
         if dial is None:
-            raise EngineUnreachable(f"host {address.host}: unknown scheme; it is one of {', '.join(_DIALS)}")
+            raise EngineUnreachable(f"host {address}: unknown scheme; it is one of {', '.join(_DIALS)}")
         try:
             self.socket = dial(self, url)
         except OSError as error:
-            raise EngineUnreachable(f"{address.host}: {error.strerror or error}") from error
+            raise EngineUnreachable(f"{address}: {error.strerror or error}") from error
 
     def close(self) -> None:
         """End the connection."""

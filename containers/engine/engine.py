@@ -182,9 +182,7 @@ class Engine:
             version = response.headers.get("Api-Version", "1.24")
         match = _VERSION.fullmatch(version)
         if not match:
-            raise EngineUnreachable(
-                f"{address.host}: answers with the API version {one_line(version)!r}, not such as 1.41"
-            )
+            raise EngineUnreachable(f"{address}: answers with the API version {one_line(version)!r}, not such as 1.41")
         offered = int(match[1]), int(match[2])
         return cls(address, ".".join(str(part) for part in min(offered, _NEWEST_API)))
 
@@ -267,7 +265,7 @@ class Engine:
                 reason = (
                     connection.complaint() or getattr(error, "strerror", None) or str(error) or type(error).__name__
                 )
-                raise EngineUnreachable(f"{self.address.host}: {reason}") from error
+                raise EngineUnreachable(f"{self.address}: {reason}") from error
             with closing(response):
                 if response.status >= http.client.BAD_REQUEST:
                     with _unbroken(silent):
@@ -278,12 +276,12 @@ class Engine:
     def _silent(self, timeout: float | None) -> Silent:
         """Return the error for a request that gets no answer."""
         if timeout:
-            return Silent(f"{self.address.host}: the Docker daemon said nothing for {timeout:g} s")
+            return Silent(f"{self.address}: the Docker daemon said nothing for {timeout:g} s")
         waits = ""
         with suppress(SlipwayError):
             waits = "".join(f"; it has waited for minutes in {place}" for place in self.waits())
         return Silent(
-            f"{self.address.host}: the Docker daemon said nothing for {silent_seconds():g} s{waits}. "
+            f"{self.address}: the Docker daemon said nothing for {silent_seconds():g} s{waits}. "
             f"{SILENT_VARIABLE} is the number of seconds that it may take"
         )
 
@@ -349,15 +347,15 @@ class Engine:
             while not head.endswith(b"\r\n\r\n"):  # byte by byte: what follows the head is not ours to read
                 piece = channel.recv(1)
                 if not piece:
-                    raise EngineUnreachable(f"{self.address.host}: {connection.complaint() or 'closed the connection'}")
+                    raise EngineUnreachable(f"{self.address}: {connection.complaint() or 'closed the connection'}")
                 head += piece
                 if len(head) > _LONGEST_HEAD:
-                    raise EngineUnreachable(f"{self.address.host}: {path}: the head of the answer does not end")
+                    raise EngineUnreachable(f"{self.address}: {path}: the head of the answer does not end")
         except OSError as error:
-            raise EngineUnreachable(f"{self.address.host}: {error.strerror or error}") from error
+            raise EngineUnreachable(f"{self.address}: {error.strerror or error}") from error
         match = _STATUS.match(head)
         if not match:
-            raise EngineUnreachable(f"{self.address.host}: {path}: the answer is no HTTP")
+            raise EngineUnreachable(f"{self.address}: {path}: the answer is no HTTP")
         status = int(match[1])
         if status != http.client.SWITCHING_PROTOCOLS:
             raise EngineError(status, f"{path}: the Docker daemon does not upgrade to {protocol} (HTTP {status})")

@@ -68,7 +68,7 @@ class Replicas(Pool):
         except EngineUnreachable as error:
             raise SlipwayError(f"{engine}: no answer at {error}") from None
         except SlipwayError as error:
-            raise SlipwayError(f"{engine}: no answer at {address.host}: {error}") from None
+            raise SlipwayError(f"{engine}: no answer at {address}: {error}") from None
 
     def _address(self, name: str) -> Address:
         if not self._learned[name].wait(_LEARNING_SECONDS):

@@ -175,6 +175,13 @@ def test_tcp_engine_is_dialled_at_its_host_and_port(
     assert str(caught.value) == f"{host}: {dialled}"
 
 
+@pytest.mark.parametrize("host", ["unix://me:word@nowhere/socket", "other://me:word@nowhere"])
+def test_address_in_an_error_has_no_credential(host: str) -> None:
+    with pytest.raises(EngineUnreachable, match=r"://\*\*\*@nowhere") as caught:
+        Engine.connect(Address(host))
+    assert "word" not in str(caught.value)
+
+
 def test_body_writer_counts_the_bytes_without_framing() -> None:
     stream, totals = bytearray(), list[int]()
     connection: Any = SimpleNamespace(send=stream.extend)
