@@ -44,7 +44,9 @@ def test_failing_step_error_has_its_last_lines(maker: Maker, shell: Path) -> Non
         maker.create(files, skipPush=True)
     if EMBEDDED:
         head, *lines = str(failure.value).splitlines()
-        assert head.startswith(f"error building image {maker.name}:v1: step '[2/2] RUN for i in")
+        line = next(n for n, text in enumerate(files["Dockerfile"].splitlines(), 1) if text.startswith("RUN for i"))
+        place = rf"\S*Dockerfile:{line}: step '\[2/2\] RUN for i in"
+        assert re.match(rf"error building image {re.escape(maker.name)}:v1: {place}", head), head
         assert head.endswith("' failed: exit code: 7; the last lines of its output:")
         assert [line.strip() for line in lines] == ["line 1", "line 2", "line 3", "the reason"]
 
