@@ -1,4 +1,4 @@
-"""Commands for what comes after publishing: ``evidence``, ``promote``."""
+"""Commands for what comes after publishing: ``warm``, ``evidence``, ``promote``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,33 @@ from stacks.config.stack_file import ROOT
 _DIGEST = click.option(
     "--digest", metavar="DIGEST", help="Another image in the repository than the last published one: sha256:...."
 )
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        ("slipway warm nccl-cu132 torch", "run slipway:warm.script in the image that the stack last published"),
+        ("slipway warm nccl-cu132 torch --onto ghcr.io/acme/torch@sha256:5d41...", "add the layer of other GPUs"),
+    ],
+)
+@click.argument("stack", shell_complete=completion.stacks)
+@click.argument("image", required=False, shell_complete=completion.images)
+@click.option("--platform", metavar="PLATFORM", help="The image for this platform, such as linux/arm64.")
+@click.option(
+    "--onto", metavar="REF", help="An image that `slipway warm` has pushed, by its digest, to keep its layers."
+)
+@click.option("--gpu/--no-gpu", default=None, help="Use this machine's GPUs. Default: if it has NVIDIA's driver.")
+def warm(stack: str, image: str | None, platform: str | None, onto: str | None, *, gpu: bool | None) -> None:
+    """Push an image with the caches that a script leaves in it, as one layer more.
+
+    slipway:warm.script runs in a container of the published image, on this machine and its GPUs, without network.
+    What it compiles is a layer for such machines; on others the image is as before. The stack's key signs it.
+    """
+    from cli.startup.measurement import has_gpu
+    from cli.warm import warm_build
+
+    for line in warm_build.warm(stack, image, ROOT, platform, onto, gpu=has_gpu() if gpu is None else gpu):
+        print(line, flush=True)
 
 
 @click.command(

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
-import re
 import secrets
-import signal
 import statistics
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from containers.child_environment import NETWORK_SECONDS, child_environment
-from containers.engine.engine_platforms import engine_failure
+from cli.startup.docker_client import Pull, docker, isolated, pulled, run_failure
 from containers.errors import MALFORMED, SlipwayError, one_line
 from containers.image.registry_image import Image
 from containers.registry.reference import Reference
@@ -26,22 +21,8 @@ from containers.registry.reference import Reference
 PHASES: Final = ("container", "interpreter", "import", "import_cpu", "context", "kernel", "compiled")
 """In the order in which a container has them; ``import_cpu`` is the processor's time of ``import``."""
 _SCRIPT: Final = Path(__file__).with_name("in_container.py")
-_MOST: Final = 1 << 16
-"""Bytes of a program's output that are kept: its end."""
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _GPU: Final = Path("/dev/nvidiactl")
-_NO_PYTHON: Final = 'exec: "python3"'
-"""What runc names in its error if it cannot start the program; `docker run` v26.1.5 of an image without one."""
-_HINT: Final = re.compile(r"^(Run|See) 'docker run --help'.*$", re.MULTILINE)
-"""What the client ends its errors with."""
-
-
-@dataclass(frozen=True)
-class Pull:
-    """How the engine got an image: seconds until the last layer was there, and from then until all were unpacked."""
-
-    download: float
-    unpack: float
 
 
 @dataclass
@@ -106,52 +87,30 @@ def measure(images: Sequence[Start], count: int, settings: Settings) -> None:
         SlipwayError: the engine cannot be reached, or cannot pull or run an image.
     """
     for image in images:
-        image.pull = _pulled(image.reference)
+        image.pull = pulled(image.reference)
     for _ in range(count):
         for image in images:
             if not image.failed:
                 _add_run(image, settings)
 
 
-def _pulled(reference: str) -> Pull | None:
-    if _docker(["image", "inspect", "--format", "{{.Id}}", reference], 60)[0] == 0:
-        return None
-    began = downloaded = time.monotonic()
-
-    def progress(text: str) -> None:
-        nonlocal downloaded
-        if ": Download complete" in text or ": Already exists" in text:
-            downloaded = time.monotonic()
-
-    status, printed = _docker(["pull", reference], NETWORK_SECONDS, progress)
-    if status:
-        raise engine_failure("", "pull", printed, status)
-    return Pull(downloaded - began, time.monotonic() - downloaded)
-
-
 def _add_run(image: Start, settings: Settings) -> None:
     name = f"slipway-start-{secrets.token_hex(6)}"
-    options = ["--rm", "--name", name, "--pull", "never", "--network", "none", "--log-driver", "none"]
-    options += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--entrypoint", "python3"]
-    if settings.gpu:
-        options += ["--gpus", "all"]
+    options = isolated(name, gpu=settings.gpu)
     script = _SCRIPT.read_text(encoding="utf-8")
     began = time.time()
     try:
         arguments = [image.reference, "-c", script, settings.module, str(int(settings.gpu))]
-        status, printed = _docker(["run", *options, *arguments], settings.seconds)
+        status, printed = docker(["run", *options, *arguments], settings.seconds)
     except BaseException as error:
         # The client's end is not the container's.
-        _docker(["rm", "--force", name], 60)
+        docker(["rm", "--force", name], 60)
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
         image.failed = f"it was not done in {settings.seconds:g} s; --seconds gives it more"
         return
     if status:
-        reason = engine_failure("", "run", _HINT.sub("", printed), status)
-        if _NO_PYTHON in printed:
-            raise SlipwayError(f"{image.reference}: it has no python3 on PATH, which does the measuring: {reason}")
-        raise SlipwayError(f"{image.reference}: {reason}")
+        raise run_failure(image.reference, printed, status)
     _add(image, _report(image.reference, printed), began, settings.module)
 
 
@@ -188,41 +147,3 @@ def _add(image: Start, report: Mapping[str, Any], began: float, module: str) -> 
 
 def _boot() -> str:
     return _BOOT.read_text(encoding="ascii").strip() if _BOOT.exists() else ""
-
-
-def _docker(words: Sequence[str], seconds: float, progress: Callable[[str], object] = len) -> tuple[int, str]:
-    """Run the docker client; return its status, and the end of what it and its container printed.
-
-    Raises:
-        SlipwayError: there is no docker client.
-        subprocess.TimeoutExpired: it was ended after ``seconds``.
-    """
-    command = ["docker", *words]
-    try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=child_environment("docker"),
-        )
-    except FileNotFoundError:
-        raise SlipwayError("no docker client on PATH: it runs the image; `slipway up` sets one up") from None
-    late = threading.Timer(seconds, process.kill)
-    late.start()
-    printed = b""
-    with process:
-        try:
-            stream = cast("io.BufferedReader", process.stdout)
-            # Its end alone is kept: a container may print for as long as it runs.
-            while content := stream.read1(_MOST):
-                progress(content.decode(errors="replace"))
-                printed = (printed + content)[-_MOST:]
-        except BaseException:
-            process.kill()
-            raise
-        finally:
-            late.cancel()
-    if process.returncode == -signal.SIGKILL:
-        raise subprocess.TimeoutExpired(command[:2], seconds)
-    return process.returncode, printed.decode(errors="replace")

@@ -24,7 +24,7 @@ from containers.evidence.signer import ImageSigner, ImageSigning
 from containers.registry.credentials import Login
 from containers.registry.reference import Reference, hexadecimal
 
-Kind = Literal["sbom", "provenance", "scan", "vex", "loading", "gpu"]
+Kind = Literal["sbom", "provenance", "scan", "vex", "loading", "gpu", "warm"]
 
 PREDICATES: Final[Mapping[Kind, tuple[str, str]]] = {
     "sbom": ("spdxjson", "https://spdx.dev/Document"),
@@ -33,6 +33,7 @@ PREDICATES: Final[Mapping[Kind, tuple[str, str]]] = {
     "vex": ("https://openvex.dev/ns/v0.2.0", "https://openvex.dev/ns/v0.2.0"),
     "loading": ("urn:slipway:loading:v1", "urn:slipway:loading:v1"),
     "gpu": ("urn:slipway:gpu-checks:v1", "urn:slipway:gpu-checks:v1"),
+    "warm": ("urn:slipway:warm:v1", "urn:slipway:warm:v1"),
 }
 """By kind of attestation: cosign's name for it, and the type of its predicate."""
 

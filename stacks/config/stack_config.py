@@ -29,6 +29,7 @@ from stacks.config.gates.vulnerabilities import VulnerabilitiesConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.model import SENSITIVE, Model
 from stacks.config.publishing.compression import Compression, GzipConfig
+from stacks.config.publishing.warm import WarmConfig
 from stacks.config.registries import Registry
 from stacks.config.registries.this_machine import LocalRegistryConfig
 from stacks.config.signing import SignerConfig, SigningConfig
@@ -67,8 +68,13 @@ class StackConfig(Model):
     registry: Registry = Field(default_factory=LocalRegistryConfig, description="Where the images are pushed.")
     compression: Compression = Field(
         default_factory=lambda: GzipConfig(kind="gzip"),
-        description="How layers are compressed: {kind: gzip}, or {kind: zstd, level: 3}, for engines that can pull it. "
+        description="How layers are compressed: {kind: gzip}, or {kind: zstd, level: 6}, for engines that can pull it. "
         "Build products stay gzip. Only the embedded docker provider takes zstd.",
+    )
+    warm: WarmConfig | None = Field(
+        None,
+        description="What `slipway warm` runs in a published image, for a layer with the caches that it leaves. "
+        "Default: nothing.",
     )
     mirrors: MirrorsConfig = Field(
         default_factory=MirrorsConfig, description="Addresses that replace the public ones in builds."

@@ -128,7 +128,7 @@ def test_interrupt_leaves_no_container(push: Push) -> None:
 
 def test_image_without_python_is_refused(push: Push, capsys: pytest.CaptureFixture[str]) -> None:
     reference = push("FROM scratch\nCOPY --from={base} /bin/true /true\n")
-    assert "it has no python3 on PATH, which does the measuring" in refused(capsys, reference)
+    assert "it has no python3 on PATH, which runs in it" in refused(capsys, reference)
 
 
 @pytest.mark.parametrize(

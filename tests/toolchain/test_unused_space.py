@@ -52,6 +52,8 @@ def test_prune_keeps_what_a_state_names_and_lists_first(checkout: Checkout, caps
     copy(kept, f"{address}/slipway/torch:unchecked--aaa-now")
     copy(kept, f"{address}/slipway/torch:latest")
     push(f"{address}/slipway/torch:{digest.replace(':', '-')}.sig", "signature")
+    push(f"{address}/slipway/torch:aaa-now-warm-0123abcd", "warm")
+    push(f"{address}/slipway/torch:aaa-no-warm-0123abcd", "old warm")
     old = push(f"{address}/slipway/torch:aaa-no", "old")  # begins as the one that is named does
     push(f"{address}/slipway/torch:{old.rpartition('@')[2].replace(':', '-')}.sig", "old signature")
     by_tag = push(f"{address}/slipway/wheel:xbbb", "wheel")
@@ -67,6 +69,7 @@ def test_prune_keeps_what_a_state_names_and_lists_first(checkout: Checkout, caps
     assert f"tag       {address}/slipway/torch:aaa-no\n" in listed
     assert f"tag       {address}/other/app:1\n" in listed
     assert f"tag       {address}/slipway/torch:unchecked--aaa-now\n" in listed
+    assert "aaa-now-warm" not in listed
     assert "aaa-now\n" not in listed.replace("unchecked--aaa-now\n", "")
     assert "bookworm" not in listed
     assert "nothing is deleted" in listed
@@ -74,7 +77,12 @@ def test_prune_keeps_what_a_state_names_and_lists_first(checkout: Checkout, caps
 
     assert unused_space.prune(checkout, delete=True) == 0
     assert docker_registry.own_address(checkout) == address
-    assert tags(address, "slipway/torch") == {"aaa-now", "latest", f"{digest.replace(':', '-')}.sig"}
+    assert tags(address, "slipway/torch") == {
+        "aaa-now",
+        "aaa-now-warm-0123abcd",
+        "latest",
+        f"{digest.replace(':', '-')}.sig",
+    }
     assert tags(address, "slipway/wheel") == {"xbbb"}
     assert tags(address, "other/app") == set()
     assert tags(address, "docker.io/library/debian") == {"bookworm-slim"}
@@ -84,7 +92,9 @@ def test_prune_keeps_what_a_state_names_and_lists_first(checkout: Checkout, caps
         config = response.json()["config"]["digest"]
         assert registry_api.send("GET", f"{address}/{repository}/blobs/{config}").ok
     blobs = list((docker_registry.storage(checkout) / "docker/registry/v2/blobs").rglob("data"))
-    assert len(blobs) == 2 * 4  # manifest and configuration of the image, its signature, the wheel and the parent
+    assert (
+        len(blobs) == 2 * 5
+    )  # manifest and configuration of the image, its signature, one with warm layers, the wheel and the parent
     assert not (checkout.state / "contexts/0123456789abcdef").exists()
     capsys.readouterr()
     unused_space.prune(checkout, delete=False)

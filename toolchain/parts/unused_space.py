@@ -38,6 +38,8 @@ _TYPES: Final = ", ".join(
 )
 _OF_DIGEST: Final = re.compile(r"sha256-([0-9a-f]{64})(?:\..*)?")
 """The tag of a signature or an attestation, with the digest that it is of."""
+_WARM: Final = re.compile(r"(.+:.+)-warm-[0-9a-f]{8}")
+"""The name of an image with warm layers, with that of the image below them."""
 
 
 def megabytes(size: float) -> str:
@@ -106,7 +108,7 @@ class RegistryContent:
 
     @property
     def kept(self) -> set[tuple[str, str]]:
-        """The manifests that a state names, by digest or by a tag, with their parts, signatures and attestations."""
+        """The manifests that a state names, by digest or by a tag; with their parts, evidence and warm layers."""
         kept = {key for key in self.manifests if key[1] in self.named}
         kept |= {
             (split(name)[0], digest)
@@ -115,6 +117,11 @@ class RegistryContent:
         }
         for repository, digest in list(kept):
             kept |= {(repository, part["digest"]) for part in self.manifests[repository, digest].get("manifests", [])}
+        kept |= {
+            (split(name)[0], digest)
+            for name, digest in self.tags.items()
+            if (warm := _WARM.fullmatch(name)) and (split(name)[0], self.tags.get(warm[1])) in kept
+        }
         digests = {digest for _, digest in kept}
         kept |= {
             (split(name)[0], digest)

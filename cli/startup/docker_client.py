@@ -1,0 +1,105 @@
+"""Containers of an image by the docker client, for what `slipway` runs in an image: isolated, and ended in time."""
+
+from __future__ import annotations
+
+import io
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+from containers.child_environment import NETWORK_SECONDS, child_environment
+from containers.engine.engine_platforms import engine_failure
+from containers.errors import SlipwayError
+
+_MOST: Final = 1 << 16
+"""Bytes of a program's output that are kept: its end."""
+_NO_PYTHON: Final = 'exec: "python3"'
+"""What runc names in its error if it cannot start the program; `docker run` v26.1.5 of an image without one."""
+_HINT: Final = re.compile(r"^(Run|See) 'docker run --help'.*$", re.MULTILINE)
+"""What the client ends its errors with."""
+
+
+@dataclass(frozen=True)
+class Pull:
+    """How the engine got an image: seconds until the last layer was there, and from then until all were unpacked."""
+
+    download: float
+    unpack: float
+
+
+def isolated(name: str, *, gpu: bool) -> list[str]:
+    """Return the options of a container that runs the image's python3 without network, capabilities and logs."""
+    options = ["--rm", "--name", name, "--pull", "never", "--network", "none", "--log-driver", "none"]
+    options += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--entrypoint", "python3"]
+    return [*options, *(["--gpus", "all"] if gpu else [])]
+
+
+def run_failure(reference: str, printed: str, status: int) -> SlipwayError:
+    """Return what to raise of a container that the engine could not run."""
+    reason = engine_failure("", "run", _HINT.sub("", printed), status)
+    lacks = "it has no python3 on PATH, which runs in it: " if _NO_PYTHON in printed else ""
+    return SlipwayError(f"{reference}: {lacks}{reason}")
+
+
+def pulled(reference: str) -> Pull | None:
+    """Pull an image; return how long it took, or None if the engine had it.
+
+    Raises:
+        SlipwayError: the engine cannot be reached, or cannot pull it.
+    """
+    if docker(["image", "inspect", "--format", "{{.Id}}", reference], 60)[0] == 0:
+        return None
+    began = downloaded = time.monotonic()
+
+    def progress(text: str) -> None:
+        nonlocal downloaded
+        if ": Download complete" in text or ": Already exists" in text:
+            downloaded = time.monotonic()
+
+    status, printed = docker(["pull", reference], NETWORK_SECONDS, progress)
+    if status:
+        raise engine_failure("", "pull", printed, status)
+    return Pull(downloaded - began, time.monotonic() - downloaded)
+
+
+def docker(words: Sequence[str], seconds: float, progress: Callable[[str], object] = len) -> tuple[int, str]:
+    """Run the docker client; return its status, and the end of what it and its container printed.
+
+    Raises:
+        SlipwayError: there is no docker client.
+        subprocess.TimeoutExpired: it was ended after ``seconds``.
+    """
+    command = ["docker", *words]
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=child_environment("docker"),
+        )
+    except FileNotFoundError:
+        raise SlipwayError("no docker client on PATH: it runs the image; `slipway up` sets one up") from None
+    late = threading.Timer(seconds, process.kill)
+    late.start()
+    printed = b""
+    with process:
+        try:
+            stream = cast("io.BufferedReader", process.stdout)
+            # Its end alone is kept: a container may print for as long as it runs.
+            while content := stream.read1(_MOST):
+                progress(content.decode(errors="replace"))
+                printed = (printed + content)[-_MOST:]
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            late.cancel()
+    if process.returncode == -signal.SIGKILL:
+        raise subprocess.TimeoutExpired(command[:2], seconds)
+    return process.returncode, printed.decode(errors="replace")

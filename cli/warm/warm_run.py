@@ -1,0 +1,179 @@
+"""A script in a container of a published image, and what it leaves in its caches.
+
+The container has no network, no capabilities and a read-only file system. Its caches and its /tmp are file systems of
+their own in memory, each with a limit.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final, TypeVar, cast
+
+from cli.startup.docker_client import docker, isolated, run_failure
+from cli.warm import warm_container, warm_hook
+from cli.warm.warm_layer import LayerOwner
+from containers.blob import BlobUnreadable
+from containers.child_environment import child_environment
+from containers.errors import MALFORMED, SlipwayError, one_line
+
+_PROBE_SECONDS: Final = 120
+_ENGINES: Final = range(125, 128)
+"""Exit statuses of `docker run` where the engine could not run the program (its manual, "Exit status")."""
+_MOST: Final = 1 << 14
+"""Bytes of what the script printed that are kept: its end."""
+_LAST_LINES: Final = 20
+"""Lines of what a script printed before it failed that are shown."""
+_INODES: Final = 150_000
+_PROGRAM: Final = Path(warm_container.__file__)
+_HOOK: Final = Path(warm_hook.__file__)
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class WarmMachine:
+    """What an image's Python says of the machine and of the image."""
+
+    lines: tuple[str, ...]
+    torch: str
+    triton: str
+    owner: LayerOwner
+
+    @property
+    def architecture(self) -> str:
+        """The machine's architecture, as its kernel calls it."""
+        return self.lines[-1].split()[1]
+
+
+@dataclass(frozen=True)
+class WarmLimits:
+    """What a script may take: seconds, and bytes of its caches; and whether it gets this machine's GPUs."""
+
+    seconds: float
+    size: int
+    gpu: bool
+
+
+def probe(reference: str, *, gpu: bool) -> WarmMachine:
+    """Return what the machine is, as a container of the image sees it.
+
+    Raises:
+        SlipwayError: the engine cannot run the image's python3, or that prints something else.
+    """
+    name = f"slipway-warm-{secrets.token_hex(6)}"
+    try:
+        words = ["run", *isolated(name, gpu=gpu), reference, "-c", _text(_PROGRAM), _text(_HOOK)]
+        status, printed = docker(words, _PROBE_SECONDS)
+    except BaseException:
+        docker(["rm", "--force", name], 60)
+        raise
+    if status:
+        raise run_failure(reference, printed, status)
+    try:
+        about = json.loads(printed.strip().rpartition("\n")[2])
+        owner = LayerOwner(int(about["uid"]), int(about["gid"]), str(about["modules"]))
+        lines = tuple(map(str, about["machine"]))
+        machine = WarmMachine(lines, str(about["torch"]), str(about["triton"]), owner)
+        valid = machine.lines[-1].startswith("processor ") and owner.modules.startswith("/")
+    except MALFORMED:
+        valid = False
+    if not valid:
+        raise SlipwayError(f"{reference}: its python3 printed no description: '{one_line(printed)}'")
+    return machine
+
+
+def run(
+    reference: str, script: Path, key: str, owner: LayerOwner, limits: WarmLimits, read: Callable[[IO[bytes]], Result]
+) -> tuple[Result, list[str]]:
+    """Run a script in a container; return what ``read`` returns of the archive of its caches, and what was left out.
+
+    Raises:
+        SlipwayError: the script fails, takes too long or leaves too much; or ``read`` refuses what it left.
+    """
+    name, root = f"slipway-warm-{secrets.token_hex(6)}", f"{warm_hook.ROOT}/{key}"
+    caches = f"{root}:rw,exec,nosuid,nodev,size={limits.size},nr_inodes={_INODES}"
+    options = ["--interactive", "--read-only", "--tmpfs", f"{caches},mode=0700,uid={owner.uid},gid={owner.gid}"]
+    options += ["--tmpfs", f"/tmp:rw,exec,nosuid,nodev,size={limits.size},nr_inodes={_INODES},mode=1777"]  # noqa: S108 - in the container
+    program = [reference, "-c", _text(_PROGRAM), _text(_HOOK), root, script.name]
+    words = ["docker", "run", *isolated(name, gpu=limits.gpu), *options, *program]
+    pipe, environment = subprocess.PIPE, child_environment("docker")
+    with (
+        script.open("rb") as stdin,
+        subprocess.Popen(words, stdin=stdin, stdout=pipe, stderr=pipe, env=environment) as process,
+    ):
+        late = threading.Timer(limits.seconds, process.kill)
+        printed = _Tail(cast("IO[bytes]", process.stderr))
+        late.start()
+        try:
+            printed.start()
+            result = _read(process, read)
+            status = process.wait()
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            late.cancel()
+            if process.returncode != 0:  # the client's end is not the container's
+                docker(["rm", "--force", name], 60)
+        printed.join(10)
+    if status or result is None:
+        raise _failure(reference, script, status, printed.text, limits)
+    left_out = [line for line in printed.text.splitlines() if line.startswith("left out: ")]
+    return result, left_out
+
+
+def _read(process: subprocess.Popen[bytes], read: Callable[[IO[bytes]], Result]) -> Result | None:
+    """Return what ``read`` returns of the process's output; None if it wrote no archive, as one that fails."""
+    stream = cast("IO[bytes]", process.stdout)
+    try:
+        return read(stream)
+    except BlobUnreadable as error:
+        if process.wait() == 0:
+            raise SlipwayError(f"what the script left is no archive of files: {error}") from None
+        return None
+
+
+def _failure(reference: str, script: Path, status: int, printed: str, limits: WarmLimits) -> SlipwayError:
+    if status == -signal.SIGKILL:
+        return SlipwayError(f"{script}: it was not done in {limits.seconds:g} s: slipway:warm.seconds is the limit")
+    if status == warm_container.FULL:
+        return SlipwayError(f"{script}: its caches have no room left in {limits.size:,} bytes: see slipway:warm.size")
+    if status in _ENGINES:
+        return run_failure(reference, printed, status)
+    lines = [one_line(line, 300) for line in printed.splitlines() if line.strip()][-_LAST_LINES:]
+    print(*(f"  {line}" for line in lines), sep="\n", file=sys.stderr)
+    return SlipwayError(f"{script}: it failed with status {status}: {lines[-1] if lines else 'it printed nothing'}")
+
+
+class _Tail(threading.Thread):
+    """The end of what a script prints, which may be without end."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__(daemon=True)
+        self._stream, self._kept = stream, b""
+
+    def run(self) -> None:
+        while content := cast("Any", self._stream).read1(_MOST):
+            self._kept = (self._kept + content)[-_MOST:]
+
+    @property
+    def text(self) -> str:
+        return self._kept.decode(errors="replace")
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
+
+
+def left_out(lines: Sequence[str]) -> str:
+    """Return in a line what was left out."""
+    more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
+    return "; ".join(one_line(line) for line in lines[:3]) + more

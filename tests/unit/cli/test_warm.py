@@ -1,0 +1,118 @@
+"""Warm layers: which machine a cache fits, what an archive of caches may hold, and equal bytes of equal files."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from cli.warm import warm_hook, warm_layer
+from cli.warm.warm_layer import LayerOwner
+from cli.warm.warm_record import WarmRecord, combined_key
+from containers.blob import BlobUnreadable
+from containers.errors import SlipwayError
+
+RECORD = WarmRecord("sha256:" + "0" * 64, "warm/steps.py", "f" * 64, "2.14.1", "3.8.0", ("processor x86_64 avx2",))
+
+
+def archive(*members: tuple[str, bytes] | tarfile.TarInfo) -> io.BytesIO:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as target:
+        for member in members:
+            if isinstance(member, tarfile.TarInfo):
+                target.addfile(member)
+                continue
+            header = tarfile.TarInfo(member[0])
+            header.size = len(member[1])
+            header.uid, header.mtime, header.mode = 77, 5, 0o6777
+            target.addfile(header, io.BytesIO(member[1]))
+    stream.seek(0)
+    return stream
+
+
+def special(kind: bytes, name: str = "triton/x") -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, "/etc/passwd"
+    return member
+
+
+def layer(*members: tuple[str, bytes]) -> bytes:
+    contents, target = io.BytesIO(), io.BytesIO()
+    files = warm_layer.read(archive(*members), contents, 1000)
+    warm_layer.write(files, contents, target, "key", RECORD.machine, LayerOwner(1000, 100, "/opt/venv/modules"))
+    return target.getvalue()
+
+
+def changed(change: Callable[[list[str]], Sequence[str]]) -> list[str]:
+    return [*change(warm_hook.machine())]
+
+
+@pytest.mark.parametrize(
+    ("change", "fits"),
+    [
+        (lambda lines: lines, True),
+        (lambda lines: [*lines[:-1], " ".join(lines[-1].split()[:-1])], True),
+        (lambda lines: [*lines[:-1], f"{lines[-1]} avx1024_next"], False),
+        (lambda lines: [*lines[:-1], lines[-1].replace(lines[-1].split()[1], "riscv64")], False),
+        (lambda lines: ["gpu NVIDIA H100 80GB HBM3", "driver 580", *lines], False),
+        (lambda lines: ["driver 580", *lines], False),
+    ],
+    ids=["same", "older-processor", "newer-processor", "other-architecture", "other-gpu", "other-driver"],
+)
+def test_cache_fits_where_its_code_runs(change: Callable[[list[str]], Sequence[str]], fits: bool) -> None:
+    assert warm_hook.fits(changed(change)) is fits
+
+
+def test_equal_caches_are_equal_bytes() -> None:
+    files = [("triton/b/k.so", b"1"), ("inductor/a", b"22"), ("triton/a", b"")]
+    assert layer(*files) == layer(*reversed(files)) != layer(*files[1:])
+    with tarfile.open(fileobj=io.BytesIO(layer(*files))) as written:
+        members = {member.name: member for member in written}
+    assert {member.mtime for member in members.values()} == {warm_layer.EPOCH}
+    assert {member.mode for member in members.values() if member.isreg()} == {0o644, 0o755}
+    owners = {name: (member.uid, member.gid) for name, member in members.items()}
+    assert owners["opt/slipway/warm/key/triton/b/k.so"] == owners["opt/slipway/warm/key/triton/b"] == (1000, 100)
+    assert owners["opt/slipway/warm/key"] == owners["opt/slipway/warm/key/fits"] == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        *(
+            ((special(kind),), "is no regular file")
+            for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.BLKTYPE, tarfile.DIRTYPE)
+        ),
+        ((("/triton/x", b""),), "is in no cache"),
+        ((("triton", b""),), "is in no cache"),
+        ((("triton/../../x", b""),), "is in no cache"),
+        ((("home/x", b""),), "is in no cache"),
+        ((("triton/.wh..wh..opq", b""),), "by which a layer removes files"),
+        ((("triton/a\nb", b""),), "cannot be printed"),
+        ((("triton/" + "x" * 256, b""),), "too long"),
+        ((("triton/x", b"1"), ("triton/x", b"2")), "is there twice"),
+        ((("triton/x", b"1"), ("triton/x/y", b"2")), "as a file and as a folder"),
+        ((("triton/x", b"1" * 600), ("triton/y", b"2" * 600)), "more than 1,000 bytes"),
+    ],
+)
+def test_archive_of_anything_else_is_refused(members: Sequence[tuple[str, bytes]], reason: str) -> None:
+    with pytest.raises(SlipwayError, match=reason):
+        warm_layer.read(archive(*members), io.BytesIO(), 1000)
+
+
+def test_broken_archive_is_refused() -> None:
+    whole = archive(("triton/x", b"1" * 900)).getvalue()
+    for part in (b"", whole[:700], b"x" * 600):
+        with pytest.raises(BlobUnreadable):
+            warm_layer.read(io.BytesIO(part), io.BytesIO(), 1000)
+
+
+def test_record_is_read_from_history_and_not_if_changed() -> None:
+    entry = RECORD.history()
+    assert WarmRecord.of(entry) == RECORD
+    assert WarmRecord.of({**entry, "comment": entry["comment"].replace("2.14.1", "2.14.0")}) is None
+    assert [WarmRecord.of(each) for each in ({}, {"comment": "buildkit.dockerfile.v0"}, {"comment": "[]"})] == [
+        None
+    ] * 3
+    assert combined_key([RECORD]) != combined_key([RECORD, RECORD])
