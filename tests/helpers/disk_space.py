@@ -54,7 +54,7 @@ def shortage(needs: Mapping[Path, int]) -> str:
     if free >= needed:
         return ""
     return (
-        f"the disk of {fullest[0]} has {free / 1e9:.1f} GB free, and all tests need {needed / 1e9:.1f} GB; "
+        f"the disk of {fullest[0]} has {free / 1e9:.1f} GB free, and all tests may need {needed / 1e9:.1f} GB; "
         "free some, or run a part of them, such as `make test TESTS=tests/unit`"
     )
 
@@ -93,8 +93,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     session.config.pluginmanager.register(FullDisk(session))
 
 
-def main() -> int:
-    """Return 1, with a line, where all tests would fill a disk."""
+def main() -> None:
+    """Print a line where all tests may fill a disk. They run all the same: an engine may hold much of it already."""
     needs: dict[Path, int] = defaultdict(int)
     for folder, needed in (
         (ROOT, CHECKOUT_BYTES),
@@ -104,8 +104,7 @@ def main() -> int:
         needs[folder] += needed
     if line := shortage(needs):
         sys.stderr.write(f"slipway: {line}\n")
-    return int(bool(line))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
