@@ -37,7 +37,9 @@ def on_small_disk(folder: Path, *command: str) -> subprocess.CompletedProcess[st
 def test_make_test_on_small_disk_says_so_and_goes_on(tmp_path: Path) -> None:
     next_step = "toolchain=echo next step && false"
     done = on_small_disk(tmp_path, "make", "--silent", "test", f"PYTHON={sys.executable}", next_step)
-    needed = r"slipway: the disk of \S+ has 0\.0 GB free, and all tests may need \d+\.\d GB; free some, or run a part .*"
+    needed = (
+        r"slipway: the disk of \S+ has 0\.0 GB free, and all tests may need \d+\.\d GB; free some, or run a part .*"
+    )
     line = done.stderr.splitlines()[0]
     assert re.fullmatch(needed, line), done.stderr
     assert str(tmp_path) in line
