@@ -92,13 +92,12 @@ def test_prune_keeps_what_a_state_names_and_lists_first(checkout: Checkout, caps
         config = response.json()["config"]["digest"]
         assert registry_api.send("GET", f"{address}/{repository}/blobs/{config}").ok
     blobs = list((docker_registry.storage(checkout) / "docker/registry/v2/blobs").rglob("data"))
-    assert (
-        len(blobs) == 2 * 5
-    )  # manifest and configuration of the image, its signature, one with warm layers, the wheel and the parent
+    # Manifest and configuration of the image, its signature, one with warm layers, the wheel and the parent.
+    assert len(blobs) == 2 * 5
     assert not (checkout.state / "contexts/0123456789abcdef").exists()
     capsys.readouterr()
     unused_space.prune(checkout, delete=False)
-    assert "registry  0 of 4 tags, 0 MB in layers" in capsys.readouterr().out
+    assert "registry  0 of 5 tags, 0 MB in layers" in capsys.readouterr().out
 
 
 def test_prune_without_services_of_its_own_touches_none(
