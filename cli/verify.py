@@ -16,9 +16,10 @@ from containers.registry.client import Repository
 from containers.registry.credentials import Login
 from containers.registry.logins import stack_login
 from containers.registry.reference import qualified, split
-from stacks import plan, platforms
+from stacks import plan
 from stacks.config.signing import SignerConfig, SigningConfig, trusted
 from stacks.config.stack_config import StackConfig
+from stacks.differences import platform_parts
 from stacks.plan import Plan
 
 _DELETED: Final = ("deleted", "from the registry; no image needs it, and the next build that does builds it again")
@@ -79,13 +80,13 @@ def verify(stack: str, root: Path, image: str | None = None, now: datetime | Non
     products: Mapping[str, Mapping[str, str]] = outputs.get("products", {})
     images = outputs.get("images", {})
     indexes = {name for name, image in images.items() if "platforms" in image}
-    published: Mapping[str, Mapping[str, str]] = {**images, **platforms.parts(images), **products}
+    published: Mapping[str, Mapping[str, str]] = {**images, **platform_parts(images), **products}
     pushed = stack_diff.pushed(stack, published, image)
     signed: Mapping[str, Mapping[str, Any]] = outputs.get("signed", {})
     login = stack_login.configured(planned.config.registry)
     # Without provenance, the parents are those of the present configuration and lock.
     parents = {} if signing.provenance or image else planned.signers
-    selected = {image, *(platforms.parts({image: images[image]}) if image and image in images else ())}
+    selected = {image, *(platform_parts({image: images[image]}) if image and image in images else ())}
     violations: list[str] = []
     for name, built in pushed.items():
         if image is None or name in selected:

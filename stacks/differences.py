@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from containers.errors import one_line, quoted
+from containers.platform_name import architecture
 from containers.secret_words import without_secrets
 
 _MOST_LISTED: Final = 3
@@ -52,6 +53,16 @@ def published_contents(outputs: Mapping[str, Any], name: str, dockerfile: str = 
     known = outputs.get("plan", {}).get(name, {})
     listed = files.get(name, files.get(dockerfile, {}))
     return {**known, "files": listed_files(listed)} if known or listed else {}
+
+
+def platform_parts(images: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return the images in a stack's outputs by their names in the stack: in place of an index, its platforms'."""
+    result: dict[str, Mapping[str, Any]] = {}
+    for name, image in images.items():
+        platforms = image.get("platforms")
+        own = {f"{name}-{architecture(platform)}": part for platform, part in platforms.items()} if platforms else {}
+        result |= own or {name: image}
+    return result
 
 
 def leaves(value: Any, *way: str) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -43,16 +43,6 @@ def merged(specs: Mapping[str, Sequence[ImageSpec]]) -> list[ImageSpec]:
     ]
 
 
-def parts(images: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Return the images in a stack's outputs by their names in the stack: in place of an index, its platforms'."""
-    result: dict[str, Mapping[str, Any]] = {}
-    for name, image in images.items():
-        platforms = image.get("platforms")
-        own = {f"{name}-{architecture(platform)}": part for platform, part in platforms.items()} if platforms else {}
-        result |= own or {name: image}
-    return result
-
-
 def _shared(platforms: Sequence[Mapping[str, ImageSpec]]) -> dict[str, ImageSpec]:
     """Return the products that are equal on all platforms, with all their parents."""
     first, *others = platforms

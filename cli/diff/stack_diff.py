@@ -18,9 +18,9 @@ from containers.registry.credentials import Login
 from containers.registry.logins import stack_login
 from containers.registry.reference import Reference
 from stacks import differences, plan
+from stacks.differences import platform_parts
 from stacks.identity import file_texts
 from stacks.plan import Plan, PlannedImage
-from stacks.platforms import parts
 from stacks.spec import Outside
 
 State = Literal["unchanged", "changed", "new"]
@@ -153,14 +153,14 @@ def published_images(stack: str, root: Path, image: str | None, platforms: Itera
     """
     planned = plan.make(stack, root=root)
     names = [planned.image(image, platform).spec.name for platform in platforms]
-    published = parts(outputs(stack, root).get("images", {}))
+    published = platform_parts(outputs(stack, root).get("images", {}))
     login = stack_login.configured(planned.config.registry)
     return [fetch(pushed(stack, published, name)[name]["ref"], login) for name in names]
 
 
 def _published(outputs: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
     """Return the images of a stack's outputs, those of indexes and products among them."""
-    return {**parts(outputs.get("images", {})), **outputs.get("products", {})}
+    return {**platform_parts(outputs.get("images", {})), **outputs.get("products", {})}
 
 
 def pushed(

@@ -14,9 +14,10 @@ from containers.errors import SlipwayError, one_line
 from containers.registry.credentials import Login
 from containers.registry.logins import stack_login
 from containers.registry.reference import Reference
-from stacks import plan, platforms
+from stacks import plan
 from stacks.config.signing import SigningConfig
 from stacks.config.stack_config import StackConfig
+from stacks.differences import platform_parts
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def published(stack: str, image: str, root: Path, digest: str | None = None) -> 
     images: Mapping[str, Mapping[str, Any]] = stack_diff.outputs(stack, root).get("images", {})
     built = stack_diff.pushed(stack, images, image)[image]
     ref, annotations = built["ref"], verify.stated(planned, image, built)
-    parts = {part["ref"]: verify.stated(planned, name, part) for name, part in platforms.parts({image: built}).items()}
+    parts = {part["ref"]: verify.stated(planned, name, part) for name, part in platform_parts({image: built}).items()}
     if digest is not None and not DIGEST.fullmatch(digest):
         raise SlipwayError(f"--digest: '{one_line(digest)}' is no digest: give sha256: and 64 digits 0-9 a-f")
     if digest is not None and digest != Reference.of(ref).digest:

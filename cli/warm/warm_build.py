@@ -30,7 +30,8 @@ from containers.registry.reference import Reference
 from stacks import plan
 from stacks.config.publishing.warm import WarmConfig
 from stacks.config.stack_config import StackConfig
-from stacks.platforms import OF_MACHINES, parts
+from stacks.differences import platform_parts
+from stacks.platforms import OF_MACHINES
 
 _LONGEST_SCRIPT: Final = 1 << 20
 _RUN: Final = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
@@ -118,7 +119,7 @@ def _target(stack: str, image: str | None, root: Path, platform: str | None) -> 
     if planned.config.warm is None:
         raise SlipwayError(f"stack {stack}: slipway:warm is not set: {{script: warm/steps.py}} names what to run")
     name = planned.image(image, platform or planned.config.every_platform[0]).spec.name
-    built = stack_diff.pushed(stack, parts(stack_diff.outputs(stack, root).get("images", {})), name)[name]
+    built = stack_diff.pushed(stack, platform_parts(stack_diff.outputs(stack, root).get("images", {})), name)[name]
     login = stack_login.configured(planned.config.registry)
     return WarmTarget(name, built["tag"], fetch(built["ref"], login), planned.config, planned.config.warm, login)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from containers.image.node_pull import RATE_NAME, NodePull, size
 from containers.registry.reference import Reference
-from stacks.platforms import parts
+from stacks.differences import platform_parts
 from toolchain.machine.steps import output
 from toolchain.machine.toolchain_error import ToolchainError
 
@@ -50,7 +50,7 @@ def forecasts(before: Mapping[str, Any], after: Mapping[str, Any], lookup: Looku
     before it, so the published sizes of the other layers are the most that such a node would pull again.
     """
     kept: dict[str, dict[str, int]] = {}
-    for name, image in parts(before.get("images", {})).items():
+    for name, image in platform_parts(before.get("images", {})).items():
         if not (_contents(before, name) != _contents(after, name) != (None, None)) or "@" not in image.get("ref", ""):
             continue
         try:

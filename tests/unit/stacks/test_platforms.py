@@ -12,6 +12,7 @@ from containers.errors import SlipwayError
 from containers.platform_name import architecture
 from stacks import graph, plan, platforms, tags
 from stacks.config.stack_file import read_stack
+from stacks.differences import platform_parts
 from stacks.identity.fingerprint import published_fingerprints
 from stacks.plan import Plan
 from stacks.spec import ImageSpec, Outside, Sibling
@@ -207,4 +208,4 @@ def test_outputs_of_an_index_are_those_of_its_platforms() -> None:
         "torch": {"ref": "r@sha256:2", "platforms": {ARM64: part}},
         "tool": {"ref": "r@sha256:3"},
     }
-    assert platforms.parts(images) == {"torch-arm64": part, "tool": {"ref": "r@sha256:3"}}
+    assert platform_parts(images) == {"torch-arm64": part, "tool": {"ref": "r@sha256:3"}}
