@@ -1,4 +1,4 @@
-"""Color on a terminal: what is new is green, what is gone or wrong red, what changes yellow."""
+"""Color on a terminal: new is green, gone or wrong red, changed yellow."""
 
 from __future__ import annotations
 

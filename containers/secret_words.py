@@ -1,4 +1,4 @@
-"""Words that may be secrets, in lines that are shown: a password in a script stays out of previews and logs."""
+"""Words that may be secrets, in shown lines: a password in a script stays out of previews and logs."""
 
 from __future__ import annotations
 

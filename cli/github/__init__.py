@@ -1,1 +1,1 @@
-"""What a repository at GitHub needs so that its jobs may publish images."""
+"""The settings of a repository at GitHub whose jobs publish images."""

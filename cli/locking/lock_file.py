@@ -37,7 +37,7 @@ class _Lookups:
     def ask(self, names: Sequence[str], look: Callable[[], str | Mapping[str, str | SlipwayError]]) -> dict[str, str]:
         """Return what is looked up of some entries of the lock: the value of one, or those of all in their order.
 
-        One may be an error, which says why that entry has no value.
+        One may be an error: the reason why its entry has no value.
 
         Raises:
             SlipwayError: it cannot be, and nothing may be left.

@@ -40,7 +40,7 @@ def isolated(name: str, *, gpu: bool) -> list[str]:
 
 
 def run_failure(reference: str, printed: str, status: int) -> SlipwayError:
-    """Return what to raise of a container that the engine could not run."""
+    """Return the error of a container that the engine could not run."""
     reason = engine_failure("", "run", _HINT.sub("", printed), status)
     lacks = "it has no python3 on PATH, which runs in it: " if _NO_PYTHON in printed else ""
     return SlipwayError(f"{reference}: {lacks}{reason}")

@@ -88,7 +88,7 @@ def _folders(path: str) -> list[str]:
 
 @dataclass(frozen=True)
 class LayerOwner:
-    """Whose the caches are in the image, and where its Python looks for modules."""
+    """The owner of the caches in the image, and the folder of its Python's modules."""
 
     uid: int
     gid: int

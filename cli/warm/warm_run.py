@@ -93,7 +93,7 @@ def probe(reference: str, *, gpu: bool) -> WarmMachine:
 def run(
     reference: str, script: Path, key: str, owner: LayerOwner, limits: WarmLimits, read: Callable[[IO[bytes]], Result]
 ) -> tuple[Result, list[str]]:
-    """Run a script in a container; return what ``read`` returns of the archive of its caches, and what was left out.
+    """Run a script in a container; return the result of ``read`` on the archive of its caches, and what was left out.
 
     Raises:
         SlipwayError: the script fails, takes too long or leaves too much; or ``read`` refuses what it left.
@@ -154,7 +154,7 @@ def _failure(reference: str, script: Path, status: int, printed: str, limits: Wa
 
 
 class _Tail(threading.Thread):
-    """The end of what a script prints, which may be without end."""
+    """The last bytes of a script's messages, which may be without end."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         super().__init__(daemon=True)

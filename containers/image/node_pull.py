@@ -28,7 +28,7 @@ class NodePull:
 
     @classmethod
     def of(cls, layers: Mapping[str, int], there: Mapping[str, int], config: int = 0) -> NodePull:
-        """Return the pull of ``layers``, bytes by digest, where a node has those that are ``there``."""
+        """Return the pull of ``layers``, bytes by digest, on a node that has ``there``."""
         missing = [count for digest, count in layers.items() if digest not in there]
         return cls(len(missing), sum(missing) + config)
 

@@ -92,7 +92,7 @@ def moment(time: datetime) -> str:
 def chosen(requested: NamedReservationsConfig, reservations: Sequence[Reservation]) -> list[Reservation]:
     """Return the reservations that a configuration is about.
 
-    A tag stays on reservations that are over, and is on the next one before that starts. So of those with the tags, the
+    A tag stays on ended reservations, and is on the next one before its start. So of those with the tags, the
     active ones count, or all where none is.
     """
     active = [each for each in reservations if each.state == "active"]
@@ -143,7 +143,7 @@ def endings(requested: NamedReservationsConfig, reservations: Sequence[Reservati
 
 
 def then(requested: NamedReservationsConfig, kinds: Sequence[str] = ()) -> str:
-    """Return what happens where a reservation has no machine; ``kinds`` are the other kinds of capacity, in order."""
+    """Return the fallback of a reservation without a machine; ``kinds`` are the other kinds of capacity, in order."""
     other = f"other machines are taken{': ' * bool(kinds)}{', then '.join(kinds)}"
     return other if requested.fallback else "jobs wait"
 

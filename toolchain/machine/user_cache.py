@@ -77,7 +77,7 @@ def keep(file: Path, name: str) -> None:
 
 @contextmanager
 def _opened(flags: int, path: Path | str, within: int | None = None, *, alone: bool = True) -> Iterator[int]:
-    """Open a file or folder that is this user's and, with `alone`, that nobody else can write.
+    """Open a file or folder of this user; with `alone`, only one that nobody else can write.
 
     Raises:
         OSError: it is not, or not there.

@@ -1,4 +1,4 @@
-"""What a node must pull of a stack's images, by the layers that their registry lists for `docker manifest inspect`."""
+"""The pull of a stack's images by a node, from the layers that `docker manifest inspect` lists."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -68,7 +68,7 @@ def forecasts(before: Mapping[str, Any], after: Mapping[str, Any], lookup: Looku
 
 
 def pulls(before: Mapping[str, Any], name: str, reference: str, lookup: Lookup) -> Iterator[str]:
-    """Yield what a node that has the image of before pulls for a published one; nothing if that is the same."""
+    """Yield the pull of a published image by a node with the former one; nothing if that is the same."""
     former = before.get("images", {}).get(name, {}).get("ref", "")
     if "@" in former and "@" in reference and former != reference:
         try:

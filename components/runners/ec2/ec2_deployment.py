@@ -102,7 +102,7 @@ def deploy(plan: Plan, config: ec2.Ec2RunnersConfig) -> Deployed:
 
 
 def _reservation_outputs(config: ec2.Ec2RunnersConfig, site: ec2_site.Site) -> dict[str, Any]:
-    """Return what the preview says of reservations, and of what happens where these have no machine."""
+    """Return the preview's lines on reservations and on the fallback."""
     requested = config.reservation
     if requested is None:
         return {}

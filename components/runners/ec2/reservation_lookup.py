@@ -46,7 +46,7 @@ def look_up(requested: NamedReservationsConfig, region: str, key: str = "reserva
 
 
 def of_nodes(config: KubernetesRunnersConfig) -> dict[str, str]:
-    """Return what a preview says of the reservations of a cluster's nodes, by id, and by key what happens without.
+    """Return the preview's lines on the reservations of a cluster's nodes, by id, and on the fallback, by key.
 
     Raises:
         SlipwayError: AWS does not answer, or a reservation is useless for a set's runners; one line for each reason.

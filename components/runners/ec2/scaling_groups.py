@@ -145,7 +145,7 @@ def scaling_groups(
 ) -> dict[str, aws.autoscaling.Group]:
     """Declare a group for each reservation and kind of capacity: a group does not turn from one to another by itself.
 
-    The order is that in which they are tried.
+    They are tried in this order.
     """
     networks, most = args.site.networks, args.config.max_runners
     reserved = {

@@ -34,7 +34,7 @@ _SHARED: Final = re.compile(rb"(?mi)^include-system-site-packages *= *true")
 
 
 class Undefined(NamedTuple):
-    """A file with the symbols that nothing defines, and whose they are: `torch`, `Python` or empty."""
+    """A file with its undefined symbols, and their owner: `torch`, `Python` or empty."""
 
     path: str
     names: tuple[bytes, ...]
@@ -105,7 +105,7 @@ class UndefinedSymbols:
         return unknown
 
     def _of_torch(self) -> Iterator[Undefined]:
-        """Yield the files of environments that need torch, and torch does not define what they mean of it."""
+        """Yield the files with names of torch that their environment's torch does not define."""
         by_place: defaultdict[str | None, list[str]] = defaultdict(list)
         for path, scope in self._scopes.items():
             lacks_torch = any(_is_of_torch(name) for name in self._incomplete.get(path, ()))
@@ -117,7 +117,7 @@ class UndefinedSymbols:
                 yield Undefined(path, names, "torch")
 
     def _of_python(self) -> Iterator[Undefined]:
-        """Yield the extensions that need what no Python of their environment's release defines."""
+        """Yield the extensions with names of Python that no Python of their environment's release defines."""
         by_release: defaultdict[str, list[str]] = defaultdict(list)
         pythons: defaultdict[str, list[str]] = defaultdict(list)
         for path in self._scopes:
@@ -137,7 +137,7 @@ class UndefinedSymbols:
     def _undefined_by(
         self, definers: Iterable[str], paths: Iterable[str], pattern: re.Pattern[bytes]
     ) -> Iterator[tuple[str, tuple[bytes, ...]]]:
-        """Yield the names of a pattern that neither the definers define nor what a file needs."""
+        """Yield the names of a pattern, without those of the definers and of the libraries that a file needs."""
         needed = {path: [name for name in _names(self._binaries[path]) if pattern.match(name)] for path in paths}
         unknown = {hash(name) for names in needed.values() for name in names}
         for path in dict.fromkeys(definers):

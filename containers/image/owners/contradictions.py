@@ -99,7 +99,7 @@ def _of_other_numpy(
 ) -> Iterator[Contradiction]:
     """Yield the packages with files that are built for another NumPy than the environment's.
 
-    One that has files for this NumPy too opens those that it takes, as h5py does.
+    A package with files for this NumPy too opens these, as h5py does.
     """
     numpys: dict[str, tuple[str, Distribution]] = {}
     for path in sorted(path for path, binary in contents.binaries.items() if binary.numpy):

@@ -21,7 +21,7 @@ def _within(size: ByteSize) -> ByteSize:
 
 
 class WarmConfig(Model):
-    """What `slipway warm` runs in a published image, and what it may take."""
+    """The script that `slipway warm` runs in a published image, and its limits."""
 
     script: Annotated[str, AfterValidator(repository_path)] = Field(
         description="A file of the repository. `*.py` is run by the image's python3, another by its first line `#!`.",
