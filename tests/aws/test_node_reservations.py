@@ -36,29 +36,37 @@ def runners(reserved: dict[str, Any] | None = None, **values: Any) -> Kubernetes
 
 
 ZONE = {"topology.kubernetes.io/zone": "eu-west-1b"}
-PLANTED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "expired": (block(days=-1, State="expired", **P5), {}, " is expired, not active: it ended at "),
-    "not started": (block(State="scheduled", **P5), {}, " is scheduled, not active"),
-    "in its last half hour": (block(days=0.01, **P5), {}, " ends at .*, and no job starts there"),
-    "of another zone": (reservation(**P5), {"nodeSelector": ZONE}, " is in eu-west-1a; the machines are in eu-west-1b"),
-    "of another type": (reservation(), {}, " is for g5.2xlarge; the machines are p5.48xlarge"),
-    "over its count": (
-        reservation(**{**P5, "TotalInstanceCount": 1}),
-        {"gpus": 4, "maxRunners": 3},
-        ": 1 machines in all, and maxRunners 3 needs 2 nodes: give less in maxRunners",
-    ),
-    "of another account": (reservation(OwnerId="999999999999", **P5), {}, " is of account 999999999999"),
-    "of which EC2 does not know": (
-        reservation(1, **P5),
-        {},
-        ": DescribeCapacityReservations: AWS refuses it: 400, Inv",
-    ),
-}
 
 
-@pytest.mark.parametrize("name", PLANTED)
+def planted_cases() -> dict[str, tuple[dict[str, Any], dict[str, Any], str]]:
+    """Return the cases by name, as of now: their times are near."""
+    return {
+        "expired": (block(days=-1, State="expired", **P5), {}, " is expired, not active: it ended at "),
+        "not started": (block(State="scheduled", **P5), {}, " is scheduled, not active"),
+        "in its last half hour": (block(days=0.01, **P5), {}, " ends at .*, and no job starts there"),
+        "of another zone": (
+            reservation(**P5),
+            {"nodeSelector": ZONE},
+            " is in eu-west-1a; the machines are in eu-west-1b",
+        ),
+        "of another type": (reservation(), {}, " is for g5.2xlarge; the machines are p5.48xlarge"),
+        "over its count": (
+            reservation(**{**P5, "TotalInstanceCount": 1}),
+            {"gpus": 4, "maxRunners": 3},
+            ": 1 machines in all, and maxRunners 3 needs 2 nodes: give less in maxRunners",
+        ),
+        "of another account": (reservation(OwnerId="999999999999", **P5), {}, " is of account 999999999999"),
+        "of which EC2 does not know": (
+            reservation(1, **P5),
+            {},
+            ": DescribeCapacityReservations: AWS refuses it: 400, Inv",
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", planted_cases())
 def test_useless_reservation_of_nodes_is_refused(name: str) -> None:
-    planted, values, message = PLANTED[name]
+    planted, values, message = planted_cases()[name]
     plant(planted)
     with pytest.raises(SlipwayError) as caught:
         reservation_lookup.of_nodes(runners(**values))

@@ -51,81 +51,91 @@ def private_subnet(project: RunnersProject) -> str:
 
 
 TOMORROW = datetime.now(UTC) + timedelta(days=1)
-PLANTED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "expired": (block(days=-1, State="expired"), {}, r" is expired, not active: it ended at "),
-    "over, and still listed as active": (block(days=-0.1), {}, r" ended at \d{4}-"),
-    "cancelled": (reservation(State="cancelled"), {}, r" is cancelled, not active: give another"),
-    "not paid": (block(State="payment-failed"), {}, r" is payment-failed, not active: give another"),
-    "not started": (
-        block(State="scheduled", StartDate=TOMORROW),
-        {},
-        rf" is scheduled, not active: it starts at {TOMORROW:%Y-%m-%d %H:%M} UTC",
-    ),
-    "ends before a job could": (block(days=0.05), {}, r" ends at .*, and no job starts there from .*, 60 minutes"),
-    "of another zone": (
-        reservation(AvailabilityZone="eu-west-1d"),
-        {},
-        r" is in eu-west-1d; the machines are in eu-west-1a, eu-west-1b, eu-west-1c",
-    ),
-    "of another type": (
-        reservation(InstanceType="p5.48xlarge"),
-        {},
-        r" is for p5.48xlarge; the machines are g5.2xlarge, g6.2xlarge",
-    ),
-    "over its count": (
-        reservation(TotalInstanceCount=2),
-        {},
-        r": 2 machines in all, and maxRunners is 4: give less in maxRunners, or reservation.fallback: true",
-    ),
-    "in a placement group": (
-        reservation(PlacementGroupArn=placement_group("theirs")),
-        {},
-        r" is in the placement group theirs; machines without efa are in none",
-    ),
-    "in no placement group": (
-        reservation(InstanceType="p4d.24xlarge"),
-        {"instanceTypes": ["p4d.24xlarge"], "gpus": 8, "efa": "all"},
-        r" is in no placement group, and machines with efa are in one",
-    ),
-    "of another account": (
-        reservation(OwnerId="999999999999"),
-        {},
-        r" is of account 999999999999, not of 123456789012",
-    ),
-    "of another platform": (
-        reservation(InstancePlatform="Windows"),
-        {},
-        r" is for Windows; the machines are Linux/UNIX",
-    ),
-    "of another tenancy": (reservation(Tenancy="dedicated"), {}, r" has tenancy dedicated; the machines have default"),
-    "that its owner takes back": (reservation(Interruptible=True), {}, r" is interruptible: its owner takes"),
-    "without machines": (
-        reservation(TotalInstanceCount=0, AvailableInstanceCount=0),
-        {"reservation": {"ids": [FIRST], "fallback": True}},
-        r" has no machine",
-    ),
-    "of which EC2 does not know": (
-        reservation(1),
-        {},
-        r": DescribeCapacityReservations: AWS refuses it: 400, InvalidCapacityReservationId.NotFound: The capacity",
-    ),
-    "without the tag": (
-        reservation(Tags=[{"Key": "team", "Value": "web"}]),
-        {"reservation": {"tags": {"team": "ml"}}},
-        r"^reservation: team=ml: eu-west-1 has no such reservation",
-    ),
-    "with the tag, and over": (
-        reservation(State="expired", Tags=[{"Key": "team", "Value": "ml"}]),
-        {"reservation": {"tags": {"team": "ml"}}},
-        r" is expired, not active",
-    ),
-}
+
+
+def planted_cases() -> dict[str, tuple[dict[str, Any], dict[str, Any], str]]:
+    """Return the cases by name, as of now: their times are near."""
+    return {
+        "expired": (block(days=-1, State="expired"), {}, r" is expired, not active: it ended at "),
+        "over, and still listed as active": (block(days=-0.1), {}, r" ended at \d{4}-"),
+        "cancelled": (reservation(State="cancelled"), {}, r" is cancelled, not active: give another"),
+        "not paid": (block(State="payment-failed"), {}, r" is payment-failed, not active: give another"),
+        "not started": (
+            block(State="scheduled", StartDate=TOMORROW),
+            {},
+            rf" is scheduled, not active: it starts at {TOMORROW:%Y-%m-%d %H:%M} UTC",
+        ),
+        "ends before a job could": (block(days=0.05), {}, r" ends at .*, and no job starts there from .*, 60 minutes"),
+        "of another zone": (
+            reservation(AvailabilityZone="eu-west-1d"),
+            {},
+            r" is in eu-west-1d; the machines are in eu-west-1a, eu-west-1b, eu-west-1c",
+        ),
+        "of another type": (
+            reservation(InstanceType="p5.48xlarge"),
+            {},
+            r" is for p5.48xlarge; the machines are g5.2xlarge, g6.2xlarge",
+        ),
+        "over its count": (
+            reservation(TotalInstanceCount=2),
+            {},
+            r": 2 machines in all, and maxRunners is 4: give less in maxRunners, or reservation.fallback: true",
+        ),
+        "in a placement group": (
+            reservation(PlacementGroupArn=placement_group("theirs")),
+            {},
+            r" is in the placement group theirs; machines without efa are in none",
+        ),
+        "in no placement group": (
+            reservation(InstanceType="p4d.24xlarge"),
+            {"instanceTypes": ["p4d.24xlarge"], "gpus": 8, "efa": "all"},
+            r" is in no placement group, and machines with efa are in one",
+        ),
+        "of another account": (
+            reservation(OwnerId="999999999999"),
+            {},
+            r" is of account 999999999999, not of 123456789012",
+        ),
+        "of another platform": (
+            reservation(InstancePlatform="Windows"),
+            {},
+            r" is for Windows; the machines are Linux/UNIX",
+        ),
+        "of another tenancy": (
+            reservation(Tenancy="dedicated"),
+            {},
+            r" has tenancy dedicated; the machines have default",
+        ),
+        "that its owner takes back": (reservation(Interruptible=True), {}, r" is interruptible: its owner takes"),
+        "without machines": (
+            reservation(TotalInstanceCount=0, AvailableInstanceCount=0),
+            {"reservation": {"ids": [FIRST], "fallback": True}},
+            r" has no machine",
+        ),
+        "of which EC2 does not know": (
+            reservation(1),
+            {},
+            r": DescribeCapacityReservations: AWS refuses it: 400, InvalidCapacityReservationId.NotFound: The capacity",
+        ),
+        "without the tag": (
+            reservation(Tags=[{"Key": "team", "Value": "web"}]),
+            {"reservation": {"tags": {"team": "ml"}}},
+            r"^reservation: team=ml: eu-west-1 has no such reservation",
+        ),
+        "with the tag, and over": (
+            reservation(State="expired", Tags=[{"Key": "team", "Value": "ml"}]),
+            {"reservation": {"tags": {"team": "ml"}}},
+            r" is expired, not active",
+        ),
+    }
+
+
 """What EC2 has, what the stack asks for beside it, and what is said."""
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", planted_cases())
 def test_useless_reservation_is_refused_at_preview(project: RunnersProject, name: str) -> None:
-    planted, values, message = PLANTED[name]
+    planted, values, message = planted_cases()[name]
     plant(planted)
     if "efa" in values:
         values = {**values, "subnets": [private_subnet(project)]}
