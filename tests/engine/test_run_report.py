@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -51,10 +50,6 @@ def test_run_of_local_prints_what_changes(tmp_path: Path, capsys: pytest.Capture
     assert "    ~ args TORCH_VERSION: 2.14.1 -> 2.14.0" in preview
     assert any(line.startswith("    ~ files torch/python/setup: ") for line in preview)
     assert f"    ~ tag: {before.tag} -> {after.tag}" in preview
-    stays = (
-        r"torch: a node that has the published image keeps \d+ of its \d+ layers \(.+\) for certain; of the others, .+"
-    )
-    assert re.fullmatch(stays, preview[-1])
 
 
 def test_first_preview_of_nccl_is_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
