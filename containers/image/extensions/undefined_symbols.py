@@ -27,8 +27,10 @@ _PYTHON: Final = re.compile(r"(?:.*/)?(?:bin/python|lib/libpython)(3\.\d+)(?:\.s
 _EXTENSION: Final = re.compile(
     r".*/lib/python(?P<version>3\.\d+)/.*/(?P<module>[^/.]+)(?:\.abi3|\.cpython-3(?P<minor>\d+)-[\w-]+)?\.so"
 )
-_FOR_ONE_TORCH: Final = re.compile(r"(.*torch)[_-]?\d[\d.]*?((?:\.abi3|\.cpython-[\w-]+)?\.so)")
-"""A file of which a package has one for each release of torch, as NIXL and DGL."""
+_FOR_ONE_TORCH: Final = re.compile(
+    r"(.*torch)[_-]?\d[\d.]*?(?:[_-](?:cpu|cuda|rocm)\w*)?((?:\.abi3|\.cpython-[\w-]+)?\.so)"
+)
+"""A file of which a package has one for each release of torch, as NIXL, DGL and torch_c_dlpack_ext."""
 
 _SHARED: Final = re.compile(rb"(?mi)^include-system-site-packages *= *true")
 
