@@ -208,8 +208,7 @@ def inspect(
             image = open_image(target, platform) if is_local(target) else fetch(target, platform=platform)
         options = {"page": int(page_size.removesuffix("K")) << 10} if page_size else {}
         options |= {} if requirements is None else {"requirements": requirements}
-        asked = {**gate, **options}
-        question = inspection.Question(cuda_toolkit, capabilities, driver, nodes, compiled, **asked)
+        question = inspection.Question(cuda_toolkit, capabilities, driver, nodes, compiled, **{**gate, **options})
         result = inspection.inspect(image, question, platform)
         if form == "json":
             print(json.dumps(result.as_json(), indent=2))

@@ -38,8 +38,8 @@ def place(error: str, folder: Path, dockerfile: Path) -> str:
     runs = [(_plain(_command(each)), each.line) for each in read.instructions if each.keyword == "RUN"]
     fitting = [(len(run), line) for run, line in runs if run and command.endswith(run)]  # after the shell and its flags
     lines = [line for length, line in fitting if length == max(fitting)[0]]
-    shown = source.relative_to(Path.cwd()) if source.is_relative_to(Path.cwd()) else source
-    return f"{one_line(str(shown))}:{' or '.join(map(str, lines))}: " if lines else ""
+    path = source.relative_to(Path.cwd()) if source.is_relative_to(Path.cwd()) else source
+    return f"{one_line(str(path))}:{' or '.join(map(str, lines))}: " if lines else ""
 
 
 def _command(run: instructions.Instruction) -> str:

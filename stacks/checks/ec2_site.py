@@ -215,7 +215,7 @@ def _place_mistakes(config: Ec2RunnersConfig, site: Site) -> list[str]:
 def _reservation_mistakes(config: Ec2RunnersConfig, site: Site) -> Iterator[str]:
     if config.reservation is None:
         return iter(())
-    wanted = reservations.Wanted(
+    machines = reservations.ReservedMachines(
         owner=config.reservation.owner or config.account,
         types={machine.name for machine in site.machines},
         zones={network.zone for network in site.networks},
@@ -224,7 +224,7 @@ def _reservation_mistakes(config: Ec2RunnersConfig, site: Site) -> Iterator[str]
         limit=f"maxRunners is {config.max_runners}",
         drain=config.reservation.drain,
     )
-    mistakes = reservations.mistakes(config.reservation, site.reservations, wanted, datetime.now(UTC))
+    mistakes = reservations.mistakes(config.reservation, site.reservations, machines, datetime.now(UTC))
     return (f"reservation: {line}" for line in mistakes)
 
 

@@ -68,7 +68,7 @@ class Reservation:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReservedMachines:
     """What a reservation is for: an account's machines of some types in some zones, in a placement group or in none.
 
     Without types or zones, and with ``grouped`` None, any is right. ``most`` is the highest number of machines at once,
@@ -99,11 +99,11 @@ def chosen(requested: NamedReservationsConfig, reservations: Sequence[Reservatio
     return active if requested.tags and active else [*reservations]
 
 
-def for_nodes(config: KubernetesRunnersConfig, requested: NodeReservationConfig) -> Wanted:
+def for_nodes(config: KubernetesRunnersConfig, requested: NodeReservationConfig) -> ReservedMachines:
     """Return what the reservations of a cluster's nodes are for."""
     instance_type = config.label("node.kubernetes.io/instance-type")
     zone = config.label("topology.kubernetes.io/zone")
-    return Wanted(
+    return ReservedMachines(
         owner=requested.owner or requested.account,
         types=[instance_type] if instance_type else (),
         zones=[zone] if zone else (),
@@ -114,23 +114,23 @@ def for_nodes(config: KubernetesRunnersConfig, requested: NodeReservationConfig)
 
 
 def mistakes(
-    requested: NamedReservationsConfig, reservations: Sequence[Reservation], wanted: Wanted, now: datetime
+    requested: NamedReservationsConfig, reservations: Sequence[Reservation], machines: ReservedMachines, now: datetime
 ) -> Iterator[str]:
     """Yield a message for each reason why machines cannot be in the reservations.
 
     Args:
         requested: the configuration.
         reservations: those that it names.
-        wanted: what they are for.
+        machines: what they are for.
         now: the time.
     """
     for each in reservations:
-        yield from (f"{each.id} {reason}" for reason in _reasons(each, wanted, now))
+        yield from (f"{each.id} {reason}" for reason in _reasons(each, machines, now))
     total = sum(each.count for each in reservations)
-    if wanted.most > total and not requested.fallback:
+    if machines.most > total and not requested.fallback:
         ids = ", ".join(each.id for each in reservations)
         yield (
-            f"{ids}: {total} machines in all, and {wanted.limit}: give less in maxRunners, or "
+            f"{ids}: {total} machines in all, and {machines.limit}: give less in maxRunners, or "
             "reservation.fallback: true"
         )
 
@@ -148,32 +148,33 @@ def then(requested: NamedReservationsConfig, kinds: Sequence[str] = ()) -> str:
     return other if requested.fallback else "jobs wait"
 
 
-def _reasons(each: Reservation, wanted: Wanted, now: datetime) -> Iterator[str]:
-    if each.owner != wanted.owner:
+def _reasons(each: Reservation, machines: ReservedMachines, now: datetime) -> Iterator[str]:
+    if each.owner != machines.owner:
         yield (
-            f"is of account {each.owner}, not of {wanted.owner}: if that account shares it, say so in reservation.owner"
+            f"is of account {each.owner}, not of {machines.owner}: "
+            "if that account shares it, say so in reservation.owner"
         )
-    if wanted.types and each.instance_type not in wanted.types:
-        yield f"is for {each.instance_type}; the machines are {', '.join(sorted(wanted.types))}"
-    if wanted.zones and each.zone not in wanted.zones:
-        yield f"is in {each.zone}; the machines are in {', '.join(sorted(wanted.zones))}"
+    if machines.types and each.instance_type not in machines.types:
+        yield f"is for {each.instance_type}; the machines are {', '.join(sorted(machines.types))}"
+    if machines.zones and each.zone not in machines.zones:
+        yield f"is in {each.zone}; the machines are in {', '.join(sorted(machines.zones))}"
     if each.platform != "Linux/UNIX":
         yield f"is for {each.platform}; the machines are Linux/UNIX"
     if each.tenancy != "default":
         yield f"has tenancy {each.tenancy}; the machines have default"
     if each.interruptible:
         yield "is interruptible: its owner takes the machines back in the middle of a job"
-    yield from _placement(each, wanted)
+    yield from _placement(each, machines)
     if each.count == 0:
         yield "has no machine"
-    yield from _times(each, now, wanted.drain)
+    yield from _times(each, now, machines.drain)
 
 
-def _placement(each: Reservation, wanted: Wanted) -> Iterator[str]:
-    if each.placement_group and wanted.grouped is False:
+def _placement(each: Reservation, machines: ReservedMachines) -> Iterator[str]:
+    if each.placement_group and machines.grouped is False:
         yield (f"is in the placement group {each.placement_group.rpartition('/')[2]}; machines without efa are in none")
     # A Capacity Block's machines are close to each other without a placement group.
-    if wanted.grouped and not each.placement_group and not each.block:
+    if machines.grouped and not each.placement_group and not each.block:
         yield (
             "is in no placement group, and machines with efa are in one, which has no share of it: make it with a "
             "placement group"

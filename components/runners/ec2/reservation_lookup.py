@@ -59,8 +59,10 @@ def of_nodes(config: KubernetesRunnersConfig) -> dict[str, str]:
         if requested is None:
             continue
         there = look_up(requested, requested.region, key)
-        wanted = reservations.for_nodes(own, requested)
-        mistakes += (f"slipway:runners.{key}: {line}" for line in reservations.mistakes(requested, there, wanted, now))
+        machines = reservations.for_nodes(own, requested)
+        mistakes += (
+            f"slipway:runners.{key}: {line}" for line in reservations.mistakes(requested, there, machines, now)
+        )
         for line in reservations.endings(requested, there, now):
             pulumi.log.warn(f"slipway:runners.{key}: {line}")
         texts |= {each.id: each.text() for each in there}

@@ -409,8 +409,8 @@ class _Resolution:
         if not row.whose:
             return "no library defines it"
         place = self._environments.of(row.path) or ""
-        beside = f"{row.whose} of /{place.strip('/')}"
-        return f"it is built for another {row.whose.partition(' ')[0]}, and {beside} does not define it"
+        owner = f"{row.whose} of /{place.strip('/')}"
+        return f"it is built for another {row.whose.partition(' ')[0]}, and {owner} does not define it"
 
     def _interpreters(self, files: Iterable[str]) -> Iterator[Fault]:
         for path in files:
