@@ -14,18 +14,22 @@ class GuardedSession(requests.Session):
     """Sends requests to the server at ``address``, a URL, and to where it leads, by :class:`GuardedAdapter`.
 
     The session sends one login, that of ``authorize``, to the server alone: none of a ``.netrc`` and none of a URL.
+    Without ``verify`` it takes any certificate.
     """
 
     def __init__(
         self,
         address: str,
         authorize: Callable[[requests.PreparedRequest], requests.PreparedRequest] = lambda request: request,
+        *,
+        verify: bool = True,
         **options: Any,
     ) -> None:
         super().__init__()
+        self.verify = verify
         self.auth = authorize  # or requests would send the credentials of a .netrc
         self.headers["User-Agent"] = "slipway"
-        adapter = GuardedAdapter(address, **options)
+        adapter = GuardedAdapter(address, verify=verify, **options)
         for prefix in ("http://", "https://"):
             self.mount(prefix, adapter)
 

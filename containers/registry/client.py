@@ -91,12 +91,21 @@ class Repository:
     """One repository of a registry, and the tag or digest in it that a reference names.
 
     ``login`` is used if it is for this registry; else the machine's own login. ``reasons`` explain error statuses.
+    ``scheme`` and ``verify`` are those of :class:`~containers.registry.transport.Transport`.
 
     Raises:
         SlipwayError: ``reference`` has no tag and no digest.
     """
 
-    def __init__(self, reference: str, login: Login | None = None, reasons: Mapping[int, str] | None = None) -> None:
+    def __init__(
+        self,
+        reference: str,
+        login: Login | None = None,
+        reasons: Mapping[int, str] | None = None,
+        *,
+        scheme: str = "",
+        verify: bool = True,
+    ) -> None:
         self.reference = reference
         self._reasons = reasons or _PULL_REASONS
         try:
@@ -106,7 +115,7 @@ class Repository:
         named = Reference.of(reference)
         self.host, self._version = named.host, named.version
         applicable = login if login and login.applies_to(reference) else None
-        self._transport = Transport(reference, self.host, named.path, applicable)
+        self._transport = Transport(reference, self.host, named.path, applicable, scheme=scheme, verify=verify)
 
     def digest(self) -> str:
         """Return the digest of what the reference names.
@@ -115,7 +124,9 @@ class Repository:
             SlipwayError: it does not exist, or the registry does not respond.
         """
         with self._request("HEAD", f"manifests/{self._version}", self._version) as response:
-            return self._digest_of(response)
+            if "Docker-Content-Digest" in response.headers:
+                return self._digest_of(response)
+        return self._manifest()[0]  # the specification lets a registry leave the header out
 
     def visible_digest(self) -> str | None:
         """Return the digest of what the reference names; None if it does not exist or this login may not see it.

@@ -41,6 +41,6 @@ def of_machine(host: str) -> Login | None:
         values = {key: os.environ.get(variable, "") for key, variable in GITHUB.items()}
         if all(values.values()):
             return Login(host, **values)
-    stored = {key.lower(): value for key, value in docker_login.stored(host).items()}
+    stored = docker_login.stored(host)
     username, password = stored.get("username"), stored.get("password")
     return Login(host, username, password) if username and password else None

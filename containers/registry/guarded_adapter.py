@@ -37,11 +37,12 @@ class GuardedAdapter(HTTPAdapter):
         ValueError: by a request, for another address.
     """
 
-    def __init__(self, address: str, **options: Any) -> None:
+    def __init__(self, address: str, *, verify: bool = True, **options: Any) -> None:
         url = urlsplit(address)
         self._host = (url.hostname or "").lower()
         self._plain = url.scheme == "http"
         self._kind = ""
+        self._verify = verify
         super().__init__(**options)
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
@@ -71,7 +72,9 @@ class GuardedAdapter(HTTPAdapter):
     @cached_property
     def _trusted(self) -> ssl.SSLContext:
         """What this machine trusts, read for the first connection with TLS: it has hundreds of certificates."""
-        return ssl.create_default_context()
+        context = ssl.create_default_context()
+        context.check_hostname = self._verify  # urllib3 turns the rest off, and fails if this is on
+        return context
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> ProxyManager:
         """Return the pools of a proxy; they trust what this machine trusts, beside requests' own certificates."""

@@ -57,21 +57,25 @@ class Untrusted(RegistryUnreachable):
 class Transport:
     """The connection to the registry of one repository.
 
-    A registry on the loopback interface is reached over plain HTTP, as Docker does. ``login`` is sent to this registry
-    only; without one, :func:`containers.registry.credentials.of_machine` decides. ``reference`` begins each error.
+    A registry on the loopback interface is reached over plain HTTP, as Docker does, and others over HTTPS, unless
+    ``scheme`` is given. ``login`` is sent to this registry only, and one without a user name is anonymous; without one,
+    :func:`containers.registry.credentials.of_machine` decides. ``reference`` begins each error. ``verify`` is whether
+    the registry's certificate is verified.
     """
 
-    def __init__(self, reference: str, host: str, path: str, login: Login | None) -> None:
+    def __init__(
+        self, reference: str, host: str, path: str, login: Login | None, *, scheme: str = "", verify: bool = True
+    ) -> None:
         self.host = host
         self.refused = False
         """Whether the registry rejected a login as unknown."""
         self._reference = reference
-        scheme = "http" if on_loopback(host) else "https"
+        scheme = scheme or ("http" if on_loopback(host) else "https")
         self._url = f"{scheme}://{_API_HOSTS.get(host, host)}/v2/{path}"
         self._scope = f"repository:{path}:pull"
         self._login = login
         self._authorization = ""
-        self._session = GuardedSession(self._url, self._authorized, max_retries=_RETRY)
+        self._session = GuardedSession(self._url, self._authorized, verify=verify, max_retries=_RETRY)
 
     def request(
         self, method: str, path: str, accept: str, body: bytes | IO[bytes] | None = None, media_type: str = ""
@@ -147,7 +151,7 @@ class Transport:
         """Return the ``Authorization`` header that answers a 401 (distribution specification, token authentication)."""
         login = self._login or credentials.of_machine(self.host)
         identity = login.identity_token if login else ""
-        basic = _basic(login) if login and not identity else ""
+        basic = _basic(login) if login and login.username and not identity else ""
         scheme, _, rest = challenge.partition(" ")
         if scheme.lower() != "bearer":
             self.refused = bool(basic)  # if the registry answers 401 to it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any
+from pathlib import Path
 
 _NAMES = dict.fromkeys(("docker.io", "index.docker.io", "registry-1.docker.io"), "https://index.docker.io/v1/")
 """Registries whose credentials Docker stores under another name."""
@@ -27,20 +27,29 @@ def token_configuration(host: str) -> str:
     Raises:
         ValueError: as for :func:`stored`.
     """
-    token = {key.lower(): value for key, value in stored(host).items()}.get("identitytoken")
+    token = stored(host).get("identitytoken")
     return json.dumps({"auths": {name(host): {"identitytoken": token}} if token else {}})
 
 
-def stored(host: str) -> dict[str, Any]:
-    """Return the stored credentials of a registry under Docker's own keys; empty if there are none.
+def stored(host: str, file: str = "", content: str = "") -> dict[str, str]:
+    """Return the stored credentials of a registry under Docker's own keys, in lower case; empty if there are none.
+
+    Args:
+        host: the registry.
+        file: the configuration. Default: that of Docker's client.
+        content: the text of a configuration, which is read in place of a file.
 
     Raises:
-        ValueError: a configured credential helper fails.
+        ValueError: the text is not a configuration, or a configured credential helper fails.
     """
     import docker.auth  # noqa: PLC0415 - few runs need it, and it takes long to load
     import docker.errors  # noqa: PLC0415
 
+    path = str(Path(file).expanduser()) if file else None
     try:
-        return docker.auth.load_config().resolve_authconfig(name(host)) or {}
-    except docker.errors.DockerException as error:
-        raise ValueError(f"the stored Docker login cannot be read: {error}") from None
+        configuration = docker.auth.load_config(path, json.loads(content) if content else None)
+        entry = configuration.resolve_authconfig(name(host)) or {}
+    except (AttributeError, ValueError, docker.errors.DockerException) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"the stored Docker login cannot be read: {reason}") from None
+    return {key.lower(): value for key, value in entry.items() if isinstance(value, str)}

@@ -7,10 +7,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import docker.auth
-import docker.errors
-
 from containers.errors import SlipwayError
+from containers.registry.logins import docker_login
 from toolchain.provider import image_name
 from toolchain.provider.inputs import ImageInputs
 
@@ -88,17 +86,14 @@ class Keychain:
 
     def _configured(self, server: str) -> Credential:
         try:
-            entry = docker.auth.load_config().resolve_authconfig(server)
-        except docker.errors.DockerException as error:
-            raise SlipwayError(f"credentials for {server}: {' '.join(str(error).split())}") from error
-        if not entry:
-            return Credential(server)
-        lowered = {key.lower(): value for key, value in entry.items() if isinstance(value, str)}
+            entry = docker_login.stored(server)
+        except ValueError as error:
+            raise SlipwayError(f"credentials for {server}: {error}") from error
         return Credential(
-            lowered.get("serveraddress", server),
-            lowered.get("username", ""),
-            lowered.get("password", ""),
-            lowered.get("identitytoken", ""),
+            entry.get("serveraddress", server),
+            entry.get("username", ""),
+            entry.get("password", ""),
+            entry.get("identitytoken", ""),
         )
 
 
