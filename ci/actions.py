@@ -96,7 +96,7 @@ def api(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
 
 def owner() -> str:
     """Return the owner of this repository."""
-    return variable("GITHUB_REPOSITORY").partition("/")[0]
+    return variable("GITHUB_REPOSITORY_OWNER")
 
 
 def open_pulls(owner: str, branch: str) -> list[Any]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from containers.errors import SlipwayError
-from containers.registry.reference import split
+from containers.registry.reference import Reference
 
 _STACK = "pulumi:pulumi:Stack"
 _COMPONENTS = "slipway:image:"
@@ -88,7 +88,7 @@ def indexes(exported: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         resource["urn"].rpartition("::")[2]: {
             "ref": resource["outputs"]["index"],
             "digest": resource["outputs"]["digest"],
-            "tag": split(resource["outputs"]["ref"])[1],
+            "tag": Reference.of(resource["outputs"]["ref"]).version,
         }
         for resource in exported["deployment"]["resources"]
         if resource["type"] == _INDEX and not resource.get("delete")

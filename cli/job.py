@@ -8,6 +8,7 @@ import yaml
 
 from cli.plain_yaml import PlainDumper
 from containers.errors import SlipwayError
+from containers.platform_name import architecture
 from stacks import flavors, plan
 from stacks.jobs import slurm
 from stacks.jobs.indexed_job import indexed_job
@@ -40,7 +41,7 @@ def render(stack: str, nodes: int) -> str:
 def _indexed(planned: plan.Plan, nodes: int) -> list[dict[str, Any]]:
     gpus = slurm.gpus_per_node(planned, nodes)
     image = planned.image(platform=planned.config.platform if planned.indexes else None)
-    arch = None if image.index_reference else image.spec.platform.partition("/")[2]
+    arch = None if image.index_reference else architecture(image.spec.platform)
     return indexed_job(planned.stack, image.index_reference or image.reference, arch, gpus, nodes)
 
 

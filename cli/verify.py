@@ -15,7 +15,7 @@ from containers.evidence.vulnerabilities import scan_record
 from containers.registry.client import Repository
 from containers.registry.credentials import Login
 from containers.registry.logins import stack_login
-from containers.registry.reference import qualified, split
+from containers.registry.reference import Reference
 from stacks import plan
 from stacks.config.signing import SignerConfig, SigningConfig, trusted
 from stacks.config.stack_config import StackConfig
@@ -102,9 +102,11 @@ def verify(stack: str, root: Path, image: str | None = None, now: datetime | Non
                 violations += evidence.violations(now or datetime.now(UTC))
                 parents |= evidence.parents(planned.config)
             yield Verified(name, ref, tuple(facts))
-    siblings = {split(qualified(built["ref"]))[0] for built in pushed.values()}  # at any digest: one may be older
+    siblings = {
+        Reference.of(built["ref"]).in_full.repository for built in pushed.values()
+    }  # at any digest: one may be older
     for ref, signer in parents.items():
-        if split(qualified(ref))[0] not in siblings:
+        if Reference.of(ref).in_full.repository not in siblings:
             yield Verified("parent", ref, (_signature(ref, signer, login),))
     if violations:
         raise SlipwayError("\n".join(violations))

@@ -3,9 +3,13 @@
 
 def system(platform: str) -> str:
     """Return a platform's operating system: ``linux`` of ``linux/arm64``."""
-    return platform.split("/", maxsplit=1)[0]
+    return _parts(platform)[0]
 
 
 def architecture(platform: str) -> str:
     """Return a platform's architecture: ``arm64`` of ``linux/arm64``."""
-    return platform.split("/")[1]
+    return _parts(platform)[1]
+
+
+def _parts(platform: str) -> list[str]:
+    return platform.split("/")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import re
 import time
 from collections import defaultdict
@@ -306,7 +307,7 @@ class Keeper:
         """Return when each machine was registered that has a configuration."""
         configurations = pages(self._ssm, "get_parameters_by_path", Path=self._path, WithDecryption=False)
         parameters = [one for page in configurations for one in page["Parameters"]]
-        times = {one["Name"].rpartition("/")[2]: one.get("LastModifiedDate") for one in parameters}
+        times = {posixpath.basename(one["Name"]): one.get("LastModifiedDate") for one in parameters}
         return {machine: stored.timestamp() if stored else 0.0 for machine, stored in times.items()}
 
     def _prepare(self, machine: str) -> None:

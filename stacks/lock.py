@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from containers.errors import SlipwayError, one_line
-from containers.registry.reference import qualified
+from containers.registry.reference import Reference
 from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.signing import trusted
 from stacks.config.stack_config import StackConfig
@@ -220,7 +220,7 @@ def write(
 def tagged_parents(spec: ImageSpec, mirrors: MirrorsConfig) -> dict[str, str]:
     """Return the qualified references of a spec's outside parents that have a tag and no digest, by argument."""
     return {
-        argument: qualified(mirrors.image(parent.reference))
+        argument: str(Reference.of(mirrors.image(parent.reference)).in_full)
         for argument, parent in spec.parents.items()
         if isinstance(parent, Outside) and re.fullmatch(r"[^@]*:[^/@]+", parent.reference)
     }

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from containers.errors import SlipwayError
-from containers.registry.reference import qualified
+from containers.registry.reference import Reference
 from stacks import plan
 from stacks.config.ec2 import Ec2RunnersConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
@@ -29,7 +29,7 @@ def outside_parents(config: StackConfig, specs: Sequence[ImageSpec]) -> list[str
     """Return the outside parents of a stack's images, mirrors applied."""
     parents = (parent for spec in specs for parent in spec.parents.values())
     outside = {parent.reference for parent in parents if isinstance(parent, Outside)}
-    return sorted(qualified(config.pulled(reference)) for reference in outside)
+    return sorted(str(Reference.of(config.pulled(reference)).in_full) for reference in outside)
 
 
 def needs(stack: str, *, pushing: bool, building: bool) -> dict[str, object]:

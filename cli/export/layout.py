@@ -19,7 +19,7 @@ from cli.export.progress import Progress
 from containers.blob import BlobUnreadable
 from containers.image.registry_image import Image
 from containers.registry.client import IMAGES, INDEXES
-from containers.registry.reference import qualified, split
+from containers.registry.reference import Reference
 
 _REF_NAME: Final = "org.opencontainers.image.ref.name"
 """Annotation with an image's tag (image-spec, annotations.md)."""
@@ -130,8 +130,8 @@ def _path(digest: str) -> str:
 
 def _metadata(image: Image) -> dict[str, bytes]:
     """Return the small files of a layout, by name."""
-    name, version = split(qualified(image.reference))
-    names = {} if ":" in version else {_REF_NAME: version, _CONTAINERD_NAME: f"{name}:{version}"}
+    reference = Reference.of(image.reference).in_full
+    names = {} if reference.digest else {_REF_NAME: reference.tag, _CONTAINERD_NAME: str(reference)}
     manifest = _manifest(image)
     digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
     entry: dict[str, Any] = {
@@ -161,10 +161,10 @@ def _part(descriptor: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _for_docker(image: Image) -> bytes:
-    name, version = split(image.reference)
+    reference = Reference.of(image.reference)
     entry = {
         "Config": _path(image.manifest.content["config"]["digest"]),
-        "RepoTags": [] if ":" in version else [f"{name}:{version}"],
+        "RepoTags": [] if reference.digest else [str(reference)],
         "Layers": [_path(layer.digest) for layer in image.layers],
     }
     return _json([entry])

@@ -67,7 +67,7 @@ def published(stack: str, image: str, root: Path, digest: str | None = None) -> 
     if digest is not None and not DIGEST.fullmatch(digest):
         raise SlipwayError(f"--digest: '{one_line(digest)}' is no digest: give sha256: and 64 digits 0-9 a-f")
     if digest is not None and digest != Reference.of(ref).digest:
-        ref, annotations, parts = f"{Reference.of(ref).repository}@{digest}", {}, {}
+        ref, annotations, parts = str(Reference.of(ref).at(digest)), {}, {}
     login = stack_login.configured(planned.config.registry)
     applicable = login if login and login.applies_to(ref) else None
     return PublishedImage(stack, image, ref, annotations, signing, planned.config, applicable, parts)

@@ -12,6 +12,7 @@ from typing import IO, Final, cast
 from cli.warm import warm_hook
 from containers.errors import SlipwayError, one_line
 from containers.image.layers import layer
+from containers.path_prefixes import prefixes
 
 EPOCH: Final = 315_532_800
 """The time of all files, as in the images' other layers: `dockerfiles/common/layers/sealed`."""
@@ -82,8 +83,7 @@ def _check(member: tarfile.TarInfo, files: Iterable[str]) -> None:
 
 def _folders(path: str) -> list[str]:
     """Return the folders above a path, the highest first."""
-    parts = path.split("/")
-    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+    return [*prefixes(path)][:-1]
 
 
 @dataclass(frozen=True)

@@ -55,16 +55,17 @@ class TagChecked(TagImage):
             SlipwayError: the checks ran on another image, as they do in an update whose targets leave the checks out;
                 something in the image does not load, or is known to be vulnerable; or as for a tag.
         """
-        from containers.registry import client, reference
+        from containers.registry import client
+        from containers.registry.reference import Reference, hexadecimal
 
         ref, checked = props["ref"], props["checked"]
-        if reference.hexadecimal(ref) != checked:
+        if hexadecimal(ref) != checked:
             raise SlipwayError(
                 f"{ref}: not tagged {props['tag']}, because the last checks were those of sha256:{checked}; "
                 "name the image's checks among the targets, or none"
             )
-        repository, digest = reference.split(ref)
-        name = f"{repository}:{props['tag']}"
+        image = Reference.of(ref)
+        name = f"{image.repository}:{props['tag']}"
         loading: dict[str, Any] = {}
         if props.get("exceptions") is not None:
             from components.supply_chain.gates import loading_gate
@@ -73,7 +74,7 @@ class TagChecked(TagImage):
                 ref, login, props["exceptions"], props.get("compiled") or {}, props.get("question")
             )
         # A registry with immutable tags may refuse even the digest that a tag has.
-        if client.Repository(name, login).visible_digest() == digest:
+        if client.Repository(name, login).visible_digest() == image.digest:
             return {"name": name, "loading": loading, "scan": {}}
         scan: dict[str, Any] = {}
         if props.get("vulnerabilities") is not None:

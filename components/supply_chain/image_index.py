@@ -37,12 +37,15 @@ class PutIndex(ImageAction):
             SlipwayError: a part is missing or for another platform, or the registry does not take the index.
         """
         from containers.registry import index
-        from containers.registry.reference import split
+        from containers.registry.reference import Reference
 
         merged = index.of(props["parts"], login)
-        repository, _ = split(props["ref"])
         index.push(merged, props["ref"], login)
-        return {"digest": merged.digest, "tagged": merged.digest, "index": f"{repository}@{merged.digest}"}
+        return {
+            "digest": merged.digest,
+            "tagged": merged.digest,
+            "index": str(Reference.of(props["ref"]).at(merged.digest)),
+        }
 
     def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
         """Report a change if a part or the tag differs, or if a refresh read another digest behind the tag."""

@@ -132,7 +132,7 @@ def _by_digest(props: Mapping[str, Any], login: credentials.Login | None) -> str
     digest = repository.visible_digest()
     if not digest or not _counts(props):
         return ""
-    reference = f"{Reference.of(props['ref']).repository}@{digest}"
+    reference = str(Reference.of(props["ref"]).at(digest))
     if signer := props.get("signer"):
         cosign.verify(reference, SignerConfig.model_validate(signer), login, props["annotations"])
     return reference

@@ -14,6 +14,7 @@ from containers.dockerfile.instructions import Dockerfile
 from containers.dockerfile.stages import Source
 from containers.dockerfile.wildcards import comparing
 from containers.errors import one_line
+from containers.path_prefixes import prefixes
 
 
 class ContextFiles:
@@ -57,9 +58,7 @@ class ContextFiles:
         """Return the path behind links, and the links."""
         links: set[str] = set()
         for _ in range(MOST_LINKS):
-            parts = path.split("/")
-            prefixes = ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
-            link = next((prefix for prefix in prefixes if self._context.link(prefix) is not None), None)
+            link = next((prefix for prefix in prefixes(path) if self._context.link(prefix) is not None), None)
             if link is None or link not in self._paths:
                 return path, links
             links.add(link)
@@ -78,7 +77,7 @@ class ContextFiles:
         Where BuildKit lets `**` stand for several folders (``COPY --parents``), the whole folder above counts.
         """
         if "**" in pattern:
-            yield pattern[: pattern.index("**")].rpartition("/")[0]
+            yield posixpath.dirname(pattern[: pattern.index("**")])
             return
         parts = [comparing(_expression(part), re.DOTALL) for part in pattern.split("/")]
         matches = dict.fromkeys(tuple(path.split("/")[: len(parts)]) for path in self._paths)

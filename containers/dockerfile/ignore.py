@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from containers.dockerfile.wildcards import comparing
+from containers.path_prefixes import prefixes
 
 _GO_SPACE = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005"
@@ -137,9 +138,8 @@ class Matcher:
         """Say whether a path is ignored, or a directory above it."""
         ignored = False
         matched: Matched = ()
-        parts = path.split("/")
-        for end in range(1, len(parts) + 1):
-            ignored, matched = self.match("/".join(parts[:end]), matched)
+        for prefix in prefixes(path):
+            ignored, matched = self.match(prefix, matched)
         return ignored
 
     def tops(self) -> set[str] | None:
@@ -152,7 +152,7 @@ class Matcher:
         if not self._only_plain_exceptions:
             return None
         # An exception can name the context itself or a folder above it; neither is in the context.
-        return {pattern.stem.partition("/")[0] for pattern in self.exceptions} - {"", ".", ".."}
+        return {next(prefixes(pattern.stem)) for pattern in self.exceptions} - {"", ".", ".."}
 
     def prunes(self, directory: str) -> bool:
         """Say whether no exception can match below an ignored directory, so that it need not be read."""

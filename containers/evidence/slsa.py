@@ -21,7 +21,7 @@ from containers.evidence.signer import ImageSigner, ImageSigning, ProvenancePoli
 from containers.evidence.signing_certificates import Claims
 from containers.registry.client import Repository
 from containers.registry.credentials import Login
-from containers.registry.reference import qualified, split
+from containers.registry.reference import Reference
 
 _BUILD_TYPE: Final = "https://github.com/moby/buildkit/blob/master/docs/attestations/slsa-definitions.md"
 _BY_HAND: Final = "urn:slipway:by-hand"
@@ -149,10 +149,11 @@ def sealed(
 
 def _parent(reference: str, platform: str) -> dict[str, Any]:
     """Return a parent as a package URL, with its digest if the reference has one."""
-    name, version = split(qualified(reference))
-    dependency: dict[str, Any] = {"uri": f"{_IMAGE}{name}@{version}?platform={quote(platform, safe='')}"}
-    if version.startswith("sha256:"):
-        dependency["digest"] = {"sha256": version.removeprefix("sha256:")}
+    image = Reference.of(reference).in_full
+    name = f"{image.repository}@{image.version}"
+    dependency: dict[str, Any] = {"uri": f"{_IMAGE}{name}?platform={quote(platform, safe='')}"}
+    if image.digest:
+        dependency["digest"] = {"sha256": image.digest.removeprefix("sha256:")}
     return dependency
 
 

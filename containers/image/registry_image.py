@@ -12,7 +12,7 @@ from containers.errors import MALFORMED, SlipwayError, one_line
 from containers.image.layers.layer import Facts, LayerIndex, index
 from containers.registry.client import IMAGES, INDEXES, Manifest, Repository
 from containers.registry.credentials import Login
-from containers.registry.reference import split
+from containers.registry.reference import Reference
 
 _MOST_LAYERS: Final = 500
 """Layers of an image: Linux mounts no more on each other (fs/overlayfs/params.h, `OVL_MAX_STACK`)."""
@@ -98,7 +98,8 @@ def fetch(reference: str, login: Login | None = None, platform: str | None = Non
         manifest = repository.manifest()
         if manifest.media_type not in INDEXES:
             break
-        reference, platform = f"{split(reference)[0]}@{chosen(reference, manifest.content, platform)}", None
+        digest = chosen(reference, manifest.content, platform)
+        reference, platform = str(Reference.of(reference).at(digest)), None
     if manifest.media_type not in IMAGES:
         raise SlipwayError(f"{reference}: not an image, its media type is '{one_line(str(manifest.media_type))}'")
     return of(repository, manifest)
@@ -116,7 +117,7 @@ def fetch_each(reference: str, login: Login | None = None) -> list[Image]:
     digests = _listed(reference, manifest.content)
     if not digests:
         raise SlipwayError(f"{reference}: an index without images")
-    return [fetch(f"{split(reference)[0]}@{digest}", login) for digest in digests.values()]
+    return [fetch(str(Reference.of(reference).at(digest)), login) for digest in digests.values()]
 
 
 def platforms(reference: str, login: Login | None = None) -> list[str]:

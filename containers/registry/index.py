@@ -13,7 +13,7 @@ from containers.image import registry_image
 from containers.platform_name import architecture, system
 from containers.registry.client import IMAGES, INDEXES, PUSH_REASONS, Repository
 from containers.registry.credentials import Login
-from containers.registry.reference import Reference, split
+from containers.registry.reference import Reference
 
 _OCI_INDEX, _DOCKER_LIST = INDEXES
 _DOCKER_IMAGE = IMAGES[1]
@@ -66,15 +66,15 @@ def push(index: Index, reference: str, login: Login | None) -> None:
     Raises:
         SlipwayError: the registry does not take the index, rejects the login, or does not respond.
     """
-    name, tag = split(reference)
-    by_digest = Repository(f"{name}@{index.digest}", login, reasons=_REASONS)
+    named = Reference.of(reference)
+    by_digest = Repository(str(named.at(index.digest)), login, reasons=_REASONS)
     tagged = Repository(reference, login, reasons=_KEPT)
     there = tagged.visible_digest()
     if there == index.digest:
         return
     if by_digest.visible_digest() is None:
         by_digest.put(index.digest, index.body, index.media_type)
-    (tagged if there else by_digest).put(tag, index.body, index.media_type)
+    (tagged if there else by_digest).put(named.version, index.body, index.media_type)
 
 
 def _entries(platform: str, ref: str, login: Login | None) -> Iterator[dict[str, Any]]:

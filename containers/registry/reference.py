@@ -99,6 +99,10 @@ class Reference:
         """The reference by its tag alone."""
         return replace(self, digest="")
 
+    def at(self, digest: str) -> Reference:
+        """Return the image of a digest in the same repository."""
+        return Reference(self.repository, digest=digest)
+
     @property
     def in_full(self) -> Reference:
         """The reference with its registry and path written out: ``docker.io/library/debian:tag``."""
@@ -157,15 +161,10 @@ def check_reference(value: str) -> str:
     return value
 
 
-def qualified(reference: str) -> str:
-    """Return a reference with its registry and path written out, as Docker reads it: docker.io/library/debian:tag."""
-    return str(Reference.of(reference).in_full)
-
-
 def full_names(prefix: str) -> tuple[str, ...]:
     """Return the full names of a prefix: on Docker Hub one word is an organization or an official image."""
     below = "/x/y"
-    return (qualified(prefix + below).removesuffix(below), qualified(prefix))
+    return (str(Reference.of(prefix + below).in_full).removesuffix(below), str(Reference.of(prefix).in_full))
 
 
 def covering(prefixes: Iterable[str], reference: str) -> tuple[str, str] | None:
@@ -174,7 +173,7 @@ def covering(prefixes: Iterable[str], reference: str) -> tuple[str, str] | None:
     Each may be spelled as Docker allows: ``docker.io``, ``nvidia``, ``nvidia/cuda``, ``debian``,
     ``index.docker.io/library/debian``. None where no prefix fits.
     """
-    full = qualified(reference)
+    full = str(Reference.of(reference).in_full)
     names = {name: prefix for prefix in prefixes for name in full_names(prefix)}
     for name in sorted(names, key=len, reverse=True):
         ends = "/:@" if "/" in name else "/"  # a colon after a host begins a port: another registry
@@ -201,9 +200,3 @@ def check_prefixes(prefixes: Iterable[str]) -> None:
 def hexadecimal(reference: str) -> str:
     """Return the hexadecimal part of the digest of a reference, or of a bare digest or id ``sha256:...``."""
     return reference.rpartition(":")[2]
-
-
-def split(reference: str) -> tuple[str, str]:
-    """Return the repository of a reference and its version: the digest, else the tag, else nothing."""
-    parts = Reference.of(reference)
-    return parts.repository, parts.version

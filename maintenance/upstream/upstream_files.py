@@ -94,7 +94,7 @@ class ArchiveFiles(UpstreamFiles):
                     members = archive.getnames()
         names = {PurePosixPath(member).as_posix(): member for member in members}
         names.pop(".", None)
-        tops = {name.partition("/")[0] for name in names}
+        tops = {PurePosixPath(name).parts[0] for name in names}
         top = f"{tops.pop()}/" if len(tops) == 1 and any("/" in name for name in names) else ""
         self._members = {name.removeprefix(top): member for name, member in names.items() if f"{name}/" != top}
         self._contents: dict[str, bytes] = {}

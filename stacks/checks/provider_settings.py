@@ -10,6 +10,7 @@ from stacks.config.ec2 import Ec2RunnersConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.registries.ecr import EcrRegistryConfig
 from stacks.config.stack_config import StackConfig
+from stacks.config.stack_file import config_key
 
 NAMESPACES = ("aws", "docker", "kubernetes", "pulumi")
 
@@ -40,7 +41,7 @@ def refusals(config: StackConfig, settings: Mapping[str, Any]) -> Iterator[str]:
         settings: the values of other namespaces, by full key.
     """
     for key, value in settings.items():
-        namespace, _, name = key.partition(":")
+        namespace, name = config_key(key)
         if reason := _REASONS.get(namespace, _none)(config, name, value):
             yield f"{key}: {reason}: leave it out"
 

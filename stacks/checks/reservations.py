@@ -23,7 +23,7 @@ _OVER = {"cancelled", "cancelling", "expired", "failed", "payment-failed", "unav
 class Reservation:
     """A capacity reservation, or a Capacity Block, as EC2 describes it (DescribeCapacityReservations).
 
-    ``count`` are its machines, ``available`` those that nobody uses. ``placement_group`` is an ARN; empty without one.
+    ``count`` are its machines, ``available`` those that nobody uses. ``placement_group`` is a name; empty without one.
     Without ``ends``, it lasts until somebody cancels it.
     """
 
@@ -172,7 +172,7 @@ def _reasons(each: Reservation, machines: ReservedMachines, now: datetime) -> It
 
 def _placement(each: Reservation, machines: ReservedMachines) -> Iterator[str]:
     if each.placement_group and machines.grouped is False:
-        yield (f"is in the placement group {each.placement_group.rpartition('/')[2]}; machines without efa are in none")
+        yield (f"is in the placement group {each.placement_group}; machines without efa are in none")
     # A Capacity Block's machines are close to each other without a placement group.
     if machines.grouped and not each.placement_group and not each.block:
         yield (

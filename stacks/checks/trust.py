@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from containers.errors import one_line, suggest
-from containers.registry.reference import covering, qualified, split
+from containers.registry.reference import Reference, covering
 from stacks.config.signing import trusted
 from stacks.graph import Graph
 
@@ -13,7 +13,7 @@ from stacks.graph import Graph
 def unmatched_keys(graph: Graph) -> Iterator[str]:
     """Yield a message for each key that covers no parent: with a typing error, the parent would stay unverified."""
     references = {parent.reference for parent in graph.outside_parents}
-    repositories = sorted({split(qualified(reference))[0] for reference in references})
+    repositories = sorted({Reference.of(reference).in_full.repository for reference in references})
     for key in graph.config.trust:
         if not any(covering([key], reference) for reference in references):
             yield (
@@ -25,7 +25,7 @@ def unmatched_keys(graph: Graph) -> Iterator[str]:
 def unlocked_parents(graph: Graph) -> Iterator[str]:
     """Yield a message for each trusted parent without a digest: its tag may move after it is verified."""
     for parent in graph.outside_parents:
-        fixed = parent.digest or "@" in parent.reference
+        fixed = parent.digest or Reference.of(parent.reference).digest
         if not fixed and trusted(graph.config.trust, parent.reference):
             yield (
                 f"slipway:trust: {one_line(parent.reference)}: its tag may move after it is verified; "

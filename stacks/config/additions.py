@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from containers import secret_words
 from containers.errors import one_line
+from containers.path_prefixes import prefixes
 from stacks.config.model import Environment, Model, matching, refuse
 
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -75,9 +76,10 @@ def repository_path(value: str) -> str:
         ValueError: it leads out of the repository, or names no file or folder below it.
     """
     path = posixpath.normpath(value)
-    if not re.fullmatch(r"[A-Za-z0-9._+/-]+", value) or value.startswith("/") or path.split("/")[0] in {"..", "."}:
+    top = next(prefixes(path))
+    if not re.fullmatch(r"[A-Za-z0-9._+/-]+", value) or value.startswith("/") or top in {"..", "."}:
         raise ValueError("expected a path below the repository's folder, such as trainer/Dockerfile")
-    if path.split("/")[0] in {".git", ".slipway"}:
+    if top in {".git", ".slipway"}:
         raise ValueError("git and Slipway keep their own files there: name another folder")
     return path
 

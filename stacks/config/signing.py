@@ -86,11 +86,7 @@ class SignerConfig(Model):
             raise ValueError(
                 "transparencyLog: without a key, only the log proves when an image was signed; leave this key out"
             )
-        if (
-            self.identity
-            and self.identity.rpartition("@")[2] == self.origin[1]
-            and not self.origin[1].startswith("refs/")
-        ):
+        if (ref := self.origin[1]) and not ref.startswith("refs/"):
             raise ValueError(
                 "ref: missing: identity names a commit; give the branch or tag whose runs count: refs/heads/main"
             )

@@ -18,7 +18,7 @@ from pydantic import (
 
 from containers.addresses.engine_address import in_clear
 from containers.errors import one_line
-from containers.registry.reference import check_prefixes, covering, on_loopback, qualified
+from containers.registry.reference import Reference, check_prefixes, covering, on_loopback
 from stacks.config.additions import OwnImageConfig, PackagesConfig, Variables
 from stacks.config.ec2 import Ec2RunnersConfig
 from stacks.config.fetching.build_logins import KEY, BuildLoginConfig, check_host
@@ -402,6 +402,6 @@ class StackConfig(Model):
             for source, target in elsewhere:
                 match = covering([target], name)
                 public = source + match[1] if match else name
-                if public not in names and qualified(self.pulled(public)) == qualified(pulled):
+                if public not in names and Reference.of(self.pulled(public)).in_full == Reference.of(pulled).in_full:
                     names.append(public)
         return names[::-1]

@@ -109,7 +109,13 @@ def other_settings(stack: str, namespaces: Collection[str], root: Path = ROOT) -
     if not re.search(rf"\b(?:{'|'.join(namespaces)}):\w", text):  # parsing it again costs more
         return {}
     config = _config(text, str(path.relative_to(root)))
-    return {key: value for key, value in config.items() if key.partition(":")[0] in namespaces}
+    return {key: value for key, value in config.items() if config_key(key)[0] in namespaces}
+
+
+def config_key(text: str) -> tuple[str, str]:
+    """Return the namespace and the name of a key, such as ``aws`` and ``region`` of ``aws:region``."""
+    namespace, _, name = text.partition(":")
+    return namespace, name
 
 
 def parse(text: str, where: str) -> dict[str, Any]:
@@ -144,8 +150,8 @@ def _config(text: str, where: str) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise SlipwayError(f"{where}: 'config' must be a mapping of {NAMESPACE}:<key> to values")
     for key in config:
-        namespace, colon, name = key.partition(":")
-        if colon and namespace != NAMESPACE and suggest(namespace, [NAMESPACE]):
+        namespace, name = config_key(key)
+        if name and namespace != NAMESPACE and suggest(namespace, [NAMESPACE]):
             raise SlipwayError(f"{where}: unknown key '{one_line(key)}' (did you mean '{NAMESPACE}:{one_line(name)}'?)")
     return config
 

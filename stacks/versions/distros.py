@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Literal
 
 from containers.registry.reference import Reference
@@ -65,7 +66,7 @@ _WITH_OWN_PYTHON = {"buildpack-deps", "cuda"}
 def base_system(reference: str) -> BaseSystem:
     """Return what is known of a public image by its reference, such as ``ubuntu:24.04`` or ``python:3.12-bookworm``."""
     image = Reference.of(reference)
-    words = [*image.repository.split("/"), *image.tag.split("-")]
+    words = [*PurePosixPath(image.repository).parts, *image.tag.split("-")]
     others = (word.rstrip("0123456789.") for word in (image.name, *image.tag.split("-")))
     if manager := next((_OTHER_MANAGERS[other] for other in others if other in _OTHER_MANAGERS), None):
         return BaseSystem(packages=manager)

@@ -17,7 +17,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from containers.dockerfile.context import Folder
-from containers.registry.reference import qualified
+from containers.registry.reference import Reference
 from stacks import differences as preview
 from stacks import lock, plan
 from stacks.config.stack_file import ROOT, stack_names
@@ -101,7 +101,7 @@ class Project:
         """Lock the parents that others publish to a digest, and the tags of sources to a commit."""
         images, config = self.plan().images, self.plan().config
         parents = [parent for image in images for parent in image.spec.parents.values()]
-        names = {qualified(config.pulled(it.reference)) for it in parents if isinstance(it, Outside)}
+        names = {str(Reference.of(config.pulled(it.reference)).in_full) for it in parents if isinstance(it, Outside)}
         sources = [source for image in images for source in image.content.sources if not own_commit(source)]
         commits = {
             lock.source_key(source, config.mirrors): f"{ref if lock.is_commit(ref) else ''}{digit * 40}"[:40]

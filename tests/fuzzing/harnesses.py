@@ -204,8 +204,7 @@ def lock_file(data: bytes) -> None:
 def reference(data: bytes) -> None:
     """Read an image's reference, its parts, and a list of registries and repositories, a line each."""
     text = data.decode(errors="replace")
-    assert references.qualified(text)
-    assert len(references.split(text)) == 2
+    assert str(references.Reference.of(text).in_full)
     references.on_loopback(text)
     prefixes = text.split("\n")
     references.covering(prefixes, prefixes[-1])

@@ -4,20 +4,17 @@ import gzip
 import json
 import re
 import shutil
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from containers.child_environment import child_environment
-from containers.registry.reference import split
+from containers.registry.reference import Reference
 from toolchain.checkout import Checkout
 from toolchain.machine.steps import output, say, step
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.parts import docker_engine, docker_registry
-from toolchain.registry_login import registry_account
 
 CONTEXTS: Final = "contexts"
 """The folder of `.slipway` with the contexts of builds."""
@@ -25,21 +22,10 @@ PARENTS: Final = "docker.io/"
 """What the repositories of copied parent images begin with: these are kept."""
 UNUSED: Final = "168h"
 """Build cache that no build used for so long is removed while a stack has images; all of it where none has."""
-SECONDS: Final = 20.0
-PAGE: Final = 100
-"""Repositories that the registry is asked for at once; it refuses more than 1,000 (docker-registry 2.8.2)."""
-_TYPES: Final = ", ".join(
-    [
-        "application/vnd.oci.image.manifest.v1+json",
-        "application/vnd.oci.image.index.v1+json",
-        "application/vnd.docker.distribution.manifest.v2+json",
-        "application/vnd.docker.distribution.manifest.list.v2+json",
-    ]
-)
 _OF_DIGEST: Final = re.compile(r"sha256-([0-9a-f]{64})(?:\..*)?")
 """The tag of a signature or an attestation, with the digest that it is of."""
-_WARM: Final = re.compile(r"(.+:.+)-warm-[0-9a-f]{8}")
-"""The name of an image with warm layers, with that of the image below them."""
+_WARM: Final = re.compile(r"(.+)-warm-[0-9a-f]{8}")
+"""The tag of an image with warm layers, with that of the image below them."""
 
 
 def megabytes(size: float) -> str:
@@ -69,76 +55,65 @@ def states(checkout: Checkout) -> str:
 
 @dataclass
 class RegistryContent:
-    """The registry of a checkout: its tags in no state, and their manifests."""
+    """The storage of our registry: its tags and manifests, without those of copied parents."""
 
-    address: str
     storage: Path
-    authorization: str
-    """The value of HTTP's header that logs in."""
     named: str
     """The text that names what is kept."""
-    tags: dict[str, str] = field(default_factory=dict)
-    """The digest of each `repository:tag`."""
+    tags: dict[Reference, str] = field(default_factory=dict)
+    """The digest of each tag, which names a repository without its host."""
     manifests: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     """Each manifest, by repository and digest."""
 
-    def read(self) -> None:
-        """Ask the registry for its tags and their manifests, and for those that a deletion left without a tag."""
-        repositories: list[str] = []
-        while page := self._get(f"_catalog?n={PAGE}&last={repositories[-1] if repositories else ''}")["repositories"]:
-            repositories += page
-        for repository in (each for each in repositories if not each.startswith(PARENTS)):
-            for tag in self._get(f"{repository}/tags/list").get("tags") or []:
-                self.tags[f"{repository}:{tag}"] = self._add(repository, tag)
-            for link in self._folder(repository).glob("revisions/sha256/*/link"):
-                self._add(repository, f"sha256:{link.parent.name}")
-
-    def _folder(self, repository: str) -> Path:
-        return self.storage / "docker/registry/v2/repositories" / repository / "_manifests"
-
-    def _add(self, repository: str, name: str) -> str:
-        request = self._request(f"{repository}/manifests/{name}")
-        with urllib.request.urlopen(request, timeout=SECONDS) as response:  # noqa: S310 - our own registry
-            digest, content = str(response.headers["Docker-Content-Digest"]), json.load(response)
-        if (repository, digest) not in self.manifests:
-            self.manifests[repository, digest] = content
-            for part in content.get("manifests", []):
-                self._add(repository, part["digest"])
-        return digest
+    def __post_init__(self) -> None:
+        root = self.storage / "docker/registry/v2"
+        self._repositories = root / "repositories"
+        for folder in sorted(self._repositories.rglob("_manifests")):
+            repository = folder.parent.relative_to(self._repositories).as_posix()
+            if repository.startswith(PARENTS):
+                continue
+            for link in folder.glob("tags/*/current/link"):
+                self.tags[Reference(repository, link.parent.parent.name)] = link.read_text()
+            for link in folder.glob("revisions/sha256/*/link"):  # those that a deletion left without a tag, too
+                content = root / "blobs/sha256" / link.parent.name[:2] / link.parent.name / "data"
+                self.manifests[repository, link.read_text()] = json.loads(content.read_bytes())
 
     @property
     def kept(self) -> set[tuple[str, str]]:
         """The manifests that a state names, by digest or by a tag; with their parts, evidence and warm layers."""
         kept = {key for key in self.manifests if key[1] in self.named}
-        kept |= {
-            (split(name)[0], digest)
-            for name, digest in self.tags.items()
-            if re.search(rf"/{re.escape(name)}(?![\w.-])", self.named)
-        }
+        kept |= {(name.repository, digest) for name, digest in self.tags.items() if self._is_named(name)}
         for repository, digest in list(kept):
             kept |= {(repository, part["digest"]) for part in self.manifests[repository, digest].get("manifests", [])}
         kept |= {
-            (split(name)[0], digest)
+            (name.repository, digest)
             for name, digest in self.tags.items()
-            if (warm := _WARM.fullmatch(name)) and (split(name)[0], self.tags.get(warm[1])) in kept
+            if (warm := _WARM.fullmatch(name.tag))
+            and (name.repository, self.tags.get(replace(name, tag=warm[1]))) in kept
         }
         digests = {digest for _, digest in kept}
         kept |= {
-            (split(name)[0], digest)
+            (name.repository, digest)
             for name, digest in self.tags.items()
-            if (owner := _OF_DIGEST.fullmatch(split(name)[1])) and f"sha256:{owner[1]}" in digests
+            if (owner := _OF_DIGEST.fullmatch(name.tag)) and f"sha256:{owner[1]}" in digests
         }
         return kept
 
+    def _is_named(self, name: Reference) -> bool:
+        return bool(re.search(rf"/{re.escape(str(name))}(?![\w.-])", self.named))
+
     @property
-    def unnamed_tags(self) -> list[str]:
+    def unnamed_tags(self) -> list[Reference]:
         """The tags that go: those of deleted manifests, and the rest of unfinished checks on those that stay."""
         kept = self.kept
         return sorted(
-            name
-            for name, digest in self.tags.items()
-            if (split(name)[0], digest) not in kept
-            or (":unchecked--" in name and not re.search(rf"/{re.escape(name)}(?![\w.-])", self.named))
+            (
+                name
+                for name, digest in self.tags.items()
+                if (name.repository, digest) not in kept
+                or (name.tag.startswith("unchecked--") and not self._is_named(name))
+            ),
+            key=str,
         )
 
     @property
@@ -155,26 +130,13 @@ class RegistryContent:
         return self.manifests.keys() - self.kept
 
     def delete(self) -> None:
-        """Delete the tags from the registry's storage, and the manifests by its API."""
+        """Delete the tags and the manifests. The registry collects their blobs, and knows nothing more of them then."""
+        manifests = self.unnamed_manifests
         for name in self.unnamed_tags:
-            repository, tag = split(name)
-            shutil.rmtree(self._folder(repository) / "tags" / tag)
-        for repository, digest in self.unnamed_manifests:
-            request = self._request(f"{repository}/manifests/{digest}", "DELETE")
-            try:
-                urllib.request.urlopen(request, timeout=SECONDS).close()  # noqa: S310 - likewise
-            except urllib.error.HTTPError as error:
-                if error.code != 404:
-                    raise ToolchainError(f"the registry does not delete {repository}@{digest}: {error}") from None
-
-    def _request(self, path: str, method: str = "GET") -> urllib.request.Request:
-        headers = {"Accept": _TYPES, "Authorization": self.authorization}
-        return urllib.request.Request(f"http://{self.address}/v2/{path}", headers=headers, method=method)
-
-    def _get(self, path: str) -> dict[str, Any]:
-        with urllib.request.urlopen(self._request(path), timeout=SECONDS) as response:  # noqa: S310 - our own registry
-            answer: dict[str, Any] = json.load(response)
-        return answer
+            shutil.rmtree(self._repositories / name.repository / "_manifests/tags" / name.tag)
+        for repository, digest in manifests:
+            revision = digest.removeprefix("sha256:")
+            shutil.rmtree(self._repositories / repository / "_manifests/revisions/sha256" / revision)
 
 
 def _blobs(manifest: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
@@ -224,9 +186,7 @@ def _prune_registry(checkout: Checkout, named: str, *, delete: bool) -> None:
     if address is None:
         say("registry  Slipway's own does not run: left alone")
         return
-    storage = docker_registry.storage(checkout)
-    registry = RegistryContent(address, storage, registry_account.header(checkout), named)
-    registry.read()
+    registry = RegistryContent(docker_registry.storage(checkout), named)
     for name in registry.unnamed_tags:
         say(f"tag       {address}/{name}")
     say(f"registry  {len(registry.unnamed_tags)} of {len(registry.tags)} tags, {megabytes(registry.freed)} in layers")

@@ -38,7 +38,7 @@ def published_layers(reference: str, environment: Mapping[str, str]) -> Publishe
     manifest = json.loads(output(words, env={**environment, "DOCKER_CLI_EXPERIMENTAL": "enabled"}, timeout=10))
     images = [entry for entry in manifest.get("manifests", []) if entry["platform"]["os"] != "unknown"]
     if images:
-        return published_layers(f"{Reference.of(reference).repository}@{images[0]['digest']}", environment)
+        return published_layers(str(Reference.of(reference).at(images[0]["digest"])), environment)
     layers = {layer["digest"]: layer["size"] for layer in manifest["layers"]}
     return PublishedLayers(layers, manifest.get("config", {}).get("size", 0))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -97,7 +98,7 @@ def _reservation(answer: Mapping[str, Any]) -> Reservation:
         block=answer.get("ReservationType") == "capacity-block",
         platform=str(answer["InstancePlatform"]),
         tenancy=str(answer["Tenancy"]),
-        placement_group=str(answer.get("PlacementGroupArn") or ""),
+        placement_group=posixpath.basename(answer.get("PlacementGroupArn") or ""),
         interruptible=bool(answer.get("Interruptible")),
     )
 

@@ -75,14 +75,13 @@ def launch_templates(
 
 def _in_reservation(reservation: Reservation) -> dict[str, Any]:
     """Return the options of a template whose machines are in a reservation, and in no other."""
-    group = reservation.placement_group.rpartition("/")[2]
     return {
         "capacity_reservation_specification": {
             "capacity_reservation_target": {"capacity_reservation_id": reservation.id}
         },
         # "You must specify MarketType capacity-block" (Auto Scaling user guide, "Use Capacity Blocks").
         **({"instance_market_options": {"market_type": "capacity-block"}} if reservation.block else {}),
-        **({"placement": {"group_name": group}} if group else {}),
+        **({"placement": {"group_name": reservation.placement_group}} if reservation.placement_group else {}),
     }
 
 

@@ -47,7 +47,12 @@ def guarded(config: KubernetesRunnersConfig, build: BuildServiceConfig, ports: I
 
 def cluster_address(config: KubernetesRunnersConfig, build: BuildServiceConfig, replica: Replica) -> str:
     """Return a replica's ``host:port`` for the cluster's pods."""
-    return f"{replica.named(NAME)}.{config.build_namespace}.svc:{daemon(build)['port']}"
+    return f"{cluster_host(config, replica)}:{daemon(build)['port']}"
+
+
+def cluster_host(config: KubernetesRunnersConfig, replica: Replica) -> str:
+    """Return a replica's host name for the cluster's pods."""
+    return f"{replica.named(NAME)}.{config.build_namespace}.svc"
 
 
 def address(config: KubernetesRunnersConfig, build: BuildServiceConfig, replica: Replica) -> str:
@@ -68,9 +73,9 @@ def addresses(config: KubernetesRunnersConfig, build: BuildServiceConfig) -> dic
     return by_platform
 
 
-def hosts(config: KubernetesRunnersConfig, build: BuildServiceConfig, replica: Replica) -> list[str]:
+def hosts(config: KubernetesRunnersConfig, replica: Replica) -> list[str]:
     """Return the host names and IP addresses for a replica's certificate."""
-    host = cluster_address(config, build, replica).partition(":")[0]
+    host = cluster_host(config, replica)
     short = f"{replica.named(NAME)}.{config.build_namespace}"
     configured = [replica.address.rpartition(":")[0]] if replica.address else []
     return list(dict.fromkeys([host, f"{host}.cluster.local", short, "localhost", "127.0.0.1", *configured]))

@@ -203,7 +203,7 @@ class KubernetesRunners(pulumi.ComponentResource):
         certificates = [
             Certificates(
                 replica.named(f"{self._name}-certificates"),
-                CertificatesArgs(build_service.hosts(config, build, replica), build.jobs),
+                CertificatesArgs(build_service.hosts(config, replica), build.jobs),
                 pulumi.ResourceOptions(parent=self),
             )
             for replica in config.replicas

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from containers.image.binaries.contents import Contents
@@ -63,7 +64,7 @@ class HostLibraries:
                     self._users[library.place.name, library.place.path, name] += ()
         stubs = [one for path, one in self._contents.binaries.items() if f"/{_STUBS}/" in path]
         for (place, path, name), users in self._users.items():
-            is_stub = _STUBS in f"{place}/{path}".split("/") or self._contents.binaries[path] in stubs
+            is_stub = _STUBS in PurePosixPath(place, path).parts or self._contents.binaries[path] in stubs
             yield Hiding(place, name, is_stub, tuple(dict.fromkeys(users)))
 
     def _stays(self, place: Place, name: str, by: Loaded, environment: tuple[str, ...]) -> bool:

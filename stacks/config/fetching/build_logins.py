@@ -16,7 +16,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from containers.errors import SlipwayError
-from stacks.config.fetching.mirrors import SOURCES, MirrorsConfig, hosts_of
+from stacks.config.fetching.mirrors import SOURCES, MirrorsConfig, url_host
 from stacks.config.model import Line, Model, Secret, matching
 from stacks.config.stack_file import NAMESPACE
 
@@ -94,7 +94,7 @@ def netrc_files(
     these two of :data:`stacks.config.fetching.mirrors.SOURCES`. A host that no mirror names is in each: an index may
     link to files elsewhere.
     """
-    by_source = {source: hosts_of(urls) for source, urls in mirrors.urls_by_source.items()}
+    by_source = {source: set(map(url_host, urls)) for source, urls in mirrors.urls_by_source.items()}
     elsewhere = logins.keys() - set().union(*by_source.values())
     files = {"netrc": netrc(logins, values)}
     for count in range(1, len(SOURCES) + 1):

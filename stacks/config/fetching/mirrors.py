@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints, field_validator
 
 from containers.errors import one_line
-from containers.registry.reference import check_prefixes, check_reference, covering, split
+from containers.registry.reference import Reference, check_prefixes, check_reference, covering
 from stacks.config.model import Model
 from stacks.config.values import Certificate, Url, check_url
 
@@ -71,7 +70,7 @@ class MirrorsConfig(Model):
     @classmethod
     def _references(cls, value: dict[str, str]) -> dict[str, str]:
         for name in value:
-            if "@" in check_reference(name):
+            if Reference.of(check_reference(name)).digest:
                 raise ValueError(f"'{one_line(name)}': expected a reference with a tag and without a digest")
         return value
 
@@ -93,16 +92,16 @@ class MirrorsConfig(Model):
     @property
     def hosts(self) -> dict[str, str]:
         """The hosts of these addresses, each with one of them; one without encryption where there is such."""
-        return {urlsplit(url).hostname or "": url for url in sorted(self.urls, reverse=True)}
+        return {url_host(url): url for url in sorted(self.urls, reverse=True)}
 
     def image(self, reference: str) -> str:
         """Return where to pull ``reference`` from: itself, or the same name and tag below a mirror's prefix."""
         match = covering(self.images, reference)
         mirrored = self.images[match[0]] + match[1] if match else reference
-        stated = split(mirrored)[0] in {split(name)[0] for name in self.image_digests}
+        stated = Reference.of(mirrored).repository in {Reference.of(name).repository for name in self.image_digests}
         return reference if stated and mirrored not in self.image_digests else mirrored
 
 
-def hosts_of(urls: Iterable[str]) -> set[str]:
-    """Return the hosts of addresses."""
-    return {urlsplit(url).hostname or "" for url in urls}
+def url_host(url: str) -> str:
+    """Return the host of an address, without its port and login."""
+    return urlsplit(url).hostname or ""

@@ -37,7 +37,7 @@ and 6), where the build also mounts other things, and those of conda and of nvid
 
 
 def _project_folder(value: str) -> str:
-    if not re.fullmatch(r"(/[A-Za-z0-9_.-]+)+", value) or {".", ".."} & set(value.split("/")):
+    if not re.fullmatch(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9_.-]+)+", value):
         raise ValueError("expected an absolute path of letters, digits and . _ -, without the parts . and ..")
     if _RESERVED_FOLDERS.fullmatch(value):
         raise ValueError(

@@ -11,13 +11,13 @@ import posixpath
 import tarfile
 import tempfile
 from collections.abc import Sequence
-from itertools import accumulate
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from containers.dockerfile.context import IGNORE, MOST_LINKS, digest, no_dockerfile
 from containers.dockerfile.ignore import Matcher, PatternError, parse
 from containers.errors import SlipwayError, one_line
+from containers.path_prefixes import prefixes
 from stacks.identity import git
 
 ATTRIBUTES: Final = ".gitattributes"
@@ -41,7 +41,7 @@ def archives(root: Path, commit: str, folders: Sequence[str]) -> dict[str, bytes
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         work_tree = Path(name)
         for path in paths:
-            if ".." in path.split("/"):  # git writes no such tree, and checks out none
+            if ".." in PurePosixPath(path).parts:  # git writes no such tree, and checks out none
                 raise SlipwayError(
                     f"commit {commit}: the path '{one_line(path)}' leads out of its folder; see what `git fsck` says"
                 )
@@ -95,7 +95,7 @@ class ArchivedContext:
                 self._paths[dockerfile] = sorted(
                     path
                     for path in self._digests
-                    if (tops is None or path.partition("/")[0] in tops) and not ignored.ignores(path)
+                    if (tops is None or next(prefixes(path)) in tops) and not ignored.ignores(path)
                 )
             except PatternError as error:
                 raise SlipwayError(f"{self._folder}: the ignore file of {dockerfile}: {error}") from None
@@ -122,8 +122,7 @@ class ArchivedContext:
     def _follow(self, path: str) -> str:
         """Return the path behind a path's symbolic links, which are followed within the context only."""
         for _ in range(MOST_LINKS):
-            prefixes = accumulate(path.split("/"), posixpath.join)
-            link = next((prefix for prefix in prefixes if prefix in self._links), None)
+            link = next((prefix for prefix in prefixes(path) if prefix in self._links), None)
             if link is None:
                 break
             target = posixpath.join(posixpath.dirname(link), self._links[link], path[len(link) + 1 :])

@@ -267,6 +267,7 @@ class _Workflow:
             "GITHUB_REF_NAME": ref_name,
             "GITHUB_REF_TYPE": "branch",
             "GITHUB_REPOSITORY": self.actions.name,
+            "GITHUB_REPOSITORY_OWNER": self.actions.name.partition("/")[0],
             "GITHUB_SERVER_URL": "https://github.com",
             "GITHUB_SHA": self.event.sha,
             **{name: str(file) for name, file in files.items()},

@@ -44,6 +44,7 @@ def github(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub]:
     with serve() as served:
         monkeypatch.setenv("GITHUB_API_URL", served.address)
         monkeypatch.setenv("GITHUB_REPOSITORY", "acme/slipway")
+        monkeypatch.setenv("GITHUB_REPOSITORY_OWNER", "acme")
         monkeypatch.setenv("GITHUB_TOKEN", "the-jobs-own-token")
         yield served
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import pytest
 
 from containers.errors import SlipwayError
-from containers.registry.reference import qualified
+from containers.registry.reference import Reference
 from stacks import flavors, plan
 from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.load import from_pulumi
@@ -271,7 +271,7 @@ def test_from_pulumi_values_equal_the_file() -> None:
     ],
 )
 def test_reference_is_parsed_as_docker_does(reference: str, full: str) -> None:
-    assert qualified(reference) == full
+    assert str(Reference.of(reference).in_full) == full
 
 
 def test_mirror_image_takes_longest_prefix_of_whole_segments() -> None:
