@@ -33,6 +33,10 @@ class GuardedSession(requests.Session):
         for prefix in ("http://", "https://"):
             self.mount(prefix, adapter)
 
+    def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
+        """Return the settings of a request. Requests would take a variable's certificates where none are verified."""
+        return super().merge_environment_settings(url, proxies, stream, self.verify and verify, cert)
+
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
         """Send a login no further than to its server: after a redirect, requests would look into a .netrc again."""
         if self.should_strip_auth(response.request.url, prepared_request.url):  # type: ignore[no-untyped-call]

@@ -10,6 +10,7 @@ from pathlib import Path
 from ssl import PROTOCOL_TLS_SERVER, SSLContext
 from threading import Thread
 
+import certifi
 import pytest
 
 from containers.errors import SlipwayError
@@ -99,7 +100,7 @@ class Headless(BaseHTTPRequestHandler):
         pass
 
 
-def test_lookup_without_verification_takes_any_certificate(tmp_path: Path) -> None:
+def test_lookup_without_verification_takes_any_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate = ["-subj", "/CN=other.example", "-keyout", f"{tmp_path}/key", "-out", f"{tmp_path}/certificate"]
     subprocess.run(["openssl", "req", "-x509", "-nodes", "-newkey", "rsa:2048", *certificate], check=True)
     context = SSLContext(PROTOCOL_TLS_SERVER)
@@ -109,6 +110,8 @@ def test_lookup_without_verification_takes_any_certificate(tmp_path: Path) -> No
         Thread(target=server.serve_forever, daemon=True).start()
         name = f"127.0.0.1:{server.server_port}/{NAME}"
         empty = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"  # of {}
+        assert digest(name, [], verify=False) == empty
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certifi.where()))
         assert digest(name, [], verify=False) == empty
         with pytest.raises(SlipwayError, match=f"getRegistryImage: https://{name}: .*certificate"):
             digest(name, [], verify=True)
