@@ -24,50 +24,57 @@ COMPONENTS = ["nvidia_cublas", "nvidia_cufft", "nvidia_cudnn", "nvidia_nccl", "t
 CHECKS = DOCKERFILES / "torch/checks/build"
 PACKAGES = "/opt/venv/lib/python3*/site-packages"
 
-FAULTS = {
-    "10-imports.py": (f"rm {PACKAGES}/nvidia/*/lib/libcublas.so.*", "libcublas.so"),
-    "11-switches.py": (
+FAULTS = [
+    ("10-imports.py", f"rm {PACKAGES}/nvidia/*/lib/libcublas.so.*", "libcublas.so"),
+    (
+        "11-switches.py",
         f"echo 'import flash_attn_3._C' > $(echo {PACKAGES})/flash_attn_interface.py",
         "flash_attn_interface cannot be imported: ModuleNotFoundError: No module named 'flash_attn_3'",
     ),
-    "12-features.py": (
+    (
+        "12-features.py",
         (
             f"echo 'import torch._C; torch._C._has_magma = False' >> $(echo {PACKAGES}/torch/__init__.py); "
             "export FEATURES='lapack magma'"
         ),
         "lacks what the published wheel of its release has: magma\n",
     ),
-    "20-versions.py": ("export TORCH_VISION_VERSION=0.1.0", "torchvision: asked for 0.1.0 (TORCH_VISION_VERSION), but"),
-    "21-cuda.py": ("export CUDA_VERSION=10.2.89", ", the image for CUDA 10.2.89"),
-    "30-dependencies.sh": ("pip uninstall --quiet --yes sympy", "requires sympy, which is not installed"),
-    "40-matmul.py": (
+    ("20-versions.py", "export TORCH_VISION_VERSION=0.1.0", "torchvision: asked for 0.1.0 (TORCH_VISION_VERSION), but"),
+    ("21-cuda.py", "export CUDA_VERSION=10.2.89", ", the image for CUDA 10.2.89"),
+    ("30-dependencies.sh", "pip uninstall --quiet --yes sympy", "requires sympy, which is not installed"),
+    (
+        "40-arithmetic.py",
         f"echo 'Tensor.__matmul__ = lambda a, b: mm(a, b) + 1' >> $(echo {PACKAGES}/torch/__init__.py)",
         "a 64 x 64 matrix product in torch.float32 is off by up to 1.0",
     ),
-    "41-convolution.py": (
+    (
+        "40-arithmetic.py",
         f"echo 'conv2d = lambda *given: torch.conv2d(*given) * 2' >> $(echo {PACKAGES}/torch/nn/functional.py)",
         "a 3 x 3 convolution gives wrong numbers",
     ),
-    "42-numpy.py": (
+    (
+        "42-numpy.py",
         f"echo 'from_numpy = lambda array: zeros(4)' >> $(echo {PACKAGES}/torch/__init__.py)",
         "four ones come back from NumPy as [0.0, 0.0, 0.0, 0.0]",
     ),
-    "43-linear-algebra.py": (
+    (
+        "43-linear-algebra.py",
         f"echo 'inverse = lambda matrix: matrix' >> $(echo {PACKAGES}/torch/__init__.py)",
         "the inverse of a matrix in torch.float32 is [[2.0, 1.0], [1.0, 1.0]]",
     ),
-    "45-compile.py": (
+    (
+        "45-compile.py",
         f"sed -i '/^Requires-Dist: .*triton/d' $(echo {PACKAGES}/torch-*.dist-info/METADATA)",
         "torch asks for no Triton",
     ),
-    "50-vision.py": (f"rm {PACKAGES}/torchvision/_C*.so", "torchvision"),
-    "51-audio.py": (f"rm {PACKAGES}/torchaudio/lib/*.so", "has no attribute 'rnnt_loss"),
-    "60-libraries.py": (f"rm {PACKAGES}/pillow.libs/libtiff*", "needs libtiff"),
-    "70-account.sh": ("chmod a-w /opt/venv/lib", "/opt/venv cannot be written, so pip cannot install"),
-    "71-shells.sh": ("echo 'PATH=/usr/bin:/bin' >> ~/.profile", "/opt/venv/bin/python"),
-    "80-clean.sh": ("touch /opt/venv/left.whl", "left behind by the build: /opt/venv/left.whl"),
-}
-"""By check: a command that breaks the image, run as the image's user, and the check's error."""
+    ("50-vision.py", f"rm {PACKAGES}/torchvision/_C*.so", "torchvision"),
+    ("51-audio.py", f"rm {PACKAGES}/torchaudio/lib/*.so", "has no attribute 'rnnt_loss"),
+    ("60-libraries.py", f"rm {PACKAGES}/pillow.libs/libtiff*", "needs libtiff"),
+    ("70-account.sh", "chmod a-w /opt/venv/lib", "/opt/venv cannot be written, so pip cannot install"),
+    ("71-shells.sh", "echo 'PATH=/usr/bin:/bin' >> ~/.profile", "/opt/venv/bin/python"),
+    ("80-clean.sh", "touch /opt/venv/left.whl", "left behind by the build: /opt/venv/left.whl"),
+]
+"""A check, a command that breaks the image, run as the image's user, and the check's error."""
 
 EDITED = f"{PACKAGES}/torch/__pycache__/__init__.*.pyc {PACKAGES}/torch/nn/__pycache__/functional.*.pyc"
 """The bytecode of the modules that a fault edits: Python does not compare a module of an image with it."""
@@ -138,12 +145,11 @@ def test_labels_have_title_version_and_base(local: Published, image: Image) -> N
 
 
 def test_checks_have_a_fault_each() -> None:
-    assert sorted(FAULTS) == sorted(check.name for check in CHECKS.iterdir())
+    assert {check for check, *_ in FAULTS} == {check.name for check in CHECKS.iterdir()}
 
 
-@pytest.mark.parametrize("check", sorted(FAULTS))
-def test_check_of_faulty_image_fails(image: Image, check: str) -> None:
-    fault, output = FAULTS[check]
+@pytest.mark.parametrize(("check", "fault", "output"), FAULTS)
+def test_check_of_faulty_image_fails(image: Image, check: str, fault: str, output: str) -> None:
     program = (CHECKS / check).read_text()
     script = f"set -e; cat > /tmp/check; chmod +x /tmp/check; {fault}; rm {EDITED}; exec /tmp/check"
     assert output in image.fails("sh", "-c", script, text=program)

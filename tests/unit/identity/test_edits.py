@@ -239,7 +239,7 @@ def test_shared_script_rebuilds_no_product_without_it(context: Path, script: str
     ("check", "again"),
     [
         (
-            "torch/checks/build/40-matmul.py",
+            "torch/checks/build/40-arithmetic.py",
             {"local": {"torch"}, "base-cu132": {"torch"}, "nccl-cu132": {"torch"}, "universal-cu132": {"train"}},
         ),
         ("nccl-tests/checks/mpi", {"nccl-cu132": {"nccl-tests"}}),
