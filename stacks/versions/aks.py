@@ -60,18 +60,18 @@ class AksNode:
 
 
 @functools.cache
-def aks_node(name: str, *, field: str = "nodes") -> AksNode:
+def aks_node(name: str) -> AksNode:
     """Return the row of a kind of node.
 
     Raises:
         Incompatible: the table does not know it.
     """
-    values = row(table("aks"), name, field, "is no known GPU node of AKS", _AKS)
+    values = row(table("aks"), name, "nodes", "is no known GPU node of AKS", _AKS)
     topology = Topology(**values["topology"]) if "topology" in values else None
     return AksNode(**{"profile": name, **values, "name": name, "topology": topology})
 
 
-def check_platform(name: str, platform: str, *, field: str = "platform") -> None:
+def check_platform(name: str, platform: str) -> None:
     """Refuse an image for another platform than its nodes have.
 
     Raises:
@@ -80,10 +80,10 @@ def check_platform(name: str, platform: str, *, field: str = "platform") -> None
     node = aks_node(name)
     if platform != node.platform:
         why = f"is not the platform of {name} ({node.sku})"
-        raise Incompatible(field, platform, why, (node.platform,), _AKS)
+        raise Incompatible("platform", platform, why, (node.platform,), _AKS)
 
 
-def doca_machine(version: str, parent: str, machine: str, *, field: str = "doca") -> str:
+def doca_machine(version: str, parent: str, machine: str) -> str:
     """Return the name that DOCA's repositories have for a machine, ``amd64`` or ``arm64``.
 
     The release must be for the Ubuntu of ``parent``, a release of NVIDIA's PyTorch image. If either is not known, the
@@ -94,43 +94,43 @@ def doca_machine(version: str, parent: str, machine: str, *, field: str = "doca"
     """
     releases, ubuntu = table("doca")["release"], ngc_release(parent).ubuntu
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
-        raise Incompatible(field, version, _NOT_DOCA, tuple(releases), _DOCA, known=False)
+        raise Incompatible("doca", version, _NOT_DOCA, tuple(releases), _DOCA, known=False)
     if ubuntu and version in releases and ubuntu not in releases[version]["ubuntu"]:
         why = f"has no packages for Ubuntu {ubuntu}, the system of nvcr.io/nvidia/pytorch:{parent}-py3"
         fitting = [name for name, values in releases.items() if ubuntu in values["ubuntu"]]
-        raise Incompatible(field, version, why, fitting, _DOCA)
+        raise Incompatible("doca", version, why, fitting, _DOCA)
     machines: dict[str, str] = table("doca")["machine"]
     return machines[machine]
 
 
-def check_doca_listed(version: str, *, field: str = "doca") -> None:
+def check_doca_listed(version: str) -> None:
     """Refuse a release of DOCA that the table does not have.
 
     Raises:
         Unverified: naming those that it has.
     """
     instead = "is fetched for the parent's Ubuntu, and the build fails where there are no packages of it"
-    check_listed(table("doca")["release"], version, field, _NOT_DOCA, _DOCA, instead=instead)
+    check_listed(table("doca")["release"], version, "doca", _NOT_DOCA, _DOCA, instead=instead)
 
 
-def check_launcher_listed(version: str, *, field: str = "launcher.version") -> None:
+def check_launcher_listed(version: str) -> None:
     """Refuse a release of the NeMo Framework Launcher that the table does not have.
 
     Raises:
         Unverified: naming those that it has.
     """
     instead = "is taken at launcher.commit, for jobs in launcher.nemo"
-    check_listed(table("nemo")["launcher"], version, field, _NOT_LAUNCHER, _NEMO, instead=instead)
+    check_listed(table("nemo")["launcher"], version, "launcher.version", _NOT_LAUNCHER, _NEMO, instead=instead)
 
 
-def launcher_commit(version: str, *, field: str = "launcher.version") -> str:
+def launcher_commit(version: str) -> str:
     """Return the commit of a release of the NeMo Framework Launcher.
 
     Raises:
         Incompatible: the table does not know it; the error says which keys do in place of the table.
     """
     why = f"{_NOT_LAUNCHER}; another needs launcher.commit, launcher.nemo and `slipway:unverified: true`"
-    commit: str = row(table("nemo")["launcher"], version, field, why, _NEMO)["commit"]
+    commit: str = row(table("nemo")["launcher"], version, "launcher.version", why, _NEMO)["commit"]
     return commit
 
 
@@ -140,7 +140,7 @@ def launcher_nemo(version: str) -> str:
     return nemo
 
 
-def check_nemo(launcher: str, nemo: str, *, field: str = "launcher.nemo") -> None:
+def check_nemo(launcher: str, nemo: str) -> None:
     """Refuse a NeMo newer than that of a launcher in the table.
 
     Raises:
@@ -149,17 +149,17 @@ def check_nemo(launcher: str, nemo: str, *, field: str = "launcher.nemo") -> Non
     if launcher in table("nemo")["launcher"] and nemo in _nemos():
         fitting = [release for release in _nemos() if order(release) <= order(launcher_nemo(launcher))]
         if nemo not in fitting:
-            raise Incompatible(field, nemo, f"is newer than launcher {launcher} was made for", fitting, _NEMO)
+            raise Incompatible("launcher.nemo", nemo, f"is newer than launcher {launcher} was made for", fitting, _NEMO)
 
 
-def check_nemo_listed(nemo: str, *, field: str = "launcher.nemo") -> None:
+def check_nemo_listed(nemo: str) -> None:
     """Refuse a NeMo that no launcher of the table names.
 
     Raises:
         Unverified: naming those that one does.
     """
     instead = "is the image of the launcher's jobs, whatever the launcher was made for"
-    check_listed(_nemos(), nemo, field, _NOT_NEMO, _NEMO, instead=instead)
+    check_listed(_nemos(), nemo, "launcher.nemo", _NOT_NEMO, _NEMO, instead=instead)
 
 
 def _nemos() -> tuple[str, ...]:

@@ -62,7 +62,7 @@ def cuda_versions() -> tuple[str, ...]:
 
 
 @functools.cache
-def cuda_release(version: str, *, field: str = "cuda") -> CudaRelease:
+def cuda_release(version: str) -> CudaRelease:
     """Return what is known of CUDA ``version``.
 
     A release outside the table, which :func:`check_cuda_listed` refuses, has the row of the nearest one of its major
@@ -74,7 +74,7 @@ def cuda_release(version: str, *, field: str = "cuda") -> CudaRelease:
     """
     releases, lines = table("cuda")["release"], table("cuda")["line"]
     like = version if version in releases else _nearest(version)
-    release = row(releases, like or version, field, _UNKNOWN, _PARENTS)
+    release = row(releases, like or version, "cuda", _UNKNOWN, _PARENTS)
     minor = lines.get(line(version)) or lines[line(like or version)]
     parts = release["cudnn"].items()
     return CudaRelease(
@@ -99,14 +99,14 @@ def _nearest(version: str) -> str | None:
     return newest_from(own, version) or next(iter(own), None) or newest_from(before, version)
 
 
-def check_cuda_listed(version: str, *, field: str = "cuda") -> None:
+def check_cuda_listed(version: str) -> None:
     """Refuse a CUDA that the table does not have.
 
     Raises:
         Unverified: it may exist; otherwise as :func:`cuda_release`.
     """
-    instead = f"is taken to be as CUDA {cuda_release(version, field=field).row}"
-    check_listed(table("cuda")["release"], version, field, _UNKNOWN, _PARENTS, instead=instead)
+    instead = f"is taken to be as CUDA {cuda_release(version).row}"
+    check_listed(table("cuda")["release"], version, "cuda", _UNKNOWN, _PARENTS, instead=instead)
 
 
 def cuda_parent(
@@ -117,7 +117,6 @@ def cuda_parent(
     cudnn: str | None = None,
     machine: Machine = "amd64",
     packages: Literal["apt", "dnf"] | None = None,
-    field: str = "distro",
 ) -> str:
     """Return the tag of an nvidia/cuda image: ``12.1.1-cudnn8-devel-ubuntu20.04``.
 
@@ -128,7 +127,6 @@ def cuda_parent(
         cudnn: major version of cuDNN to have in it, such as ``8``; None for none.
         machine: the architecture that it is to be for. All tags are for amd64, most for arm64 as well.
         packages: the package manager of distributions that an error may suggest; None for any.
-        field: the distribution's key, for errors.
 
     Raises:
         Incompatible: no such image was ever published.
@@ -141,11 +139,11 @@ def cuda_parent(
         why, rows = f"has no {kind} of CUDA {version}", table("distros")
         built_on = [name for name in offered if "refused" not in rows[name]]
         allowed = [name for name in built_on if packages in {None, rows[name]["packages"]}]
-        raise Incompatible(field, distro, why, allowed, _PARENTS, known=False)
+        raise Incompatible("distro", distro, why, allowed, _PARENTS, known=False)
     if cudnn is None:
         return f"{version}-{edition}-{distro}"
     if edition == "base":
-        raise Incompatible(field, distro, "has no base edition with cuDNN", ("runtime", "devel"), _PARENTS)
+        raise Incompatible("distro", distro, "has no base edition with cuDNN", ("runtime", "devel"), _PARENTS)
     without = table("cuda")["release"][release.row].get("no_cudnn", {})
     parts = [] if distro in lacks.get("no_cudnn", ()) else release.cudnn
     fitting = {full.split(".")[0]: part for part, full in parts if distro not in without.get(part, ())}

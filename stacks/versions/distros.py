@@ -99,7 +99,7 @@ def distro_families() -> tuple[str, ...]:
 
 
 @functools.cache
-def distro_release(name: str, *, field: str = "distro") -> Distro:
+def distro_release(name: str) -> Distro:
     """Return the row of a distribution.
 
     Raises:
@@ -107,13 +107,13 @@ def distro_release(name: str, *, field: str = "distro") -> Distro:
     """
     row = table("distros").get(name)
     if row is None:
-        raise Incompatible(field, name, "is not a known distribution", distro_names(), _SOURCE, known=False)
+        raise Incompatible("distro", name, "is not a known distribution", distro_names(), _SOURCE, known=False)
     if "refused" in row:
-        raise Incompatible(field, name, f"cannot be built on ({row['refused']})", distro_names(), _SOURCE)
+        raise Incompatible("distro", name, f"cannot be built on ({row['refused']})", distro_names(), _SOURCE)
     return Distro(name, **{**facts(row), "pythons": (row["python"], *row.get("pythons", ()))})
 
 
-def distro_python(name: str, python: str | None, *, field: str = "python") -> str:
+def distro_python(name: str, python: str | None) -> str:
     """Return the Python of an image: ``python`` if it is given and the distribution offers it, else its own.
 
     Raises:
@@ -121,11 +121,11 @@ def distro_python(name: str, python: str | None, *, field: str = "python") -> st
     """
     release = distro_release(name)
     if python is not None and python not in release.pythons:
-        raise Incompatible(field, python, f"is not a Python of {name}", release.pythons, _SOURCE)
+        raise Incompatible("python", python, f"is not a Python of {name}", release.pythons, _SOURCE)
     return python or release.python
 
 
-def check_gcc(name: str, torch: str, cuda_version: str | None, *, field: str = "distro") -> None:
+def check_gcc(name: str, torch: str, cuda_version: str | None) -> None:
     """Refuse a distribution whose gcc is too old to compile torch, for a CUDA or for the CPU alone.
 
     Raises:
@@ -137,4 +137,4 @@ def check_gcc(name: str, torch: str, cuda_version: str | None, *, field: str = "
         fitting = [other for other in parents if other in distro_names() and distro_release(other).gcc >= oldest]
         alike = [other for other in fitting if distro_release(other).packages == distro_release(name).packages]
         why = f"has gcc {gcc}, and torch {torch} needs gcc {oldest} or newer"
-        raise Incompatible(field, name, why, alike or fitting, f"c10/util/C++17.h of torch {torch}")
+        raise Incompatible("distro", name, why, alike or fitting, f"c10/util/C++17.h of torch {torch}")

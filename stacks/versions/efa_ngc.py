@@ -41,7 +41,7 @@ def efa_versions() -> tuple[str, ...]:
 
 
 @functools.cache
-def efa_installer(version: str, *, field: str = "efa.installer") -> EfaInstaller:
+def efa_installer(version: str) -> EfaInstaller:
     """Return what is known of an EFA installer.
 
     For one outside the table, which :func:`check_efa_listed` refuses, the rules between versions hold.
@@ -51,7 +51,7 @@ def efa_installer(version: str, *, field: str = "efa.installer") -> EfaInstaller
     """
     tables = table("efa")
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
-        raise Incompatible(field, version, _NOT_EFA, efa_versions(), _EFA, known=False)
+        raise Incompatible("efa.installer", version, _NOT_EFA, efa_versions(), _EFA, known=False)
     installer = tables["installer"].get(version, {})
     ubuntus = (
         ubuntu
@@ -66,14 +66,14 @@ def efa_installer(version: str, *, field: str = "efa.installer") -> EfaInstaller
     )
 
 
-def check_efa_listed(version: str, *, field: str = "efa.installer") -> None:
+def check_efa_listed(version: str) -> None:
     """Refuse an EFA installer that the table does not have.
 
     Raises:
         Unverified: naming those that it has.
     """
     instead = "follows the rules for installers of its number, with the plugin that efa.ofiNccl names"
-    check_listed(efa_versions(), version, field, _NOT_EFA, _EFA, instead=instead)
+    check_listed(efa_versions(), version, "efa.installer", _NOT_EFA, _EFA, instead=instead)
 
 
 def needs_sync_memops(installer: str, nccl: str) -> bool:
@@ -82,20 +82,20 @@ def needs_sync_memops(installer: str, nccl: str) -> bool:
     return order(efa_installer(installer).version) < order(rule["installer"]) and order(nccl) >= order(rule["nccl"])
 
 
-def check_efa_ubuntu(installer: str, parent: str, *, field: str = "efa.installer") -> None:
+def check_efa_ubuntu(installer: str, parent: str) -> None:
     """Refuse an EFA installer without support for the Ubuntu of an NGC parent, if that is known.
 
     Raises:
         Incompatible: naming the installers that do.
     """
     ubuntu = ngc_release(parent).ubuntu
-    if ubuntu and ubuntu not in efa_installer(installer, field=field).ubuntus:
+    if ubuntu and ubuntu not in efa_installer(installer).ubuntus:
         why = f"does not support Ubuntu {ubuntu}, the system of nvcr.io/nvidia/pytorch:{parent}-py3"
         fitting = [version for version in efa_versions() if ubuntu in efa_installer(version).ubuntus]
-        raise Incompatible(field, installer, why, fitting, _EFA)
+        raise Incompatible("efa.installer", installer, why, fitting, _EFA)
 
 
-def efa_environment(values: Mapping[str, str], *, field: str = "environment") -> dict[str, str]:
+def efa_environment(values: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of OpenMPI, NCCL and PMIx that a stack may set, with its values or the defaults.
 
     Raises:
@@ -105,11 +105,11 @@ def efa_environment(values: Mapping[str, str], *, field: str = "environment") ->
     for name, value in values.items():
         if name in fixed and value != fixed[name]["value"]:
             rule = fixed[name]
-            raise Incompatible(f"{field}.{name}", value, rule["why"], (rule["value"],), rule["source"])
+            raise Incompatible(f"environment.{name}", value, rule["why"], (rule["value"],), rule["source"])
     return {name: values.get(name, default) for name, default in defaults.items()}
 
 
-def ofi_nccl_tag(version: str, *, field: str = "efa.ofiNccl") -> str:
+def ofi_nccl_tag(version: str) -> str:
     """Return the git tag of an aws-ofi-nccl release, ``v1.7.3-aws`` or ``v1.19.0``.
 
     Raises:
@@ -118,11 +118,13 @@ def ofi_nccl_tag(version: str, *, field: str = "efa.ofiNccl") -> str:
     rule = table("efa")["rule"]["aws_suffix"]
     match = _OFI.fullmatch(version)
     if not match:
-        raise Incompatible(field, version, "is not an aws-ofi-nccl version", ("1.7.4-aws", "1.19.0"), rule["source"])
+        raise Incompatible(
+            "efa.ofiNccl", version, "is not an aws-ofi-nccl version", ("1.7.4-aws", "1.19.0"), rule["source"]
+        )
     right = match["number"] + ("-aws" if order(match["number"]) < order(rule["ofi_nccl"]) else "")
     if version.removeprefix("v") != right:
         why = f"is not how that release is named (-aws is there only below {rule['ofi_nccl']})"
-        raise Incompatible(field, version, why, (right,), rule["source"])
+        raise Incompatible("efa.ofiNccl", version, why, (right,), rule["source"])
     return f"v{right}"
 
 
@@ -138,7 +140,7 @@ def check_ofi_nccl(version: str, nccl: str, *, field: str = "nccl") -> None:
         raise Incompatible(field, nccl, why, (f"{rule['nccl']} and newer",), rule["source"])
 
 
-def check_ofi_libfabric(version: str, installer: str, *, field: str = "efa.ofiNccl") -> None:
+def check_ofi_libfabric(version: str, installer: str) -> None:
     """Refuse an aws-ofi-nccl that the libfabric of an EFA installer is too old to build.
 
     Raises:
@@ -148,18 +150,18 @@ def check_ofi_libfabric(version: str, installer: str, *, field: str = "efa.ofiNc
     if order(version.removeprefix("v")) >= order(rule["ofi_nccl"]) and order(installer) < order(rule["installer"]):
         why = f"needs libfabric {rule['libfabric']}, which EFA installer {installer} has not"
         allowed = (f"a release before {rule['ofi_nccl']}", f"efa.installer {rule['installer']} and newer")
-        raise Incompatible(field, version, why, allowed, rule["source"])
+        raise Incompatible("efa.ofiNccl", version, why, allowed, rule["source"])
 
 
-def plugin_warnings(version: str, *, field: str = "efa") -> list[str]:
+def plugin_warnings(version: str) -> list[str]:
     """Return a line if an aws-ofi-nccl is known to fail."""
     rows = table("efa")["wrong"]
     first = newest_from(rows, version)
     if first is None or order(version) >= order(rows[first]["below"]):
         return []
     row = rows[first]
-    mend = f"take installer {row['installer']} or newer, or {row['below']} or newer in slipway:{field}.ofiNccl"
-    return [f"slipway:{field}: with aws-ofi-nccl {version}, {row['what']}; {mend}; {row['source']}"]
+    mend = f"take installer {row['installer']} or newer, or {row['below']} or newer in slipway:efa.ofiNccl"
+    return [f"slipway:efa: with aws-ofi-nccl {version}, {row['what']}; {mend}; {row['source']}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,14 +191,14 @@ def ngc_versions() -> tuple[str, ...]:
 
 
 @functools.cache
-def ngc_release(version: str, *, field: str = "ngc") -> NgcRelease:
+def ngc_release(version: str) -> NgcRelease:
     """Return what is known of one of NVIDIA's PyTorch images; nothing of one that :func:`check_ngc_listed` refuses.
 
     Raises:
         Incompatible: not a year and a month.
     """
     if not re.fullmatch(r"\d\d\.(0[1-9]|1[0-2])", version):
-        raise Incompatible(field, version, _NOT_NGC, ngc_versions(), _NGC, known=False)
+        raise Incompatible("ngc", version, _NOT_NGC, ngc_versions(), _NGC, known=False)
     values = table("ngc").get(version, {})
     return NgcRelease(version, **{key: values.get(key) for key in ("ubuntu", "python", "cuda", "torch", "nccl")})
 
@@ -214,14 +216,14 @@ def ngc_systems(version: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(sorted(pythons, key=order)), tuple(sorted(ubuntus, key=order))
 
 
-def check_ngc_listed(version: str, *, field: str = "ngc") -> None:
+def check_ngc_listed(version: str) -> None:
     """Refuse one of NVIDIA's PyTorch images that the table does not have.
 
     Raises:
         Unverified: naming those that it has.
     """
     instead = f"compiles for what CUDA {compiling_cuda(version)} knows; its Ubuntu, Python and NCCL are not checked"
-    check_listed(table("ngc"), version, field, _NOT_NGC, _NGC, instead=instead)
+    check_listed(table("ngc"), version, "ngc", _NOT_NGC, _NGC, instead=instead)
 
 
 def compiling_cuda(version: str) -> str:

@@ -91,7 +91,7 @@ def final_version(version: str) -> str:
 
 
 @functools.cache
-def torch_release(version: str, *, field: str = "torch.version") -> TorchRelease:
+def torch_release(version: str) -> TorchRelease:
     """Return what is known of torch ``version``. A release candidate has the row of its final release.
 
     A release outside the table, which :func:`check_torch_listed` refuses, has the row of the one before it, of the same
@@ -103,7 +103,7 @@ def torch_release(version: str, *, field: str = "torch.version") -> TorchRelease
     rows, final = table("torch")["torch"], final_version(version)
     like = final if final in rows else _before(final)
     if like is None:
-        raise Incompatible(field, version, _NOT_TORCH, torch_versions(), _READS_NEWER, known=False)
+        raise Incompatible("torch.version", version, _NOT_TORCH, torch_versions(), _READS_NEWER, known=False)
     row, builds = rows[like], applying(table("cuda_torch")["builds"], final)
     fitting = {package: _fitting(package, final) for package in get_args(Companion)}
     newest = {package: versions[-1] if versions else None for package, versions in fitting.items()}
@@ -139,7 +139,7 @@ def missing_triton(torch: str, machine: Machine) -> str | None:
     return needed if first and needed and order(needed) < order(first) else None
 
 
-def triton_warnings(torch: str, machine: Machine, *, field: str = "torch.version") -> list[str]:
+def triton_warnings(torch: str, machine: Machine) -> list[str]:
     """Return a line if torch is built without Triton because there is none for a machine."""
     needed = missing_triton(torch, machine)
     if not needed:
@@ -148,7 +148,9 @@ def triton_warnings(torch: str, machine: Machine, *, field: str = "torch.version
     why = (
         f"it needs {needed}, and the Python index has it for {machine} from {first} on, stacks/versions/cuda_torch.toml"
     )
-    return [f"slipway:{field}: torch {torch} is built without Triton, so torch.compile makes no code for GPUs: {why}"]
+    return [
+        f"slipway:torch.version: torch {torch} is built without Triton, so torch.compile makes no code for GPUs: {why}"
+    ]
 
 
 def _before(version: str) -> str | None:
@@ -157,16 +159,16 @@ def _before(version: str) -> str | None:
     return newest_from((known for known in torch_versions() if order(known)[0] == order(version)[0]), version)
 
 
-def check_torch_listed(version: str, *, field: str = "torch.version") -> None:
+def check_torch_listed(version: str) -> None:
     """Refuse a torch that the table does not have.
 
     Raises:
         Unverified: it may exist; otherwise as :func:`torch_release`.
     """
-    instead = f"is taken to be as torch {torch_release(version, field=field).row}"
+    instead = f"is taken to be as torch {torch_release(version).row}"
     rows = torch_versions()
     if final_version(version) not in rows:
-        raise Unverified(field, version, _NOT_TORCH, rows, _READS_NEWER, instead=instead)
+        raise Unverified("torch.version", version, _NOT_TORCH, rows, _READS_NEWER, instead=instead)
 
 
 def _requirement(package: Companion, version: str) -> str:
@@ -217,7 +219,7 @@ def check_companion(torch: str, package: Companion, version: str, *, field: str 
     raise Incompatible(field, version, why, allowed, amended["source"] if amended else _METADATA)
 
 
-def check_vllm_listed(version: str, *, torch: str, field: str = "serve.vllm") -> None:
+def check_vllm_listed(version: str, *, torch: str) -> None:
     """Refuse a vLLM that the table does not have.
 
     Raises:
@@ -226,7 +228,7 @@ def check_vllm_listed(version: str, *, torch: str, field: str = "serve.vllm") ->
     allowed = torch_release(torch).vllms or companion_versions("vllm")
     if version not in companion_versions("vllm"):
         raise Unverified(
-            field, version, "is not a known vLLM", allowed, _METADATA, instead="is taken to go with this torch"
+            "serve.vllm", version, "is not a known vLLM", allowed, _METADATA, instead="is taken to go with this torch"
         )
 
 
@@ -238,7 +240,6 @@ def vllm_refusals(
     cuda_version: str,
     archs: str,
     machine: Machine = "amd64",
-    field: str = "serve.vllm",
 ) -> Iterator[Incompatible]:
     """Yield why a vLLM's published wheel does not run in a stack, each with what goes together.
 
@@ -253,7 +254,6 @@ def vllm_refusals(
         cuda_version: full CUDA version.
         archs: the compute capabilities to run on, in canonical form.
         machine: for which architecture.
-        field: vLLM's key, for errors.
     """
     row = table("torch")["vllm"].get(version)
     if row is None:
@@ -261,7 +261,9 @@ def vllm_refusals(
     if not satisfies(final_version(torch), row["torch"]):
         why = f"is compiled against torch {row['torch'].lstrip('=')}, and slipway:torch.version is {torch}"
         others = [f"vLLM {other}" for other in torch_release(torch).vllms]
-        yield Incompatible(field, version, why, [*others, f"torch.version: {row['torch'].lstrip('=')}"], _METADATA)
+        yield Incompatible(
+            "serve.vllm", version, why, [*others, f"torch.version: {row['torch'].lstrip('=')}"], _METADATA
+        )
     for package, companion in companions.items():
         if not companion or not satisfies(final_version(companion), row[package]):
             why, needed = f"is not the torch{package} of vLLM {version}", row[package].lstrip("=")
@@ -314,14 +316,14 @@ def check_python(
             raise Incompatible(field, python, f"has no {machine} wheel of {name} {version}", fitting, _METADATA)
 
 
-def processor_warnings(torch: str, machine: Machine, *, field: str = "torch.version") -> list[str]:
+def processor_warnings(torch: str, machine: Machine) -> list[str]:
     """Return a line if the wheel that the Python index has of torch for a machine is without CUDA."""
     if machine == "amd64" or torch_release(torch).cuda_arm64:
         return []
     releases = map(torch_release, torch_versions())
     first = next(release.version for release in releases if release.pythons_arm64 and release.cuda_arm64)
     why = f"that wheel on the Python index has no CUDA; {first} and newer have it, stacks/versions/torch.toml"
-    return [f"slipway:{field}: torch {torch} does not use GPUs on {machine}: {why}"]
+    return [f"slipway:torch.version: torch {torch} does not use GPUs on {machine}: {why}"]
 
 
 def wheel_glibc(torch: str, *, machine: Machine = "amd64") -> str:
@@ -331,12 +333,7 @@ def wheel_glibc(torch: str, *, machine: Machine = "amd64") -> str:
 
 
 def check_torch_cuda(
-    torch: str,
-    version: str,
-    *,
-    source: Literal["wheel", "build"],
-    machine: Machine = "amd64",
-    field: str = "cuda",
+    torch: str, version: str, *, source: Literal["wheel", "build"], machine: Machine = "amd64"
 ) -> None:
     """Refuse a CUDA that torch does not go with.
 
@@ -345,27 +342,26 @@ def check_torch_cuda(
         version: full CUDA version.
         source: ``wheel`` for an official wheel, ``build`` for a compiled torch.
         machine: for which architecture; builds are the same for all.
-        field: the CUDA version's key, for errors.
 
     Raises:
         Unverified: no wheel with this CUDA is known, but one with another.
         Incompatible: there are no such wheels, or such a build fails.
     """
-    release, toolkit = torch_release(torch), cuda_release(version, field=field)
+    release, toolkit = torch_release(torch), cuda_release(version)
     if source == "wheel":
-        _check_wheel(release, version, machine, field)
+        _check_wheel(release, version, machine)
         return
     if order(toolkit.line) < order(release.cuda_min):
         why = f"is too old to build torch {torch} with"
         oldest = (f"{release.cuda_min} and newer",)
-        raise Incompatible(field, version, why, oldest, f"Caffe2/public/cuda.cmake of torch {torch}")
+        raise Incompatible("cuda", version, why, oldest, f"Caffe2/public/cuda.cmake of torch {torch}")
     row = applying(table("cuda_torch")["first"], version)
     if order(final_version(torch)) < order(row["torch"]):
         why = f"is newer than torch {torch} builds with"
-        raise Incompatible(field, version, why, _lines_before(release), row["source"])
+        raise Incompatible("cuda", version, why, _lines_before(release), row["source"])
 
 
-def _check_wheel(release: TorchRelease, version: str, machine: Machine, field: str) -> None:
+def _check_wheel(release: TorchRelease, version: str, machine: Machine) -> None:
     published = release.cudas if machine == "amd64" else release.cudas_arm64
     if cuda_release(version).line in published:
         return
@@ -380,7 +376,7 @@ def _check_wheel(release: TorchRelease, version: str, machine: Machine, field: s
         f"has no official {wheel} of torch {release.version}",
         "has one in PyTorch's index, or the build fails",
     )
-    raise Unverified(field, version, why, published, origin, instead=instead, known=True)
+    raise Unverified("cuda", version, why, published, origin, instead=instead, known=True)
 
 
 def _lines_before(release: TorchRelease) -> tuple[str, ...]:
@@ -457,7 +453,7 @@ def constraints(torch: str) -> str:
     return " ".join(_from_torch("constraints", torch))
 
 
-def check_audio_wheel(torch: str, audio: str, *, cuda_line: str | None = None, field: str = "torch.audio") -> None:
+def check_audio_wheel(torch: str, audio: str, *, cuda_line: str | None = None) -> None:
     """Refuse a torchaudio without a wheel for torch's CUDA: one for another CUDA fails on import.
 
     Where torchaudio's metadata names one torch, the two are published for the same CUDA versions.
@@ -466,7 +462,6 @@ def check_audio_wheel(torch: str, audio: str, *, cuda_line: str | None = None, f
         torch: torch's version.
         audio: torchaudio's version.
         cuda_line: CUDA (major.minor) of the index that both come from. Default: the Python index, with one of each.
-        field: torchaudio's key, for errors.
 
     Raises:
         Incompatible: there is no such wheel, or the two on the Python index were compiled with different CUDA versions.
@@ -481,8 +476,8 @@ def check_audio_wheel(torch: str, audio: str, *, cuda_line: str | None = None, f
         if cuda_line not in built:
             published = [line for line in built if line in torch_release(torch).cudas]
             allowed = [*(f"with CUDA {line}" for line in published), "false"]
-            raise Incompatible(field, audio, f"has no wheel for CUDA {cuda_line}", allowed, source)
+            raise Incompatible("torch.audio", audio, f"has no wheel for CUDA {cuda_line}", allowed, source)
     elif torch_release(torch).cuda != cuda:
         allowed = [version for version in torch_versions() if torch_release(version).cuda == cuda]
         why = f"is compiled with CUDA {cuda} and torch {torch} with {torch_release(torch).cuda}; torch with that CUDA"
-        raise Incompatible(field, audio, f"{why}, as published", allowed, source)
+        raise Incompatible("torch.audio", audio, f"{why}, as published", allowed, source)

@@ -107,7 +107,7 @@ def nccl_package_warnings(
     return [f"slipway:{field}: NVIDIA's apt archive may not have {package}; the build fails without it"]
 
 
-def check_cudnn_release(version: str, cuda_version: str, *, field: str = "cudnn") -> None:
+def check_cudnn_release(version: str, cuda_version: str) -> None:
     """Refuse a release of cuDNN that NVIDIA is not known to have a package of for a CUDA.
 
     Raises:
@@ -117,20 +117,20 @@ def check_cudnn_release(version: str, cuda_version: str, *, field: str = "cudnn"
     releases = table("cudnn")["release"].get(cuda_version.split(".", 1)[0], ())
     why = f"is not a known cuDNN release for CUDA {cuda_version}"
     if version.split(".", maxsplit=1)[0] not in {release.split(".")[0] for release in releases}:
-        raise Incompatible(field, version, why, releases or ("a major version",), _CUDNN, known=False)
+        raise Incompatible("cudnn", version, why, releases or ("a major version",), _CUDNN, known=False)
     instead = "is fetched by its number, and the build fails where there is none"
-    check_listed(releases, version, field, why, _CUDNN, instead=instead)
+    check_listed(releases, version, "cudnn", why, _CUDNN, instead=instead)
 
 
-def cudnn_warnings(version: str, *, field: str = "cudnn") -> list[str]:
+def cudnn_warnings(version: str) -> list[str]:
     """Return a line if torch computes something wrong with a cuDNN."""
     rows = table("cudnn")["wrong"]
     first = newest_from(rows, version) if "." in version else None
     if first is None or order(version) >= order(rows[first]["below"]):
         return []
     row = rows[first]
-    fixed = f"name {row['below']} or newer in slipway:{field}"
-    return [f"slipway:{field}: cuDNN {version} may compute {row['what']} wrong; {fixed}; {row['source']}"]
+    fixed = f"name {row['below']} or newer in slipway:cudnn"
+    return [f"slipway:cudnn: cuDNN {version} may compute {row['what']} wrong; {fixed}; {row['source']}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class Magma:
     archive: str | None
 
 
-def magma(cuda_version: str, *, field: str = "magma") -> Magma:
+def magma(cuda_version: str) -> Magma:
     """Return the MAGMA for a CUDA.
 
     Raises:
@@ -156,7 +156,7 @@ def magma(cuda_version: str, *, field: str = "magma") -> Magma:
     if toolkit.line not in tables["package"]:
         gap = tables["gap"].get(toolkit.line, "no row of the table names this CUDA")
         why = f"has no MAGMA package ({gap}), and 'magma: false' builds without"
-        raise Incompatible(field, cuda_version, why, tables["package"], _MAGMA)
+        raise Incompatible("magma", cuda_version, why, tables["package"], _MAGMA)
     package, archive = "magma-cuda" + toolkit.line.replace(".", ""), tables["archive"]
     archived = not older(toolkit.line, archive["cuda"])
     return Magma(package, f"{package}-{archive['version']}.tar.bz2" if archived else None)
@@ -169,7 +169,7 @@ def magma_archive(cuda_version: str, machine: Machine) -> str | None:
     return magma(cuda_version).archive if listed else None
 
 
-def hpcx_archive(cuda_version: str, distro: str, *, machine: Machine = "amd64", field: str = "distro") -> str:
+def hpcx_archive(cuda_version: str, distro: str, *, machine: Machine = "amd64") -> str:
     """Return the HPC-X archive for a CUDA and a distribution: its path below Mellanox's download address.
 
     Raises:
@@ -177,11 +177,11 @@ def hpcx_archive(cuda_version: str, distro: str, *, machine: Machine = "amd64", 
     """
     rows = table("hpcx").get(cuda_version.split(".", 1)[0], {})
     if distro not in rows:
-        raise Incompatible(field, distro, f"has no known HPC-X for CUDA {cuda_version}", tuple(rows), _HPCX)
+        raise Incompatible("distro", distro, f"has no known HPC-X for CUDA {cuda_version}", tuple(rows), _HPCX)
     return f"{rows[distro]}-{_HPCX_ENDINGS[machine]}"
 
 
-def hpcx_warnings(archive: str, *, field: str = "hpcx") -> list[str]:
+def hpcx_warnings(archive: str) -> list[str]:
     """Return a line if no public source is known to download an HPC-X archive for arm64."""
     ending = f"-{_HPCX_ENDINGS['arm64']}"
     known: list[str] = table("hpcx")["aarch64"]
@@ -190,4 +190,4 @@ def hpcx_warnings(archive: str, *, field: str = "hpcx") -> list[str]:
     build = archive.removesuffix(ending).rpartition("ubuntu")[2]
     like = [f"{name}{ending}" for name in known if name.rpartition("ubuntu")[2].split("-")[:2] == build.split("-")[:2]]
     other = f"; {' or '.join(like)} is known" if like else ""
-    return [f"slipway:{field}: {archive} may not exist, and the build fails without it{other}; {_HPCX}"]
+    return [f"slipway:hpcx: {archive} may not exist, and the build fails without it{other}; {_HPCX}"]

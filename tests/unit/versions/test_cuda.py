@@ -90,8 +90,8 @@ def test_thor_capability_is_renamed_in_cuda_13() -> None:
 )
 def test_cuda_unfinished_suggests_the_full_version(value: str, meant: str) -> None:
     with pytest.raises(Incompatible) as error:
-        check_cuda_listed(value, field="slipway:cuda")
-    assert str(error.value).startswith(f"slipway:cuda: '{value}' is not a CUDA version")
+        check_cuda_listed(value)
+    assert str(error.value).startswith(f"cuda: '{value}' is not a CUDA version")
     assert f"(did you mean '{meant}'?)" in str(error.value)
 
 
