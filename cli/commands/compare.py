@@ -128,7 +128,7 @@ def diff(
     examples=[
         ("slipway verify nccl-cu132", "all images, and the parents they were built on"),
         ("slipway verify nccl-cu132 torch", "one image"),
-        ("slipway verify nccl-cu132 --json", "what was verified and what is refused, for a program"),
+        ("slipway verify nccl-cu132 --json", "the results as JSON, for a program"),
     ],
 )
 @click.argument("stack", shell_complete=completion.stacks)

@@ -109,8 +109,8 @@ class ReservationConfig(NamedReservationsConfig):
         60,
         ge=5,
         le=1440,
-        description="Minutes that jobs get to finish before EC2 takes the machines of a Capacity Block, which it does "
-        "from 30 minutes before its end. Before that, no job starts there.",
+        description="Minutes that jobs get to finish before EC2 takes the machines of a Capacity Block, 30 minutes "
+        "before its end. In these minutes, no job starts there.",
     )
 
 
