@@ -139,8 +139,9 @@ def diff(
     selected = planned.select(image, platform)
     before = outputs(stack, root) if before is None else before
     compared = partial(compare, thorough=thorough, inspect=inspect)
-    images = [_image(each, planned, before, compared, root) for each in selected]
-    removed = [name for name in _published(before) if name not in names] if image is platform is None else []
+    published = {**platform_parts(before.get("images", {})), **before.get("products", {})}
+    images = [_image(each, planned, before, published.get(each.spec.name), compared, root) for each in selected]
+    removed = [name for name in published if name not in names] if image is platform is None else []
     indexes = [_index(each, planned, before) for each in planned.indexes if image in {None, each} and platform is None]
     return StackDiff(stack, tuple(images), tuple(removed), tuple(indexes))
 
@@ -156,11 +157,6 @@ def published_images(stack: str, root: Path, image: str | None, platforms: Itera
     published = platform_parts(outputs(stack, root).get("images", {}))
     login = stack_login.configured(planned.config.registry)
     return [fetch(pushed(stack, published, name)[name]["ref"], login) for name in names]
-
-
-def _published(outputs: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
-    """Return the images of a stack's outputs, those of indexes and products among them."""
-    return {**platform_parts(outputs.get("images", {})), **outputs.get("products", {})}
 
 
 def pushed(
@@ -199,10 +195,15 @@ def outputs(stack: str, root: Path) -> dict[str, Any]:
 
 
 def _image(
-    image: PlannedImage, planned: Plan, outputs: Mapping[str, Any], compared: Callable[..., Comparison], root: Path
+    image: PlannedImage,
+    planned: Plan,
+    outputs: Mapping[str, Any],
+    built: Mapping[str, str] | None,
+    compared: Callable[..., Comparison],
+    root: Path,
 ) -> ImageDiff:
+    """Compare a planned image with the one that is ``built`` in the outputs; None for none."""
     spec = image.spec
-    built = _published(outputs).get(spec.name)
     login = stack_login.configured(planned.config.registry)
     changes: Sequence[Change] = ()
     published = newer = content = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import posixpath
 import tarfile
@@ -112,7 +113,7 @@ def write(
     own = {f"{below}/{folder}" for file in files for folder in _folders(file.path)}
     texts = {
         f"{below}/fits": "".join(f"{line}\n" for line in machine),
-        f"{modules}/{_MODULE}.py": _module_text(),
+        f"{modules}/{_MODULE}.py": inspect.getsource(warm_hook),
         f"{modules}/{_MODULE}.pth": f"import {_MODULE}; {_MODULE}.safely()\n",
     }
     with tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as archive:
@@ -135,8 +136,3 @@ def write(
             contents.seek(file.start)
             mode = 0o755 if file.program else 0o644
             archive.addfile(add(f"{below}/{file.path}", mode, size=file.size, cache=True), contents)
-
-
-def _module_text() -> str:
-    with open(warm_hook.__file__, encoding="utf-8") as file:  # noqa: PTH123 - a module's own text
-        return file.read()
