@@ -1,7 +1,8 @@
 """The tables in the images' READMEs: keys, from the models, and build arguments, from the Dockerfiles and the models.
 
 A table of keys follows a line that names its flavors, ``<!-- keys: base nccl -->``. A table of the arguments of the
-Dockerfile in the same folder follows ``<!-- arguments -->``. Each ends at an empty line.
+Dockerfile in the same folder follows ``<!-- arguments -->``, and one of the images of a stack ``<!-- images: efa -->``.
+Each ends at an empty line.
 """
 
 from __future__ import annotations
@@ -17,18 +18,21 @@ from cli.keys.key import owners
 from containers.dockerfile import declarations
 from containers.dockerfile.declarations import ArgumentComment
 from containers.errors import SlipwayError
-from stacks import flavors
+from stacks import flavors, plan
 from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.stack_file import NAMESPACE, ROOT
 from stacks.lock import REFRESH_ARG
 from stacks.plan import MIRROR_ARGS
-from stacks.spec import CONTEXT, PRODUCT_ARG, label_name
+from stacks.spec import CONTEXT, PRODUCT_ARG, Sibling, label_name
 
 MARK: Final = re.compile(r"(?P<mark><!-- keys: (?P<flavors>[a-z ]+) -->\n)(?:\|.*\n)*")
 """The line that names the flavors, and the table below it."""
 
 ARGUMENTS: Final = re.compile(r"(?P<mark><!-- arguments -->\n)(?:\|.*\n)*")
 """The line that stands above a table of arguments, and the table."""
+
+IMAGES: Final = re.compile(r"(?P<mark><!-- images: (?P<stack>[a-z0-9-]+) -->\n)(?:\|.*\n)*")
+"""The line that names a stack, and the table of its images below it."""
 
 _KEY: Final = re.compile(rf"{NAMESPACE}:[A-Za-z0-9.]+(?:\[\]\.[A-Za-z0-9.]+)?")
 
@@ -92,6 +96,22 @@ def arguments(path: Path) -> str:
     return text_table.markdown(("Argument", "Default", "Set by", "Meaning"), *rows[True], *rows[False])
 
 
+def images(stack: str) -> str:
+    """Return the images of a stack as a table in Markdown, parents first: what each is built on and takes files from.
+
+    Raises:
+        SlipwayError: there is no such stack, or its file is wrong.
+    """
+    rows = []
+    for spec in plan.resolve(stack)[1]:
+        parents = {
+            argument: parent.image if isinstance(parent, Sibling) else f"`{parent.reference}`"
+            for argument, parent in spec.parents.items()
+        }
+        rows.append((spec.name, parents.pop("BASE_IMAGE", ""), ", ".join(dict.fromkeys(parents.values()))))
+    return text_table.markdown(("Image", "Built on", "Takes files from"), *rows)
+
+
 def _shared(name: str) -> ArgumentComment | None:
     if label := label_name(name):
         return ArgumentComment("the stack", f"The label `{label}`.")
@@ -123,10 +143,11 @@ def _meaning(name: str, path: Path) -> str:
 def readmes(root: Path = ROOT) -> dict[Path, str]:
     """Return the READMEs of the images that have such tables, with their current text."""
     pages = {}
-    for path in sorted((root / CONTEXT).glob("*/README.md")):
+    for path in sorted((root / CONTEXT).glob("**/README.md")):
         text = path.read_text(encoding="utf-8")
-        if MARK.search(text) or ARGUMENTS.search(text):
+        if any(mark.search(text) for mark in (MARK, ARGUMENTS, IMAGES)):
             keys = MARK.sub(lambda match: match["mark"] + table(match["flavors"].split()), text)
+            families = IMAGES.sub(lambda match: match["mark"] + images(match["stack"]), keys)
             dockerfile_path = path.with_name("Dockerfile")
-            pages[path] = ARGUMENTS.sub(lambda match: match["mark"] + arguments(dockerfile_path), keys)  # noqa: B023 - called at once
+            pages[path] = ARGUMENTS.sub(lambda match: match["mark"] + arguments(dockerfile_path), families)  # noqa: B023 - called at once
     return pages

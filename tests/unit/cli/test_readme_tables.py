@@ -88,3 +88,13 @@ def test_arguments_without_meaning_or_known_key_are_refused(tmp_path: Path, text
     (tmp_path / "Dockerfile").write_text(text)
     with pytest.raises(SlipwayError, match=re.escape(f"{tmp_path}/Dockerfile: {message}")):
         readme_tables.arguments(tmp_path / "Dockerfile")
+
+
+def test_images_of_a_stack_stand_after_their_parents() -> None:
+    lines = readme_tables.images("nccl-cu132").splitlines()[2:]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    placed = ["", *(image for image, *_ in rows)]
+    for image, base, mounted in rows:
+        for parent in (base, *mounted.split(", ")):
+            assert parent.startswith("`") or placed.index(parent) < placed.index(image)
+    assert {image: base for image, base, _ in rows}["torch"] == "nccl-tests"
