@@ -8,9 +8,11 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from components.registry.generic_registry import PasswordRegistry
 from maintenance.upstream.contract import Contract
 from stacks.config.stack_file import ROOT
 from tests.helpers.program_copy import copy_folders
@@ -36,7 +38,7 @@ CHANGES = {
 GENERATED = {"docs/reference/configuration.md", "stacks/stack.schema.json"}
 """What follows from a new key, beside the README of its image."""
 
-LEFT_OUT = ("hello*", "Pulumi.hello.yaml", "mamba", "mamba.toml")
+LEFT_OUT = ("hello*", "gar*", "Pulumi.hello.yaml", "mamba", "mamba.toml")
 """What no copy has: what the examples add, should somebody have followed them."""
 
 
@@ -66,7 +68,7 @@ class Copy:
     def write(self, path: str, text: str) -> None:
         """Write a new file."""
         assert path not in self.before
-        (self.root / path).parent.mkdir(exist_ok=True)
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         (self.root / path).write_text(text)
 
     def insert(self, path: str, after: str, line: str) -> None:
@@ -156,6 +158,23 @@ def test_new_flavor_in_the_files_of_its_row_passes_check(copy: Copy) -> None:
     copy.check("hello")
     assert copy.changed() == files
     assert copy.generate() <= {*GENERATED, "dockerfiles/hello/README.md"}
+
+
+def test_new_registry_kind_in_files_of_its_row_passes_check(copy: Copy) -> None:
+    files = ("stacks/config/registries/gar.py", "components/registry/gar_registry.py")
+    for path in files:
+        copy.write(path, example("a registry kind", path))
+    assert copy.changed() == {*files} <= touched("registry kind", kind="gar")
+    assert copy.generate() <= {*GENERATED, "Pulumi.yaml"}
+    registry = "{kind: gar, repository: europe-docker.pkg.dev/acme/images}"
+    stack = f"config:\n  slipway:flavor: local\n  slipway:tagSuffix: try\n  slipway:registry: {registry}\n"
+    copy.write("stacks/Pulumi.try.yaml", stack)
+    copy.check("try")
+    module: dict[str, Any] = {}
+    exec(example("a registry kind", files[1]), module)
+    assert issubclass(module["GarRegistry"], PasswordRegistry)
+    (copy.root / "stacks/Pulumi.try.yaml").write_text(stack.replace("europe-docker.pkg.dev", "ghcr.io"))
+    assert "europe-docker.pkg.dev/<project>/<repository>" in copy.mistakes()
 
 
 def test_new_cuda_release_passes_check(copy: Copy) -> None:
