@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from containers.errors import one_line, quoted
 from containers.platform_name import architecture
-from containers.secret_words import without_secrets
+from containers.secret_words import HIDDEN, continued_secrets, without_secrets
 
 _MOST_LISTED: Final = 3
 """Differences that are printed for an image; the first ones are the causes."""
@@ -89,12 +89,13 @@ def changed_lines(before: str, after: str) -> list[str]:
     ours, theirs = _parts(before), _parts(after)
     if max(len(ours), len(theirs)) > _MOST_COMPARED:
         return []
+    sides = [[*zip(side, continued_secrets(side), strict=True)] for side in (ours, theirs)]
     lines = [
-        f"{mark} {without_secrets(line, _LINE)}"
+        f"{mark} {HIDDEN if inside else without_secrets(line, _LINE)}"
         for op, *(start, end, first, last) in difflib.SequenceMatcher(None, ours, theirs).get_opcodes()
         if op != "equal"
-        for mark, side in (("-", ours[start:end]), ("+", theirs[first:last]))
-        for line in side
+        for mark, side in (("-", sides[0][start:end]), ("+", sides[1][first:last]))
+        for line, inside in side
     ]
     more = len(lines) - _MOST_LINES
     return [*lines[:_MOST_LINES], *([f"... and {more} more lines"] if more > 0 else [])]
