@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -109,3 +111,117 @@ def test_cache_that_cannot_be_written_costs_a_build(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     user_cache.keep_program("tool", KEY, tmp_path / "file")
     assert taken(tmp_path) is None
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A sticky folder that everybody may write to, such as /tmp, as the home."""
+    with tempfile.TemporaryDirectory(prefix="slipway-") as name:
+        home = Path(name)
+        home.chmod(0o1777)
+        monkeypatch.setenv("HOME", name)
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+        yield home
+
+
+EXCHANGE = """
+import ctypes, os
+os.chdir({folder!r})
+libc = ctypes.CDLL(None)
+print(flush=True)
+while True:
+    libc.renameat2(-100, b"slipway", -100, b"mine", 2)
+    for name in os.listdir("mine") if os.access("mine", os.R_OK) else ():
+        if name.startswith("tmp"):
+            try:
+                os.unlink("mine/" + name)
+                os.symlink({target!r}, "mine/" + name)
+            except OSError:
+                pass
+"""
+"""Exchanges the folder with the stranger's own all the time, and leads what is written there to another file."""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can become another user")
+def test_stranger_with_the_parent_gets_nothing_written(home: Path, tmp_path: Path) -> None:
+    """Whoever has ~/.cache in a home like /tmp renames the folder between two calls."""
+    for folder in (home / ".cache", home / ".cache/mine"):
+        folder.mkdir()
+        os.chown(folder, STRANGER, STRANGER)
+    (home / ".cache/slipway").mkdir(mode=0o700)
+    victim = home / "victim"
+    victim.write_text("root's")
+    (tmp_path / "built").write_bytes(b"built")
+    words = ["/usr/bin/python3", "-I", "-c", EXCHANGE.format(folder=str(home / ".cache"), target=str(victim))]
+    with subprocess.Popen(words, user=STRANGER, group=STRANGER, extra_groups=[], stdout=subprocess.PIPE) as stranger:
+        assert stranger.stdout
+        stranger.stdout.readline()
+        for _ in range(2000):
+            user_cache.keep_program("tool", KEY, tmp_path / "built")
+        stranger.kill()
+    assert victim.read_text() == "root's"
+    assert [path for path in (home / ".cache").rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can become another user")
+@pytest.mark.parametrize("linked", [False, True])
+def test_parent_of_a_stranger_is_not_read(kept: Path, home: Path, tmp_path: Path, linked: bool) -> None:
+    if linked:
+        (home / ".cache").symlink_to(kept.parent.parent)
+        os.chown(home / ".cache", STRANGER, STRANGER, follow_symlinks=False)
+    else:
+        kept.parent.parent.rename(home / ".cache")
+        assert taken(tmp_path) == b"built"
+        os.chown(home / ".cache", STRANGER, STRANGER)
+    assert taken(tmp_path) is None
+
+
+def test_program_under_umask_000_is_its_users_alone(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "built").write_bytes(b"built" * 1000)
+    umask = os.umask(0)
+    try:
+        user_cache.keep_program("tool", KEY, tmp_path / "built")
+        assert taken(tmp_path) == b"built" * 1000
+    finally:
+        os.umask(umask)
+    shared = [path for path in home.rglob("*") if path.stat().st_mode & 0o022]
+    assert shared == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can become another user")
+def test_program_is_not_written_to_while_it_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever opens the copy before its hash is known, writes to it afterwards."""
+    size = 64 << 20
+    (tmp_path / "built").write_bytes(bytes(size))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    user_cache.keep_program("tool", KEY, tmp_path / "built")
+    with tempfile.TemporaryDirectory(prefix="slipway-") as name:
+        Path(name).chmod(0o777)
+        opening = f"""if True:
+            print(flush=True)
+            while True:
+                try:
+                    file = open({name!r} + "/.tool.new", "r+b")
+                except OSError:
+                    continue
+                import time
+                time.sleep(2)
+                file.write(b"evil")
+                break
+        """
+        words = ["/usr/bin/python3", "-I", "-c", opening]
+        with subprocess.Popen(
+            words, user=STRANGER, group=STRANGER, extra_groups=[], stdout=subprocess.PIPE
+        ) as stranger:
+            assert stranger.stdout
+            stranger.stdout.readline()
+            umask = os.umask(0)
+            try:
+                assert user_cache.take_program("tool", KEY, Path(name, "tool"))
+            finally:
+                os.umask(umask)
+            try:
+                stranger.wait(4)
+            except subprocess.TimeoutExpired:
+                stranger.kill()
+        assert not Path(name, "tool").read_bytes().startswith(b"evil")

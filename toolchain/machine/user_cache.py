@@ -31,6 +31,7 @@ def take_program(name: str, key: str, target: Path) -> bool:
     prefix = f"{name}-{key}-"
     unfinished = target.with_name(f".{target.name}.new")
     try:
+        _check_parents(folder())
         with _opened(os.O_RDONLY | os.O_DIRECTORY, folder()) as cache:
             names = os.listdir(cache)  # noqa: PTH208 - as it is open
             for kept in sorted(entry for entry in names if entry.startswith(prefix)):
@@ -61,9 +62,11 @@ def keep(file: Path, name: str) -> None:
     """Keep a file under a name.
 
     Raises:
-        OSError: the folder cannot be written.
+        OSError: the folder cannot be written, or others can rename it.
     """
-    folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+    for missing in reversed([path for path in (folder(), *folder().parents) if not path.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+    _check_parents(folder())
     with _opened(os.O_RDONLY | os.O_DIRECTORY, folder(), alone=False) as cache:
         others = os.fstat(cache).st_mode & _OTHERS
         os.fchmod(cache, 0o700)
@@ -73,6 +76,22 @@ def keep(file: Path, name: str) -> None:
     with tempfile.NamedTemporaryFile(dir=folder(), delete=False) as temporary:
         shutil.copyfile(file, temporary.name)
     Path(temporary.name).replace(folder() / name)
+
+
+def _check_parents(path: Path) -> None:
+    """Refuse a path that another user can lead elsewhere between two calls, as ssh does with its keys' (StrictModes).
+
+    In a sticky folder, such as /tmp, nobody renames what another user has.
+
+    Raises:
+        PermissionError: a folder or a link above it is another user's, or others can write there.
+    """
+    for parent in {*path.absolute().parents, *path.resolve().parents}:
+        status = parent.lstat()
+        others = stat.S_IWOTH | (stat.S_IWGRP if status.st_gid != os.getegid() else 0)
+        open_to = not stat.S_ISLNK(status.st_mode) and status.st_mode & others and not status.st_mode & stat.S_ISVTX
+        if status.st_uid not in {0, os.geteuid()} or open_to:
+            raise PermissionError(f"{parent}: others can write it")
 
 
 @contextmanager
@@ -97,7 +116,7 @@ def _copied(source: IO[bytes], target: Path) -> str:
     """Copy a file as a program, and return the hash of the copy."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
-    with target.open("xb") as file:
+    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700), "wb") as file:
         shutil.copyfileobj(source, file)
     with target.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
