@@ -11,11 +11,12 @@ import socket
 import ssl
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 from urllib.parse import SplitResult, urlsplit
 
 from containers.child_environment import child_environment
@@ -23,6 +24,9 @@ from containers.errors import SlipwayError, one_line
 
 CONNECT_SECONDS: Final = 30
 """Until a connection must be there, and until an engine must answer that it is."""
+
+_LONGEST_COMPLAINT: Final = 1 << 12
+"""Bytes of ssh's messages that are kept."""
 
 _KEPT_ALIVE: Final = {
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE): 1,
@@ -77,14 +81,17 @@ class Connection:
         self._address = address
         self._errors = errors
         self._ssh: subprocess.Popen[bytes] | None = None
-        url = urlsplit(address.host)
-        dial = _DIALS.get(url.scheme)
-        if dial is None:
-            raise EngineUnreachable(f"host {address}: unknown scheme; it is one of {', '.join(_DIALS)}")
+        self._messages: _Messages | None = None
         try:
+            url = urlsplit(address.host)
+            dial = _DIALS.get(url.scheme)
+            if dial is None:
+                raise EngineUnreachable(f"host {address}: unknown scheme; it is one of {', '.join(_DIALS)}")
             self.socket = dial(self, url)
         except OSError as error:
             raise EngineUnreachable(f"{address}: {error.strerror or error}") from error
+        except ValueError as error:  # of the port, the host's name or an address of IPv6
+            raise EngineUnreachable(f"host {address}: {one_line(str(error))}") from error
 
     def close(self) -> None:
         """End the connection."""
@@ -101,14 +108,14 @@ class Connection:
 
     def complaint(self) -> str:
         """Return why ssh ended, for a connection that closed before the engine answered; empty if it did not."""
-        if self._ssh is None or self._ssh.stderr is None:
+        if self._ssh is None or self._messages is None:
             return ""
         with suppress(subprocess.TimeoutExpired):
             self._ssh.wait(timeout=2)
         status = self._ssh.poll()
         self.close()
-        with self._ssh.stderr as stderr:
-            message = stderr.read().decode(errors="replace").strip().replace("\n", "; ")
+        self._messages.join(2)  # a connection that ssh shares (ControlPersist) keeps its standard error open
+        message = self._messages.text.strip().replace("\n", "; ")
         return message or (f"ssh ended with status {status}" if status else "")
 
     def dial_unix(self, url: SplitResult) -> socket.socket:
@@ -151,7 +158,27 @@ class Connection:
                 start_new_session=True,  # without a terminal, ssh fails where it would ask for a password
                 env=child_environment("ssh"),
             )
+        if self._ssh.stderr is not None:
+            self._messages = _Messages(self._ssh.stderr)
+            self._messages.start()
         return ours
+
+
+class _Messages(threading.Thread):
+    """What ssh prints, such as the host's banner: read at once, or a long one would stop ssh; its end alone is kept."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__(daemon=True)
+        self._stream, self._kept = stream, b""
+
+    def run(self) -> None:
+        with self._stream:
+            while content := os.read(self._stream.fileno(), _LONGEST_COMPLAINT):
+                self._kept = (self._kept + content)[-_LONGEST_COMPLAINT:]
+
+    @property
+    def text(self) -> str:
+        return self._kept.decode(errors="replace")
 
 
 _DIALS: Final[dict[str, Callable[[Connection, SplitResult], socket.socket]]] = {

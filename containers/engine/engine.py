@@ -14,6 +14,7 @@ import os
 import re
 import socket
 import subprocess
+import threading
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
@@ -28,7 +29,7 @@ _NEWEST_API: Final = (1, 51)
 """The newest API version this client was written against; older engines are spoken to in their own."""
 SILENT_VARIABLE: Final = "SLIPWAY_SILENT_SECONDS"
 """Environment variable: the number of seconds that an engine may say nothing while it works."""
-_WAITING: Final = re.compile(r"^goroutine \d+ \[[^\]\n]*\d+ minutes[^\n]*\n((?:.+\n)+)", re.MULTILINE)
+_WAITING: Final = re.compile(r"^goroutine \d++ \[[^,\]\n]*+, \d++ minutes[^\n]*+\n((?:.+\n)++)", re.MULTILINE)
 _FUNCTION: Final = re.compile(r"^github\.com/(moby/buildkit/.+)\(", re.MULTILINE)
 _MOST_WAITS: Final = 5
 _CHUNK_BYTES: Final = 1 << 20
@@ -38,6 +39,8 @@ _LONGEST_DOCUMENT: Final = 16 << 20
 """Most bytes of a document, such as what an engine says of an image."""
 _LONGEST_REFUSAL: Final = 1 << 20
 """Most bytes of a refusal. A longer one is not cut, as its secrets are masked later, but left out."""
+_GRACE_SECONDS: Final = 2
+"""Seconds more for a whole answer than for a piece: an engine that says nothing at all is reported as such."""
 _LONGEST_HEAD: Final = 1 << 16
 _DEFAULT_HOST: Final = "unix:///var/run/docker.sock"
 _USER_SOCKETS: Final = (".docker/run/docker.sock", ".docker/desktop/docker.sock")
@@ -233,7 +236,7 @@ class Engine:
             body: writes the body; None for an empty one.
             sent: takes the number of bytes of the body sent so far.
             ending: opens the block in which another thread may end the request.
-            timeout: seconds to wait for each piece of the answer; None for :func:`silent_seconds`.
+            timeout: seconds until the whole answer must be read; None for :func:`silent_seconds` for each piece of it.
 
         Raises:
             EngineUnreachable: if no engine answers.
@@ -242,7 +245,7 @@ class Engine:
         """
         silent = partial(self._silent, timeout)
         connection = Connection(self.address, errors=subprocess.PIPE)
-        with closing(connection), ending(connection.end):
+        with closing(connection), ending(connection.end), _ended_after(timeout, connection):
             connection.socket.settimeout(timeout or silent_seconds())
             http_connection = http.client.HTTPConnection("docker")
             http_connection.sock = connection.socket
@@ -329,7 +332,8 @@ class Engine:
         channel = connection.socket
         channel.settimeout(CONNECT_SECONDS)
         try:
-            self._agree(connection, path, protocol, headers)
+            with _ended_after(CONNECT_SECONDS, connection):
+                self._agree(connection, path, protocol, headers)
         except SlipwayError:
             connection.close()
             raise
@@ -394,6 +398,19 @@ def _send(
         writer.close()
     except (BrokenPipeError, ConnectionResetError):
         return  # the engine has answered before the end of the body; its answer has the reason
+
+
+@contextmanager
+def _ended_after(seconds: float | None, connection: Connection) -> Iterator[None]:
+    """End a connection after so many seconds: a byte now and then would keep it for ever."""
+    timer = threading.Timer((seconds or 0) + _GRACE_SECONDS, connection.end)
+    timer.daemon = True
+    if seconds:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextmanager
