@@ -227,6 +227,28 @@ def test_stranger_reads_nothing_that_a_checkout_records(tmp_path: Path, umask: i
     assert _as_stranger(READ, str(checkout.state), *names).split() == ["cache/open.list"], "apt's user reads its list"
 
 
+WRITABLE = "import os, sys; print(*(path for path in sys.argv[1:] if os.access(path, os.W_OK)))"
+
+
+def test_stranger_replaces_no_program_of_a_checkout(tmp_path: Path) -> None:
+    """Under umask 000, what runs with all secrets was everybody's to write to."""
+    checkout = Checkout(tmp_path)
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
+            folder.chmod(0o755)
+    former = os.umask(0)
+    try:
+        (checkout.venv / "bin").mkdir(parents=True)  # of an earlier run
+        with alone(checkout, "up"):
+            checkout.bin.mkdir()
+            (checkout.bin / "pulumi").write_text("")
+            command(["sh", "-c", f"touch {checkout.bin}/tool"], checkout.logs / "touch.log")
+    finally:
+        os.umask(former)
+    paths = (checkout.state, checkout.bin, checkout.venv, *checkout.bin.iterdir())
+    assert _as_stranger(WRITABLE, *map(str, paths)).strip() == ""
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     project = Project(tmp_path / "project")

@@ -21,15 +21,17 @@ def write(path: Path, text: str, mode: int = 0o644) -> None:
 def close(folder: Path, *, open_folders: Collection[str], closed_folders: Collection[str]) -> None:
     """Keep what is in a folder from other users: they can pass it, and list or read nothing but ``open_folders``.
 
-    ``closed_folders`` are made, so that no file is in one before it is closed.
+    ``closed_folders`` are made, so that no file is in one before it is closed. Nobody else can write anywhere, nor to
+    what this process and its programs write from now on, whatever the umask is.
     """
+    os.umask(os.umask(stat.S_IRWXO) | stat.S_IWOTH)
     folder.mkdir(mode=0o711, parents=True, exist_ok=True)
     for name in closed_folders:
         (folder / name).mkdir(mode=0o700, exist_ok=True)
     for path in (folder, *folder.iterdir()):
         mode = path.lstat().st_mode
-        if path.name in open_folders or stat.S_ISLNK(mode):
+        if stat.S_ISLNK(mode):
             continue
-        allowed = 0o711 if path == folder else 0o700
+        allowed = 0o711 if path == folder else 0o775 if path.name in open_folders else 0o700
         if stat.S_IMODE(mode) & ~allowed:
             path.chmod(stat.S_IMODE(mode) & allowed)
