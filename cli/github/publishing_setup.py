@@ -27,6 +27,14 @@ _SECONDS: Final = 60
 _NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _REPOSITORY: Final = re.compile(rf"{_NAME}/{_NAME}")
 _REMOTE: Final = re.compile(rf"(?:https://|ssh://git@|git@)github\.com[/:](?P<name>{_NAME}/{_NAME}?)(?:\.git)?/?")
+_KEY_ARN: Final = re.compile(
+    r"arn:aws[a-z-]*:kms:(?P<region>[a-z0-9-]+):(?P<account>[0-9]{12}):(?P<name>(key|alias)/[A-Za-z0-9/_-]+)"
+)
+_PLACES: Final = {
+    "s3": re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.'()/-]*)?"),
+    "awskms": re.compile(rf"/?({_KEY_ARN.pattern}|[A-Za-z0-9/_-]+)"),
+}
+"""A bucket with a path in it, and a key or an alias ("Bucket naming rules", "Safe characters", "CreateAlias")."""
 _ECR: Final[Mapping[str, tuple[str, ...]]] = {
     "Repositories": (
         *("CreateRepository", "DeleteLifecyclePolicy", "DeleteRepository", "DescribeRepositories"),
@@ -100,8 +108,11 @@ def steps(
     """Yield the steps for a repository whose stacks push to ``registries`` and have their state in ``backend``.
 
     Raises:
-        SlipwayError: the registries are in several accounts of AWS, which one role cannot push to.
+        SlipwayError: the registries are in several accounts of AWS, which one role cannot push to; or an address has
+            characters that are a pattern in a policy.
     """
+    _check("--backend", backend)
+    _check("--secrets-provider", secrets_provider)
     api = f"repos/{repository}"
     ours = f"{api}/environments/{ENVIRONMENT}"
     yield Step(
@@ -197,9 +208,8 @@ def _aws(
     )
     role = f"arn:aws:iam::{account}:role/{ROLE}"
     yield _variable(repository, "AWS_ROLE_ARN", role, environment=ENVIRONMENT)
-    regions = [*(each.region for each in registries), *parse_qs(urlsplit(backend).query).get("region", [])]
-    if regions:
-        yield _variable(repository, "AWS_REGION", regions[0], environment=ENVIRONMENT)
+    if region := next((each.region for each in registries), _region(backend)):
+        yield _variable(repository, "AWS_REGION", region, environment=ENVIRONMENT)
 
 
 def _statements(
@@ -222,12 +232,38 @@ def _statements(
         yield {"Sid": "Stacks", "Effect": "Allow", "Action": objects, "Resource": where}
     key = urlsplit(secrets_provider)
     if key.scheme == "awskms":
-        key_name = f"{key.netloc}{key.path}".strip("/")
-        alias = {"StringEquals": {"kms:RequestAlias": key_name}}
-        condition = {"Condition": alias} if key_name.startswith("alias/") else {}
-        resource = f"arn:aws:kms:*:{account}:key/{'*' if condition else key_name}"
+        name = f"{key.netloc}{key.path}".strip("/")
+        arn = _KEY_ARN.fullmatch(name)  # with the alias or the key's id at its end
+        region = arn["region"] if arn else _region(secrets_provider) or "*"
+        owner, last = (arn["account"], arn["name"]) if arn else (account, name)
+        alias = {"StringEquals": {"kms:RequestAlias": last}} if last.startswith("alias/") else {}
+        resource = f"arn:aws:kms:{region}:{owner}:key/{'*' if alias else last.removeprefix('key/')}"
         actions = ["kms:Decrypt", "kms:Encrypt"]
+        condition = {"Condition": alias} if alias else {}
         yield {"Sid": "Secrets", "Effect": "Allow", "Action": actions, "Resource": resource, **condition}
+
+
+def _region(url: str) -> str:
+    return parse_qs(urlsplit(url).query).get("region", [""])[0]
+
+
+def _check(what: str, url: str) -> None:
+    """Refuse an address from which a policy would be for more than it names: `*`, `?` and `${` are patterns in it.
+
+    Raises:
+        SlipwayError: it is such an address, or none.
+    """
+    try:
+        parts = urlsplit(url)
+        place, form = f"{parts.netloc}{parts.path}", _PLACES.get(parts.scheme)
+        valid = form is None or bool(form.fullmatch(place) and re.fullmatch("[a-z0-9-]*", _region(url)))
+    except ValueError:
+        valid = False
+    if not valid:
+        raise SlipwayError(
+            f"github init: {what}: '{one_line(url)}': expected such as s3://acme-pulumi/path?region=eu-west-1 or "
+            "awskms://alias/pulumi?region=eu-west-1"
+        )
 
 
 def _variable(repository: str, name: str, value: str, environment: str = "") -> Step:
@@ -253,8 +289,8 @@ def _document(content: Any) -> str:
 
 
 def _shell(text: str) -> str:
-    """Return a word of a shell in which ``:*:`` of an unknown account is the variable ``account``."""
-    return shlex.quote(text).replace("::*:", "::'\"$account\"':")
+    """Return a word of a shell in which the unknown account of an ARN is the variable ``account``."""
+    return re.sub(r"(arn:aws:[a-z]+:[a-z0-9-]*):\*:", "\\1:'\"$account\"':", shlex.quote(text))
 
 
 def _of_any_account(document: Any, accounts: Sequence[str]) -> Any:

@@ -70,17 +70,26 @@ _OTHER: Final = {"Effect": "Allow", "Action": ["sts:GetCallerIdentity"], "Resour
 
 
 def _answer(ask: Ask, policy: Policy, boundary: Policy | None = None) -> str:
-    simulation = {
+    owner = (ask.resource.split(":") + [""] * 5)[4] or ACCOUNT
+    simulation: dict[str, Any] = {
         "request": {
             "principal": f"arn:aws:iam::{ACCOUNT}:role/anybody",
             "action": ask.action,
-            "resource": {"resource": ask.resource, "accountId": ACCOUNT},
+            "resource": {"resource": ask.resource, "accountId": owner},
             "contextVariables": dict(ask.context),
         },
         "identityPolicies": [{"name": "policy", "policy": policy}],
         "serviceControlPolicies": [],
         "resourceControlPolicies": [],
     }
+    if ask.action.startswith("kms:"):  # a key is nobody's without its own policy: by default, its account decides
+        allow = {
+            "Effect": "Allow",
+            "Principal": {"AWS": f"arn:aws:iam::{owner}:root"},
+            "Action": "kms:*",
+            "Resource": "*",
+        }
+        simulation["resourcePolicy"] = {"Version": "2012-10-17", "Statement": [allow]}
     if boundary is not None:
         simulation["permissionBoundaryPolicies"] = [{"name": "boundary", "policy": boundary}]
     text = json.dumps(simulation)

@@ -176,7 +176,7 @@ def test_policy_is_that_of_the_guide() -> None:
 
 
 def test_commands_quote_what_a_stack_says(tmp_path: Path) -> None:
-    backend = f"s3://x'; touch {tmp_path}/pwned; echo '$(touch {tmp_path}/pwned)"
+    backend = f"https://x'; touch {tmp_path}/pwned; echo '$(touch {tmp_path}/pwned)"
     for name in ("gh", "aws"):
         (tmp_path / name).write_text("#!/bin/sh\ncat > /dev/null\n")
         (tmp_path / name).chmod(0o755)
