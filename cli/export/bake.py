@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,7 +35,7 @@ def write(planned: Plan, output: Path, root: Path, *, force: bool) -> list[str]:
         new.mkdir()
         copy_contexts(_contents(planned), new / CONTEXTS, root)
         (new / FILE).write_text(json.dumps(document(planned), indent=2) + "\n", encoding="utf-8")
-    build = [f"docker buildx bake --file {output / FILE} --push"]
+    build = [f"docker buildx bake --file {shlex.quote(str(output / FILE))} --push"]
     return build + [
         " ".join(["docker buildx imagetools create --tag", part[0].index_reference or "", *(p.reference for p in part)])
         for part in planned.indexes.values()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -47,7 +48,7 @@ def write(planned: Plan, name: str, output: Path, root: Path, *, force: bool) ->
             if not any((new / FILES / _prefix(each)).iterdir()):
                 shutil.rmtree(new / FILES / _prefix(each))
         (new / "Dockerfile").write_text(written, encoding="utf-8", errors="surrogateescape")
-    return [f"docker build --platform {image.spec.platform} --tag {image.reference} {output}"]
+    return [f"docker build --platform {image.spec.platform} --tag {image.reference} {shlex.quote(str(output))}"]
 
 
 def text(chain: Sequence[PlannedImage]) -> str:
