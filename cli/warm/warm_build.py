@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
 import tempfile
@@ -20,7 +19,7 @@ from cli.warm import warm_image, warm_layer, warm_run
 from cli.warm.warm_image import WarmLayer
 from cli.warm.warm_record import WarmRecord, combined_key
 from containers.errors import SlipwayError, one_line
-from containers.evidence import cosign
+from containers.evidence import cosign, shape
 from containers.image.node_pull import NodePull, size
 from containers.image.registry_image import Image, fetch
 from containers.registry.client import PUSH_REASONS, Repository
@@ -33,7 +32,6 @@ from stacks.config.stack_config import StackConfig
 from stacks.differences import platform_parts
 from stacks.platforms import OF_MACHINES
 
-_LONGEST_SCRIPT: Final = 1 << 20
 _RUN: Final = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
 """Of a job of GitHub (docs.github.com, "Variables reference")."""
 
@@ -54,6 +52,10 @@ class WarmTarget:
         """The image's repository."""
         return Reference.of(self.image.reference).repository
 
+    def login_of(self, ref: str) -> Login | None:
+        """Return the login for an image, if it is for its registry."""
+        return self.login if self.login and self.login.applies_to(ref) else None
+
 
 def warm(
     stack: str, image: str | None, root: Path, platform: str | None, onto: str | None, *, gpu: bool
@@ -68,9 +70,8 @@ def warm(
     target = _target(stack, image, root, platform)
     if target.config.signing:
         cosign.check(target.config.signing)
-    script = root / target.settings.script
-    others = warm_image.warm_layers(target.image, fetch(_named(target, onto), target.login)) if onto else []
-    sha256 = _digest(script)
+    script = warm_run.WarmScript.read(root / target.settings.script)
+    others = _others(target, onto) if onto else []
     pulled(target.image.reference)
     machine = warm_run.probe(target.image.reference, gpu=gpu)
     if OF_MACHINES.get(machine.architecture) != target.image.platform:
@@ -79,7 +80,7 @@ def warm(
             "emulated one leaves no caches for a real one"
         )
     record = WarmRecord(
-        target.image.digest, target.settings.script, sha256, machine.torch, machine.triton, machine.lines
+        target.image.digest, target.settings.script, script.sha256, machine.torch, machine.triton, machine.lines
     )
     kept = [each for each in others if each.record.machine != record.machine]
     if len(kept) < len(others) and record.key in {each.record.key for each in others}:
@@ -87,7 +88,8 @@ def warm(
         return
     tag = f"{target.tag}-warm-{combined_key([*(each.record for each in kept), record])}"
     destination = Repository(f"{target.repository}:{tag}", target.login, reasons=PUSH_REASONS)
-    if existing := destination.visible_digest():
+    existing = destination.visible_digest()
+    if existing and _counts(target, f"{target.repository}@{existing}", tag):
         yield f"{target.name}: {target.repository}:{tag}@{existing} is there already, for {record.where}"
         return
     yield f"{target.name}: {target.settings.script} runs in {target.image.reference} on this machine: {record.where}"
@@ -98,7 +100,9 @@ def warm(
         began = datetime.now(UTC)
         cached, left_out = warm_run.run(target.image.reference, script, record.key, machine.owner, limits, read)
         if not cached:
-            raise SlipwayError(f"{script}: it left nothing in a cache: it must compile, and not clear its variables")
+            raise SlipwayError(
+                f"{script.path}: it left nothing in a cache: it must compile, and not clear its variables"
+            )
         if left_out:
             yield f"{target.name}: {warm_run.left_out(left_out)}"
         warm_layer.write(cached, contents, archive, record.key, record.machine, machine.owner)
@@ -133,16 +137,39 @@ def _named(target: WarmTarget, onto: str) -> str:
     return f"{reference.repository}@{reference.digest}"
 
 
-def _digest(script: Path) -> str:
+def _others(target: WarmTarget, onto: str) -> list[WarmLayer]:
+    """Return the warm layers of an image that are kept.
+
+    Whoever may push can push a layer of their own with a history of ours. So a stack that signs keeps what it attested.
+
+    Raises:
+        SlipwayError: it is not such an image, or has a layer that the stack did not attest.
+    """
+    ref = _named(target, onto)
+    layers = warm_image.warm_layers(target.image, fetch(ref, target.login))
+    if target.config.signing:
+        predicates = cosign.every_attested(ref, "warm", target.config.signing, target.login_of(ref))
+        with shape.expected(ref):
+            known = {
+                layer["diffId"]
+                for each in predicates
+                if each["image"] == target.image.digest
+                for layer in each["layers"]
+            }
+        if not known.issuperset(layer.diff_id for layer in layers):
+            raise SlipwayError(f"--onto: {ref} has a layer that is not attested; leave --onto out, and start anew")
+    return layers
+
+
+def _counts(target: WarmTarget, ref: str, tag: str) -> bool:
+    """Return whether an image under the tag is the stack's: whoever may push can move a tag."""
+    if target.config.signing is None:
+        return True
     try:
-        content = script.read_bytes()
-    except OSError as error:
-        raise SlipwayError(f"slipway:warm.script: {script}: cannot be read: {error.strerror}") from None
-    if len(content) > _LONGEST_SCRIPT:
-        raise SlipwayError(
-            f"slipway:warm.script: {script}: {len(content):,} bytes, at most {_LONGEST_SCRIPT:,} are run"
-        )
-    return hashlib.sha256(content).hexdigest()
+        cosign.verify(ref, target.config.signing, target.login_of(ref), {"tag": tag})
+    except cosign.Unsigned:
+        return False
+    return True
 
 
 def _made(layer: WarmLayer, onto: str | None, began: datetime) -> dict[str, Any]:
@@ -164,7 +191,7 @@ def _evidence(
     if signing is None:
         yield f"{target.name}: not signed, and no evidence of where it was made: slipway:signing is not set"
         return
-    login = target.login if target.login and target.login.applies_to(ref) else None
+    login = target.login_of(ref)
     predicate = {
         "image": target.image.digest,
         "layers": [{"diffId": each.diff_id, "key": each.record.key, **vars(each.record)} for each in layers],

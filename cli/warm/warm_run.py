@@ -6,11 +6,13 @@ their own in memory, each with a limit.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from containers.blob import BlobUnreadable
 from containers.child_environment import child_environment
 from containers.errors import MALFORMED, SlipwayError, one_line
 
+_LONGEST_SCRIPT: Final = 1 << 20
 _PROBE_SECONDS: Final = 120
 _ENGINES: Final = range(125, 128)
 """Exit statuses of `docker run` where the engine could not run the program (its manual, "Exit status")."""
@@ -62,6 +65,35 @@ class WarmLimits:
     gpu: bool
 
 
+@dataclass(frozen=True)
+class WarmScript:
+    """A script as it was read once: what runs is what the record names, whatever becomes of the file."""
+
+    path: Path
+    content: bytes
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of its content, in hexadecimal."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    @classmethod
+    def read(cls, path: Path) -> WarmScript:
+        """Read a script.
+
+        Raises:
+            SlipwayError: it cannot be read, or is too long.
+        """
+        try:
+            with path.open("rb") as file:
+                content = file.read(_LONGEST_SCRIPT + 1)
+        except OSError as error:
+            raise SlipwayError(f"slipway:warm.script: {path}: cannot be read: {error.strerror}") from None
+        if len(content) > _LONGEST_SCRIPT:
+            raise SlipwayError(f"slipway:warm.script: {path}: more than {_LONGEST_SCRIPT:,} bytes are not run")
+        return cls(path, content)
+
+
 def probe(reference: str, *, gpu: bool) -> WarmMachine:
     """Return what the machine is, as a container of the image sees it.
 
@@ -91,7 +123,12 @@ def probe(reference: str, *, gpu: bool) -> WarmMachine:
 
 
 def run(
-    reference: str, script: Path, key: str, owner: LayerOwner, limits: WarmLimits, read: Callable[[IO[bytes]], Result]
+    reference: str,
+    script: WarmScript,
+    key: str,
+    owner: LayerOwner,
+    limits: WarmLimits,
+    read: Callable[[IO[bytes]], Result],
 ) -> tuple[Result, list[str]]:
     """Run a script in a container; return the result of ``read`` on the archive of its caches, and what was left out.
 
@@ -102,13 +139,14 @@ def run(
     caches = f"{root}:rw,exec,nosuid,nodev,size={limits.size},nr_inodes={_INODES}"
     options = ["--interactive", "--read-only", "--tmpfs", f"{caches},mode=0700,uid={owner.uid},gid={owner.gid}"]
     options += ["--tmpfs", f"/tmp:rw,exec,nosuid,nodev,size={limits.size},nr_inodes={_INODES},mode=1777"]  # noqa: S108 - in the container
-    program = [reference, "-c", _text(_PROGRAM), _text(_HOOK), root, script.name]
+    program = [reference, "-c", _text(_PROGRAM), _text(_HOOK), root, script.path.name]
     words = ["docker", "run", *isolated(name, gpu=limits.gpu), *options, *program]
     pipe, environment = subprocess.PIPE, child_environment("docker")
-    with (
-        script.open("rb") as stdin,
-        subprocess.Popen(words, stdin=stdin, stdout=pipe, stderr=pipe, env=environment) as process,
-    ):
+    with tempfile.TemporaryFile() as stdin:
+        stdin.write(script.content)
+        stdin.seek(0)
+        process = subprocess.Popen(words, stdin=stdin, stdout=pipe, stderr=pipe, env=environment)
+    with process:
         late = threading.Timer(limits.seconds, process.kill)
         printed = _Tail(cast("IO[bytes]", process.stderr))
         late.start()
@@ -125,7 +163,7 @@ def run(
                 docker(["rm", "--force", name], 60)
         printed.join(10)
     if status or result is None:
-        raise _failure(reference, script, status, printed.text, limits)
+        raise _failure(reference, script.path, status, printed.text, limits)
     left_out = [line for line in printed.text.splitlines() if line.startswith("left out: ")]
     return result, left_out
 
