@@ -69,6 +69,9 @@ class _Hashed(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def tell(self) -> int:
+        return self._count
+
     def readinto(self, buffer: Any) -> int:
         chunk = self._budget.receive(self._source, len(buffer))
         self._count += len(chunk)

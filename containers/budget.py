@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import pickle
 import resource
@@ -17,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -68,6 +69,20 @@ class Budget:
         self.check()
         return content
 
+    def credit(self, size: int) -> None:
+        """Count bytes of a blob that was read before, so that an image has the same budget each time."""
+        self._bytes += size
+
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Do not count the processor's time of the block."""
+        start, now = self._start, time.process_time()
+        self._start = math.inf
+        try:
+            yield
+        finally:
+            self._start = start + time.process_time() - now
+
     def check(self) -> None:
         """Check what is spent; a thread calls it in each loop whose length an image decides.
 
@@ -111,6 +126,13 @@ def check() -> None:
     """
     if _current:
         _current.check()
+
+
+@contextmanager
+def uncounted() -> Iterator[None]:
+    """Do not count the processor's time of the block, which no image asked for."""
+    with _current.uncounted() if _current else nullcontext():
+        yield
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from toolchain.machine import user_cache
+from containers import user_cache
 
 KEY = "0" * 64
 STRANGER = 65534

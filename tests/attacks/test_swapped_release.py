@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from containers import user_cache
 from tests.fakes.closed_host import certificate
 from tests.fakes.pulumi_release import Release, archive, pin
 from toolchain.checkout import Checkout
-from toolchain.machine import apt, golang, user_cache
+from toolchain.machine import apt, golang
 from toolchain.machine.network import net
 from toolchain.parts import pulumi_cli, releases, supply_chain_programs
 from toolchain.parts.plugins import plugin

@@ -13,9 +13,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from containers import user_cache
 from containers.child_environment import child_environment
 from toolchain.checkout import Checkout
-from toolchain.machine import apt, pip, user_cache
+from toolchain.machine import apt, pip
 from toolchain.machine.steps import command, output
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.version import numbers

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from containers import user_cache
 from toolchain.checkout import Checkout
-from toolchain.machine import apt, user_cache
+from toolchain.machine import apt
 from toolchain.machine.files import write
 from toolchain.machine.network import net
 from toolchain.machine.steps import step
@@ -87,7 +88,7 @@ def fetch(checkout: Checkout, release: Release, version: str, target: Path) -> N
         target.unlink()
         raise net.UnavailableError(f"{url}: SHA-256 is {digest[:12]}..., pinned is {pinned[:12]}...")
     with suppress(OSError):  # a cache that cannot be written costs a download
-        user_cache.keep(target, pinned)
+        user_cache.keep(target.read_bytes(), pinned)
 
 
 def _copied(kept: Path, target: Path) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import IO, Any, Final, NamedTuple
 
+from containers.image import known_layers
 from containers.image.binaries import elf_file, loader_config
 from containers.image.binaries.elf_file import Binary
 from containers.image.layers.file_tree import FileTree
@@ -73,18 +74,15 @@ class Contents:
 
 
 def read(image: Image) -> Contents:
-    """Read an image's layers, two at a time, each once; no layer is stored.
+    """Read an image's layers, two at a time, each once: what it has of them is kept for this user, and no layer.
 
     Raises:
         SlipwayError: a layer cannot be read.
     """
-
-    def index(layer: Any) -> LayerIndex:
-        return image.index(layer, facts)
-
     with ThreadPoolExecutor(2) as threads:  # most time goes into decompression, for which threads do not wait
-        indexes = list(threads.map(index, image.layers))
-    return of(indexes, image.config)
+        layers = list(threads.map(partial(known_layers.read, image, facts=facts), image.layers))
+    known_layers.keep(layers)
+    return of([layer.content for layer in layers], image.config)
 
 
 def of(indexes: list[LayerIndex], config: Mapping[str, Any]) -> Contents:

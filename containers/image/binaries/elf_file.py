@@ -6,6 +6,7 @@ holds whole files in memory. As in the loader, the dynamic segment counts, since
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 import tempfile
@@ -104,6 +105,11 @@ class Version(NamedTuple):
     library: str
     name: str
     weak: bool
+
+
+def symbol_hash(name: bytes) -> int:
+    """Return a symbol's hash, the same in each process: Python's own differs."""
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little", signed=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,7 +448,7 @@ class _Tables:
             budget.check()
             text = strings[name : end(b"\0", name)]
             if section:
-                defined.append(hash(text))
+                defined.append(symbol_hash(text))
             elif binding != _WEAK:
                 undefined += text + b"\0"
         return defined, bytes(undefined)

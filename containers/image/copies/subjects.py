@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from containers.image.binaries.contents import Contents
+from containers.image.binaries.elf_file import symbol_hash
 from containers.image.copies.families import table
 from containers.image.copies.processes import Processes, Root
 
@@ -103,7 +104,7 @@ def _is_opened(contents: Contents, path: str, version: str) -> bool:
     return (
         name.endswith(".so")
         and not binary.soname.startswith("lib")
-        and (hash(f"PyInit_{name.removesuffix('.so')}".encode()) in binary.defined)
+        and (symbol_hash(f"PyInit_{name.removesuffix('.so')}".encode()) in binary.defined)
     )
 
 

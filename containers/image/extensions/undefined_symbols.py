@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.elf_file import Binary
+from containers.image.binaries.elf_file import Binary, symbol_hash
 from containers.image.owners.environments import Environments
 
 _LIBRARY_OF_TORCH: Final = re.compile(r"lib(?:torch|c10)[\w-]*\.so")
@@ -84,7 +84,7 @@ class UndefinedSymbols:
             if path in self._incomplete:
                 continue
             place = self._place(path)
-            missing = [name for name in _names(self._binaries[path]) if place in unknown.get(hash(name), ())]
+            missing = [name for name in _names(self._binaries[path]) if place in unknown.get(symbol_hash(name), ())]
             if self._binaries[path].kind == "program":
                 missing += self._of_program(path)
             if missing and path not in broken:
@@ -95,7 +95,7 @@ class UndefinedSymbols:
         unknown: defaultdict[int, set[str | None]] = defaultdict(set)
         for path in self._scopes:
             for name in _names(self._binaries[path]):
-                unknown[hash(name)].add(self._place(path))
+                unknown[symbol_hash(name)].add(self._place(path))
         pending = set(unknown)
         for path in {path for scope in self._scopes.values() for path in scope}:
             place = self._place(path)
@@ -134,21 +134,21 @@ class UndefinedSymbols:
 
     def _is_extension(self, path: str, match: re.Match[str]) -> bool:
         is_own = match["minor"] is None or match["version"] == f"3.{match['minor']}"
-        return is_own and hash(f"PyInit_{match['module']}".encode()) in self._binaries[path].defined
+        return is_own and symbol_hash(f"PyInit_{match['module']}".encode()) in self._binaries[path].defined
 
     def _undefined_by(
         self, definers: Iterable[str], paths: Iterable[str], pattern: re.Pattern[bytes]
     ) -> Iterator[tuple[str, tuple[bytes, ...]]]:
         """Yield the names of a pattern, without those of the definers and of the libraries that a file needs."""
         needed = {path: [name for name in _names(self._binaries[path]) if pattern.match(name)] for path in paths}
-        unknown = {hash(name) for names in needed.values() for name in names}
+        unknown = {symbol_hash(name) for names in needed.values() for name in names}
         for path in dict.fromkeys(definers):
             unknown.difference_update(self._binaries[path].defined)
         for path, names in needed.items():
-            if missing := unknown.intersection(map(hash, names)):
+            if missing := unknown.intersection(map(symbol_hash, names)):
                 for one in self._scopes[path]:
                     missing.difference_update(self._binaries[one].defined)
-                if lacking := tuple(dict.fromkeys(name for name in names if hash(name) in missing)):
+                if lacking := tuple(dict.fromkeys(name for name in names if symbol_hash(name) in missing)):
                     yield path, lacking
 
     def _place(self, path: str) -> str | None:
@@ -159,7 +159,7 @@ class UndefinedSymbols:
         """Return the symbols of a program itself that none of its libraries defines."""
         scope = [self._hashes(one) for one in self._scopes[path]]
         names = _names(self._binaries[path])
-        return [name for name in names if not any(_holds(hashes, hash(name)) for hashes in scope)]
+        return [name for name in names if not any(_holds(hashes, symbol_hash(name)) for hashes in scope)]
 
     def _hashes(self, path: str) -> Sequence[int]:
         if path not in self._sorted:

@@ -1,18 +1,19 @@
 """`~/.cache/slipway`: what a user's checkouts share. Only what this user alone could write there is ever read."""
 
+from __future__ import annotations
+
 import hashlib
 import os
-import shutil
 import stat
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 _KEPT_SECONDS: Final = 30 * 24 * 3600
-"""A built program that no checkout has taken for so long is removed when another build of it is kept."""
+"""What no checkout has taken for so long is removed when something else of its kind is kept."""
 _OTHERS: Final = 0o022
 """The rights of others to write."""
 
@@ -24,41 +25,55 @@ def folder() -> Path:
 
 
 def take_program(name: str, key: str, target: Path) -> bool:
-    """Copy a built program to `target`, if the cache has it; return whether it has.
-
-    `key` says what it was built of. The file's name has the SHA-256 of its content too.
-    """
-    prefix = f"{name}-{key}-"
+    """Copy a built program to `target`, if the cache has it; return whether it has. `key` says what it was built of."""
+    program = content(name, key)
+    if program is None:
+        return False
     unfinished = target.with_name(f".{target.name}.new")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished.unlink(missing_ok=True)
+    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700), "wb") as file:
+        file.write(program)
+    unfinished.chmod(0o755)
+    unfinished.replace(target)
+    return True
+
+
+def content(kind: str, key: str) -> bytes | None:
+    """Return what is kept of a kind under a key; None if there is nothing. Its file's name has its SHA-256 too."""
+    prefix = f"{kind}-{key}-"
     try:
         _check_parents(folder())
         with _opened(os.O_RDONLY | os.O_DIRECTORY, folder()) as cache:
             names = os.listdir(cache)  # noqa: PTH208 - as it is open
             for kept in sorted(entry for entry in names if entry.startswith(prefix)):
                 with _opened(os.O_RDONLY, kept, cache) as file, open(file, "rb", closefd=False) as source:
-                    if _copied(source, unfinished) == kept.removeprefix(prefix):
-                        unfinished.replace(target)
+                    read = source.read()
+                    if hashlib.sha256(read).hexdigest() == kept.removeprefix(prefix):
                         os.utime(file)
-                        return True
+                        return read
     except OSError:
-        return False
-    return False
+        return None
+    return None
 
 
 def keep_program(name: str, key: str, program: Path) -> None:
     """Keep a built program for the next checkout. A cache that cannot be written costs a build."""
+    keep_content(name, key, program.read_bytes())
+
+
+def keep_content(kind: str, key: str, kept: bytes) -> None:
+    """Keep what was computed for the next time. A cache that cannot be written costs that computation."""
     try:
-        with program.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        keep(program, f"{name}-{key}-{digest}")
-        for other in folder().glob(f"{name}-{'[0-9a-f]' * len(key)}-*"):
+        keep(kept, f"{kind}-{key}-{hashlib.sha256(kept).hexdigest()}")
+        for other in folder().glob(f"{kind}-{'[0-9a-f]' * len(key)}-*"):
             if time.time() - other.stat().st_mtime > _KEPT_SECONDS:
-                other.unlink()
+                other.unlink(missing_ok=True)
     except OSError:
         return
 
 
-def keep(file: Path, name: str) -> None:
+def keep(kept: bytes, name: str) -> None:
     """Keep a file under a name.
 
     Raises:
@@ -74,7 +89,7 @@ def keep(file: Path, name: str) -> None:
             for entry in os.listdir(cache):  # noqa: PTH208 - as it is open; others may have put it there
                 os.unlink(entry, dir_fd=cache)
     with tempfile.NamedTemporaryFile(dir=folder(), delete=False) as temporary:
-        shutil.copyfile(file, temporary.name)
+        temporary.write(kept)
     Path(temporary.name).replace(folder() / name)
 
 
@@ -110,15 +125,3 @@ def _opened(flags: int, path: Path | str, within: int | None = None, *, alone: b
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _copied(source: IO[bytes], target: Path) -> str:
-    """Copy a file as a program, and return the hash of the copy."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.unlink(missing_ok=True)
-    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700), "wb") as file:
-        shutil.copyfileobj(source, file)
-    with target.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    target.chmod(0o755)
-    return digest
