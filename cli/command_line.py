@@ -24,16 +24,22 @@ class Command(click.Command):
     Args:
         arguments: what :class:`click.Command` takes by position.
         examples: command lines, each with what it does; the help shows them, and tests parse them.
+        json: what ``--json`` prints, as YAML in braces: keys have values, lists or further keys, and a key in capitals
+            stands for any; the help shows it, and tests compare it.
         options: what :class:`click.Command` takes by name.
     """
 
-    def __init__(self, *arguments: Any, examples: Sequence[tuple[str, str]], **options: Any) -> None:
+    def __init__(self, *arguments: Any, examples: Sequence[tuple[str, str]], json: str = "", **options: Any) -> None:
         super().__init__(*arguments, **{"context_settings": HELP, **options})
         self.examples = examples
+        self.json = json
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples below the options."""
         super().format_epilog(ctx, formatter)
+        if self.json:
+            with formatter.section("JSON"):
+                formatter.write_text(self.json)
         with formatter.section("Examples"):
             for line, meaning in self.examples:
                 formatter.write_text(f"# {meaning}")

@@ -6,10 +6,11 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
-from toolchain import doctor, environment
+from toolchain import doctor, environment, json_answer
 from toolchain.checkout import Checkout
 from toolchain.lint import lint
 from toolchain.machine import golang
@@ -36,12 +37,12 @@ ON_STACK: Final = {"up": stack_command.up, "preview": stack_command.preview, "de
 """The verbs that take a stack."""
 
 
-def _on_stack(checkout: Checkout, verb: str, name: str) -> int:
+def _on_stack(checkout: Checkout, verb: str, name: str, **options: bool) -> int:
     secrets = withheld.names(stack_command.check_name(checkout, name).read_text(encoding="utf-8"))
     with alone(checkout, verb), withheld.withheld(secrets):
         updating = verb == "up"
         parts = ready(checkout, name, pushing=updating, building=updating)
-        return ON_STACK[verb](checkout, name, environment.variables(checkout, parts))
+        return ON_STACK[verb](checkout, name, environment.variables(checkout, parts), **options)
 
 
 def _ready(checkout: Checkout) -> int:
@@ -95,14 +96,20 @@ def _parser() -> argparse.ArgumentParser:
     newer = verbs.add_parser("upgrade", help="say what a newer release would build anew")
     newer.add_argument("release", nargs="?", default="", metavar="WHEEL|VERSION")
     newer.add_argument("--write", action="store_true", help="pin it")
+    newer.add_argument("--json", action="store_true", help="print JSON, for programs")
     verbs.add_parser("packages", help="have the Python packages only")
     for verb in ON_STACK:
-        verbs.add_parser(verb, help=f"ready, then `pulumi {verb}`").add_argument("stack", nargs="?", default="local")
+        on_stack = verbs.add_parser(verb, help=f"ready, then `pulumi {verb}`")
+        on_stack.add_argument("stack", nargs="?", default="local")
+        if verb == "preview":
+            on_stack.add_argument("--json", action="store_true", help="print JSON, for programs")
     verbs.add_parser("pin", help="add the hashes of released programs to toolchain/releases.toml")
     prune = verbs.add_parser("prune", help="list what takes room and no stack names")
     prune.add_argument("--yes", action="store_true", help="delete it")
+    prune.add_argument("--json", action="store_true", help="print JSON, for programs")
     verbs.add_parser("down", help="end what Slipway started")
-    verbs.add_parser("doctor", help="say which parts are used, and why")
+    parts = verbs.add_parser("doctor", help="say which parts are used, and why")
+    parts.add_argument("--json", action="store_true", help="print JSON, for programs")
     verbs.add_parser("env", help="print the environment, to be sourced")
     verbs.add_parser("lint", help="check style, types, Dockerfiles, shell scripts and workflows")
     return parser
@@ -110,18 +117,20 @@ def _parser() -> argparse.ArgumentParser:
 
 def _dispatch(arguments: argparse.Namespace, checkout: Checkout) -> int:
     match arguments.verb:
+        case "preview":
+            return _on_stack(checkout, "preview", arguments.stack, as_json=arguments.json)
         case verb if verb in ON_STACK:
             return _on_stack(checkout, verb, arguments.stack)
         case "doctor":
-            return doctor.doctor(checkout)
+            return doctor.doctor(checkout, as_json=arguments.json)
         case "init":
             return own_repository.make(arguments.folder)
         case "upgrade":
-            return upgrade.upgrade(checkout, arguments.release, writing=arguments.write)
+            return upgrade.upgrade(checkout, arguments.release, writing=arguments.write, as_json=arguments.json)
         case "prune":
             with alone(checkout, "prune"):
                 stack_command.check_states(checkout)
-                return unused_space.prune(checkout, delete=arguments.yes)
+                return unused_space.prune(checkout, delete=arguments.yes, as_json=arguments.json)
         case verb:
             return {"ready": _ready, "packages": _packages, "pin": _pin, "down": _down, "env": _env, "lint": lint}[
                 verb
@@ -135,7 +144,8 @@ def main(words: Sequence[str]) -> int:
     environment.prepare()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does, with what it runs
     try:
-        return _dispatch(arguments, checkout)
+        with json_answer.apart() if getattr(arguments, "json", False) else nullcontext():
+            return _dispatch(arguments, checkout)
     except ToolchainError as error:
         problem = str(error)
     except OSError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from cli.command_line import Command
@@ -16,7 +18,9 @@ from stacks.config.stack_file import ROOT, stack_names
             "print the commands that let the repository's jobs publish",
         ),
         ("slipway github init --backend https://api.pulumi.com --check", "say what is missing, and change nothing"),
+        ("slipway github init --backend https://api.pulumi.com --check --json", "the same for a program"),
     ],
+    json="{steps: [{title, commands: [], missing}]}",
 )
 @click.argument("what", metavar="init", type=click.Choice(["init"]))
 @click.option("--backend", metavar="URL", required=True, help="Where Pulumi's state is: PULUMI_BACKEND_URL.")
@@ -26,6 +30,7 @@ from stacks.config.stack_file import ROOT, stack_names
 @click.option(
     "--check", is_flag=True, help="Ask GitHub and the cloud, change nothing, and exit with 1 if a step is missing."
 )
+@click.option("--json", "as_json", is_flag=True, help="Print JSON alone, for programs.")
 @click.pass_context
 def github(
     ctx: click.Context,
@@ -36,12 +41,14 @@ def github(
     stacks: tuple[str, ...],
     *,
     check: bool,
+    as_json: bool,
 ) -> None:
     """Print the commands that let a repository's jobs publish, or say which of them are missing.
 
     They make the environment `publish` for the branch main, the role that its jobs have in AWS, with the least policy
     for the stacks' registries and the state, and the variables of the workflows. Read them, then run them: they are
-    for `gh` and `aws` with the logins of an owner. Other clouds are in docs/guides/github-actions.md.
+    for `gh` and `aws` with the logins of an owner. Other clouds are in docs/guides/github-actions.md. In JSON,
+    `missing` is null without --check, and empty for what is there.
     """
     from cli.github import publishing_setup
     from stacks import plan
@@ -50,6 +57,13 @@ def github(
     name = publishing_setup.repository_of(repository or git(ROOT, "remote", "get-url", "origin") or "")
     registries = [plan.resolve(stack)[0].registry for stack in stacks or stack_names()]
     steps = [*publishing_setup.steps(name, registries, backend, secrets_provider)]
+    if as_json:
+        listed = [
+            {"title": step.title, "commands": [*step.commands], "missing": step.missing() if check else None}
+            for step in steps
+        ]
+        print(json.dumps({"steps": listed}, indent=2))
+        ctx.exit(int(any(each["missing"] for each in listed)))
     if not check:
         print("set -eu")
         for step in steps:

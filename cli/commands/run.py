@@ -18,6 +18,7 @@ from stacks.config.stack_file import ROOT, read_stack
 from stacks.places import CODE
 
 _STACK = click.argument("stack", default="local", shell_complete=completion.stacks)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON alone, for programs.")
 _YES = click.option("--yes", is_flag=True, help="Do it without asking.")
 
 
@@ -26,6 +27,11 @@ def _toolchain(*words: str) -> NoReturn:
     python = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
     os.chdir(CODE)  # where `-m` finds it
     os.execv(python, [str(python), "-m", "toolchain", *words])  # noqa: S606 - this process goes on as the toolchain
+
+
+def _words(*, as_json: bool, **flags: bool) -> list[str]:
+    """Return flags as the toolchain takes them."""
+    return [f"--{name}" for name, given in {"json": as_json, **flags}.items() if given]
 
 
 def _agreed(question: str, *, yes: bool) -> None:
@@ -52,12 +58,24 @@ def up(stack: str) -> None:
     _toolchain("up", "--", stack)
 
 
-@click.command(cls=Command, examples=[("slipway preview nccl-cu132", "as `make preview STACK=nccl-cu132`")])
+@click.command(
+    cls=Command,
+    examples=[
+        ("slipway preview nccl-cu132", "as `make preview STACK=nccl-cu132`"),
+        ("slipway preview nccl-cu132 --json", "the same for a program"),
+    ],
+    json="{stack, changes: [{kind, name, operation, tag, values: [{path: [], old, new}]}], unchanged: [], outputs: "
+    "[{path: [], old, new}], warnings: [], counts: {create, update, replace, delete, same}}",
+)
 @_STACK
-def preview(stack: str) -> None:
-    """Say what `slipway up` would change, and build nothing."""
+@_JSON
+def preview(stack: str, *, as_json: bool) -> None:
+    """Say what `slipway up` would change, and build nothing.
+
+    In JSON, a change's kind is `image`, `checks` or a resource's type. A secret is `[secret]`.
+    """
     read_stack(stack)
-    _toolchain("preview", "--", stack)
+    _toolchain("preview", *_words(as_json=as_json), "--", stack)
 
 
 @click.command(
@@ -143,16 +161,24 @@ def rollback(stack: str, update: int | None) -> None:
 
 @click.command(
     cls=Command,
-    examples=[("slipway prune", "list what no stack names, with sizes"), ("slipway prune --yes", "and delete it")],
+    examples=[
+        ("slipway prune", "list what no stack names, with sizes"),
+        ("slipway prune --json", "the same for a program"),
+        ("slipway prune --yes", "and delete it"),
+    ],
+    json="{contexts: {count, bytes}, registry: {address, tags: [], of, bytes}, engine: {images: [{name, size}], "
+    "cache}, bytes, bytesAfter}",
 )
 @click.option("--yes", is_flag=True, help="Delete what is listed.")
-def prune(*, yes: bool) -> None:
+@_JSON
+def prune(*, yes: bool, as_json: bool) -> None:
     """List what takes room on this machine and no stack names; with --yes, delete it.
 
     That is: images and build cache of the engine that Slipway started, tags of its registry in no stack's state,
-    `unchecked--` tags among them, contexts and logs of builds. An engine or registry of your own is left alone.
+    `unchecked--` tags among them, contexts and logs of builds. An engine or registry of your own is left alone: it is
+    null in JSON, and so is bytesAfter without --yes.
     """
-    _toolchain("prune", *(["--yes"] if yes else []))
+    _toolchain("prune", *_words(yes=yes, as_json=as_json))
 
 
 @click.command(cls=Command, examples=[("slipway down", "as `make down`; the next `slipway up` starts them again")])
@@ -178,12 +204,15 @@ def init(folder: Path) -> None:
     cls=Command,
     examples=[
         ("slipway upgrade ./slipway-0.2.0-py3-none-any.whl", "say which images it would build anew, and why"),
-        ("slipway upgrade 0.2.0 --write", "one that pip finds; say so, and then pin it in requirements.txt"),
+        ("slipway upgrade 0.2.0 --json", "one that pip finds; the same for a program"),
+        ("slipway upgrade 0.2.0 --write", "say so, and then pin it in requirements.txt"),
     ],
+    json="{from, to, stacks: {STACK: {anew: {IMAGE: []}, gone: [], kept: []}}, written}",
 )
 @click.argument("release", metavar="[WHEEL|VERSION]", required=False)
 @click.option("--write", is_flag=True, help="Pin the release, if it refuses no stack.")
-def upgrade(release: str | None, *, write: bool) -> None:
+@_JSON
+def upgrade(release: str | None, *, write: bool, as_json: bool) -> None:
     """Say which images a newer release of Slipway would build anew, and why; with --write, pin it.
 
     This is for a repository of your own. Without a release, it is the newest that pip finds. The release's own
@@ -192,10 +221,18 @@ def upgrade(release: str | None, *, write: bool) -> None:
     named = release or ""
     if named.endswith(".whl") and "://" not in named:
         named = os.path.abspath(named)  # noqa: PTH100 - a link stays as it is named
-    _toolchain("upgrade", *(["--write"] if write else []), "--", *([named] if named else []))
+    _toolchain("upgrade", *_words(write=write, as_json=as_json), "--", *([named] if named else []))
 
 
-@click.command(cls=Command, examples=[("slipway doctor", "as `make doctor`")])
-def doctor() -> None:
-    """Say which tools are used, and why, and how much room they take."""
-    _toolchain("doctor")
+@click.command(
+    cls=Command,
+    examples=[("slipway doctor", "as `make doctor`"), ("slipway doctor --json", "the same for a program")],
+    json="{parts: [{name, used, version, why, missing}], platforms: {PLATFORM: }, platformsUnknown, bytes: {FOLDER: }}",
+)
+@_JSON
+def doctor(*, as_json: bool) -> None:
+    """Say which tools are used, and why, and how much room they take.
+
+    It exits with 1 if a part is missing: in JSON, `missing` says why then, and is empty else.
+    """
+    _toolchain("doctor", *_words(as_json=as_json))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.github.actions import workflow
+from tests.helpers.json_shape import differing
 from tests.toolchain import released
 from tests.toolchain.clone import ROOT
 from tests.toolchain.released import Team
@@ -73,6 +74,9 @@ def test_upgrade_names_what_is_built_anew_and_why(
 def test_upgrade_over_three_releases_keeps_tags(again: Team, wheels: dict[str, Path]) -> None:
     again.run("git", "tag", "--force", "start")
     before = again.tags()
+    document = json.loads(again.slipway("upgrade", str(wheels["0.5.0"]), "--json"))
+    assert differing("upgrade", document) == []
+    assert not document["written"]
     lines = again.slipway("upgrade", str(wheels["0.5.0"]), "--write").splitlines()
     assert "local: as before, 2 images keep their tags" in lines
     (install,) = (line.split() for line in lines if line.startswith("  pip install "))

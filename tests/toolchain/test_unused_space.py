@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.helpers import registry_api
+from tests.helpers.json_shape import differing
 from tests.helpers.pushed_image import MANIFEST, copy, push
 from tests.toolchain.clone import Clone
 from toolchain import verbs
@@ -98,6 +99,26 @@ def test_prune_keeps_what_a_state_names_and_lists_first(checkout: Checkout, caps
     capsys.readouterr()
     unused_space.prune(checkout, delete=False)
     assert "registry  0 of 5 tags, 0 MB in layers" in capsys.readouterr().out
+
+
+def test_prune_as_json_is_alone_and_as_documented(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    address = docker_registry.own_address(checkout)
+    push(f"{address}/other/app:1", "app")
+    push(f"{address}/docker.io/library/debian:bookworm-slim", "parent")
+    (checkout.state / "contexts/0123456789abcdef").mkdir(parents=True)
+    monkeypatch.setattr(Checkout, "here", lambda: checkout)
+    capfd.readouterr()
+    for words in ([], ["--yes"]):
+        assert verbs.main(["prune", "--json", *words]) == 0
+        document = json.loads(capfd.readouterr().out)
+        assert differing("prune", document) == []
+        registry = document["registry"]
+        assert (registry["address"], registry["tags"], registry["of"]) == (address, ["other/app:1"], 1)
+        assert (document["contexts"]["count"], document["engine"]) == (1, None)
+        assert (document["bytesAfter"] is None) == (not words)
+    assert tags(str(address), "other/app") == set()
 
 
 def test_prune_without_services_of_its_own_touches_none(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.json_shape import differing
 from tests.toolchain.clone import ROOT, Clone, services_of
 from toolchain import doctor, lint, ready, verbs
 from toolchain.checkout import Checkout
@@ -38,6 +39,28 @@ def test_doctor_names_every_part(capfd: pytest.CaptureFixture[str]) -> None:
     for kind in ready.KINDS:
         assert re.search(rf"^{kind.name} +\S.* \(.*\)$", output, re.MULTILINE)
     assert "missing" not in output
+
+
+def test_doctor_as_json_is_alone_and_as_documented(capfd: pytest.CaptureFixture[str]) -> None:
+    assert verbs.main(["doctor", "--json"]) == 0, "a part is missing: run `make ready`"
+    output = capfd.readouterr()
+    document = json.loads(output.out)
+    assert output.err == ""
+    assert differing("doctor", document) == []
+    assert [part["name"] for part in document["parts"]] == [kind.name for kind in ready.KINDS]
+    assert document["bytes"][".slipway"] > 0
+
+
+@pytest.mark.parametrize("words", [["preview", "--json", "absent"], ["prune", "--json"]])
+def test_error_beside_json_is_one_line(
+    words: list[str], clone: Clone, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Checkout, "here", lambda: clone.checkout)
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "https://example.invalid")
+    assert verbs.main(words) == 1
+    output = capfd.readouterr()
+    assert output.out == ""
+    assert re.fullmatch(r"slipway: [^\n]+\n", output.err)
 
 
 def test_doctor_on_fresh_checkout_changes_nothing(

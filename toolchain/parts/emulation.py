@@ -36,8 +36,8 @@ def name(platform: str) -> str:
     return f"emulation of {platform}"
 
 
-def lines(checkout: Checkout) -> list[str]:
-    """Return a line for each platform: how the engine in use runs it, or why it does not. Nothing is changed.
+def described(checkout: Checkout) -> dict[str, str]:
+    """Return for each platform how the engine in use runs it, or why it does not. Nothing is changed.
 
     Raises ToolchainError where the engine does not answer.
     """
@@ -53,7 +53,7 @@ def lines(checkout: Checkout) -> list[str]:
             case way:
                 return way
 
-    return [f"{platform}: {text(platform)}" for platform in PLATFORMS]
+    return {platform: text(platform) for platform in PLATFORMS}
 
 
 def find(checkout: Checkout, platform: str) -> Part | None:

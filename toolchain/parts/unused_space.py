@@ -4,13 +4,14 @@ import gzip
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from containers.child_environment import child_environment
 from containers.registry.reference import Reference
+from toolchain import json_answer
 from toolchain.checkout import Checkout
 from toolchain.machine.steps import output, say, step
 from toolchain.machine.toolchain_error import ToolchainError
@@ -163,54 +164,84 @@ def _unnamed_images(checkout: Checkout, named: str) -> dict[str, str]:
     return images
 
 
-def prune(checkout: Checkout, *, delete: bool) -> int:
+def prune(checkout: Checkout, *, delete: bool, as_json: bool = False) -> int:
     """List what no stack's state names, with sizes; delete it if asked. Returns 0."""
     named = states(checkout)
     contexts = [each for each in sorted((checkout.state / CONTEXTS).glob("*")) if each.name not in named]
-    before = folder_size(checkout.state)
-    size = sum(map(folder_size, contexts))
-    say(f"contexts  {len(contexts)} in {(checkout.state / CONTEXTS).relative_to(checkout.root)}, {megabytes(size)}")
-    for folder in contexts if delete else ():
-        shutil.rmtree(folder, ignore_errors=True)
-    _prune_registry(checkout, named, delete=delete)
-    _prune_engine(checkout, named, delete=delete)
+    registry, images = _registry(checkout, named), _images(checkout, named)
+    has_images = '"repoDigest"' in named
+    unused: dict[str, Any] = {
+        "contexts": {"count": len(contexts), "bytes": sum(map(folder_size, contexts))},
+        "registry": registry
+        and {
+            "address": docker_registry.own_address(checkout),
+            "tags": list(map(str, registry.unnamed_tags)),
+            "of": len(registry.tags),
+            "bytes": registry.freed,
+        },
+        "engine": None
+        if images is None
+        else {
+            "images": [{"name": name, "size": size} for name, size in images.items()],
+            "cache": "unused for a week" if has_images else "all",
+        },
+        "bytes": folder_size(checkout.state),
+        "bytesAfter": None,
+    }
+    if not as_json:
+        _say(checkout, unused)
     if delete:
-        say(f".slipway   {megabytes(before)} -> {megabytes(folder_size(checkout.state))}")
+        for folder in contexts:
+            shutil.rmtree(folder, ignore_errors=True)
+        if registry and (registry.unnamed_tags or registry.unnamed_manifests):
+            with step("Collecting the registry's layers"):
+                registry.delete()
+                docker_registry.collect(checkout)
+        if images is not None:
+            _delete_images(checkout, images, since=["--filter", f"until={UNUSED}"] if has_images else [])
+        unused["bytesAfter"] = folder_size(checkout.state)
+    if as_json:
+        json_answer.give(unused)
     else:
-        say(f".slipway   {megabytes(before)}; nothing is deleted: `slipway prune --yes` deletes what is listed")
+        rest = "; nothing is deleted: `slipway prune --yes` deletes what is listed"
+        after = f" -> {megabytes(unused['bytesAfter'])}" if delete else rest
+        say(f".slipway   {megabytes(unused['bytes'])}{after}")
     return 0
 
 
-def _prune_registry(checkout: Checkout, named: str, *, delete: bool) -> None:
-    address = docker_registry.own_address(checkout)
-    if address is None:
+def _say(checkout: Checkout, unused: Mapping[str, Any]) -> None:
+    contexts, registry, engine = unused["contexts"], unused["registry"], unused["engine"]
+    folder = (checkout.state / CONTEXTS).relative_to(checkout.root)
+    say(f"contexts  {contexts['count']} in {folder}, {megabytes(contexts['bytes'])}")
+    if registry:
+        for name in registry["tags"]:
+            say(f"tag       {registry['address']}/{name}")
+        say(f"registry  {len(registry['tags'])} of {registry['of']} tags, {megabytes(registry['bytes'])} in layers")
+    else:
         say("registry  Slipway's own does not run: left alone")
-        return
-    registry = RegistryContent(docker_registry.storage(checkout), named)
-    for name in registry.unnamed_tags:
-        say(f"tag       {address}/{name}")
-    say(f"registry  {len(registry.unnamed_tags)} of {len(registry.tags)} tags, {megabytes(registry.freed)} in layers")
-    if delete and (registry.unnamed_tags or registry.unnamed_manifests):
-        with step("Collecting the registry's layers"):
-            registry.delete()
-            docker_registry.collect(checkout)
-
-
-def _prune_engine(checkout: Checkout, named: str, *, delete: bool) -> None:
-    if docker_engine.daemon(checkout).pid() is None:
+    if engine:
+        for image in engine["images"]:
+            say(f"image     {image['name']}  {image['size']}")
+        everything = engine["cache"] == "all"
+        cache = "all build cache, as no stack has images" if everything else "build cache that no build used for a week"
+        say(f"engine    {len(engine['images'])} images; {cache}")
+    else:
         say("engine    Slipway's own does not run: left alone")
-        return
-    images = _unnamed_images(checkout, named)
-    for name, size in images.items():
-        say(f"image     {name}  {size}")
-    has_images = '"repoDigest"' in named
-    cache = "build cache that no build used for a week" if has_images else "all build cache, as no stack has images"
-    say(f"engine    {len(images)} images; {cache}")
-    if delete:
-        for name in images:
-            try:
-                _docker(checkout, "image", "rm", name)
-            except ToolchainError as error:
-                say(f"          {name}: {error}")  # a container uses it, or an image that stays is built on it
-        since = ["--filter", f"until={UNUSED}"] if has_images else []
-        _docker(checkout, "builder", "prune", "--all", "--force", *since)
+
+
+def _registry(checkout: Checkout, named: str) -> RegistryContent | None:
+    running = docker_registry.own_address(checkout) is not None
+    return RegistryContent(docker_registry.storage(checkout), named) if running else None
+
+
+def _images(checkout: Checkout, named: str) -> dict[str, str] | None:
+    return None if docker_engine.daemon(checkout).pid() is None else _unnamed_images(checkout, named)
+
+
+def _delete_images(checkout: Checkout, images: Iterable[str], since: Iterable[str]) -> None:
+    for name in images:
+        try:
+            _docker(checkout, "image", "rm", name)
+        except ToolchainError as error:
+            say(f"          {name}: {error}")  # a container uses it, or an image that stays is built on it
+    _docker(checkout, "builder", "prune", "--all", "--force", *since)

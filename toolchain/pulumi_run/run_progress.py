@@ -16,9 +16,10 @@ _TERMINAL_CODES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class RunProgress:
-    """Prints lines, and between them the status of the running steps."""
+    """Prints lines, and between them the status of the running steps; nothing if it is ``quiet``."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
         self._terminal = sys.stdout.isatty()
         self._colored = color.wanted(sys.stdout)
         self._begun: dict[str, float] = {}
@@ -40,6 +41,8 @@ class RunProgress:
 
     def say(self, *lines: str) -> None:
         """Print lines at once, in place of the line that is rewritten. Steps' output controls no terminal."""
+        if self._quiet:
+            return
         plain = [line for text in lines for line in shown(_TERMINAL_CODES.sub("", text)).split("\n")]
         with self._lock:
             erase = "\r\x1b[K" if self._terminal else ""
@@ -70,7 +73,7 @@ class RunProgress:
         while not self._done.wait(1.0 if self._terminal else HEARTBEAT_SECONDS):
             with self._lock:
                 lines = [self._line(step) for step in self._begun]
-            if self._terminal and lines:
+            if self._terminal and lines and not self._quiet:
                 more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
                 width = max(shutil.get_terminal_size().columns - len(more) - 1, 1)
                 with self._lock:

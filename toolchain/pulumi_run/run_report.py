@@ -71,8 +71,22 @@ class RunReport:
         self._preview = preview
         self._images: dict[str, str] = {}
         self._unchanged: list[str] = []
-        self._changed_outputs: list[str] = []
+        self._changed_outputs: list[dict[str, Any]] = []
         self._reported: set[tuple[str, str]] = set()
+        self.errors: list[str] = []
+        self._warnings: list[str] = []
+        self._changes: list[dict[str, Any]] = []
+        self._counted: Mapping[str, int] = {}
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what the run changes, or would change."""
+        return {
+            "changes": self._changes,
+            "unchanged": self._unchanged,
+            "outputs": self._changed_outputs,
+            "warnings": self._warnings,
+            "counts": {op: self._counted.get(op, 0) for op in _COUNTS},
+        }
 
     def follow(self, lines: Iterable[str]) -> None:
         """Read Pulumi's output to its end. Lines that are no events are printed unchanged."""
@@ -84,6 +98,8 @@ class RunReport:
             if isinstance(event, dict):
                 self._event(event)
             else:
+                if line.startswith("error: "):
+                    self.errors.append(line.removeprefix("error: ").strip())
                 self._progress.say(line.rstrip("\n"))
 
     def _event(self, event: Mapping[str, Any]) -> None:
@@ -101,6 +117,7 @@ class RunReport:
                     self._progress.say(content["message"].rstrip("\n"))
                 case "errorEvent":
                     self.failed = True
+                    self.errors.append(content["error"])
                     self._progress.say(f"error: {content['error']}")
                 case "summaryEvent":
                     self._progress.say(*self._summary(content))
@@ -120,9 +137,11 @@ class RunReport:
                 return
             self.failed = True
         text = f"{name}: {message}" if name else message
-        text = f"{severity}: {text}" if severity in {"error", "warning"} else text
+        if (severity, text) not in self._reported:
+            {"error": self.errors, "warning": self._warnings}.get(severity, []).append(text)
+        label = f"{severity}: " if severity in {"error", "warning"} else ""
         if severity.startswith("info") or (severity, text) not in self._reported:
-            self._progress.say(text)
+            self._progress.say(f"{label}{text}")
         self._reported.add((severity, text))
 
     def _begin(self, step: Mapping[str, Any]) -> None:
@@ -139,11 +158,13 @@ class RunReport:
             if op == "same":
                 self._unchanged.append(name)
             elif op in _MARKS:
+                self._note("image", name, op, before, after)
                 self._progress.say(*_image(name, op, before, after), *_changed_files(op, before, after, self._root))
         elif kind == _CHECKS:
             self._checks(step)
         elif kind != _STACK and op in _MARKS and self._images.get(_parent(step), _default(step)) == "same":
             self._unchanged = [image for image in self._unchanged if image != _parent(step).rpartition("::")[2]]
+            self._note(kind, name, op, *_sides(step, "inputs"))
             self._progress.say(*_resource(name, step))
         if not self._preview and step.get("provider") and op in _MARKS and op != "replace":
             self._progress.begin(_title(step))
@@ -155,6 +176,7 @@ class RunReport:
         if op in _MARKS and of_image == "same":
             name = _parent(step).rpartition("::")[2]
             self._unchanged = [image for image in self._unchanged if image != name]
+            self._note("checks", name, op, *_sides(step, "inputs"))
             if op == "delete":
                 self._progress.say(f"- {name}: no checks")
             else:
@@ -164,7 +186,7 @@ class RunReport:
         outputs = (step.get("new") or {}).get("outputs") or {}
         if step["type"] == _STACK and outputs:
             self.outputs = outputs
-            self._changed_outputs = list(_values(*map(_other_outputs, _sides(step, "outputs"))))
+            self._changed_outputs = list(_changed_values(*map(_other_outputs, _sides(step, "outputs"))))
             return
         seconds = self._progress.end(_title(step))
         if step["type"] == _BUILD and not self._preview and step["op"] in _MARKS and step["op"] != "delete":
@@ -179,12 +201,18 @@ class RunReport:
             yield f"Unchanged: {', '.join(self._unchanged)}"
         if self._changed_outputs:
             yield "Outputs:"
-            yield from self._changed_outputs
+            yield from map(_value, self._changed_outputs)
         changes = content.get("resourceChanges") or {}
+        self._counted = changes
         counts = [f"{changes[op]} {words[self._preview]}" for op, words in _COUNTS.items() if changes.get(op)]
         self.counts = f"{', '.join(counts) or 'none'} ({content['durationSeconds']} s)"
         if not self.failed:
             yield f"Resources: {self.counts}"
+
+    def _note(self, kind: str, name: str, op: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        tag = {"tag": after["tag"]} if kind == "image" and "tag" in after else {}
+        values = list(_changed_values(before, after)) if op in {"update", "replace"} else []
+        self._changes.append({"kind": kind, "name": name, "operation": op, **tag, "values": values})
 
 
 def _name(step: Mapping[str, Any]) -> str:
@@ -254,12 +282,22 @@ def _other_outputs(outputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _values(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each value that differs, old -> new. Pulumi's own keys, which begin with `__`, are left out."""
+    """Return a line for each value that differs, old -> new."""
+    return map(_value, _changed_values(before, after))
+
+
+def _changed_values(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield each value that differs. Pulumi's own keys, which begin with `__`, are left out."""
     for path, old, new in differences(before, after):
-        if any(key.startswith("__") for key in path) or new == _UNKNOWN:
-            continue
-        mark = "+" if old is None else "-" if new is None else "~"
-        yield f"    {mark} {' '.join(path)}: {' -> '.join(_texts(value for value in (old, new) if value is not None))}"
+        if not any(key.startswith("__") for key in path) and new != _UNKNOWN:
+            yield {"path": [*path], "old": old, "new": new}
+
+
+def _value(changed: Mapping[str, Any]) -> str:
+    old, new = changed["old"], changed["new"]
+    mark = "+" if old is None else "-" if new is None else "~"
+    texts = _texts(value for value in (old, new) if value is not None)
+    return f"    {mark} {' '.join(changed['path'])}: {' -> '.join(texts)}"
 
 
 def _texts(values: Iterable[Any]) -> list[str]:

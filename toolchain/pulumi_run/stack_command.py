@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from toolchain import json_answer
 from toolchain.checkout import Checkout
 from toolchain.machine.files import write
 from toolchain.machine.steps import output, say
@@ -79,14 +80,16 @@ def check_states(checkout: Checkout) -> None:
         check_lock(checkout, folder.name)
 
 
-def _pulumi(checkout: Checkout, words: list[str], stack: str, environment: Mapping[str, str]) -> tuple[int, RunReport]:
+def _pulumi(
+    checkout: Checkout, words: list[str], stack: str, environment: Mapping[str, str], *, quiet: bool = False
+) -> tuple[int, RunReport]:
     """Run Pulumi on a stack, and print what it changes. `shell/pulumi` creates a new stack first."""
     check_name(checkout, stack)
     verb = words[0]
     argv = ["pulumi", *words, "--json", "--stack", stack]
     log = checkout.logs / f"{verb}-{stack}.log"
     write(log, "", mode=0o600)
-    with log.open("w") as file, RunProgress() as progress:
+    with log.open("w") as file, RunProgress(quiet=quiet) as progress:
         progress.say(f"{TITLES[verb]} stack {stack}")
         report = RunReport(progress, file, checkout.root, preview=verb == "preview")
         code = pulumi_process.run(argv, {**environment, STREAM: "true"}, checkout.root, report.follow)
@@ -95,9 +98,20 @@ def _pulumi(checkout: Checkout, words: list[str], stack: str, environment: Mappi
     return code, report
 
 
-def preview(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> int:
-    """Run `pulumi preview` for a stack, and print what would change. Returns Pulumi's exit status."""
-    code, report = _pulumi(checkout, ["preview"], stack, environment)
+def preview(checkout: Checkout, stack: str, environment: Mapping[str, str], *, as_json: bool = False) -> int:
+    """Run `pulumi preview` for a stack, and print what would change. Returns Pulumi's exit status.
+
+    Raises ToolchainError if it fails, ``as_json`` alone: the errors are the only output then.
+    """
+    code, report = _pulumi(checkout, ["preview"], stack, environment, quiet=as_json)
+    if as_json:
+        if code:
+            why = "; ".join(report.errors) or f"Pulumi ended with {code}"
+            raise ToolchainError(
+                f"stack {stack}: {why}; the full output is in {checkout.logs / f'preview-{stack}.log'}"
+            )
+        json_answer.give({"stack": stack, **report.as_json()})
+        return 0
     for line in forecasts(report.before, report.outputs, partial(published_layers, environment=environment)):
         say(line)
     return code

@@ -21,6 +21,7 @@ from typing import Any, Final
 from containers.child_environment import child_environment
 from stacks.differences import causes, first_ones
 from stacks.places import PIN, UPGRADE
+from toolchain import json_answer
 from toolchain.checkout import Checkout
 from toolchain.machine import pip
 from toolchain.machine.files import write
@@ -79,13 +80,14 @@ class ReleaseWheel:
         return cls(version, source, hashlib.sha256(content).hexdigest(), archive, str(file.parent) if local else "")
 
 
-def upgrade(checkout: Checkout, release: str, *, writing: bool) -> int:
+def upgrade(checkout: Checkout, release: str, *, writing: bool, as_json: bool = False) -> int:
     """Say which images a newer release would build anew, and why; with ``writing``, pin it then.
 
     Args:
         checkout: the repository.
         release: a wheel's file or address, or a version that pip finds; empty for the newest that pip finds.
         writing: whether to pin the release, and to write down the commits that tags keep.
+        as_json: whether to print JSON.
 
     Raises:
         ToolchainError: it is not a newer release of Slipway, or cannot say what it builds, or the repository has
@@ -111,13 +113,16 @@ def upgrade(checkout: Checkout, release: str, *, writing: bool) -> int:
             after = _contents(checkout, words, wheel.version)
         if refusals := [f"{stack}: {line}" for stack, each in after.items() for line in each.get("refused", ())]:
             raise ToolchainError(f"upgrade: Slipway {wheel.version} refuses {'; '.join(refusals)}; nothing was changed")
+        stacks = _moved(before, after)
         say(f"Slipway {running} -> {wheel.version}")
-        for line in _lines(before, after):
+        for line in _lines(stacks):
             say(line)
-        if not writing:
+        if writing:
+            _write(checkout, wheel, _kept(checkout, before, after))
+        else:
             say("Nothing was changed: `--write` pins the release")
-            return 0
-        _write(checkout, wheel, _kept(checkout, before, after))
+        if as_json:
+            json_answer.give({"from": running, "to": wheel.version, "stacks": stacks, "written": writing})
     return 0
 
 
@@ -190,8 +195,9 @@ def _output(checkout: Checkout, command: list[str | Path], *words: str, version:
     return done.stdout
 
 
-def _lines(before: Contents, after: Contents) -> Iterator[str]:
-    """Yield each stack with the images that are built anew, and why."""
+def _moved(before: Contents, after: Contents) -> dict[str, Any]:
+    """Return for each stack why images are built anew, which are no longer built, and which keep their tags."""
+    stacks = {}
     for stack, each in after.items():
         then, now = before.get(stack, {}).get("images", {}), each["images"]
         moved: dict[str, list[str]] = {}
@@ -201,10 +207,18 @@ def _lines(before: Contents, after: Contents) -> Iterator[str]:
             elif image["fingerprint"] != then[name]["fingerprint"]:
                 parents = [f"parent {parent}" for parent in image["siblings"] if parent in moved]
                 moved[name] = [*parents, *causes(then[name]["facts"], image["facts"])]
-        texts = {name: first_ones(reasons) for name, reasons in moved.items()}
-        texts |= {name: "no longer built" for name in then if name not in now}
+        gone, kept = [name for name in then if name not in now], [name for name in now if name not in moved]
+        stacks[stack] = {"anew": moved, "gone": gone, "kept": kept}
+    return stacks
+
+
+def _lines(stacks: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each stack with the images that are built anew, and why."""
+    for stack, images in stacks.items():
+        texts = {name: first_ones(reasons) for name, reasons in images["anew"].items()}
+        texts |= dict.fromkeys(images["gone"], "no longer built")
         width = max(map(len, texts), default=0)
-        kept = f"{len(now)} images keep their tags" if len(now) > 1 else "its image keeps its tag"
+        kept = f"{len(images['kept'])} images keep their tags" if len(images["kept"]) > 1 else "its image keeps its tag"
         yield stack if texts else f"{stack}: as before, {kept}"
         yield from (f"  {name:<{width}}  {text}" for name, text in texts.items())
 

@@ -17,9 +17,11 @@ from moto.server import ThreadedMotoServer
 
 from cli.github import publishing_setup
 from cli.github.publishing_setup import Step, repository_of, steps
+from cli.main import main
 from containers.errors import SlipwayError
 from stacks.config.registries.ecr import EcrRegistryConfig
 from stacks.config.stack_file import ROOT
+from tests.helpers.json_shape import differing
 
 ECR = {"kind": "ecr", "repository": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml"}
 BACKEND = "s3://acme-pulumi/state?region=eu-west-1"
@@ -122,6 +124,17 @@ def test_commands_make_all_that_the_check_asks_for(registries: list[dict[str, An
     assert faults(wanted) == {}
     run([step for step in wanted if step.question[0] == "aws"])  # again, as after a failure in the middle
     assert faults(wanted) == {}
+
+
+@pytest.mark.usefixtures("programs")
+@pytest.mark.parametrize("options", [[], ["--check"]])
+def test_steps_as_json_are_as_documented(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--backend", BACKEND, "--repository", "acme/images", "--stack", "local"]
+    assert main(["github", "init", *words, *options, "--json"]) == len(options)
+    document = json.loads(capsys.readouterr().out)
+    assert differing("github", document) == []
+    assert all(each["commands"] for each in document["steps"])
+    assert all((each["missing"] is None) == (not options) for each in document["steps"])
 
 
 def _any_branch(state: dict[str, Any]) -> None:

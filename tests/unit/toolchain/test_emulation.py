@@ -207,11 +207,11 @@ def test_register_that_refuses_is_one_line(machine: Machine) -> None:
 
 
 def test_doctor_says_how_each_platform_is_run(machine: Machine) -> None:
-    first, second = emulation.lines(machine.checkout)
-    assert first == "linux/amd64: native"
-    assert second.startswith(f"linux/arm64: cannot be run: {machine.binfmt / 'qemu-aarch64'} is not there: as root, ")
+    first, second = emulation.described(machine.checkout).values()
+    assert first == "native"
+    assert second.startswith(f"cannot be run: {machine.binfmt / 'qemu-aarch64'} is not there: as root, ")
     machine.handler()
-    assert emulation.lines(machine.checkout)[1] == f"linux/arm64: emulated ({emulation.SLOW})"
+    assert emulation.described(machine.checkout)["linux/arm64"] == f"emulated ({emulation.SLOW})"
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_doctor_names_a_qemu_that_is_too_old(machine: Machine, version: str, adv
     machine.handler()
     handler = machine.binfmt / "qemu-aarch64"
     handler.write_text(handler.read_text().replace("/usr/libexec/qemu-binfmt/aarch64-binfmt-P", str(link)))
-    assert emulation.lines(machine.checkout)[1] == f"linux/arm64: emulated ({emulation.SLOW}{advice})"
+    assert emulation.described(machine.checkout)["linux/arm64"] == f"emulated ({emulation.SLOW}{advice})"
 
 
 def test_engine_that_does_not_answer_is_a_toolchain_error(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 from containers import color
 from containers.dockerfile import context
 from stacks.differences import file_list
+from tests.helpers.json_shape import differing
 from toolchain.pulumi_run import run_progress
 from toolchain.pulumi_run.run_progress import RunProgress
 from toolchain.pulumi_run.run_report import RunReport
@@ -222,6 +223,54 @@ def test_report_of_long_values_has_what_differs(report: Report) -> None:
     (_, line) = report(step("aws:ec2/instance:Instance", "builder", "update", *sides))
     lead = f"...{start[-20:]}"
     assert line == f"    ~ script: {lead}one -> {lead}two{'z' * 177}..."
+
+
+def test_report_as_json_is_as_documented(log: io.StringIO, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    secret = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "value": "hunter2"}
+    events = [
+        step(VARIANT, "torch", "update", contents(), contents(args={"V": "2", "T": secret}, tag="t2")),
+        step(VARIANT, "tools", "create", None, contents(tag="t3")),
+        step(VARIANT, "wheel", "same", contents(), contents()),
+        step("aws:ecr/repository:Repository", "r", "create", None, {"name": "r"}),
+        message("slow", "warning", "torch"),
+        ended("pulumi:pulumi:Stack", "slipway-t", "update", {"a": 2}, {"a": 1}),
+        summary(update=1, create=2, same=1),
+    ]
+    with RunProgress(quiet=True) as progress:
+        report = RunReport(progress, log, tmp_path, preview=True)
+        report.follow(json.dumps(event) for event in events)
+    document = report.as_json()
+    assert capsys.readouterr().out == ""
+    assert differing("preview", {"stack": "t", **document}) == []
+    assert document == {
+        "changes": [
+            {
+                "kind": "image",
+                "name": "torch",
+                "operation": "update",
+                "tag": "t2",
+                "values": [
+                    {"path": ["args", "V"], "old": "1", "new": "2"},
+                    {"path": ["args", "T"], "old": None, "new": "[secret]"},
+                    {"path": ["tag"], "old": "t1", "new": "t2"},
+                ],
+            },
+            {"kind": "image", "name": "tools", "operation": "create", "tag": "t3", "values": []},
+            {"kind": "aws:ecr/repository:Repository", "name": "r", "operation": "create", "values": []},
+        ],
+        "unchanged": ["wheel"],
+        "outputs": [{"path": ["a"], "old": 1, "new": 2}],
+        "warnings": ["torch: slow"],
+        "counts": {"create": 2, "update": 1, "replace": 0, "delete": 0, "same": 1},
+    }
+
+
+def test_report_of_failed_run_keeps_errors(log: io.StringIO, tmp_path: Path) -> None:
+    events = [json.dumps(message("no such step", "error", "torch")), "error: no stack named 't'\n"]
+    with RunProgress(quiet=True) as progress:
+        report = RunReport(progress, log, tmp_path, preview=True)
+        report.follow(events)
+    assert report.errors == ["torch: no such step", "no stack named 't'"]
 
 
 def test_report_of_removed_image_is_one_line(report: Report) -> None:
