@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from containers.errors import SlipwayError
+from containers.errors import SlipwayError, one_line
 from containers.registry.logins import stack_login
+from containers.registry.reference import Reference, on_loopback
 from stacks.plan import Plan
 from stacks.spec import Outside
 
@@ -26,6 +27,7 @@ def check(plan: Plan) -> None:
     signing = plan.config.signing if plan.config.publish else None
     if plan.config.publish:
         stack_login.check(plan.config.registry)
+        _check_encryption(plan)
     if plan.config.vulnerabilities:
         from containers.evidence.vulnerabilities import grype  # noqa: PLC0415 - other stacks start faster without it
 
@@ -36,6 +38,35 @@ def check(plan: Plan) -> None:
         cosign.check(signing)
     if plan.config.every_platform != (_USUAL,) and (mistakes := list(_lacking(plan))):
         raise SlipwayError("\n".join(mistakes))
+
+
+def _check_encryption(plan: Plan) -> None:
+    """Refuse a registry that this process cannot read after hours of a build, when the engine has pushed there.
+
+    The engine may push by plain HTTP to what its `insecure-registries` lists. Gates, tags and layers of zstd are
+    Slipway's own requests. Registries of clouds have HTTPS, and one on loopback needs none.
+
+    Raises:
+        SlipwayError: the registry has no HTTPS that this machine trusts.
+    """
+    registry = plan.config.registry
+    host = Reference(registry.repository).host
+    if registry.kind not in {"generic", "local"} or on_loopback(host):
+        return
+    from containers.registry.client import Repository  # noqa: PLC0415 - other stacks start faster without it
+    from containers.registry.transport import RegistryUnreachable, Untrusted  # noqa: PLC0415 - as above
+
+    try:
+        Repository(f"{registry.repository}/any:any", stack_login.configured(registry)).visible_digest()
+    except Untrusted as error:
+        reason = one_line(str(error).partition(" failed: ")[2])
+        raise SlipwayError(
+            f"slipway:registry: {host} has no HTTPS that this machine trusts ({reason}); Slipway tags and inspects images "
+            "there itself, and takes plain HTTP on loopback alone: serve it over TLS, with a certificate that this machine "
+            "trusts, or name a tunnel to it, such as 127.0.0.1:5000"
+        ) from None
+    except RegistryUnreachable:
+        return  # only the engine may reach it
 
 
 def _lacking(plan: Plan) -> Iterator[str]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from components import preflight
+from containers.registry.reference import on_loopback
 from stacks import plan
-from tests.fakes.registry import INDEX, Registry, skip_retry_waits
+from tests.fakes.loopback import run_server
+from tests.fakes.registry import INDEX, Registry, _Handler, skip_retry_waits
 from tests.helpers.refusals import refusal, refusal_line
 
 AMD64, ARM64 = "linux/amd64", "linux/arm64"
@@ -66,3 +71,39 @@ def test_usual_platform_asks_no_registry(registry: Registry, parent: str) -> Non
 def test_parent_that_only_an_engine_reaches_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     skip_retry_waits(monkeypatch)
     preflight.check(planned("127.0.0.1:1/a/debian:1", platforms=BOTH))  # no registry is there
+
+
+def address_of_this_machine() -> str:
+    """Return an address of this machine that is not on loopback; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))
+        return str(probe.getsockname()[0])
+
+
+@pytest.fixture
+def plain_registry() -> Iterator[str]:
+    """A registry with plain HTTP beyond loopback, as an engine's `insecure-registries` may list it."""
+    handler = type("Handler", (_Handler,), {"registry": Registry("")})
+    with run_server(ThreadingHTTPServer((address_of_this_machine(), 0), handler)) as server:
+        yield f"{server.server_address[0]!s}:{server.server_port}"
+
+
+@pytest.mark.parametrize("kind", ["generic", "local"])
+@pytest.mark.parametrize("compression", [{}, {"compression": {"kind": "zstd"}}], ids=["gzip", "zstd"])
+def test_registry_without_https_is_refused(plain_registry: str, kind: str, compression: dict[str, Any]) -> None:
+    assert not on_loopback(plain_registry)
+    names = {"generic": {"repository": f"{plain_registry}/ml"}, "local": {"address": plain_registry}}
+    keys = {"registry": {"kind": kind, **names[kind]}, **compression}
+    line = refusal_line(preflight.check, plan.make("local", {"flavor": "local", **keys}, search=False))
+    assert line.startswith(f"slipway:registry: {plain_registry} has no HTTPS that this machine trusts (")
+    assert "serve it over TLS" in line
+
+
+def test_registry_that_only_the_engine_reaches_passes() -> None:
+    registry = {"kind": "generic", "repository": "registry.invalid:5000/ml"}
+    preflight.check(plan.make("local", {"flavor": "local", "registry": registry}, search=False))
+
+
+def test_unpublished_stack_asks_no_registry(plain_registry: str) -> None:
+    registry = {"kind": "generic", "repository": f"{plain_registry}/ml"}
+    preflight.check(plan.make("local", {"flavor": "local", "registry": registry, "publish": False}, search=False))
