@@ -48,6 +48,7 @@ class Content:
             short commit that the lock lacks.
         prologues: the lines that the build has before a file's own, by the file's path.
         outside: the images and addresses that instructions name themselves, without a digest, checksum or commit.
+        images: the arguments that name an image which they stand on or copy from.
         user: whom the image runs as; empty for its parent's user, None where only the build knows.
         checks: the reads of the build of the image's checks, besides the image itself, which is one of its parents;
             None without checks.
@@ -61,6 +62,7 @@ class Content:
     sources: Mapping[str, str | None] = field(default_factory=dict)
     prologues: Mapping[str, Prologue] = field(default_factory=dict)
     outside: frozenset[str] = frozenset()
+    images: frozenset[str] = frozenset()
     user: str | None = ""
     checks: Content | None = None
 
@@ -136,6 +138,7 @@ class _Reached(NamedTuple):
     sources: Mapping[str, str | None]
     prologues: Mapping[str, Prologue]
     outside: frozenset[str]
+    images: frozenset[str]
     user: str | None
     stages: frozenset[str]
 
@@ -209,6 +212,7 @@ class CheckoutContents:
             reached.sources,
             reached.prologues,
             reached.outside,
+            reached.images,
             reached.user,
         )
 
@@ -244,8 +248,8 @@ class CheckoutContents:
             prologues[pip_packages.SCRIPT] = pip_packages.prologue(packages)
         for file, prologue in prologues.items():
             digests[file] = context.digest(prologue.identity.encode() + in_context.read(file), executable=True)
-        own = {"scratch", *(_PARENT + name.lower() for name in spec.parents)}
-        outside = frozenset(name for name in reach.outside - own if "@sha256:" not in name)
+        named = {_PARENT + name.lower(): name for name in spec.parents}
+        outside = frozenset(name for name in reach.outside - {"scratch", *named} if "@sha256:" not in name)
         return _Reached(
             reach.render(given) + _environment(spec, dockerfile.escape),
             digests,
@@ -253,6 +257,7 @@ class CheckoutContents:
             sources,
             prologues,
             outside,
+            frozenset(named[name] for name in reach.outside & named.keys()),
             reach.user,
             reach.stages,
         )
@@ -357,7 +362,7 @@ def _check_own(content: Content) -> None:
     if not spec.own:
         return
     parent = spec.parents["BASE_IMAGE"]
-    if "BASE_IMAGE" not in content.arguments:
+    if "BASE_IMAGE" not in content.images:
         on = parent.image if isinstance(parent, Sibling) else parent.reference
         raise SlipwayError(
             f"{spec.path}: {spec.name} is on {on}, and its last stage does not read that image: write `ARG BASE_IMAGE` "

@@ -281,6 +281,11 @@ def test_own_image_is_made_of_what_its_build_reads(root: Path) -> None:
             "trainer/Dockerfile: trainer is on torch, and its last stage does not read that image",
         ),
         (
+            "FROM debian:12\nARG BASE_IMAGE\nRUN echo $BASE_IMAGE\n",
+            {},
+            "trainer/Dockerfile: trainer is on torch, and its last stage does not read that image",
+        ),
+        (
             "ARG BASE_IMAGE\nFROM debian:12\n",
             {},
             "trainer/Dockerfile: trainer is on torch, and its last stage does not",
