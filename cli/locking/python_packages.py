@@ -38,6 +38,10 @@ _LONGEST_CHAIN: Final = 1500
 _UNRESOLVED: Final = 1
 """uv's status where requirements have no solution; 2 is another error, such as an index that does not respond."""
 
+_NO_SOLUTION: Final = "error: No solution found when resolving dependencies cause: "
+"""What uv 0.13.8 says before the chain of requirements."""
+_ABSENT: Final = re.compile(r"(\S+) was not found in the package registry")
+
 
 class NotLockable(SlipwayError):
     """Python packages of which no hashes can be had, though the indexes respond."""
@@ -117,17 +121,25 @@ def _resolved(
             timeout=NETWORK_SECONDS,
         )
         if completed.returncode:
-            reason = " ".join(re.sub(r"[^\x20-\x7e]", " ", completed.stderr).split())
-            if asked.onto and completed.returncode == _UNRESOLVED:
+            reason = " ".join(re.sub(r"[^\x20-\x7e]", " ", completed.stderr).split()).removeprefix(_NO_SOLUTION)
+            where = f"Python {python} on {platform}"
+            indexes = f"uv finds no packages on {', '.join((default, *more))}"
+            absent = _ABSENT.search(reason)
+            if asked.onto and completed.returncode == _UNRESOLVED and not absent:
                 raise NotLockable(
-                    f"{one_line(' '.join(asked.requirements))}: Python {python} on {platform}: nothing that the image "
-                    f"has is replaced, and what is asked for does not go with it: {one_line(reason, _LONGEST_CHAIN)}"
+                    f"{one_line(' '.join(asked.requirements))}: {where}: nothing that the image has is replaced, and "
+                    f"what is asked for does not go with it: {one_line(reason, _LONGEST_CHAIN)} Ask for other "
+                    "versions, or leave one out"
                 )
-            error = NotLockable if completed.returncode == _UNRESOLVED else SlipwayError
-            raise error(
-                f"{one_line(' '.join(packages.requirements))}: Python {python} on {platform}: "
-                f"uv finds no packages on {', '.join((default, *more))}: {one_line(reason, 300)}"
-            )
+            requirements = one_line(" ".join((asked if asked.onto else packages).requirements))
+            if completed.returncode == _UNRESOLVED:
+                first = f"correct {absent[1]}" if absent else "ask for other versions"
+                advice = f"{first}, or let slipway:mirrors.pythonIndex name an index that has it"
+                raise NotLockable(f"{requirements}: {where}: {indexes}: {one_line(reason, 300)} To mend it, {advice}")
+            causes = reason.split(" cause: ")
+            why = one_line(": ".join(dict.fromkeys((causes[0], causes[-1]))), 300)
+            advice = "see that it is up and reached from here, or let slipway:mirrors.pythonIndex name another"
+            raise SlipwayError(f"{requirements}: {where}: {indexes}: {why}; {advice}")
         return tomllib.loads((folder / "pylock.toml").read_text(encoding="utf-8"))
 
 

@@ -91,6 +91,34 @@ def test_wheel_without_sha256_cannot_be_locked(index: OneProject) -> None:
         files(index)
 
 
+def test_package_that_no_index_has_is_named(index: OneProject) -> None:
+    index.status = 404
+    onto = PACKAGES.model_copy(update={"requirements": ()})
+    packages = PACKAGES.model_copy(update={"onto": onto})
+    mirrors = MirrorsConfig.model_validate({"pythonIndex": index.url})
+    with pytest.raises(NotLockable) as caught:
+        python_packages.files(packages, "linux/amd64", mirrors)
+    line = str(caught.value)
+    assert line.startswith(
+        f"hello: Python 3.12 on linux/amd64: uv finds no packages on {index.url.rstrip('/')}: Because "
+    )
+    assert line.endswith("To mend it, correct hello, or let slipway:mirrors.pythonIndex name an index that has it")
+    assert "\n" not in line
+
+
+def test_requirements_without_a_solution_say_what_to_do(index: OneProject) -> None:
+    index.page = f'<a href="/files/{WHEEL}#sha256={"0" * 64}" data-core-metadata="true">{WHEEL}</a>'
+    onto = PACKAGES.model_copy(update={"requirements": ()})
+    packages = PACKAGES.model_copy(update={"requirements": ("hello>=2",), "onto": onto})
+    mirrors = MirrorsConfig.model_validate({"pythonIndex": index.url})
+    with pytest.raises(NotLockable) as caught:
+        python_packages.files(packages, "linux/amd64", mirrors)
+    line = str(caught.value)
+    assert line.startswith("hello>=2: Python 3.12 on linux/amd64: nothing that the image has is replaced, and what is ")
+    assert "asked for does not go with it: Because " in line
+    assert line.endswith("Ask for other versions, or leave one out")
+
+
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_index_that_refuses_cannot_be_locked(index: OneProject, status: int) -> None:
     index.status = status
@@ -103,6 +131,7 @@ def test_index_that_fails_is_an_error_of_the_lock(index: OneProject) -> None:
     with pytest.raises(SlipwayError, match=r"^hello: .* error: ") as caught:
         files(index)
     assert not isinstance(caught.value, NotLockable)
+    assert str(caught.value).endswith("reached from here, or let slipway:mirrors.pythonIndex name another")
 
 
 def test_index_that_does_not_respond_is_an_error_of_the_lock(index: OneProject) -> None:
@@ -110,6 +139,7 @@ def test_index_that_does_not_respond_is_an_error_of_the_lock(index: OneProject) 
     with pytest.raises(SlipwayError, match=r"^hello: .* error: ") as caught:
         files(index)
     assert not isinstance(caught.value, NotLockable)
+    assert str(caught.value).endswith("reached from here, or let slipway:mirrors.pythonIndex name another")
 
 
 @pytest.mark.parametrize(
