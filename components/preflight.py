@@ -61,9 +61,9 @@ def _check_encryption(plan: Plan) -> None:
     except Untrusted as error:
         reason = one_line(str(error).partition(" failed: ")[2])
         raise SlipwayError(
-            f"slipway:registry: {host} has no HTTPS that this machine trusts ({reason}); Slipway tags and inspects images "
-            "there itself, and takes plain HTTP on loopback alone: serve it over TLS, with a certificate that this machine "
-            "trusts, or name a tunnel to it, such as 127.0.0.1:5000"
+            f"slipway:registry: {host} has no HTTPS that this machine trusts ({reason}); Slipway tags and inspects "
+            "images there itself, and takes plain HTTP on loopback alone: serve it over TLS, with a certificate that "
+            "this machine trusts, or name a tunnel to it, such as 127.0.0.1:5000"
         ) from None
     except RegistryUnreachable:
         return  # only the engine may reach it

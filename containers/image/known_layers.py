@@ -31,7 +31,7 @@ _CODE: Final = Path(__file__).parents[1]
 _MOST_FILES: Final = 500_000
 """Files of a layer that is kept; in a hostile image there may be millions, in one with torch are 30,000."""
 _LARGEST: Final = 64 << 20
-"""Bytes of what is kept of a layer, compressed; of one with torch it is TODO MB."""
+"""Bytes of what is kept of a layer, compressed; of an image of 5.96 GB with torch, all layers together have 5 MB."""
 _BLOCK: Final = 1 << 20
 
 
