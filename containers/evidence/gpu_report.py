@@ -7,11 +7,11 @@ holds for true.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, Protocol
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 from pydantic.alias_generators import to_camel
 
 from containers.errors import SlipwayError, one_line
@@ -22,10 +22,19 @@ LIMIT: Final = 1 << 20
 _NODES: Final = 1024
 """Most reports of one run."""
 
-SHARE: Final = 1 / 3
 NVLINK: Final = 64.0
-"""The rule of ``dockerfiles/torch/checks/gpu.py``: where one GPU copies to another at more than NVLINK GB/s, which only
-NVLink does, NCCL's bus bandwidth is at least SHARE of that."""
+"""GB/s: what copies faster from one GPU to another does so over NVLink, and is judged by the rule below."""
+LOSS: Final = 0.15
+"""The share of an expected rate that is missing in a run that is slow."""
+Operation = Literal["all-reduce", "broadcast", "all-gather", "reduce-scatter"]
+_OPERATIONS: Final[dict[Operation, Callable[[int], tuple[int, float]]]] = {
+    "all-reduce": lambda gpus: (2 * (gpus - 1), 0.25),
+    "broadcast": lambda gpus: (gpus, 0),
+    "all-gather": lambda gpus: (gpus - 1, 0.4),
+    "reduce-scatter": lambda gpus: (gpus - 1, 0.38),
+}
+"""The rule of ``dockerfiles/torch/checks/gpu.py``, which measured its numbers: in how many steps each GPU sends a part
+to the next one, and what it does for itself, as a share of a step."""
 
 _PREFIX: Final = '{"gpuChecks"'
 _DIGEST: Final = re.compile(r".*@(sha256:[0-9a-f]{64})")
@@ -61,13 +70,21 @@ class Nccl(_Part):
 
 
 class Measured(_Part):
-    """What the checks measured. Bandwidths are in GB/s; an all-reduce ran over ``gpus`` GPUs of ``nodes`` nodes."""
+    """What the checks measured. Bandwidths are in GB/s; an all-reduce ran over ``gpus`` GPUs of ``nodes`` nodes.
+
+    ``rates`` are bus bandwidths of NCCL's operations by MiB. ``copy_wait`` is what the smallest copy from one GPU to
+    another takes, in microseconds.
+    """
 
     torch: Text = ""
     cuda: Text = ""
     cuda_driver: Text = ""
     bus_bandwidth: Rate | None = None
     copy_bandwidth: Rate | None = None
+    copy_wait: Rate = 0
+    rates: Annotated[
+        dict[Operation, Annotated[dict[PositiveInt, Rate], Field(max_length=32)]], Field(max_length=8)
+    ] = {}
     gpus: int | None = Field(None, ge=1)
     nodes: int | None = Field(None, ge=1)
     peer_access: bool | None = None
@@ -239,11 +256,8 @@ def _of_node(report: GpuReport, required: GpuRequirements) -> Iterator[str]:
     measured = report.measured
     if report.result != "PASSED":
         yield f"the GPU checks failed: {one_line(report.failure, 200) or 'no reason is given'}"
-    elif _slow(measured):
-        yield (
-            f"the report says PASSED, but {measured.bus_bandwidth:g} GB/s bus bandwidth is less than a third of what "
-            f"one GPU copies to another, {measured.copy_bandwidth:g} GB/s"
-        )
+    else:
+        yield from _slow(measured)
     if required.profile:
         yield from _other_node(report, required.profile, *required.gpus_of_node)
     if required.network and report.networks != {required.network}:
@@ -270,9 +284,31 @@ def _gpus(reports: Sequence[GpuReport]) -> int:
     return sum(gpus.values())
 
 
-def _slow(measured: Measured) -> bool:
-    bus, copy = measured.bus_bandwidth, measured.copy_bandwidth
-    return bus is not None and copy is not None and copy > NVLINK and bus < SHARE * copy
+def _slow(measured: Measured) -> Iterator[str]:
+    """Yield that NCCL is slow for the rate at which one GPU copies to another, if that is over NVLink: the worst case."""
+    copy, gpus, bus = measured.copy_bandwidth, measured.gpus, measured.bus_bandwidth
+    if copy is None or copy <= NVLINK or gpus is None or gpus == 1:
+        return
+    every = [] if bus is None else [(_lost("all-reduce", 1024, bus, gpus, copy, measured.copy_wait), "all-reduce", bus)]
+    for operation, rates in measured.rates.items():
+        for size, rate in rates.items():
+            every.append(
+                (_lost(operation, size, rate, gpus, copy, measured.copy_wait), f"{operation} of {size} MiB", rate)
+            )
+    lost, what, rate = max(every, default=(0, "", 0))
+    if lost > LOSS:
+        yield (
+            f"the report says PASSED, but {what} moves {rate:g} GB/s, {lost:.0%} less than is expected of GPUs that "
+            f"copy {copy:g} to each other"
+        )
+
+
+def _lost(operation: Operation, size: int, rate: float, gpus: int, copy: float, wait: float) -> float:
+    """Return which share of the expected bus bandwidth is missing, of an operation on vectors of ``size`` MiB."""
+    steps, own = _OPERATIONS[operation](gpus)
+    part = size * (1 << 20) / gpus / 1e3  # KB, of which GB/s are as many in a microsecond
+    expected = steps * part / (1.5 * wait * (1 + steps) + part * (1.05 * steps + own) / copy)
+    return 1 - rate / expected
 
 
 def _other_node(report: GpuReport, profile: str, model: str, most: int) -> Iterator[str]:

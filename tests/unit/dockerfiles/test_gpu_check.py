@@ -1,0 +1,242 @@
+"""Torch's GPU checks on machines as they were measured, healthy and with planted faults, and on others made of these."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import re
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from containers.evidence import gpu_report
+from stacks.config.gates.promotion_gate import GpuChecksConfig
+from stacks.config.stack_file import ROOT
+from tests.fakes import gpu_torch
+from tests.fakes.gpu_torch import Machine
+from tests.helpers import gpu_reports
+
+CHECK = ROOT / "dockerfiles/torch/checks/gpu.py"
+
+
+def machine(row: dict[str, Any]) -> Machine:
+    operations = {
+        name: {int(size): took for size, took in each.items()} for name, each in row.pop("operations").items()
+    }
+    return Machine(**{key: value for key, value in row.items() if key != "name"}, operations=operations)
+
+
+ROWS = [json.loads(line) for line in Path(__file__).with_name("gpu_machines.jsonl").read_text().splitlines()]
+MACHINES = {row["name"]: machine(row) for row in ROWS}
+"""Two H100 with NVLink (torch 2.11.0, NCCL 2.28.9, driver 580.159.04), with each fault and without."""
+HEALTHY = [name for name in MACHINES if name.startswith("healthy") or name == "NCCL_PROTO=Simple"]
+"""NCCL's protocol for large vectors, which costs nothing but at 1 MiB, is not a fault."""
+
+
+def driver(change: Callable[[object, str, object], None]) -> None:
+    """Have a driver for CUDA 13.0 on this machine."""
+
+    class Driver:
+        def cuDriverGetVersion(self, number: Any) -> None:  # noqa: N802 - its name
+            number._obj.value = 13000
+
+    change(ctypes, "CDLL", lambda _: Driver())
+
+
+class Run:
+    """A run of the check: its last line, whether it failed, and what it measured."""
+
+    def __init__(self, on: Machine, folder: Path, patch: pytest.MonkeyPatch, capsys: Any, **variables: str) -> None:
+        with patch.context() as patched:
+            for name, module in gpu_torch.modules(on).items():
+                patched.setitem(sys.modules, name, module)
+            driver(patched.setattr)
+            for name, value in {"GPU_MEASUREMENTS": str(folder / "measured"), **variables}.items():
+                patched.setenv(name, value)
+            self.failure = ""
+            try:
+                runpy.run_path(str(CHECK), run_name="__main__")
+            except SystemExit as end:
+                self.failure = str(end.code)
+        self.lines = capsys.readouterr().out.splitlines()
+        self.measured: dict[str, Any] = {}
+        for line in (folder / "measured").read_text().splitlines():
+            self.measured |= json.loads(line)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    return lambda on, **variables: Run(on, tmp_path, monkeypatch, capsys, **variables)
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_healthy_machine_passes(run: Any, name: str) -> None:
+    done = run(MACHINES[name])
+    assert done.failure == ""
+    assert re.fullmatch(
+        r"NCCL adds up right: 3[23]\d GB/s bus bandwidth over 2 GPUs; one copies to another at 39\d GB/s",
+        done.lines[-1],
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in MACHINES if name not in HEALTHY])
+def test_planted_fault_fails_in_one_line(run: Any, name: str) -> None:
+    variable, _, value = name.partition("=")
+    done = run(MACHINES[name], **({variable: value} if value else {}))
+    if value:
+        pattern = (
+            rf"NCCL is slow: \S+ of \d+ MiB over 2 GPUs moves \d+ GB/s of \d+ expected of GPUs that copy 39\d to "
+            rf"each other: \d\d% are lost, and too much in \d+ of 44 measurements; look at {name}, .*nvidia-smi.*"
+        )
+    else:
+        pattern = r"GPU [01] is slow: it .*, and GPU [01] .*: \d\d% are lost; look at .*nvidia-smi.*"
+    assert re.fullmatch(pattern, done.failure)
+    assert len(done.failure) < 300  # what a report keeps
+
+
+@pytest.mark.parametrize("name", [name for name in MACHINES if "=" in name and name not in HEALTHY])
+def test_forged_pass_of_slow_nccl_is_a_violation(run: Any, name: str) -> None:
+    run_of = run(MACHINES[name])
+    report = gpu_report.parse(gpu_reports.text("good", measured=run_of.measured), "log")
+    (line,) = gpu_report.violations(report, GpuChecksConfig())
+    assert line.startswith("the report says PASSED, but ")
+
+
+HEALTH = MACHINES["healthy"]
+
+
+def of_four(**values: Any) -> Machine:
+    """Return four GPUs like the two, with NCCL's operations on them as measured, or other values."""
+    like = {"own": HEALTH.own[:1] * 4, "products": HEALTH.products[:1] * 4, "pairs": ((HEALTH.pairs[0][1],) * 4,) * 4}
+    more = {"all-reduce": 1.4, "broadcast": 1, "all-gather": 1.22, "reduce-scatter": 1.22}
+    operations = {
+        name: {size: took * more[name] for size, took in each.items()} for name, each in HEALTH.operations.items()
+    }
+    return replace(HEALTH, **{**like, "operations": operations, **values})
+
+
+def slower(name: str, share: float) -> Machine:
+    """Return a machine on which an operation of a GiB loses a share of its rate."""
+    took = {**HEALTH.operations[name], 1024: HEALTH.operations[name][1024] / (1 - share)}
+    return replace(HEALTH, operations={**HEALTH.operations, name: took})
+
+
+@pytest.mark.parametrize("name", HEALTH.operations)
+@pytest.mark.parametrize(("share", "fails"), [(0.15, True), (0.1, False)])
+def test_loss_of_15_percent_of_one_size_is_found(run: Any, name: str, share: float, *, fails: bool) -> None:
+    done = run(slower(name, share))
+    assert bool(done.failure) == fails
+    if fails:
+        assert done.failure.startswith(f"NCCL is slow: {name} of 1024 MiB over 2 GPUs moves ")
+        assert ": 15% are lost, and too much in 1 of 44 " in done.failure or ": 14% are lost" in done.failure
+
+
+def test_one_gpu_passes_and_says_so(run: Any) -> None:
+    done = run(replace(HEALTH, own=HEALTH.own[:1], products=HEALTH.products[:1], pairs=((0,),)))
+    assert (done.failure, done.lines[-1]) == ("", "1 GPU: none to compare it with, and nothing for NCCL to add up")
+
+
+def over_pcie(times: float) -> Machine:
+    """Return GPUs that reach each other at 20 GB/s, and NCCL so many times slower than over NVLink."""
+    rate = 20e9
+    return replace(
+        HEALTH,
+        pairs=((0, (1 << 28) / rate), ((1 << 28) / rate, 0)),
+        exchange=(1 << 30) / rate,
+        wait=1e-3,
+        operations={
+            name: {size: took * times for size, took in each.items()} for name, each in HEALTH.operations.items()
+        },
+    )
+
+
+@pytest.mark.parametrize("times", [20, 100])
+def test_machine_without_nvlink_is_measured_not_judged(run: Any, times: float) -> None:
+    done = run(over_pcie(times))
+    assert done.failure == ""
+    assert done.lines[-1].endswith("one copies to another at 20 GB/s; without NVLink, rates are not judged")
+    assert done.measured["rates"]["broadcast"]["1024"] > 0
+
+
+def test_four_healthy_gpus_pass(run: Any) -> None:
+    assert run(of_four()).failure == ""
+
+
+@pytest.mark.parametrize(
+    ("machine", "failure"),
+    [
+        (
+            of_four(own=(*HEALTH.own[:1] * 3, HEALTH.own[0] * 2)),
+            "GPU 3 is slow: it copies 746 GB/s within its memory, and",
+        ),
+        (
+            of_four(products=(HEALTH.products[0] * 1.2, *HEALTH.products[:1] * 3)),
+            "GPU 0 is slow: it multiplies at 42.0 ",
+        ),
+        (
+            of_four(pairs=tuple(tuple(1e-3 if 2 not in {a, b} else 1e-2 for b in range(4)) for a in range(4))),
+            "GPU 2 is slow: it copies 27 GB/s to another, and GPU 0 copies 268 GB/s to another: 90% are lost; look at",
+        ),
+        (replace(HEALTH, wait=2e-3), "the GPUs are busy: a number takes 2000 microseconds from one to another, and at"),
+        *((replace(HEALTH, wrong=name), f"GPU 0: NCCL's {name} is off by 7") for name in HEALTH.operations),
+    ],
+)
+def test_fault_of_gpu_is_named(run: Any, machine: Machine, failure: str) -> None:
+    assert run(machine).failure.startswith(failure)
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        # Two pairs with a bridge each, as of cards for PCIe.
+        replace(
+            of_four(pairs=tuple(tuple(1e-3 if a // 2 == b // 2 else 1e-2 for b in range(4)) for a in range(4))),
+            exchange=(1 << 30) / 30e9,
+        ),
+        of_four(
+            names=("NVIDIA A100",) * 2 + ("NVIDIA A10",) * 2, own=(*HEALTH.own, *(took * 3 for took in HEALTH.own))
+        ),
+        # NVLink's multicast: the switch adds up.
+        replace(
+            HEALTH,
+            operations={
+                **HEALTH.operations,
+                "all-reduce": {k: t / 1.5 for k, t in HEALTH.operations["all-reduce"].items()},
+            },
+        ),
+        replace(HEALTH, hiccup=13),
+        replace(HEALTH, late=500),
+    ],
+    ids=["bridges", "two-models", "multicast", "hiccup", "late-host"],
+)
+def test_unusual_but_healthy_machine_passes(run: Any, machine: Machine) -> None:
+    assert run(machine).failure == ""
+
+
+def test_small_memory_has_smaller_vectors(run: Any) -> None:
+    done = run(replace(HEALTH, memory=(1 << 30) + 5))
+    assert done.failure == ""
+    assert max(map(int, done.measured["rates"]["all-gather"])) == 256
+    assert done.measured["busBandwidth"] == done.measured["rates"]["all-reduce"]["256"]
+
+
+@pytest.mark.slow
+def test_operation_that_hangs_fails_in_one_line() -> None:
+    """As the broadcast of aws-ofi-nccl 1.18.0 does."""
+    program = f"""
+import runpy, sys, time
+from tests.fakes import gpu_torch
+from tests.unit.dockerfiles.test_gpu_check import CHECK, HEALTH, driver
+sys.modules.update(gpu_torch.modules(HEALTH))
+driver(setattr)
+sys.modules["torch.cuda.nccl"].broadcast = sys.modules["torch.cuda"].nccl.broadcast = lambda _: time.sleep(1000)
+runpy.run_path("{CHECK}", run_name="__main__")
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "NCCL's broadcast over 2 GPUs has not ended after 120 s\n")
