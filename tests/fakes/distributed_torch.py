@@ -2,6 +2,7 @@
 
 The text of the variable STUB_LOG is the log. It goes where NCCL_DEBUG_FILE says when the process group begins, with the
 host and the number of the process in place of %h and %p (NVIDIA/nccl v2.28.9-1, src/debug.cc:238-241).
+The variable STUB_WRONG names the operation whose results are wrong.
 """
 
 from __future__ import annotations
@@ -28,15 +29,27 @@ class Tensor:
     def __init__(self, factor=1):
         self.factor = factor
 
-    def remainder_(self, _):
+    def itself(self, *_):
         return self
+
+    remainder_ = __sub__ = abs = max = itself
+
+    def item(self):
+        return 7
 
     def __mul__(self, factor):
         return Tensor(self.factor * factor)
 
+    def repeat(self, _):
+        return Tensor(self.factor)
+
 
 def arange(*_, **__):
     return Tensor()
+
+
+def cat(tensors):
+    return Tensor("gathered")
 
 
 def equal(one, other):
@@ -54,9 +67,26 @@ def init_process_group(_):
     Path(name).write_text(os.environ["STUB_LOG"])
 
 
+def output(name, tensor, factor):
+    tensor.factor = "wrong" if os.environ.get("STUB_WRONG") == name else factor
+
+
 def all_reduce(numbers, **_):
     world = int(os.environ["WORLD_SIZE"])
-    numbers.factor = world * (world + 1) // 2
+    output("all-reduce", numbers, world * (world + 1) // 2)
+
+
+def broadcast(numbers, _):
+    output("broadcast", numbers, 1)
+
+
+def all_gather_into_tensor(numbers, _):
+    output("all-gather", numbers, "gathered")
+
+
+def reduce_scatter_tensor(part, _):
+    world = int(os.environ["WORLD_SIZE"])
+    output("reduce-scatter", part, world * (world + 1) // 2)
 """
 
 

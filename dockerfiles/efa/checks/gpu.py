@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""NCCL adds up right over all GPUs of all nodes, and goes over EFA. Started by torchrun, with provider.py beside it.
+"""NCCL is right over all GPUs of all nodes, and goes over EFA. Started by torchrun, with provider.py beside it.
 
-Exits with 1, and one line for each process and reason, if a sum is wrong, NCCL's log does not name EFA's provider, or
-the bus bandwidth is below EXPECTED_BUS_BANDWIDTH, a number of GB/s, where that is set. What it measures goes to the
-file GPU_MEASUREMENTS too, if that is set: common/gpu/report.py sets it, and reads NCCL's log as well.
+Exits with 1, and one line for each process and reason, if an operation hangs or its result is wrong, NCCL's log does
+not name EFA's provider, or the bus bandwidth is below EXPECTED_BUS_BANDWIDTH, a number of GB/s, where that is set. What
+it measures goes to the file GPU_MEASUREMENTS too, if that is set: common/gpu/report.py sets it, and reads NCCL's log.
 """
 
 import json
 import os
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -23,12 +24,21 @@ import provider  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
+LIMIT = 300
+"""Seconds after which an operation hangs."""
+
 
 def measure(**values: object) -> None:
     """Add to the report of the checks what was measured."""
     if path := os.environ.get("GPU_MEASUREMENTS"):
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(json.dumps(values) + "\n")
+
+
+def hang(operation: str) -> None:
+    """End this process: it waits for the GPU, and no exception reaches it."""
+    print(f"rank {rank}: {operation} over {world} GPUs has not ended after {LIMIT} s", file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 bandwidth = os.environ.get("EXPECTED_BUS_BANDWIDTH") or "0"
@@ -43,12 +53,26 @@ if os.environ["LOCAL_RANK"] == "0":  # each node's report says how many reports 
 dist.init_process_group("nccl")
 
 # Whole numbers, and sums below 2**24, which float32 holds exactly.
-numbers = torch.arange(1 << 26, device="cuda", dtype=torch.float32).remainder_(1024) * (rank + 1)
-expected = torch.arange(1 << 26, device="cuda", dtype=torch.float32).remainder_(1024) * (world * (world + 1) // 2)
-dist.all_reduce(numbers)
-good = torch.equal(numbers, expected)
-if not good:
-    print(f"rank {rank}: the sum is off by {(numbers - expected).abs().max().item()}", file=sys.stderr)
+part = torch.arange((1 << 26) // world, device="cuda", dtype=torch.float32).remainder_(1024)
+own, total, good = part * (rank + 1), world * (world + 1) // 2, True
+operations = {
+    "all-reduce": (lambda whole, _: dist.all_reduce(whole), (part * total).repeat(world)),
+    "broadcast": (lambda whole, _: dist.broadcast(whole, 0), part.repeat(world)),
+    "all-gather": (dist.all_gather_into_tensor, torch.cat([part * (each + 1) for each in range(world)])),
+    "reduce-scatter": (lambda whole, each: dist.reduce_scatter_tensor(each, whole), part * total),
+}
+for name, (run, expected) in operations.items():
+    numbers, each = own.repeat(world), own * 1
+    timer = threading.Timer(LIMIT, hang, [name])
+    timer.daemon = True  # it must keep no failed process alive
+    timer.start()
+    run(numbers, each)
+    torch.cuda.synchronize()
+    timer.cancel()
+    result = each if name == "reduce-scatter" else numbers
+    if not torch.equal(result, expected):
+        good = False
+        print(f"rank {rank}: {name} is off by {(result - expected).abs().max().item()}", file=sys.stderr)
 
 dist.barrier()  # else the first to be here also times its wait for the last
 torch.cuda.synchronize()

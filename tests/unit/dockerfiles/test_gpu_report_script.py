@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -114,6 +115,14 @@ def test_checks_with_measurements_alone_have_own_log(tmp_path: Path, image: str)
     done = checked(tmp_path, image, SOCKET, report=False, GPU_MEASUREMENTS=str(tmp_path / "measured"))
     assert "rank 0: " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["all-reduce", "broadcast", "all-gather", "reduce-scatter"])
+@pytest.mark.parametrize("image", ["efa", "megatron"])
+def test_wrong_result_of_operation_fails_by_name(tmp_path: Path, image: str, name: str) -> None:
+    done = checked(tmp_path, image, SOCKET, report=False, STUB_WRONG=name)
+    assert done.returncode == 1
+    assert any(re.match(rf"rank 0: {name} .*is off by 7$", line) for line in done.stderr.splitlines())
 
 
 @pytest.mark.parametrize("report", [True, False])
