@@ -48,7 +48,7 @@ LIMIT = 120
 """Seconds after which an operation hangs. The slowest, by TCP in place of NVLink, takes less than 20."""
 
 
-class Operation(NamedTuple):
+class _Operation(NamedTuple):
     """What NCCL does with whole vectors, one on each GPU, and with parts of their length over the number of GPUs.
 
     It takes ``steps`` in which each GPU sends a part to the next, and does ``own`` of one for itself. Bus bandwidth, as
@@ -70,13 +70,13 @@ class Operation(NamedTuple):
         return 1.5 * wait * (1 + self.steps) + part * (1.05 * self.steps + self.own) / copy
 
 
-def operations(count: int) -> dict[str, Operation]:
+def operations(count: int) -> dict[str, _Operation]:
     """Return NCCL's operations on so many GPUs."""
     return {
-        "all-reduce": Operation(lambda whole, _: nccl.all_reduce(whole), 2 * (count - 1), 0.25),
-        "broadcast": Operation(lambda whole, _: nccl.broadcast(whole), count, 0),
-        "all-gather": Operation(lambda whole, parts: nccl.all_gather(parts, whole), count - 1, 0.4),
-        "reduce-scatter": Operation(nccl.reduce_scatter, count - 1, 0.38),
+        "all-reduce": _Operation(lambda whole, _: nccl.all_reduce(whole), 2 * (count - 1), 0.25),
+        "broadcast": _Operation(lambda whole, _: nccl.broadcast(whole), count, 0),
+        "all-gather": _Operation(lambda whole, parts: nccl.all_gather(parts, whole), count - 1, 0.4),
+        "reduce-scatter": _Operation(nccl.reduce_scatter, count - 1, 0.38),
     }
 
 
@@ -344,31 +344,36 @@ def suspects() -> str:
     return ", ".join([*settings[:3], *files, "other processes and clocks (nvidia-smi), links (nvidia-smi nvlink -s)"])
 
 
+def copies(vectors: list[torch.Tensor], others: list[torch.Tensor]) -> tuple[float, float]:
+    """Return how many bytes a second each GPU copies to the others, all at once, and what a single number takes."""
+    gpus = range(len(vectors))
+    pairs = [(gpu, other) for gpu in gpus for other in gpus if gpu != other]
+    streams = {(gpu, other): (torch.cuda.Stream(gpu), torch.cuda.Stream(other)) for gpu, other in pairs}
+    size = vectors[0].numel() * 4
+    wait = min(seconds(partial(others[other][:1].copy_, vectors[gpu][:1])) for gpu, other in pairs)
+    return size / seconds(partial(exchange, vectors, others, streams)), wait
+
+
 def check_rates(count: int) -> None:
     """Require NCCL's operations to be as fast as copies between the GPUs let expect, where there is NVLink."""
     most = largest(count)
     vectors, others = ([torch.zeros(most // 4, device=f"cuda:{gpu}") for gpu in range(count)] for _ in range(2))
-    pairs = [(gpu, other) for gpu in range(count) for other in range(count) if gpu != other]
-    streams = {(gpu, other): (torch.cuda.Stream(gpu), torch.cuda.Stream(other)) for gpu, other in pairs}
-    copy = most / seconds(partial(exchange, vectors, others, streams))
-    wait = min(seconds(partial(others[other][:1].copy_, vectors[gpu][:1])) for gpu, other in pairs)
-    judged = copy > PCIE
-    faults = []
+    copy, wait = copies(vectors, others)
     rates: dict[str, dict[int, float]] = {name: {} for name in operations(count)}
+    faults = []
     for size in (1 << power for power in range(20, most.bit_length())):
-        length = size // 4 // count
-        whole, parts = [vector[: length * count] for vector in vectors], [vector[:length] for vector in others]
+        part = size // count // 4 * 4
+        whole, parts = [vector[: part // 4 * count] for vector in vectors], [vector[: part // 4] for vector in others]
         for name, operation in operations(count).items():
-            part = length * 4
             expected = operation.seconds(part, copy, wait)
             work = partial(operation.run, whole, parts)
             with ending(f"NCCL's {name} of {size >> 20} MiB over {count} GPUs"):
                 taken = seconds(work)
-                if judged and expected < (1 - LOSS) * taken:  # once more: it may have been for a moment
+                if expected < (1 - LOSS) * taken:  # once more: it may have been for a moment
                     taken = min(taken, seconds(work))
             rate, usual = (operation.steps * part / each / 1e9 for each in (taken, expected))
             rates[name][size >> 20] = round(rate, 1)
-            if judged and expected < (1 - LOSS) * taken:
+            if expected < (1 - LOSS) * taken:
                 what = f"{name} of {size >> 20} MiB over {count} GPUs moves {rate:.0f} GB/s of {usual:.0f} expected"
                 faults.append((1 - expected / taken, what))
 
@@ -378,13 +383,21 @@ def check_rates(count: int) -> None:
         copyBandwidth=round(copy / 1e9, 1),
         copyWait=round(wait * 1e6, 1),
         gpus=count,
-        peerAccess=all(torch.cuda.can_device_access_peer(gpu, other) for gpu, other in pairs),
+        peerAccess=all(torch.cuda.can_device_access_peer(a, b) for a in range(count) for b in range(count) if a != b),
         rates=rates,
         kernels=kernels(lambda: [operation.run(whole, parts) for operation in operations(count).values()]),
     )
     for name, by_size in rates.items():
         print(f"{name} of " + ", ".join(f"{size} MiB: {rate:.0f}" for size, rate in by_size.items()) + " GB/s")
-    if judged and wait > WAIT:
+    if copy > PCIE:
+        judge(wait, faults, f"of GPUs that copy {copy / 1e9:.0f} to each other", sum(map(len, rates.values())))
+    measured = f"{bus:.0f} GB/s bus bandwidth over {count} GPUs; one copies to another at {copy / 1e9:.0f} GB/s"
+    print(f"NCCL adds up right: {measured}" + ("" if copy > PCIE else "; without NVLink, rates are not judged"))
+
+
+def judge(wait: float, faults: list[tuple[float, str]], expected: str, number: int) -> None:
+    """Fail for what was lost in some of a number of measurements, or for GPUs that wait too long for each other."""
+    if wait > WAIT:
         sys.exit(
             f"the GPUs are busy: a number takes {wait * 1e6:.0f} microseconds from one to another, and at most "
             f"{WAIT * 1e6:.0f} are expected: {1 - WAIT / wait:.0%} are lost; look at other processes (nvidia-smi)"
@@ -392,11 +405,9 @@ def check_rates(count: int) -> None:
     if faults:
         share, what = max(faults)
         sys.exit(
-            f"NCCL is slow: {what} of GPUs that copy {copy / 1e9:.0f} to each other: {share:.0%} are lost, and too "
-            f"much in {len(faults)} of {sum(map(len, rates.values()))} measurements; look at {suspects()}"
+            f"NCCL is slow: {what} {expected}: {share:.0%} are lost, and too much in {len(faults)} of {number} "
+            f"measurements; look at {suspects()}"
         )
-    measured = f"{bus:.0f} GB/s bus bandwidth over {count} GPUs; one copies to another at {copy / 1e9:.0f} GB/s"
-    print(f"NCCL adds up right: {measured}" + ("" if judged else "; without NVLink, rates are not judged"))
 
 
 check_driver()
