@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from packaging.version import Version
+
 from containers.image.gpu.release_order import line, older, order
 from stacks.versions.cuda_toolkit import cuda_release, running_on
-from stacks.versions.incompatible import Incompatible
+from stacks.versions.incompatible import Incompatible, Unverified
 from stacks.versions.pytorch import built_libraries, torch_versions
 from stacks.versions.tables import applying, newest_from, satisfies, table
 
-_METADATA = "the packages' own metadata, stacks/versions/extras.toml and torch.toml"
+_TABLE = "stacks/versions/extras.toml"
+_METADATA = f"the packages' own metadata, {_TABLE} and torch.toml"
+_AS_NEWEST = "is taken to need what the newest release before it does"
 
 Image = Literal["torch", "torch-extras"]
 """The images that extras are in."""
@@ -37,6 +42,7 @@ class Extra:
         jit: whether it is compiled at run time, so that its wheel has no machine code.
         march: whether its code for the CPU is compiled for one kind of processor.
         pins_torch: whether its metadata pins one torch.
+        releases: its releases, from the first one here on; empty if the table does not say.
         needs: by version, the row that applies from it on; ``any`` applies to every version and commit.
         tvm_ffi: by version, the requirement on apache-tvm-ffi from it on.
         packages: by version, what pip installs from it on, besides torch, to compile and to run it.
@@ -55,6 +61,7 @@ class Extra:
     jit: bool
     march: bool
     pins_torch: bool
+    releases: tuple[str, ...]
     needs: Mapping[str, Mapping[str, Any]]
     tvm_ffi: Mapping[str, str]
     packages: Mapping[str, list[str]]
@@ -104,6 +111,7 @@ def extras() -> Mapping[str, Extra]:
             jit=row.get("jit", False),
             march=row.get("march", False),
             pins_torch=row.get("pins_torch", False),
+            releases=tuple(row.get("releases", ())),
             needs=row.get("needs", {}),
             tvm_ffi=row.get("tvm_ffi", {}),
             packages=row.get("packages", {}),
@@ -143,6 +151,25 @@ def _running(row: Mapping[str, Any], archs: str) -> str:
         running = {running_on(row["archs"], arch) for arch in targets}
         return " ".join(arch for arch in row["archs"] if arch in running)
     return archs
+
+
+def check_extra_listed(name: str, version: str) -> None:
+    """Refuse a version that was never released, as far as the table says.
+
+    One that differs from a release by its ``.post1`` alone is a tag of its own, and not refused.
+
+    Raises:
+        Unverified: the releases are the allowed values.
+    """
+    extra = extras()[name]
+    plain = {_plain(release) for release in extra.releases}
+    if plain and _plain(version) >= min(plain) and _plain(version) not in plain:
+        where, why = f"{_TABLE}; `python -m maintenance refresh extras` asks for newer ones", "is not a known release"
+        raise Unverified(extra.key, version, f"{why} of {extra.title}", extra.releases, where, instead=_AS_NEWEST)
+
+
+def _plain(release: str) -> Version:
+    return Version(re.sub(r"\.post\d+$", "", release))
 
 
 def check_extras_together(pins: Mapping[str, str]) -> None:

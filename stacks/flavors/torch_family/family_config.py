@@ -35,6 +35,7 @@ from stacks.versions.extras import (
     Extra,
     check_extra,
     check_extra_flavor,
+    check_extra_listed,
     check_extras_together,
     extras,
     extras_of,
@@ -203,6 +204,8 @@ class FamilyConfig(StackConfig):
             pin = self.pin(extra)
             if extra.pins_torch and pin and "." in pin:
                 yield partial(check_companion, self.torch.version, cast("Companion", extra.name), pin, field=extra.key)
+            elif pin and "." in pin:
+                yield partial(check_extra_listed, extra.name, pin)
         if self.serve:
             yield partial(check_vllm_listed, self.serve.vllm, torch=self.torch.version)
 

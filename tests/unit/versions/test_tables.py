@@ -33,8 +33,8 @@ from stacks.versions.efa_ngc import (
     ngc_versions,
     ofi_nccl_tag,
 )
-from stacks.versions.extras import check_extra, check_extras_together, extra_archs, extras
-from stacks.versions.incompatible import Incompatible
+from stacks.versions.extras import check_extra, check_extra_listed, check_extras_together, extra_archs, extras
+from stacks.versions.incompatible import Incompatible, Unverified
 from stacks.versions.nodes import EFA, INFINIBAND, node, node_names
 from stacks.versions.pytorch import built_libraries, torch_versions
 from stacks.versions.tables import table
@@ -178,6 +178,31 @@ def test_extra_with_old_cuda_or_python_is_refused() -> None:
         Incompatible, match=r"'2\.8\.3' does not build with python 3\.8; allowed: python 3\.9 and newer"
     ):
         check_extra("flash-attention", "2.8.3", cuda_version="12.1.1", python="3.8")
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("deepspeed", "77.7.7"),
+        ("deepspeed", "0.18.99"),
+        ("flash-attention", "9.9"),
+        ("flash-attention", "2.8.4"),
+        ("flash-attention4", "4.0.0.beta99"),
+        ("transformer-engine", "2.99"),
+    ],
+)
+def test_extra_that_was_never_released_is_unverified(name: str, version: str) -> None:
+    with pytest.raises(Unverified, match=rf"{extras()[name].key}: '{version}' is not a known release of"):
+        check_extra_listed(name, version)
+
+
+def test_every_release_of_an_extra_and_its_tags_are_known() -> None:
+    for name, extra in extras().items():
+        for version in (*extra.releases, *filter(None, [extra.default])):
+            if "." in version:
+                check_extra_listed(name, version)
+    check_extra_listed("flash-attention", "2.8.0")  # its tag; the index has 2.8.0.post2
+    check_extra_listed("transformer-engine", "1.7")  # older than what the index has
 
 
 def test_extra_too_old_for_torch_is_refused() -> None:
