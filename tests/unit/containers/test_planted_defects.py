@@ -255,5 +255,8 @@ def test_plugins_that_nixl_passes_over_are_no_fault() -> None:
         f"{SITE}/nixl_ep_cu12/nixl_ep_cpp_torch211.cpython-311-x86_64-linux-gnu.so": elf("x", ["libtorch.so"]),
     }
     assert faults(files) == []
+    built = "opt/nvidia/nvda_nixl/lib/x86_64-linux-gnu/plugins"  # where NIXL and Dynamo have it that they compile
+    files |= {f"{built}/libplugin_{name}.so": elf("p", ["libgone.so.1"]) for name in ("OBJ", "UCX_MO")}
+    assert faults(files) == []
     plugin: Files = {f"{folder}/nixl/libplugin_UCX.so": elf("u", ["libucp-b39b3ed9.so.0.0.0"])}
     assert len(faults({**files, **plugin})) == 1, "without UCX nothing is left"
