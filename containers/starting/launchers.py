@@ -15,6 +15,8 @@ from itertools import takewhile
 from typing import Final, NamedTuple
 
 _FIRST_PROCESSES: Final = {"tini", "tini-static", "docker-init", "dumb-init", "catatonit"}
+_AS_USER: Final = {"gosu", "su-exec"}
+"""Programs whose first argument is a user, and the next ones a command of that user."""
 _WITH_VALUE: Final = {"-p", "-e", "-r", "--rewrite", "-u", "--unset", "-C", "--chdir"}
 """Options of these programs and of `env` that the next argument is the value of."""
 _SHELLS: Final = {"sh", "bash", "dash", "ash"}
@@ -66,6 +68,8 @@ def launched(words: Words) -> Words | None:
     name = posixpath.basename(words.program)
     if name in _FIRST_PROCESSES:
         return _after_options(words.arguments)
+    if name in _AS_USER:
+        return _after_options(words.arguments[1:])
     if name == "env":
         return _of_env(words.arguments)
     if name in _SHELLS:

@@ -17,6 +17,7 @@ STATIC = elf(machine=183)
 APP: Files = {
     "usr/bin/env": PROGRAM,
     "usr/bin/tini": PROGRAM,
+    "usr/bin/su-exec": PROGRAM,
     "bin/sh": PROGRAM,
     "usr/local/bin/python3.11": PROGRAM,
     "usr/local/bin/python3": "->python3.11",
@@ -55,6 +56,7 @@ def entry(*words: str, **more: object) -> Config:
         entry("bin/serve", WorkingDir="/opt/venv"),
         entry("tini", "-g", "--", "serve"),
         entry("env", "A=1", "-u", "B", "serve"),
+        entry("su-exec", "app:app", "serve"),
         entry("/bin/sh", "-c", "set -e; A=1 exec serve --port=$PORT && touch x"),
         entry("/bin/sh", "-c", "cd /app && ./gone"),
         entry("/bin/sh", "-c", "PATH=/x gone"),
@@ -87,6 +89,7 @@ GONE = "no folder of PATH has gone"
         ({}, entry("serve --port 1"), "/: does not start as Entrypoint: no folder of PATH has serve --port 1"),
         ({}, entry("/opt/venv"), "/opt/venv: does not start as Entrypoint: /opt/venv is a directory"),
         ({}, entry("tini", "--", "gone"), f"/usr/bin/tini: does not start as Entrypoint: {GONE}"),
+        ({"usr/bin/gosu": PROGRAM}, entry("tini", "--", "gosu", "app", "gone"), f"/usr/bin/tini: does not start as Entrypoint: {GONE}"),
         ({}, entry("env", "-S", "A=1 gone"), f"/usr/bin/env: does not start as Entrypoint: {GONE}"),
         ({}, entry("/bin/sh", "-c", "gone --x"), f"/bin/sh: does not start as Entrypoint: {GONE}"),
         ({}, entry("/bin/sh", "-ec", "cd /x; exec gone"), None),
