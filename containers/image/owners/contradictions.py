@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 
 from containers import budget
 from containers.image.binaries.contents import Contents
+from containers.image.binaries.elf_file import AARCH64, X86_64
 from containers.image.binaries.loading import Fault, exceptions
 from containers.image.extensions.numpy_api import NumpyBuild
 from containers.image.owners import ownership
@@ -29,6 +30,10 @@ _FOLDER: Final = re.compile(
 )
 _EXTENSION: Final = re.compile(r"(?P<module>.*/[^/.]+)\.cpython-3(?P<minor>\d+)t?-[^/]*\.so")
 """An extension that one release of Python alone imports (importlib.machinery.EXTENSION_SUFFIXES)."""
+_ANY_EXTENSION: Final = re.compile(r".*/[^/.]+\.(?:cpython-3\d+t?-[^/]*|abi3)\.so")
+"""An extension, by a name that nothing else has."""
+_PROCESSORS: Final = {"amd64": X86_64, "arm64": AARCH64}
+"""The machines of platforms."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*")
 _MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 """What Python calls the architectures of platforms."""
@@ -75,7 +80,8 @@ def unmet(contents: Contents, architecture: str) -> list[Contradiction]:
         for one in installed.values()
         for contradiction in _unmet(f"/{prefix}".rstrip("/") or "/", version, installed, one, architecture)
     )
-    return [*requirements, *_foreign(contents), *_of_other_numpy(contents, dict(environments))]
+    foreign = [*_foreign(contents), *_of_other_processor(contents, architecture)]
+    return [*requirements, *foreign, *_of_other_numpy(contents, dict(environments))]
 
 
 def _foreign(contents: Contents) -> Iterator[Contradiction]:
@@ -92,6 +98,34 @@ def _foreign(contents: Contents) -> Iterator[Contradiction]:
             continue
         prefix = f"/{place['prefix']}".rstrip("/") or "/"
         yield Contradiction(prefix, f"/{path}", f"Python 3.{built['minor']}", f"Python {place['version']}")
+
+
+def _of_other_processor(contents: Contents, architecture: str) -> Iterator[Contradiction]:
+    """Yield the packages whose extensions are all for another processor, as `pip install --platform` may bring them.
+
+    Debian's and Red Hat's packages for another processor are for compiling, and installed as such.
+    """
+    machine = _PROCESSORS.get(architecture)
+    extensions = {
+        path: place["prefix"]
+        for path in contents.binaries
+        if (place := _FOLDER.fullmatch(path)) and _ANY_EXTENSION.fullmatch(path)
+    }
+    if machine is None or all(contents.binaries[path].machine == machine for path in extensions):
+        return
+    known = ownership.owners(contents, extensions)
+    by_package: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for path, prefix in extensions.items():
+        owner = known.get(path)
+        if owner is None or owner.manager in {"pip", "conda"}:
+            by_package[f"/{prefix}".rstrip("/") or "/", str(owner or f"/{path.rpartition('/')[0]}")].append(path)
+    for (prefix, by), paths in sorted(by_package.items()):
+        others = {str(contents.binaries[path].machine) for path in paths}
+        if str(machine) not in others and not any(contents.binaries[path].problem for path in paths):
+            files = tuple(f"/{path}" for path in sorted(paths))
+            yield Contradiction(
+                prefix, by, f"{' and '.join(sorted(others))} by its build", f"Python for {machine}", files
+            )
 
 
 def _of_other_numpy(

@@ -131,6 +131,29 @@ def test_extension_of_another_python_is_named(files: list[str], named: bool) -> 
     assert [str(one) for one in contradictions.unmet(read, "amd64")] == (expected if named else [])
 
 
+@pytest.mark.parametrize(
+    ("own", "other", "named"),
+    [
+        ([], ["_a.cpython-311-x86_64-linux-gnu.so", "_b.abi3.so"], True),
+        (["_a.cpython-311-aarch64-linux-gnu.so"], ["_b.abi3.so"], False),
+        ([], ["libattach_x86_64.so", "data.so"], False),
+        (["_a.abi3.so"], [], False),
+    ],
+)
+def test_package_for_another_processor_is_a_fault(own: list[str], other: list[str], *, named: bool) -> None:
+    """As of a wheel for this machine that a build for another platform copies."""
+    machines = {**dict.fromkeys(own, 183), **dict.fromkeys(other, 62)}
+    files: Files = {f"{SITE}/user/{name}": elf(machine=number) for name, number in machines.items()}
+    record = "".join(f"user/{name},sha256=AAAA,7\n" for name in machines)
+    read = image({**files, f"{SITE}/user-1.5.dist-info/RECORD": record})
+    lines = [str(row.fault()) for row in contradictions.unmet(read, "arm64")]
+    expected = (
+        f"/{SITE}/user/_a.cpython-311-x86_64-linux-gnu.so: user 1.5 requires x86-64 by its build: /opt/venv has Python for "
+        "aarch64; likewise 1 more of its files"
+    )
+    assert lines == ([expected] if named else [])
+
+
 def numpy_module(*texts: str, needs: str = "PyCapsule_GetPointer") -> bytes:
     return elf("_m.so", rodata=b"\0".join(text.encode() for text in texts), undefined=[needs])
 
