@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli import completion
 from cli.command_line import Command
 from stacks.config.stack_file import ROOT
+
+if TYPE_CHECKING:
+    from stacks.plan import Plan
 
 
 @click.command(
@@ -64,6 +67,7 @@ def new(stack: str, values: tuple[str, ...], flavor: str | None, source: Path | 
     cls=Command,
     examples=[
         ("slipway check", "after any change of a stack file"),
+        ("slipway check mine", "likewise, and only the line of `mine` is printed"),
         ("slipway check --locked local", "likewise, and parents, sources and Python packages of `local` are pinned"),
         ("slipway check --json", "the stacks and the mistakes, for a program"),
     ],
@@ -73,20 +77,30 @@ def new(stack: str, values: tuple[str, ...], flavor: str | None, source: Path | 
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.pass_context
 def check(ctx: click.Context, stacks: tuple[str, ...], *, locked: bool, as_json: bool) -> None:
-    """Validate every stack, and what stacks share."""
+    """Validate every stack, and what stacks share. The lines are of the STACKs alone; mistakes are of all.
+
+    Stacks that are valid each may have one tag for different images.
+    """
     from cli import stack_checks
     from stacks.config.stack_file import read_stack, stack_names
 
-    if stacks and not locked:
-        raise click.UsageError("every stack is checked: leave out the STACK, or add --locked for what it does not pin")
     for stack in stacks:
         read_stack(stack)
     pinned = (stacks or stack_names()) if locked else ()
+    valid: list[dict[str, Any]] = []
+
+    def each(planned: Plan) -> None:
+        if stacks and planned.stack not in stacks:
+            return
+        if as_json:
+            valid.append(stack_checks.as_json(planned))
+        else:
+            stack_checks.report(planned)
+
+    mistakes = stack_checks.check(pinned, each)
     if as_json:
-        valid: list[dict[str, Any]] = []
-        mistakes = stack_checks.check(pinned, lambda planned: valid.append(stack_checks.as_json(planned)))
         print(json.dumps({"stacks": valid, "mistakes": mistakes}, indent=2))
-    elif mistakes := stack_checks.check(pinned):
+    elif mistakes:
         print(*mistakes, sep="\n", file=sys.stderr)
     ctx.exit(1 if mistakes else 0)
 

@@ -36,6 +36,18 @@ def test_check_passes_for_every_stack(capsys: pytest.CaptureFixture[str]) -> Non
     assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == stack_names()
 
 
+def test_check_of_a_stack_prints_its_line_and_all_mistakes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stack_checks, "stack_names", lambda: ["local", "local-multi", "gone"])
+    assert main(["check", "local"]) == 1
+    out, err = capsys.readouterr()
+    assert [line.partition(":")[0] for line in out.splitlines()] == ["local"]
+    assert err.startswith("there is no stack 'gone'; ")
+    assert main(["check", "locl"]) == 1
+    assert "did you mean 'local'" in capsys.readouterr().err
+
+
 def test_check_names_a_file_that_is_no_stacks(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
