@@ -64,8 +64,8 @@ class _Operation(NamedTuple):
 
         Its GPUs copy ``copy`` bytes a second to each other, and wait ``wait`` seconds for a single number. NCCL reaches
         1 / 1.05 of that rate, and waits half as long again. On two H100 NCCL 2.28.9 is within 2 % of this at 1 GiB, and
-        up to 7 % slower on less. For 4 and 8 GPUs this is 348 and 347 GB/s for an all-reduce of 1 GiB, where 355 and 361
-        were measured; their other operations were not. containers/evidence/gpu_report.py judges by the same rule.
+        up to 7 % slower on less. For 4 and 8 GPUs this is 348 and 347 GB/s for an all-reduce of 1 GiB, where 355 and
+        361 were measured; their other operations were not. containers/evidence/gpu_report.py judges by the same rule.
         """
         return 1.5 * wait * (1 + self.steps) + part * (1.05 * self.steps + self.own) / copy
 

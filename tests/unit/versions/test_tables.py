@@ -198,7 +198,7 @@ def test_extra_that_was_never_released_is_unverified(name: str, version: str) ->
 
 def test_every_release_of_an_extra_and_its_tags_are_known() -> None:
     for name, extra in extras().items():
-        for version in (*extra.releases, *filter(None, [extra.default])):
+        for version in (*extra.releases, extra.default or ""):
             if "." in version:
                 check_extra_listed(name, version)
     check_extra_listed("flash-attention", "2.8.0")  # its tag; the index has 2.8.0.post2
