@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, Protocol
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from containers.errors import SlipwayError, one_line
@@ -24,6 +24,8 @@ _NODES: Final = 1024
 
 NVLINK: Final = 64.0
 """GB/s: what copies faster from one GPU to another does so over NVLink, and is judged by the rule below."""
+WAIT: Final = 200.0
+"""Microseconds: the checks fail where the smallest copy over NVLink takes longer."""
 LOSS: Final = 0.15
 """The share of an expected rate that is missing in a run that is slow."""
 Operation = Literal["all-reduce", "broadcast", "all-gather", "reduce-scatter"]
@@ -42,6 +44,7 @@ _DIGEST: Final = re.compile(r".*@(sha256:[0-9a-f]{64})")
 Text = Annotated[str, Field(max_length=300)]
 Texts = Annotated[tuple[Text, ...], Field(max_length=200)]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Size = Annotated[int, Field(ge=1, le=1 << 20)]
 
 
 class _Part(BaseModel):
@@ -82,10 +85,8 @@ class Measured(_Part):
     bus_bandwidth: Rate | None = None
     copy_bandwidth: Rate | None = None
     copy_wait: Rate = 0
-    rates: Annotated[
-        dict[Operation, Annotated[dict[PositiveInt, Rate], Field(max_length=32)]], Field(max_length=8)
-    ] = {}
-    gpus: int | None = Field(None, ge=1)
+    rates: Annotated[dict[Operation, Annotated[dict[_Size, Rate], Field(max_length=32)]], Field(max_length=8)] = {}
+    gpus: int | None = Field(None, ge=1, le=1 << 20)
     nodes: int | None = Field(None, ge=1)
     peer_access: bool | None = None
     kernels: Texts = ()
@@ -289,23 +290,23 @@ def _slow(measured: Measured) -> Iterator[str]:
     copy, gpus, bus = measured.copy_bandwidth, measured.gpus, measured.bus_bandwidth
     if copy is None or copy <= NVLINK or gpus is None or gpus == 1:
         return
-    every = [] if bus is None else [(_lost("all-reduce", 1024, bus, gpus, copy, measured.copy_wait), "all-reduce", bus)]
-    for operation, rates in measured.rates.items():
-        for size, rate in rates.items():
-            every.append(
-                (_lost(operation, size, rate, gpus, copy, measured.copy_wait), f"{operation} of {size} MiB", rate)
-            )
-    lost, what, rate = max(every, default=(0, "", 0))
+    rates = [(name, size, rate) for name, by_size in measured.rates.items() for size, rate in by_size.items()]
+    if bus is not None:
+        rates.append(("all-reduce", max(measured.rates.get("all-reduce", {1024: bus}), default=1024), bus))
+    wait = min(measured.copy_wait, WAIT)
+    lost, name, size, rate = max(
+        ((_lost(*each, gpus, copy, wait), *each) for each in rates), default=(0, "all-reduce", 0, 0)
+    )
     if lost > LOSS:
         yield (
-            f"the report says PASSED, but {what} moves {rate:g} GB/s, {lost:.0%} less than is expected of GPUs that "
-            f"copy {copy:g} to each other"
+            f"the report says PASSED, but {name} of {size} MiB moves {rate:g} GB/s, {lost:.0%} less than is expected "
+            f"of GPUs that copy {copy:g} to each other"
         )
 
 
-def _lost(operation: Operation, size: int, rate: float, gpus: int, copy: float, wait: float) -> float:
+def _lost(name: Operation, size: int, rate: float, gpus: int, copy: float, wait: float) -> float:
     """Return which share of the expected bus bandwidth is missing, of an operation on vectors of ``size`` MiB."""
-    steps, own = _OPERATIONS[operation](gpus)
+    steps, own = _OPERATIONS[name](gpus)
     part = size * (1 << 20) / gpus / 1e3  # KB, of which GB/s are as many in a microsecond
     expected = steps * part / (1.5 * wait * (1 + steps) + part * (1.05 * steps + own) / copy)
     return 1 - rate / expected

@@ -53,7 +53,21 @@ def test_report_without_peer_to_peer_is_a_violation(name: str) -> None:
             "planted",
             {"result": "PASSED", "failure": ""},
             {},
-            "the report says PASSED, but all-reduce moves 26.7 GB/s, 92% less than is expected of GPUs",
+            "the report says PASSED, but all-reduce of 1024 MiB moves 26.7 GB/s, 92% less than is expected of GPUs",
+        ),
+        (
+            "good",
+            {
+                "measured": {
+                    "busBandwidth": 330,
+                    "copyBandwidth": 390,
+                    "gpus": 2,
+                    "copyWait": 1e308,
+                    "rates": {"broadcast": {1024: 99}},
+                }
+            },
+            {},
+            "the report says PASSED, but broadcast of 1024 MiB moves 99 GB/s, ",
         ),
         ("good", {}, {"gpus": 8}, "they ran on 2 GPUs, and 8 are required"),
         ("good", {}, {"busBandwidth": 400}, "295.9 GB/s bus bandwidth, and 400 are required"),
@@ -155,6 +169,15 @@ def test_newest_report_counts_and_failed_before_passed() -> None:
         (gpu_reports.text("good", finished="2026-11-25T02:05:55"), "the report is malformed: finished: "),
         (gpu_reports.text("good", measured={"busBandwidth": float("nan")}), "the report is malformed: "),
         (gpu_reports.text("good", measured={"busBandwidth": -1}), "the report is malformed: measured.busBandwidth: "),
+        (gpu_reports.text("good", measured={"gpus": 10**400}), "the report is malformed: measured.gpus: "),
+        (
+            gpu_reports.text("good", measured={"rates": {"broadcast": {10**400: 1}}}),
+            "the report is malformed: measured.r",
+        ),
+        (
+            gpu_reports.text("good", measured={"rates": {"gather": {1: 1}}}),
+            "the report is malformed: measured.rates.ga",
+        ),
         (gpu_reports.text("good", checks=["x" * 301]), "the report is malformed: checks.0: "),
         (gpu_reports.text("good", failure="x" * (1 << 20)), "the report is longer than 1048576 bytes"),
     ],
