@@ -39,8 +39,12 @@ def status(
         # A runner for one job leaves GitHub with its job's end, and its machine ends then.
         and not (runners is not None and machine.id not in by_machine and prepared and machine.id in prepared)
     ]
+    # GitHub tells a listener of assigned jobs by another number than that of its pages.
     waiting = [
-        WaitingJob(str(job.id), job.since, job.since, job.unassigned_since is not None, job.repository) for job in jobs
+        WaitingJob(
+            str(job.id) if job.id > 0 else "", job.since, job.since, job.unassigned_since is not None, job.repository
+        )
+        for job in jobs
     ]
     return standings(now, waiting, places, around)
 

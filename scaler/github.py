@@ -74,6 +74,11 @@ class Refused(Exception):
         return self.status in {0, 401, 429} or self.status >= 500 or "rate limit" in self._message
 
     @property
+    def job_runs(self) -> bool:
+        """Whether the service of runner scale sets keeps a runner, for it has a job."""
+        return "jobstillrunning" in self._message
+
+    @property
     def running(self) -> bool:
         """Whether the reason is that the workflow run is not done ("... is already running")."""
         return self.status == 403 and "already running" in self._message
@@ -114,13 +119,13 @@ class GitHub:
     @functools.cached_property
     def _authorization(self) -> str:
         token = self._login.get("token")
-        return _bearer(token or self._installation(_member(self._login, "installation")))
+        return _bearer(token or self._installation(member(self._login, "installation")))
 
     def runners(self) -> Iterator[dict[str, Any]]:
         """Yield every runner: ``id``, ``name``, ``status`` and ``busy``."""
         page = 1
         while True:
-            runners = _member(self._send("GET", f"{self._runners}?per_page=100&page={page}"), "runners")
+            runners = member(self._send("GET", f"{self._runners}?per_page=100&page={page}"), "runners")
             yield from runners
             if len(runners) < 100:
                 return
@@ -136,8 +141,19 @@ class GitHub:
         answer = self._send("POST", f"{self._runners}/generate-jitconfig", body)
         runner = answer.get("runner") if isinstance(answer, dict) else None
         number = runner.get("id") if isinstance(runner, dict) else None
-        config = _secret(_member(answer, "encoded_jit_config"), "the configuration of a runner")
+        config = secret_text(member(answer, "encoded_jit_config"), "the configuration of a runner")
         return config, number if isinstance(number, int) else None
+
+    def registration_token(self) -> str:
+        """Return a token that opens the service of runner scale sets, and registers runners, for an hour."""
+        return secret_text(member(self._send("POST", f"{self._runners}/registration-token"), "token"), "the token")
+
+    def jobs_of(self, repository: str, run: int) -> list[dict[str, Any]]:
+        """Return the jobs of a workflow run's last attempt: ``id``, ``runner_name`` and ``run_attempt``."""
+        jobs: list[dict[str, Any]] = member(
+            self._send("GET", f"/repos/{repository}/actions/runs/{run}/jobs?per_page=100"), "jobs"
+        )
+        return jobs
 
     def forget(self, runner: int) -> bool:
         """Remove a runner, so that it gets no job; return false if it has one now."""
@@ -156,17 +172,17 @@ class GitHub:
         Raises:
             Refused: 404 if it is gone, or if the credentials do not allow to read the repository.
         """
-        state: str = _member(self._send("GET", f"/repos/{repository}/actions/jobs/{job}"), "status")
+        state: str = member(self._send("GET", f"/repos/{repository}/actions/jobs/{job}"), "status")
         return state
 
     def queue(self, repository: str) -> Iterator[dict[str, Any]]:
         """Yield the queued jobs of a repository's newest runs: ``id``, ``name``, ``labels`` and ``created_at``."""
         for state in ("queued", "in_progress"):
             answer = self._send("GET", f"/repos/{repository}/actions/runs?status={state}&per_page={_MOST_RUNS}")
-            for run in _member(answer, "workflow_runs"):
-                path = f"/repos/{repository}/actions/runs/{int(_member(run, 'id'))}/jobs?per_page=100"
-                jobs = _member(self._send("GET", path), "jobs")
-                yield from (job for job in jobs if _member(job, "status") == "queued")
+            for run in member(answer, "workflow_runs"):
+                path = f"/repos/{repository}/actions/runs/{int(member(run, 'id'))}/jobs?per_page=100"
+                jobs = member(self._send("GET", path), "jobs")
+                yield from (job for job in jobs if member(job, "status") == "queued")
 
     def rerun(self, repository: str, job: int) -> bool:
         """Run a job again; return false if other jobs of its workflow run are not done yet."""
@@ -221,7 +237,7 @@ class GitHub:
 
     def _installation(self, number: str) -> str:
         answer = self._send("POST", f"/app/installations/{number}/access_tokens", by=self._app)
-        token: str = _member(answer, "token")
+        token: str = member(answer, "token")
         return token
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, by: str | None = None) -> Any:
@@ -234,38 +250,70 @@ class GitHub:
         left = self._until - time.time()
         if left < 1:
             raise Refused(0, f"{method} {path}: this round has no time left; the next one tries again")
-        authorization = by or self._authorization
-        request = urllib.request.Request(  # noqa: S310 - the address is the configuration's, and https
+        headers = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
+        return call(
+            method,
             f"{self._api}{path}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={
-                "Authorization": authorization,
-                "Accept": "application/vnd.github+json",
-                "X-GitHub-Api-Version": "2022-11-28",
-                "User-Agent": "slipway",
-            },
+            by or self._authorization,
+            body,
+            headers=headers,
+            seconds=min(_SECONDS, left),
+            until=self._until,
         )
-        try:
-            with _OPENER.open(request, timeout=min(_SECONDS, left)) as answer:
-                return json.loads(self._content(answer) or b"null"), answer.headers
-        except urllib.error.HTTPError as error:
-            raise Refused(error.code, _text(error), authorization) from None
-        # URLError and timeouts are of OSError, what is no JSON of ValueError, and what is nested too deep of the last.
-        except (OSError, HTTPException, ValueError, RecursionError) as error:
-            why = _scrubbed(str(error), authorization)  # BadStatusLine has the first line of the answer
-            raise Refused(0, f"{method} {path}: {type(error).__name__}: {why}") from None
 
-    def _content(self, answer: Any) -> bytes:
-        """Read an answer. Raises Refused if it is too long, or has not ended when the round has no time left."""
-        content = bytearray()
-        while chunk := answer.read1(1 << 16):
-            content += chunk
-            if len(content) > _LONGEST:
-                raise Refused(0, f"the answer is longer than {_LONGEST >> 20} MiB")
-            if time.time() > self._until:
-                raise Refused(0, "the answer does not end within the round")
-        return bytes(content)
+
+def call(
+    method: str,
+    url: str,
+    authorization: str,
+    body: object = None,
+    *,
+    headers: Mapping[str, str],
+    seconds: float,
+    until: float,
+) -> tuple[Any, Mapping[str, str]]:
+    """Send a request and return the body of the answer, None if it is empty, and its headers.
+
+    Args:
+        method: the method of HTTP.
+        url: the whole address.
+        authorization: the value of that header; no error has it.
+        body: what is sent as JSON; None for nothing.
+        headers: further headers.
+        seconds: the longest wait for the answer, and for each part of it.
+        until: the time at which the whole answer must be there, in seconds since 1970.
+
+    Raises:
+        Refused: GitHub refuses, or there is no usable answer.
+    """
+    request = urllib.request.Request(  # noqa: S310 - the address is the configuration's or GitHub's, and https
+        url,
+        method=method,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Authorization": authorization, "User-Agent": "slipway", **headers},
+    )
+    try:
+        with _OPENER.open(request, timeout=seconds) as answer:
+            return json.loads(_content(answer, until) or b"null"), answer.headers
+    except urllib.error.HTTPError as error:
+        raise Refused(error.code, _text(error), authorization) from None
+    # URLError and timeouts are of OSError, what is no JSON of ValueError, and what is nested too deep of the last.
+    except (OSError, HTTPException, ValueError, RecursionError) as error:
+        why = _scrubbed(str(error), authorization)  # BadStatusLine has the first line of the answer
+        where = urllib.parse.urlsplit(url)
+        raise Refused(0, f"{method} {where.path}: {type(error).__name__}: {why}") from None
+
+
+def _content(answer: Any, until: float) -> bytes:
+    """Read an answer. Raises Refused if it is too long, or has not ended when the round has no time left."""
+    content = bytearray()
+    while chunk := answer.read1(1 << 16):
+        content += chunk
+        if len(content) > _LONGEST:
+            raise Refused(0, f"the answer is longer than {_LONGEST >> 20} MiB")
+        if time.time() > until:
+            raise Refused(0, "the answer does not end within the round")
+    return bytes(content)
 
 
 def _lost(attempts: Sequence[Mapping[str, Any]]) -> bool:
@@ -291,10 +339,10 @@ def _scrubbed(text: str, authorization: str) -> str:
 
 
 def _bearer(token: object) -> str:
-    return f"Bearer {_secret(token, 'the token')}"
+    return f"Bearer {secret_text(token, 'the token')}"
 
 
-def _secret(value: object, what: str) -> str:
+def secret_text(value: object, what: str) -> str:
     """Return a secret on one line. Raises Refused, without the secret, if it has other characters."""
     text = value.strip() if isinstance(value, str) else ""
     if not _SECRET.fullmatch(text):
@@ -302,7 +350,7 @@ def _secret(value: object, what: str) -> str:
     return text
 
 
-def _member(answer: Any, name: str) -> Any:
+def member(answer: Any, name: str) -> Any:
     """Return a member of an answer. Raises Refused if it is missing, as in the answer of a proxy."""
     if not isinstance(answer, dict) or name not in answer:
         raise Refused(0, f"the answer has no '{name}'")

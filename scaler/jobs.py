@@ -9,7 +9,8 @@ The states of a job's row:
 - ``failed``: it failed on a runner. If that runner is ``lost``, the job is run again.
 - ``again``: it was run again, or cannot be.
 
-One row more, :data:`STATUS`, has what the keeper's last round knew of all of them.
+Two rows more: :data:`STATUS` has what the keeper's last round knew of all of them, and :data:`LISTENER` what the
+listener knows of its scale set.
 
 A row stays for as long as its job can be queued. Its state changes only as :data:`_FROM` allows, so a delivery that is
 late, repeated or replayed does nothing.
@@ -27,6 +28,9 @@ from .github import REPOSITORY
 
 STATUS = "status"
 """The id and the state of the row with the keeper's report."""
+
+LISTENER = "listener"
+"""The id and the state of the row with what the listener knows."""
 
 LONGEST_QUEUED = 24 * 3600
 """Seconds after which GitHub ends a job without a self-hosted runner ("Usage limits", self-hosted runners)."""
@@ -64,8 +68,9 @@ class Rows:
 
     ``waiting`` are the jobs that wait for a runner, the oldest first. ``postponed`` are those that wait for something
     else, since GitHub was last asked. ``failed`` has each failed job after its runner, ``lost_runners`` the names of
-    lost runners. ``runners`` are the ids of GitHub's runners by their machines. ``unreadable`` is the number of rows of
-    another shape than the table's.
+    lost runners. ``runners`` are the ids of GitHub's runners by their machines, ``in_set`` the machines of those of a
+    scale set. ``listener`` is what the last listener knew. ``unreadable`` is the number of rows of another shape than
+    the table's.
     """
 
     waiting: list[Job] = field(default_factory=list)
@@ -73,6 +78,8 @@ class Rows:
     failed: list[tuple[str, Job]] = field(default_factory=list)
     lost_runners: set[str] = field(default_factory=set)
     runners: dict[str, int] = field(default_factory=dict)
+    in_set: set[str] = field(default_factory=set)
+    listener: str = ""
     unreadable: int = 0
 
     def add(self, row: Mapping[str, Any], oldest: float) -> None:
@@ -87,6 +94,11 @@ class Rows:
             return
         if state == "runner":
             self.runners[row["id"]["S"]] = int(row["runner"]["N"])
+            if "set" in row:
+                self.in_set.add(row["id"]["S"])
+            return
+        if state == LISTENER:
+            self.listener = row["known"]["S"]
             return
         if not REPOSITORY.fullmatch(row["repository"]["S"]):
             raise ValueError
@@ -145,9 +157,14 @@ class Jobs:
         """Note that a runner's machine is gone, perhaps before its job was done."""
         self._note(runner, "lost", LONGEST_QUEUED)
 
-    def note_runner(self, machine: str, runner: int) -> None:
+    def note_runner(self, machine: str, runner: int, *, in_set: bool = False) -> None:
         """Note the id of a machine's runner at GitHub, for as long as the machine may live."""
-        self._note(machine, "runner", _LONGEST_LIFE, {"runner": {"N": str(runner)}})
+        more = {"set": {"BOOL": True}} if in_set else {}
+        self._note(machine, "runner", _LONGEST_LIFE, {"runner": {"N": str(runner)}, **more})
+
+    def note_listener(self, known: str) -> None:
+        """Keep what the listener knows, for the next one."""
+        self._note(LISTENER, LISTENER, _LONGEST_LIFE, {"known": {"S": known}})
 
     def forget_runner(self, machine: str) -> None:
         """Note that a machine has no runner any more."""

@@ -6,11 +6,12 @@ import json
 import os
 import posixpath
 import re
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -48,6 +49,18 @@ def handle(_event: object, _context: object) -> None:
     Keeper(os.environ).round()
 
 
+@dataclass(frozen=True)
+class View:
+    """What a round has read, after it has requested what its jobs need; None for what could not be read."""
+
+    rules: Rules
+    rows: Rows | None
+    groups: Groups
+    machines: Sequence[Machine]
+    runners: Sequence[Runner] | None
+    prepared: Collection[str] | None
+
+
 class Keeper:
     """One round's view of AWS and GitHub. A call that fails costs only what needs its answer.
 
@@ -68,14 +81,19 @@ class Keeper:
         self._path = environment["CONFIGS"]
         self._hook = environment["HOOK"]
         self._metrics = environment["METRICS"]
+        self._view: View | None = None
+        # Where another thread requests machines meanwhile, for jobs of which this round does not know.
+        self._resizing = threading.Lock()
+        self._raised: dict[str, int] = defaultdict(int)
+        self._ended: set[str] = set()
         self._scaling = client("autoscaling")
         self._ec2 = client("ec2")
         self._ssm = client("ssm")
         self._jobs = Jobs(client("dynamodb"), environment["JOBS"])
         self._refused: dict[str, list[str]] = defaultdict(list)
-        credentials = partial(_credentials, environment["GITHUB_SECRET"])
+        login = partial(credentials, environment["GITHUB_SECRET"])
         until = time.time() + _GITHUB_SECONDS
-        self._github = GitHub(environment["GITHUB_API"], environment["GITHUB_SCOPE"], credentials, until)
+        self._github = GitHub(environment["GITHUB_API"], environment["GITHUB_SCOPE"], login, until)
 
     def round(self) -> Decision | None:
         """Read, decide and act, then tell CloudWatch how long the oldest job has waited, and the table why.
@@ -86,7 +104,7 @@ class Keeper:
         rows = _result("read the jobs", self._jobs.rows)
         if rows and rows.unreadable:
             log("refused", to="read the jobs", why=f"{rows.unreadable} rows of the table are not a job's")
-        jobs = rows.waiting if rows else []
+        waiting: list[Job] | None = None
         prepared = runners = machines = None
         minimum = least(time.time(), self._rules.least, self._schedule)
         rules = replace(self._rules, least=minimum, reservations=self._reservations())
@@ -100,74 +118,78 @@ class Keeper:
             if groups is not None:
                 machines = _result("list the machines", partial(self._machines, groups), self._refused["machines"])
             if groups is not None and machines is not None:
-                decision = decide(time.time(), rules, rows.waiting if rows else None, machines, runners, prepared)
+                waiting = self._waiting(rows)
+                decision = decide(time.time(), rules, waiting, machines, runners, prepared)
                 self._refused["launches"] += _without_room(rules, machines)
                 # A configuration stays until it is known whether its machine was lost.
                 configured = prepared or {} if runners is not None else {}
-                self._act(decision, groups, machines, runners or [], rows or Rows(), configured)
+                desired = self._raise(decision, groups, machines)
+                self._raised.clear()
+                self._view = View(rules, rows, groups, machines, runners, prepared)
+                self._act(decision, desired, groups, machines, runners or [], rows or Rows(), configured)
             if rows:
                 self._recheck(rows)
                 self._rerun(rows)
-            with _refusal("deliver again"):
-                for delivery in self._github.redeliver():
-                    log("delivered again", delivery=delivery)
-            with _refusal("explain"):
-                self._explain([job for job in jobs if job.unassigned_since is None])
+            self._deliver_again()
+            with refusal("explain"):
+                self._explain([job for job in waiting or () if job.unassigned_since is None])
             return decision
         finally:
-            if rows:  # without a measurement, the alarm is raised
+            jobs = self._waiting(rows) if waiting is None else waiting
+            if jobs is not None:  # without a measurement, the alarm is raised
                 waited = time.time() - jobs[0].since if jobs else 0
-                with _refusal("report"):
+                with refusal("report"):
                     self._report(status(time.time(), rules, jobs, machines, runners, prepared, self._refused))
-                with _refusal("measure"):
+                with refusal("measure"):
                     self._measure({"LongestQueued": (waited, "Seconds"), "Queued": (len(jobs), "Count")})
+
+    def _raise(self, decision: Decision, groups: Groups, machines: Sequence[Machine]) -> dict[str, int]:
+        """Request the machines that are missing; return the desired numbers, in which those to end count yet."""
+        kinds = {machine.id: machine.group for machine in machines}
+        desired = dict(decision.desired)
+        for machine in decision.end:
+            desired[kinds[machine]] += 1
+        for kind, count in desired.items():
+            with refusal("resize", group=self._groups[kind]), self._resizing:
+                before = groups[kind]["DesiredCapacity"]
+                self._resize(groups[kind], max(count, before))
+                self._raised[kind] += groups[kind]["DesiredCapacity"] - before
+        return desired
 
     def _act(
         self,
         decision: Decision,
+        desired: dict[str, int],
         groups: Groups,
         machines: Sequence[Machine],
         runners: Sequence[Runner],
         rows: Rows,
         prepared: Collection[str],
     ) -> None:
-        """Do what was decided: first what needs only AWS, because GitHub may take all the time."""
+        """Do all else that was decided: first what needs only AWS, because GitHub may take all the time."""
         gone = {machine.id for machine in machines if machine.gone}  # GitHub need not agree to their end
         # A runner that the list lacks may have a job all the same.
         every = {**rows.runners, **{runner.machine: runner.id for runner in runners}}
         ids = {machine: number for machine, number in every.items() if machine not in gone}
         kinds = {machine.id: machine.group for machine in machines}
-        desired = dict(decision.desired)
-        for machine in decision.end:
-            desired[kinds[machine]] += 1  # it counts until it is ended
-        for kind, count in desired.items():
-            with _refusal("resize", group=self._groups[kind]):
-                self._resize(groups[kind], max(count, groups[kind]["DesiredCapacity"]))
         for machine in decision.hold:
-            with _refusal("hold", machine=machine):
+            with refusal("hold", machine=machine):
                 self._hooked(self._scaling.record_lifecycle_action_heartbeat, self._groups[kinds[machine]], machine)
-        for machine in decision.prepare:
-            with _refusal("register", self._refused[machine], machine=machine):
-                self._prepare(machine)
-        for job in rows.waiting:
-            if job.id in decision.unassigned:
-                with _refusal("leave", job=job.id):
-                    self._jobs.unassign(job)
-                    log(
-                        "left",
-                        job=job.id,
-                        why="GitHub gave it to no runner here: may the runner group its repository?",
-                    )
+        self._prepare_all(decision.prepare, rows)
+        for job in decision.unassigned:
+            with refusal("leave", job=job):
+                self._leave(job, rows)
+                log("left", job=job, why="GitHub gave it to no runner here: may the runner group its repository?")
         for runner in decision.forget:
-            with _refusal("forget", runner=runner):
-                self._github.forget(runner)
+            with refusal("forget", runner=runner):
+                self._forget(runner)
                 log("forgotten", runner=runner)
         self._end_machines(decision, groups, desired, kinds, ids, prepared)
         for kind, count in desired.items():
-            with _refusal("resize", group=self._groups[kind]):
-                self._resize(groups[kind], count)
+            with refusal("resize", group=self._groups[kind]), self._resizing:
+                self._resize(groups[kind], count + self._raised[kind])
         for machine in set(decision.lost) - {*decision.end, *decision.release}:
-            with _refusal("lose", machine=machine):
+            with refusal("lose", machine=machine):
                 self._remove_configuration(machine, prepared, decision.lost)
 
     def _end_machines(
@@ -182,26 +204,42 @@ class Keeper:
         """End machines, and release waiting ones, once GitHub removed their runners; ``ids`` are the runners'."""
         for machine, why in decision.end.items():
             group = groups[kinds[machine]]
-            with _refusal("end", machine=machine):
-                if machine in ids and not self._github.forget(ids[machine]):
+            with refusal("end", machine=machine):
+                if machine in ids and not self._forget(ids[machine]):
                     continue  # meanwhile it got a job
-                fewer = group["DesiredCapacity"] > 0  # AWS refuses a number below 0
-                self._scaling.terminate_instance_in_auto_scaling_group(
-                    InstanceId=machine, ShouldDecrementDesiredCapacity=fewer
-                )
-                group["DesiredCapacity"] -= fewer
+                with self._resizing:
+                    fewer = group["DesiredCapacity"] > 0  # AWS refuses a number below 0
+                    self._scaling.terminate_instance_in_auto_scaling_group(
+                        InstanceId=machine, ShouldDecrementDesiredCapacity=fewer
+                    )
+                    group["DesiredCapacity"] -= fewer
+                    self._ended.add(machine)
                 desired[kinds[machine]] -= 1
                 self._remove_configuration(machine, prepared, decision.lost)
                 log("ended", machine=machine, why=why)
         for machine in decision.release:
-            with _refusal("release", machine=machine):
-                if machine not in ids or self._github.forget(ids[machine]):
+            with refusal("release", machine=machine):
+                if machine not in ids or self._forget(ids[machine]):
                     self._remove_configuration(
                         machine, prepared, decision.lost
                     )  # first: from then on, the machine's end is not a loss
                     go = self._scaling.complete_lifecycle_action
                     self._hooked(go, self._groups[kinds[machine]], machine, LifecycleActionResult="CONTINUE")
                     log("released", machine=machine)
+
+    def _waiting(self, rows: Rows | None) -> list[Job] | None:
+        """Return the jobs that wait, the longest waiting first; None if they could not be read."""
+        return rows.waiting if rows else None
+
+    def _leave(self, job: int, rows: Rows) -> None:
+        """Note that GitHub gave a job to none of these runners."""
+        for one in rows.waiting:
+            if one.id == job:
+                self._jobs.unassign(one)
+
+    def _forget(self, runner: int) -> bool:
+        """Remove a runner at GitHub; return false if it has a job now."""
+        return self._github.forget(runner)
 
     @property
     def _prefix(self) -> str:
@@ -216,7 +254,7 @@ class Keeper:
         waiting = _turn(now, [job for job in rows.waiting if now - job.since > RECHECK_SECONDS])
         postponed = _turn(now, [job for job in rows.postponed if now - job.since > POSTPONED_RECHECK_SECONDS])
         for job in waiting + postponed:
-            with _refusal("ask for", job=job.id):
+            with refusal("ask for", job=job.id):
                 state = self._github.state(job.repository, job.id)
                 if state == "queued":
                     if job in postponed:
@@ -261,7 +299,7 @@ class Keeper:
                 continue
             reservations[name], ends = current
             if ends is not None:
-                with _refusal("measure"):
+                with refusal("measure"):
                     left = max(ends - time.time(), 0.0) / 3600
                     self._measure({"ReservationHoursLeft": (left, "None")}, Reservation=name)
         return reservations
@@ -310,10 +348,20 @@ class Keeper:
         times = {posixpath.basename(one["Name"]): one.get("LastModifiedDate") for one in parameters}
         return {machine: stored.timestamp() if stored else 0.0 for machine, stored in times.items()}
 
+    def _prepare_all(self, machines: Sequence[str], _rows: Rows) -> None:
+        for machine in machines:
+            with refusal("register", self._refused[machine], machine=machine):
+                self._prepare(machine)
+
+    def _register(self, machine: str) -> tuple[str, int | None, bool]:
+        """Return a runner's configuration, its id, and whether it is of a scale set."""
+        config, runner = self._github.register(f"{self._prefix}{machine}", self._labels, self._runner_group)
+        return config, runner, False
+
     def _prepare(self, machine: str) -> None:
         """Register a runner for a machine, and store its configuration where only that machine may read it."""
         try:
-            config, runner = self._github.register(f"{self._prefix}{machine}", self._labels, self._runner_group)
+            config, runner, in_set = self._register(machine)
         except Refused as refused:
             if (
                 refused.status == 409
@@ -324,7 +372,7 @@ class Keeper:
                 return
             raise
         if runner is not None:
-            self._jobs.note_runner(machine, runner)
+            self._jobs.note_runner(machine, runner, in_set=in_set)
         self._ssm.put_parameter(
             Name=f"{self._path}/{machine}",
             Value=config,
@@ -343,12 +391,18 @@ class Keeper:
             self._ssm.delete_parameter(Name=f"{self._path}/{machine}")
             self._jobs.forget_runner(machine)
 
+    def _deliver_again(self) -> None:
+        """Have GitHub repeat what the webhook did not get."""
+        with refusal("deliver again"):
+            for delivery in self._github.redeliver():
+                log("delivered again", delivery=delivery)
+
     def _rerun(self, rows: Rows) -> None:
         """Run the jobs again that failed on a lost machine: taken back by AWS, or broken."""
         for runner, job in rows.failed:
             if runner not in rows.lost_runners:
                 continue
-            with _refusal("run again", job=job.id):
+            with refusal("run again", job=job.id):
                 try:
                     if not self._github.rerun(job.repository, job.id):
                         continue
@@ -439,13 +493,13 @@ def _turn(now: float, jobs: Sequence[Job]) -> list[Job]:
 
 def _result(what: str, call: Callable[[], T], reasons: list[str] | None = None) -> T | None:
     """Return the result of a call, or None if GitHub or AWS refuses it; ``reasons`` gets the reason."""
-    with _refusal(what, reasons):
+    with refusal(what, reasons):
         return call()
     return None
 
 
 @contextmanager
-def _refusal(what: str, reasons: list[str] | None = None, **about: object) -> Iterator[None]:
+def refusal(what: str, reasons: list[str] | None = None, **about: object) -> Iterator[None]:
     """Log a refusal of GitHub or AWS and continue with the rest: the next round tries it again.
 
     ``reasons`` gets the reason.
@@ -458,7 +512,7 @@ def _refusal(what: str, reasons: list[str] | None = None, **about: object) -> It
             reasons.append(why)
 
 
-def _credentials(arn: str) -> Credentials:
+def credentials(arn: str) -> Credentials:
     """Return the credentials for GitHub from Secrets Manager. Raises Refused if the secret is not JSON."""
     try:
         credentials = json.loads(secret(arn))

@@ -84,7 +84,9 @@ def report(stack: str, root: Path, repository: str | None = None) -> RunnersRepo
                 f"the keeper last looked {int((now - at) // 60)} min ago: `aws logs tail --region {runners.region} "
                 f"/slipway-{stack}/keeper` says why"
             )
-        labels = runners.runner_labels(config.platform)
+        labels = runners.served_labels(config.platform)
+        if runners.listener:  # GitHub has told of those that the set serves, by other numbers
+            queue = [each for each in queue or () if not serves(labels, each[1])]
         return RunnersReport(stack, runners.kind, at, with_queue(known, queue or [], [labels]), troubles)
     return _of_cluster(stack, runners, queue, now, troubles)
 

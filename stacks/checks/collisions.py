@@ -98,7 +98,7 @@ def _conflict(ours: StackConfig, theirs: StackConfig) -> str | None:
                 "one of them"
             )
     if isinstance(one, Ec2RunnersConfig) and isinstance(other, Ec2RunnersConfig):
-        labels = ({*map(str.lower, it.runner_labels(of.platform))} for it, of in ((one, ours), (other, theirs)))
+        labels = ({of.platform, *map(str.lower, it.labels)} for it, of in ((one, ours), (other, theirs)))
         urls = sorted((one.github.url.lower(), other.github.url.lower()), key=len)
         # An organization's runners take the jobs of each of its repositories.
         if len({frozenset(each) for each in labels}) == 1 and f"{urls[1]}/".startswith(f"{urls[0]}/"):

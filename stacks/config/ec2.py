@@ -195,8 +195,9 @@ class Ec2GitHubConfig(Model):
         "GitHub App, or with a token.",
         json_schema_extra=SENSITIVE,
     )
-    webhook_secret: Arn = Field(
-        description="ARN of the secret with which GitHub signs its webhooks, as plain text.",
+    webhook_secret: Arn | None = Field(
+        None,
+        description="ARN of the secret with which GitHub signs its webhooks, as plain text. None with listener.",
         json_schema_extra=SENSITIVE,
     )
     group: int = Field(1, ge=1, description="Id of the runner group at GitHub; 1 is the default group.")
@@ -273,8 +274,14 @@ class Ec2RunnersConfig(Model):
     region: Region = Field(description="AWS region, such as eu-west-1.")
     account: str = Field(pattern="^[0-9]{12}$", description="AWS account, 12 digits; quote it.")
     github: Ec2GitHubConfig = Field(description="Organization or repository whose jobs the runners take.")
+    listener: bool = Field(
+        default=False,
+        description="Listen to GitHub for jobs, as a runner scale set, in place of its webhook: there is no public "
+        "address and no webhookSecret.",
+    )
     labels: tuple[Annotated[Label, AfterValidator(_custom)], ...] = Field(
-        description="Labels by which jobs choose these runners, besides self-hosted, linux, and x64 or arm64."
+        description="Labels by which jobs choose these runners, besides self-hosted, linux, and x64 or arm64, which "
+        "those of a listener do not have."
     )
     instance_types: tuple[InstanceType, ...] = Field(
         description="Instance types, the preferred one first. Each must have the GPUs and EFA interfaces below."
@@ -384,7 +391,7 @@ class Ec2RunnersConfig(Model):
             raise ValueError("efa needs exactly one subnet: machines with EFA are in one placement group, in one zone")
         arns = {
             "github.secret": _SECRET.fullmatch(self.github.secret),
-            "github.webhookSecret": _SECRET.fullmatch(self.github.webhook_secret),
+            "github.webhookSecret": _SECRET.fullmatch(self.github.webhook_secret or ""),
             # The topic may be in any account: its own policy says who may publish.
             "permissionsBoundary": _POLICY.fullmatch(self.permissions_boundary or ""),
             "alarm.topic": _TOPIC.fullmatch(self.alarm.topic or ""),
@@ -393,6 +400,8 @@ class Ec2RunnersConfig(Model):
             for part, value in match.groupdict().items() if match else ():
                 if value and value != getattr(self, part):
                     raise ValueError(f"{key} is in {part} {value}; the runners are in {getattr(self, part)}")
+        if not self.listener and self.github.webhook_secret is None:
+            raise ValueError("github.webhookSecret is missing: give its ARN, or listener: true, which needs none")
         if self.github.secret == self.github.webhook_secret:
             raise ValueError(
                 "github.webhookSecret is the same as github.secret; create a secret of its own for it, and give its ARN"
@@ -417,8 +426,12 @@ class Ec2RunnersConfig(Model):
         return (self.driver, "driver") if self.driver else None
 
     def runner_labels(self, platform: str) -> tuple[str, ...]:
-        """Return all labels of a runner, GitHub's own first."""
+        """Return all labels of a runner outside of a scale set, GitHub's own first."""
         return ("self-hosted", "linux", {"linux/amd64": "x64", "linux/arm64": "arm64"}[platform], *self.labels)
+
+    def served_labels(self, platform: str) -> tuple[str, ...]:
+        """Return all labels that jobs may name: with a listener alone, GitHub's own are not among them."""
+        return self.runner_labels(platform) if self.github.webhook_secret else self.labels
 
     def builders(self, platform: str) -> dict[str, BuildMachineConfig]:
         """Return the machines that build images by their platforms; ``platform`` is the first of the stack."""

@@ -121,6 +121,40 @@ def test_runners_life_creates_updates_and_destroys(project: RunnersProject) -> N
     assert sorted(project.calls() - documented()) == []
 
 
+def test_webhook_gives_way_to_a_listener(project: RunnersProject) -> None:
+    project.up()
+    keeper = f"Function {NAME}-keeper"
+    project.runners(listener=True)
+    assert operations(project.up().output) == {keeper: "~"}
+    assert project.outputs()["runners"]["scaleSet"] == NAME
+    assert project.outputs()["runners"]["webhook"]
+    project.runners(listener=True, github={"url": "https://github.com/acme", "secret": SECRET})
+    gone = {f"{what} {NAME}-webhook" for what in ("Function", "FunctionUrl", "LogGroup", "Role", "RolePolicy")}
+    gone |= {f"Permission {NAME}-webhook-{what}" for what in ("address", "invoke")}
+    assert operations(project.up().output) == {keeper: "~", **dict.fromkeys(gone, "-")}
+    (function,) = project.api("lambda").list_functions()["Functions"]
+    assert (function["Handler"], function["Timeout"]) == ("scaler.listening.listener.handle", 900)
+    variables = function["Environment"]["Variables"]
+    assert {name: variables[name] for name in ("GITHUB_URL", "OWN_LABELS", "RETRIES")} == {
+        "GITHUB_URL": "https://github.com/acme",
+        "OWN_LABELS": "gpu",
+        "RETRIES": "1",
+    }
+    assert "WEBHOOK" not in variables
+    outputs = project.outputs()["runners"]
+    assert (outputs["labels"], outputs.get("webhook")) == (["gpu"], None)
+    assert (
+        iam.mistakes(
+            json.loads(re.sub(r"(?<=autoScalingGroup:)[0-9a-f-]{36}", "uuid", json.dumps(project.policy("keeper")))),
+            "keeper",
+        )
+        == []
+    )
+    assert UNCHANGED.search(project.up().output)
+    project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
+    assert sorted(project.calls() - documented()) == []
+
+
 def check_former_group_ends_last(project: RunnersProject) -> None:
     """A machine is in the former group, as moto puts none of Auto Scaling there: the new one is used before that ends."""
     former = security_group(project)

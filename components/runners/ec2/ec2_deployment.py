@@ -77,7 +77,10 @@ def deploy(plan: Plan, config: ec2.Ec2RunnersConfig) -> Deployed:
             site=site,
             provider=provider,
             user_data={efa: user_data(config, platform, name=name, gpus=gpus, efa=efa) for efa in efa_counts},
-            code={file.name: file.read_text(encoding="utf-8") for file in sorted(_CODE.glob("*.py"))},
+            code={
+                file.relative_to(_CODE).as_posix(): file.read_text(encoding="utf-8")
+                for file in sorted(_CODE.rglob("*.py"))
+            },
             pull=_repositories(plan, [*dict.fromkeys(image.spec.published_name for image in plan.images)] or ["*"]),
             push=_repositories(plan, config.push),
             labels=config.runner_labels(platform),
@@ -88,8 +91,9 @@ def deploy(plan: Plan, config: ec2.Ec2RunnersConfig) -> Deployed:
         "groups": runners.groups,
         "templateVersions": runners.template_versions,
         "role": runners.role,
-        "webhook": runners.webhook,
-        "labels": list(config.runner_labels(platform)),
+        **({"webhook": runners.webhook} if runners.webhook is not None else {}),
+        **({"scaleSet": name} if config.listener else {}),
+        "labels": list(config.served_labels(platform)),
         "connect": f"aws ssm start-session --region {config.region} --target <instance id>",
         "logs": f"aws logs tail --region {config.region} --follow /{name}/runner",
         "spotDollarsPerHour": site.prices,

@@ -22,7 +22,7 @@ class Ec2Runners(pulumi.ComponentResource):
     """Auto Scaling groups from zero, the machines' permissions, and the two functions that scale the groups.
 
     Outputs: ``groups`` (names by kind of capacity), ``template_versions`` (by number of EFA interfaces, or
-    reservation), ``role`` (its ARN), ``webhook`` (the URL to enter at GitHub).
+    reservation), ``role`` (its ARN), ``webhook`` (the URL to enter at GitHub; None without a webhook).
     """
 
     def __init__(self, name: str, args: Ec2RunnersArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -30,7 +30,8 @@ class Ec2Runners(pulumi.ComponentResource):
         self._args = args
         self._opts = pulumi.ResourceOptions(parent=self, provider=args.provider)
         runner = f"{args.name}-runner"
-        logs = {part: self._log_group(part) for part in ("runner", "webhook", "keeper")}
+        webhook = ["webhook"] if args.config.github.webhook_secret else []
+        logs = {part: self._log_group(part) for part in ("runner", *webhook, "keeper")}
         jobs = self._jobs_table()
         role = aws.iam.Role(
             runner,
@@ -53,7 +54,7 @@ class Ec2Runners(pulumi.ComponentResource):
             opts=self._opts,
         )
         functions = ScalerFunctions(args, arns, jobs, logs, self._opts)
-        self.webhook = functions.webhook()
+        self.webhook = functions.webhook() if webhook else None
         functions.keeper(groups, role)
         if args.config.endpoints:
             declare_endpoints(args, self._opts)

@@ -43,7 +43,7 @@ class Arns:
     pull: Sequence[str]
     push: Sequence[str]
     github_secret: str
-    webhook_secret: str
+    webhook_secret: str | None
     logs: Mapping[str, str]
     reserved: bool = False
 
@@ -80,7 +80,7 @@ def builder() -> Policy:
 def webhook(arns: Arns) -> Policy:
     """Return the policy of the webhook, which anybody can call."""
     return _policy(
-        _allow(["secretsmanager:GetSecretValue"], arns.webhook_secret),
+        _allow(["secretsmanager:GetSecretValue"], str(arns.webhook_secret)),
         _allow(["dynamodb:PutItem"], arns.jobs),
         _logs(arns, "webhook"),
     )

@@ -1,10 +1,11 @@
-"""The two Lambda functions that scale the runners: GitHub's webhook, and the keeper that runs each minute."""
+"""The Lambda functions that scale the runners: GitHub's webhook, and the keeper that runs each minute, or listens."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -21,6 +22,9 @@ METRICS = "Slipway/Runners"
 """The namespace of the keeper's metrics."""
 
 _RUNTIME = "python3.13"
+
+_LISTENS = 900
+"""Seconds until Lambda ends a listener, at most: it ends by itself a minute before, for its last round."""
 
 _DELIVERIES = 20
 """Most deliveries at a time: some 200 a second, and a bound on what strangers can have the webhook cost."""
@@ -75,10 +79,10 @@ class ScalerFunctions:
         config = self._args.config
         environment = {
             "OWN_LABELS": ",".join(config.labels),
-            "WEBHOOK_SECRET": config.github.webhook_secret,
+            "WEBHOOK_SECRET": str(config.github.webhook_secret),
             "RETRIES": str(config.retries),
         }
-        function = self._function("webhook", iam_policies.webhook, environment, 10, _DELIVERIES)
+        function = self._function("webhook", "webhook", iam_policies.webhook, environment, 10, _DELIVERIES)
         name = f"{self._args.name}-webhook"
         url = aws.lambda_.FunctionUrl(name, function_name=function.name, authorization_type="NONE", opts=self._opts)
         # GitHub signs its calls but has no AWS identity, so the URL is open and the function checks the signature.
@@ -118,6 +122,7 @@ class ScalerFunctions:
             "RULES": json.dumps(rules),
             **self._reservations(),
             **self._schedule(),
+            **self._listener(),
             "RUNNER_GROUP": str(config.github.group),
             "RUNNER_ROLE": runner.unique_id,
             "CONFIGS": self._args.runner_configs,
@@ -126,7 +131,9 @@ class ScalerFunctions:
             "GITHUB_API": config.github.api,
             "GITHUB_SECRET": config.github.secret,
         }
-        function = self._function("keeper", lambda arns: iam_policies.keeper(arns, METRICS), environment, 55, 1)
+        code, seconds = ("listening.listener", _LISTENS) if config.listener else ("keeper", 55)
+        policy = partial(iam_policies.keeper, namespace=METRICS)
+        function = self._function("keeper", code, policy, environment, seconds, 1)
         name = f"{self._args.name}-keeper"
         rule = aws.cloudwatch.EventRule(
             name, name=name, schedule_expression="rate(1 minute)", tags=self._args.tags, opts=self._opts
@@ -164,6 +171,14 @@ class ScalerFunctions:
         }
         return {"RESERVATIONS": json.dumps(known)}
 
+    def _listener(self) -> dict[str, str]:
+        """Return the variables of the listener, where the keeper is one."""
+        config = self._args.config
+        if not config.listener:
+            return {}
+        own = {"GITHUB_URL": config.github.url, "OWN_LABELS": ",".join(config.labels), "RETRIES": str(config.retries)}
+        return own | ({"WEBHOOK": "too"} if config.github.webhook_secret else {})
+
     def _schedule(self) -> dict[str, str]:
         """Return the variable with the schedule of the minimum, where there is one."""
         rows = self._args.config.schedule
@@ -185,6 +200,7 @@ class ScalerFunctions:
     def _function(
         self,
         name: str,
+        module: str,
         policy: Callable[[iam_policies.Arns], iam_policies.Policy],
         environment: Mapping[str, pulumi.Input[str]],
         seconds: int,
@@ -192,7 +208,7 @@ class ScalerFunctions:
     ) -> aws.lambda_.Function:
         """Declare a function, its role and the role's policy.
 
-        ``seconds`` is its timeout, and ``at_once`` the most calls that run at a time.
+        ``module`` has its code, ``seconds`` is its timeout, and ``at_once`` the most calls that run at a time.
         """
         full = f"{self._args.name}-{name}"
         role = aws.iam.Role(
@@ -214,7 +230,7 @@ class ScalerFunctions:
             role=role.arn,
             runtime=_RUNTIME,
             architectures=["arm64"],
-            handler=f"scaler.{name}.handle",
+            handler=f"scaler.{module}.handle",
             code=pulumi.AssetArchive(code),
             timeout=seconds,
             memory_size=256,

@@ -73,9 +73,20 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "endpoints": True,
         "build": {"instanceType": "m7i.4xlarge"},
     },
+    "ec2 that listens": {
+        "kind": "ec2",
+        "region": "eu-west-1",
+        "account": "123456789012",
+        "github": {"url": "https://github.com/acme", "secret": f"{ARN}f"},
+        "listener": True,
+        "labels": ["gpu"],
+        "instanceTypes": ["p5.48xlarge"],
+        "build": {"instanceType": "m7i.4xlarge"},
+    },
 }
 """In a cluster: a daemon in each pod, none, and jobs in pods of their own; each kind of build service: one for jobs, one with replicas and a
-pool of another platform. At AWS: all there is."""
+pool of another platform. At AWS: all there is,
+and a listener in place of the webhook."""
 _ZONES = ("eu-west-1a", "eu-west-1b")
 SITE = Site(
     machines=[InstanceType("p5.48xlarge", ("x86_64",), 8, 32, 32, 8, cluster=True, spot=True, zones=_ZONES)],

@@ -104,6 +104,10 @@ def load(**values: Any) -> ec2.Ec2RunnersConfig:
             "slipway:runners: github.webhookSecret is the same as github.secret; create a secret of its own",
         ),
         (
+            {"github": {"url": "https://github.com/acme", "secret": SECRET}},
+            "slipway:runners: github.webhookSecret is missing: give its ARN, or listener: true, which needs none",
+        ),
+        (
             {"alarm": {"topic": "arn:aws:sns:us-east-1:123456789012:alarms"}},
             "slipway:runners: alarm.topic is in region us-east-1; the runners are in eu-west-1",
         ),
@@ -131,6 +135,9 @@ def test_ec2_github_url_gives_owner_and_repository() -> None:
     )
     assert load().github.repository is None
     assert load().runner_labels("linux/arm64") == ("self-hosted", "linux", "arm64", "gpu")
+    assert load(listener=True).served_labels("linux/arm64") == ("self-hosted", "linux", "arm64", "gpu")
+    alone = {"url": "https://github.com/acme", "secret": SECRET}
+    assert load(listener=True, github=alone).served_labels("linux/arm64") == ("gpu",)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ import pytest
 from scaler import jobs as table
 from scaler.decide import ON_DEMAND, SPOT, Decision, Machine, Reserved, Rules, Runner, decide
 from scaler.fleet_status import status
-from scaler.jobs import Job, Jobs, Rows
+from scaler.jobs import Job, Jobs
 from scaler.waiting import CAUSES, STEPS, Standing, WaitingJob, with_queue
 
 FIRST = int(os.environ.get("SLIPWAY_SEED", "0"))
@@ -133,7 +133,7 @@ class History:
         self.table = Jobs(self.client, "jobs")
         self.runners: dict[int, Box] = {}
         self.seen: list[tuple[float, list[Runner]]] = []
-        self.post: list[tuple[float, str, Work]] = []
+        self.post: list[tuple[float, Any, Work]] = []
         self.desired = dict.fromkeys(self.rules.groups, 0)
         self.numbers = 0
         self.announced: set[int] = set()
@@ -260,29 +260,35 @@ class History:
             return [runner for runner in runners if self.random.random() < 0.5]
         return runners
 
+    def _waiting(self) -> list[Job]:
+        return self.table.rows().waiting
+
     def _keeper(self) -> None:
-        rows = self.table.rows()
+        waiting = self._waiting()
         boxes = [box for box in self.machines if box.gone is None or box.id in self.prepared]
         machines = [Machine(box.id, box.group, box.started, gone=box.gone is not None) for box in boxes]
         listed = self._listed()
-        self._explain(rows, machines, listed)
-        done = decide(self.now, self.rules, rows.waiting, machines, listed, dict(self.prepared))
-        self._act(done, {box.id: box for box in boxes}, rows.waiting)
+        self._explain(waiting, machines, listed)
+        done = decide(self.now, self.rules, waiting, machines, listed, dict(self.prepared))
+        self._act(done, {box.id: box for box in boxes}, waiting)
+        self._recheck(waiting)
+
+    def _recheck(self, jobs: list[Job]) -> None:
         calls = self.fault() not in {"refuses", "away"}
-        for job in rows.waiting if calls else ():
+        for job in jobs if calls else ():
             if self.now - job.since > 120 and self.works[job.id].began:
                 self.table.dequeue(job)
 
-    def _explain(self, rows: Rows, machines: list[Machine], listed: list[Runner] | None) -> None:
+    def _explain(self, jobs: list[Job], machines: list[Machine], listed: list[Runner] | None) -> None:
         """Hold what is said of each waiting job against what is so."""
         refusals = {"launches": [DRY]} if self.fault() == "dry" else {}
-        report = status(self.now, self.rules, rows.waiting, machines, listed, dict(self.prepared), refusals)
+        report = status(self.now, self.rules, jobs, machines, listed, dict(self.prepared), refusals)
         waiting = {str(work.id): work for work in self.works.values() if work.queued <= self.now and not work.began}
         if self.fault() not in {"refuses", "away"}:  # else nobody can list the queue
             queue = [(WaitingJob(name, work.queued), ("gpu",)) for name, work in waiting.items()]
             report = with_queue(report, queue, [("self-hosted", "gpu")])
         said = {each.job: each for each in report}
-        known = {str(job.id) for job in rows.waiting} if self.fault() in {"refuses", "away"} else waiting.keys()
+        known = {str(job.id) for job in jobs} if self.fault() in {"refuses", "away"} else waiting.keys()
         for name in waiting.keys() & known:
             if name not in said or not said[name].cause:
                 self.untrue.append(f"job {name} waits, and nothing says why")
@@ -321,11 +327,14 @@ class History:
         self.runners.pop(number, None)
         return True
 
+    def _leave(self, job: Job) -> None:
+        self.table.unassign(job)
+
     def _act(self, done: Decision, boxes: dict[str, Box], waiting: list[Job]) -> None:
         calls = self.fault() not in {"refuses", "away"}
         for job in waiting:
             if job.id in done.unassigned:
-                self.table.unassign(job)
+                self._leave(job)
         for machine in done.prepare if calls else ():
             self.numbers += 1
             boxes[machine].runner = self.numbers

@@ -1,0 +1,210 @@
+"""What GitHub has assigned to a scale set: read from its messages, which may come twice, late or in another order.
+
+How many jobs wait is what the newest message says, and so is the same after a lost one. Who they are, and since when
+they wait, is what each message adds. Nothing here waits or calls; times are those of the messages.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from ..decide import Runner
+from ..github import REPOSITORY
+from ..jobs import Job
+
+_MOST = 1000
+"""Most jobs, and most ended ones, that are kept by name: a row of DynamoDB has at most 400 KB. Others are counted."""
+
+_NAMELESS = -(1 << 62)
+"""The id of the first job that is counted without a message about it. Those of messages are their requests, negated."""
+
+_SHAPE = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
+
+
+@dataclass
+class AssignedJobs:
+    """The jobs of a set, as far as messages say.
+
+    ``session`` is the id of the set's session. ``last`` is the newest message. ``assigned`` and ``running`` are its
+    numbers of jobs; None before the first. ``waiting`` has the jobs that no runner has by request, ``busy`` the
+    requests by runner, ``ended`` the requests and the runners that are done with, ``failed`` the repository and
+    workflow run by runner. ``nameless`` is since when the others wait.
+    """
+
+    session: str = ""
+    last: int = 0
+    assigned: int | None = None
+    running: int = 0
+    waiting: dict[int, Job] = field(default_factory=dict)
+    busy: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, None] = field(default_factory=dict)
+    failed: dict[str, tuple[str, int]] = field(default_factory=dict)
+    nameless: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def begin(self, session: str, statistics: Mapping[str, Any], now: float) -> None:
+        """Begin a session, which tells the numbers of jobs and then counts its messages from the first."""
+        with self._lock:
+            self.session, self.last = session, 0
+            self._count(statistics)
+            self._fit(now)
+
+    def take(self, message: Mapping[str, Any], now: float) -> list[int]:
+        """Take a message (types.go:98 of actions/scaleset at 6ce0259); return the requests of jobs to acquire.
+
+        What has another shape costs itself alone.
+        """
+        available = []
+        with self._lock:
+            for one in _parts(message):
+                try:
+                    if one["messageType"] == "JobAvailable":
+                        available.append(int(one["runnerRequestId"]))
+                    else:
+                        self._note(one, now)
+                except _SHAPE:
+                    continue
+            if _number(message) > self.last:
+                self._count(message.get("statistics"))
+            self._fit(now)
+        return available
+
+    def acknowledge(self, message: Mapping[str, Any]) -> int:
+        """Note that all was done for a message, so that only later ones are asked for; return its id."""
+        with self._lock:
+            self.last = max(self.last, _number(message))
+            return _number(message)
+
+    def jobs(self) -> list[Job] | None:
+        """Return the jobs that need a runner, the longest waiting first; None before GitHub has said."""
+        with self._lock:
+            if self.assigned is None:
+                return None
+            nameless = [Job(_NAMELESS - n, "", since) for n, since in enumerate(self.nameless)]
+            return sorted([*self.waiting.values(), *nameless], key=lambda job: (job.since, -job.id))
+
+    def seen(self, runners: Sequence[Runner], prefix: str) -> list[Runner]:
+        """Return the runners that GitHub lists, busy also where messages say so; ``prefix`` is of their names.
+
+        One whose job is over takes no other: until GitHub no longer lists it, it is not free.
+        """
+        with self._lock:
+            names = {*self.busy, *self.ended}
+            return [replace(one, busy=one.busy or f"{prefix}{one.machine}" in names) for one in runners]
+
+    def failed_on(self, runners: Collection[str]) -> list[tuple[str, str, int]]:
+        """Return the runners of these on which a job failed, each with the job's repository and workflow run."""
+        with self._lock:
+            return [(name, *self.failed[name]) for name in sorted(runners) if name in self.failed]
+
+    def settle(self, runner: str) -> None:
+        """Note that the failed job of a runner is taken care of."""
+        with self._lock:
+            self.failed.pop(runner, None)
+
+    def leave(self, job: int, now: float) -> bool:
+        """Note that an idle runner did not get a job, as of now; return false if it is not one of these."""
+        with self._lock:
+            if -job in self.waiting:
+                self.waiting[-job] = replace(self.waiting[-job], unassigned_since=now)
+            return job < 0
+
+    def text(self) -> str:
+        """Return all of it as text, for the next listener."""
+        with self._lock:
+            rows = {request: [job.repository, job.since, job.unassigned_since] for request, job in self.waiting.items()}
+            return json.dumps({**vars(self), "waiting": rows, "ended": [*self.ended], "_lock": 0})
+
+    @classmethod
+    def of(cls, text: str) -> AssignedJobs:
+        """Return what a former listener knew; nothing where its text is of another release."""
+        try:
+            known = json.loads(text)
+            return cls(
+                session=str(known["session"]),
+                assigned=None if known["assigned"] is None else int(known["assigned"]),
+                running=int(known["running"]),
+                waiting={int(key): Job(-int(key), *row) for key, row in known["waiting"].items()},
+                busy={str(name): int(request) for name, request in known["busy"].items()},
+                ended=dict.fromkeys(map(str, known["ended"])),
+                failed={str(name): (str(where), int(run)) for name, (where, run) in known["failed"].items()},
+                nameless=[float(since) for since in known["nameless"]],
+            )
+        except _SHAPE:
+            return cls()
+
+    def _note(self, one: Mapping[str, Any], now: float) -> None:
+        """Note that a job is assigned, has begun or is over; what is over never waits again."""
+        request, kind = int(one["runnerRequestId"]), one["messageType"]
+        if str(request) in self.ended:
+            return
+        if kind == "JobAssigned":
+            if request not in self.busy.values() and len(self.waiting) < _MOST:
+                repository = f"{one['ownerName']}/{one['repositoryName']}"
+                known = repository if REPOSITORY.fullmatch(repository) else ""
+                self.waiting.setdefault(request, Job(-request, known, min(_since(one, now), now)))
+            return
+        runner = str(one.get("runnerName") or "")
+        self.waiting.pop(request, None)
+        if kind == "JobStarted" and runner and runner not in self.ended:
+            self.busy[runner] = request
+        elif kind == "JobCompleted":
+            self.busy.pop(runner, None)
+            self.ended |= dict.fromkeys([str(request), *([runner] if runner else [])])
+            self.ended = dict.fromkeys([*self.ended][-2 * _MOST :])
+            if runner and str(one.get("result")).lower() not in {"succeeded", "skipped"}:
+                run = int(one["workflowRunId"])
+                self.failed[runner] = (f"{one['ownerName']}/{one['repositoryName']}", run)
+                self.failed = dict([*self.failed.items()][-_MOST:])
+
+    def _count(self, statistics: object) -> None:
+        """Take the numbers of jobs (types.go:133): those that are assigned count until they are over."""
+        if not isinstance(statistics, Mapping):
+            return
+        try:
+            assigned, running = int(statistics["totalAssignedJobs"]), int(statistics["totalRunningJobs"])
+        except _SHAPE:
+            return
+        self.assigned, self.running = assigned, running
+
+    def _fit(self, now: float) -> None:
+        """Have as many jobs as the numbers say."""
+        count = max((self.assigned or 0) - self.running, 0)
+        # Where more are known, no message told the end of the oldest ones.
+        known = sorted((job.since, request) for request, job in self.waiting.items())[-count:] if count else []
+        self.waiting = {request: self.waiting[request] for _, request in known}
+        others = count - len(self.waiting)
+        self.nameless = [*self.nameless, *[now] * others][:others]
+
+
+def _parts(message: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """Return the messages about jobs in one of the queue (client.go:501)."""
+    try:
+        parts = json.loads(message.get("body") or "[]")
+    except (TypeError, ValueError, RecursionError):
+        return []
+    return [one for one in parts if isinstance(one, dict)] if isinstance(parts, list) else []
+
+
+def _number(message: Mapping[str, Any]) -> int:
+    number = message.get("messageId")
+    return number if isinstance(number, int) else 0
+
+
+def _since(one: Mapping[str, Any], now: float) -> float:
+    """Return since when a job waits; now without a time, which Go writes as year 1."""
+    for name in ("queueTime", "scaleSetAssignTime"):
+        try:
+            since = datetime.fromisoformat(str(one.get(name))).timestamp()
+        except (ValueError, OverflowError):
+            continue
+        if since > 0:
+            return since
+    return now

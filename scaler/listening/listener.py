@@ -1,0 +1,258 @@
+"""Listens to GitHub for most of a quarter of an hour, and does the keeper's rounds meanwhile: no webhook is needed.
+
+One thread waits for messages, and requests machines at once by what the last round read. The other one does a round
+each minute, and soon after a message. Only one listener of a stack runs at a time (reserved concurrency): the next one
+starts with the minute in which this one ends. It finds in the table what this one knew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ..aws import FAILURES, client, log, reason
+from ..decide import Rules, Runner, decide
+from ..github import GitHub, Refused
+from ..jobs import Job, Jobs, Rows
+from ..keeper import Keeper, credentials, refusal
+from .assigned_jobs import AssignedJobs
+from .scale_set import Conflict, ScaleSet
+
+SECONDS = 838.0
+"""How long one listens: nearly 14 minutes, so that the next one starts at once. Lambda's limit is 15 minutes."""
+
+_MINUTE = 60.0
+
+_LOGIN_SECONDS = 30.0
+"""Most seconds for a login at the service of scale sets."""
+
+_SPACING = 10.0
+"""Least seconds from one round to the next: GitHub takes 5,000 calls an hour, and lists a hundred runners with each."""
+
+_AT_ONCE = 16
+"""Most machines that are registered at a time."""
+
+_LONGEST_PAUSE = 30.0
+"""Most seconds until the next attempt after a refusal."""
+
+
+def handle(_event: object, _context: object) -> None:
+    """Listen until the next one does."""
+    Listener(os.environ).run(SECONDS)
+
+
+@dataclass
+class _Source:
+    """What the rounds of a listener share: the set, what is known of its jobs, and whether a webhook is left."""
+
+    scale_set: ScaleSet
+    assigned: AssignedJobs
+    webhook: bool
+    retries: int
+    checked: float = 0.0
+
+
+class ListeningKeeper(Keeper):
+    """A round whose jobs are those of a scale set, and those that the webhook noted before, or still notes."""
+
+    def __init__(self, environment: Mapping[str, str], source: _Source) -> None:
+        super().__init__(environment)
+        self._source = source
+        self._by_webhook: set[str] = set()
+        # GitHub's list and the table are asked about in each minute, and not after each message.
+        self._whole = time.time() - source.checked >= _MINUTE - 1
+        if self._whole:
+            source.checked = time.time()
+
+    @property
+    def has_read(self) -> bool:
+        """Whether this round knows the machines, so that :meth:`hurry` may decide by it."""
+        return self._view is not None
+
+    @property
+    def capacity(self) -> int:
+        """How many jobs these runners can have at a time."""
+        return capacity(time.time(), self._view.rules if self._view else self._rules)
+
+    def hurry(self) -> None:
+        """Request what the jobs need by now, by what this round has read, while it does all else."""
+        view = self._view
+        if view is None:
+            return
+        machines = [machine for machine in view.machines if machine.id not in self._ended]
+        decision = decide(
+            time.time(), view.rules, self._waiting(view.rows), machines, self._told(view.runners), view.prepared
+        )
+        self._raise(decision, view.groups, machines)
+
+    def _waiting(self, rows: Rows | None) -> list[Job] | None:
+        noted, assigned = super()._waiting(rows), self._source.assigned.jobs()
+        if noted is None or assigned is None:
+            return None
+        return sorted([*noted, *assigned], key=lambda job: job.since)
+
+    def _runners(self) -> list[Runner]:
+        return self._told(super()._runners()) or []
+
+    def _told(self, runners: Sequence[Runner] | None) -> list[Runner] | None:
+        return None if runners is None else self._source.assigned.seen(runners, self._prefix)
+
+    def _prepare_all(self, machines: Sequence[str], rows: Rows) -> None:
+        """Register as many machines outside of the set as jobs need that the webhook noted, and the others in it."""
+        free = {runner.machine for runner in (self._view and self._view.runners) or () if not runner.busy}
+        outside = len(free & (rows.runners.keys() - rows.in_set))
+        self._by_webhook = {*machines[: max(len(rows.waiting) - outside, 0)]}
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(lambda machine: super(ListeningKeeper, self)._prepare_all([machine], rows), machines))
+
+    def _register(self, machine: str) -> tuple[str, int | None, bool]:
+        if machine in self._by_webhook:
+            return super()._register(machine)
+        config, runner = self._source.scale_set.register(f"{self._prefix}{machine}")
+        return config, runner, True
+
+    def _forget(self, runner: int) -> bool:
+        rows = self._view.rows if self._view else None
+        in_set = rows and any(rows.runners.get(machine) == runner for machine in rows.in_set)
+        return self._source.scale_set.forget(runner) if in_set else super()._forget(runner)
+
+    def _leave(self, job: int, rows: Rows) -> None:
+        if not self._source.assigned.leave(job, time.time()):
+            super()._leave(job, rows)
+
+    def _recheck(self, rows: Rows) -> None:
+        if self._whole:
+            super()._recheck(rows)
+
+    def _deliver_again(self) -> None:
+        if self._whole and self._source.webhook:
+            super()._deliver_again()
+
+    def _rerun(self, rows: Rows) -> None:
+        """Find the jobs of the set that failed on a lost machine, and have them run again as those of the webhook."""
+        for runner, repository, run in self._source.assigned.failed_on(rows.lost_runners):
+            with refusal("find the job", runner=runner):
+                for job in self._github.jobs_of(repository, run):
+                    if job.get("runner_name") == runner and int(job["run_attempt"]) <= self._source.retries:
+                        self._jobs.fail(Job(int(job["id"]), repository, time.time()), runner)
+                self._source.assigned.settle(runner)
+        super()._rerun(rows)
+
+
+class Listener:
+    """Listens to one scale set, for the machines of one stack.
+
+    Args:
+        environment: the function's variables, which ``components.runners.ec2.scaler_functions`` sets.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        login, api = partial(credentials, environment["GITHUB_SECRET"]), environment["GITHUB_API"]
+        self._set = ScaleSet(
+            lambda: GitHub(api, environment["GITHUB_SCOPE"], login, time.time() + _LOGIN_SECONDS),
+            api,
+            environment["GITHUB_URL"],
+            environment["NAME"],
+            environment["OWN_LABELS"].split(","),
+            int(environment["RUNNER_GROUP"]),
+        )
+        self._jobs = Jobs(client("dynamodb"), environment["JOBS"])
+        webhook, retries = "WEBHOOK" in environment, int(environment["RETRIES"])
+        self._source = _Source(self._set, AssignedJobs(), webhook, retries)
+        self._wake = threading.Event()
+        self._known = self._listens = False
+        self._end = 0.0
+        self._keepers: list[ListeningKeeper] = []
+
+    def run(self, seconds: float) -> None:
+        """Listen for some seconds, and do rounds."""
+        self._end = time.time() + seconds
+        listening = threading.Thread(target=self._listen, daemon=True)
+        listening.start()
+        self._wake.wait(_SPACING)  # the first round decides by what GitHub says, if it does
+        while time.time() < self._end:
+            begun = time.time()
+            self._wake.clear()
+            keeper = ListeningKeeper(self._environment, self._source)
+            self._keepers = [*self._keepers[-1:], keeper]
+            keeper.round()
+            time.sleep(max(min(begun + _SPACING, self._end) - time.time(), 0))
+            self._wake.wait(max(min(begun + _MINUTE, self._end) - time.time(), 0))
+        listening.join(_LONGEST_PAUSE)
+        if session := self._source.assigned.session:
+            with refusal("end the session"):
+                self._set.close(session)
+                self._source.assigned.session = ""
+                self._jobs.note_listener(self._source.assigned.text())
+
+    def _listen(self) -> None:
+        """Take messages until the end, whatever GitHub answers."""
+        pause = 1.0
+        while (left := self._end - time.time()) > 1:
+            try:
+                if not self._listens:
+                    self._begin()
+                message = self._set.message(self._source.assigned.last, self._capacity, left)
+                if message is not None:
+                    self._take(message)
+                pause = 1.0
+                continue
+            except Conflict as conflict:
+                log("waits", why=f"another listener has the session of {self._environment['NAME']}: {conflict}")
+            except (Refused, *FAILURES) as error:
+                if self._end - time.time() > 1:  # else it is the wait that has ended
+                    log("refused", to="listen", why=reason(error))
+                # A session that GitHub has ended, or knows no more, is begun anew.
+                self._listens = self._listens and isinstance(error, Refused) and error.passes and error.status != 401
+            time.sleep(max(min(pause, self._end - time.time()), 0))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _begin(self) -> None:
+        """Begin a session. One that this stack's last listener did not end is ended first."""
+        if not self._known:
+            self._source.assigned = AssignedJobs.of(self._jobs.rows().listener)
+            self._known = True
+        self._set.ensure()
+        session = self._set.open(self._source.assigned.session)
+        self._source.assigned.begin(session.id, session.statistics, time.time())
+        self._jobs.note_listener(self._source.assigned.text())
+        self._listens = True
+        self._hurry()
+        log("listens", scale_set=self._environment["NAME"])
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        """Request machines for a message, take what is available, keep it, and only then have GitHub delete it."""
+        assigned = self._source.assigned
+        available = assigned.take(message, time.time())
+        self._hurry()
+        if available:
+            self._set.acquire(available)
+        self._jobs.note_listener(assigned.text())
+        self._set.acknowledge(assigned.acknowledge(message))
+
+    def _hurry(self) -> None:
+        keeper = next((each for each in reversed(self._keepers) if each.has_read), None)
+        if keeper:
+            keeper.hurry()
+        self._wake.set()
+
+    @property
+    def _capacity(self) -> int:
+        """How many jobs GitHub may assign, by the last round, or by the configuration before the first."""
+        return self._keepers[-1].capacity if self._keepers else int(json.loads(self._environment["RULES"])["most"])
+
+
+def capacity(now: float, rules: Rules) -> int:
+    """Return how many machines there can be: ``most``, or what reservations have that are not over."""
+    if any(group not in rules.reservations for group in rules.groups):
+        return rules.most
+    left = (0 if each.is_over(now) else each.count for each in rules.reservations.values())
+    return min(rules.most, sum(left))

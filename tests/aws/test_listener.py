@@ -1,0 +1,222 @@
+"""The listener: its thread, its rounds and its machines, on AWS's API as moto has it, and a stand-in for GitHub's service."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from scaler import aws
+from scaler.listening import listener
+from tests.aws.runners import NAME
+from tests.aws.test_scaler import Scaler, scaler  # noqa: F401 - the fixture
+from tests.fakes.github.scale_set_service import ScaleSetService, served
+
+
+class Listened(Scaler):
+    """A scaler whose keeper listens to a scale set; ``service`` is GitHub."""
+
+    service: ScaleSetService
+
+    @contextmanager
+    def listening(self, seconds: float = 300.0) -> Iterator[listener.Listener]:
+        """Let a listener run until what is below is done."""
+        one = listener.Listener(self.environment)
+        thread = threading.Thread(target=one.run, args=[seconds], daemon=True)
+        thread.start()
+        try:
+            yield one
+        finally:
+            one._end = 0.0
+            one._wake.set()
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    """Wait for a condition."""
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begun < seconds, "it does not come true"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def listened(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listened]:  # noqa: F811 - the fixture
+    monkeypatch.setattr(listener, "_SPACING", 0.5)
+    monkeypatch.setattr(listener, "_MINUTE", 2.0)
+    monkeypatch.setattr(listener, "_LONGEST_PAUSE", 0.5)
+    with served() as service:
+        environment = {
+            **scaler.environment,
+            "GITHUB_API": service.address,
+            "GITHUB_URL": "https://github.com/acme",
+        }
+        one = Listened(scaler.moto, service, environment)
+        one.service = service
+        yield one
+
+
+def test_assigned_job_gets_machine_that_ends_after_it(listened: Listened) -> None:
+    service = listened.service
+    with listened.listening():
+        until(lambda: service.capacities)
+        service.offer(11)
+        until(lambda: listened.desired()["spot"] == 1)
+        until(listened.configs)
+        ((machine, config),) = listened.configs().items()
+        assert json.loads(base64.b64decode(config)) == {
+            "set": True, "name": f"{NAME}-{machine}", "workFolder": "_work",
+        }  # fmt: skip
+        service.start(11, f"{NAME}-{machine}")
+        until(lambda: service.messages == {})
+        assert listened.instances() == [machine]
+        service.complete(11)
+        until(lambda: listened.instances() == [])
+        until(lambda: listened.configs() == {})
+        assert listened.desired() == {"spot": 0, "on-demand": 0}
+    assert (service.acquired, set(service.capacities), service.sessions) == ([11], {4}, {})
+
+
+def test_95_of_100_messages_reach_aws_in_two_seconds(listened: Listened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds are slow here, and do not keep a message waiting: GitHub takes three seconds to list the runners."""
+    service, scaling = listened.service, aws.client("autoscaling")
+    service.slow_list = 3.0
+    waits = []
+
+    def resize(*, DesiredCapacity: int, **_: object) -> None:  # noqa: N803 - as boto3 has it
+        waits.append(time.monotonic() - service.sent_at)
+        groups[0]["DesiredCapacity"] = DesiredCapacity
+
+    groups = [listened.group(f"{NAME}-{kind}") for kind in ("spot", "on-demand")]
+    monkeypatch.setattr(scaling, "set_desired_capacity", resize)
+    monkeypatch.setattr(
+        scaling,
+        "describe_auto_scaling_groups",
+        lambda **_: {"AutoScalingGroups": [{**each, "MaxSize": 500} for each in groups]},
+    )
+    listened.environment["RULES"] = json.dumps({**json.loads(listened.environment["RULES"]), "most": 500})
+    with listened.listening():
+        until(lambda: listened.metric() >= 0)
+        for number in range(1, 101):
+            service.assign(number)
+            until(lambda: service.messages == {})
+        assert groups[0]["DesiredCapacity"] == 100
+    assert sorted(waits)[len(waits) * 95 // 100] < 2, waits
+
+
+def test_messages_twice_ask_for_each_machine_once(listened: Listened) -> None:
+    service = listened.service
+    service.twice = True
+    with listened.listening():
+        service.assign(1, 2)
+        until(lambda: listened.desired()["spot"] == 2)
+        until(lambda: service.messages == {})
+        assert sorted(service.sent) == sorted(2 * [*dict.fromkeys(service.sent)])
+        until(lambda: len(listened.configs()) == 2)
+    assert listened.desired() == {"spot": 2, "on-demand": 0}
+
+
+def test_second_listener_waits_and_says_so(listened: Listened, capsys: pytest.CaptureFixture[str]) -> None:
+    service = listened.service
+    service.conflict = True
+    with listened.listening():
+        until(lambda: "another listener has the session" in capsys.readouterr().out)
+        service.assign(1)
+        assert listened.desired() == {"spot": 0, "on-demand": 0}
+        service.conflict = False
+        until(lambda: listened.desired()["spot"] == 1)
+
+
+@pytest.mark.parametrize("fault", ["ended", "revoked", "down", "expired", "refused", "slow"])
+def test_listener_goes_on_after_each_fault(listened: Listened, fault: str) -> None:
+    service = listened.service
+    with listened.listening():
+        until(lambda: service.capacities)
+        service.assign(1)
+        until(lambda: listened.desired()["spot"] == 1)
+        if fault == "ended":
+            service.sessions.clear()
+        elif fault == "expired":
+            service.sessions = dict.fromkeys(service.sessions, "another token")
+            service.admins.clear()
+        elif fault == "refused":
+            service.refused = {"/acquirejobs": [500, 404], "/sessions": [502], f"/queue/{service.opened[0]}": [500]}
+        elif fault == "slow":
+            service.slow = 2.0
+        else:
+            setattr(service, fault, True)
+            service.sessions.clear()
+            time.sleep(1.5)
+            setattr(service, fault, False)
+        service.offer(2)
+        until(lambda: listened.desired()["spot"] == 2)
+    assert service.acquired in ([2], [])
+
+
+def test_next_listener_ends_the_session_of_a_killed_one(listened: Listened) -> None:
+    service = listened.service
+    killed = listener.Listener(listened.environment)
+    killed._begin()
+    assert list(service.sessions) == service.opened
+    service.assign(1)
+    with listened.listening():
+        until(lambda: listened.desired()["spot"] == 1)
+        assert len(service.opened) == 2
+    assert service.sessions == {}
+
+
+def test_job_that_lost_its_machine_is_run_again(listened: Listened) -> None:
+    service = listened.service
+    with listened.listening():
+        service.assign(1)
+        until(lambda: len(listened.configs()) == 1)
+        (machine,) = listened.configs()
+        service.start(1, f"{NAME}-{machine}")
+        until(lambda: service.messages == {})
+        service.runs[7001] = [
+            {"id": 90, "runner_name": "another", "run_attempt": 1},
+            {"id": 91, "runner_name": f"{NAME}-{machine}", "run_attempt": 1},
+        ]
+        listened.api("ec2").terminate_instances(InstanceIds=[machine])
+        del service.runners[service.named(f"{NAME}-{machine}")["id"]]
+        service.complete(1, "Failed")
+        until(lambda: service.again == [91])
+    assert service.again == [91]
+
+
+def test_jobs_noted_by_the_webhook_get_their_own_runners(listened: Listened) -> None:
+    """A stack that moves over: the webhook is still there, and noted a job before the set was known."""
+    service = listened.service
+    listened.environment["WEBHOOK"] = "too"
+    assert listened.job(1) == 202
+    assert listened.job(2) == 202
+    service.jobs = {1: "queued", 2: "queued"}
+    with listened.listening():
+        service.assign(11)
+        until(lambda: len(listened.configs()) == 3)
+        kinds = [json.loads(base64.b64decode(config)) for config in listened.configs().values()]
+        assert sorted("set" in config for config in kinds) == [False, False, True]
+        assert {tuple(config["labels"]) for config in kinds if "labels" in config} == {
+            ("self-hosted", "linux", "x64", "gpu")
+        }
+        listened.job(1, "in_progress")
+        listened.job(2, "in_progress")
+    assert listened.desired() == {"spot": 3, "on-demand": 0}
+
+
+def test_60_jobs_at_once_get_their_runners(listened: Listened) -> None:
+    rules = json.loads(listened.environment["RULES"])
+    listened.environment["RULES"] = json.dumps({**rules, "most": 60})
+    for group in ("spot", "on-demand"):
+        listened.api("autoscaling").update_auto_scaling_group(AutoScalingGroupName=f"{NAME}-{group}", MaxSize=60)
+    aws.client.cache_clear()
+    with listened.listening():
+        listened.service.assign(*range(1, 61))
+        until(lambda: listened.desired()["spot"] == 60)
+        until(lambda: len(listened.service.runners) == 60)

@@ -1,0 +1,155 @@
+"""The decisions of a listener on the virtual clock of the scaler's histories, over messages that GitHub sends as it likes.
+
+They come late, twice, in another order, without a part, or never; listeners follow one another and know what is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from typing import Any
+
+import pytest
+
+from scaler.decide import Machine, Runner
+from scaler.fleet_status import status
+from scaler.jobs import Job
+from scaler.listening.assigned_jobs import AssignedJobs
+from scaler.waiting import CAUSES
+from tests.unit.runners.test_scaler_histories import FIRST, MINUTE, START, History, Work
+
+PARTS = {"queued": "JobAssigned", "in_progress": "JobStarted", "completed": "JobCompleted"}
+LISTENS = 14 * MINUTE
+
+
+class ListenedHistory(History):
+    """A history in which GitHub tells of assigned jobs in the messages of a scale set."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.lies = random.Random(f"messages of {self.seed}")
+        self.known = AssignedJobs()
+        self.numbered = 0
+        self.begun = 0.0
+
+    def statistics(self) -> dict[str, int]:
+        there = [work for work in self.works.values() if work.id in self.announced and work.ended is None]
+        running = sum(work.began is not None for work in there)
+        return {"totalAssignedJobs": len(there), "totalRunningJobs": running}
+
+    def _tell(self, action: str, work: Work) -> None:
+        first = len(self.post)
+        super()._tell(action, work)
+        self.numbered += 1
+        runner = next((box.id for box in self.machines if box.work is work), "")
+        part = {
+            "messageType": PARTS[action], "runnerRequestId": work.id, "ownerName": "acme", "repositoryName": "images",
+            "workflowRunId": work.id, "runnerName": runner, "result": "Succeeded", "queueTime": "0001-01-01T00:00:00Z",
+        }  # fmt: skip
+        body = "not JSON" if self.lies.random() < 0.05 else json.dumps([part, 7, {"messageType": "JobAssigned"}])
+        message = {"messageId": self.numbered, "body": body, "statistics": self.statistics()}
+        # What is never sent is told by the numbers of the next message, or of the next session.
+        copies = [] if self.lies.random() < 0.03 else self.post[first:]
+        self.post[first:] = [(due, message, work) for due, *_ in copies]
+
+    def _deliver(self) -> None:
+        deaf = self.fault() in {"refuses", "away"}
+        if not deaf and self.now - self.begun >= LISTENS:
+            self.begun = self.now
+            self.known = AssignedJobs.of(self.known.text())
+            self.known.begin(f"at {self.now}", self.statistics(), self.now)
+            self.known.last = self.numbered
+        due = [one for one in self.post if one[0] <= self.now and not deaf]
+        self.post = [one for one in self.post if one not in due]
+        for _, message, _ in due:
+            self.known.take(message, self.now)
+            self.known.acknowledge(message)
+
+    def _waiting(self) -> list[Job]:
+        return self.known.jobs() or []
+
+    def _listed(self) -> list[Runner] | None:
+        listed = super()._listed()
+        return None if listed is None else self.known.seen(listed, "")
+
+    def _recheck(self, jobs: list[Job]) -> None:
+        """Ask nothing: the numbers of the next message say what the table cannot know."""
+
+    def _leave(self, job: Job) -> None:
+        self.known.leave(job.id, self.now)
+
+    def _explain(self, jobs: list[Job], machines: list[Machine], listed: list[Runner] | None) -> None:
+        report = status(self.now, self.rules, jobs, machines, listed, dict(self.prepared), {})
+        waiting = [each for each in report if each.kind]
+        if len(waiting) != len(jobs) or not all(each.cause and each.kind in CAUSES for each in waiting):
+            self.untrue.append("a job waits, and nothing says why")
+
+
+def play(first: int, count: int) -> None:
+    for seed in range(first, first + count):
+        history = ListenedHistory(seed)
+        history.play()
+        assert not history.mistakes, f"history {seed}, {history.faults}: {history.mistakes}"
+
+
+def test_messages_that_lie_lose_no_job_and_keep_no_machine() -> None:
+    play(FIRST, int(os.environ.get("SLIPWAY_HISTORIES", "300")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+def test_messages_in_100000_histories_lose_no_job(part: int) -> None:
+    play(10_000 * part, 10_000)
+
+
+def message(number: int, assigned: int, running: int, *parts: tuple[str, int, str]) -> dict[str, Any]:
+    """Return a message with parts of a kind, a request and a runner."""
+    body = [
+        {"messageType": kind, "runnerRequestId": request, "runnerName": runner, "ownerName": "acme",
+         "repositoryName": "images", "workflowRunId": 7, "result": "Failed", "queueTime": "2027-01-15T08:00:00.1234567Z"}
+        for kind, request, runner in parts
+    ]  # fmt: skip
+    numbers = {"totalAssignedJobs": assigned, "totalRunningJobs": running}
+    return {"messageId": number, "body": json.dumps(body), "statistics": numbers}
+
+
+def test_message_twice_or_late_changes_no_number() -> None:
+    known = AssignedJobs()
+    assert known.jobs() is None
+    known.begin("s", {"totalAssignedJobs": 0, "totalRunningJobs": 0}, START)
+    first = message(1, 2, 0, ("JobAssigned", 11, ""), ("JobAssigned", 12, ""))
+    second = message(2, 2, 1, ("JobStarted", 11, "i-1"))
+    for one in (second, first, first, second, first):
+        known.take(one, START)
+        known.acknowledge(one)
+        assert len(known.jobs() or []) == 1
+    assert [job.id for job in known.jobs() or []] == [-12]
+    third = message(3, 1, 0, ("JobCompleted", 11, "i-1"))
+    for one in (third, first, second):
+        known.take(one, START)
+    assert ([job.id for job in known.jobs() or []], known.busy) == ([-12], {})
+    assert known.failed_on({"i-1", "i-2"}) == [("i-1", "acme/images", 7)]
+
+
+def test_next_listener_knows_since_when_jobs_wait() -> None:
+    known = AssignedJobs()
+    known.begin("s", {"totalAssignedJobs": 3, "totalRunningJobs": 0}, START)
+    known.take(message(1, 3, 0, ("JobAssigned", 11, "")), START + 60)
+    assert known.leave(-11, START + 70)
+    successor = AssignedJobs.of(known.text())
+    assert (successor.session, successor.last) == ("s", 0)
+    successor.begin("t", {"totalAssignedJobs": 4, "totalRunningJobs": 0}, START + 900)
+    jobs = successor.jobs() or []
+    assert [job.since - START for job in jobs if job.id != -11] == [0, 0, 900]
+    assert [job.unassigned_since for job in jobs if job.id == -11] == [START + 70]
+    assert AssignedJobs.of("of another release").jobs() is None
+
+
+@pytest.mark.parametrize("wrong", [None, {}, {"totalAssignedJobs": "many"}, [1], {"totalAssignedJobs": None}])
+def test_message_of_another_shape_leaves_the_numbers(wrong: object) -> None:
+    known = AssignedJobs()
+    known.begin("s", {"totalAssignedJobs": 1, "totalRunningJobs": 0}, START)
+    for body in (None, "", "[", "[1, null]", '{"a": 1}', '[{"messageType": "JobAssigned"}]', 7):
+        assert known.take({"messageId": 4, "body": body, "statistics": wrong}, START) == []
+    assert len(known.jobs() or []) == 1
