@@ -228,14 +228,14 @@ def _demand(
     """Return the jobs that need a machine, and those that GitHub assigned to none; ``idle`` machines wait for one."""
     witnesses = sum(now - machine.started > rules.idle for machine in idle)
     # A job that was unassigned before is tried on the machines that are idle anyway, else on one of its own.
-    waiting = [job for job in jobs or () if job.unassigned_since is None or (not witnesses and _due(job) <= now)]
+    waiting = [job for job in jobs or () if job.unassigned_since is None or (not witnesses and due(job) <= now)]
     # In this time a machine comes up for a job, or is given up.
-    patient = [job for job in waiting if now - _due(job) > rules.boot]
-    unassigned = {job.id for job in sorted(patient, key=_due)[:witnesses]}
+    patient = [job for job in waiting if now - due(job) > rules.boot]
+    unassigned = {job.id for job in sorted(patient, key=due)[:witnesses]}
     return [job for job in waiting if job.id not in unassigned], unassigned
 
 
-def _due(job: Job) -> float:
+def due(job: Job) -> float:
     """Return since when a job needs a machine."""
     last = job.unassigned_since
     return job.since if last is None else last + RETRY_SHARE * (last - job.since)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -120,7 +120,8 @@ class AssignedJobs:
         """Return all of it as text, for the next listener."""
         with self._lock:
             rows = {request: [job.repository, job.since, job.unassigned_since] for request, job in self.waiting.items()}
-            return json.dumps({**vars(self), "waiting": rows, "ended": [*self.ended], "_lock": 0})
+            known = {each.name: getattr(self, each.name) for each in fields(self)}
+            return json.dumps({**known, "waiting": rows, "ended": [*self.ended]})
 
     @classmethod
     def of(cls, text: str) -> AssignedJobs:

@@ -11,14 +11,15 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from ..aws import FAILURES, client, log, reason
-from ..decide import Rules, Runner, decide
+from ..decide import Rules, Runner, decide, due
 from ..github import GitHub, Refused
 from ..jobs import Job, Jobs, Rows
 from ..keeper import Keeper, credentials, refusal
@@ -65,7 +66,7 @@ class ListeningKeeper(Keeper):
     def __init__(self, environment: Mapping[str, str], source: _Source) -> None:
         super().__init__(environment)
         self._source = source
-        self._by_webhook: set[str] = set()
+        self._outside: set[str] = set()
         # GitHub's list and the table are asked about in each minute, and not after each message.
         self._whole = time.time() - source.checked >= _MINUTE - 1
         if self._whole:
@@ -95,8 +96,10 @@ class ListeningKeeper(Keeper):
     def _waiting(self, rows: Rows | None) -> list[Job] | None:
         noted, assigned = super()._waiting(rows), self._source.assigned.jobs()
         if noted is None or assigned is None:
-            return None
-        return sorted([*noted, *assigned], key=lambda job: job.since)
+            # What GitHub refuses a scale set costs no job of the webhook.
+            return noted if noted or self._source.webhook else None
+        alone = noted_alone(noted, assigned, webhook=self._source.webhook)
+        return sorted([*alone, *assigned], key=lambda job: job.since)
 
     def _runners(self) -> list[Runner]:
         return self._told(super()._runners()) or []
@@ -105,15 +108,16 @@ class ListeningKeeper(Keeper):
         return None if runners is None else self._source.assigned.seen(runners, self._prefix)
 
     def _prepare_all(self, machines: Sequence[str], rows: Rows) -> None:
-        """Register as many machines outside of the set as jobs need that the webhook noted, and the others in it."""
-        free = {runner.machine for runner in (self._view and self._view.runners) or () if not runner.busy}
-        outside = len(free & (rows.runners.keys() - rows.in_set))
-        self._by_webhook = {*machines[: max(len(rows.waiting) - outside, 0)]}
+        """Register as many machines outside of the set as jobs need that are not of the set, and the others in it."""
+        assigned = self._source.assigned.jobs() or []
+        alone = noted_alone(rows.waiting, assigned, webhook=self._source.webhook)
+        runners = (self._view and self._view.runners) or ()
+        self._outside = {*machines[: outside(len(machines), alone, assigned, runners, rows.in_set)]}
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(lambda machine: super(ListeningKeeper, self)._prepare_all([machine], rows), machines))
 
     def _register(self, machine: str) -> tuple[str, int | None, bool]:
-        if machine in self._by_webhook:
+        if machine in self._outside:
             return super()._register(machine)
         config, runner = self._source.scale_set.register(f"{self._prefix}{machine}")
         return config, runner, True
@@ -248,6 +252,32 @@ class Listener:
     def _capacity(self) -> int:
         """How many jobs GitHub may assign, by the last round, or by the configuration before the first."""
         return self._keepers[-1].capacity if self._keepers else int(json.loads(self._environment["RULES"])["most"])
+
+
+def noted_alone(noted: Sequence[Job], assigned: Sequence[Job], *, webhook: bool) -> list[Job]:
+    """Return the jobs that the webhook noted and that are not of the set.
+
+    While there is a webhook, it notes those of the set, too: what it noted before the set was known is the oldest.
+    """
+    return [*noted[: max(len(noted) - len(assigned), 0)]] if webhook else [*noted]
+
+
+def outside(
+    count: int, alone: Sequence[Job], assigned: Sequence[Job], runners: Sequence[Runner], in_set: Collection[str]
+) -> int:
+    """Return how many of the next ``count`` machines are to be registered outside of the set.
+
+    ``alone`` are the jobs that are not of the set, ``assigned`` those that are. Free runners come first; ``in_set`` are
+    the machines with one of the set.
+    """
+    free = Counter(runner.machine not in in_set for runner in runners if not runner.busy)
+    needed = []
+    for _, is_outside in sorted([*((due(job), True) for job in alone), *((due(job), False) for job in assigned)]):
+        if free[is_outside] > 0:
+            free[is_outside] -= 1
+        else:
+            needed.append(is_outside)
+    return sum(needed[:count])
 
 
 def capacity(now: float, rules: Rules) -> int:

@@ -32,7 +32,7 @@ class Conflict(Exception):
 
 
 @dataclass(frozen=True)
-class Session:
+class SetSession:
     """A session of a set (types.go:124): where its messages are, the token for them, and what is assigned now."""
 
     id: str
@@ -64,7 +64,7 @@ class ScaleSet:
         self._group = group
         self._service = self._token = ""
         self._id = 0
-        self._session: Session | None = None
+        self._session: SetSession | None = None
 
     def ensure(self) -> None:
         """Have GitHub know the set with its labels (client.go:283, 406, 443).
@@ -89,7 +89,7 @@ class ScaleSet:
         names = {str(member(label, "name")).lower() for label in member(known, "labels") or ()}
         return names == {label.lower() for label in self._labels}
 
-    def open(self, former: str) -> Session:
+    def open(self, former: str) -> SetSession:
         """Open the session, after ending the ``former`` one of this stack if that was never ended; return it.
 
         Raises:
@@ -169,7 +169,7 @@ class ScaleSet:
     ) -> Any:
         """Send a request to the queue of messages."""
 
-        def send(session: Session) -> Any:
+        def send(session: SetSession) -> Any:
             url = urllib.parse.urlsplit(session.url)
             pairs = [*urllib.parse.parse_qsl(url.query), *query.items()]
             url = url._replace(path=url.path + path, query=urllib.parse.urlencode(pairs))
@@ -177,7 +177,7 @@ class ScaleSet:
 
         return self._with_session(send)
 
-    def _with_session(self, send: Callable[[Session], Any]) -> Any:
+    def _with_session(self, send: Callable[[SetSession], Any]) -> Any:
         """Send a request of the session; where its token is over, refresh that once (session_client.go:81)."""
         session = self._session
         if session is None:
@@ -241,10 +241,10 @@ class ScaleSet:
         )[0]
 
 
-def _session(answer: Any) -> Session:
+def _session(answer: Any) -> SetSession:
     token = secret_text(member(answer, "messageQueueAccessToken"), "the token of messages")
     statistics = answer.get("statistics")
-    return Session(
+    return SetSession(
         str(member(answer, "sessionId")),
         str(member(answer, "messageQueueUrl")),
         token,

@@ -369,6 +369,12 @@ class Ec2RunnersConfig(Model):
         return value
 
     @model_validator(mode="after")
+    def _hears_of_jobs(self) -> Self:
+        if not self.listener and self.github.webhook_secret is None:
+            raise ValueError("github.webhookSecret is missing: give its ARN, or listener: true, which needs none")
+        return self
+
+    @model_validator(mode="after")
     def _fits(self) -> Self:
         minima = [("", self.min_runners), *((f"schedule.{n}.", row.min_runners) for n, row in enumerate(self.schedule))]
         for key, least in minima:
@@ -391,7 +397,7 @@ class Ec2RunnersConfig(Model):
             raise ValueError("efa needs exactly one subnet: machines with EFA are in one placement group, in one zone")
         arns = {
             "github.secret": _SECRET.fullmatch(self.github.secret),
-            "github.webhookSecret": _SECRET.fullmatch(self.github.webhook_secret or ""),
+            "github.webhookSecret": _SECRET.fullmatch(str(self.github.webhook_secret)),
             # The topic may be in any account: its own policy says who may publish.
             "permissionsBoundary": _POLICY.fullmatch(self.permissions_boundary or ""),
             "alarm.topic": _TOPIC.fullmatch(self.alarm.topic or ""),
@@ -400,8 +406,6 @@ class Ec2RunnersConfig(Model):
             for part, value in match.groupdict().items() if match else ():
                 if value and value != getattr(self, part):
                     raise ValueError(f"{key} is in {part} {value}; the runners are in {getattr(self, part)}")
-        if not self.listener and self.github.webhook_secret is None:
-            raise ValueError("github.webhookSecret is missing: give its ARN, or listener: true, which needs none")
         if self.github.secret == self.github.webhook_secret:
             raise ValueError(
                 "github.webhookSecret is the same as github.secret; create a secret of its own for it, and give its ARN"

@@ -210,6 +210,19 @@ def test_jobs_noted_by_the_webhook_get_their_own_runners(listened: Listened) -> 
     assert listened.desired() == {"spot": 3, "on-demand": 0}
 
 
+def test_refused_set_costs_no_job_of_the_webhook(listened: Listened) -> None:
+    service = listened.service
+    service.refused = {"/actions/runner-registration": [403] * 1000}
+    listened.environment["WEBHOOK"] = "too"
+    assert listened.job(1) == 202
+    service.jobs = {1: "queued"}
+    with listened.listening():
+        until(listened.configs)
+        ((machine, config),) = listened.configs().items()
+        assert "set" not in json.loads(base64.b64decode(config))
+    assert listened.instances() == [machine]
+
+
 def test_60_jobs_at_once_get_their_runners(listened: Listened) -> None:
     rules = json.loads(listened.environment["RULES"])
     listened.environment["RULES"] = json.dumps({**rules, "most": 60})

@@ -8,16 +8,20 @@ from __future__ import annotations
 import json
 import os
 import random
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from scaler.decide import Machine, Runner
+from scaler import jobs as table
+from scaler.decide import Decision, Machine, Runner
 from scaler.fleet_status import status
 from scaler.jobs import Job
 from scaler.listening.assigned_jobs import AssignedJobs
+from scaler.listening.listener import noted_alone, outside
 from scaler.waiting import CAUSES
-from tests.unit.runners.test_scaler_histories import FIRST, MINUTE, START, History, Work
+from tests.unit.runners.test_scaler_histories import FIRST, MINUTE, START, Box, History, Work
 
 PARTS = {"queued": "JobAssigned", "in_progress": "JobStarted", "completed": "JobCompleted"}
 LISTENS = 14 * MINUTE
@@ -86,6 +90,69 @@ class ListenedHistory(History):
             self.untrue.append("a job waits, and nothing says why")
 
 
+class MovedHistory(ListenedHistory):
+    """A history of a stack that moves over: the webhook alone at first, then both for hours, then the listener alone.
+
+    GitHub gives a job from before to a runner outside of the set alone, and one of later to a runner of the set alone.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.listens = START + self.lies.uniform(0, 120) * MINUTE
+        self.alone = max(self.listens + self.lies.uniform(60, 180) * MINUTE, *(to for _, to, _ in self.faults))
+        self.before: set[int] = set()
+
+    def statistics(self) -> dict[str, int]:
+        of_set = {number: work for number, work in self.works.items() if number not in self.before}
+        there = [work for work in of_set.values() if work.id in self.announced and work.ended is None]
+        return {"totalAssignedJobs": len(there), "totalRunningJobs": sum(work.began is not None for work in there)}
+
+    def _tell(self, action: str, work: Work) -> None:
+        if action == "queued" and self.now < self.listens:
+            self.before.add(work.id)
+        if self.now < self.alone + 60 * MINUTE:  # a delivery that is late is not lost with its webhook
+            History._tell(self, action, work)
+        if work.id not in self.before:
+            super()._tell(action, work)
+
+    def _deliver(self) -> None:
+        noted = [one for one in self.post if isinstance(one[1], str)]
+        messages = [one for one in self.post if one not in noted]
+        self.post = noted
+        History._deliver(self)
+        noted = self.post if self.now < self.alone else []
+        self.post = messages
+        if self.now >= self.listens:
+            super()._deliver()
+        self.post += noted
+
+    def _takes(self, box: Box, work: Work) -> bool:
+        return box.in_set is (work.id not in self.before)
+
+    def _noted(self) -> list[Job]:
+        noted = History._waiting(self)
+        return noted_alone(noted, self.known.jobs() or [], webhook=self.now < self.alone)
+
+    def _waiting(self) -> list[Job]:
+        return sorted([*self._noted(), *super()._waiting()], key=lambda job: job.since)
+
+    def _recheck(self, jobs: list[Job]) -> None:
+        History._recheck(self, [job for job in jobs if job.id > 0])
+
+    def _leave(self, job: Job) -> None:
+        if not self.known.leave(job.id, self.now):
+            History._leave(self, job)
+
+    def _act(self, done: Decision, boxes: dict[str, Box], waiting: list[Job]) -> None:
+        count = len(done.prepare)
+        if self.now >= self.listens:
+            in_set = {box.id for box in boxes.values() if box.in_set}
+            count = outside(count, self._noted(), self.known.jobs() or [], self.seen[-1][1], in_set)
+        for number, machine in enumerate(done.prepare):
+            boxes[machine].in_set = number >= count
+        super()._act(done, boxes, waiting)
+
+
 def play(first: int, count: int) -> None:
     for seed in range(first, first + count):
         history = ListenedHistory(seed)
@@ -101,6 +168,15 @@ def test_messages_that_lie_lose_no_job_and_keep_no_machine() -> None:
 @pytest.mark.parametrize("part", range(10))
 def test_messages_in_100000_histories_lose_no_job(part: int) -> None:
     play(10_000 * part, 10_000)
+
+
+def test_stacks_that_move_over_lose_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(FIRST, FIRST + int(os.environ.get("SLIPWAY_HISTORIES", "150"))):
+        history = MovedHistory(seed)
+        monkeypatch.setattr(table, "time", SimpleNamespace(time=partial(getattr, history, "now")))
+        history.play()
+        works = [work.id for work in history.works.values() if work.ended is None or work.id in history.killed]
+        assert not works, f"history {seed}, {history.faults}: {history.mistakes}"
 
 
 def message(number: int, assigned: int, running: int, *parts: tuple[str, int, str]) -> dict[str, Any]:

@@ -64,6 +64,7 @@ class Box:
     work: Work | None = None
     over: float | None = None
     gone: float | None = None
+    in_set: bool = False
 
     @property
     def used_until(self) -> float:
@@ -198,10 +199,15 @@ class History:
         waiting = [work for work in self.works.values() if work.queued <= self.now and work.began is None]
         waiting.sort(key=lambda work: -work.queued)  # the oldest is given out first
         for box in self.runners.values():
-            if waiting and box.up is not None and box.work is None and box.gone is None and box.over is None:
-                box.work = waiting.pop()
-                box.work.began = self.now
-                self._tell("in_progress", box.work)
+            free = box.up is not None and box.work is None and box.gone is None and box.over is None
+            given = next((work for work in reversed(waiting) if free and self._takes(box, work)), None)
+            if given:
+                waiting.remove(given)
+                box.work, given.began = given, self.now
+                self._tell("in_progress", given)
+
+    def _takes(self, _box: Box, _work: Work) -> bool:
+        return True
 
     def _deliver(self) -> None:
         due = [one for one in self.post if one[0] <= self.now]
