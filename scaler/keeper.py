@@ -104,7 +104,7 @@ class Keeper:
         rows = _result("read the jobs", self._jobs.rows)
         if rows and rows.unreadable:
             log("refused", to="read the jobs", why=f"{rows.unreadable} rows of the table are not a job's")
-        waiting: list[Job] | None = None
+        waiting = self._waiting(rows)
         prepared = runners = machines = None
         minimum = least(time.time(), self._rules.least, self._schedule)
         rules = replace(self._rules, least=minimum, reservations=self._reservations())
@@ -118,7 +118,7 @@ class Keeper:
             if groups is not None:
                 machines = _result("list the machines", partial(self._machines, groups), self._refused["machines"])
             if groups is not None and machines is not None:
-                waiting = self._waiting(rows)
+                waiting = self._waiting(rows)  # a listener may know more by now
                 decision = decide(time.time(), rules, waiting, machines, runners, prepared)
                 self._refused["launches"] += _without_room(rules, machines)
                 # A configuration stays until it is known whether its machine was lost.
@@ -135,13 +135,12 @@ class Keeper:
                 self._explain([job for job in waiting or () if job.unassigned_since is None])
             return decision
         finally:
-            jobs = self._waiting(rows) if waiting is None else waiting
-            if jobs is not None:  # without a measurement, the alarm is raised
-                waited = time.time() - jobs[0].since if jobs else 0
+            if waiting is not None:  # without a measurement, the alarm is raised
+                waited = time.time() - waiting[0].since if waiting else 0
                 with refusal("report"):
-                    self._report(status(time.time(), rules, jobs, machines, runners, prepared, self._refused))
+                    self._report(status(time.time(), rules, waiting, machines, runners, prepared, self._refused))
                 with refusal("measure"):
-                    self._measure({"LongestQueued": (waited, "Seconds"), "Queued": (len(jobs), "Count")})
+                    self._measure({"LongestQueued": (waited, "Seconds"), "Queued": (len(waiting), "Count")})
 
     def _raise(self, decision: Decision, groups: Groups, machines: Sequence[Machine]) -> dict[str, int]:
         """Request the machines that are missing; return the desired numbers, in which those to end count yet."""
