@@ -102,6 +102,7 @@ def _resolved(
             "--config-file=uv.toml",
             "--no-progress",
             "--color=never",
+            "--system-certs",
             "--only-binary=:all:",
             *(f"--no-binary={name}" for name in packages.sdists),
         ]
