@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from containers.dockerfile import instructions, stages
+from containers.dockerfile.canonical_form import canonical
 from containers.dockerfile.context import Folder
 from containers.dockerfile.context_files import ContextFiles
 
@@ -22,7 +23,7 @@ class BuildKey:
     """What one build reads.
 
     Attributes:
-        dockerfile: the Dockerfile of the reached stages, in its one form.
+        dockerfile: the instructions of the reached stages, in their canonical form.
         files: the SHA-256 of each file that these read, by its path in the context.
         arguments: the given build arguments that they read.
         platform: the platform to build for.
@@ -66,4 +67,5 @@ def build_key(file: Path, context: Path, target: str | None, arguments: Mapping[
     read = {name: value for name, value in arguments.items() if name in reach.arguments}
     outside = sorted(name for name in reach.outside if name != "scratch" and "@sha256:" not in name)
     digests = {name: folder.digest(name) for name in sorted(files)}
-    return BuildKey(reach.render(read), digests, read, platform, tuple(outside))
+    form = reach.render(read, canonical(reach))
+    return BuildKey(form, digests, read, platform, tuple(outside))

@@ -89,7 +89,8 @@ class Reach:
     names of the reached stages, in small letters. ``outside`` has what the Dockerfile names to be fetched: images, that
     of ``# syntax=`` or ``BUILDKIT_SYNTAX`` too, and every ``ADD`` without a checksum. ``environment`` maps the names
     that ``ENV`` sets in these stages to the values, None for one known to the build only. ``user`` is whom the built
-    image runs as: empty for its parent's user, None where only the build knows.
+    image runs as: empty for its parent's user, None where only the build knows. ``by_variable`` says that a ``FROM``
+    names a stage by a variable.
     """
 
     dockerfile: Dockerfile
@@ -101,16 +102,17 @@ class Reach:
     environment: Mapping[str, Set[str | None]]
     runs: tuple[Run, ...]
     user: str | None
+    by_variable: bool
 
-    def render(self, given: Mapping[str, object]) -> str:
-        """Return a Dockerfile of these instructions alone, each in its one form.
+    def render(self, given: Mapping[str, object], instructions: Iterable[Instruction] | None = None) -> str:
+        """Return a Dockerfile of these instructions alone, each in its one form; ``instructions`` stand in their place.
 
         An argument that is ``given`` has no default in it, because the default has no effect. There is no ``check``
         directive: it says what the author is warned of.
         """
         escape = self.dockerfile.escape
         lines = [f"# {directive}\n" for directive in self.dockerfile.directives if not directive.startswith("check=")]
-        for instruction in self.instructions:
+        for instruction in self.instructions if instructions is None else instructions:
             if instruction.keyword == "ARG":
                 words = [
                     name if (name := word.partition("=")[0]) in given else word
@@ -230,6 +232,7 @@ class _Search:
         self._environment: defaultdict[str, set[str | None]] = defaultdict(set)
         self._had: dict[int, int] = {}  # by stage, its sources: bit N is that of self._sources[N]
         self._runs: list[tuple[Instruction, int, _Scope]] = []
+        self._by_variable = False
 
     def of(self, target: str | None) -> Reach:
         index = self._find(target.lower(), len(self._stages)) if target else len(self._stages) - 1
@@ -256,6 +259,7 @@ class _Search:
             self._environment,
             tuple(_run(*run, sources) for run in self._runs),
             self._reached[index].user,
+            self._by_variable,
         )
 
     def _global_arguments(self, inner: Sequence[Instruction]) -> tuple[Sequence[Instruction], Set[str]]:
@@ -328,6 +332,7 @@ class _Search:
             self._had[index] = 0
             scope = _Scope({"PATH": None}, {}, complete=image == "scratch")
         else:
+            self._by_variable |= "$" in stage.image
             scope = self._visit(base).child()
             self._inherit(stage.first, len(scope.variables) + len(scope.environment))
             self._had[index] = self._had[base]

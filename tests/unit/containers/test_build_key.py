@@ -155,6 +155,61 @@ def test_key_after_edit_outside_reach_stays(edit: Callable[[Path], object], fold
     assert key(folder) == before
 
 
+EQUAL = {
+    "name of a stage": (
+        "FROM a AS one\nFROM one\nCOPY --from=One /x /\nRUN --mount=from=one,target=/y y\n",
+        "FROM a AS other\nFROM OTHER\nCOPY --from=0 x /\nRUN --mount=target=/y,from=other y\n",
+    ),
+    "options of a mount": (
+        "FROM a\nRUN --mount=type=bind,src=app,dst=/y,ro y\n",
+        "FROM a\nRUN --mount=destination=/y,readonly,source=app,type=bind y\n",
+    ),
+    "paths": ("FROM a\nCOPY app/ ./README.md .\n", 'FROM a\nCOPY ["app", "/README.md", "./"]\n'),
+    "quotes": ('FROM a\nENV A="1" B=x\nLABEL c="d"\n', "FROM a\nENV A=1 B='x'\nLABEL c=d\n"),
+    "name of a script": ("FROM a\nRUN <<A\nx\n\ty\nA\n", "FROM a\nRUN <<'B'\nx\n\ty\nB\n"),
+}
+DIFFERENT = {
+    "stages swapped": (
+        "FROM a AS x\nFROM b AS y\nFROM c\nCOPY --from=x / /\nCOPY --from=y / /\n",
+        "FROM a AS y\nFROM b AS x\nFROM c\nCOPY --from=x / /\nCOPY --from=y / /\n",
+    ),
+    "stage by a variable": (
+        "ARG N=x\nFROM a AS x\nFROM b AS y\nFROM $N\nCOPY --from=y / /\nCOPY --from=x / /\n",
+        "ARG N=x\nFROM a AS y\nFROM b AS x\nFROM $N\nCOPY --from=x / /\nCOPY --from=y / /\n",
+    ),
+    "image for a stage": ("FROM a AS x\nFROM x\nRUN y\n", "FROM a AS y\nFROM x\nRUN y\n"),
+    "later mount's target": (
+        "FROM a\nRUN --mount=source=app,target=/y,target=/z y\n",
+        "FROM a\nRUN --mount=source=app,target=/z,target=/y y\n",
+    ),
+    "mounts in another order": (
+        "FROM a\nRUN --mount=source=app,target=/y --mount=type=tmpfs,target=/y/z y\n",
+        "FROM a\nRUN --mount=type=tmpfs,target=/y/z --mount=source=app,target=/y y\n",
+    ),
+    "file or folder": ("FROM a\nCOPY README.md /x\n", "FROM a\nCOPY README.md /x/\n"),
+    "sources in another order": ("FROM a\nCOPY app tools /x/\n", "FROM a\nCOPY tools app /x/\n"),
+    "quotes with a variable": ("FROM a\nENV A='$B'\n", 'FROM a\nENV A="$B"\n'),
+    "script's end": ("FROM a\nRUN <<A\nx\nA\nRUN y\n", "FROM a\nRUN <<A\nx\nRUN y\nA\n"),
+    "tabs of a script": ("FROM a\nRUN <<A\n\tx\nA\n", "FROM a\nRUN <<-A\n\tx\nA\n"),
+    "name of a program": ("FROM a\nRUN <<A\n#!/x\nA\n", "FROM a\nRUN <<B\n#!/x\nB\n"),
+    "name of a copied script": ("FROM a\nCOPY <<A /x/\n1\nA\n", "FROM a\nCOPY <<B /x/\n1\nB\n"),
+    "parents of a path": ("FROM a\nCOPY --parents ./app/./data /x/\n", "FROM a\nCOPY --parents app/data /x/\n"),
+}
+
+
+@pytest.mark.parametrize(
+    ("texts", "equal"),
+    [*((each, True) for each in EQUAL.values()), *((each, False) for each in DIFFERENT.values())],
+    ids=[*EQUAL, *DIFFERENT],
+)
+def test_key_follows_what_a_text_builds(texts: tuple[str, str], equal: bool, folder: Path) -> None:
+    keys = []
+    for text in texts:
+        (folder / "Dockerfile").write_text(text)
+        keys.append(key(folder, None))
+    assert (keys[0] == keys[1]) is equal
+
+
 def test_key_counts_arguments_that_are_read(folder: Path) -> None:
     assert key(folder, OTHER="1") == key(folder)
     assert key(folder, VERSION="2") != key(folder)

@@ -1,0 +1,89 @@
+"""The one form of instructions that BuildKit builds as the same: for keys alone, as it is no Dockerfile.
+
+Not in it are the names of stages and of a script's here-document, the order of a mount's options, quotes around plain
+values, and the ways to write one path. What is not plain stays as it is written.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from containers.dockerfile.instructions import Instruction, split_words
+from containers.dockerfile.stages import Reach
+
+_OPTIONS: Final = {"src": "source", "dst": "target", "destination": "target", "ro": "readonly"}
+"""Other names of a mount's options (``instructions/commands_runmount.go``)."""
+_PLAIN_PATH: Final = re.compile(r"[\w./@+:,~-]+")
+_QUOTED: Final = re.compile(r"""([^="']+=)(["'])([\w./:@+,-]*)\2""")
+_SCRIPT: Final = re.compile(r"(<<-?)(['\"]?)\w+\2")
+"""The whole command of a ``RUN`` whose script is a here-document."""
+
+
+def canonical(reach: Reach) -> Iterator[Instruction]:
+    """Yield the reached instructions in their one form."""
+    numbers: dict[str, str] = {}
+    count = 0
+    for each in reach.instructions:
+        match each.keyword:
+            case "FROM" if not reach.by_variable:
+                image, *name = each.words
+                yield replace(each, rest=numbers.get(image.lower(), image))
+                numbers |= {word.lower(): f"#{count}" for word in name[1:]}  # which no image is called
+                count += 1
+            case "COPY":
+                yield _copy(each, numbers)
+            case "RUN":
+                flags = tuple(_mount(flag, numbers) if flag.startswith("--mount=") else flag for flag in each.flags)
+                yield _script(replace(each, flags=flags))
+            case "ENV" | "LABEL":
+                words = split_words(each.rest, reach.dockerfile.escape)
+                unquoted = (_QUOTED.sub(r"\1\3", word) if _QUOTED.fullmatch(word) else word for word in words)
+                yield replace(each, rest=" ".join(unquoted)) if words and "=" in words[0] else each
+            case _:
+                yield each
+
+
+def _copy(copy: Instruction, numbers: Mapping[str, str]) -> Instruction:
+    """Return a ``COPY`` with paths that are relative to the root of what they are copied from."""
+    *sources, target = copy.words
+    if not copy.heredocs and copy.flag("parents") is None:
+        sources = [_path(source) for source in sources]
+    flags = tuple(_numbered(flag, numbers) if flag.startswith("--from=") else flag for flag in copy.flags)
+    return replace(copy, flags=flags, rest=json.dumps([*sources, "./" if target == "." else target]))
+
+
+def _path(path: str) -> str:
+    return posixpath.normpath(f"/{path}").lstrip("/") or "." if _PLAIN_PATH.fullmatch(path) else path
+
+
+def _numbered(option: str, numbers: Mapping[str, str]) -> str:
+    """Return an option that names a stage, with its number: as ``--from=1`` has it."""
+    name, _, origin = option.partition("=")
+    return f"{name}={numbers.get(origin.lower(), origin).removeprefix('#')}"
+
+
+def _mount(flag: str, numbers: Mapping[str, str]) -> str:
+    """Return a mount with its options sorted; as it is, if one is given twice: the last one counts."""
+    fields = next(csv.reader([flag.partition("=")[2]]), [])
+    options = {}
+    for field in fields:
+        name, equals, value = field.partition("=")
+        name = _OPTIONS.get(name.lower(), name.lower())
+        value = numbers.get(value.lower(), value) if name == "from" else value
+        options[name] = f"{name}{equals}{value}"
+    return f"--mount={json.dumps(sorted(options.values()))}" if len(options) == len(fields) else flag
+
+
+def _script(run: Instruction) -> Instruction:
+    """Return a ``RUN`` without its here-document's name, which is a file's name only where that begins with ``#!``."""
+    script = _SCRIPT.fullmatch(run.rest)
+    if script is None or len(run.heredocs) != 1 or run.heredocs[0].lstrip("\t").startswith("#!"):
+        return run
+    lines = run.heredocs[0].splitlines(keepends=True)[:-1]
+    return Instruction("SCRIPT", run.flags, script[1] + json.dumps(lines))
