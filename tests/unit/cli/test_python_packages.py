@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +52,38 @@ def files(index: Index, sdists: tuple[str, ...] = ()) -> dict[str, str]:
 def test_wheel_is_locked_with_the_sha256_of_its_page(index: OneProject) -> None:
     index.page = f'<a href="/files/{WHEEL}#sha256={"0" * 64}" data-core-metadata="true">{WHEEL}</a>'
     assert files(index) == {f"{index.address}/files/{WHEEL}": "0" * 64}
+
+
+def test_index_that_the_machine_trusts_is_locked(tmp_path: Path) -> None:
+    """As behind a company's proxy, whose certificate is in the machine's store alone: here in a mount namespace."""
+    pair, store = tmp_path / "pair.pem", Path("/etc/ssl/certs/ca-certificates.crt")
+    name = ["-subj", "/CN=company", "-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE"]
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *name, "-keyout", str(pair), "-out", "-"]
+    certificate = subprocess.run(make, check=True, capture_output=True, text=True).stdout
+    pair.write_text(pair.read_text() + certificate)
+    served = OneProject(tmp_path, certificate=pair)
+    served.page = f'<a href="/files/{WHEEL}#sha256={"0" * 64}" data-core-metadata="true">{WHEEL}</a>'
+    lock = (
+        "import json, sys; from cli.locking import python_packages; from stacks.spec import Packages;"
+        "from stacks.config.fetching.mirrors import MirrorsConfig as Mirrors;"
+        "packages = Packages(requirements=('hello',), pythons=('3.12',));"
+        "mirrors = Mirrors.model_validate({'pythonIndex': sys.argv[1]});"
+        "print(json.dumps(python_packages.files(packages, 'linux/amd64', mirrors)))"
+    )
+    spaces = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
+    trusting = ["sh", "-c", f'mount --bind "$0" {store} && exec "$@"', str(pair)]
+    environment = {key: value for key, value in os.environ.items() if "CERT" not in key and "CA_BUNDLE" not in key}
+    done = subprocess.run(
+        [*spaces, *trusting, sys.executable, "-c", lock, served.url],
+        env={**environment, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    served.close()
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {f"{served.address}/files/{WHEEL}": "0" * 64}
 
 
 def test_package_without_a_wheel_cannot_be_locked(index: OneProject) -> None:
