@@ -1,7 +1,7 @@
 """The one form of instructions that BuildKit builds as the same: for keys alone, as it is no Dockerfile.
 
 Not in it are the names of stages and of a script's here-document, the order of a mount's options, quotes around plain
-values, and the ways to write one path. What is not plain stays as it is written.
+values, a port's default protocol, and the ways to write one path. What is not plain stays as it is written.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _OPTIONS: Final = {"src": "source", "dst": "target", "destination": "target", "r
 """Other names of a mount's options (``instructions/commands_runmount.go``)."""
 _PLAIN_PATH: Final = re.compile(r"[\w./@+:,~-]+")
 _QUOTED: Final = re.compile(r"""([^="']+=)(["'])([\w./:@+,-]*)\2""")
+_PORT: Final = re.compile(r"(?<!\S)(\d+)(?!\S)")
 _SCRIPT: Final = re.compile(r"(<<-?)(['\"]?)\w+\2")
 """The whole command of a ``RUN`` whose script is a here-document."""
 
@@ -45,6 +46,8 @@ def canonical(reach: Reach) -> Iterator[Instruction]:
                 words = split_words(each.rest, reach.dockerfile.escape)
                 unquoted = (_QUOTED.sub(r"\1\3", word) if _QUOTED.fullmatch(word) else word for word in words)
                 yield replace(each, rest=" ".join(unquoted)) if words and "=" in words[0] else each
+            case "EXPOSE":
+                yield replace(each, rest=_PORT.sub(r"\1/tcp", each.rest))
             case _:
                 yield each
 
