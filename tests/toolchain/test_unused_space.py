@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import shutil
@@ -155,6 +156,34 @@ def test_prune_deletes_what_a_killed_prune_left(checkout: Checkout) -> None:
     assert unused_space.prune(checkout, delete=True) == 0
     assert not list((registry / "blobs").rglob("data"))
     assert unused_space.prune(checkout, delete=True) == 0
+
+
+def test_prune_deletes_what_an_unfinished_push_left(checkout: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first push of a repository was interrupted: one layer had arrived, another in part."""
+    address = docker_registry.own_address(checkout)
+    assert address
+    kept = push(f"{address}/slipway/torch:now", "now")
+    push(f"{address}/docker.io/library/debian:bookworm-slim", "parent")
+    names(checkout, {"ref": kept})
+    layers = [os.urandom(3_000_000), os.urandom(2_000_000)]
+    for layer, ends in zip(layers, (True, False), strict=True):
+        upload = registry_api.send("POST", f"{address}/slipway/half/blobs/uploads/").headers["Location"]
+        part = registry_api.send("PATCH", upload, data=layer)
+        assert part.ok
+        if ends:
+            digest = f"sha256:{hashlib.sha256(layer).hexdigest()}"
+            assert registry_api.send("PUT", part.headers["Location"], params={"digest": digest}).ok
+    registry = docker_registry.storage(checkout) / "docker/registry/v2"
+
+    assert unused_space.prune(checkout, delete=False) == 0
+    assert "registry  5 MB of pushes that did not end" in capsys.readouterr().out
+    assert unused_space.prune(checkout, delete=True) == 0
+    assert not list((registry / "repositories/slipway/half/_uploads").glob("*"))
+    assert len(list((registry / "blobs").rglob("data"))) == 2 * 2
+    assert tags(address, "slipway/torch") == {"now"}
+    capsys.readouterr()
+    unused_space.prune(checkout, delete=False)
+    assert "did not end" not in capsys.readouterr().out
 
 
 def prune_yes(monkeypatch: pytest.MonkeyPatch, checkout: Checkout, capsys: pytest.CaptureFixture[str]) -> str:

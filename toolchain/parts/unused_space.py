@@ -65,10 +65,12 @@ class RegistryContent:
     """The digest of each tag, which names a repository without its host."""
     manifests: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     """Each manifest, by repository and digest."""
+    left: dict[Path, int] = field(default_factory=dict)
+    """What pushes that did not end left, with its bytes: uploads, and links to layers that no manifest has."""
 
     def __post_init__(self) -> None:
-        root = self.storage / "docker/registry/v2"
-        self._repositories = root / "repositories"
+        self._root = self.storage / "docker/registry/v2"
+        self._repositories = self._root / "repositories"
         for folder in sorted(self._repositories.rglob("_manifests")):
             repository = folder.parent.relative_to(self._repositories).as_posix()
             if repository.startswith(PARENTS):
@@ -76,8 +78,22 @@ class RegistryContent:
             for link in folder.glob("tags/*/current/link"):
                 self.tags[Reference(repository, link.parent.parent.name)] = link.read_text()
             for link in folder.glob("revisions/sha256/*/link"):  # those that a deletion left without a tag, too
-                content = root / "blobs/sha256" / link.parent.name[:2] / link.parent.name / "data"
-                self.manifests[repository, link.read_text()] = json.loads(content.read_bytes())
+                self.manifests[repository, link.read_text()] = json.loads(self._blob(link.parent.name).read_bytes())
+        self._read_left()
+
+    def _read_left(self) -> None:
+        parents = self._repositories / PARENTS
+        named = {f"sha256:{link.name}" for link in parents.rglob("_layers/sha256/*")}
+        named |= {blob for content in self.manifests.values() for blob, _ in _blobs(content)}
+        for upload in self._repositories.rglob("_uploads/*"):
+            if parents not in upload.parents:
+                self.left[upload] = folder_size(upload)
+        for link in self._repositories.rglob("_layers/sha256/*"):
+            if f"sha256:{link.name}" not in named and (data := self._blob(link.name)).exists():
+                self.left[link] = data.stat().st_size
+
+    def _blob(self, digest: str) -> Path:
+        return self._root / "blobs/sha256" / digest[:2] / digest / "data"
 
     @property
     def kept(self) -> set[tuple[str, str]]:
@@ -131,8 +147,10 @@ class RegistryContent:
         return self.manifests.keys() - self.kept
 
     def delete(self) -> None:
-        """Delete the tags and the manifests. The registry collects their blobs, and knows nothing more of them then."""
+        """Delete tags, manifests and what pushes left. The registry collects their blobs, and knows nothing of them."""
         manifests = self.unnamed_manifests
+        for path in self.left:
+            shutil.rmtree(path)
         for name in self.unnamed_tags:
             shutil.rmtree(self._repositories / name.repository / "_manifests/tags" / name.tag)
         for repository, digest in manifests:
@@ -178,6 +196,7 @@ def prune(checkout: Checkout, *, delete: bool, as_json: bool = False) -> int:
             "tags": list(map(str, registry.unnamed_tags)),
             "of": len(registry.tags),
             "bytes": registry.freed,
+            "unfinishedBytes": sum(registry.left.values()),
         },
         "engine": None
         if images is None
@@ -193,7 +212,7 @@ def prune(checkout: Checkout, *, delete: bool, as_json: bool = False) -> int:
     if delete:
         for folder in contexts:
             shutil.rmtree(folder, ignore_errors=True)
-        if registry and (registry.unnamed_tags or registry.unnamed_manifests):
+        if registry and (registry.unnamed_tags or registry.unnamed_manifests or registry.left):
             with step("Collecting the registry's layers"):
                 registry.delete()
                 docker_registry.collect(checkout)
@@ -217,6 +236,8 @@ def _say(checkout: Checkout, unused: Mapping[str, Any]) -> None:
         for name in registry["tags"]:
             say(f"tag       {registry['address']}/{name}")
         say(f"registry  {len(registry['tags'])} of {registry['of']} tags, {megabytes(registry['bytes'])} in layers")
+        if registry["unfinishedBytes"]:
+            say(f"registry  {megabytes(registry['unfinishedBytes'])} of pushes that did not end")
     else:
         say("registry  Slipway's own does not run: left alone")
     if engine:
