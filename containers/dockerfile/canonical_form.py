@@ -21,6 +21,7 @@ _OPTIONS: Final = {"src": "source", "dst": "target", "destination": "target", "r
 """Other names of a mount's options (``instructions/commands_runmount.go``)."""
 _PLAIN_PATH: Final = re.compile(r"[\w./@+:,~-]+")
 _QUOTED: Final = re.compile(r"""([^="']+=)(["'])([\w./:@+,-]*)\2""")
+_OCTAL: Final = re.compile(r"--chmod=0*([0-7]+)")
 _PORT: Final = re.compile(r"(?<!\S)(\d+)(?!\S)")
 _SCRIPT: Final = re.compile(r"(<<-?)(['\"]?)\w+\2")
 """The whole command of a ``RUN`` whose script is a here-document."""
@@ -57,8 +58,9 @@ def _copy(copy: Instruction, numbers: Mapping[str, str]) -> Instruction:
     *sources, target = copy.words
     if not copy.heredocs and copy.flag("parents") is None:
         sources = [_path(source) for source in sources]
-    flags = tuple(_numbered(flag, numbers) if flag.startswith("--from=") else flag for flag in copy.flags)
-    return replace(copy, flags=flags, rest=json.dumps([*sources, "./" if target == "." else target]))
+    flags = [_numbered(flag, numbers) if flag.startswith("--from=") else flag for flag in copy.flags]
+    flags = [_OCTAL.sub(r"--chmod=\1", flag) for flag in flags]
+    return replace(copy, flags=tuple(flags), rest=json.dumps([*sources, "./" if target == "." else target]))
 
 
 def _path(path: str) -> str:

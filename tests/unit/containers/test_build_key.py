@@ -166,6 +166,7 @@ EQUAL = {
     ),
     "paths": ("FROM a\nCOPY app/ ./README.md .\n", 'FROM a\nCOPY ["app", "/README.md", "./"]\n'),
     "quotes": ('FROM a\nENV A="1" B=x\nLABEL c="d"\n', "FROM a\nENV A=1 B='x'\nLABEL c=d\n"),
+    "mode": ("FROM a\nCOPY --chmod=755 app /\n", "FROM a\nCOPY --chmod=0755 app /\n"),
     "port": ("FROM a\nEXPOSE 80 53/udp\n", "FROM a\nEXPOSE 80/tcp 53/udp\n"),
     "name of a script": ("FROM a\nRUN <<A\nx\n\ty\nA\n", "FROM a\nRUN <<'B'\nx\n\ty\nB\n"),
 }
@@ -190,6 +191,7 @@ DIFFERENT = {
     "file or folder": ("FROM a\nCOPY README.md /x\n", "FROM a\nCOPY README.md /x/\n"),
     "sources in another order": ("FROM a\nCOPY app tools /x/\n", "FROM a\nCOPY tools app /x/\n"),
     "quotes with a variable": ("FROM a\nENV A='$B'\n", 'FROM a\nENV A="$B"\n'),
+    "modes": ("FROM a\nCOPY --chmod=755 app /\n", "FROM a\nCOPY --chmod=4755 app /\n"),
     "ports": ("FROM a\nEXPOSE 80\n", "FROM a\nEXPOSE 80/udp\n"),
     "script's end": ("FROM a\nRUN <<A\nx\nA\nRUN y\n", "FROM a\nRUN <<A\nx\nRUN y\nA\n"),
     "tabs of a script": ("FROM a\nRUN <<A\n\tx\nA\n", "FROM a\nRUN <<-A\n\tx\nA\n"),
