@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from stacks import plan, tags
 from stacks.config.fetching.mirrors import MIRRORS_VARIABLE
 from stacks.config.registries.this_machine import REGISTRY_VARIABLE
 from stacks.config.stack_file import ROOT, stack_names
+from stacks.identity.content import CheckoutContents, contexts
 from stacks.identity.older_trees import all_fingerprints
 from stacks.identity.older_trees import fingerprint_record as record
 from stacks.spec import ImageSpec, Sibling
@@ -30,9 +32,16 @@ What depends on the branch or the commit is left out: the tags' revisions.
 """
 
 
+@cache
+def plans() -> Mapping[str, plan.Plan]:
+    """Return the plans of the stacks of this checkout. History decides their tags' revisions alone."""
+    contents = CheckoutContents(contexts(ROOT))
+    return {stack: plan.make(stack, contents=contents, search=False) for stack in stack_names()}
+
+
 def golden_images() -> Golden:
     """Return what the stacks of this checkout build."""
-    return {stack: _images(stack) for stack in stack_names()}
+    return {stack: _images(planned) for stack, planned in plans().items()}
 
 
 def read() -> Golden:
@@ -55,13 +64,12 @@ def text(golden: Golden) -> str:
 def fingerprints() -> record.Record:
     """Return the record of what the stacks of this checkout build."""
     return {
-        stack: all_fingerprints({image.spec.name: image.content for image in plan.make(stack, search=False).images})
-        for stack in stack_names()
+        stack: all_fingerprints({image.spec.name: image.content for image in planned.images})
+        for stack, planned in plans().items()
     }
 
 
-def _images(stack: str) -> dict[str, dict[str, str]]:
-    planned = plan.make(stack)
+def _images(planned: plan.Plan) -> dict[str, dict[str, str]]:
     specs = {image.spec.name: image.spec for image in planned.images}
     return {image["name"]: _identity(image, specs[image["name"]]) for image in planned.as_json()["images"]}
 

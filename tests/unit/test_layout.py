@@ -82,13 +82,19 @@ def product() -> Iterator[Path]:
 
 
 @cache
+def tree(file: Path) -> ast.Module:
+    """Return the syntax of a file."""
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+@cache
 def imports(file: Path) -> list[str]:
     """Return the dotted names that a file imports, in functions too; of `from a import b` it is `a.b`."""
     return list(_imports(file))
 
 
 def _imports(file: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(file)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -180,7 +186,7 @@ def test_function_of_product_has_20_branches_at_most() -> None:
     counts = {
         f"{file.relative_to(ROOT)}:{node.lineno} {node.name}": complexity(node)
         for file in product()
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for node in ast.walk(tree(file))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     assert {function: count for function, count in counts.items() if count > MOST_BRANCHES} == {}
@@ -198,7 +204,7 @@ def test_public_classes_of_product_have_unique_names() -> None:
     """A flavor's `Config` aside: every flavor has one."""
     places: defaultdict[str, list[str]] = defaultdict(list)
     for file in product():
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        for node in tree(file).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and node.name != "Config":
                 places[node.name].append(file.relative_to(ROOT).as_posix())
     assert {name: files for name, files in places.items() if len(files) > 1} == {}

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import socketserver
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
+import boto3
 import pytest
 import requests
 from moto.server import ThreadedMotoServer
@@ -58,26 +61,38 @@ store.write_text(json.dumps(state))
 """
 """GitHub's API as far as these commands use it ("REST API endpoints" for deployment environments, variables, actions)."""
 AWS = """\
-import json, sys
-import boto3
-service, verb, *words = sys.argv[1:]
-options = dict(zip(words[::2], words[1::2]))
-camel = lambda text: "".join(part.capitalize() for part in text.strip("-").split("-"))
-names = {"--url": "Url", "--client-id-list": "ClientIDList"}
-values = {names.get(key, camel(key)): value for key, value in options.items() if key not in {"--output", "--query"}}
-if "ClientIDList" in values:
-    values["ClientIDList"] = [values["ClientIDList"]]
-try:
-    answer = getattr(boto3.client(service), verb.replace("-", "_"))(**values)
-except Exception as error:
-    sys.exit(str(error))
-answer.pop("ResponseMetadata")
-if "--query" in options:
-    print(answer[options["--query"]])
-else:
-    print(json.dumps(answer, default=str))
+import json, socket, sys
+with socket.create_connection(("127.0.0.1", {port})) as connection, connection.makefile("rw") as stream:
+    print(json.dumps(sys.argv[1:]), file=stream, flush=True)
+    status, text = json.loads(stream.readline())
+sys.exit(text if status else print(text))
 """
-"""The command of AWS, by boto3, which checks each argument."""
+"""The command of AWS: it starts no boto3, which takes half a second, and has :class:`Aws` do it."""
+
+
+class Aws(socketserver.StreamRequestHandler):
+    """Does what the command is called for, by boto3, which checks each argument."""
+
+    def handle(self) -> None:
+        try:
+            reply = 0, self._call(*json.loads(self.rfile.readline()))
+        except Exception as error:
+            reply = 1, str(error)
+        self.wfile.write(json.dumps(reply).encode() + b"\n")
+
+    def _call(self, service: str, verb: str, *words: str) -> str:
+        options = dict(zip(words[::2], words[1::2], strict=True))
+        names = {"--url": "Url", "--client-id-list": "ClientIDList"}
+        values: dict[str, Any] = {
+            names.get(key, "".join(part.capitalize() for part in key.strip("-").split("-"))): value
+            for key, value in options.items()
+            if key not in {"--output", "--query"}
+        }
+        if "ClientIDList" in values:
+            values["ClientIDList"] = [values["ClientIDList"]]
+        answer = getattr(boto3.client(service), verb.replace("-", "_"))(**values)
+        del answer["ResponseMetadata"]
+        return answer[options["--query"]] if "--query" in options else json.dumps(answer, default=str)
 
 
 @pytest.fixture
@@ -87,8 +102,10 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     server.start()
     _, port = server.get_host_and_port()
     requests.post(f"http://127.0.0.1:{port}/moto-api/reset", timeout=10)
-    for name, text in {"gh": GH, "aws": AWS}.items():
-        (tmp_path / name).write_text(f"#!{sys.executable}\n{text}")
+    commands = socketserver.TCPServer(("127.0.0.1", 0), Aws)
+    Thread(target=commands.serve_forever, args=(0.01,), daemon=True).start()
+    for name, text in {"gh": GH, "aws": AWS.replace("{port}", str(commands.server_address[1]))}.items():
+        (tmp_path / name).write_text(f"#!{sys.executable} -IS\n{text}")
         (tmp_path / name).chmod(0o755)
     for name, value in {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
@@ -99,6 +116,8 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     yield tmp_path
+    commands.shutdown()
+    commands.server_close()
     server.stop()
 
 

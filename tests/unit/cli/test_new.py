@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from cli.main import main
 from containers.errors import SlipwayError
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT, parse, read_stack, stack_names
+from stacks.identity.content import CheckoutContents, contexts
 
 MODELINE = "# yaml-language-server: $schema=stack.schema.json\n"
 
@@ -47,12 +47,24 @@ def test_new_value_equal_to_default_is_kept(root: Path) -> None:
     )
 
 
+@pytest.fixture(scope="module")
+def shipped() -> dict[str, plan.Plan]:
+    """The plans of the stacks of this checkout, which no test changes."""
+    contents = CheckoutContents(contexts(ROOT))
+    return {stack: plan.make(stack, contents=contents, search=False) for stack in stack_names()}
+
+
 @pytest.fixture
-def checkout(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def checkout(root: Path, shipped: dict[str, plan.Plan], monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the stacks of this checkout, where `slipway check` looks too."""
     shutil.copytree(ROOT / "stacks", root / "stacks", dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.py", "__*"))
+    make = plan.make
+
+    def planned(stack: str, **more: Any) -> plan.Plan:
+        return shipped[stack] if stack in shipped else make(stack, root=root, **more)
+
     monkeypatch.setattr(stack_checks, "stack_names", lambda: stack_names(root))
-    monkeypatch.setattr(plan, "make", partial(plan.make, root=root))
+    monkeypatch.setattr(plan, "make", planned)
     (root / "dockerfiles").symlink_to(ROOT / "dockerfiles")
     return root
 
