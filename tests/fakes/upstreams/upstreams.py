@@ -40,6 +40,11 @@ REAL = (
 OTHER_RELEASES = ("numpy<2", "setuptools>=82")
 """Further releases of them: NumPy for torch before 2.3, and a setuptools without pkg_resources."""
 
+LEFT_OUT = re.compile(
+    r"/tests/|\.pyi$|^numpy/(distutils|f2py)/|^cmake/data/(doc/|man/|bin/c(cmake|pack|test)$|share/cmake-[^/]+/Help/)"
+)
+"""What no build uses of them. Each environment would unpack it, compile it, and hash and push its layer: half of NumPy's modules."""
+
 PURE = {
     "einops": "einops",
     "psutil": "psutil",
@@ -181,6 +186,21 @@ def pure_wheel(
             wheel.writestr(zipfile.ZipInfo(path), content)
 
 
+def _slim(whole: Path) -> None:
+    """Leave :data:`LEFT_OUT` out of a wheel, and out of its list of files."""
+    slim = whole.with_suffix(".slim")
+    with zipfile.ZipFile(whole) as archive, zipfile.ZipFile(slim, "w") as wheel:
+        for member in archive.infolist():
+            if not LEFT_OUT.search(member.filename):
+                content = archive.read(member)
+                if member.filename.endswith(".dist-info/RECORD"):
+                    listed = content.decode().splitlines(keepends=True)
+                    content = "".join(line for line in listed if not LEFT_OUT.search(line.split(",")[0])).encode()
+                member.compress_type = zipfile.ZIP_STORED  # it is unpacked more often than sent
+                wheel.writestr(member, content)
+    slim.rename(whole)
+
+
 LIBRARIES = {
     "cusparselt": ("libcusparseLt.so.0", "cusparseLt.h", "cusparseLtInit(void *handle)"),
     "nvshmem": ("libnvshmem_host.so.3", "nvshmem.h", "nvshmem_my_pe(void)"),
@@ -234,6 +254,8 @@ def _index(folder: Path, tritons: Iterable[str], libraries: Iterable[str]) -> No
     command += ["--platform=manylinux2014_x86_64", "--platform=manylinux_2_28_x86_64", "--dest", str(files)]
     for wheels in (REAL, OTHER_RELEASES):
         subprocess.run([*command, *wheels], check=True)
+    for whole in files.glob("*.whl"):
+        _slim(whole)
     for name, module in PURE.items():
         pure_wheel(files, name, "9.9", module)
     # An archive without members is a static library.
@@ -418,7 +440,7 @@ def index(cache: Path, tritons: Iterable[str], libraries: Iterable[str] = ()) ->
     return once(
         cache,
         "python",
-        digest([], REAL, OTHER_RELEASES, PURE, LIBRARIES, "mkl", "cudnn-frontend", tritons, libraries),
+        digest([], REAL, OTHER_RELEASES, LEFT_OUT, PURE, LIBRARIES, "mkl", "cudnn-frontend", tritons, libraries),
         lambda folder: _index(folder, tritons, libraries),
     )
 
