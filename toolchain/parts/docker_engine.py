@@ -26,6 +26,9 @@ from toolchain.version import numbers
 NAME: Final = "Docker engine"
 DEFAULT_SOCKET: Final = "unix:///var/run/docker.sock"
 START_SECONDS: Final = 60.0
+COLLECTOR: Final = {"GOGC": "400"}
+"""How seldom our engine frees memory (https://go.dev/doc/gc-guide): a build that hashes many files takes a sixth less
+CPU time, and 150 MB more."""
 PROGRAMS: Final = {
     "dockerd": "docker.io",
     "docker": "docker.io",
@@ -168,7 +171,7 @@ def _start(checkout: Checkout, path: str, under: Sequence[str], options: Sequenc
         "--exec-root", _exec_root(checkout), "--pidfile", _exec_root(checkout) / "dockerd.pid",
         "--bridge", bridge.name(checkout), "--mtu", str(bridge.mtu()), "--iptables=false", "--ip-masq=false", *options,
     ]  # fmt: skip
-    environment = child_environment("dockerd", PATH=path)
+    environment = child_environment("dockerd", PATH=path, **COLLECTOR)
     daemon(checkout).start(argv, lambda: _running(checkout) is not None, env=environment, seconds=START_SECONDS)
 
 
