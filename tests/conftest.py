@@ -62,8 +62,8 @@ SCOPES: Final = (
     "jobs",
 )
 """Files and folders whose tests one worker of pytest-xdist runs, as they share what they start and build. A test is of the
-first that holds it. The longest come first, so that no worker has one left when the others are done. The other tests run
-anywhere, after these."""
+first that holds it. The longest come first, so that no worker has one left when the others are done. The other files run
+anywhere, after these, each in one worker."""
 
 
 def _scope(nodeid: str) -> str | None:
@@ -75,7 +75,7 @@ class ByScope(LoadScopeScheduling):
     """Gives the tests of a scope to one worker, by :data:`SCOPES`."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return _scope(nodeid) or nodeid
+        return _scope(nodeid) or nodeid.partition("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByScope:

@@ -60,7 +60,7 @@ def test_environment_of_the_tests_reaches_no_network() -> None:
     assert names.isdisjoint({"TAR_OPTIONS", "GREP_OPTIONS", "CDPATH", "LC_ALL", "TZ", "COLUMNS", "FORCE_COLOR"})
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.slow), "1"])
 def test_hostile_home_leaves_the_world_as_it_is(workers: str, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--numprocesses", workers]
     tests = [f"{__file__}", "tests/unit/toolchain/test_keychain.py"]
