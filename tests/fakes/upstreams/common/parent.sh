@@ -27,4 +27,3 @@ fi
 echo "deb [trusted=yes] https://developer.download.nvidia.com/$repository /" > /etc/apt/sources.list.d/cuda.list
 apt-get clean
 rm -rf /var/lib/apt/lists/*
-find / -xdev -name __pycache__ -prune -exec rm -r {} +
