@@ -324,6 +324,38 @@ def test_nnpack_of_torch_has_six_from_the_index(tmp_path: Path) -> None:
     assert file.read_text() == f"set(PYTHON_SIX_SOURCE_DIR {site.strip()})\n# NNPACK\n"
 
 
+KERNEL = """foreach(IMPL "${CMAKE_SOURCE_DIR}/aten/src/ATen/native/kernel.cpp")
+  function(process_vec NAME)
+    configure_file(cmake/IncludeSource.cpp.in ${CMAKE_BINARY_DIR}/${NAME}.AVX2.cpp)
+  endfunction()
+  file(RELATIVE_PATH NAME "${CMAKE_SOURCE_DIR}/aten/src/ATen/" "${IMPL}")
+  process_vec("${NAME}")
+endforeach()
+"""
+"""As cmake/Codegen.cmake:351-383 of pytorch/pytorch at v2.6.0."""
+
+
+def kernel(folder: Path) -> tuple[bytes, str]:
+    """Return what torch in a folder makes of a kernel for one kind of processor, and what a compiler reads by that."""
+    (folder / "cmake").mkdir(parents=True)
+    (folder / "cmake/IncludeSource.cpp.in").write_text('#include "@IMPL@"\n')
+    (folder / "CMakeLists.txt").write_text(f"cmake_minimum_required(VERSION 3.18)\nproject(x NONE)\n{KERNEL}")
+    (folder / "aten/src/ATen/native").mkdir(parents=True)
+    (folder / "aten/src/ATen/native/kernel.cpp").write_text("int kernel;\n")
+    torch_environment(folder, "13.2.1", "x86_64", "")
+    subprocess.run(["cmake", "-S", folder, "-B", folder / "build"], check=True, capture_output=True)
+    file = folder / "build/native/kernel.cpp.AVX2.cpp"
+    read = subprocess.check_output(["c++", "-E", "-P", "-I", folder / "aten/src", file], text=True)
+    return file.read_bytes(), read.strip()
+
+
+def test_kernels_of_torch_are_the_same_in_each_folder(tmp_path: Path) -> None:
+    """A compiler cache serves them nowhere else if they name the folder."""
+    first, second = kernel(tmp_path / "one"), kernel(tmp_path / "another")
+    assert first == second
+    assert first[1] == "int kernel;"
+
+
 @pytest.mark.parametrize("folder", ["XNNPACK", "some/other"])
 def test_submodule_does_not_replace_torchs_launcher(tmp_path: Path, folder: str) -> None:
     file = tmp_path / "third_party" / folder / "CMakeLists.txt"
