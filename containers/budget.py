@@ -70,7 +70,7 @@ class Budget:
         return content
 
     def credit(self, size: int) -> None:
-        """Count bytes of a blob that was read before, so that an image has the same budget each time."""
+        """Count bytes of a blob that was read before. So an image has the same budget each time."""
         self._bytes += size
 
     @contextmanager

@@ -51,7 +51,7 @@ def handle(_event: object, _context: object) -> None:
 
 @dataclass(frozen=True)
 class View:
-    """What a round has read, after it has requested what its jobs need; None for what could not be read."""
+    """What a round has read, after the request for its jobs; None for what could not be read."""
 
     rules: Rules
     rows: Rows | None

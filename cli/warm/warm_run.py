@@ -67,7 +67,7 @@ class WarmLimits:
 
 @dataclass(frozen=True)
 class WarmScript:
-    """A script as it was read once: what runs is what the record names, whatever becomes of the file."""
+    """A script as it was read once: the script of the record runs, whatever becomes of the file."""
 
     path: Path
     content: bytes

@@ -54,7 +54,7 @@ def canonical(reach: Reach) -> Iterator[Instruction]:
 
 
 def _copy(copy: Instruction, numbers: Mapping[str, str]) -> Instruction:
-    """Return a ``COPY`` with paths that are relative to the root of what they are copied from."""
+    """Return a ``COPY`` with paths relative to the root of its source."""
     *sources, target = copy.words
     if not copy.heredocs and copy.flag("parents") is None:
         sources = [_path(source) for source in sources]
@@ -86,7 +86,7 @@ def _mount(flag: str, numbers: Mapping[str, str]) -> str:
 
 
 def _script(run: Instruction) -> Instruction:
-    """Return a ``RUN`` without its here-document's name, which is a file's name only where that begins with ``#!``."""
+    """Return a ``RUN`` without its here-document's name. A file has that name only if it begins with ``#!``."""
     script = _SCRIPT.fullmatch(run.rest)
     if script is None or len(run.heredocs) != 1 or run.heredocs[0].lstrip("\t").startswith("#!"):
         return run

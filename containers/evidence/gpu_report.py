@@ -286,7 +286,7 @@ def _gpus(reports: Sequence[GpuReport]) -> int:
 
 
 def _slow(measured: Measured) -> Iterator[str]:
-    """Yield that NCCL is slow for the rate at which one GPU copies to another, if that is over NVLink."""
+    """Yield a line if NCCL is slow beside the copies between two GPUs over NVLink."""
     copy, gpus, bus = measured.copy_bandwidth, measured.gpus, measured.bus_bandwidth
     if copy is None or copy <= NVLINK or gpus is None or gpus == 1:
         return

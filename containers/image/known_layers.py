@@ -94,7 +94,7 @@ def _known(key: str) -> ReadLayer | None:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads values of classes that hold what was read of images, and of nothing else."""
+    """Reads values of the classes of an inspection, and of nothing else."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a class.

@@ -77,7 +77,7 @@ class AssignedJobs:
         return available
 
     def acknowledge(self, message: Mapping[str, Any]) -> int:
-        """Note that all was done for a message, so that only later ones are asked for; return its id."""
+        """Note that all was done for a message: only later ones are asked for; return its id."""
         with self._lock:
             self.last = max(self.last, _number(message))
             return _number(message)

@@ -61,7 +61,7 @@ class _Source:
 
 
 class ListeningKeeper(Keeper):
-    """A round whose jobs are those of a scale set, and those that the webhook noted before, or still notes."""
+    """A round with the jobs of a scale set, and with those that the webhook noted."""
 
     def __init__(self, environment: Mapping[str, str], source: _Source) -> None:
         super().__init__(environment)
@@ -255,7 +255,7 @@ class Listener:
 
 
 def noted_alone(noted: Sequence[Job], assigned: Sequence[Job], *, webhook: bool) -> list[Job]:
-    """Return the jobs that the webhook noted and that are not of the set.
+    """Return the webhook's jobs without those of the set.
 
     While there is a webhook, it notes those of the set, too: what it noted before the set was known is the oldest.
     """
@@ -267,7 +267,7 @@ def outside(
 ) -> int:
     """Return how many of the next ``count`` machines are to be registered outside of the set.
 
-    ``alone`` are the jobs that are not of the set, ``assigned`` those that are. Free runners come first; ``in_set`` are
+    ``assigned`` are the jobs of the set, ``alone`` the others. Free runners come first; ``in_set`` are
     the machines with one of the set.
     """
     free = Counter(runner.machine not in in_set for runner in runners if not runner.busy)

@@ -48,7 +48,7 @@ class Content:
             short commit that the lock lacks.
         prologues: the lines that the build has before a file's own, by the file's path.
         outside: the images and addresses that instructions name themselves, without a digest, checksum or commit.
-        images: the arguments that name an image which they stand on or copy from.
+        images: the arguments with the name of an image below them, or of one to copy from.
         user: whom the image runs as; empty for its parent's user, None where only the build knows.
         checks: the reads of the build of the image's checks, besides the image itself, which is one of its parents;
             None without checks.

@@ -396,7 +396,7 @@ def check_rates(count: int) -> None:
 
 
 def judge(wait: float, faults: list[tuple[float, str]], expected: str, number: int) -> None:
-    """Fail for what was lost in some of a number of measurements, or for GPUs that wait too long for each other."""
+    """Fail for a loss in some of a number of measurements, or for GPUs that wait too long for each other."""
     if wait > WAIT:
         sys.exit(
             f"the GPUs are busy: a number takes {wait * 1e6:.0f} microseconds from one to another, and at most "
