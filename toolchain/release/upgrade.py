@@ -196,7 +196,7 @@ def _output(checkout: Checkout, command: list[str | Path], *words: str, version:
 
 
 def _moved(before: Contents, after: Contents) -> dict[str, Any]:
-    """Return for each stack the images that are built anew, each with its reason, those that go, and those that stay."""
+    """Return for each stack the images that are built anew, those that go, and those that stay."""
     stacks = {}
     for stack, each in after.items():
         then, now = before.get(stack, {}).get("images", {}), each["images"]
