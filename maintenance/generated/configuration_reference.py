@@ -16,6 +16,13 @@ from stacks.config.stack_file import NAMESPACE, ROOT
 PATH: Final = ROOT / "docs" / "reference" / "configuration.md"
 """The page's file."""
 
+ADVANCED: Final = {
+    *("tagSuffix", "compression", "warm", "mirrors", "buildSecrets", "runsOn", "engines", "buildOn", "budgets"),
+    *("extraTags", "trustRegistry", "trust", "unverified"),
+    *("cmake", "march", "tagFields", "compilerCache", "maxJobs", "cacheKey", "magma", "micromamba", "hpcx"),
+}
+"""Keys in no block that a stack needs for its site, machines or compilers, and not for the content of its images."""
+
 _HEAD: Final = """\
 # Configuration
 
@@ -25,7 +32,8 @@ A stack file is `stacks/Pulumi.<stack>.yaml`. `slipway new` writes one, `slipway
 `slipway explain KEY --stack STACK` says what a key may be in a stack. Editors check and complete the files by
 `stacks/stack.schema.json`. Every key but `{namespace}:flavor` is optional.
 
-The first tables have the keys of [every stack](#every-stack), then those of each flavor: {flavors}.
+The first tables have the keys of [every stack](#every-stack), then those of each flavor: {flavors}. The keys that most
+stacks never need come after "Advanced".
 A block's type links to the table of its keys. In names, `[]` is a place in a list and `<name>` a name of your choice.
 """
 
@@ -48,7 +56,9 @@ def _lines() -> Iterator[str]:
     links = ", ".join(f"[{name}](#{_anchor(f'Flavor {name}')})" for name in names)
     yield _HEAD.format(namespace=NAMESPACE, flavors=links)
     for title, rows in _outer(flavors_of, names).items():
-        yield f"## {title}\n\n{_table(rows, blocks)}"
+        yield f"## {title}\n\n{_table([key for key in rows if key.name not in ADVANCED], blocks)}"
+        if advanced := [key for key in rows if key.name in ADVANCED]:
+            yield f"Advanced:\n\n{_table(advanced, blocks)}"
     yield "## Blocks\n"
     for title, rows in sorted(blocks.items()):
         several = any(flavors_of[key] != names for key in rows)

@@ -8,7 +8,13 @@ from pathlib import Path
 from cli.command_line import Sections
 from cli.keys import stack_schema
 from containers.errors import SlipwayError
-from maintenance.generated import commands_reference, configuration_reference, pulumi_project, readme_tables
+from maintenance.generated import (
+    architecture_picture,
+    commands_reference,
+    configuration_reference,
+    pulumi_project,
+    readme_tables,
+)
 from stacks import flavors
 
 
@@ -21,6 +27,7 @@ def pages(slipway: Sections) -> dict[Path, str]:
     """Return the current text of the pages; ``slipway`` is the command that they describe."""
     return {
         **readme_tables.readmes(),
+        architecture_picture.PATH: architecture_picture.text(),
         configuration_reference.PATH: configuration_reference.text(),
         commands_reference.PATH: commands_reference.text(slipway),
     }

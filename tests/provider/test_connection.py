@@ -106,6 +106,19 @@ def test_connection_without_certificate_fails(folder: Path, docker_host: str, se
         build(folder, {"host": relay.host})
 
 
+def test_connection_to_a_certificate_for_another_name_fails(
+    folder: Path, docker_host: str, certificates: Path, server: ssl.SSLContext
+) -> None:
+    """The certificate is our CA's, and names 127.0.0.1 alone."""
+    with Relay(docker_host, server) as relay:
+        host = relay.host.replace("127.0.0.1", "localhost")
+        with pytest.raises(Failure) as failure:
+            build(folder, {"host": host, "certPath": str(certificates)})
+    if SELECTED == "embedded":
+        assert "certificate is not valid for 'localhost'" in str(failure.value)
+        assert "\n" not in str(failure.value)
+
+
 @pytest.fixture
 def ssh(tmp_path: Path, docker_host: str) -> Path:
     """A stand-in for ssh: it records its arguments and runs the remote command here."""

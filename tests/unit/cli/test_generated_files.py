@@ -9,6 +9,7 @@ import click
 import pytest
 
 from cli.command_line import Command
+from cli.keys.key import owners
 from cli.main import slipway
 from maintenance.generated import commands_reference, configuration_reference, generated_files
 from stacks import flavors
@@ -30,6 +31,11 @@ def test_configuration_reference_has_every_key_of_models() -> None:
         for key, field in model_keys(flavors.flavor(flavor).Config):
             assert f"| `slipway:{key.replace('.*', '')}`" in page, key
             assert (field.description or "").replace("|", "\\|") in page or key == "flavor", key
+
+
+def test_advanced_keys_are_keys_of_a_flavor() -> None:
+    names = {key.name for key in owners(flavors.names()) if not key.block}
+    assert configuration_reference.ADVANCED - names == set()
 
 
 def test_commands_reference_has_every_command_once() -> None:
