@@ -1,0 +1,22 @@
+"""The page of errors: each text on it is one of the product's."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from stacks.config.stack_file import ROOT
+from tests.unit.test_layout import modules, tree
+
+
+def test_each_text_on_the_page_is_an_errors() -> None:
+    page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
+    texts = "\n".join(
+        node.value
+        for file in modules().values()
+        for node in ast.walk(tree(file))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    assert len(quoted) > 10
+    assert [text for text in quoted if text not in texts] == []
