@@ -41,7 +41,7 @@ VALUES: dict[str, dict[str, Any]] = {
 """A key of each flavor with another value, which becomes an argument of some image."""
 RESOLVED = {name: plan.resolve(name) for name in stack_names()}
 _INSPECTS = 'props.get("exceptions") is not None'
-_HAS_TAG = "client.Repository(name, login).visible_digest() == digest"
+_HAS_TAG = "client.Repository(name, login).visible_digest() == image.digest"
 STACKS = [name for name, (config, specs) in RESOLVED.items() if specs and len(config.platforms) <= 1]
 """Stacks with images. An index of several platforms needs what its parts were pushed as: see test_platforms.py."""
 
