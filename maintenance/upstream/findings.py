@@ -149,7 +149,7 @@ def _symbol(symbol: str, path: str, content: bytes) -> str:
     binary = elf_file.read(io.BytesIO(content), len(content))
     if binary.problem:
         return f"{path} cannot be read as a library: {binary.problem}"
-    return "" if hash(symbol.encode()) in binary.defined else f"{path} does not export {symbol}"
+    return "" if elf_file.symbol_hash(symbol.encode()) in binary.defined else f"{path} does not export {symbol}"
 
 
 def _plain(requirement: str) -> str:

@@ -158,7 +158,7 @@ def test_wrong_arguments_are_one_line(
 
 
 def test_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    def fail(_checkout: Checkout) -> int:
+    def fail(_checkout: Checkout, *, as_json: bool) -> int:  # noqa: ARG001 - as the function has it
         with Path("/dev/full").open("w") as full:
             full.write("x")
         raise AssertionError
