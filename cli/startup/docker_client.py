@@ -58,7 +58,9 @@ def pulled(reference: str) -> Pull | None:
 
     def progress(text: str) -> None:
         nonlocal downloaded
-        if ": Download complete" in text or ": Already exists" in text:
+        # Docker leaves steps out that follow each other quickly: of a small layer it may say the last one alone.
+        unseen = downloaded == began and ": Pull complete" in text
+        if unseen or any(step in text for step in (": Verifying Checksum", ": Download complete", ": Already exists")):
             downloaded = time.monotonic()
 
     status, printed = docker(["pull", reference], NETWORK_SECONDS, progress)

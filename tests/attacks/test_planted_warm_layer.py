@@ -110,6 +110,7 @@ def warm(project: Project, *words: str, code: int = 0) -> str:
     return project.stacks("warm", "t", *words, "--no-gpu", code=code)
 
 
+@pytest.mark.slow
 def test_layer_that_somebody_pushed_is_not_signed(signed: Project) -> None:
     evil = planted(published(signed), "")
     text = warm(signed, "--onto", evil, code=1)
@@ -118,6 +119,7 @@ def test_layer_that_somebody_pushed_is_not_signed(signed: Project) -> None:
     assert "already" in warm(signed, "--onto", ours)
 
 
+@pytest.mark.slow
 def test_moved_tag_of_warm_layers_is_not_taken(signed: Project) -> None:
     first = warm(signed)
     ours, tag = reference(first), re.findall(r":([\w.-]+-warm-[0-9a-f]{8})@", first)[-1]

@@ -366,8 +366,9 @@ def test_every_row_of_an_extra_builds(name: str, row: str) -> None:
         {"cuda": "12.6.3", "distro": "ubuntu22.04", "torch": {"version": "2.4.0"}},
         {"cuda": "13.2.1", "distro": "ubuntu24.04", "torch": {"version": "2.15.0"}},
     ]
-    flavor = extras()[name].flavor or "base"
-    assert any(accepted({"flavor": flavor, "extras": NO_EXTRAS, **values, **requested}) for values in stacks)
+    # A row may come before its release.
+    given = {"flavor": extras()[name].flavor or "base", "extras": NO_EXTRAS, "unverified": True, **requested}
+    assert any(accepted({**given, **values}) for values in stacks)
 
 
 WRITTEN = st.text(max_size=6) | st.from_regex(r"[0-9]{1,2}(\.[0-9]{1,2}){0,3}(-[0-9])?", fullmatch=True)
