@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from components.registry.generic_registry import PasswordRegistry
+from maintenance.generated.architecture_picture import PARTS
 from maintenance.upstream.contract import Contract
 from stacks.config.stack_file import ROOT
 from tests.helpers.program_copy import copy_folders
@@ -43,11 +44,11 @@ LEFT_OUT = ("hello*", "gar*", "Pulumi.hello.yaml", "mamba", "mamba.toml")
 
 
 class Copy:
-    """A copy of what `slipway check` reads, to make a change in."""
+    """A copy of what `slipway check` and the generated files read, to make a change in."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        copy_folders(root, "stacks", "cli", "containers", "maintenance", "dockerfiles", "docs", without=LEFT_OUT)
+        copy_folders(root, *PARTS, "dockerfiles", "docs", without=LEFT_OUT)
         shutil.copy(ROOT / "Pulumi.yaml", root)
         self.before = self._files()
 
