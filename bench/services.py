@@ -162,16 +162,13 @@ class MeasuredEngine:
         self._push(name)
         return name
 
-    def publish(self, image: str, name: str) -> str:
-        """Push an image of the engine under another name; return its reference, ``host/path@digest``."""
+    def publish(self, image: str, name: str) -> None:
+        """Push an image of the engine under another name."""
         try:
             self._client.images.get(image).tag(name)
             self._push(name)
-            references = self._client.images.get(name).attrs["RepoDigests"]
         except DockerException as error:
             raise BenchError(f"{name}: {error}") from None
-        published: str = next(reference for reference in references if reference.startswith(f"{name}@"))
-        return published
 
     def layers(self, image: str) -> tuple[str, list[str]]:
         """Return an image's id, and the digests of its layers' archives."""
