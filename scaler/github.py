@@ -138,11 +138,7 @@ class GitHub:
             Refused: 409 if a runner has that name.
         """
         body = {"name": name, "labels": labels, "runner_group_id": group, "work_folder": "_work"}
-        answer = self._send("POST", f"{self._runners}/generate-jitconfig", body)
-        runner = answer.get("runner") if isinstance(answer, dict) else None
-        number = runner.get("id") if isinstance(runner, dict) else None
-        config = secret_text(member(answer, "encoded_jit_config"), "the configuration of a runner")
-        return config, number if isinstance(number, int) else None
+        return configured(self._send("POST", f"{self._runners}/generate-jitconfig", body), "encoded_jit_config")
 
     def registration_token(self) -> str:
         """Return a token that opens the service of runner scale sets, and registers runners, for an hour."""
@@ -348,6 +344,18 @@ def secret_text(value: object, what: str) -> str:
     if not _SECRET.fullmatch(text):
         raise Refused(0, f"{what} is no text on one line")
     return text
+
+
+def configured(answer: Any, name: str) -> tuple[str, int | None]:
+    """Return the configuration of a new runner, which an answer has as ``name``, and the runner's id if it has one.
+
+    Raises:
+        Refused: the answer has no configuration, or none on one line.
+    """
+    runner = answer.get("runner") if isinstance(answer, dict) else None
+    number = runner.get("id") if isinstance(runner, dict) else None
+    config = secret_text(member(answer, name), "the configuration of a runner")
+    return config, number if isinstance(number, int) else None
 
 
 def member(answer: Any, name: str) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..github import GitHub, Refused, call, member, secret_text
+from ..github import GitHub, Refused, call, configured, member, secret_text
 
 _VERSION = "6.0-preview"
 """The version of the service's API (client.go:257)."""
@@ -142,10 +142,7 @@ class ScaleSet:
             Refused: 409 if a runner has that name.
         """
         answer = self._admin("POST", f"{_SETS}/{self._id}/generatejitconfig", {"name": name, "workFolder": "_work"})
-        runner = answer.get("runner") if isinstance(answer, dict) else None
-        number = runner.get("id") if isinstance(runner, dict) else None
-        config = secret_text(member(answer, "encodedJITConfig"), "the configuration of a runner")
-        return config, number if isinstance(number, int) else None
+        return configured(answer, "encodedJITConfig")
 
     def forget(self, runner: int) -> bool:
         """Remove a runner, so that it gets no job; return false if it has one now (client.go:708, errors.go:88)."""
