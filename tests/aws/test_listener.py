@@ -50,7 +50,6 @@ def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
 def listened(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listened]:  # noqa: F811 - the fixture
     monkeypatch.setattr(listener, "_SPACING", 0.5)
     monkeypatch.setattr(listener, "_MINUTE", 2.0)
-    monkeypatch.setattr(listener, "_LONGEST_PAUSE", 0.5)
     with served() as service:
         environment = {
             **scaler.environment,

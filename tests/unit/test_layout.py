@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from maintenance.generated.architecture_picture import PARTS
 from stacks.config.model import Model
 from stacks.config.stack_file import ROOT
 
@@ -123,6 +124,10 @@ def floor(module: str) -> int:
     _, package, *rest = module.split(".")
     names = [name for name in (".".join((package, *rest)), package) if name in STACKS]
     return STACKS.index(names[0]) if names else len(STACKS)
+
+
+def test_picture_of_the_code_has_every_folder() -> None:
+    assert PARTS.keys() == FOLDERS.keys()
 
 
 def test_import_of_other_folder_runs_downward() -> None:

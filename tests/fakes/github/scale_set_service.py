@@ -159,8 +159,8 @@ class ScaleSetService(World):
 
     def _admin(self, method: str, path: str, session: Any, body: Any, query: dict[str, list[str]]) -> tuple[int, Any]:
         if path == "/_apis/runtime/runnerscalesets" and method == "GET":
-            found = [one for one in self.sets.values() if query["name"] == [one["name"]]]
-            return 200, {"count": len(found), "value": found}
+            named = [one for one in self.sets.values() if query["name"] == [one["name"]]]
+            return 200, {"count": len(named), "value": named}
         if path == "/_apis/runtime/runnerscalesets":
             one = {**body, "id": self.number(), "runnerGroupName": "gpus"}
             self.sets[one["id"]] = one
