@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -62,11 +63,17 @@ def log(what: str, **about: object) -> None:
     print(json.dumps({"did": what, **about}))  # noqa: T201 - as above
 
 
+_MAKING = threading.Lock()
+"""Only one client is made at a time: boto3's session is for one thread ("Multithreading or multiprocessing with
+sessions")."""
+
+
 @functools.cache
 def client(service: str) -> Any:
     """Return the client of a service, whose timeouts are short: a call that hangs must not take the whole round."""
     retries = {"mode": "standard", "total_max_attempts": 2}
-    return boto3.client(service, config=Config(connect_timeout=3, read_timeout=5, retries=retries))
+    with _MAKING:
+        return boto3.client(service, config=Config(connect_timeout=3, read_timeout=5, retries=retries))
 
 
 def reason(error: Exception) -> str:

@@ -15,7 +15,7 @@ _FIELDS: Final = {each.name for each in fields(Standing)}
 
 
 def keeper_report(stack: str, config: Ec2RunnersConfig) -> tuple[float, list[Standing]]:
-    """Return when the keeper last looked, in seconds since 1970, and how far each job had come.
+    """Return when the keeper last looked, in seconds since 1970, and how far each job of a set had come.
 
     Raises:
         SlipwayError: AWS refuses, the stack is not deployed, or the keeper has not looked yet.
@@ -23,7 +23,7 @@ def keeper_report(stack: str, config: Ec2RunnersConfig) -> tuple[float, list[Sta
     import boto3  # noqa: PLC0415 - runners in a cluster need none of it
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - as above
 
-    table = f"slipway-{stack}-jobs"
+    table = f"{config.resource_name(stack)}-jobs"
     try:
         client = boto3.client("dynamodb", region_name=config.region)
         item: Any = client.get_item(TableName=table, Key=_ROW, ConsistentRead=True).get("Item")

@@ -78,16 +78,18 @@ def report(stack: str, root: Path, repository: str | None = None) -> RunnersRepo
     queue, troubles = _queue(runners.github.url, repository)
     now = time.time()
     if isinstance(runners, Ec2RunnersConfig):
-        at, known = keeper_report(stack, runners)
+        reports = [keeper_report(stack, own) for own in runners.all_sets]
+        at = min(looked for looked, _ in reports)
+        known = [job for _, jobs in reports for job in jobs]
         if now - at > _LATE:
             troubles.append(
                 f"the keeper last looked {int((now - at) // 60)} min ago: `aws logs tail --region {runners.region} "
                 f"/slipway-{stack}/keeper` says why"
             )
-        labels = runners.served_labels(config.platform)
-        if runners.listener:  # GitHub has told of those that the set serves, by other numbers
-            queue = [each for each in queue or () if not serves(labels, each[1])]
-        return RunnersReport(stack, runners.kind, at, with_queue(known, queue or [], [labels]), troubles)
+        served = [own.served_labels(config.platform) for own in runners.all_sets]
+        if runners.listener:  # GitHub has told of those that a set serves, by other numbers
+            queue = [each for each in queue or () if not any(serves(labels, each[1]) for labels in served)]
+        return RunnersReport(stack, runners.kind, at, with_queue(known, queue or [], served), troubles)
     return _of_cluster(stack, runners, queue, now, troubles)
 
 

@@ -2,7 +2,8 @@
 
 One thread waits for messages, and requests machines at once by what the last round read. The other one does a round
 each minute, and soon after a message. Only one listener of a stack runs at a time (reserved concurrency): the next one
-starts with the minute in which this one ends. It finds in the table what this one knew.
+starts with the minute in which this one ends. It finds in the table what this one knew. Each of several sets has its
+own two threads, table and groups: none knows of another.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from ..aws import FAILURES, client, log, reason
@@ -44,9 +46,33 @@ _LONGEST_PAUSE = 30.0
 """Most seconds until the next attempt after a refusal."""
 
 
+SETS = Path(__file__).parents[1] / "sets.json"
+"""The variables of each of several sets, by its name, which ``components.runners.ec2.scaler_functions`` writes."""
+
+
 def handle(_event: object, _context: object) -> None:
-    """Listen until the next one does."""
-    Listener(os.environ).run(SECONDS)
+    """Listen until the next one does: for the one set of the variables, or for each of the file's."""
+    sets = json.loads(SETS.read_text(encoding="utf-8")) if SETS.exists() else {"": {}}
+    listen([{**os.environ, **own} for own in sets.values()], SECONDS)
+
+
+def listen(environments: Sequence[Mapping[str, str]], seconds: float) -> None:
+    """Listen for some seconds for each set: what fails one set costs no other.
+
+    Args:
+        environments: the variables of each set.
+        seconds: how long.
+
+    Raises:
+        Exception: what has ended a set's listener, once the others are done. The next function begins it anew.
+    """
+    # A round asks GitHub for all runners, and an App may ask 5,000 times an hour for all sets.
+    spacing = min(_SPACING * len(environments), _MINUTE)
+    listeners = [Listener(own, spacing) for own in environments]
+    with ThreadPoolExecutor(len(listeners)) as pool:
+        running = [pool.submit(each.run, seconds) for each in listeners]
+    for each in running:
+        each.result()
 
 
 @dataclass
@@ -155,16 +181,19 @@ class Listener:
 
     Args:
         environment: the function's variables, which ``components.runners.ec2.scaler_functions`` sets.
+        spacing: the least seconds from one round to the next.
     """
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], spacing: float | None = None) -> None:
         self._environment = environment
+        self._spacing = _SPACING if spacing is None else spacing
+        self._name = environment.get("SCALE_SET", environment["NAME"])
         login, api = partial(credentials, environment["GITHUB_SECRET"]), environment["GITHUB_API"]
         self._set = ScaleSet(
             lambda: GitHub(api, environment["GITHUB_SCOPE"], login, time.time() + _LOGIN_SECONDS),
             api,
             environment["GITHUB_URL"],
-            environment["NAME"],
+            self._name,
             environment["OWN_LABELS"].split(","),
             int(environment["RUNNER_GROUP"]),
         )
@@ -181,16 +210,23 @@ class Listener:
         self._end = time.time() + seconds
         listening = threading.Thread(target=self._listen, daemon=True)
         listening.start()
-        self._wake.wait(_SPACING)  # the first round decides by what GitHub says, if it does
+        self._wake.wait(self._spacing)  # the first round decides by what GitHub says, if it does
         while time.time() < self._end:
             begun = time.time()
             self._wake.clear()
-            keeper = ListeningKeeper(self._environment, self._source)
-            self._keepers = [*self._keepers[-1:], keeper]
-            keeper.round()
-            time.sleep(max(min(begun + _SPACING, self._end) - time.time(), 0))
+            self._round()
+            time.sleep(max(min(begun + self._spacing, self._end) - time.time(), 0))
             self._wake.wait(max(min(begun + _MINUTE, self._end) - time.time(), 0))
         listening.join(_LONGEST_PAUSE)
+        self._close()
+
+    def _round(self) -> None:
+        keeper = ListeningKeeper(self._environment, self._source)
+        self._keepers = [*self._keepers[-1:], keeper]
+        keeper.round()
+
+    def _close(self) -> None:
+        """End the session, so that the next listener begins at once."""
         if session := self._source.assigned.session:
             with refusal("end the session"):
                 self._set.close(session)
@@ -200,24 +236,31 @@ class Listener:
     def _listen(self) -> None:
         """Take messages until the end, whatever GitHub answers."""
         pause = 1.0
-        while (left := self._end - time.time()) > 1:
-            try:
-                if not self._listens:
-                    self._begin()
-                message = self._set.message(self._source.assigned.last, self._capacity, left)
-                if message is not None:
-                    self._take(message)
+        while self._end - time.time() > 1:
+            if self._attend():
                 pause = 1.0
                 continue
-            except Conflict as conflict:
-                log("waits", why=f"another listener has the session of {self._environment['NAME']}: {conflict}")
-            except (Refused, *FAILURES) as error:
-                if self._end - time.time() > 1:  # else it is the wait that has ended
-                    log("refused", to="listen", why=reason(error))
-                # A session that GitHub has ended, or knows no more, is begun anew.
-                self._listens = self._listens and isinstance(error, Refused) and error.passes and error.status != 401
             time.sleep(max(min(pause, self._end - time.time()), 0))
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _attend(self) -> bool:
+        """Wait for the next message, and take it; return false if GitHub or AWS refuses something."""
+        try:
+            if not self._listens:
+                self._begin()
+            message = self._set.message(self._source.assigned.last, self._capacity, self._end - time.time())
+            if message is not None:
+                self._take(message)
+        except Conflict as conflict:
+            log("waits", why=f"another listener has the session of {self._name}: {conflict}")
+        except (Refused, *FAILURES) as error:
+            if self._end - time.time() > 1:  # else it is the wait that has ended
+                log("refused", to="listen", why=reason(error))
+            # A session that GitHub has ended, or knows no more, is begun anew.
+            self._listens = self._listens and isinstance(error, Refused) and error.passes and error.status != 401
+        else:
+            return True
+        return False
 
     def _begin(self) -> None:
         """Begin a session. One that this stack's last listener did not end is ended first."""
@@ -230,7 +273,7 @@ class Listener:
         self._jobs.note_listener(self._source.assigned.text())
         self._listens = True
         self._hurry()
-        log("listens", scale_set=self._environment["NAME"])
+        log("listens", scale_set=self._name)
 
     def _take(self, message: Mapping[str, Any]) -> None:
         """Request machines for a message, take what is available, keep it, and only then have GitHub delete it."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import combinations
+from itertools import combinations, product, starmap
 from typing import NamedTuple
 
 from containers.errors import abridged, one_line, quoted
 from stacks.config.ec2 import Ec2RunnersConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
-from stacks.config.stack_config import StackConfig
+from stacks.config.stack_config import Runners, StackConfig
 from stacks.spec import ImageSpec, Outside
 
 _MOST = 3
@@ -90,28 +90,51 @@ def _conflict(ours: StackConfig, theirs: StackConfig) -> str | None:
                 f"both create the namespace {one.namespace} in the cluster of the context '{one_line(one.context)}'; "
                 "set slipway:runners.namespace in one of them"
             )
-        if names := sorted(_scale_sets(one) & _scale_sets(other)):
-            url, _, name = names[0]
-            key = "sets" if one.sets and other.sets else "namespace"
-            return (
-                f"both have the runner scale set {name} of {url}, which has one listener; set slipway:runners.{key} in "
-                "one of them"
-            )
+    # A cluster names a runner group, and EC2 has its id.
+    by_group = type(one) is type(other)
+    if names := sorted(_scale_sets(one, by_group=by_group) & _scale_sets(other, by_group=by_group)):
+        url, _, name = names[0]
+        key = "sets" if one and other and one.sets and other.sets else "namespace"
+        return (
+            f"both have the runner scale set {name} of {url}, which has one listener; set slipway:runners.{key} in "
+            "one of them"
+        )
     if isinstance(one, Ec2RunnersConfig) and isinstance(other, Ec2RunnersConfig):
-        labels = ({of.platform, *map(str.lower, it.labels)} for it, of in ((one, ours), (other, theirs)))
-        urls = sorted((one.github.url.lower(), other.github.url.lower()), key=len)
-        # An organization's runners take the jobs of each of its repositories.
-        if len({frozenset(each) for each in labels}) == 1 and f"{urls[1]}/".startswith(f"{urls[0]}/"):
-            return (
-                f"both start a machine for each job of {one.github.url} with the labels {', '.join(one.labels)}; set "
-                "other slipway:runners.labels in one of them"
-            )
+        return next(filter(None, starmap(_one_job, product(_served(ours), _served(theirs)))), None)
     return None
 
 
-def _scale_sets(runners: KubernetesRunnersConfig) -> set[tuple[str, str, str]]:
-    """Return the scale sets of runners: the address at GitHub, the group and the name of each."""
-    return {(own.github.url.lower(), own.group.lower(), own.scale_set) for own in runners.all_sets}
+def _served(config: StackConfig) -> list[tuple[Ec2RunnersConfig, AbstractSet[str]]]:
+    """Return the sets of runners on EC2, each with the labels that jobs name, and the platform."""
+    runners = config.runners
+    sets = runners.all_sets if isinstance(runners, Ec2RunnersConfig) else ()
+    return [(own, {config.platform, own.scale_set, *map(str.lower, own.labels)}) for own in sets]
+
+
+def _one_job(
+    ours: tuple[Ec2RunnersConfig, AbstractSet[str]], theirs: tuple[Ec2RunnersConfig, AbstractSet[str]]
+) -> str | None:
+    """Return why two sets of runners would both start a machine for one job; None where they do not."""
+    (one, labels), (other, others) = ours, theirs
+    urls = sorted((one.github.url.lower(), other.github.url.lower()), key=len)
+    # An organization's runners take the jobs of each of its repositories.
+    if labels == others and f"{urls[1]}/".startswith(f"{urls[0]}/"):
+        named = ", ".join([one.scale_set, *one.labels] if one.scale_set else one.labels)
+        return (
+            f"both start a machine for each job of {one.github.url} with the labels {named}; set "
+            f"other slipway:runners.{'sets' if one.scale_set else 'labels'} in one of them"
+        )
+    return None
+
+
+def _scale_sets(runners: Runners | None, *, by_group: bool) -> set[tuple[str, str, str]]:
+    """Return the scale sets of runners: the address at GitHub, the group if asked for, and the name of each.
+
+    That of a stack on EC2 without sets has the stack's name.
+    """
+    sets = runners.all_sets if runners else ()
+    places = ((own.github.url.lower(), str(own.group).lower() * by_group, own.scale_set) for own in sets)
+    return {place for place in places if place[-1]}
 
 
 def _contents(built: StackImages) -> dict[tuple[str, str, str], dict[str, str]]:

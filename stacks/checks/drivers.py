@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from containers.image.gpu.release_order import line, older
-from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.graph import Graph
 from stacks.spec import Cuda, ImageSpec
 from stacks.versions.cuda_toolkit import line_driver, older_branches
@@ -25,10 +24,9 @@ def too_old(graph: Graph) -> Iterator[str]:
 def _drivers(graph: Graph) -> Iterator[tuple[str, str]]:
     """Yield the drivers of the runners' nodes, and the keys that say so."""
     runners = graph.config.runners
-    for own in runners.all_sets if isinstance(runners, KubernetesRunnersConfig) else [runners]:
-        if own and (known := own.nodes_driver):
-            driver, key = known
-            yield driver, own.key(key) if isinstance(own, KubernetesRunnersConfig) else key
+    for own in runners.all_sets if runners else ():
+        if known := own.nodes_driver:
+            yield known[0], own.key(known[1])
 
 
 def unfit(specs: Iterable[ImageSpec], driver: str) -> Iterator[str]:

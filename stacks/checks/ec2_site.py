@@ -17,7 +17,10 @@ from stacks.graph import Graph
 UNPACKED = 4
 """Disk space that a build takes, as a multiple of the image's compressed size: unpacked image and layers in work."""
 
-_STACK = re.compile(r"[A-Za-z0-9_-]{1,36}")
+_MOST = 36
+"""Most characters of a stack's name, or of it with a dot and the name of a set."""
+
+_STACK = re.compile(rf"[A-Za-z0-9_-]{{1,{_MOST}}}")
 
 
 @dataclass(frozen=True)
@@ -116,11 +119,21 @@ def unfit_name(graph: Graph) -> Iterator[str]:
     A function's name has no dot ("CreateFunction", Lambda), and a runner's no more than 64 characters (GitHub's runner,
     pull request 1710): ``slipway-<stack>-i-0123456789abcdef0``.
     """
-    if isinstance(graph.config.runners, Ec2RunnersConfig) and not _STACK.fullmatch(graph.where.removeprefix("stack ")):
+    runners, stack = graph.config.runners, graph.where.removeprefix("stack ")
+    if not isinstance(runners, Ec2RunnersConfig):
+        return
+    if not _STACK.fullmatch(stack):
         yield (
             "slipway:runners: their resources are named slipway-<stack>-..., so that the stack's name has at most "
             "36 letters, digits, - and _; rename the stack's file"
         )
+        return
+    for name in runners.sets:
+        if len(stack) + len(name) > _MOST - 1:
+            yield (
+                f"slipway:runners.sets.{name}: a runner of it is named slipway-{stack}.{name}-i-..., which has at most "
+                f"64 characters: take {len(stack) + len(name) - _MOST + 1} off the set's name, or off the stack's"
+            )
 
 
 def unused_builders(graph: Graph) -> Iterator[str]:
@@ -162,7 +175,7 @@ def check(config: Ec2RunnersConfig, site: Site, platform: str, budgets: Mapping[
             + f"; give at least {need}"
         )
     if mistakes:
-        raise SlipwayError("\n".join(f"slipway:runners.{line}" for line in mistakes))
+        raise SlipwayError("\n".join(f"slipway:runners.{config.key(line)}" for line in mistakes))
 
 
 def _machine_mistakes(config: Ec2RunnersConfig, site: Site, platform: str) -> list[str]:

@@ -62,7 +62,7 @@ def _aws(config: StackConfig, name: str, value: Any) -> str | None:
         return "the stack's own account is the one that is allowed"
     if name in _LOGIN and runners and runners.build:
         return "the builder is reached by AWS's CLI, which does not know it: set AWS's variables, as AWS_PROFILE"
-    if name in _LOGIN and runners and runners.reservation:
+    if name in _LOGIN and runners and any(own.reservation for own in runners.all_sets):
         return "reservations are looked up by AWS's SDK, which does not know it: set AWS's variables, as AWS_PROFILE"
     return None
 

@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from containers.errors import one_line
 from stacks.config import builders, github_url
-from stacks.config.model import SENSITIVE, Line, Model, NonEmpty, matching, refuse_unread
+from stacks.config.model import SENSITIVE, Line, Model, NonEmpty, SeveralSetsConfig, matching, refuse_unread
 from stacks.config.values import Driver, Label, Platform
 from stacks.versions.checksums import runner_names
 
@@ -267,24 +267,19 @@ class Ec2BuildConfig(BuildMachineConfig):
     )
 
 
-class Ec2RunnersConfig(Model):
-    """GitHub Actions runners on EC2: each job gets a new machine, which ends with the job."""
+class Ec2RunnerSetConfig(Model):
+    """Runners of one size on EC2: their machines, and how many there are."""
 
-    kind: Literal["ec2"] = Field(description="Runners on EC2.")
-    region: Region = Field(description="AWS region, such as eu-west-1.")
-    account: str = Field(pattern="^[0-9]{12}$", description="AWS account, 12 digits; quote it.")
-    github: Ec2GitHubConfig = Field(description="Organization or repository whose jobs the runners take.")
-    listener: bool = Field(
-        default=False,
-        description="Listen to GitHub for jobs, as a runner scale set, in place of its webhook: there is no public "
-        "address and no webhookSecret.",
-    )
     labels: tuple[Annotated[Label, AfterValidator(_custom)], ...] = Field(
+        (),
+        validate_default=False,
         description="Labels by which jobs choose these runners, besides self-hosted, linux, and x64 or arm64, which "
-        "those of a listener do not have."
+        "those of a listener do not have, and besides the name of one of several sets.",
     )
     instance_types: tuple[InstanceType, ...] = Field(
-        description="Instance types, the preferred one first. Each must have the GPUs and EFA interfaces below."
+        (),
+        validate_default=False,
+        description="Instance types, the preferred one first. Each must have the GPUs and EFA interfaces below.",
     )
     gpus: int | None = Field(
         None, ge=0, description="Fewest NVIDIA GPUs that a type must have. Default: the fewest of the types."
@@ -298,11 +293,6 @@ class Ec2RunnersConfig(Model):
         description="NVIDIA's driver of that machine image, such as 570.172.08. It must run the stack's images. "
         "Default: not known.",
     )
-    push: tuple[RepositoryName, ...] = Field(
-        (),
-        description="Repositories below the path of slipway:registry, of kind ecr, that jobs may push to, such as "
-        "[service]; never build products. Default: none; jobs pull only.",
-    )
     reservation: ReservationConfig | None = Field(
         None, description="Machines that are reserved at EC2: these are taken first. Default: none."
     )
@@ -312,9 +302,6 @@ class Ec2RunnersConfig(Model):
         ge=1,
         le=1440,
         description="Minutes that a job waits for spot capacity before on-demand is tried, and vice versa.",
-    )
-    retries: int = Field(
-        1, ge=0, le=5, description="How often a job is rerun after it lost its machine, as when spot capacity ends."
     )
     min_runners: int = Field(0, ge=0, description="Machines that wait for jobs; 0 costs nothing while idle.")
     max_runners: int = Field(4, ge=1, le=500, description="Most machines at once.")
@@ -333,25 +320,12 @@ class Ec2RunnersConfig(Model):
         le=16384,
         description="Size of the root volume in GiB; Docker's layers are there too unless the type has NVMe disks.",
     )
-    vpc: Vpc | None = Field(None, description="VPC. Default: the VPC of the subnets, else the account's default VPC.")
     subnets: tuple[Subnet, ...] = Field(
         (), description="Subnets. Default: all of the VPC. With EFA exactly one, since a cluster is in one zone."
     )
-    endpoints: bool = Field(
-        default=False,
-        description="Create VPC endpoints for the AWS services that runners call, for subnets without a route to them.",
+    group_id: int | None = Field(
+        None, ge=1, description="Id of the runner group at GitHub, in place of that of github.group."
     )
-    permissions_boundary: Policy | None = Field(
-        None,
-        description="ARN of the IAM policy that limits the roles of the stack, such as that of "
-        "docs/runners/ec2-boundary.json. Default: none.",
-    )
-    alarm: AlarmConfig = Field(
-        default_factory=lambda: AlarmConfig.model_validate({}), description="The alarm for a job that waits too long."
-    )
-    build: Ec2BuildConfig | None = Field(None, description="A machine that builds images: see buildOn.")
-    log_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 180, 365] = Field(30, description="Days that logs are kept.")
-    runner: str = Field("2.338.0", description="Version of GitHub's runner: see stacks/versions/runner.toml.")
 
     @field_validator("labels", "instance_types")
     @classmethod
@@ -367,50 +341,6 @@ class Ec2RunnersConfig(Model):
         if value != "all" and not str(value).isdecimal():
             raise ValueError("expected a number of interfaces, or all")
         return value
-
-    @model_validator(mode="after")
-    def _hears_of_jobs(self) -> Self:
-        if not self.listener and self.github.webhook_secret is None:
-            raise ValueError("github.webhookSecret is missing: give its ARN, or listener: true, which needs none")
-        return self
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        minima = [("", self.min_runners), *((f"schedule.{n}.", row.min_runners) for n, row in enumerate(self.schedule))]
-        for key, least in minima:
-            if least > self.max_runners:
-                raise ValueError(f"{key}minRunners {least} is more than maxRunners {self.max_runners}")
-        refuse_unread(
-            self,
-            {
-                "spot is false": () if self.spot else ("spot_patience",),
-                "reservation.fallback is false": () if self.kinds else ("spot", "spot_patience"),
-                "no machine waits for jobs with minRunners 0": () if self.most_waiting else ("max_lifetime",),
-            },
-        )
-        if self.runner not in runner_names():
-            raise ValueError(
-                f"runner '{one_line(self.runner)}' is not in stacks/versions/runner.toml; "
-                f"it has {', '.join(runner_names())}"
-            )
-        if self.efa and len(self.subnets) != 1:
-            raise ValueError("efa needs exactly one subnet: machines with EFA are in one placement group, in one zone")
-        arns = {
-            "github.secret": _SECRET.fullmatch(self.github.secret),
-            "github.webhookSecret": _SECRET.fullmatch(str(self.github.webhook_secret)),
-            # The topic may be in any account: its own policy says who may publish.
-            "permissionsBoundary": _POLICY.fullmatch(self.permissions_boundary or ""),
-            "alarm.topic": _TOPIC.fullmatch(self.alarm.topic or ""),
-        }
-        for key, match in arns.items():
-            for part, value in match.groupdict().items() if match else ():
-                if value and value != getattr(self, part):
-                    raise ValueError(f"{key} is in {part} {value}; the runners are in {getattr(self, part)}")
-        if self.github.secret == self.github.webhook_secret:
-            raise ValueError(
-                "github.webhookSecret is the same as github.secret; create a secret of its own for it, and give its ARN"
-            )
-        return self
 
     @property
     def most_waiting(self) -> int:
@@ -429,13 +359,141 @@ class Ec2RunnersConfig(Model):
         """NVIDIA's driver of the machines, and the key that says so; None if nothing does."""
         return (self.driver, "driver") if self.driver else None
 
+
+SetName = Annotated[
+    str,
+    AfterValidator(_custom),
+    AfterValidator(matching(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?", "1 to 32 of a-z, 0-9 and -, such as h100")),
+]
+
+
+class Ec2RunnersConfig(SeveralSetsConfig, Ec2RunnerSetConfig):
+    """GitHub Actions runners on EC2: each job gets a new machine, which ends with the job."""
+
+    kind: Literal["ec2"] = Field(description="Runners on EC2.")
+    region: Region = Field(description="AWS region, such as eu-west-1.")
+    account: str = Field(pattern="^[0-9]{12}$", description="AWS account, 12 digits; quote it.")
+    github: Ec2GitHubConfig = Field(description="Organization or repository whose jobs the runners take.")
+    listener: bool = Field(
+        default=False,
+        description="Listen to GitHub for jobs, as a runner scale set, in place of its webhook: there is no public "
+        "address and no webhookSecret.",
+    )
+    push: tuple[RepositoryName, ...] = Field(
+        (),
+        description="Repositories below the path of slipway:registry, of kind ecr, that jobs may push to, such as "
+        "[service]; never build products. Default: none; jobs pull only.",
+    )
+    retries: int = Field(
+        1, ge=0, le=5, description="How often a job is rerun after it lost its machine, as when spot capacity ends."
+    )
+    vpc: Vpc | None = Field(None, description="VPC. Default: the VPC of the subnets, else the account's default VPC.")
+    endpoints: bool = Field(
+        default=False,
+        description="Create VPC endpoints for the AWS services that runners call, for subnets without a route to them.",
+    )
+    permissions_boundary: Policy | None = Field(
+        None,
+        description="ARN of the IAM policy that limits the roles of the stack, such as that of "
+        "docs/runners/ec2-boundary.json. Default: none.",
+    )
+    alarm: AlarmConfig = Field(
+        default_factory=lambda: AlarmConfig.model_validate({}), description="The alarm for a job that waits too long."
+    )
+    build: Ec2BuildConfig | None = Field(None, description="A machine that builds images: see buildOn.")
+    log_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 180, 365] = Field(30, description="Days that logs are kept.")
+    runner: str = Field("2.338.0", description="Version of GitHub's runner: see stacks/versions/runner.toml.")
+    sets: dict[SetName, Ec2RunnerSetConfig] = Field(
+        default_factory=dict,
+        description="Several sets of runners in place of the one, which one listener serves: {small: {instanceTypes: "
+        "[g6.xlarge]}, h100: {instanceTypes: [p5.4xlarge], maxRunners: 2}}. Jobs choose one by its name. What a set "
+        "leaves out is as given beside `sets`.",
+    )
+
+    @model_validator(mode="after")
+    def _hears_of_jobs(self) -> Self:
+        if not self.listener and self.github.webhook_secret is None:
+            raise ValueError("github.webhookSecret is missing: give its ARN, or listener: true, which needs none")
+        if self.sets and (not self.listener or self.github.webhook_secret):
+            raise ValueError(
+                "sets: GitHub tells a listener alone of which set a job is: set listener: true and leave out "
+                "github.webhookSecret, after the stack has moved over (docs/runners/ec2.md)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _fits(self, info: ValidationInfo) -> Self:
+        if not self.sets:
+            self._check_machines(info.context or {})
+        self._check_sets()
+        if self.runner not in runner_names():
+            raise ValueError(
+                f"runner '{one_line(self.runner)}' is not in stacks/versions/runner.toml; "
+                f"it has {', '.join(runner_names())}"
+            )
+        arns = {
+            "github.secret": _SECRET.fullmatch(self.github.secret),
+            "github.webhookSecret": _SECRET.fullmatch(str(self.github.webhook_secret)),
+            # The topic may be in any account: its own policy says who may publish.
+            "permissionsBoundary": _POLICY.fullmatch(self.permissions_boundary or ""),
+            "alarm.topic": _TOPIC.fullmatch(self.alarm.topic or ""),
+        }
+        for key, match in arns.items():
+            for part, value in match.groupdict().items() if match else ():
+                if value and value != getattr(self, part):
+                    raise ValueError(f"{key} is in {part} {value}; the runners are in {getattr(self, part)}")
+        if self.github.secret == self.github.webhook_secret:
+            raise ValueError(
+                "github.webhookSecret is the same as github.secret; create a secret of its own for it, and give its ARN"
+            )
+        return self
+
+    def _check_machines(self, context: Mapping[str, Any]) -> None:
+        """Check the keys of one set against each other; a ``context`` names it, and the keys that are of all sets."""
+        missing = {"labels": self.labels or "set" in context, "instanceTypes": self.instance_types}
+        for key, given in missing.items():
+            if not given:
+                raise ValueError(f"{key} is missing: give at least one")
+        minima = [("", self.min_runners), *((f"schedule.{n}.", row.min_runners) for n, row in enumerate(self.schedule))]
+        for key, least in minima:
+            if least > self.max_runners:
+                raise ValueError(f"{key}minRunners {least} is more than maxRunners {self.max_runners}")
+        unread = {
+            "spot is false": () if self.spot else ("spot_patience",),
+            "reservation.fallback is false": () if self.kinds else ("spot", "spot_patience"),
+            "no machine waits for jobs with minRunners 0": () if self.most_waiting else ("max_lifetime",),
+        }
+        inherited = context.get("inherited", ())
+        refuse_unread(self, {why: [key for key in keys if key not in inherited] for why, keys in unread.items()})
+        if self.efa and len(self.subnets) != 1:
+            raise ValueError("efa needs exactly one subnet: machines with EFA are in one placement group, in one zone")
+
+    def resource_name(self, stack: str) -> str:
+        """Return the beginning of the names of what a stack has for these runners; a set's follows a dot.
+
+        No stack on EC2 has a dot in its name.
+        """
+        return f"slipway-{stack}.{self._set}" if self._set else f"slipway-{stack}"
+
+    @property
+    def scale_set(self) -> str:
+        """The name of the set that these runners are, and of its scale set; empty for the only ones of a stack."""
+        return self._set or ""
+
+    @property
+    def group(self) -> int:
+        """The id of the runner group at GitHub."""
+        return self.group_id or self.github.group
+
     def runner_labels(self, platform: str) -> tuple[str, ...]:
         """Return all labels of a runner outside of a scale set, GitHub's own first."""
         return ("self-hosted", "linux", {"linux/amd64": "x64", "linux/arm64": "arm64"}[platform], *self.labels)
 
     def served_labels(self, platform: str) -> tuple[str, ...]:
         """Return all labels that jobs may name: with a listener alone, GitHub's own are not among them."""
-        return self.runner_labels(platform) if self.github.webhook_secret else self.labels
+        if self.github.webhook_secret:
+            return self.runner_labels(platform)
+        return (self._set, *self.labels) if self._set else self.labels
 
     def builders(self, platform: str) -> dict[str, BuildMachineConfig]:
         """Return the machines that build images by their platforms; ``platform`` is the first of the stack."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -13,13 +12,10 @@ from pydantic import (
     BeforeValidator,
     Field,
     PlainSerializer,
-    PrivateAttr,
-    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
-from pydantic.alias_generators import to_camel
 
 from containers.errors import one_line
 from containers.image.gpu.node_labels import GPU, labelled_driver
@@ -27,7 +23,17 @@ from containers.platform_name import architecture, system
 from containers.registry.reference import check_host, check_reference
 from stacks.config import builders, github_url
 from stacks.config.ec2 import NodeReservationConfig
-from stacks.config.model import SENSITIVE, Line, Model, NonEmpty, Reference, Secret, matching, refuse_unread
+from stacks.config.model import (
+    SENSITIVE,
+    Line,
+    Model,
+    NonEmpty,
+    Reference,
+    Secret,
+    SeveralSetsConfig,
+    matching,
+    refuse_unread,
+)
 from stacks.config.values import Driver, Labels, Platform
 from stacks.versions.nodes import EFA, INFINIBAND, check_count, node
 
@@ -433,7 +439,7 @@ class RunnerSetConfig(PoolConfig):
         return node(value).name
 
 
-class KubernetesRunnersConfig(RunnerSetConfig):
+class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
     """GitHub Actions runners on a Kubernetes cluster, on nodes of one profile."""
 
     kind: Literal["kubernetes"] = Field(description="Runners on a Kubernetes cluster.")
@@ -481,7 +487,6 @@ class KubernetesRunnersConfig(RunnerSetConfig):
         description='Several scale sets in place of the one: {small: {cpu: "2"}, h100: {profile: eks-p5, gpus: 1}}. '
         "Jobs choose one by its name. What a set leaves out is as given beside `sets`.",
     )
-    _set: str | None = PrivateAttr(None)
 
     @field_validator("kubeconfig")
     @classmethod
@@ -573,60 +578,18 @@ class KubernetesRunnersConfig(RunnerSetConfig):
             if not getattr(self, count):
                 raise ValueError(f"{key}: how many of them a runner gets is not known: give {count}, 1 or more")
 
-    def _check_sets(self) -> None:
-        """Check each set as the runners that it is."""
-        for name in self.sets:
-            try:
-                self._of_set(name)
-            except ValidationError as error:
-                for mistake in error.errors():
-                    place = ".".join(map(str, ("sets", name, *mistake["loc"])))
-                    raise ValueError(f"{place}: {mistake['msg'].removeprefix('Value error, ')}") from None
-        for name, runners in self.sets.items():
-            if others := sorted(self.sets.keys() & {label.lower() for label in runners.labels}):
-                raise ValueError(
-                    f"sets.{name}.labels: '{others[0]}' is the name of a set, by which jobs choose that one: give "
-                    "another label, or leave it out"
-                )
-
-    def _of_set(self, name: str) -> KubernetesRunnersConfig:
-        """Return a set as runners of their own, with what it leaves out as given beside the sets."""
-        own = self.sets[name]
-        shared = {key: getattr(self, key) for key in self.model_fields_set - {"sets", "build", "validation"}}
-        given = {key: getattr(own, key) for key in own.model_fields_set}
-        # The build service is the sets' own: its keys are checked with the stack's.
-        build = {"build": self.build} if self.build else {}
-        values = {to_camel(key): value for key, value in {**shared, **build, **given}.items()}
-        runners = KubernetesRunnersConfig.model_validate(values, context={"inherited": shared.keys() - given.keys()})
-        runners._set = name  # noqa: SLF001 - of the same class
-        return runners
-
-    @cached_property
-    def _validated_sets(self) -> tuple[KubernetesRunnersConfig, ...]:
-        return tuple(map(self._of_set, self.sets))
-
-    @property
-    def all_sets(self) -> tuple[KubernetesRunnersConfig, ...]:
-        """The runners by their scale sets: those of ``sets``, or these."""
-        return self._validated_sets or (self,)
+    def _beside_sets(self) -> Mapping[str, object]:
+        """Return the build service, which is the sets' own: its keys are checked with the stack's."""
+        return {"build": self.build} if self.build else {}
 
     @property
     def scale_set(self) -> str:
         """The name of the scale set, by which jobs choose it."""
         return self._set or self.namespace
 
-    @property
-    def is_one_of_several(self) -> bool:
-        """Whether these are the runners of one of several sets, or of all of them."""
-        return self._set is not None or bool(self.sets)
-
     def named(self, name: str) -> str:
         """Return the name of an object of which each of several sets has its own."""
         return f"{name}-{self._set}" if self._set else name
-
-    def key(self, name: str) -> str:
-        """Return a key of the runners, or of their set, below ``slipway:runners``."""
-        return f"sets.{self._set}.{name}" if self._set else name
 
     @property
     def largest_cache(self) -> str:

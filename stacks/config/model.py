@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    PrivateAttr,
     SecretStr,
     ValidationError,
     model_validator,
@@ -54,6 +56,64 @@ class Model(BaseModel):
                         f"unknown key '{one_line(key)}'{suggest(key, known)}; the keys here are: {', '.join(known)}"
                     )
         return values
+
+
+class SeveralSetsConfig(Model):
+    """Base of runners of which there may be several ``sets``, a field of the subclass: each is runners of its own."""
+
+    _set: str | None = PrivateAttr(None)
+
+    _whole: ClassVar[frozenset[str]] = frozenset({"sets", "build", "validation"})
+    """Fields that no set has, besides those that all share."""
+
+    @cached_property
+    def all_sets(self) -> tuple[Self, ...]:
+        """The runners by their sets: those of ``sets``, or these."""
+        return tuple(map(self._of_set, self._sets)) or (self,)
+
+    @property
+    def _sets(self) -> Mapping[str, Model]:
+        sets: Mapping[str, Model] = getattr(self, "sets", {})
+        return sets
+
+    @property
+    def is_one_of_several(self) -> bool:
+        """Whether these are the runners of one of several sets, or of all of them."""
+        return self._set is not None or bool(self._sets)
+
+    def key(self, name: str) -> str:
+        """Return a key of the runners, or of their set, below ``slipway:runners``."""
+        return f"sets.{self._set}.{name}" if self._set else name
+
+    def _check_sets(self) -> None:
+        """Check each set as the runners that it is. Raises ValueError, with the place below ``slipway:runners``."""
+        for name in self._sets:
+            try:
+                self._of_set(name)
+            except ValidationError as error:
+                for mistake in error.errors():
+                    place = ".".join(map(str, ("sets", name, *mistake["loc"])))
+                    raise ValueError(f"{place}: {mistake['msg'].removeprefix('Value error, ')}") from None
+        for name, runners in self._sets.items():
+            if others := sorted(self._sets.keys() & {label.lower() for label in getattr(runners, "labels", ())}):
+                raise ValueError(
+                    f"sets.{name}.labels: '{others[0]}' is the name of a set, by which jobs choose that one: give "
+                    "another label, or leave it out"
+                )
+
+    def _of_set(self, name: str) -> Self:
+        """Return a set as runners of their own, with what it leaves out as given beside the sets."""
+        own = self._sets[name]
+        shared = {key: getattr(self, key) for key in self.model_fields_set - self._whole}
+        given = {key: getattr(own, key) for key in own.model_fields_set}
+        values = {to_camel(key): value for key, value in {**shared, **self._beside_sets(), **given}.items()}
+        runners = type(self).model_validate(values, context={"inherited": shared.keys() - given.keys(), "set": name})
+        runners._set = name  # noqa: SLF001 - of the same class
+        return runners
+
+    def _beside_sets(self) -> Mapping[str, object]:
+        """Return what each set is checked with, though it is of all of them."""
+        return {}
 
 
 def refuse_unread(model: Model, because: Mapping[str, Iterable[str]]) -> None:

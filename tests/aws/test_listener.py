@@ -8,12 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from scaler import aws
 from scaler.listening import listener
-from tests.aws.runners import NAME
+from tests.aws.conftest import REGION
+from tests.aws.runners import NAME, client
 from tests.aws.test_scaler import Scaler, scaler  # noqa: F401 - the fixture
 from tests.fakes.github.scale_set_service import ScaleSetService, served
 
@@ -231,3 +233,54 @@ def test_60_jobs_at_once_get_their_runners(listened: Listened) -> None:
         listened.service.assign(*range(1, 61))
         until(lambda: listened.desired()["spot"] == 60)
         until(lambda: len(listened.service.runners) == 60)
+
+
+def test_each_of_two_sets_starts_machines_of_its_own(listened: Listened) -> None:
+    """Both are served by one function: a job of one starts no machine of the other, and each keeps its ceiling."""
+    moto, first = listened.moto, listened.service
+    scaling = client("autoscaling", moto)
+    client("dynamodb", moto).create_table(
+        TableName=f"{NAME}.big-jobs",
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+    )
+    groups = {kind: f"{NAME}.big-{kind}" for kind in ("spot", "on-demand")}
+    for name in groups.values():
+        scaling.create_auto_scaling_group(
+            AutoScalingGroupName=name,
+            MinSize=0,
+            MaxSize=2,
+            AvailabilityZones=[f"{REGION}a"],
+            NewInstancesProtectedFromScaleIn=True,
+            LaunchTemplate={"LaunchTemplateName": NAME, "Version": "$Latest"},
+        )
+    rules = json.loads(listened.environment["RULES"])
+    with served() as second:
+        second.runners = first.runners  # one organization
+        own = {
+            "NAME": f"{NAME}.big", "SCALE_SET": "big", "JOBS": f"{NAME}.big-jobs", "GROUPS": json.dumps(groups), "OWN_LABELS": "big",
+            "CONFIGS": f"/{NAME}/runners/big", "RULES": json.dumps({**rules, "most": 2}), "GITHUB_API": second.address,
+        }  # fmt: skip
+        ends = 12.0
+        both = [listened.environment, {**listened.environment, **own}]
+        thread = threading.Thread(target=listener.listen, args=[both, ends], daemon=True)
+        thread.start()
+        until(lambda: first.capacities and second.capacities)
+        second.assign(1, 2, 3)
+        until(lambda: scaling_of(scaling, groups["spot"]) == 2)
+        assert listened.desired() == {"spot": 0, "on-demand": 0}
+        first.assign(4)
+        until(lambda: listened.desired()["spot"] == 1)
+        until(lambda: len(first.runners) == 3)
+        thread.join(60)
+        assert [scaling_of(scaling, name) for name in groups.values()] == [2, 0]
+    names = sorted(runner["name"].partition("-i-")[0] for runner in first.runners.values())
+    assert names == [NAME, f"{NAME}.big", f"{NAME}.big"]
+    assert (set(first.capacities), set(second.capacities)) == ({4}, {2})
+    assert [[one["name"] for one in each.sets.values()] for each in (first, second)] == [[NAME], ["big"]]
+
+
+def scaling_of(scaling: Any, group: str) -> int:
+    answer = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])
+    return int(answer["AutoScalingGroups"][0]["DesiredCapacity"])

@@ -121,6 +121,45 @@ def test_runners_life_creates_updates_and_destroys(project: RunnersProject) -> N
     assert sorted(project.calls() - documented()) == []
 
 
+def test_sets_come_and_go(project: RunnersProject) -> None:
+    """Each set has its own groups, template and table; all share the function, the roles and the security group."""
+    listens = {"listener": True, "github": {"url": "https://github.com/acme", "secret": SECRET}}
+    sets = {
+        "small": {"maxRunners": 2},
+        "big": {"instanceTypes": ["p5.48xlarge"], "gpus": 8, "spot": False, "root": 300},
+    }
+    project.runners(**listens, without=("labels",), sets=sets)
+    project.up()
+    groups = {
+        each["AutoScalingGroupName"]: each["MaxSize"]
+        for each in project.api("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    }
+    assert groups == {f"{NAME}.small-spot": 2, f"{NAME}.small-on-demand": 2, f"{NAME}.big-on-demand": 4}
+    tables = project.api("dynamodb").list_tables()["TableNames"]
+    assert sorted(tables) == [f"{NAME}.big-jobs", f"{NAME}.small-jobs"]
+    (function,) = project.api("lambda").list_functions()["Functions"]
+    assert function["FunctionName"] == f"{NAME}-keeper"
+    outputs = project.outputs()["runners"]
+    assert outputs["scaleSets"] == ["small", "big"]
+    assert outputs["labels"] == {"small": ["small"], "big": ["big"]}
+    assert outputs["groups"]["big/on-demand"] == f"{NAME}.big-on-demand"
+    assert UNCHANGED.search(project.up().output)
+
+    # One set more changes nothing of the others.
+    project.runners(**listens, without=("labels",), sets={**sets, "third": {}})
+    changes = operations(project.preview().output)
+    assert {name: step for name, step in changes.items() if step != "+"} == {
+        f"Function {NAME}-keeper": "~",
+        f"RolePolicy {NAME}-keeper": "~",
+    }
+    assert all(".third" in name for name, step in changes.items() if step == "+")
+    project.runners(**listens, without=("labels",), sets={"a": {"instanceTypes": ["g4ad.xlarge"]}})
+    refused = project.preview(check=False)
+    assert "slipway:runners.sets.a.instanceTypes: g4ad.xlarge has 0 NVIDIA GPUs; gpus asks for 1" in refused.output
+    project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
+    assert not project.api("dynamodb").list_tables()["TableNames"]
+
+
 def test_webhook_gives_way_to_a_listener(project: RunnersProject) -> None:
     project.up()
     keeper = f"Function {NAME}-keeper"

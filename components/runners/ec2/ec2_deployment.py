@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -60,58 +60,124 @@ def deploy(plan: Plan, config: ec2.Ec2RunnersConfig) -> Deployed:
     }
     prices = aws.Provider("prices-aws", **{**settings, **anywhere})
     try:
-        site = look_up(config, platform, pulumi.InvokeOptions(provider=provider), pulumi.InvokeOptions(provider=prices))
-        ec2_site.check(config, site, platform, plan.config.budgets)
+        site, of_sets = _sites(
+            plan, config, pulumi.InvokeOptions(provider=provider), pulumi.InvokeOptions(provider=prices)
+        )
     except SlipwayError as error:
         raise pulumi.RunError(str(error)) from None
-    if config.reservation:
-        for line in reservations.endings(config.reservation, site.reservations, datetime.now(UTC)):
-            pulumi.log.warn(f"slipway:runners.reservation: {line}")
-    efa_counts = {machine.efa if config.efa == "all" else config.efa for machine in site.machines}
-    gpus = site.gpus(config.gpus)
-    runners = Ec2Runners(
-        "runners",
-        Ec2RunnersArgs(
-            name=name,
-            config=config,
-            site=site,
-            provider=provider,
-            user_data={efa: user_data(config, platform, name=name, gpus=gpus, efa=efa) for efa in efa_counts},
-            code={
-                file.relative_to(_CODE).as_posix(): file.read_text(encoding="utf-8")
-                for file in sorted(_CODE.rglob("*.py"))
-            },
-            pull=_repositories(plan, [*dict.fromkeys(image.spec.published_name for image in plan.images)] or ["*"]),
-            push=_repositories(plan, config.push),
-            labels=config.runner_labels(platform),
-        ),
+    for own, there in of_sets:
+        for line in (
+            reservations.endings(own.reservation, there.reservations, datetime.now(UTC)) if own.reservation else ()
+        ):
+            pulumi.log.warn(f"slipway:runners.{own.key('reservation')}: {line}")
+    shared = Ec2RunnersArgs(
+        name=name,
+        stack=name,
+        config=config,
+        site=site,
+        provider=provider,
+        user_data={},
+        code={
+            file.relative_to(_CODE).as_posix(): file.read_text(encoding="utf-8") for file in sorted(_CODE.rglob("*.py"))
+        },
+        pull=_repositories(plan, [*dict.fromkeys(image.spec.published_name for image in plan.images)] or ["*"]),
+        push=_repositories(plan, config.push),
+        labels=config.runner_labels(platform),
     )
+    runners = Ec2Runners("runners", shared, [_of_set(shared, plan, own, there) for own, there in of_sets])
     builders = {each: _builder(plan, config, site, each, provider) for each in site.builders}
+    all_sites = [*(there for _, there in of_sets), site]
     outputs = {
         "groups": runners.groups,
         "templateVersions": runners.template_versions,
         "role": runners.role,
         **({"webhook": runners.webhook} if runners.webhook is not None else {}),
-        **({"scaleSet": name} if config.listener else {}),
-        "labels": list(config.served_labels(platform)),
+        **_scale_set_outputs(name, config, platform),
         "connect": f"aws ssm start-session --region {config.region} --target <instance id>",
         "logs": f"aws logs tail --region {config.region} --follow /{name}/runner",
-        "spotDollarsPerHour": site.prices,
-        "onDemandDollarsPerHour": site.on_demand_prices,
+        "spotDollarsPerHour": {type_: price for there in all_sites for type_, price in there.prices.items()},
+        "onDemandDollarsPerHour": {
+            type_: price for there in all_sites for type_, price in there.on_demand_prices.items()
+        },
         "image": site.image,
-        **_reservation_outputs(config, site),
+        **_reservation_outputs(of_sets),
         **_builder_outputs(builders, platform),
     }
     return Deployed(outputs, builders)
 
 
-def _reservation_outputs(config: ec2.Ec2RunnersConfig, site: ec2_site.Site) -> dict[str, Any]:
+_Sites = Sequence[tuple[ec2.Ec2RunnersConfig, ec2_site.Site]]
+"""The runners of each set, and what AWS answered about them."""
+
+
+def _sites(
+    plan: Plan, config: ec2.Ec2RunnersConfig, opts: pulumi.InvokeOptions, prices: pulumi.InvokeOptions
+) -> tuple[ec2_site.Site, _Sites]:
+    """Look up what all sets share, and what each has of its own: without sets, both are one.
+
+    Raises:
+        SlipwayError: AWS does not answer, or lacks something; one line for each.
+    """
+    platform, budgets = plan.config.platform, plan.config.budgets
+    shared = config
+    if config.sets:  # machines and reservations are the sets' own, and networks those of all
+        subnets = config.subnets or tuple(dict.fromkeys(each for own in config.all_sets for each in own.subnets))
+        shared = config.model_copy(update={"instance_types": (), "reservation": None, "efa": 0, "subnets": subnets})
+    site = look_up(shared, platform, opts, prices)
+    ec2_site.check(shared, site, platform, budgets)
+    if not config.sets:
+        return site, [(config, site)]
+    of_sets = [(own, look_up(own, platform, opts, prices)) for own in config.all_sets]
+    for own, there in of_sets:
+        ec2_site.check(own, there, platform, budgets)
+        if there.vpc != site.vpc:
+            raise SlipwayError(
+                f"slipway:runners.{own.key('subnets')}: these are in {there.vpc}, and those of other sets in "
+                f"{site.vpc}: give all sets subnets of one VPC"
+            )
+    networks = [
+        *dict.fromkeys(network for there in (site, *(there for _, there in of_sets)) for network in there.networks)
+    ]
+    return replace(site, networks=networks), of_sets
+
+
+def _of_set(shared: Ec2RunnersArgs, plan: Plan, config: ec2.Ec2RunnersConfig, site: ec2_site.Site) -> Ec2RunnersArgs:
+    """Return the arguments of one set."""
+    platform, gpus = plan.config.platform, site.gpus(config.gpus)
+    efa_counts = {machine.efa if config.efa == "all" else config.efa for machine in site.machines}
+    return replace(
+        shared,
+        name=config.resource_name(plan.stack),
+        config=config,
+        site=site,
+        user_data={efa: user_data(config, platform, name=shared.stack, gpus=gpus, efa=efa) for efa in efa_counts},
+        labels=config.runner_labels(platform),
+    )
+
+
+def _scale_set_outputs(name: str, config: ec2.Ec2RunnersConfig, platform: str) -> dict[str, Any]:
+    """Return the outputs of what jobs name: the labels, of each set if there are several."""
+    if config.sets:
+        sets = config.all_sets
+        return {
+            "scaleSets": [own.scale_set for own in sets],
+            "labels": {own.scale_set: list(own.served_labels(platform)) for own in sets},
+        }
+    scale_set = {"scaleSet": name} if config.listener else {}
+    return {**scale_set, "labels": list(config.served_labels(platform))}
+
+
+def _reservation_outputs(of_sets: _Sites) -> dict[str, Any]:
     """Return the preview's lines on reservations and on the fallback."""
-    requested = config.reservation
-    if requested is None:
+    texts: dict[str, str] = {}
+    fallbacks: dict[str, str] = {}
+    for own, site in of_sets:
+        if own.reservation:
+            texts |= {each.id: each.text(own.reservation.drain) for each in site.reservations}
+            fallbacks[own.scale_set] = reservations.then(own.reservation, own.kinds)
+    if not fallbacks:
         return {}
-    texts = {each.id: each.text(requested.drain) for each in site.reservations}
-    return {"reservations": texts, "withoutReservation": reservations.then(requested, config.kinds)}
+    return {"reservations": texts, "withoutReservation": fallbacks.get("", fallbacks)}
 
 
 def _builder(

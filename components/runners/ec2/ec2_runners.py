@@ -6,7 +6,7 @@ Only stacks with such runners import this module, because importing ``pulumi_aws
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
@@ -15,24 +15,35 @@ import pulumi_aws as aws
 from components.runners.ec2 import iam_policies, scaling_groups
 from components.runners.ec2.runner_args import Ec2RunnersArgs
 from components.runners.ec2.scaler_functions import ScalerFunctions
+from components.runners.ec2.user_data import runner_configs
 from components.runners.ec2.vpc_endpoints import declare_endpoints
 
 
 class Ec2Runners(pulumi.ComponentResource):
     """Auto Scaling groups from zero, the machines' permissions, and the two functions that scale the groups.
 
+    ``args`` are of what all sets share, and ``sets`` of each one; a stack without sets is one itself.
+
     Outputs: ``groups`` (names by kind of capacity), ``template_versions`` (by number of EFA interfaces, or
-    reservation), ``role`` (its ARN), ``webhook`` (the URL to enter at GitHub; None without a webhook).
+    reservation), ``role`` (its ARN), ``webhook`` (the URL to enter at GitHub; None without a webhook). Keys of several
+    sets begin with the set's name.
     """
 
-    def __init__(self, name: str, args: Ec2RunnersArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        args: Ec2RunnersArgs,
+        sets: Sequence[Ec2RunnersArgs] = (),
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
         super().__init__("slipway:runners:Ec2Runners", name, {}, opts)
         self._args = args
+        sets = sets or [args]
         self._opts = pulumi.ResourceOptions(parent=self, provider=args.provider)
         runner = f"{args.name}-runner"
         webhook = ["webhook"] if args.config.github.webhook_secret else []
         logs = {part: self._log_group(part) for part in ("runner", *webhook, "keeper")}
-        jobs = self._jobs_table()
+        jobs = [self._jobs_table(own) for own in sets]
         role = aws.iam.Role(
             runner,
             name=runner,
@@ -43,9 +54,20 @@ class Ec2Runners(pulumi.ComponentResource):
         )
         profile = aws.iam.InstanceProfile(runner, name=runner, role=role.name, opts=self._opts)
         security_group = scaling_groups.security_group(args, self._opts)
-        templates = scaling_groups.launch_templates(args, security_group, profile, self._opts)
-        groups = scaling_groups.scaling_groups(args, templates, self._opts)
-        arns = self._arns(jobs, groups, logs)
+        groups: dict[str, aws.autoscaling.Group] = {}
+        self.template_versions: dict[str, pulumi.Output[int]] = {}
+        for own in sets:
+            of_set = f"{own.config.scale_set}/" if own.config.scale_set else ""
+            templates = scaling_groups.launch_templates(own, security_group, profile, self._opts)
+            groups |= {
+                f"{of_set}{kind}": group
+                for kind, group in scaling_groups.scaling_groups(own, templates, self._opts).items()
+            }
+            self.template_versions |= {
+                f"{of_set}{_template_key(key)}": template.latest_version for key, template in templates.items()
+            }
+        reserved = any(own.site.reservations for own in sets)
+        arns = self._arns(jobs, groups, logs, reserved=reserved)
         aws.iam.RolePolicy(
             runner,
             name="runner",
@@ -53,36 +75,37 @@ class Ec2Runners(pulumi.ComponentResource):
             policy=arns.apply(lambda known: json.dumps(iam_policies.runner(known))),
             opts=self._opts,
         )
-        functions = ScalerFunctions(args, arns, jobs, logs, self._opts)
+        functions = ScalerFunctions(args, sets, arns, logs, self._opts)
         self.webhook = functions.webhook() if webhook else None
-        functions.keeper(groups, role)
+        functions.keeper(role)
         if args.config.endpoints:
             declare_endpoints(args, self._opts)
         self.groups = {kind: group.name for kind, group in groups.items()}
-        self.template_versions = {
-            (f"efa-{key}" if key else "default") if isinstance(key, int) else key: template.latest_version
-            for key, template in templates.items()
-        }
         self.role = role.arn
         self.register_outputs({"groups": self.groups, "role": self.role, "webhook": self.webhook})
 
     def _arns(
-        self, jobs: aws.dynamodb.Table, groups: Mapping[str, aws.autoscaling.Group], logs: Mapping[str, Any]
+        self,
+        jobs: Sequence[aws.dynamodb.Table],
+        groups: Mapping[str, aws.autoscaling.Group],
+        logs: Mapping[str, Any],
+        *,
+        reserved: bool,
     ) -> pulumi.Output[iam_policies.Arns]:
         args = self._args
         outputs = pulumi.Output.all(
-            jobs=jobs.arn,
+            jobs=[table.arn for table in jobs],
             groups=[group.arn for group in groups.values()],
             logs={part: group.arn for part, group in logs.items()},
         )
         return outputs.apply(
             lambda known: iam_policies.Arns(
-                configs=args.arn("ssm", f"parameter{args.runner_configs}"),
+                configs=args.arn("ssm", f"parameter{runner_configs(args.stack, '')}"),
                 pull=args.pull,
                 push=args.push,
                 github_secret=args.config.github.secret,
                 webhook_secret=args.config.github.webhook_secret,
-                reserved=bool(args.site.reservations),
+                reserved=reserved,
                 **known,
             )
         )
@@ -96,10 +119,10 @@ class Ec2Runners(pulumi.ComponentResource):
             opts=self._opts,
         )
 
-    def _jobs_table(self) -> aws.dynamodb.Table:
+    def _jobs_table(self, own: Ec2RunnersArgs) -> aws.dynamodb.Table:
         return aws.dynamodb.Table(
-            f"{self._args.name}-jobs",
-            name=f"{self._args.name}-jobs",
+            f"{own.name}-jobs",
+            name=own.jobs,
             billing_mode="PAY_PER_REQUEST",
             hash_key="id",
             attributes=[{"name": "id", "type": "S"}],
@@ -107,3 +130,8 @@ class Ec2Runners(pulumi.ComponentResource):
             tags=self._args.tags,
             opts=self._opts,
         )
+
+
+def _template_key(key: int | str) -> str:
+    """Return the key of an output for a template of so many EFA interfaces, or of a reservation."""
+    return (f"efa-{key}" if key else "default") if isinstance(key, int) else key

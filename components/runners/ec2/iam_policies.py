@@ -31,14 +31,14 @@ _SESSION = (
 
 @dataclass(frozen=True)
 class Arns:
-    """The resources that policies name. ``logs`` has log groups by their writer.
+    """The resources that policies name. ``logs`` has log groups by their writer, ``jobs`` a table for each set.
 
     A job may pull from the repositories ``pull`` and ``push``, and push to ``push`` alone. ``reserved`` says whether
     there are reservations to be read.
     """
 
     configs: str
-    jobs: str
+    jobs: Sequence[str]
     groups: Sequence[str]
     pull: Sequence[str]
     push: Sequence[str]
@@ -81,7 +81,7 @@ def webhook(arns: Arns) -> Policy:
     """Return the policy of the webhook, which anybody can call."""
     return _policy(
         _allow(["secretsmanager:GetSecretValue"], str(arns.webhook_secret)),
-        _allow(["dynamodb:PutItem"], arns.jobs),
+        _allow(["dynamodb:PutItem"], *arns.jobs),
         _logs(arns, "webhook"),
     )
 
@@ -90,7 +90,7 @@ def keeper(arns: Arns, namespace: str) -> Policy:
     """Return the policy of the keeper, which starts and ends machines. ``namespace`` is that of its metrics."""
     return _policy(
         _allow(["secretsmanager:GetSecretValue"], arns.github_secret),
-        _allow(["dynamodb:PutItem", "dynamodb:Scan"], arns.jobs),
+        _allow(["dynamodb:PutItem", "dynamodb:Scan"], *arns.jobs),
         _allow(
             [
                 "autoscaling:CompleteLifecycleAction",

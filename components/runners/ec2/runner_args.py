@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pulumi_aws as aws
 
+from components.runners.ec2.user_data import runner_configs
 from stacks.checks.ec2_site import InstanceType, Site, partition
 from stacks.config.ec2 import Ec2RunnersConfig as Config
 
@@ -15,13 +16,15 @@ from stacks.config.ec2 import Ec2RunnersConfig as Config
 class Ec2RunnersArgs:
     """What the runners consist of.
 
-    ``name`` prefixes the name of every resource. ``config`` is the stack's configuration, ``site`` what AWS answered
-    about it. ``user_data`` is by number of EFA interfaces. ``code`` has the text of the functions' files.
+    ``name`` prefixes the name of every resource of a set, and ``stack`` of what all sets share: without sets, both are
+    one. ``config`` is the stack's configuration, or the set's, and ``site`` what AWS answered about it. ``user_data``
+    is by number of EFA interfaces. ``code`` has the text of the functions' files.
     ``pull`` and ``push`` are the ARNs of the repositories that a job may pull from and push to.
     ``labels`` are all labels of a runner.
     """
 
     name: str
+    stack: str
     config: Config
     site: Site
     provider: aws.Provider
@@ -32,14 +35,19 @@ class Ec2RunnersArgs:
     labels: Sequence[str]
 
     @property
+    def jobs(self) -> str:
+        """The name of the table of jobs."""
+        return f"{self.name}-jobs"
+
+    @property
     def tags(self) -> dict[str, str]:
         """The tags of every resource."""
-        return {"slipway": self.name}
+        return {"slipway": self.stack}
 
     @property
     def runner_configs(self) -> str:
         """The path in SSM below which each machine finds its runner's configuration."""
-        return f"/{self.name}/runners"
+        return runner_configs(self.stack, self.config.scale_set)
 
     def arn(self, service: str, resource: str) -> str:
         """Return the ARN of a resource in the account and region of the runners."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -14,9 +14,9 @@ import pulumi_aws as aws
 
 from components.runners.ec2 import iam_policies
 from components.runners.ec2.runner_args import Ec2RunnersArgs
-from components.runners.ec2.scaling_groups import LEAVE_HOOK
+from components.runners.ec2.scaling_groups import LEAVE_HOOK, group_name
 from stacks.checks.reservations import ALARM_DAYS
-from stacks.config.ec2 import minutes
+from stacks.config.ec2 import Ec2RunnersConfig, minutes
 
 METRICS = "Slipway/Runners"
 """The namespace of the keeper's metrics."""
@@ -57,27 +57,28 @@ def clock_changes(zone: str) -> list[tuple[int, int]]:
 class ScalerFunctions:
     """Declares the functions, each with its role, and the alarm on what the keeper measures.
 
-    ``arns`` are the resources that the functions' policies name, ``jobs`` is the table of queued jobs, and ``logs``
+    ``args`` are of what all ``sets`` share. ``arns`` are the resources that the functions' policies name, and ``logs``
     has each function's log group. Every resource gets ``opts``.
     """
 
     def __init__(
         self,
         args: Ec2RunnersArgs,
+        sets: Sequence[Ec2RunnersArgs],
         arns: pulumi.Output[iam_policies.Arns],
-        jobs: aws.dynamodb.Table,
         logs: Mapping[str, aws.cloudwatch.LogGroup],
         opts: pulumi.ResourceOptions,
     ) -> None:
-        self._args, self._arns, self._logs, self._opts = args, arns, logs, opts
+        self._args, self._sets, self._arns, self._logs, self._opts = args, sets, arns, logs, opts
         github = args.config.github
         scope = f"{github.owner}/{github.repository}" if github.repository else github.owner
-        self._environment = {"JOBS": jobs.name, "GITHUB_SCOPE": scope, "LABELS": ",".join(args.labels)}
+        self._environment = {"GITHUB_SCOPE": scope}
 
     def webhook(self) -> pulumi.Output[str]:
         """Declare the webhook; return its URL."""
         config = self._args.config
         environment = {
+            **self._table(self._args),
             "OWN_LABELS": ",".join(config.labels),
             "WEBHOOK_SECRET": str(config.github.webhook_secret),
             "RETRIES": str(config.retries),
@@ -105,27 +106,17 @@ class ScalerFunctions:
         address: pulumi.Output[str] = url.function_url
         return address
 
-    def keeper(self, groups: Mapping[str, aws.autoscaling.Group], runner: aws.iam.Role) -> None:
-        """Declare the keeper of the groups, whose machines have the role ``runner``, and its schedule and alarm."""
+    def keeper(self, runner: aws.iam.Role) -> None:
+        """Declare the keeper of all sets, whose machines have the role ``runner``, and its schedule and alarms."""
         config = self._args.config
-        rules = {
-            "least": config.min_runners,
-            "most": config.max_runners,
-            "patience": config.spot_patience * 60,
-            "idle": config.idle * 60,
-            "boot": config.boot * 60,
-            "lifetime": config.max_lifetime * 24 * 3600,
-        }
+        # Lambda takes 4 KB of variables, which many sets do not fit into: these are a file beside the code.
+        of_sets = {own.config.scale_set: self._variables(own) for own in self._sets}
+        own = {} if config.sets else of_sets[""]
+        files = {"sets.json": json.dumps(of_sets, indent=1)} if config.sets else {}
         environment = {
-            "NAME": self._args.name,
-            "GROUPS": pulumi.Output.json_dumps({kind: group.name for kind, group in groups.items()}),
-            "RULES": json.dumps(rules),
-            **self._reservations(),
-            **self._schedule(),
+            **own,
             **self._listener(),
-            "RUNNER_GROUP": str(config.github.group),
             "RUNNER_ROLE": runner.unique_id,
-            "CONFIGS": self._args.runner_configs,
             "HOOK": LEAVE_HOOK,
             "METRICS": METRICS,
             "GITHUB_API": config.github.api,
@@ -133,7 +124,7 @@ class ScalerFunctions:
         }
         code, seconds = ("listening.listener", _LISTENS) if config.listener else ("keeper", 55)
         policy = partial(iam_policies.keeper, namespace=METRICS)
-        function = self._function("keeper", code, policy, environment, seconds, 1)
+        function = self._function("keeper", code, policy, environment, seconds, 1, files)
         name = f"{self._args.name}-keeper"
         rule = aws.cloudwatch.EventRule(
             name, name=name, schedule_expression="rate(1 minute)", tags=self._args.tags, opts=self._opts
@@ -154,48 +145,46 @@ class ScalerFunctions:
         aws.cloudwatch.EventTarget(
             name, rule=rule.name, target_id="keeper", arn=function.arn, retry_policy=never, opts=self._opts
         )
-        self._alarms()
+        for each in self._sets:
+            self._alarms(each)
 
-    def _reservations(self) -> dict[str, str]:
-        """Return the variable with the reservations as they are today, where there are some."""
-        requested = self._args.config.reservation
-        if requested is None:
-            return {}
-        known = {
-            each.id: {
-                "count": each.count,
-                "ends": each.ends.timestamp() if each.ends else None,
-                "lead": each.lead(requested.drain).total_seconds(),
-            }
-            for each in self._args.site.reservations
+    def _table(self, own: Ec2RunnersArgs) -> dict[str, str]:
+        """Return the variables of the jobs of a set, and of the labels of its runners."""
+        return {"JOBS": own.jobs, "LABELS": ",".join(own.labels)}
+
+    def _variables(self, own: Ec2RunnersArgs) -> dict[str, str]:
+        """Return the keeper's variables for one set: what differs between sets."""
+        config = own.config
+        rules = {
+            "least": config.min_runners,
+            "most": config.max_runners,
+            "patience": config.spot_patience * 60,
+            "idle": config.idle * 60,
+            "boot": config.boot * 60,
+            "lifetime": config.max_lifetime * 24 * 3600,
         }
-        return {"RESERVATIONS": json.dumps(known)}
+        kinds = [*(each.id for each in own.site.reservations), *config.kinds]
+        labels = [*([config.scale_set] if config.scale_set else []), *config.labels]
+        return {
+            **self._table(own),
+            "NAME": own.name,
+            "GROUPS": json.dumps({kind: group_name(own, kind) for kind in kinds}),
+            "RULES": json.dumps(rules),
+            **_reservations(own),
+            **schedule(config),
+            **({"OWN_LABELS": ",".join(labels)} if config.listener else {}),
+            **({"SCALE_SET": config.scale_set} if config.scale_set else {}),
+            "RUNNER_GROUP": str(config.group),
+            "CONFIGS": own.runner_configs,
+        }
 
     def _listener(self) -> dict[str, str]:
         """Return the variables of the listener, where the keeper is one."""
         config = self._args.config
         if not config.listener:
             return {}
-        own = {"GITHUB_URL": config.github.url, "OWN_LABELS": ",".join(config.labels), "RETRIES": str(config.retries)}
+        own = {"GITHUB_URL": config.github.url, "RETRIES": str(config.retries)}
         return own | ({"WEBHOOK": "too"} if config.github.webhook_secret else {})
-
-    def _schedule(self) -> dict[str, str]:
-        """Return the variable with the schedule of the minimum, where there is one."""
-        rows = self._args.config.schedule
-        if not rows:
-            return {}
-        entries = [
-            {
-                "zone": row.time_zone,
-                "days": [_DAYS.index(day) for day in row.days],
-                "start": minutes(row.start),
-                "end": minutes(row.end),
-                "least": row.min_runners,
-            }
-            for row in rows
-        ]
-        zones = {row.time_zone: clock_changes(row.time_zone) for row in rows}
-        return {"SCHEDULE": json.dumps({"zones": zones, "entries": entries})}
 
     def _function(
         self,
@@ -205,10 +194,12 @@ class ScalerFunctions:
         environment: Mapping[str, pulumi.Input[str]],
         seconds: int,
         at_once: int,
+        files: Mapping[str, str] | None = None,
     ) -> aws.lambda_.Function:
         """Declare a function, its role and the role's policy.
 
         ``module`` has its code, ``seconds`` is its timeout, and ``at_once`` the most calls that run at a time.
+        ``files`` are beside the code.
         """
         full = f"{self._args.name}-{name}"
         role = aws.iam.Role(
@@ -222,7 +213,7 @@ class ScalerFunctions:
         document = self._arns.apply(lambda arns: json.dumps(policy(arns)))
         allowed = aws.iam.RolePolicy(full, name=name, role=role.name, policy=document, opts=self._opts)
         code: dict[str, pulumi.Asset | pulumi.Archive] = {
-            f"scaler/{file}": pulumi.StringAsset(text) for file, text in self._args.code.items()
+            f"scaler/{file}": pulumi.StringAsset(text) for file, text in {**self._args.code, **(files or {})}.items()
         }
         return aws.lambda_.Function(
             full,
@@ -233,7 +224,7 @@ class ScalerFunctions:
             handler=f"scaler.{module}.handle",
             code=pulumi.AssetArchive(code),
             timeout=seconds,
-            memory_size=256,
+            memory_size=512 if files else 256,  # a thread or two for each set
             reserved_concurrent_executions=at_once,
             environment={"variables": {**self._environment, **environment}},
             logging_config={"log_format": "Text", "log_group": self._logs[name].name},
@@ -241,10 +232,11 @@ class ScalerFunctions:
             opts=pulumi.ResourceOptions.merge(self._opts, pulumi.ResourceOptions(depends_on=[allowed])),
         )
 
-    def _alarms(self) -> None:
+    def _alarms(self, own: Ec2RunnersArgs) -> None:
         """Declare the alarms: a job has waited too long, the keeper is silent, or a reservation ends soon."""
         longest = self._args.config.alarm.minutes
         self._alarm(
+            own,
             "queued",
             f"A job waits {longest} minutes for a runner, or the keeper is silent.",
             metric_name="LongestQueued",
@@ -256,12 +248,13 @@ class ScalerFunctions:
             threshold=longest * 60,
             treat_missing_data="breaching",
         )
-        for each in self._args.site.reservations:
+        for each in own.site.reservations:
             for days in ALARM_DAYS:
                 # The last one is raised, too, where a reservation without an end is cancelled.
                 if days != ALARM_DAYS[-1] and (each.ends is None or each.lasts <= timedelta(days=days)):
                     continue
                 self._alarm(
+                    own,
                     f"{each.id}-{days}",
                     f"The reservation {each.id} of {each.instance_type} ends within {days} days, or is over.",
                     metric_name="ReservationHoursLeft",
@@ -274,17 +267,51 @@ class ScalerFunctions:
                     treat_missing_data="ignore",  # the keeper is silent: the first alarm says so
                 )
 
-    def _alarm(self, name: str, description: str, *, dimensions: Mapping[str, str], **rule: Any) -> None:
+    def _alarm(
+        self, own: Ec2RunnersArgs, name: str, description: str, *, dimensions: Mapping[str, str], **rule: Any
+    ) -> None:
         topics = [self._args.config.alarm.topic] if self._args.config.alarm.topic else []
         aws.cloudwatch.MetricAlarm(
-            f"{self._args.name}-{name}",
-            name=f"{self._args.name}-{name}",
+            f"{own.name}-{name}",
+            name=f"{own.name}-{name}",
             alarm_description=description,
             namespace=METRICS,
-            dimensions={"Runners": self._args.name, **dimensions},
+            dimensions={"Runners": own.name, **dimensions},
             **rule,
             alarm_actions=topics,
             ok_actions=topics,
             tags=self._args.tags,
             opts=self._opts,
         )
+
+
+def _reservations(own: Ec2RunnersArgs) -> dict[str, str]:
+    """Return the variable with the reservations of a set as they are today, where there are some."""
+    requested = own.config.reservation
+    if requested is None:
+        return {}
+    known = {
+        each.id: {
+            "count": each.count,
+            "ends": each.ends.timestamp() if each.ends else None,
+            "lead": each.lead(requested.drain).total_seconds(),
+        }
+        for each in own.site.reservations
+    }
+    return {"RESERVATIONS": json.dumps(known)}
+
+
+def schedule(config: Ec2RunnersConfig) -> dict[str, str]:
+    """Return the variable with the schedule of a set's minimum, where there is one."""
+    entries = [
+        {
+            "zone": row.time_zone,
+            "days": [_DAYS.index(day) for day in row.days],
+            "start": minutes(row.start),
+            "end": minutes(row.end),
+            "least": row.min_runners,
+        }
+        for row in config.schedule
+    ]
+    zones = {row.time_zone: clock_changes(row.time_zone) for row in config.schedule}
+    return {"SCHEDULE": json.dumps({"zones": zones, "entries": entries})} if entries else {}

@@ -41,7 +41,7 @@ def security_group(args: Ec2RunnersArgs, opts: pulumi.ResourceOptions) -> aws.ec
     )
     rule = {"security_group_id": group.id, "ip_protocol": "-1", "opts": opts}
     aws.vpc.SecurityGroupEgressRule(f"{name}-out", cidr_ipv4="0.0.0.0/0", **rule)
-    if args.config.efa:
+    if any(own.efa for own in args.config.all_sets):
         aws.vpc.SecurityGroupEgressRule(f"{name}-efa", referenced_security_group_id=group.id, **rule)
         aws.vpc.SecurityGroupIngressRule(f"{name}-efa", referenced_security_group_id=group.id, **rule)
     return group
@@ -204,7 +204,7 @@ def _group(
     args: Ec2RunnersArgs, kind: str, machines: Mapping[str, Any], opts: pulumi.ResourceOptions
 ) -> aws.autoscaling.Group:
     """Declare a group of machines of a kind, and its hook."""
-    name = f"{args.name}-{kind}"
+    name = group_name(args, kind)
     group = aws.autoscaling.Group(
         name,
         name=name,
@@ -235,6 +235,11 @@ def _group(
         opts=opts,
     )
     return group
+
+
+def group_name(args: Ec2RunnersArgs, kind: str) -> str:
+    """Return the name of the group of a kind of capacity."""
+    return f"{args.name}-{kind}"
 
 
 def _newest(template: aws.ec2.LaunchTemplate, key: str = "launch_template_id") -> dict[str, Any]:

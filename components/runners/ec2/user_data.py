@@ -27,10 +27,18 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
 _Block.add_representer(str, _text)
 
 
+def runner_configs(stack: str, scale_set: str) -> str:
+    """Return the path in SSM below which each machine of a set finds its runner's configuration.
+
+    It is below that of the stack, which policies name. Without sets, it is that.
+    """
+    return f"/{stack}/runners/{scale_set}".rstrip("/")
+
+
 def user_data(config: Ec2RunnersConfig, platform: str, *, name: str, gpus: int, efa: int) -> str:
     """Return the user data of a runner's machine, which must have at least ``gpus`` GPUs and ``efa`` EFA interfaces.
 
-    ``name`` prefixes the names of all resources of the runners.
+    ``name`` prefixes the names of all resources of the stack's runners.
     """
     contents = {
         "/etc/slipway/runner.env": _environment(config, platform, name, gpus, efa),
@@ -73,7 +81,7 @@ def _environment(config: Ec2RunnersConfig, platform: str, name: str, gpus: int, 
         "REGION": config.region,
         "BOOT": config.boot,
         "IDLE": idle,
-        "CONFIGS": f"/{name}/runners",
+        "CONFIGS": runner_configs(name, config.scale_set),
         "GPUS": gpus,
         "EFA": efa,
         "RUNNER_URL": f"{_RELEASES}/v{config.runner}/actions-runner-linux-{architecture}-{config.runner}.tar.gz",

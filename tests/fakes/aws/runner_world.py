@@ -188,6 +188,18 @@ class World:
         self.spend(10)
         raise ReadTimeoutError(endpoint_url="https://aws.example")
 
+    def rows(self, _table: str) -> dict[str, dict[str, Any]]:
+        """Return the rows of a table by their ids."""
+        return self.table
+
+    def config_of(self, machine: Machine) -> str | None:
+        """Return the configuration that a machine finds in its place."""
+        return self.parameters.get(f"{ENVIRONMENT['CONFIGS']}/{machine.id}")
+
+    def gives(self, _runner: Mapping[str, Any], _job: Job) -> bool:
+        """Return whether GitHub gives a job to a runner."""
+        return True
+
     def spend(self, seconds: float) -> None:
         self.now += seconds
         if self.now > self.killed_at:
@@ -277,7 +289,7 @@ class World:
             if self.now - machine.over >= 5 * MINUTE:  # ExecStopPost
                 self._end(machine)
         elif machine.up is None:
-            config = self.parameters.get(f"{ENVIRONMENT['CONFIGS']}/{machine.id}")
+            config = self.config_of(machine)
             if machine.boots <= age <= machine.boots + 15 * MINUTE and config and int(config) in self.runners:
                 machine.runner, machine.up = int(config), self.now
                 self.runners[int(config)]["status"] = "online"
@@ -296,7 +308,7 @@ class World:
             return
         runner = self.runners.get(machine.runner or 0)
         if machine.job is None and runner and not machine.worked:
-            queued = [job for job in self.jobs.values() if job.state == "queued"]
+            queued = [job for job in self.jobs.values() if job.state == "queued" and self.gives(runner, job)]
             if queued:
                 job = self.random.choice(queued)
                 job.state, job.ends, job.runner = "running", self.now + job.seconds, runner["name"]
@@ -432,8 +444,9 @@ class Client:
     def do_describe_scaling_activities(self, **_: Any) -> Any:
         return {"Activities": []}
 
-    def do_get_parameters_by_path(self, **_: Any) -> Any:
-        return {"Parameters": [{"Name": name, **stored} for name, stored in self._world.stored.items()]}
+    def do_get_parameters_by_path(self, *, Path: str, **_: Any) -> Any:  # noqa: N803
+        stored = {name: one for name, one in self._world.stored.items() if name.rpartition("/")[0] == Path}
+        return {"Parameters": [{"Name": name, **one} for name, one in stored.items()]}
 
     def do_put_parameter(self, *, Name: str, Value: str, **_: Any) -> None:  # noqa: N803
         self._world.parameters[Name] = Value
@@ -450,18 +463,20 @@ class Client:
     def do_put_item(
         self,
         *,
+        TableName: str,  # noqa: N803
         Item: dict[str, Any],  # noqa: N803
         ConditionExpression: str = "",  # noqa: N803
         ExpressionAttributeValues: Mapping[str, Any] | None = None,  # noqa: N803
         **_: Any,
     ) -> None:
-        row = self._world.table.get(Item["id"]["S"])
+        table = self._world.rows(TableName)
+        row = table.get(Item["id"]["S"])
         states = [value["S"] for value in (ExpressionAttributeValues or {}).values()]
         allowed = not ConditionExpression or (row is None and "attribute_not_exists" in ConditionExpression)
         if not allowed and not (row and row["state"]["S"] in states):
             raise ConditionalCheckFailedException
-        self._world.table[Item["id"]["S"]] = Item
+        table[Item["id"]["S"]] = Item
 
-    def do_scan(self, **_: Any) -> Any:
-        rows = self._world.table.values()
-        return {"Items": [row for row in rows if row["state"]["S"] not in {"taken", "again"}]}
+    def do_scan(self, *, TableName: str, **_: Any) -> Any:  # noqa: N803
+        rows = self._world.rows(TableName).values()
+        return {"Items": [row for row in rows if row["state"]["S"] not in {"taken", "again", "status"}]}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,6 +16,7 @@ from unittest.mock import patch
 from components.runners.ec2 import ec2_deployment
 from components.runners.ec2.builder import ssh_config
 from stacks.checks.ec2_site import Builder, InstanceType, Network, Site
+from stacks.config.ec2 import Ec2RunnersConfig
 from stacks.config.stack_file import ROOT
 from tests.fakes.pulumi_mocks import SECRET, Recorder, run
 
@@ -83,10 +85,22 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "instanceTypes": ["p5.48xlarge"],
         "build": {"instanceType": "m7i.4xlarge"},
     },
+    "ec2 with sets": {
+        "kind": "ec2",
+        "region": "eu-west-1",
+        "account": "123456789012",
+        "github": {"url": "https://github.com/acme", "secret": f"{ARN}f"},
+        "listener": True,
+        "instanceTypes": ["p5.48xlarge"],
+        "sets": {
+            "one": {"labels": ["h100"], "maxRunners": 9},
+            "all": {"efa": "all", "subnets": ["subnet-0123456789abcdef0"], "spot": False, "groupId": 7},
+        },
+    },
 }
 """In a cluster: a daemon in each pod, none, and jobs in pods of their own; each kind of build service: one for jobs, one with replicas and a
 pool of another platform. At AWS: all there is,
-and a listener in place of the webhook."""
+a listener in place of the webhook, and several sets."""
 _ZONES = ("eu-west-1a", "eu-west-1b")
 SITE = Site(
     machines=[InstanceType("p5.48xlarge", ("x86_64",), 8, 32, 32, 8, cluster=True, spot=True, zones=_ZONES)],
@@ -137,9 +151,13 @@ def text(golden: Golden) -> str:
     return "{\n" + ",\n".join(cases) + "\n}\n"
 
 
+def _look_up(config: Ec2RunnersConfig, *_: object) -> Site:
+    return SITE if config.build else replace(SITE, builders={})
+
+
 def recorded(runners: Mapping[str, Any], **config: Any) -> Recorder:
     """Return what a stack with runners declares, of EC2 at :data:`SITE`."""
-    with patch.object(ec2_deployment, "look_up", lambda *_: SITE), patch.object(ssh_config, "write"):
+    with patch.object(ec2_deployment, "look_up", _look_up), patch.object(ssh_config, "write"):
         return run(runners=runners, **config)[0]
 
 

@@ -17,7 +17,7 @@ from tests.unit.runners import iam
 
 ARNS = iam_policies.Arns(
     configs=iam.CONFIG,
-    jobs=iam.TABLE,
+    jobs=[iam.TABLE],
     groups=[f"{iam.GROUP}:uuid:autoScalingGroupName/{iam.NAME}-{kind}" for kind in ("spot", "on-demand")],
     pull=[f"{iam.ECR}/ml/torch", f"{iam.ECR}/ml/torch-wheels"],
     push=[f"{iam.ECR}/ml/service"],

@@ -6,13 +6,13 @@ import json
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from components.runners.ec2.scaler_functions import ScalerFunctions, clock_changes
+from components.runners.ec2 import scaler_functions as functions
+from components.runners.ec2.scaler_functions import clock_changes
 from containers.errors import SlipwayError
 from scaler.decide import ON_DEMAND, Machine, Rules, Runner, decide
 from scaler.schedule import least
@@ -24,12 +24,10 @@ OFFICE = {"minRunners": 2, "start": "08:00", "end": "18:30", "timeZone": BERLIN}
 
 def variable(*rows: dict[str, Any]) -> dict[str, Any]:
     """Return the schedule as the keeper gets it."""
-    config = load(schedule=rows, maxRunners=9)
-    functions: Any = SimpleNamespace(_args=SimpleNamespace(config=config))
-    text = ScalerFunctions._schedule(functions)["SCHEDULE"]
+    text = functions.schedule(load(schedule=rows, maxRunners=9))["SCHEDULE"]
     assert len(text) < 2000  # Lambda takes 4 KB for all variables
-    schedule: dict[str, Any] = json.loads(text)
-    return schedule
+    known: dict[str, Any] = json.loads(text)
+    return known
 
 
 @pytest.mark.parametrize(

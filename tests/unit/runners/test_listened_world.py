@@ -1,0 +1,157 @@
+"""The listener itself on the virtual clock, for two sets: all that GitHub and AWS may do to it, in random histories.
+
+``SLIPWAY_HISTORIES=1000 python -m pytest tests/unit/runners/test_listened_world.py`` plays more of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from scaler import github, jobs, keeper
+from scaler.listening import listener, scale_set
+from tests.fakes.aws.listened_world import ListenedWorld, Mess, environment
+from tests.fakes.aws.runner_world import MINUTE, Faults, Killed
+
+HISTORIES = int(os.environ.get("SLIPWAY_HISTORIES", "3"))
+FAULTY, ALL = 90 * MINUTE, 240 * MINUTE
+LIFE = 14 * MINUTE
+SETS = {"small": environment("small", 4), "h100": environment("h100", 2)}
+
+
+class OneSet:
+    """The listeners of a set, one after another; each does in a minute what its two threads do."""
+
+    def __init__(self, world: ListenedWorld, name: str) -> None:
+        self.world, self.name = world, name
+        self.one: listener.Listener | None = None
+        self.ends = 0.0
+
+    def minute(self, *, dead: bool, killed: bool) -> None:
+        """Let it listen and do a round; it is ``dead`` while Lambda runs none, and ``killed`` without its last words."""
+        world = self.world
+        if dead or killed:
+            self.one = None
+        if dead:
+            return
+        world.killed_at = world.now + 120
+        with contextlib.suppress(Killed):
+            if self.one and world.now >= self.ends:
+                self.one._close()
+                self.one = None
+            if self.one is None:
+                self.ends = world.now + LIFE
+                self.one = listener.Listener(SETS[self.name])
+                self.one._end = self.ends + MINUTE
+            for _ in range(20):
+                last = self.one._source.assigned.last
+                if not self.one._attend() or self.one._source.assigned.last == last:
+                    break
+            self.one._round()
+        world.killed_at = float("inf")
+
+
+def played(
+    seed: int, monkeypatch: pytest.MonkeyPatch, mess: Mess | None = None, jobs_: int = 8, skew: float = 0.0, **more: Any
+) -> ListenedWorld:
+    """Return a world after four hours, of which an hour and a half is faulty.
+
+    Args:
+        seed: of its random history.
+        monkeypatch: replaces the clock and the network.
+        mess: what is wrong with GitHub's messages.
+        jobs_: how many jobs there are.
+        skew: seconds that the listener's clock is ahead of AWS's.
+        more: ``rate`` and ``dead`` of the faults, ``killed`` minutes, the minutes of ``two`` listeners, and those of a ``foreign`` one.
+    """
+    faults = Faults(rate=more.get("rate", 0.0), dead=more.get("dead", (0.0, 0.0)), until=FAULTY)
+    world = ListenedWorld(seed, faults, jobs_, SETS, mess or Mess())
+    clock = SimpleNamespace(time=lambda: world.now + skew, sleep=world.spend, monotonic=world.time)
+    with monkeypatch.context() as patch:
+        for module in (keeper, jobs, github, listener, scale_set):
+            patch.setattr(module, "time", clock)
+        for module in (keeper, listener):
+            patch.setattr(module, "client", world.client)
+        patch.setattr(keeper, "secret", world.secret)
+        patch.setattr(listener, "ThreadPoolExecutor", InTurn)
+        patch.setattr(github._OPENER, "open", world.urlopen)
+        first = {name: OneSet(world, name) for name in SETS}
+        second = {name: OneSet(world, name) for name in SETS}
+        while world.now < world.start + ALL:
+            begun = world.now
+            minute = int((begun - world.start) // MINUTE)
+            world.tick(None)
+            dead = faults.dead[0] <= begun - world.start < faults.dead[1]
+            if minute in more.get("foreign", ()):
+                for name in SETS:
+                    world.foreign(name)
+            for name in SETS:
+                first[name].minute(dead=dead, killed=minute in more.get("killed", ()))
+                if minute in more.get("two", ()):
+                    second[name].minute(dead=dead, killed=False)
+            world.now = max(begun + MINUTE, world.now)
+    return world
+
+
+class InTurn:
+    """In place of a pool of threads: one clock goes for one call at a time."""
+
+    def __init__(self, _workers: int) -> None: ...
+
+    def __enter__(self) -> InTurn:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    map = staticmethod(map)
+
+
+def check(world: ListenedWorld, about: object) -> None:
+    """Check that no job is lost, no machine is kept, no set has another one's job, and none has more than its ceiling."""
+    unfinished = {job.id: job.state for job in world.jobs.values() if job.state != "completed" and not job.again}
+    assert not unfinished, f"{about}: jobs {unfinished}"
+    late = {one.id: ((one.ended or world.now) - one.used_until) / MINUTE for one in world.machines.values()}
+    assert max(late.values()) <= 10, f"{about}: {late}"
+    assert world.wrong == [], about
+    assert all(world.most_at_once[name] <= most for name, most in {"small": 4, "h100": 2}.items()), about
+
+
+CASES: Mapping[str, dict[str, Any]] = {
+    "nothing": {},
+    "twice": {"mess": Mess(twice=0.6)},
+    "out of order": {"mess": Mess(twice=0.3, late=0.7)},
+    "lost": {"mess": Mess(never=0.4)},
+    "sessions end": {"mess": Mess(ended=0.3)},
+    "revoked": {"mess": Mess(revoked=(20 * MINUTE, 70 * MINUTE))},
+    "two listeners": {"two": range(10, 80)},
+    "a foreign listener": {"foreign": range(15, 60)},
+    "killed": {"killed": range(5, 90, 4)},
+    "dead": {"dead": (15 * MINUTE, 50 * MINUTE)},
+    "GitHub is ahead": {"mess": Mess(ahead=1800.0)},
+    "GitHub is behind": {"mess": Mess(ahead=-7200.0)},
+    "AWS is ahead": {"skew": -90.0},
+    "AWS is behind": {"skew": 90.0},
+    "calls fail": {"rate": 0.2},
+    "all": {
+        "mess": Mess(twice=0.3, late=0.3, never=0.1, ended=0.1, revoked=(40 * MINUTE, 55 * MINUTE), ahead=600.0),
+        "rate": 0.1, "killed": range(7, 90, 9), "two": range(20, 30), "foreign": range(60, 70), "skew": 30.0,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_job_of_two_sets_is_lost_and_no_machine_shared(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(HISTORIES):
+        check(played(seed, monkeypatch, **CASES[case]), f"{case}, history {seed}")
+
+
+def test_full_set_does_not_use_machines_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(HISTORIES):
+        world = played(seed, monkeypatch, jobs_=24)
+        assert world.most_at_once == {"small": 4, "h100": 2}
+        check(world, seed)
