@@ -183,6 +183,26 @@ class ScheduleConfig(Model):
             raise ValueError(f"start and end are both {self.start}: give different ones, or leave both out for all day")
         return self
 
+    def entry(self) -> dict[str, Any]:
+        """Return it as :func:`scaler.schedule.least` reads it: days from Monday, and minutes after midnight."""
+        return {
+            "zone": self.time_zone,
+            "days": [_DAYS.index(day) for day in self.days],
+            "start": minutes(self.start),
+            "end": minutes(self.end),
+            "least": self.min_runners,
+        }
+
+
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+
+def check_minima(usual: int, schedule: Sequence[ScheduleConfig], most: int) -> None:
+    """Raise ValueError where more runners would wait for jobs than there may be: usually, or by a schedule."""
+    for key, least in [("", usual), *((f"schedule.{n}.", row.min_runners) for n, row in enumerate(schedule))]:
+        if least > most:
+            raise ValueError(f"{key}minRunners {least} is more than maxRunners {most}")
+
 
 class Ec2GitHubConfig(Model):
     """What the runners serve. The credentials are in Secrets Manager; neither Pulumi nor a runner sees them."""
@@ -454,10 +474,7 @@ class Ec2RunnersConfig(SeveralSetsConfig, Ec2RunnerSetConfig):
         for key, given in missing.items():
             if not given:
                 raise ValueError(f"{key} is missing: give at least one")
-        minima = [("", self.min_runners), *((f"schedule.{n}.", row.min_runners) for n, row in enumerate(self.schedule))]
-        for key, least in minima:
-            if least > self.max_runners:
-                raise ValueError(f"{key}minRunners {least} is more than maxRunners {self.max_runners}")
+        check_minima(self.min_runners, self.schedule, self.max_runners)
         unread = {
             "spot is false": () if self.spot else ("spot_patience",),
             "reservation.fallback is false": () if self.kinds else ("spot", "spot_patience"),

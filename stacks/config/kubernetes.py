@@ -22,7 +22,7 @@ from containers.image.gpu.node_labels import GPU, labelled_driver
 from containers.platform_name import architecture, system
 from containers.registry.reference import check_host, check_reference
 from stacks.config import builders, github_url
-from stacks.config.ec2 import NodeReservationConfig
+from stacks.config.ec2 import NodeReservationConfig, ScheduleConfig, check_minima
 from stacks.config.model import (
     SENSITIVE,
     Line,
@@ -386,6 +386,11 @@ class RunnerSetConfig(PoolConfig):
     )
     min_runners: int = Field(0, ge=0, description="Runners that wait for jobs; 0 costs nothing while idle.")
     max_runners: int = Field(4, ge=1, description="Most runners at once.")
+    schedule: tuple[ScheduleConfig, ...] = Field(
+        (),
+        exclude_if=lambda value: not value,  # states from before there was one have no such input
+        description="Other minima by weekday and time. The greatest of those that hold counts, else minRunners.",
+    )
     group: Line = Field("default", description="Runner group at GitHub.")
     labels: Labels = Field((), description="Labels by which jobs choose these runners, besides the scale set's name.")
     gpus: int | None = Field(None, ge=0, description="GPUs of each runner. Default: all of the node.")
@@ -499,8 +504,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
 
     @model_validator(mode="after")
     def _fits(self, info: ValidationInfo) -> Self:
-        if self.min_runners > self.max_runners:
-            raise ValueError(f"minRunners {self.min_runners} is more than maxRunners {self.max_runners}")
+        check_minima(self.min_runners, self.schedule, self.max_runners)
         self._check_node()
         self._check_selectors()
         self._check_docker((info.context or {}).get("inherited", ()))

@@ -16,7 +16,7 @@ from components.runners.ec2 import iam_policies
 from components.runners.ec2.runner_args import Ec2RunnersArgs
 from components.runners.ec2.scaling_groups import LEAVE_HOOK, group_name
 from stacks.checks.reservations import ALARM_DAYS
-from stacks.config.ec2 import Ec2RunnersConfig, minutes
+from stacks.config.ec2 import Ec2RunnersConfig
 
 METRICS = "Slipway/Runners"
 """The namespace of the keeper's metrics."""
@@ -29,8 +29,6 @@ _LISTENS = 900
 _DELIVERIES = 20
 """Most deliveries at a time: some 200 a second, and a bound on what strangers can have the webhook cost."""
 
-
-_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 _YEARS = range(2026, 2041)
 """Years whose changes of clocks the keeper is told; after them, the last offset counts until the next update."""
@@ -303,15 +301,6 @@ def _reservations(own: Ec2RunnersArgs) -> dict[str, str]:
 
 def schedule(config: Ec2RunnersConfig) -> dict[str, str]:
     """Return the variable with the schedule of a set's minimum, where there is one."""
-    entries = [
-        {
-            "zone": row.time_zone,
-            "days": [_DAYS.index(day) for day in row.days],
-            "start": minutes(row.start),
-            "end": minutes(row.end),
-            "least": row.min_runners,
-        }
-        for row in config.schedule
-    ]
+    entries = [row.entry() for row in config.schedule]
     zones = {row.time_zone: clock_changes(row.time_zone) for row in config.schedule}
     return {"SCHEDULE": json.dumps({"zones": zones, "entries": entries})} if entries else {}

@@ -17,9 +17,9 @@ from pathlib import Path
 from components.runners.kubernetes import isolation
 from components.runners.kubernetes.gpu_validation import STAYS
 from components.runners.kubernetes.isolation import Manifest
+from components.runners.kubernetes.periodic.cron_job import cron_job, permissions
 from components.runners.kubernetes.pod import (
     ACCOUNT,
-    ANY_NODE,
     CLIENT,
     JOBS,
     JOBS_MAP,
@@ -32,7 +32,7 @@ from components.runners.kubernetes.pod import (
     priority_class,
     shared_memory,
 )
-from stacks.config.kubernetes import KubernetesRunnersConfig, PoolConfig
+from stacks.config.kubernetes import KubernetesRunnersConfig
 
 JOB_ACCOUNT = "job"
 _LONGEST = 5 * 24 * 60 * 60
@@ -86,7 +86,7 @@ def guarded(config: KubernetesRunnersConfig, ports: Iterable[int]) -> list[Manif
         isolation.account(JOB_ACCOUNT, space),
         *isolation.network_policies(config, ports, space),
         isolation.disruption_budget(config, space),
-        *_permissions(ACCOUNT, space, ACCOUNT, config.namespace, _HOOK_RULES),
+        *permissions(ACCOUNT, space, ACCOUNT, config.namespace, _HOOK_RULES),
     ]
 
 
@@ -100,25 +100,8 @@ _HOOK_RULES: list[Spec] = [
 private images."""
 
 
-def _permissions(name: str, namespace: str, account: str, home: str, rules: list[Spec]) -> list[Manifest]:
-    """Return a role in a namespace, and its binding to an account of the namespace ``home``."""
-    group = "rbac.authorization.k8s.io"
-    role = isolation.manifest(f"{group}/v1", "Role", name, namespace, rules=rules)
-    binding = isolation.manifest(
-        f"{group}/v1",
-        "RoleBinding",
-        name,
-        namespace,
-        roleRef={"apiGroup": group, "kind": "Role", "name": name},
-        subjects=[{"kind": "ServiceAccount", "name": account, "namespace": home}],
-    )
-    return [role, binding]
-
-
 SWEEPER = "sweeper"
 _SWEEP = (Path(__file__).parent / "sweep.js").read_text(encoding="utf-8")
-_NODE = "/home/runner/externals/node*/bin/node"
-"""Node.js of GitHub's runner image, which has several versions."""
 
 
 def sweeper(config: KubernetesRunnersConfig, image: str) -> list[Manifest]:
@@ -129,46 +112,14 @@ def sweeper(config: KubernetesRunnersConfig, image: str) -> list[Manifest]:
     any job.
     """
     home = config.controller_namespace
-    run = f'for node in {_NODE} "$(command -v node)"; do [ -x "$node" ] && exec "$node" -e "$SWEEP"; done; exit 1'
-    container: Spec = {
-        "name": SWEEPER,
-        "image": image,
-        "command": ["bash", "-c", run],
-        "env": [
-            {"name": name, "value": value}
-            for name, value in (("SWEEP", _SWEEP), ("RUNNERS", config.namespace), ("JOBS", config.jobs_namespace))
-        ],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
-        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
-    }
-    pod: Spec = {
-        **placement(ANY_NODE[config.platform], PoolConfig()),
-        "serviceAccountName": SWEEPER,
-        "automountServiceAccountToken": True,
-        "restartPolicy": "Never",
-        "securityContext": {"runAsUser": 1001, "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [container],
-    }
-    job: Spec = {"activeDeadlineSeconds": 60, "backoffLimit": 0, "template": {"spec": pod}}
-    schedule: Spec = {
-        "schedule": "*/2 * * * *",
-        "concurrencyPolicy": "Forbid",
-        "startingDeadlineSeconds": 60,
-        "successfulJobsHistoryLimit": 1,
-        "failedJobsHistoryLimit": 1,
-        "jobTemplate": {"spec": job},
-    }
+    variables = {"SWEEP": _SWEEP, "RUNNERS": config.namespace, "JOBS": config.jobs_namespace}
     pods = {"apiGroups": [""], "resources": ["pods"]}
     ends: list[Spec] = [{**pods, "verbs": ["list", "delete"]}]
     return [
         isolation.account(SWEEPER, home),
-        *_permissions(SWEEPER, config.jobs_namespace, SWEEPER, home, ends),
-        *_permissions(f"{SWEEPER}-runners", config.namespace, SWEEPER, home, [{**pods, "verbs": ["list"]}]),
-        isolation.manifest("batch/v1", "CronJob", SWEEPER, home, spec=schedule),
+        *permissions(SWEEPER, config.jobs_namespace, SWEEPER, home, ends),
+        *permissions(f"{SWEEPER}-runners", config.namespace, SWEEPER, home, [{**pods, "verbs": ["list"]}]),
+        cron_job(config, SWEEPER, image, variables, "*/2 * * * *"),
     ]
 
 

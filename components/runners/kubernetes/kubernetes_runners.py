@@ -24,6 +24,7 @@ from components.runners.kubernetes.certificates import Certificates, Certificate
 from components.runners.kubernetes.engine_readiness import EngineReadiness, EngineReadinessArgs
 from components.runners.kubernetes.isolation import Manifest
 from components.runners.kubernetes.objects import declare
+from components.runners.kubernetes.periodic import minimum
 from containers.engine.replicas import Replicas
 from containers.platform_name import architecture
 from containers.registry.reference import Reference
@@ -145,6 +146,8 @@ class KubernetesRunners(pulumi.ComponentResource):
         if config.job_pods:
             of_sweeper = job_pods.sweeper(config, args.mirrored(config.image))
             policies += [self._declare(each, *self._guards, *policies) for each in of_sweeper]
+        of_minimum = minimum.minimum(config, args.mirrored(config.image))
+        policies += [self._declare(each, *self._guards, *policies) for each in of_minimum]
         after = [*self._guards, *self._clients, *policies]
         if credentials := arc.credentials(config):
             secret = isolation.manifest(

@@ -1,0 +1,74 @@
+"""A CronJob that runs a program of Node.js in GitHub's runner image, and its account's rights. Plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from components.runners.kubernetes import isolation
+from components.runners.kubernetes.isolation import Manifest
+from components.runners.kubernetes.pod import ANY_NODE, Spec, placement
+from stacks.config.kubernetes import KubernetesRunnersConfig, PoolConfig
+
+_NODE = "/home/runner/externals/node*/bin/node"
+"""Node.js of GitHub's runner image, which has several versions."""
+
+
+def permissions(name: str, namespace: str, account: str, home: str, rules: list[Spec]) -> list[Manifest]:
+    """Return a role in a namespace, and its binding to an account of the namespace ``home``."""
+    group = "rbac.authorization.k8s.io"
+    role = isolation.manifest(f"{group}/v1", "Role", name, namespace, rules=rules)
+    binding = isolation.manifest(
+        f"{group}/v1",
+        "RoleBinding",
+        name,
+        namespace,
+        roleRef={"apiGroup": group, "kind": "Role", "name": name},
+        subjects=[{"kind": "ServiceAccount", "name": account, "namespace": home}],
+    )
+    return [role, binding]
+
+
+def cron_job(
+    config: KubernetesRunnersConfig, name: str, image: str, variables: Mapping[str, str], schedule: str
+) -> Manifest:
+    """Return a CronJob in the controller's namespace, where no job runs; it has the account of its name.
+
+    Args:
+        config: the configuration of the runners.
+        name: its name.
+        image: the image of GitHub's runner.
+        variables: those of the program, the first of which has its text.
+        schedule: when it runs, as of cron.
+    """
+    text = next(iter(variables))
+    run = f'for node in {_NODE} "$(command -v node)"; do [ -x "$node" ] && exec "$node" -e "${text}"; done; exit 1'
+    container: Spec = {
+        "name": name,
+        "image": image,
+        "command": ["bash", "-c", run],
+        "env": [{"name": key, "value": value} for key, value in variables.items()],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+    }
+    pod: Spec = {
+        **placement(ANY_NODE[config.platform], PoolConfig()),
+        "serviceAccountName": name,
+        "automountServiceAccountToken": True,
+        "restartPolicy": "Never",
+        "securityContext": {"runAsUser": 1001, "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container],
+    }
+    job: Spec = {"activeDeadlineSeconds": 60, "backoffLimit": 0, "template": {"spec": pod}}
+    spec: Spec = {
+        "schedule": schedule,
+        "concurrencyPolicy": "Forbid",
+        "startingDeadlineSeconds": 60,
+        "successfulJobsHistoryLimit": 1,
+        "failedJobsHistoryLimit": 1,
+        "jobTemplate": {"spec": job},
+    }
+    return isolation.manifest("batch/v1", "CronJob", name, config.controller_namespace, spec=spec)
