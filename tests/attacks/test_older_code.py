@@ -74,7 +74,12 @@ def run(checkout: Checkout, monkeypatch: pytest.MonkeyPatch, *words: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("place", "way"), [*((place, "merge") for place in PLACES), ("package", "rebase"), ("plan", "revert")]
+    ("place", "way"),
+    [
+        *(pytest.param(place, "merge", marks=[] if place == "plan" else pytest.mark.slow) for place in PLACES),
+        ("package", "rebase"),
+        pytest.param("plan", "revert", marks=pytest.mark.slow),
+    ],
 )
 def test_code_of_a_middle_commit_never_runs(
     place: str, way: str, checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

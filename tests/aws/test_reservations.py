@@ -133,18 +133,43 @@ def planted_cases() -> dict[str, tuple[dict[str, Any], dict[str, Any], str]]:
 """What EC2 has, what the stack asks for beside it, and what is said."""
 
 
-@pytest.mark.parametrize("name", planted_cases())
+ALONE = {"over its count", "of which EC2 does not know"}
+"""Cases that say something of all reservations together, or are of one that is not there."""
+
+
+def refused(project: RunnersProject, **values: Any) -> list[str]:
+    """Preview the stack, which must be refused, and return what is said of its reservations."""
+    reserve(project, **values)
+    run = project.preview(check=False)
+    assert run.returncode
+    assert "Traceback" not in run.output
+    return re.findall(r"slipway:runners\.(reservation: .*)", run.output)
+
+
+def test_each_useless_reservation_is_refused_at_preview(project: RunnersProject) -> None:
+    cases = {
+        name: (planted, message)
+        for name, (planted, values, message) in planted_cases().items()
+        if not values and name not in ALONE
+    }
+    assert len(cases) > 9
+    names = {reservation(number)["CapacityReservationId"]: name for number, name in enumerate(cases, 1)}
+    plant(*({**cases[name][0], "CapacityReservationId": own} for own, name in names.items()))
+    lines = refused(project, reservation={"ids": [*names], "fallback": True})
+    for own, name in names.items():
+        said = {line for line in lines if own in line}
+        assert len(said) == 1, (name, lines)
+        assert re.search(cases[name][1], said.pop()), (name, lines)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, values, _) in planted_cases().items() if values or name in ALONE])
 def test_useless_reservation_is_refused_at_preview(project: RunnersProject, name: str) -> None:
     planted, values, message = planted_cases()[name]
     plant(planted)
     if "efa" in values:
         values = {**values, "subnets": [private_subnet(project)]}
-    reserve(project, **values)
-    run = project.preview(check=False)
-    assert run.returncode
-    (line,) = set(re.findall(r"slipway:runners\.(reservation: .*)", run.output))
+    (line,) = set(refused(project, **values))
     assert re.search(message, line), line
-    assert "Traceback" not in run.output
 
 
 def test_reservations_life_launches_into_them_alone(project: RunnersProject) -> None:

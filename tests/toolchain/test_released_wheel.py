@@ -53,7 +53,14 @@ def test_wheel_makes_a_repository_whose_stack_is_ok(team: Team) -> None:
     assert not (team.root / "dockerfiles").exists()
 
 
-@pytest.mark.parametrize(("version", "writing"), [("0.2.0", False), ("0.7.0", False), ("0.2.0", True)])
+@pytest.mark.parametrize(
+    ("version", "writing"),
+    [
+        pytest.param("0.2.0", False, marks=pytest.mark.slow),
+        ("0.7.0", False),
+        pytest.param("0.2.0", True, marks=pytest.mark.slow),
+    ],
+)
 def test_upgrade_names_what_is_built_anew_and_why(
     team: Team, wheels: dict[str, Path], version: str, writing: bool
 ) -> None:

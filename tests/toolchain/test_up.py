@@ -162,11 +162,17 @@ def test_destroy_keeps_the_file_of_the_stack(project: Project) -> None:
     "command",
     [
         "pulumi up -s local --yes --skip-preview",
-        "pulumi --non-interactive up --stack=organization/slipway/local --yes --skip-preview",
+        pytest.param(
+            "pulumi --non-interactive up --stack=organization/slipway/local --yes --skip-preview",
+            marks=pytest.mark.slow,
+        ),
         "pulumi stack select local && pulumi up --yes --skip-preview && pulumi preview && pulumi refresh --yes",
-        "PULUMI_STACK=local pulumi up --yes --skip-preview",
-        "pulumi stack init local && pulumi up --yes --skip-preview",
-        "cd stacks && pulumi -C .. stack init -s local --no-select && pulumi up -s local --yes --skip-preview",
+        pytest.param("PULUMI_STACK=local pulumi up --yes --skip-preview", marks=pytest.mark.slow),
+        pytest.param("pulumi stack init local && pulumi up --yes --skip-preview", marks=pytest.mark.slow),
+        pytest.param(
+            "cd stacks && pulumi -C .. stack init -s local --no-select && pulumi up -s local --yes --skip-preview",
+            marks=pytest.mark.slow,
+        ),
         "cd stacks && pulumi -C .. up -slocal --yes --skip-preview && pulumi destroy -s local --yes",
     ],
 )
