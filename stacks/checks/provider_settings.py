@@ -53,7 +53,10 @@ def _none(_: StackConfig, __: str, ___: Any) -> str | None:
 def _aws(config: StackConfig, name: str, value: Any) -> str | None:
     runners = config.runners if isinstance(config.runners, Ec2RunnersConfig) else None
     registry = config.registry if isinstance(config.registry, EcrRegistryConfig) else None
+    reserved = config.runners is not None and any(own.reservation for own in config.runners.all_sets)
     if runners is None and registry is None:
+        if reserved:
+            return None if name == "profile" else "AWS's SDK looks up the nodes' reservations, and knows profile alone"
         return "nothing of the stack is at AWS"
     regions = {each.region for each in (runners, registry) if each}
     if name == "region" and value not in regions:
@@ -62,7 +65,7 @@ def _aws(config: StackConfig, name: str, value: Any) -> str | None:
         return "the stack's own account is the one that is allowed"
     if name in _LOGIN and runners and runners.build:
         return "the builder is reached by AWS's CLI, which does not know it: set AWS's variables, as AWS_PROFILE"
-    if name in _LOGIN and runners and any(own.reservation for own in runners.all_sets):
+    if name in _LOGIN and name != "profile" and reserved:
         return "reservations are looked up by AWS's SDK, which does not know it: set AWS's variables, as AWS_PROFILE"
     return None
 

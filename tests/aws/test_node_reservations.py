@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pulumi.runtime.config import CONFIG
 
 from components.runners.ec2 import reservation_lookup
 from containers.errors import SlipwayError
@@ -99,3 +101,27 @@ def test_each_set_has_reservations_of_its_own() -> None:
     plant(reservation(State="cancelled", Tags=tags, **P5))
     with pytest.raises(SlipwayError, match=r"^slipway:runners.sets.h100.reservation: cr-\w+ is cancelled, not active"):
         reservation_lookup.of_nodes(config)
+
+
+def test_profile_of_the_stack_looks_them_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's own login is another one, or none: the profile is what counts for Pulumi's provider, too."""
+    plant(reservation(**P5))
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    file = tmp_path / "credentials"
+    file.write_text("[ml]\naws_access_key_id = of-the-profile\naws_secret_access_key = x\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    with pytest.raises(SlipwayError, match=r"^slipway:runners.reservation: .*: Unable to locate credentials"):
+        reservation_lookup.of_nodes(runners())
+    for profile, line in (("ml", ""), ("other", "The config profile (other) could not be found")):
+        settings = CONFIG.set({"aws:profile": profile})
+        try:
+            if line:
+                with pytest.raises(SlipwayError, match=re.escape(line)):
+                    reservation_lookup.of_nodes(runners())
+            else:
+                assert FIRST in reservation_lookup.of_nodes(runners())
+        finally:
+            CONFIG.reset(settings)

@@ -151,6 +151,7 @@ def test_sets_come_and_go(project: RunnersProject) -> None:
     assert {name: step for name, step in changes.items() if step != "+"} == {
         f"Function {NAME}-keeper": "~",
         f"RolePolicy {NAME}-keeper": "~",
+        f"RolePolicy {NAME}-runner": "~",  # a preview does not know the table's ARN; the policy has none of it
     }
     assert all(".third" in name for name, step in changes.items() if step == "+")
     project.runners(**listens, without=("labels",), sets={"a": {"instanceTypes": ["g4ad.xlarge"]}})

@@ -10,6 +10,7 @@ from typing import Any
 import boto3
 import pulumi
 from botocore.config import Config
+from pulumi.runtime.config import CONFIG
 
 from containers.errors import SlipwayError, one_line
 from scaler.aws import FAILURES, SHAPE, pages, reason
@@ -25,13 +26,16 @@ _CLIENT = Config(connect_timeout=10, read_timeout=30, retries={"mode": "standard
 def look_up(requested: NamedReservationsConfig, region: str, key: str = "reservation") -> list[Reservation]:
     """Return the reservations in a region that a configuration names, by its ``key`` below ``slipway:runners``.
 
+    The stack's ``aws:profile`` counts, as for Pulumi's provider.
+
     Raises:
         SlipwayError: AWS has none of them, or does not answer; with AWS's reason.
     """
     by = {"CapacityReservationIds": [*requested.ids]} if requested.ids else {"Filters": _filters(requested.tags)}
     named = ", ".join(requested.ids or (f"{key}={value}" for key, value in requested.tags.items()))
     try:
-        client = boto3.Session(region_name=region).client("ec2", config=_CLIENT)
+        session = boto3.Session(region_name=region, profile_name=CONFIG.get().get("aws:profile"))
+        client = session.client("ec2", config=_CLIENT)
         answers = [
             one
             for page in pages(client, "describe_capacity_reservations", **by)

@@ -83,6 +83,8 @@ def test_setting_that_the_provider_lacks_is_one_line(key: str, value: str, line:
 
 RUNNERS_AT_AWS = {"flavor": "runners", "runners": EC2}
 BUILDER = {"flavor": "runners", "runners": {**EC2, "build": {"instanceType": "c7i.4xlarge"}}}
+RESERVATION = {"ids": ["cr-0123456789abcdef0"], "region": "eu-west-1", "account": "123456789012", "nodeClass": "gpus"}
+RESERVED = {"flavor": "runners", "runners": {**CLUSTER, "profile": "eks-p5", "reservation": RESERVATION}}
 ENGINES = {"flavor": "local", "engines": {"linux/amd64": "ssh://builder"}}
 
 
@@ -96,6 +98,8 @@ ENGINES = {"flavor": "local", "engines": {"linux/amd64": "ssh://builder"}}
         (RUNNERS_AT_AWS, "aws:region", "us-east-1", "aws:region: 'us-east-1': the stack names its own, eu-west-1"),
         (RUNNERS_AT_AWS, "aws:allowedAccountIds", ["1"], "aws:allowedAccountIds: the stack's own account"),
         (RUNNERS_AT_AWS, "aws:assumeRoles", [], None),
+        (RESERVED, "aws:profile", "ml", None),
+        (RESERVED, "aws:assumeRoles", [], "aws:assumeRoles: AWS's SDK looks up the nodes' reservations"),
         (BUILDER, "aws:assumeRoles", [], "aws:assumeRoles: the builder is reached by AWS's CLI"),
         ({"flavor": "local"}, "kubernetes:context", "c", "kubernetes:context: nothing of the stack is in a cluster"),
         ({"flavor": "runners", "runners": CLUSTER}, "kubernetes:context", "c", "kubernetes:context: give slipway:runners"),

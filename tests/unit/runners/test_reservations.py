@@ -56,11 +56,12 @@ def test_spot_beside_reservations_alone_is_refused(values: Mapping[str, Any]) ->
     assert load(reservation={"ids": [ID], "fallback": True}, **values).kinds
 
 
-@pytest.mark.parametrize("key", ["profile", "assumeRoles", "accessKey"])
+@pytest.mark.parametrize("key", ["token", "assumeRoles", "accessKey"])
 def test_login_of_the_provider_beside_reservations_is_refused(key: str) -> None:
     config = load_stack({"flavor": "runners", "runners": {**RUNNERS, "reservation": {"ids": [ID]}}}, "stack x")
     (line,) = provider_settings.refusals(config, {f"aws:{key}": "x"})
     assert line.startswith(f"aws:{key}: reservations are looked up by AWS's SDK")
+    assert not [*provider_settings.refusals(config, {"aws:profile": "x"})]
 
 
 def rules(**reserved: Reserved) -> Rules:
