@@ -22,6 +22,9 @@ from stacks.versions.distros import distro_families
 LIMIT = 128
 """Longest tag, in characters (OCI distribution specification, "Pulling manifests")."""
 
+KEEP = "keep-"
+"""Prefix of the tags that ECR's lifecycle policy keeps: of what a stack exports, and of its newest warm image."""
+
 UNCHECKED = "unchecked--"
 """Prefix of the tag that an image has until its checks passed. No branch's prefix has two dashes."""
 
@@ -202,8 +205,8 @@ def check_extra(tag: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}", tag):  # ECR's filter has a `*` before it, and 128 too
         raise ValueError("expected a tag such as latest: letters, digits and _ . -, at most 127 characters")
     parts = [f"{architecture}{_PART}" for architecture in _ARCHITECTURES]
-    if tag.startswith(("sha256-", "keep-", UNCHECKED, *parts)):
-        ours = " or ".join(f"'{prefix}'" for prefix in ("keep-", UNCHECKED, *parts))
+    if tag.startswith(("sha256-", KEEP, UNCHECKED, *parts)):
+        ours = " or ".join(f"'{prefix}'" for prefix in (KEEP, UNCHECKED, *parts))
         raise ValueError(f"tags that begin with 'sha256-' are for signatures, and with {ours} for Slipway")
     if _TAG.fullmatch(tag):
         raise ValueError("looks like a tag that never moves; choose another word, such as latest")

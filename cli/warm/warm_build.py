@@ -28,9 +28,11 @@ from containers.registry.logins import stack_login
 from containers.registry.reference import Reference
 from stacks import plan
 from stacks.config.publishing.warm import WarmConfig
+from stacks.config.registries.ecr import EcrRegistryConfig
 from stacks.config.stack_config import StackConfig
 from stacks.differences import platform_parts
 from stacks.platforms import OF_MACHINES
+from stacks.tags import KEEP
 
 _RUN: Final = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
 """Of a job of GitHub (docs.github.com, "Variables reference")."""
@@ -90,6 +92,7 @@ def warm(
     destination = Repository(f"{target.repository}:{tag}", target.login, reasons=PUSH_REASONS)
     existing = destination.visible_digest()
     if existing and _counts(target, f"{target.repository}@{existing}", tag):
+        _keep(target, stack, f"{target.repository}@{existing}")
         yield f"{target.name}: {target.repository}:{tag}@{existing} is there already, for {record.where}"
         return
     yield f"{target.name}: {target.settings.script} runs in {target.image.reference} on this machine: {record.where}"
@@ -115,7 +118,17 @@ def warm(
     pull = NodePull(1, int(layer.descriptor["size"]))
     yield f"{target.name}: {len(cached)} files, {size(bytes_left)}, for {record.where}: {pull} where the image is"
     yield from _evidence(target, ref, tag, layers, _made(layer, onto, began))
+    _keep(target, stack, ref)
     yield f"{target.name}: {target.repository}:{tag}@{digest}"
+
+
+def _keep(target: WarmTarget, stack: str, ref: str) -> None:
+    """Have ECR's lifecycle policy keep a warm image, as it keeps the image that it is of, which the stack exports.
+
+    The tag moves: it is of the image's newest warm one.
+    """
+    if isinstance(target.config.registry, EcrRegistryConfig):
+        Repository(ref, target.login, reasons=PUSH_REASONS).tag(f"{KEEP}{stack}-{target.name}-warm")
 
 
 def _target(stack: str, image: str | None, root: Path, platform: str | None) -> WarmTarget:

@@ -23,10 +23,7 @@ from containers.registry.reference import Reference
 from stacks.config.registries import ecr
 from stacks.config.stack_config import StackConfig
 from stacks.plan import Plan
-from stacks.tags import UNCHECKED
-
-KEEP = "keep-"
-"""Prefix of the tag that a stack gives to the images it exports; the lifecycle policy keeps these."""
+from stacks.tags import KEEP, UNCHECKED
 
 ATTACHED = "sha256-"
 """Prefix of the tags under which cosign stores the signatures and attestations of a digest."""
@@ -188,7 +185,7 @@ def lifecycle(newest: int, manifests: int = 1, *, signed: bool = False) -> dict[
     without the manifest list being deleted or archived first" (there). They are pushed before the index that names
     them, so they are past the count when it is, and expire with it.
     """
-    descriptions = {KEEP: "Keep what a stack exports."}
+    descriptions = {KEEP: "Keep what a stack exports."}  # and its newest warm image
     if signed:
         descriptions[ATTACHED] = "Keep signatures and attestations."
     rules = [
@@ -225,15 +222,17 @@ def _unsigned() -> dict[str, Any]:
 def manifests(plan: Plan, *, product: bool) -> dict[str, int]:
     """Return how many manifests a new version pushes to each repository of products, or of images that are run.
 
-    These are the images of all platforms, their index, and the signature and attestations of each. A repository is
-    known by the last part of its name.
+    These are the images of all platforms, their index, the signature and attestations of each, and a warm image of
+    each where the stack makes such. A repository is known by the last part of its name.
     """
     repositories: dict[str, int] = {}
     for image in plan.images:
         if image.spec.product == product:
             name = image.spec.published_name
             attestations = 0 if product else _attestations(plan.config, checked=image.content.checks is not None)
-            repositories[name] = repositories.get(name, 0) + 1 + bool(plan.config.signing) + attestations
+            # A warm image has a signature and an attestation of its own.
+            warm = 0 if product or not plan.config.warm else 3 if plan.config.signing else 1
+            repositories[name] = repositories.get(name, 0) + 1 + bool(plan.config.signing) + attestations + warm
     for name in () if product else plan.indexes:
         repositories[name] += 1 + bool(plan.config.signing)
     return repositories

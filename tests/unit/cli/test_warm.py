@@ -5,14 +5,17 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from cli.warm import warm_hook, warm_layer
+from cli.warm import warm_build, warm_hook, warm_layer
 from cli.warm.warm_layer import LayerOwner
 from cli.warm.warm_record import WarmRecord, combined_key
 from containers.blob import BlobUnreadable
 from containers.errors import SlipwayError
+from stacks import flavors
 
 RECORD = WarmRecord("sha256:" + "0" * 64, "warm/steps.py", "f" * 64, "2.14.1", "3.8.0", ("processor x86_64 avx2",))
 
@@ -116,3 +119,29 @@ def test_record_is_read_from_history_and_not_if_changed() -> None:
         None
     ] * 3
     assert combined_key([RECORD]) != combined_key([RECORD, RECORD])
+
+
+@pytest.mark.parametrize(
+    ("registry", "kept"),
+    [
+        ({"kind": "ecr", "repository": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml"}, ["keep-prod-nccl-warm"]),
+        ({"kind": "ghcr", "repository": "ghcr.io/acme"}, []),
+    ],
+)
+def test_newest_warm_image_is_kept_in_ecr(
+    registry: dict[str, str], kept: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tagged: list[tuple[str, str]] = []
+
+    class Fake:
+        def __init__(self, ref: str, *_: object, **__: object) -> None:
+            self.ref = ref
+
+        def tag(self, name: str) -> None:
+            tagged.append((self.ref, name))
+
+    monkeypatch.setattr(warm_build, "Repository", Fake)
+    config = flavors.load({"flavor": "local", "registry": registry}, "stack prod")
+    target: Any = SimpleNamespace(config=config, name="nccl", login=None)
+    warm_build._keep(target, "prod", "r.example/nccl@sha256:1")
+    assert tagged == [("r.example/nccl@sha256:1", name) for name in kept]

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from components.registry.ecr_registry import ATTACHED, KEEP, encryption, lifecycle, manifests
+from components.registry.ecr_registry import ATTACHED, encryption, lifecycle, manifests
 from policies.stack_rules import RULES, Resource
 from stacks.config.gates.inspection_gate import InspectionConfig
 from stacks.config.gates.vulnerabilities import VulnerabilitiesConfig
 from stacks.config.signing import SigningConfig
 from stacks.config.stack_file import ROOT, read_stack
 from stacks.plan import Plan, make
+from stacks.tags import KEEP
 from tests.fakes.pulumi_mocks import DIGEST, SECRET, TOKEN, run
 
 HOST = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from components.registry.ecr_registry import ATTACHED, KEEP, lifecycle
+from components.registry.ecr_registry import ATTACHED, lifecycle
+from stacks.tags import KEEP
 
 Rule = Mapping[str, Any]
 
@@ -116,3 +117,23 @@ def test_lifecycle_keeps_newest_images_whole(version: Callable[[int], Iterator[M
     # Shared images of a platform leave room for some more versions.
     assert len(images) <= 3 * 5
     assert names == {image.name for image in images} | {name for image in images for name in image.names}
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["as it is tagged", "without the tag"])
+def test_warm_image_stays_while_its_image_is_exported(keeps: bool) -> None:
+    """A stack exports and warms its third version, and others push 60 more, of which each third one is warmed."""
+    policy = lifecycle(5, 2)
+    left: list[Manifest] = []
+    for number in range(60):
+        left += single(number)
+        if number == 3:
+            left[-1].tags.add(f"{KEEP}other")
+            left.append(Manifest("warm3", {"0000003-base-warm-k", *([f"{KEEP}other-nccl-warm"] if keeps else [])}))
+        elif number % 3 == 0:
+            left.append(Manifest(f"warm{number}", {f"{number:07}-base-warm-k"}))
+        left = evaluate(policy, left)
+        names = {manifest.name for manifest in left}
+        # The warm image of a version comes after it, and goes after it.
+        assert {f"warm{each}" for each in range(0, number + 1, 3) if f"image{each}" in names and each != 3} <= names
+    assert "image3" in names
+    assert ("warm3" in names) is keeps
