@@ -67,9 +67,13 @@ class SeveralSetsConfig(Model):
     """Fields that no set has, besides those that all share."""
 
     @cached_property
+    def _validated_sets(self) -> tuple[Self, ...]:
+        return tuple(map(self._of_set, self._sets))
+
+    @property
     def all_sets(self) -> tuple[Self, ...]:
         """The runners by their sets: those of ``sets``, or these."""
-        return tuple(map(self._of_set, self._sets)) or (self,)
+        return self._validated_sets or (self,)
 
     @property
     def _sets(self) -> Mapping[str, Model]:
