@@ -79,6 +79,8 @@ class ElfMachine(NamedTuple):
 X86_64: Final = ElfMachine(62, 64)
 AARCH64: Final = ElfMachine(183, 64)
 I386: Final = ElfMachine(3, 32)
+PLATFORM_MACHINES: Final[Mapping[str, ElfMachine]] = {"amd64": X86_64, "arm64": AARCH64, "386": I386}
+"""Machines by the architecture of a platform (image-spec, config.md; Go's GOARCH)."""
 _UNKNOWN: Final = ElfMachine(0, 0)
 _CUDA: Final = 190
 _MACHINES: Final[Mapping[int, str]] = {

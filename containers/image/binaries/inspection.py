@@ -11,7 +11,7 @@ from typing import Any, Final
 from containers.errors import SlipwayError
 from containers.image.binaries import contents, loading
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.elf_file import AARCH64, I386, X86_64, ElfMachine
+from containers.image.binaries.elf_file import PLATFORM_MACHINES, X86_64
 from containers.image.binaries.loader import DEFAULT_LEVEL
 from containers.image.binaries.loading import Fault, Loading
 from containers.image.binaries.refused_files import DEFAULT_PAGE
@@ -27,9 +27,6 @@ from containers.image.owners.ownership import Contested
 from containers.image.registry_image import Image
 from containers.platform_name import architecture
 from containers.starting import started_programs
-
-_MACHINES: Final[Mapping[str, ElfMachine]] = {"amd64": X86_64, "arm64": AARCH64, "386": I386}
-"""Machines by the architecture of a platform (image-spec, config.md; Go's GOARCH)."""
 
 _ARCH_LIST: Final = "TORCH_CUDA_ARCH_LIST"
 _ARCH: Final = re.compile(r"\d{1,2}\.\d")
@@ -162,7 +159,7 @@ def inspect(image: Image, question: Question, platform: str | None = None) -> In
 def of_contents(image: Image, read: Contents, question: Question) -> Inspection:
     """Inspect an image whose layers are read."""
     processor = architecture(image.platform)
-    machine = _MACHINES.get(processor)
+    machine = PLATFORM_MACHINES.get(processor)
     if machine is None:  # of the most files, so that they are counted
         machines = Counter(binary.machine for binary in read.binaries.values() if binary.loaded)
         machine = machines.most_common(1)[0][0] if machines else X86_64
@@ -176,7 +173,7 @@ def of_contents(image: Image, read: Contents, question: Question) -> Inspection:
         list(gpu_coverage.lacking(read, question.compiled)),
         driver.needed(read, question.drivers),
         ownership.contested(read),
-        started_programs.faults(read, machine, image.platform) if processor in _MACHINES else [],
+        started_programs.faults(read, machine, image.platform) if processor in PLATFORM_MACHINES else [],
         read.unread,
         read.space,
         copies(read, resolved.processes),

@@ -8,6 +8,7 @@ of links ends its search, and it opens a library a second time that it was start
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -94,7 +95,7 @@ class MuslLoader(Loader):
         """Return the folders of a path; none if it has another token than the origin."""
         if not value or "$" in _ORIGIN.sub("", value):
             return ()
-        origin = loaded.place.name.rpartition("/")[0]
+        origin = posixpath.dirname(loaded.place.name).rstrip("/")
         return self._divided(_ORIGIN.sub(lambda _: origin, value))
 
     def _open(self, name: str) -> Place | None:

@@ -6,6 +6,7 @@ Debian's Python finds those below /usr/local before its own, and has them in `di
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,7 @@ from packaging.utils import canonicalize_name
 
 from containers import budget
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.elf_file import AARCH64, X86_64
+from containers.image.binaries.elf_file import PLATFORM_MACHINES
 from containers.image.binaries.loading import Fault, exceptions
 from containers.image.extensions.numpy_api import NumpyBuild
 from containers.image.owners import ownership
@@ -32,8 +33,6 @@ _EXTENSION: Final = re.compile(r"(?P<module>.*/[^/.]+)\.cpython-3(?P<minor>\d+)t
 """An extension that one release of Python alone imports (importlib.machinery.EXTENSION_SUFFIXES)."""
 _ANY_EXTENSION: Final = re.compile(r".*/[^/.]+\.(?:cpython-3\d+t?-[^/]*|abi3)\.so")
 """An extension, by a name that nothing else has."""
-_PROCESSORS: Final = {"amd64": X86_64, "arm64": AARCH64}
-"""The machines of platforms."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*")
 _MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 """What Python calls the architectures of platforms."""
@@ -105,7 +104,7 @@ def _of_other_processor(contents: Contents, architecture: str) -> Iterator[Contr
 
     Debian's and Red Hat's packages for another processor are for compiling, and installed as such.
     """
-    machine = _PROCESSORS.get(architecture)
+    machine = PLATFORM_MACHINES.get(architecture)
     extensions = {
         path: place["prefix"]
         for path in contents.binaries
@@ -118,7 +117,7 @@ def _of_other_processor(contents: Contents, architecture: str) -> Iterator[Contr
     for path, prefix in extensions.items():
         owner = known.get(path)
         if owner is None or owner.manager in {"pip", "conda"}:
-            by_package[f"/{prefix}".rstrip("/") or "/", str(owner or f"/{path.rpartition('/')[0]}")].append(path)
+            by_package[f"/{prefix}".rstrip("/") or "/", str(owner or f"/{posixpath.dirname(path)}")].append(path)
     for (prefix, by), paths in sorted(by_package.items()):
         others = {str(contents.binaries[path].machine) for path in paths}
         if str(machine) not in others and not any(contents.binaries[path].problem for path in paths):
