@@ -54,17 +54,20 @@ def deploy(placement: Placement, replicas: Mapping[str, Replicas] | None = None)
     and each product's signature. ``extraTags`` has the additional tags, and ``verifiedParents`` the signers of outside
     parents.
     """
-    plan = placement.plan
+    plan, runners = placement.plan, placement.plan.config.runners
     settings = UpdateSettings.of(placement)
     registry = _registry(plan)
-    cluster, machines = _cluster(plan), _machines(plan)
+    # Before the images, which may be built there. A mistake that only AWS knows ends the update before a build.
+    cluster = _cluster(plan, runners) if isinstance(runners, kubernetes.KubernetesRunnersConfig) else None
+    machines = _machines(plan, runners) if isinstance(runners, ec2.Ec2RunnersConfig) else None
     engines = {engine: _engine(placement, engine, cluster, machines, replicas or {}) for engine in placement.engines}
     for engine in engines.values():
         settings.lend(engine.provider)
     verified = _supply_chain().verified(plan, registry) if plan.signers else {}
     variants = _variants(placement, registry, engines, verified)
-    indexes = _indexes(plan, registry, variants) if plan.config.publish else {}
-    _stop(placement, machines, variants)
+    indexes = _indexes(plan, registry, variants) if plan.indexes and plan.config.publish else {}
+    if machines:
+        _stop(placement, machines, variants)
     outputs = _image_outputs(plan, variants, indexes)
     if cluster:
         outputs["runners"] = {**cluster.outputs, **_validated(placement, cluster, {**variants, **indexes}, registry)}
@@ -125,10 +128,10 @@ def _engine(
     return DeclaredEngine(docker.Provider(name, **arguments), reached)
 
 
-def _stop(placement: Placement, machines: Deployed | None, variants: Mapping[str, ImageVariant]) -> None:
+def _stop(placement: Placement, machines: Deployed, variants: Mapping[str, ImageVariant]) -> None:
     """Stop each builder on EC2 after the last of its images."""
     for engine in placement.engines:
-        if engine.kind == "machine" and machines:
+        if engine.kind == "machine":
             built = {placed.name: variants[placed.name] for placed in placement.on(engine)}
             digests = {name: pulumi.Output.concat(variant.tag, "@", variant.digest) for name, variant in built.items()}
             machines.builders[engine.platform].stop_after({**digests, **placement.work(engine)}, list(built.values()))
@@ -136,10 +139,10 @@ def _stop(placement: Placement, machines: Deployed | None, variants: Mapping[str
 
 def _indexes(plan: Plan, registry: Registry, variants: Mapping[str, ImageVariant]) -> dict[str, ImageIndex]:
     """Declare the index of each image that has several platforms; it waits for all of them."""
+    from components.supply_chain.image_index import ImageIndex, ImageIndexArgs  # noqa: PLC0415 - few stacks have one
+
     indexes: dict[str, ImageIndex] = {}
     for name, images in plan.indexes.items():
-        from components.supply_chain.image_index import ImageIndex, ImageIndexArgs  # noqa: PLC0415 - few stacks have one
-
         parts = {image.spec.platform: variants[image.spec.name].ref for image in images}
         login = registry.login(list(parts.values()))
         args = ImageIndexArgs(images[0].index_reference or "", parts, login)
@@ -195,19 +198,15 @@ def _registry(plan: Plan) -> Registry:
     return registry
 
 
-def _cluster(plan: Plan) -> KubernetesRunners | None:
-    """Declare the runners of a cluster, before the images: these may be built there."""
-    config = plan.config
-    if not isinstance(config.runners, kubernetes.KubernetesRunnersConfig):
-        return None
+def _cluster(plan: Plan, runners: kubernetes.KubernetesRunnersConfig) -> KubernetesRunners:
     from components.runners.kubernetes import kubernetes_runners  # noqa: PLC0415 - no other stack should pay for it
 
     try:
         args = kubernetes_runners.KubernetesRunnersArgs(
-            config=config.runners,
-            ports=config.ports,
-            mirrored=config.mirrors.image,
-            reservations=_node_reservations(config.runners),
+            config=runners,
+            ports=plan.config.ports,
+            mirrored=plan.config.mirrors.image,
+            reservations=_node_reservations(runners),
         )
         return kubernetes_runners.KubernetesRunners("runners", args)
     except Unreadable as error:
@@ -241,11 +240,7 @@ def _validated(
     return {"validation": cluster.validate(image, after, placement.plan.gpu_checks, private)}
 
 
-def _machines(plan: Plan) -> Deployed | None:
-    """Declare the runners on EC2, before the images: a mistake that only AWS knows ends the update before a build."""
-    config = plan.config.runners
-    if not isinstance(config, ec2.Ec2RunnersConfig):
-        return None
+def _machines(plan: Plan, runners: ec2.Ec2RunnersConfig) -> Deployed:
     from components.runners.ec2.ec2_deployment import deploy as deploy_runners  # noqa: PLC0415 - as above
 
-    return deploy_runners(plan, config)
+    return deploy_runners(plan, runners)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import pulumi
-import pulumi_docker as docker
 
-from components.image_checks import Checks, ChecksArgs, access, build_inputs
+from components.image_checks import Checks, ChecksArgs, build
 from components.reached_engine import ReachedEngine
 from components.registry.interface import PushLogin, Registry
 from containers.registry.reference import Reference, hexadecimal
-from stacks.identity.content import Content
-from stacks.placement import PlacedImage
+from stacks.placement import PlacedImage, Reuse
 from stacks.spec import CHECKED_ARG, PRODUCT_ARG
 
 
@@ -79,86 +76,55 @@ class ImageVariant(pulumi.ComponentResource):
         login = args.registry.login([parent.ref for parent in args.parents.values()])
         parents = {argument: args.parents[sibling] for argument, sibling in image.siblings.items()}
         named = {key: (parent.ref, parent.name) for key, parent in parents.items()}
-        references = _references(named, pushed=placed.pushed)
-        built = docker.Image(
-            name,
-            image_name=placed.built_as,
-            build=build_inputs(image.content, {**image.args, **references, **self._published(name, args, login)}),
-            registry=access(args.registry, login),
-            skip_push=not placed.pushed,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.after)),
-        )
-        self.ref = self._checked(name, args, built.repo_digest)
+        build_args = {**image.args, **_references(named, pushed=placed.pushed)}
+        if placed.reuse:
+            build_args[PRODUCT_ARG] = self._published(name, args, login, placed.reuse)
+        below = pulumi.ResourceOptions(parent=self, depends_on=list(args.after))
+        content, built_as = image.content, placed.built_as
+        built = build(
+            name, built_as, content, build_args, args.registry, login, push=placed.pushed, opts=below
+        ).repo_digest
+        self.ref = self._checked(name, args, built) if content.checks or placed.gates else built
         self.digest = self.ref.apply(lambda ref: Reference.of(ref).digest or ref)
         self.register_outputs({"ref": self.ref, "digest": self.digest, "tag": self.tag})
 
     def _checked(self, name: str, args: ImageVariantArgs, ref: pulumi.Output[str]) -> pulumi.Output[str]:
         """Declare the checks of the image ``ref``, if it has any, and its tag. Return ``ref``, known after these."""
         placed, image = args.placed, args.placed.image
-        content, gates = image.content.checks, placed.gates
-        if content is None and not gates:
-            return ref
+        checks, gates = image.content.checks, placed.gates
         below = pulumi.ResourceOptions(parent=self)
         login = args.registry.login([ref])  # after the push: a login from before the build may have expired
-        checked = self._run_checks(name, args, ref, login, content) if content else ref.apply(hexadecimal)
+        checked = ref.apply(hexadecimal)
+        if checks:
+            parents = {key: args.parents[sibling] for key, sibling in checks.siblings.items() if key != CHECKED_ARG}
+            named = {key: (parent.ref, parent.name) for key, parent in parents.items()}
+            references = _references({CHECKED_ARG: (ref, self.name), **named}, pushed=placed.pushed)
+            of_checks = ChecksArgs(image, checks, ref, references, args.registry, login)
+            checked = Checks(f"{name}-checks", of_checks, below).checked
         if not placed.pushed:
             passed = pulumi.Output.all(ref, checked).apply(lambda values: str(values[0]))
             if not gates:
                 return passed
             from components.supply_chain.gates.unpushed_image import UnpushedImage, UnpushedImageArgs  # noqa: PLC0415 - as below
 
-            spec = image.spec
-            unpushed = UnpushedImageArgs(
-                passed,
-                self.name,
-                spec.platform,
-                args.reached,
-                gates.exceptions,
-                spec.compiled,
-                gates.policy,
-                gates.question,
-            )
+            unpushed = UnpushedImageArgs(passed, self.name, image.spec.platform, args.reached, gates)
             return UnpushedImage(f"{name}-inspection", unpushed, below).ref
         from components.supply_chain.checked_tag import CheckedTag, CheckedTagArgs  # noqa: PLC0415 - not all images have checks
 
-        tag = CheckedTagArgs(
-            ref, checked, self.tag, login, gates.exceptions, gates.policy, image.spec.compiled, gates.question
-        )
-        tagged = CheckedTag(f"{name}-tag", tag, below)
+        tagged = CheckedTag(f"{name}-tag", CheckedTagArgs(ref, checked, self.tag, login, gates), below)
         if gates.exceptions is not None:
             self.loading = tagged.loading
-        if gates.policy is not None:
+        if gates.vulnerabilities is not None:
             self.scan = tagged.scan
         return tagged.ref
 
-    def _run_checks(
-        self, name: str, args: ImageVariantArgs, ref: pulumi.Output[str], login: PushLogin, content: Content
-    ) -> pulumi.Output[str]:
-        """Declare the checks of the image ``ref``. Return the hexadecimal part of the digest that they passed."""
-        image, pushed = args.placed.image, args.placed.pushed
-        images = {
-            argument: (ref, self.name)
-            if argument == CHECKED_ARG
-            else (args.parents[sibling].ref, args.parents[sibling].name)
-            for argument, sibling in content.siblings.items()
-        }
-        references = _references(images, pushed=pushed)
-        below = pulumi.ResourceOptions(parent=self)
-        return Checks(
-            f"{name}-checks", ChecksArgs(image, content, ref, references, args.registry, login), below
-        ).checked
-
-    def _published(self, name: str, args: ImageVariantArgs, login: PushLogin) -> dict[str, pulumi.Input[str]]:
+    def _published(self, name: str, args: ImageVariantArgs, login: PushLogin, reuse: Reuse) -> pulumi.Output[str]:
         """Return the argument that makes a product's Dockerfile copy the published product instead of building."""
-        reuse = args.placed.reuse
-        if reuse is None:
-            return {}
         from components.supply_chain.published_product import Published, PublishedArgs  # noqa: PLC0415 - no other stack should pay for it
 
         needed, annotations = args.placed.needs_registry, args.placed.image.annotations
         product = PublishedArgs(self.name, login, needed, reuse.signer, trusted=reuse.trusted, annotations=annotations)
-        published = Published(f"{name}-published", product, pulumi.ResourceOptions(parent=self))
-        return {PRODUCT_ARG: published.found}
+        return Published(f"{name}-published", product, pulumi.ResourceOptions(parent=self)).found
 
 
 def _references(images: Mapping[str, tuple[pulumi.Output[str], str]], *, pushed: bool) -> dict[str, pulumi.Input[str]]:
@@ -169,15 +135,10 @@ def _references(images: Mapping[str, tuple[pulumi.Output[str], str]], *, pushed:
     its local name, and its id is a further argument, which no Dockerfile reads, so that a new image still changes what
     is built on it.
     """
-    result: dict[str, pulumi.Input[str]] = {}
-    for argument, (ref, name) in images.items():
-        if pushed:
-            result[argument] = ref
-        else:
-            result[argument] = ref.apply(partial(_usable, name))
-            result[f"{argument}_ID"] = ref
-    return result
-
-
-def _usable(name: str, ref: str) -> str:
-    return ref if "@" in ref else name
+    if pushed:
+        return {argument: ref for argument, (ref, _) in images.items()}
+    usable: dict[str, pulumi.Input[str]] = {
+        argument: pulumi.Output.all(ref, name).apply(lambda both: both[0] if "@" in both[0] else both[1])
+        for argument, (ref, name) in images.items()
+    }
+    return usable | {f"{argument}_ID": ref for argument, (ref, _) in images.items()}

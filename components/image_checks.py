@@ -1,4 +1,4 @@
-"""``Checks``: an image's checks, a build that starts from the finished image."""
+"""The build of an image, and ``Checks``: an image's checks, a build that starts from the finished image."""
 
 from __future__ import annotations
 
@@ -15,21 +15,33 @@ from stacks.identity.content import Content
 from stacks.plan import PlannedImage
 
 
-def build_inputs(content: Content, args: Mapping[str, pulumi.Input[str]]) -> docker.DockerBuildArgs:
-    """Return the inputs of a build from the folder that has its content."""
-    return docker.DockerBuildArgs(
-        # Relative to the program's folder, because docker.Image compares them literally.
-        context=content.folder,
-        dockerfile=f"{content.folder}/{staged_context.DOCKERFILE}",
-        platform=content.spec.platform,
-        target=content.spec.target,
-        args={**args, **content.label_args},
+def build(
+    name: str,
+    image_name: pulumi.Input[str],
+    content: Content,
+    args: Mapping[str, pulumi.Input[str]],
+    registry: Registry,
+    login: PushLogin,
+    *,
+    push: bool,
+    opts: pulumi.ResourceOptions,
+) -> docker.Image:
+    """Declare a build from the folder that has its content."""
+    return docker.Image(
+        name,
+        image_name=image_name,
+        build=docker.DockerBuildArgs(
+            # Relative to the program's folder, because docker.Image compares them literally.
+            context=content.folder,
+            dockerfile=f"{content.folder}/{staged_context.DOCKERFILE}",
+            platform=content.spec.platform,
+            target=content.spec.target,
+            args={**args, **content.label_args},
+        ),
+        registry=docker.RegistryArgs(server=registry.server, username=login.username, password=login.password),
+        skip_push=not push,
+        opts=opts,
     )
-
-
-def access(registry: Registry, login: PushLogin) -> docker.RegistryArgs:
-    """Return a registry and its login as inputs of a build."""
-    return docker.RegistryArgs(server=registry.server, username=login.username, password=login.password)
 
 
 @dataclass(frozen=True)
@@ -61,14 +73,9 @@ class Checks(pulumi.ComponentResource):
     def __init__(self, name: str, args: ChecksArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         image = args.image
         super().__init__("slipway:checks:Checks", name, dict(image.checks_contents), opts)
-        build = docker.Image(
-            name,
-            # No image of a stack has an underscore in its name. The name is the one output with the checked image.
-            image_name=args.ref.apply(lambda ref: f"{image.repository}_checks:{hexadecimal(ref)}"),
-            build=build_inputs(args.content, {**image.checks_args, **args.parents}),
-            registry=access(args.registry, args.login),
-            skip_push=True,
-            opts=pulumi.ResourceOptions(parent=self),
-        )
-        self.checked = build.image_name.apply(lambda checked: Reference.of(checked).tag)
+        # No image of a stack has an underscore in its name. The name is the one output with the checked image.
+        image_name = args.ref.apply(lambda ref: f"{image.repository}_checks:{hexadecimal(ref)}")
+        build_args, below = {**image.checks_args, **args.parents}, pulumi.ResourceOptions(parent=self)
+        built = build(name, image_name, args.content, build_args, args.registry, args.login, push=False, opts=below)
+        self.checked = built.image_name.apply(lambda checked: Reference.of(checked).tag)
         self.register_outputs({"checked": self.checked})

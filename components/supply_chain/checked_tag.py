@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pulumi
@@ -16,27 +16,21 @@ from containers.errors import SlipwayError
 
 if TYPE_CHECKING:
     from containers.registry import credentials
+    from stacks.placement import Gates
 
 
 @dataclass(frozen=True)
 class CheckedTagArgs:
     """The image as ``repository@sha256:...``, its tag, the login that may push it, and what was checked.
 
-    ``checked`` is the hexadecimal part of a digest. ``exceptions`` are the faults of loading that do not count, as
-    ``slipway:inspection`` lists them; None if the image is not inspected. ``vulnerabilities`` is
-    ``slipway:vulnerabilities`` as JSON; None if the image is not scanned. ``compiled`` has the compute capabilities
-    that the stack compiled parts of the image for, as :class:`stacks.spec.ImageSpec` has it. ``question`` is that of
-    :class:`stacks.placement.Gates`.
+    ``checked`` is the hexadecimal part of a digest.
     """
 
     ref: pulumi.Input[str]
     checked: pulumi.Input[str]
     tag: str
     login: PushLogin
-    exceptions: Sequence[Mapping[str, str]] | None
-    vulnerabilities: Mapping[str, Any] | None = None
-    compiled: Mapping[str, str] = field(default_factory=dict)
-    question: Mapping[str, Any] | None = None
+    gates: Gates
 
 
 class TagChecked(TagImage):
@@ -101,10 +95,7 @@ class CheckedTag(Resource, module="image", name="CheckedTag"):
             "ref": args.ref,
             "checked": args.checked,
             "tag": args.tag,
-            "exceptions": args.exceptions,
-            "vulnerabilities": args.vulnerabilities,
-            "compiled": args.compiled,
-            "question": args.question,
+            **vars(args.gates),
             "name": None,
             "loading": None,
             "scan": None,

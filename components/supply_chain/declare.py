@@ -100,14 +100,7 @@ def _attested(
 
     def loading() -> LoadingArgs:
         assert variant.loading is not None  # noqa: S101 - an image that was inspected
-        exceptions = config.inspection.exceptions
-        return LoadingArgs(
-            **vars(signed),
-            evidence=variant.loading,
-            exceptions=exceptions,
-            compiled=image.spec.compiled,
-            question=placed.gates.question,
-        )
+        return LoadingArgs(**vars(signed), evidence=variant.loading, gates=placed.gates)
 
     def scan() -> VulnerabilityScanArgs:
         assert variant.scan is not None and config.vulnerabilities  # noqa: S101, PT018 - an image that was scanned

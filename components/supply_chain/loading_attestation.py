@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,21 +14,18 @@ from components.supply_chain.image_signature import SignedArgs, signing_inputs
 
 if TYPE_CHECKING:
     from containers.registry import credentials
-    from stacks.config.gates.inspection_gate import InspectionExceptionConfig
+    from stacks.placement import Gates
 
 
 @dataclass(frozen=True)
 class LoadingArgs(SignedArgs):
-    """Also the evidence of the image's tag, the exceptions of ``slipway:inspection``, and what the stack compiled.
+    """Also the evidence of the image's tag, and its gates.
 
-    Where the tag is of an earlier version, which kept no evidence, the image is inspected once more. ``compiled`` has
-    the compute capabilities of its parts, as :class:`stacks.spec.ImageSpec` has it.
+    Where the tag is of an earlier version, which kept no evidence, the image is inspected once more.
     """
 
     evidence: pulumi.Input[Mapping[str, Any]]
-    exceptions: Sequence[InspectionExceptionConfig]
-    compiled: Mapping[str, str]
-    question: Mapping[str, Any] | None = None
+    gates: Gates
 
 
 class AttestLoading(ImageAction):
@@ -65,8 +62,8 @@ class LoadingAttestation(Resource, module="image", name="Loading"):
         inputs = {
             **signing_inputs(args, "attestation", "result"),
             "evidence": args.evidence,
-            "exceptions": [row.model_dump() for row in args.exceptions],
-            "compiled": args.compiled,
-            "question": args.question,
+            "exceptions": args.gates.exceptions,
+            "compiled": args.gates.compiled,
+            "question": args.gates.question,
         }
         super().__init__(AttestLoading(), name, inputs, opts)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from containers.platform_name import architecture
@@ -20,6 +20,7 @@ from stacks.config.signing import SignerConfig, SigningConfig
 from stacks.config.stack_config import StackConfig
 from stacks.placement.copies import with_copies
 from stacks.plan import Plan, PlannedImage
+from stacks.spec import ImageSpec
 from stacks.versions.nodes import node
 
 SOCKETS: Final = ".slipway/engines"
@@ -55,18 +56,20 @@ class Reuse:
 class Gates:
     """What keeps an image from its tag, as inputs of resources.
 
-    ``exceptions`` are the faults of loading that do not count; None if the image is not inspected. ``policy`` is
-    ``slipway:vulnerabilities``; None if the image is not scanned. ``question`` is what an
-    inspection is asked beside loading, None for nothing: ``page``, the bytes of the largest page of the nodes of the
-    image's platform that the stack names, and ``requirements``, whether contradicting requirements are faults.
+    ``exceptions`` are the faults of loading that do not count, as ``slipway:inspection`` lists them; None if the image
+    is not inspected. ``vulnerabilities`` is ``slipway:vulnerabilities`` as JSON; None if the image is not scanned.
+    ``question`` is what an inspection is asked beside loading, None for nothing: ``page``, the bytes of the largest
+    page of the nodes of the image's platform that the stack names, and ``requirements``, whether contradicting
+    requirements are faults. ``compiled`` is that of :class:`stacks.spec.ImageSpec`.
     """
 
     exceptions: tuple[Mapping[str, str], ...] | None = None
-    policy: Mapping[str, Any] | None = None
+    vulnerabilities: Mapping[str, Any] | None = None
     question: Mapping[str, Any] | None = None
+    compiled: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return self.exceptions is not None or self.policy is not None
+        return self.exceptions is not None or self.vulnerabilities is not None
 
 
 @dataclass(frozen=True)
@@ -202,7 +205,7 @@ def _platform_engines(plan: Plan, *, several: bool) -> dict[str, BuildEngine]:
 
 def _placed(config: StackConfig, image: PlannedImage, engine: BuildEngine) -> PlacedImage:
     checks, product, signing = image.content.checks is not None, image.spec.product, config.signing
-    gates = _gates(config, image.spec.platform) if (checks or image.spec.own) and not product else Gates()
+    gates = _gates(config, image.spec) if (checks or image.spec.own) and not product else Gates()
     return PlacedImage(
         image=image,
         engine=engine,
@@ -218,10 +221,10 @@ def _placed(config: StackConfig, image: PlannedImage, engine: BuildEngine) -> Pl
     )
 
 
-def _gates(config: StackConfig, platform: str) -> Gates:
+def _gates(config: StackConfig, spec: ImageSpec) -> Gates:
     exceptions = tuple(row.model_dump() for row in config.inspection.exceptions) if config.inspection.gate else None
     policy = config.vulnerabilities.model_dump(mode="json", by_alias=True) if config.vulnerabilities else None
-    return Gates(exceptions, policy, inspection_question(config, platform))
+    return Gates(exceptions, policy, inspection_question(config, spec.platform), spec.compiled)
 
 
 def inspection_question(config: StackConfig, platform: str) -> Mapping[str, Any] | None:
@@ -245,7 +248,7 @@ def _attested(config: StackConfig, signing: SigningConfig, gates: Gates, *, prod
         "sbom": signing.sbom,
         "provenance": signing.provenance,
         "loading": gates.exceptions is not None,
-        "scan": gates.policy is not None,
+        "scan": gates.vulnerabilities is not None,
         "vex": vex,
     }
     return tuple(name for name, wanted in chosen.items() if wanted)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 from pulumi.dynamic import Resource
@@ -12,25 +12,22 @@ from pulumi.dynamic import Resource
 from components.action import Action
 from components.reached_engine import ReachedEngine
 
+if TYPE_CHECKING:
+    from stacks.placement import Gates
+
 
 @dataclass(frozen=True)
 class UnpushedImageArgs:
     """The image's ``ref``, known after its checks, its name ``repository:tag``, and its platform.
 
-    ``engine`` is the engine that holds it. ``exceptions`` are those of ``slipway:inspection``; None if the image is not
-    inspected. ``compiled`` is what :class:`stacks.spec.ImageSpec` has. ``vulnerabilities`` is
-    ``slipway:vulnerabilities`` as JSON; None if the image is not scanned. ``question`` is that of
-    :class:`stacks.placement.Gates`.
+    ``engine`` is the engine that holds it.
     """
 
     ref: pulumi.Input[str]
     name: str
     platform: str
     engine: ReachedEngine
-    exceptions: Sequence[Mapping[str, str]] | None
-    compiled: Mapping[str, str]
-    vulnerabilities: Mapping[str, Any] | None = None
-    question: Mapping[str, Any] | None = None
+    gates: Gates
 
 
 class InspectUnpushed(Action):
@@ -60,6 +57,6 @@ class UnpushedImage(Resource, module="image", name="UnpushedImage"):
     """The image's id, ``sha256:...``; ``repository@sha256:...`` of one that was pushed before."""
 
     def __init__(self, name: str, args: UnpushedImageArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        engine = args.engine
-        inputs = {**vars(args), "engine": engine.host, "ssh": list(engine.ssh), "tls": dict(engine.tls)}
-        super().__init__(InspectUnpushed(), name, inputs, opts)
+        image = {"ref": args.ref, "name": args.name, "platform": args.platform, **vars(args.gates)}
+        engine = {"engine": args.engine.host, "ssh": list(args.engine.ssh), "tls": dict(args.engine.tls)}
+        super().__init__(InspectUnpushed(), name, {**image, **engine}, opts)

@@ -107,8 +107,8 @@ def test_scan_is_a_gate_and_attested_with_its_exceptions() -> None:
     values = {"vulnerabilities": {"exceptions": [exception]}, "signing": KEY, "inspection": {"gate": False}}
     placed = place(plan(planned("torch", checks=FILES), **values)).images[0]
     assert placed.gates.exceptions is None
-    assert placed.gates.policy is not None
-    assert placed.gates.policy["exceptions"][0]["id"] == "CVE-2026-1"
+    assert placed.gates.vulnerabilities is not None
+    assert placed.gates.vulnerabilities["exceptions"][0]["id"] == "CVE-2026-1"
     assert placed.attested == ("signature", "sbom", "provenance", "scan", "vex")
 
 
