@@ -121,11 +121,7 @@ def roll_back(stack: str, root: Path, number: int | None = None) -> tuple[Update
 
 
 def _target(stack: str, root: Path, number: int | None, now: _Resolved) -> tuple[Update, _Resolved]:
-    """Return the update to go back to, and what its commit builds.
-
-    Raises:
-        SlipwayError: see :func:`roll_back`.
-    """
+    """Return the update to go back to, and what its commit builds. Raises SlipwayError: see :func:`roll_back`."""
     listed = updates(stack, root)
     if number is not None and number not in {each.number for each in listed}:
         known = f"its updates are 1 to {len(listed)}, see `slipway history {stack}`" if listed else "it has none"

@@ -44,11 +44,7 @@ class Action(ABC, ResourceProvider):
 
     @abstractmethod
     def run(self, props: Mapping[str, Any]) -> dict[str, Any]:
-        """Act, and return the outputs other than the triggers.
-
-        Raises:
-            SlipwayError: the action failed.
-        """
+        """Act, and return the outputs other than the triggers. Raises SlipwayError: the action failed."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Run the action for the first time."""
@@ -75,11 +71,7 @@ class ImageAction(Action):
 
     @abstractmethod
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
-        """Act with a login, and return the outputs other than the triggers.
-
-        Raises:
-            SlipwayError: the action failed.
-        """
+        """Act with a login, and return the outputs other than the triggers. Raises SlipwayError: the action failed."""
 
     def run(self, props: Mapping[str, Any]) -> dict[str, Any]:
         """Act with the login in the inputs."""

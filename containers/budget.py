@@ -96,11 +96,7 @@ class Budget:
             raise SlipwayError(self.refusal)
 
     def count_time(self) -> None:
-        """Count the processor's time, and check what is spent.
-
-        Raises:
-            SlipwayError: it is more than there was.
-        """
+        """Count the processor's time, and check what is spent. Raises SlipwayError: it is more than there was."""
         spent = time.process_time() - self._start
         if spent > _SECONDS + self._bytes / _BYTES_A_SECOND:
             self.refusal = (
@@ -119,11 +115,7 @@ def current(subject: str) -> Budget:
 
 
 def check() -> None:
-    """Check the budget of this process: see :meth:`Budget.check`.
-
-    Raises:
-        SlipwayError: it is spent.
-    """
+    """Check the budget of this process: see :meth:`Budget.check`. Raises SlipwayError: it is spent."""
     if _current:
         _current.check()
 

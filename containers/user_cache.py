@@ -74,11 +74,7 @@ def keep_content(kind: str, key: str, kept: bytes) -> None:
 
 
 def keep(kept: bytes, name: str) -> None:
-    """Keep a file under a name.
-
-    Raises:
-        OSError: the folder cannot be written, or others can rename it.
-    """
+    """Keep a file under a name. Raises OSError: the folder cannot be written, or others can rename it."""
     for missing in reversed([path for path in (folder(), *folder().parents) if not path.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
     _check_parents(folder())

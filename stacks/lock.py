@@ -89,21 +89,13 @@ _NO_TABLES = Tables()
 
 
 def read_tables(root: Path) -> Tables:
-    """Return the tables of the lock.
-
-    Raises:
-        SlipwayError: see :func:`read`.
-    """
+    """Return the tables of the lock. Raises SlipwayError: see :func:`read`."""
     locked = _read(root)
     return Tables(*(locked.get(name, {}) for name in _TABLE_FORMS))
 
 
 def refresh_date(root: Path) -> str | None:
-    """Return the date of the last refresh; None where there was none.
-
-    Raises:
-        SlipwayError: see :func:`read`.
-    """
+    """Return the date of the last refresh; None where there was none. Raises SlipwayError: see :func:`read`."""
     return _read(root).get(_REFRESH)
 
 
@@ -300,11 +292,7 @@ def _source_commits(mirrors: MirrorsConfig, locked: Mapping[str, str]) -> dict[s
 
 
 def _at_commits(spec: ImageSpec, mirrors: MirrorsConfig, locked: Mapping[str, str]) -> ImageSpec:
-    """Return a spec with the commits of its branches as arguments.
-
-    Raises:
-        SlipwayError: the lock lacks one of them.
-    """
+    """Return a spec with the commits of its branches as arguments. Raises SlipwayError: the lock lacks one of them."""
     commits = {}
     for argument, (address, branch) in branches(spec, mirrors).items():
         if branch_key(address, branch) not in locked:

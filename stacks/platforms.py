@@ -17,11 +17,7 @@ OF_MACHINES: Final = {"x86_64": "linux/amd64", "amd64": "linux/amd64", "aarch64"
 
 
 def check_keys(values: Mapping[str, Any], where: str) -> None:
-    """Check that a stack's file has one of the two keys of platforms.
-
-    Raises:
-        SlipwayError: it has both.
-    """
+    """Check that a stack's file has one of the two keys of platforms. Raises SlipwayError: it has both."""
     if {"platform", "platforms"} <= values.keys():
         raise SlipwayError(
             f"{where}: slipway:platform is for one platform, and slipway:platforms for several: leave one out"

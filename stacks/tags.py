@@ -136,11 +136,7 @@ class Revision(_Frozen):
 
 
 def render(revision: Revision, suffix: Suffix) -> str:
-    """Return the tag of a revision and a suffix.
-
-    Raises:
-        SlipwayError: the tag would be longer than 128 characters.
-    """
+    """Return the tag of a revision and a suffix. Raises SlipwayError: the tag would be longer than 128 characters."""
     tag = f"{revision.render()}-{suffix.render()}"
     if len(tag) > LIMIT:
         long = {"the branch name": revision.branch, "slipway:tagSuffix": suffix.tail}

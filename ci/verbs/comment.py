@@ -28,11 +28,7 @@ _LIMIT = 60_000
 
 
 def run(options: argparse.Namespace) -> int:
-    """Create the comment, or update it.
-
-    Raises:
-        SlipwayError: GitHub rejects it.
-    """
+    """Create the comment, or update it. Raises SlipwayError: GitHub rejects it."""
     workflow_run = actions.event()["workflow_run"]
     # A link could lead to a file of this machine.
     files = [file for file in sorted(options.folder.glob("*.txt")) if file.is_file() and not file.is_symlink()][:_FILES]

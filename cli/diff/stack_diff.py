@@ -179,11 +179,7 @@ def pushed(
 
 
 def outputs(stack: str, root: Path) -> dict[str, Any]:
-    """Return a stack's outputs; empty if it has no state.
-
-    Raises:
-        SlipwayError: Pulumi fails.
-    """
+    """Return a stack's outputs; empty if it has no state. Raises SlipwayError: Pulumi fails."""
     completed = run_pulumi(["output", "--json"], stack, root, "the published outputs")
     if completed.returncode == 0:
         values: dict[str, Any] = json.loads(completed.stdout)

@@ -36,11 +36,7 @@ def noted(stack: str, image: str, digest: str, root: Path) -> datetime | None:
 
 
 def note(stack: str, image: str, digest: str, time: datetime, root: Path) -> None:
-    """Note when the newest attested GPU checks of an image ended.
-
-    Raises:
-        SlipwayError: Pulumi fails.
-    """
+    """Note when the newest attested GPU checks of an image ended. Raises SlipwayError: Pulumi fails."""
     _pulumi(["set", _name(image), f"{digest} {time.isoformat()}"], stack, root)
 
 

@@ -116,11 +116,7 @@ class Context(Protocol):
         """
 
     def read(self, path: str) -> bytes:
-        """Return a file's content.
-
-        Raises:
-            SlipwayError: there is no such file.
-        """
+        """Return a file's content. Raises SlipwayError: there is no such file."""
 
     def digest(self, path: str) -> str:
         """Return the SHA-256 of what git keeps of a file, in hexadecimal; see :func:`digest`.

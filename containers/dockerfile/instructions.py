@@ -120,11 +120,7 @@ class Dockerfile:
 
 @cache
 def parse(content: bytes, path: str) -> Dockerfile:
-    """Read a Dockerfile.
-
-    Raises:
-        DockerfileError: it is no Dockerfile, or BuildKit's versions read it differently.
-    """
+    """Read a Dockerfile. Raises DockerfileError: it is no Dockerfile, or BuildKit's versions read it differently."""
     lines = _lines(content.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape"))
     directives = _directives(lines, path)
     if lines and lines[0].startswith("#!") and _directives(lines[1:], path):

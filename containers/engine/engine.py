@@ -176,11 +176,7 @@ class Engine:
 
     @classmethod
     def connect(cls, address: Address) -> Engine:
-        """Find out which API version the engine at an address speaks.
-
-        Raises:
-            EngineUnreachable: if none answers.
-        """
+        """Find out which API version the engine at an address speaks. Raises EngineUnreachable: if none answers."""
         with cls(address).request("GET", "/_ping", timeout=CONNECT_SECONDS) as response:
             version = response.headers.get("Api-Version", "1.24")
         match = _VERSION.fullmatch(version)
@@ -200,11 +196,7 @@ class Engine:
 
     @classmethod
     def first(cls, addresses: Iterable[Address]) -> Engine:
-        """Connect to the first engine that answers.
-
-        Raises:
-            EngineUnreachable: none does, with the reason of each.
-        """
+        """Connect to the first engine that answers. Raises EngineUnreachable: none does, with the reason of each."""
         failures = []
         for address in addresses:
             try:
@@ -371,11 +363,7 @@ def default_hosts() -> list[str]:
 
 
 def client_certificates(folder: str | Path) -> dict[str, str]:
-    """Return the certificates in a folder as of :attr:`Address.tls`.
-
-    Raises:
-        SlipwayError: one cannot be read.
-    """
+    """Return the certificates in a folder as of :attr:`Address.tls`. Raises SlipwayError: one cannot be read."""
     try:
         return {name: Path(folder, f"{name}.pem").read_text(encoding="utf-8") for name in ("ca", "cert", "key")}
     except OSError as error:

@@ -96,11 +96,7 @@ class _Saved(Files):
         self._links: dict[str, str] = {}
 
     def add(self, archive: tarfile.TarFile, member: tarfile.TarInfo, facts: Facts) -> None:
-        """Read a file of the archive.
-
-        Raises:
-            SlipwayError: it does not have its digest, or is a malformed layer.
-        """
+        """Read a file of the archive. Raises SlipwayError: it does not have its digest, or is a malformed layer."""
         name = layer.normal(member.name)
         if member.issym():
             self._links[name] = layer.normal(posixpath.join(posixpath.dirname(name), member.linkname))
@@ -136,11 +132,7 @@ class _Saved(Files):
         return b""  # its layers are read
 
     def index(self, digest: str) -> LayerIndex:
-        """Return the index of a layer.
-
-        Raises:
-            SlipwayError: the archive has no such layer.
-        """
+        """Return the index of a layer. Raises SlipwayError: the archive has no such layer."""
         name = layer.normal(self.name_of(digest))
         index = self._indexes.get(self._links.get(name, name))
         if index is None:

@@ -72,11 +72,7 @@ class Pool:
         raise SlipwayError(f"{self.key}: no engine answers: {reasons}")
 
     def connect(self, engine: str) -> Connection:
-        """Connect to an engine.
-
-        Raises:
-            SlipwayError: it does not answer.
-        """
+        """Connect to an engine. Raises SlipwayError: it does not answer."""
         return Connection(Address(engine, ssh=("-o", "BatchMode=yes")))
 
     def check(self, engine: str) -> None:

@@ -46,22 +46,14 @@ class Replicas(Pool):
         self._learned[name].set()
 
     def connect(self, engine: str) -> Connection:
-        """Connect to a replica.
-
-        Raises:
-            SlipwayError: it does not answer.
-        """
+        """Connect to a replica. Raises SlipwayError: it does not answer."""
         try:
             return Connection(self._address(engine))
         except SlipwayError as error:
             raise SlipwayError(f"{engine}: {error}") from None
 
     def check(self, engine: str) -> None:
-        """Ask a replica for an answer.
-
-        Raises:
-            SlipwayError: there is none.
-        """
+        """Ask a replica for an answer. Raises SlipwayError: there is none."""
         address = self._address(engine)
         try:
             Engine.connect(address)

@@ -113,11 +113,7 @@ class Router:
         self._lock = threading.Lock()
 
     def serve(self, host: str, pool: Pool) -> None:
-        """Forward what arrives at ``host`` to the engines of a pool.
-
-        Raises:
-            SlipwayError: the socket cannot be made.
-        """
+        """Forward what arrives at ``host`` to the engines of a pool. Raises SlipwayError: the socket cannot be made."""
         path = self._root / host.removeprefix("unix://")
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:

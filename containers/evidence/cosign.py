@@ -183,11 +183,7 @@ def every_attested(ref: str, kind: Kind, signer: ImageSigner, login: Login | Non
 
 
 def sbom(ref: str, login: Login | None) -> Mapping[str, Any]:
-    """Return the packages of an image as SPDX, read from the registry by Syft.
-
-    Raises:
-        SlipwayError: Syft fails.
-    """
+    """Return the packages of an image as SPDX, read from the registry by Syft. Raises SlipwayError: Syft fails."""
     words = ["syft", "scan", f"registry:{ref}", "--output", "spdx-json", "--quiet"]
     document: Mapping[str, Any] = json.loads(_run(words, ref, ref, login))
     # Files and their relationships would be most of a large image's document, and are no packages.

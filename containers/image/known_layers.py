@@ -97,11 +97,7 @@ class _Unpickler(pickle.Unpickler):
     """Reads values of the classes of an inspection, and of nothing else."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return a class.
-
-        Raises:
-            UnpicklingError: it is another one.
-        """
+        """Return a class. Raises UnpicklingError: it is another one."""
         if module.startswith("containers.image.") or (module, name) in _CLASSES:
             value = super().find_class(module, name)
             if isinstance(value, type) or (module, name) in _CLASSES:

@@ -60,11 +60,7 @@ class Files(ABC):
 
     @abstractmethod
     def opened(self, name: str) -> AbstractContextManager[IO[bytes]]:
-        """Open a file.
-
-        Raises:
-            OSError: it does not exist.
-        """
+        """Open a file. Raises OSError: it does not exist."""
 
     def blob(self, digest: str, read: Callable[[IO[bytes]], Result], size: int | None = None) -> Result:
         """Stream a blob to ``read``, check the blob's digest, and return the result of ``read``.
@@ -78,21 +74,13 @@ class Files(ABC):
             return read_blob(file.read, read, reference=self.reference, digest=digest, size=limit, verify=verify)
 
     def name_of(self, digest: str) -> str:
-        """Return the name of the file that has a blob.
-
-        Raises:
-            SlipwayError: this is no digest.
-        """
+        """Return the name of the file that has a blob. Raises SlipwayError: this is no digest."""
         if digest not in self.names and not DIGEST.fullmatch(digest):
             raise SlipwayError(f"{self.reference}: '{one_line(digest)}' is no digest of a blob")
         return self.names.get(digest) or f"blobs/{digest.replace(':', '/')}"
 
     def json(self, digest: str, size: int = LIMIT) -> dict[str, Any]:
-        """Return a small blob that is a JSON object.
-
-        Raises:
-            SlipwayError: as for :meth:`blob`, or it is none.
-        """
+        """Return a small blob that is a JSON object. Raises SlipwayError: as for :meth:`blob`, or it is none."""
         body = self.blob(digest, lambda file: file.read(LIMIT), min(size, LIMIT))
         content = self.parsed(body, digest)
         if not isinstance(content, dict):
@@ -100,31 +88,19 @@ class Files(ABC):
         return content
 
     def parsed(self, body: bytes, name: str) -> Any:
-        """Return JSON.
-
-        Raises:
-            SlipwayError: it is none.
-        """
+        """Return JSON. Raises SlipwayError: it is none."""
         try:
             return json.loads(body)
         except (ValueError, RecursionError):
             raise SlipwayError(f"{self.reference}: {one_line(name)} is not JSON") from None
 
     def file(self, name: str) -> Any:
-        """Return the JSON in a small file.
-
-        Raises:
-            SlipwayError: it cannot be read.
-        """
+        """Return the JSON in a small file. Raises SlipwayError: it cannot be read."""
         with self._explained(name), self.opened(name) as file:
             return self.parsed(file.read(LIMIT), name)
 
     def start(self, name: str) -> bytes:
-        """Return the first bytes of a file.
-
-        Raises:
-            SlipwayError: it cannot be read.
-        """
+        """Return the first bytes of a file. Raises SlipwayError: it cannot be read."""
         with self._explained(name), self.opened(name) as file:
             return file.read(4)
 

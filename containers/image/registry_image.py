@@ -168,11 +168,7 @@ def of(blobs: Blobs, manifest: Manifest) -> Image:
 
 
 def _listed(reference: str, content: Mapping[str, Any]) -> dict[str, str]:
-    """Return the digests of an index's images by platform.
-
-    Raises:
-        SlipwayError: the index is malformed.
-    """
+    """Return the digests of an index's images by platform. Raises SlipwayError: the index is malformed."""
     try:
         return _platforms(content)
     except MALFORMED as error:

@@ -48,11 +48,7 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str) -> Reference:
-        """Return the parts of a reference.
-
-        Raises:
-            ValueError: it is not a reference, with the reason.
-        """
+        """Return the parts of a reference. Raises ValueError: it is not a reference, with the reason."""
         if _IDENTIFIER.fullmatch(text):
             raise ValueError("invalid repository name, cannot be a 64-byte hexadecimal string")
         reference = cls.of(text)

@@ -83,11 +83,7 @@ class ReleaseSource(Model):
         )
 
     def names(self) -> set[str]:
-        """Return the versions or tags that the source has.
-
-        Raises:
-            SlipwayError: it does not answer.
-        """
+        """Return the versions or tags that the source has. Raises SlipwayError: it does not answer."""
         mirrors = environment_mirrors()
         if self.index:
             return torch_table.versions(torch_table.pip_index_url(), self.index)
@@ -102,11 +98,7 @@ class ReleaseSource(Model):
         return set(Repository(reference).tags())
 
     def news(self) -> News:
-        """Ask the source.
-
-        Raises:
-            SlipwayError: it does not answer, or has no such names, as after a change of them.
-        """
+        """Ask the source. Raises SlipwayError: it does not answer, or has no such names, as after a change of them."""
         names = self.names()
         matches = [match for name in names if (match := re.fullmatch(self.pattern, name))]
         if not matches:

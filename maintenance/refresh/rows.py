@@ -15,11 +15,7 @@ Rows = Mapping[str, Mapping[str, Any]]
 
 
 def torch_rows(package: str, releases: Collection[str], names: Collection[str]) -> Rows:  # noqa: ARG001
-    """Return the rows of torch or a companion, which its wheels say.
-
-    Raises:
-        SlipwayError: a wheel cannot be read.
-    """
+    """Return the rows of torch or a companion, which its wheels say. Raises SlipwayError: a wheel cannot be read."""
     return dict(torch_table.table(torch_table.pip_index_url(), package, only=releases))
 
 

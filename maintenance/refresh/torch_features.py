@@ -38,11 +38,7 @@ Row = Mapping[str, str | list[str]]
 
 
 def row(python: str) -> Row:
-    """Return what a Python's torch has.
-
-    Raises:
-        SystemExit: torch cannot be imported there.
-    """
+    """Return what a Python's torch has. Raises SystemExit: torch cannot be imported there."""
 
     def output(*command: str) -> str:
         done = subprocess.run(

@@ -147,11 +147,7 @@ def images(config: StackConfig) -> list[ImageSpec]:
 
 
 def flavor(name: str) -> Flavor:
-    """Return a flavor's module.
-
-    Raises:
-        SlipwayError: there is no such flavor, or it cannot be loaded.
-    """
+    """Return a flavor's module. Raises SlipwayError: there is no such flavor, or it cannot be loaded."""
     module = _flavor(name)
     if isinstance(module, str):
         raise SlipwayError(module)

@@ -61,11 +61,7 @@ class AksNode:
 
 @functools.cache
 def aks_node(name: str) -> AksNode:
-    """Return the row of a kind of node.
-
-    Raises:
-        Incompatible: the table does not know it.
-    """
+    """Return the row of a kind of node. Raises Incompatible: the table does not know it."""
     values = row(table("aks"), name, "nodes", "is no known GPU node of AKS", _AKS)
     topology = Topology(**values["topology"]) if "topology" in values else None
     return AksNode(**{"profile": name, **values, "name": name, "topology": topology})
@@ -104,11 +100,7 @@ def doca_machine(version: str, parent: str, machine: str) -> str:
 
 
 def check_doca_listed(version: str) -> None:
-    """Refuse a release of DOCA that the table does not have.
-
-    Raises:
-        Unverified: naming those that it has.
-    """
+    """Refuse a release of DOCA that the table does not have. Raises Unverified: naming those that it has."""
     instead = "is fetched for the parent's Ubuntu, and the build fails where there are no packages of it"
     check_listed(table("doca")["release"], version, "doca", _NOT_DOCA, _DOCA, instead=instead)
 
@@ -153,11 +145,7 @@ def check_nemo(launcher: str, nemo: str) -> None:
 
 
 def check_nemo_listed(nemo: str) -> None:
-    """Refuse a NeMo that no launcher of the table names.
-
-    Raises:
-        Unverified: naming those that one does.
-    """
+    """Refuse a NeMo that no launcher of the table names. Raises Unverified: naming those that one does."""
     instead = "is the image of the launcher's jobs, whatever the launcher was made for"
     check_listed(_nemos(), nemo, "launcher.nemo", _NOT_NEMO, _NEMO, instead=instead)
 

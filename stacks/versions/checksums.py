@@ -10,11 +10,7 @@ _SOURCE = "a release without 'sha256' is in stacks/versions/micromamba.toml"
 
 
 def micromamba_checksum(version: str, machine: Machine) -> str:
-    """Return the SHA-256 of a release's program.
-
-    Raises:
-        Incompatible: no such release is in the table.
-    """
+    """Return the SHA-256 of a release's program. Raises Incompatible: no such release is in the table."""
     release = row(table("micromamba"), version, "micromamba.version", "has no known SHA-256", _SOURCE)
     checksum: str = release[{"amd64": "64", "arm64": "aarch64"}[machine]]
     return checksum

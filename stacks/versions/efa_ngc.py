@@ -67,11 +67,7 @@ def efa_installer(version: str) -> EfaInstaller:
 
 
 def check_efa_listed(version: str) -> None:
-    """Refuse an EFA installer that the table does not have.
-
-    Raises:
-        Unverified: naming those that it has.
-    """
+    """Refuse an EFA installer that the table does not have. Raises Unverified: naming those that it has."""
     instead = "follows the rules for installers of its number, with the plugin that efa.ofiNccl names"
     check_listed(efa_versions(), version, "efa.installer", _NOT_EFA, _EFA, instead=instead)
 

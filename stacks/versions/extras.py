@@ -210,11 +210,7 @@ def vllm_extra_refusals(pins: Mapping[str, str], vllm: str) -> Iterator[Incompat
 
 
 def check_extra_flavor(name: str, version: str, flavor: str) -> None:
-    """Refuse an extra that is for another flavor.
-
-    Raises:
-        Incompatible: naming its flavor.
-    """
+    """Refuse an extra that is for another flavor. Raises Incompatible: naming its flavor."""
     extra = extras()[name]
     if extra.flavor not in {"", flavor}:
         allowed = (f"flavor {extra.flavor}",)

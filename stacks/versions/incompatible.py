@@ -66,11 +66,7 @@ class Unverified(Incompatible):
 
 
 def check_listed(rows: Collection[str], value: str, field: str, why: str, source: str, *, instead: str) -> None:
-    """Refuse a release that no row of a table has.
-
-    Raises:
-        Unverified: the rows are the allowed values.
-    """
+    """Refuse a release that no row of a table has. Raises Unverified: the rows are the allowed values."""
     if value not in rows:
         raise Unverified(field, value, why, tuple(rows), source, instead=instead)
 

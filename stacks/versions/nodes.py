@@ -59,11 +59,7 @@ def node_names() -> tuple[str, ...]:
 
 @functools.cache
 def node(name: str, *, field: str = "runners.profile") -> Node:
-    """Return a profile's row.
-
-    Raises:
-        Incompatible: there is no such profile.
-    """
+    """Return a profile's row. Raises Incompatible: there is no such profile."""
     values = row(table("nodes"), name, field, "is not a known profile", _SOURCE)
     return Node(name, **{**values, "tolerations": tuple(values["tolerations"])})
 

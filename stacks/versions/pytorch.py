@@ -220,11 +220,7 @@ def check_companion(torch: str, package: Companion, version: str, *, field: str 
 
 
 def check_vllm_listed(version: str, *, torch: str) -> None:
-    """Refuse a vLLM that the table does not have.
-
-    Raises:
-        Unverified: naming those for this torch, or all.
-    """
+    """Refuse a vLLM that the table does not have. Raises Unverified: naming those for this torch, or all."""
     allowed = torch_release(torch).vllms or companion_versions("vllm")
     if version not in companion_versions("vllm"):
         raise Unverified(

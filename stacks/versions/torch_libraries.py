@@ -70,11 +70,7 @@ def nccl_release(version: str, cuda_version: str, *, machine: Machine = "amd64",
 
 
 def check_nccl_listed(version: str, *, field: str = "nccl") -> None:
-    """Refuse an NCCL release that the table does not have.
-
-    Raises:
-        Unverified: naming those that it has.
-    """
+    """Refuse an NCCL release that the table does not have. Raises Unverified: naming those that it has."""
     instead = "is fetched by its number, and the build fails where there is none"
     check_listed(nccl_versions(), version, field, _NOT_NCCL, _NCCL, instead=instead)
 
@@ -147,11 +143,7 @@ class Magma:
 
 
 def magma(cuda_version: str) -> Magma:
-    """Return the MAGMA for a CUDA.
-
-    Raises:
-        Incompatible: none was released for this CUDA, with the reason.
-    """
+    """Return the MAGMA for a CUDA. Raises Incompatible: none was released for this CUDA, with the reason."""
     toolkit, tables = cuda_release(cuda_version), table("magma")
     if toolkit.line not in tables["package"]:
         gap = tables["gap"].get(toolkit.line, "no row of the table names this CUDA")

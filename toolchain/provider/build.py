@@ -111,11 +111,7 @@ class BuildContext:
 
 
 def source(image: ImageInputs) -> BuildContext:
-    """Return the context and the Dockerfile of an image.
-
-    Raises:
-        SlipwayError: if one of them does not exist.
-    """
+    """Return the context and the Dockerfile of an image. Raises SlipwayError: if one of them does not exist."""
     try:
         root = resolve_links(os.path.abspath(image.build.context))  # noqa: PTH100 - no link is followed before ".."
         if not Path(root).is_dir():

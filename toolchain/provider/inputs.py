@@ -60,11 +60,7 @@ def host_platform() -> str:
 
 
 def image(inputs: Properties) -> ImageInputs:
-    """Read checked inputs, without secrets' wrappers.
-
-    Raises:
-        SlipwayError: for a value of the wrong type.
-    """
+    """Read checked inputs, without secrets' wrappers. Raises SlipwayError: for a value of the wrong type."""
     build = inputs.get("build")
     if not isinstance(build, dict):
         raise SlipwayError("build: must be an object with context, dockerfile, ... ")

@@ -56,11 +56,7 @@ class ReleaseWheel:
 
     @classmethod
     def read(cls, file: Path, address: str = "", *, local: bool = False) -> "ReleaseWheel":
-        """Read a wheel.
-
-        Raises:
-            ToolchainError: it is not one of Slipway.
-        """
+        """Read a wheel. Raises ToolchainError: it is not one of Slipway."""
         content = file.read_bytes()
         try:
             with zipfile.ZipFile(file) as members:
@@ -169,11 +165,7 @@ def _unpacked(checkout: Checkout, wheel: ReleaseWheel) -> Iterator[list[str | Pa
 
 
 def _contents(checkout: Checkout, command: list[str | Path], version: str) -> Contents:
-    """Return what a release builds of the repository.
-
-    Raises:
-        ToolchainError: it does not say.
-    """
+    """Return what a release builds of the repository. Raises ToolchainError: it does not say."""
     text = _output(checkout, command, "list", "--contents", version=version)
     contents: Contents = json.loads(text)
     return contents

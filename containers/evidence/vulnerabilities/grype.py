@@ -71,11 +71,7 @@ class Scan:
 
 
 def check() -> None:
-    """Check that Grype is there.
-
-    Raises:
-        SlipwayError: it is not.
-    """
+    """Check that Grype is there. Raises SlipwayError: it is not."""
     if not shutil.which(_PROGRAM):
         raise SlipwayError(f"{KEY}: {programs.missing(_PROGRAM)}")
 
@@ -202,11 +198,7 @@ def _database(policy: ScanPolicy, folder: Path, root: Path) -> Path:
 
 
 def _identity(archive: Path) -> str:
-    """Return a name for the content of an archive, without reading it.
-
-    Raises:
-        SlipwayError: there is no such file.
-    """
+    """Return a name for the content of an archive, without reading it. Raises SlipwayError: there is no such file."""
     try:
         status = archive.stat()
     except OSError:

@@ -370,11 +370,7 @@ def _system_folders(content: IO[bytes]) -> tuple[str, ...]:
 
 
 def _bytes(content: IO[bytes], start: int, length: int) -> bytes:
-    """Return a part of a file.
-
-    Raises:
-        ValueError: it ends after the file.
-    """
+    """Return a part of a file. Raises ValueError: it ends after the file."""
     budget.check()  # tables name each other
     if start + length > content.seek(0, SEEK_END):
         raise ValueError(f"a table at {start} ends after the file")

@@ -197,11 +197,7 @@ MALFORMED: Final = (
 
 
 def decompressed(stream: IO[bytes], media_type: str) -> Any:
-    """Return the stream of a layer's archive.
-
-    Raises:
-        BlobUnreadable: its compression is unknown.
-    """
+    """Return the stream of a layer's archive. Raises BlobUnreadable: its compression is unknown."""
     for suffix, reader in _COMPRESSIONS.items():
         if media_type.endswith(suffix):
             return stream if _is_plain(stream) else reader(stream)

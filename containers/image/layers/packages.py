@@ -70,29 +70,17 @@ _FIELD: Final = re.compile(r"^(Package|Version|Status|Architecture|Multi-Arch):(
 
 
 def _rpm(content: bytes) -> Packages:
-    """Return the packages of a database of rpm 4.16 or later.
-
-    Raises:
-        ValueError: the database is malformed.
-    """
+    """Return the packages of a database of rpm 4.16 or later. Raises ValueError: the database is malformed."""
     return _installed(rpm_database.headers(content, sqlite=True))
 
 
 def _older_rpm(content: bytes) -> Packages:
-    """Return the packages of a database of rpm before 4.16.
-
-    Raises:
-        ValueError: the database is malformed.
-    """
+    """Return the packages of a database of rpm before 4.16. Raises ValueError: the database is malformed."""
     return _installed(rpm_database.headers(content, sqlite=False))
 
 
 def _installed(headers: Iterable[bytes]) -> Packages:
-    """Return the packages of rpm headers.
-
-    Raises:
-        ValueError: a header is malformed.
-    """
+    """Return the packages of rpm headers. Raises ValueError: a header is malformed."""
     packages: defaultdict[str, list[str]] = defaultdict(list)
     try:
         for blob in headers:

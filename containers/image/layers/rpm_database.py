@@ -32,11 +32,7 @@ Values = Mapping[int, list[Any]]
 
 
 def headers(content: bytes, *, sqlite: bool) -> Iterator[bytes]:
-    """Yield the header of each package of a database.
-
-    Raises:
-        ValueError: the database is malformed.
-    """
+    """Yield the header of each package of a database. Raises ValueError: the database is malformed."""
     return _of_sqlite(content) if sqlite else berkeley_db.values(content)
 
 

@@ -96,11 +96,7 @@ class Session:
         self._joined: tuple[socket.socket, ...] = ()
 
     def __enter__(self) -> Self:
-        """Open the session.
-
-        Raises:
-            SlipwayError: if the engine does not take it.
-        """
+        """Open the session. Raises SlipwayError: if the engine does not take it."""
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="slipway-"))
             path = str(Path(folder, "s"))
