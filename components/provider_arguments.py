@@ -22,7 +22,7 @@ def of(provider: type[pulumi.ProviderResource]) -> dict[str, Any]:
     Raises:
         pulumi.RunError: the provider has no such setting, or its value is not JSON.
     """
-    prefix = f"{provider.pulumi_type.rpartition(':')[2]}:"  # type: ignore[attr-defined]  # of each generated class
+    prefix = f"{provider.pulumi_type.removeprefix('pulumi:providers:')}:"  # type: ignore[attr-defined]  # of each generated class
     parameters = inspect.signature(provider._internal_init).parameters  # type: ignore[attr-defined]  # noqa: SLF001
     known = {to_camel(name): name for name in [*parameters][2:-1]}
     arguments: dict[str, Any] = {}

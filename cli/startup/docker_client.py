@@ -41,7 +41,7 @@ def isolated(name: str, *, gpu: bool) -> list[str]:
 
 def run_failure(reference: str, printed: str, status: int) -> SlipwayError:
     """Return the error of a container that the engine could not run."""
-    reason = engine_failure("", "run", _HINT.sub("", printed), status)
+    reason = engine_failure("run", _HINT.sub("", printed), status)
     lacks = "it has no python3 on PATH, which runs in it: " if _NO_PYTHON in printed else ""
     return SlipwayError(f"{reference}: {lacks}{reason}")
 
@@ -65,7 +65,7 @@ def pulled(reference: str) -> Pull | None:
 
     status, printed = docker(["pull", reference], NETWORK_SECONDS, progress)
     if status:
-        raise engine_failure("", "pull", printed, status)
+        raise engine_failure("pull", printed, status)
     return Pull(downloaded - began, time.monotonic() - downloaded)
 
 

@@ -99,7 +99,7 @@ def check_runnable(platforms: Collection[str], host: str = "", *, key: str = "sl
     return ways
 
 
-def engine_failure(host: str, command: str, printed: str, status: int) -> SlipwayError:
+def engine_failure(command: str, printed: str, status: int) -> SlipwayError:
     """Return the error of a command of the docker client: the last line that it ``printed``, or its status.
 
     For a connection by ssh that is the message of ssh, at the end of the client's (docker/cli at 0573ec2,
@@ -108,7 +108,7 @@ def engine_failure(host: str, command: str, printed: str, status: int) -> Slipwa
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
     last = lines[-1] if lines else f"status {status}"
     reason = one_line(last.rpartition("stderr=")[2] or last, 300)
-    return SlipwayError(f"the Docker engine{at(host)}: `docker {command}` failed: {reason}")
+    return SlipwayError(f"the Docker engine: `docker {command}` failed: {reason}")
 
 
 def at(host: str) -> str:

@@ -103,11 +103,6 @@ def _alike(arch: Arch, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if name.lstrip("0123456789.") == suffix) or names
 
 
-def arch_profiles() -> tuple[str, ...]:
-    """Return the names of the default lists."""
-    return tuple(table("archs"))
-
-
 def default_archs(
     profile: str, version: str, *, torch: str | None = None, machine: Machine = "amd64", field: str = "archs"
 ) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import posixpath
 import stat
 import threading
 import time
@@ -31,11 +32,7 @@ _TYPE_LETTERS = {
 
 
 def matcher(patterns: list[str]) -> Matcher:
-    """Make a matcher of a context's patterns.
-
-    Raises:
-        SlipwayError: for a malformed pattern.
-    """
+    """Make a matcher of a context's patterns. Raises SlipwayError: for a malformed pattern."""
     try:
         return Matcher(patterns)
     except PatternError as error:
@@ -168,12 +165,12 @@ def _steps(path: str) -> list[str]:
 
 def _parent(path: str) -> str:
     """Return the folder above a resolved path; a relative path may lead above its start."""
-    parent, _, last = path.rpartition("/")
+    parent, last = posixpath.split(path)
     if path == "/":
         return "/"
     if not path or last == "..":
         return f"{path}/..".removeprefix("/")
-    return parent or ("/" if path.startswith("/") else "")
+    return parent
 
 
 def _reason(error: OSError) -> str:

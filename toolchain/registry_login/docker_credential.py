@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from containers.child_environment import LOCAL_SECONDS, child_environment
 from toolchain.checkout import STARTING, Checkout
@@ -62,7 +63,7 @@ def _login(server: str, user: str, secret: str) -> str:
 
 
 def _host(server: str) -> str:
-    return server.rpartition("://")[2].partition("/")[0]
+    return urlsplit(server if "://" in server else f"//{server}").netloc
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from containers.child_environment import child_environment
 from stacks.places import CODE, PIN
 from toolchain.checkout import Checkout
 from toolchain.machine.files import write
+from toolchain.machine.network.net import netloc
 from toolchain.machine.steps import say
 from toolchain.machine.toolchain_error import ToolchainError
 
@@ -57,7 +58,7 @@ def _installed() -> tuple[str, str, str]:
 def without_login(address: str) -> str:
     """Return an address without what may be a secret in it: login, query and fragment."""
     parts = urlsplit(address)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    return urlunsplit((parts.scheme, netloc(address), parts.path, "", ""))
 
 
 def _target(folder: Path) -> Path:
@@ -130,11 +131,7 @@ def version() -> str:
 
 
 def _pin(checkout: Checkout) -> re.Match[str]:
-    """Return the line that pins the release.
-
-    Raises:
-        ToolchainError: there is none.
-    """
+    """Return the line that pins the release. Raises ToolchainError: there is none."""
     file = checkout.root / PIN
     match = _PIN.search(file.read_text()) if file.exists() else None
     if match is None:
@@ -143,11 +140,7 @@ def _pin(checkout: Checkout) -> re.Match[str]:
 
 
 def pinned(checkout: Checkout) -> str:
-    """Return the SHA-256 of the wheel that the repository pins.
-
-    Raises:
-        ToolchainError: it pins none.
-    """
+    """Return the SHA-256 of the wheel that the repository pins. Raises ToolchainError: it pins none."""
     return _pin(checkout)["hash"]
 
 

@@ -27,7 +27,7 @@ _RECORD: Final = re.compile(
     r"(?P<site>.*?/?(?:site|dist)-packages)/(?P<name>[^/]+)-(?P<version>[^/-]+)\.dist-info/RECORD"
 )
 _CONDA: Final = re.compile(r"(?:(?P<prefix>.*)/)?conda-meta/(?P<name>[^/]+)-(?P<version>[^/-]+)-[^/-]+\.json")
-_DPKG: Final = re.compile(r"var/lib/dpkg/(?:info|status\.d)/(?P<name>[^/]+)\.(?P<kind>list|md5sums)")
+_DPKG: Final = re.compile(r"var/lib/dpkg/(?:info|status\.d)/(?P<name>[^/:]+)(?::[^/]+)?\.(?P<kind>list|md5sums)")
 
 
 class Owner(NamedTuple):
@@ -134,4 +134,4 @@ def _dpkg(path: str, content: bytes) -> Owned | None:
         else:
             digest, _, name = line.partition("  ")
             files[name.lstrip("/")] = RecordedContent(f"md5:{digest}")
-    return Owned(Owner("dpkg", match["name"].partition(":")[0], ""), files)
+    return Owned(Owner("dpkg", match["name"], ""), files)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from containers.image.gpu.release_order import line, order
-from stacks.versions.archs import arch_list, arch_profiles, default_archs, parse_archs
+from stacks.versions.archs import arch_list, default_archs, parse_archs
 from stacks.versions.cuda_toolkit import Machine, check_cuda_listed, cuda_parent, cuda_release, cuda_versions
 from stacks.versions.distros import distro_names, distro_release
 from stacks.versions.incompatible import Incompatible, nearest
@@ -346,7 +346,7 @@ def test_arch_list_of_any_text_is_read_or_fails_in_one_line(text: str, version: 
         assert arch_list(canonical, version) == canonical
 
 
-@every("profile, version", product(arch_profiles(), cuda_versions()))
+@every("profile, version", product(table("archs"), cuda_versions()))
 def test_default_archs_are_canonical_and_compile(profile: str, version: str) -> None:
     try:
         archs = default_archs(profile, version)

@@ -37,7 +37,8 @@ def _reason(error: Exception) -> str:
     return "no answer" if isinstance(cause, TimeoutError) else str(cause) or type(cause).__name__
 
 
-def _host(url: str) -> str:
+def netloc(url: str) -> str:
+    """Return the host and the port of an address, without its login."""
     return urllib.parse.urlsplit(url).netloc.rpartition("@")[2]
 
 
@@ -49,7 +50,7 @@ def _probe(url: str) -> None:
         reason = ""  # any answer is an answer
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = _reason(error)
-    _answers[_host(url)] = reason
+    _answers[netloc(url)] = reason
 
 
 def unreachable(urls: Iterable[str]) -> dict[str, str]:
@@ -58,7 +59,7 @@ def unreachable(urls: Iterable[str]) -> dict[str, str]:
     Returns why, by host, for those that gave none. A host is probed once in a run, and all of them together take no
     longer than CONNECT_SECONDS: a name look-up cannot be interrupted, so it is left behind.
     """
-    hosts = {_host(url): url for url in urls}
+    hosts = {netloc(url): url for url in urls}
     threads = [
         threading.Thread(target=_probe, args=(url,), daemon=True) for host, url in hosts.items() if host not in _answers
     ]
