@@ -9,7 +9,7 @@ from containers.errors import SlipwayError, one_line
 from containers.registry.logins import stack_login
 from containers.registry.reference import Reference, on_loopback
 from stacks.plan import Plan
-from stacks.spec import Outside
+from stacks.spec import Elsewhere, Outside
 
 _USUAL: Final = "linux/amd64"
 
@@ -22,7 +22,8 @@ def check(plan: Plan) -> None:
     requests.
 
     Raises:
-        SlipwayError: credentials, a program or a key is missing, or a parent lacks a platform; one line for each.
+        SlipwayError: credentials, a program or a key is missing, a parent of another stack is not published, or a
+            parent lacks a platform; one line for each.
     """
     signing = plan.config.signing if plan.config.publish else None
     if plan.config.publish:
@@ -36,6 +37,8 @@ def check(plan: Plan) -> None:
         from containers.evidence import cosign  # noqa: PLC0415 - other stacks start faster without it
 
         cosign.check(signing)
+    if mistakes := list(_unpublished(plan)):
+        raise SlipwayError("\n".join(mistakes))
     if plan.config.every_platform != (_USUAL,) and (mistakes := list(_lacking(plan))):
         raise SlipwayError("\n".join(mistakes))
 
@@ -67,6 +70,31 @@ def _check_encryption(plan: Plan) -> None:
         ) from None
     except RegistryUnreachable:
         return  # only the engine may reach it
+
+
+def _unpublished(plan: Plan) -> Iterator[str]:
+    """Yield a line for each parent of another stack that its registry does not have."""
+    parents = {
+        parent.published: parent
+        for image in plan.images
+        for parent in image.content.parents.values()
+        if isinstance(parent, Elsewhere)
+    }
+    if not parents:
+        return
+    from containers.registry.client import Repository  # noqa: PLC0415 - other stacks start faster without it
+    from containers.registry.transport import RegistryUnreachable  # noqa: PLC0415 - as above
+
+    for reference, parent in parents.items():
+        try:
+            published = Repository(reference, stack_login.configured(plan.config.registry)).visible_digest()
+        except RegistryUnreachable:  # only the engine may reach it
+            continue
+        if not published:
+            yield (
+                f"{parent.reference}: {reference} is not in the registry, as stack {parent.stack} would publish it: "
+                f"run `slipway up {parent.stack}` first"
+            )
 
 
 def _lacking(plan: Plan) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from containers.errors import SlipwayError
 from stacks import flavors, lock, platforms
 from stacks.config.publishing.compression import ZstdConfig
 from stacks.config.stack_config import StackConfig
-from stacks.config.stack_file import ROOT
+from stacks.config.stack_file import ROOT, read_stack
 from stacks.flavors import own_images
-from stacks.spec import ImageSpec, Outside, parents_first
+from stacks.flavors.own_images import OtherStack, StackCycle
+from stacks.spec import Elsewhere, ImageSpec, Outside, parents_first
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,10 @@ class Graph:
         return [parent for spec in self.specs for parent in spec.parents.values() if isinstance(parent, Outside)]
 
 
-def unlocked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:
+def unlocked(values: Mapping[str, Any], where: str, root: Path = ROOT, above: tuple[str, ...] = ()) -> Graph:
     """Return the graph of a stack's values, without the lock.
+
+    ``above`` are the stacks whose images stand on this one's, the nearest last.
 
     Raises:
         SlipwayError: the configuration is wrong; one line for each mistake, starting with ``where``.
@@ -56,21 +60,33 @@ def unlocked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:
         if platform != config.platform
     }
     warnings = dict.fromkeys(line for own in configs.values() for line in own.warnings)
-    return Graph(where, config, tuple(_specs(configs, where, root)), root, tuple(warnings))
+    return Graph(where, config, tuple(_specs(configs, where, root, above)), root, tuple(warnings))
 
 
-def _specs(configs: Mapping[str, StackConfig], where: str, root: Path) -> list[ImageSpec]:
+def _other(stack: str, root: Path, above: tuple[str, ...]) -> OtherStack:
+    """Return another stack, which images of this one stand on."""
+    if stack in above:
+        names = " on ".join([*above[above.index(stack) :], stack])
+        raise StackCycle(f"slipway:images: {names}: a stack cannot stand on itself: change one `on`")
+    found = unlocked(read_stack(stack, root), f"stack {stack}", root, (*above, stack))
+    return OtherStack(found.config.publish, found.specs)
+
+
+def _specs(configs: Mapping[str, StackConfig], where: str, root: Path, above: tuple[str, ...]) -> list[ImageSpec]:
     """Return a stack's specs by its configuration for each platform; the flavor says what it builds for one."""
     first, *others = configs.values()
 
     def images(config: StackConfig) -> list[ImageSpec]:
-        return [_compressed(spec, config) for spec in own_images.extended(config, flavors.images(config), root)]
+        specs = own_images.extended(config, flavors.images(config), root, partial(_other, root=root, above=above))
+        return [_compressed(spec, config) for spec in specs]
 
     try:
         if not others:
             return images(first)
         return platforms.merged({platform: images(own) for platform, own in configs.items()})
     except SlipwayError as error:
+        if above and isinstance(error, StackCycle):
+            raise  # it names all of its stacks
         raise SlipwayError("\n".join(f"{where}: {line}" for line in str(error).splitlines())) from None
 
 
@@ -91,7 +107,22 @@ def locked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:
     graph = unlocked(values, where, root)
     try:
         tables = lock.read_tables(root)
-        ordered = parents_first(lock.pinned(graph.specs, graph.config, lock.read(root), tables))
+        specs = [_with_others(spec, root) for spec in graph.specs]
+        ordered = parents_first(lock.pinned(specs, graph.config, lock.read(root), tables))
         return replace(graph, specs=tuple(lock.with_refresh_date(ordered, lock.refresh_date(root))))
     except SlipwayError as error:
         raise SlipwayError(f"{where}: {error}") from None
+
+
+def _with_others(spec: ImageSpec, root: Path) -> ImageSpec:
+    """Return a spec with the locked images of the other stacks that it stands on."""
+    others = {argument: parent for argument, parent in spec.parents.items() if isinstance(parent, Elsewhere)}
+    if not others:
+        return spec
+    known = {
+        argument: parent.model_copy(
+            update={"specs": locked(read_stack(parent.stack, root), f"stack {parent.stack}", root).specs}
+        )
+        for argument, parent in others.items()
+    }
+    return spec.model_copy(update={"parents": {**spec.parents, **known}})

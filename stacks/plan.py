@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from stacks.graph import Graph
 from stacks.identity import content, history, pip_packages
 from stacks.identity.content import CheckoutContents, Content, contexts
 from stacks.identity.fingerprint import fingerprints, index_fingerprint, published_fingerprints
-from stacks.spec import CONTEXT, ImageSpec, Outside
+from stacks.spec import CONTEXT, Elsewhere, ImageSpec, Outside
 
 MIRROR_ARGS = {
     "APT_MIRROR": "apt",
@@ -191,9 +192,12 @@ class Plan:
         return sources
 
     def recipe(self, image: PlannedImage) -> PlannedImage:
-        """Return the flavor's image that one of the user's own stands on; another one as it is."""
+        """Return the flavor's image that one of the user's own stands on; another one as it is.
+
+        On an image of another stack, it is the user's own that stands on that.
+        """
         images = {each.spec.name: each for each in self.images}
-        while image.spec.own:
+        while image.spec.own and "BASE_IMAGE" in image.siblings:
             image = images[image.siblings["BASE_IMAGE"]]
         return image
 
@@ -367,7 +371,9 @@ def _graph(values: Mapping[str, Any], where: str, root: Path) -> Graph:
 
 
 def _images(stack: str, resolved: Graph, contents: CheckoutContents, *, search: bool) -> tuple[PlannedImage, ...]:
-    config, root, ordered = resolved.config, resolved.root, resolved.specs
+    config, root = resolved.config, resolved.root
+    others = _other_plans(resolved, contents, search=search)
+    ordered = [_with_published(spec, others) for spec in resolved.specs]
     content_of = content.of_stack(ordered, contents)
     prints = fingerprints(content_of.values())
     run = published_fingerprints(content_of.values())
@@ -376,8 +382,10 @@ def _images(stack: str, resolved: Graph, contents: CheckoutContents, *, search: 
         files.setdefault(of.spec.published_name, {}).update(
             {f"{of.spec.context}/{path}": digest for path, digest in of.listing.items()}
         )
-    contexts_of_own = (spec.context for spec in ordered if spec.context != CONTEXT)  # of own images and own flavors
-    own = tuple(dict.fromkeys((*contexts_of_own, *own_images.lists(config))))
+    specs = [*ordered, *(image.spec for other in others.values() for image in other.images)]
+    contexts_of_own = (spec.context for spec in specs if spec.context != CONTEXT)  # of own images and own flavors
+    listed = (own_images.lists(each) for each in (config, *(other.config for other in others.values())))
+    own = tuple(dict.fromkeys((*contexts_of_own, *chain.from_iterable(listed))))
     revisions = history.find(stack, run, files, root, own) if search else history.newest(run, root)
     # A product is known by its content alone, so that stacks and branches with the same one share it. So is one
     # platform's part of an index, so that it stays if another platform changes.
@@ -399,6 +407,23 @@ def _images(stack: str, resolved: Graph, contents: CheckoutContents, *, search: 
             checks_args=_args(of.checks, config) if of.checks else {},
         )
     return tuple(images.values())
+
+
+def _other_plans(resolved: Graph, contents: CheckoutContents, *, search: bool) -> dict[str, Plan]:
+    """Return the plans of the other stacks that a stack stands on, by name."""
+    parents = (parent for spec in resolved.specs for parent in spec.parents.values())
+    names = dict.fromkeys(parent.stack for parent in parents if isinstance(parent, Elsewhere))
+    return {name: make(name, root=resolved.root, contents=contents, search=search) for name in names}
+
+
+def _with_published(spec: ImageSpec, others: Mapping[str, Plan]) -> ImageSpec:
+    """Return a spec with the names of its parents in the registries of other stacks."""
+    names = {
+        argument: parent.model_copy(update={"published": others[parent.stack].image(parent.image).reference})
+        for argument, parent in spec.parents.items()
+        if isinstance(parent, Elsewhere)
+    }
+    return spec.model_copy(update={"parents": {**spec.parents, **names}}) if names else spec
 
 
 def extra_tags_of(stack: str, config: StackConfig, root: Path = ROOT) -> tuple[str, ...]:
@@ -434,8 +459,9 @@ def _args(of: Content, config: StackConfig) -> dict[str, str]:
 def _outside(of: Content, config: StackConfig) -> dict[str, str]:
     stated = config.mirrors.image_digests
     parents = {argument: parent for argument, parent in of.parents.items() if isinstance(parent, Outside)}
+    others = {name: parent.published for name, parent in of.parents.items() if isinstance(parent, Elsewhere)}
     digests = {name: it.digest or stated.get(config.mirrors.image(it.reference)) for name, it in parents.items()}
-    return {
+    return others | {
         argument: "@".join(filter(None, (config.pulled(parent.reference), digests[argument])))
         for argument, parent in parents.items()
     }

@@ -61,7 +61,25 @@ class Sibling(_Frozen):
     image: str
 
 
-Parent = Outside | Sibling
+class Elsewhere(_Frozen):
+    """A parent that another stack of the checkout builds and publishes.
+
+    ``specs`` are that stack's images, as the lock pins them. ``published`` is the parent's name in its registry, which
+    only a plan knows.
+    """
+
+    stack: str
+    image: str
+    specs: tuple[ImageSpec, ...] = Field((), exclude=True, repr=False)
+    published: str = Field("", exclude=True)
+
+    @property
+    def reference(self) -> str:
+        """The parent as ``images[].on`` names it."""
+        return f"{self.stack}/{self.image}"
+
+
+Parent = Outside | Sibling | Elsewhere
 
 
 class Branch(_Frozen):
@@ -234,6 +252,9 @@ class ImageSpec(_Frozen):
         return [parent.image for parent in self.parents.values() if isinstance(parent, Sibling)]
 
 
+Elsewhere.model_rebuild()  # it has images, which have parents
+
+
 def label_args(labels: Mapping[str, str]) -> dict[str, str]:
     """Return the build arguments that carry labels: LABEL_TITLE, ... docker.Image has no input for labels."""
     return {
@@ -272,3 +293,13 @@ def parents_first(specs: Iterable[ImageSpec]) -> list[ImageSpec]:
         return [by_name[name] for name in order]
     except CycleError as error:
         raise SlipwayError(f"images cannot be each other's parents: {' -> '.join(error.args[1])}") from None
+
+
+def needed_for(name: str, specs: Iterable[ImageSpec]) -> list[ImageSpec]:
+    """Return an image of a stack and what it is made of, parents before children; ``specs`` are the stack's."""
+    ordered = parents_first(specs)
+    needed = {name}
+    for spec in reversed(ordered):
+        if spec.name in needed:
+            needed.update(spec.siblings)
+    return [spec for spec in ordered if spec.name in needed]

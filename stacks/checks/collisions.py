@@ -16,7 +16,7 @@ from containers.errors import abridged, one_line, quoted
 from stacks.config.ec2 import Ec2RunnersConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.stack_config import Runners, StackConfig
-from stacks.spec import ImageSpec, Outside
+from stacks.spec import ImageSpec, Outside, Sibling
 
 _MOST = 3
 """Differences in a line; one is enough to see why."""
@@ -156,11 +156,12 @@ def _content(spec: ImageSpec, by_name: Mapping[str, ImageSpec]) -> dict[str, str
     inputs = {"platform": spec.platform, "dockerfile": spec.dockerfile, "target": spec.target or "", **spec.args}
     content = {f"{name} {key}": value for key, value in inputs.items()}
     for argument, parent in spec.parents.items():
-        if isinstance(parent, Outside):
-            content[f"{name} {argument}"] = "@".join(filter(None, (parent.reference, parent.digest)))
-        else:
+        if isinstance(parent, Sibling):
             sibling = by_name[parent.image]
             content |= {f"{name} {argument}": sibling.published_name, **_content(sibling, by_name)}
+        else:
+            digest = parent.digest if isinstance(parent, Outside) else None
+            content[f"{name} {argument}"] = "@".join(filter(None, (parent.reference, digest)))
     return content | {f"{name} {label}": value for label, value in spec.labels.items()}
 
 

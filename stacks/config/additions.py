@@ -19,6 +19,7 @@ from containers.path_prefixes import prefixes
 from stacks.config.model import Environment, Model, matching, refuse
 
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_STACK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LOGIN: Final = re.compile(r"://[^/]*@")
 """An address with ``user:password@``."""
@@ -132,6 +133,13 @@ def _image_name(value: str) -> str:
     return value
 
 
+def _parent_name(value: str) -> str:
+    stack, slash, name = value.rpartition("/")
+    if not _NAME.fullmatch(name) or (slash and not _STACK.fullmatch(stack)):
+        raise ValueError("expected an image of the stack, such as torch, or a stack and its image, such as local/torch")
+    return value
+
+
 def _arguments(value: dict[str, str]) -> dict[str, str]:
     for name, text in value.items():
         if not _VARIABLE.fullmatch(name):
@@ -182,8 +190,10 @@ class OwnImageConfig(Model):
     context: _Path | None = Field(
         None, description="Folder that its Dockerfile copies from, with the Dockerfile in it. Default: its folder."
     )
-    on: Annotated[str, AfterValidator(_image_name)] | None = Field(
-        None, description="The image of the stack that it stands on. Default: the flavor's last, with its packages."
+    on: Annotated[str, AfterValidator(_parent_name)] | None = Field(
+        None,
+        description="The image that it stands on: one of the stack, or one that another stack publishes, such as "
+        "nccl-cu132/torch. Default: the flavor's last, with its packages.",
     )
     args: Annotated[Environment, AfterValidator(_arguments)] = Field(
         default_factory=dict, description="Build arguments of its Dockerfile."

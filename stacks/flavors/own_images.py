@@ -6,9 +6,10 @@ registry gets the packages alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from containers.errors import SlipwayError, one_line, suggest
 from stacks.config.additions import (
@@ -20,7 +21,7 @@ from stacks.config.additions import (
 )
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE
-from stacks.spec import LABEL_PREFIX, USER_ARG, ImageSpec, Packages, Sibling, parents_first
+from stacks.spec import LABEL_PREFIX, USER_ARG, Elsewhere, ImageSpec, Packages, Parent, Sibling, parents_first
 from stacks.versions.distros import distro_release
 from stacks.versions.efa_ngc import ngc_release
 
@@ -35,30 +36,52 @@ _MOST_BYTES: Final = 1 << 20
 """Size of a file of requirements."""
 
 
+class OtherStack(NamedTuple):
+    """A stack that images of this one stand on: whether it publishes its images, and these."""
+
+    publish: bool
+    specs: Sequence[ImageSpec]
+
+
+class StackCycle(SlipwayError):
+    """Stacks whose images stand on each other."""
+
+
 def lists(config: StackConfig) -> tuple[str, ...]:
     """Return the files of requirements that a stack names."""
     packages = [each for each in (config.packages, *(own.packages for own in config.images)) if each]
     return tuple(dict.fromkeys(each.requirements for each in packages if each.requirements))
 
 
-def extended(config: StackConfig, specs: Sequence[ImageSpec], root: Path) -> list[ImageSpec]:
+def extended(
+    config: StackConfig, specs: Sequence[ImageSpec], root: Path, other: Callable[[str], OtherStack]
+) -> list[ImageSpec]:
     """Return a flavor's images for one platform and the stack's own, each with the variables that the stack adds.
 
-    ``root`` is the checkout, whose files of requirements are read.
+    ``root`` is the checkout, whose files of requirements are read. ``other`` returns another stack of it.
 
     Raises:
         SlipwayError: one line for each mistake, which begins with the key.
     """
-    images = _Stack(config, specs, root).images() if config.packages or config.images else [*specs]
+    images = _Stack(config, specs, root, other).images() if config.packages or config.images else [*specs]
     variables = config.added_variables
     if not variables:
         return images
     return [spec if spec.product else spec.model_copy(update={"environment": variables}) for spec in images]
 
 
+class _Base(NamedTuple):
+    """What an image stands on, and how a spec names it."""
+
+    spec: ImageSpec
+    parent: Parent
+
+
 class _Stack:
-    def __init__(self, config: StackConfig, specs: Sequence[ImageSpec], root: Path) -> None:
-        self._config, self._root = config, root
+    def __init__(
+        self, config: StackConfig, specs: Sequence[ImageSpec], root: Path, other: Callable[[str], OtherStack]
+    ) -> None:
+        self._config, self._root, self._other = config, root, cache(other)
         self._specs = {spec.name: spec for spec in specs}
         runnable = [spec.name for spec in parents_first(specs) if not spec.product]
         self._last = runnable[-1] if runnable else ""
@@ -73,7 +96,7 @@ class _Stack:
         if self._config.packages:
             added = f"{self._last}-{_PACKAGES}"
             self._specs[added] = self._with(
-                added, self._config.packages, self._specs[self._last], f"{NAMESPACE}:packages"
+                added, self._config.packages, self._sibling(self._last), f"{NAMESPACE}:packages"
             )
             self._last = added
         self._check_names()
@@ -113,7 +136,7 @@ class _Stack:
                 self._mistakes.append(
                     f"{NAMESPACE}:images: {own.name}: on: '{on}' is a build product, and is never run"
                 )
-            elif on not in self._specs and chain == [own.name]:
+            elif on not in self._specs and "/" not in on and chain == [own.name]:
                 self._mistakes.append(
                     f"{NAMESPACE}:images: {own.name}: on: '{one_line(on)}' is not an image of the stack"
                     f"{suggest(on, known)}; it has: {', '.join(name for name in known if name != own.name)}"
@@ -121,21 +144,57 @@ class _Stack:
             order += [by_name[name] for name in reversed(chain) if by_name[name] not in order]
         return [] if self._mistakes else order
 
+    def _elsewhere(self, on: str, where: str) -> _Base | None:
+        """Return an image of another stack, ``stack/image``; None after a mistake."""
+        stack, _, name = on.partition("/")
+        platform = self._config.platform
+        try:
+            other = self._other(stack)
+        except StackCycle:
+            raise
+        except SlipwayError as error:
+            self._mistakes += [f"{where}: on: {line}" for line in str(error).splitlines()]
+            return None
+        named = [spec for spec in other.specs if spec.published_name == name]
+        fitting = [spec for spec in named if spec.platform == platform]
+        known = list(dict.fromkeys(spec.published_name for spec in other.specs if not spec.product))
+        if not other.publish:
+            mistake = f"stack {stack} publishes nothing: take `publish: false` out of it"
+        elif not named:
+            mistake = f"'{name}' is not an image of stack {stack}{suggest(name, known)}; it has: {', '.join(known)}"
+        elif named[0].product:
+            mistake = f"'{name}' of stack {stack} is a build product, and is never run"
+        elif not fitting:
+            platforms = ", ".join(spec.platform for spec in named)
+            mistake = f"stack {stack} builds {name} for {platforms}, not for {platform}: add that there"
+        else:
+            tail = fitting[0].suffix.model_copy(update={"tail": self._config.tag_suffix, "zstd": None})
+            return _Base(fitting[0].model_copy(update={"suffix": tail}), Elsewhere(stack=stack, image=fitting[0].name))
+        self._mistakes.append(f"{where}: on: {mistake}")
+        return None
+
+    def _sibling(self, name: str) -> _Base:
+        return _Base(self._specs[name], Sibling(image=name))
+
     def _add(self, own: OwnImageConfig) -> None:
-        parent = self._specs[own.on or self._last]
         where = f"{NAMESPACE}:images: {own.name}"
+        on = own.on or self._last
+        base = self._elsewhere(on, where) if "/" in on else self._sibling(on)
+        if base is None:
+            return
         if own.packages:
             name = _names(own)[-1]
-            parent = self._specs[name] = self._with(name, own.packages, parent, f"{where}: packages")
+            self._specs[name] = self._with(name, own.packages, base, f"{where}: packages")
+            base = self._sibling(name)
         if own.dockerfile:
             self._check_inside(own.folder, f"{where}: dockerfile")
             self._specs[own.name] = ImageSpec(
-                **_of_parent(parent),
+                **_of_parent(base),
                 name=own.name,
                 context=own.folder,
                 dockerfile=own.dockerfile.removeprefix(f"{own.folder}/"),
                 args=own.args,
-                description=f"{own.name} on {parent.name}",
+                description=f"{own.name} on {base.spec.published_name}",
             )
 
     def _check_inside(self, path: str, where: str) -> None:
@@ -144,7 +203,7 @@ class _Stack:
         if not real.is_relative_to(self._root.resolve()):
             self._mistakes.append(f"{where}: '{path}' is behind a link that leads out of the repository")
 
-    def _with(self, name: str, packages: PackagesConfig, parent: ImageSpec, where: str) -> ImageSpec:
+    def _with(self, name: str, packages: PackagesConfig, base: _Base, where: str) -> ImageSpec:
         """Return the image that has packages besides those of its parent."""
         pip = [*packages.pip, *(self._listed(packages, where) if packages.requirements else ())]
         distro = getattr(self._config, "distro", None) or ""
@@ -154,14 +213,14 @@ class _Stack:
             f"{where}.pip: '{one_line(each)}': the stack itself decides on {requirement_name(each)}: leave it out, and "
             "set the stack's own key"
             for each in pip
-            if requirement_name(each) in _decided(parent.packages)
+            if requirement_name(each) in _decided(base.spec.packages)
         ]
         return ImageSpec(
-            **_of_parent(parent, pip, _unknown(self._config)),
+            **_of_parent(base, pip, _unknown(self._config)),
             name=name,
             dockerfile=DOCKERFILE,
             args={PIP_ARG: "\n".join(pip), APT_ARG: "\n".join(packages.apt), USER_ARG: ""},
-            description=f"{parent.name} with more packages",
+            description=f"{base.spec.published_name} with more packages",
         )
 
     def _listed(self, packages: PackagesConfig, where: str) -> Iterator[str]:
@@ -216,18 +275,19 @@ def _unknown(config: StackConfig) -> Packages | None:
     return Packages(requirements=(), pythons=(row.python,), glibc=glibc, built=built)
 
 
-def _of_parent(parent: ImageSpec, pip: Sequence[str] = (), default: Packages | None = None) -> dict[str, Any]:
+def _of_parent(base: _Base, pip: Sequence[str] = (), default: Packages | None = None) -> dict[str, Any]:
     """Return what an image has of its parent.
 
     ``pip`` are its requirements besides those of the parent. ``default`` counts if the content of the parent is not
     known.
     """
+    parent = base.spec
     onto = parent.packages or default
     return {
         "own": True,
         "packages": onto and Packages(requirements=tuple(pip), pythons=onto.pythons, glibc=onto.glibc, onto=onto),
         "platform": parent.platform,
-        "parents": {"BASE_IMAGE": Sibling(image=parent.name)},
+        "parents": {"BASE_IMAGE": base.parent},
         "base_name": parent.labels.get(f"{LABEL_PREFIX}base.name"),
         "cuda": parent.cuda,
         "compiled": parent.compiled,

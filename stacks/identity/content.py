@@ -24,7 +24,19 @@ from containers.errors import SlipwayError, one_line
 from stacks.identity import git_sources, pip_packages
 from stacks.identity.file_texts import CONTEXTS
 from stacks.identity.prologue import Prologue
-from stacks.spec import CHECKED_ARG, CONTEXT, USER_ARG, ImageSpec, Parent, Sibling, context_path, label_args
+from stacks.spec import (
+    CHECKED_ARG,
+    CONTEXT,
+    USER_ARG,
+    Elsewhere,
+    ImageSpec,
+    Outside,
+    Parent,
+    Sibling,
+    context_path,
+    label_args,
+    needed_for,
+)
 
 _FOLDER_DIGITS: Final = 16
 _PARENT: Final = "parent:"
@@ -52,6 +64,8 @@ class Content:
         user: whom the image runs as; empty for its parent's user, None where only the build knows.
         checks: the reads of the build of the image's checks, besides the image itself, which is one of its parents;
             None without checks.
+        others: the contents of the images of another stack, parents before children, by the argument of the parent
+            that is one of them.
     """
 
     spec: ImageSpec
@@ -65,6 +79,7 @@ class Content:
     images: frozenset[str] = frozenset()
     user: str | None = ""
     checks: Content | None = None
+    others: Mapping[str, Mapping[str, Content]] = field(default_factory=dict)
 
     def read(self, values: Mapping[str, str]) -> dict[str, str]:
         """Return those of the build arguments that the build reads."""
@@ -107,11 +122,18 @@ class Content:
         return {
             "files": self.listing,
             "args": self.args,
-            "parents": {name: parent.model_dump(mode="json") for name, parent in self.parents.items()},
+            "parents": {
+                name: {**parent.model_dump(mode="json"), **self._other_facts(name)}
+                for name, parent in self.parents.items()
+            },
             "platform": self.spec.platform,
             "labels": dict(self.labels),
             "suffix": self.spec.suffix.model_dump(mode="json"),
         }
+
+    def _other_facts(self, argument: str) -> dict[str, Any]:
+        """Return what decides a parent of another stack, by the images that it is made of."""
+        return {name: content.facts for name, content in self.others.get(argument, {}).items()}
 
     @cached_property
     def folder(self) -> str:
@@ -334,13 +356,25 @@ def of_stack(specs: Sequence[ImageSpec], contents: CheckoutContents, *, checks: 
     result: dict[str, Content] = {}
     for spec in specs:
         try:
-            result[spec.name] = contents.of(_as_parents_user(spec, result), checks=checks)
+            others = _others(spec, contents)
+            of = contents.of(_as_parents_user(spec, result, others), checks=checks)
+            result[spec.name] = replace(of, others=others)
             _check_own(result[spec.name])
         except SlipwayError as error:
             mistakes.append(str(error))
     if mistakes:
         raise SlipwayError("\n".join(dict.fromkeys(mistakes)))
     return result
+
+
+def _others(spec: ImageSpec, contents: CheckoutContents) -> dict[str, dict[str, Content]]:
+    """Return what the parents of other stacks are made of, by argument."""
+    others: dict[str, dict[str, Content]] = {}
+    for argument, parent in spec.parents.items():
+        if isinstance(parent, Elsewhere):
+            needed = needed_for(parent.image, parent.specs)
+            others[argument] = of_stack(needed, contents, checks=False)
+    return others
 
 
 def _environment(spec: ImageSpec, escape: str) -> str:
@@ -376,8 +410,12 @@ def _check_own(content: Content) -> None:
         )
 
 
-def _as_parents_user(spec: ImageSpec, contents: Mapping[str, Content]) -> ImageSpec:
-    """Return a spec with its parent's user, if its Dockerfile asks for it; ``contents`` has its parents.
+def _as_parents_user(
+    spec: ImageSpec, contents: Mapping[str, Content], others: Mapping[str, Mapping[str, Content]]
+) -> ImageSpec:
+    """Return a spec with its parent's user, if its Dockerfile asks for it.
+
+    ``contents`` has its parents of the stack, and ``others`` those of other stacks.
 
     An image from outside whose user no Dockerfile here sets runs as root, as images of distributions do.
 
@@ -388,8 +426,12 @@ def _as_parents_user(spec: ImageSpec, contents: Mapping[str, Content]) -> ImageS
         return spec
     user: str | None = ""
     parent = spec.parents.get("BASE_IMAGE")
-    while not user and isinstance(parent, Sibling) and parent.image in contents:
+    while not user and parent is not None and not isinstance(parent, Outside):
+        contents = others["BASE_IMAGE"] if isinstance(parent, Elsewhere) else contents
+        if parent.image not in contents:  # it has a mistake of its own
+            break
         content = contents[parent.image]
+        others = content.others
         if content.user is None:
             raise SlipwayError(
                 f"{content.spec.path}: USER: only the build knows its value, and {spec.name} runs as the same user: "

@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 
 from stacks.identity.content import Content
-from stacks.spec import Outside
+from stacks.spec import Outside, Parent, Sibling
 
 
 def fingerprints(contents: Iterable[Content]) -> dict[str, str]:
@@ -22,14 +22,19 @@ def fingerprints(contents: Iterable[Content]) -> dict[str, str]:
             "dockerfile": content.dockerfile,
             "files": dict(content.files),
             "args": content.args | content.label_args,
-            "parents": {
-                name: [parent.reference, parent.digest] if isinstance(parent, Outside) else prints[parent.image]
-                for name, parent in content.parents.items()
-            },
+            "parents": {name: _parent(content, name, parent, prints) for name, parent in content.parents.items()},
             "platform": content.spec.platform,
         }
         prints[content.spec.name] = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
     return prints
+
+
+def _parent(content: Content, argument: str, parent: Parent, prints: Mapping[str, str]) -> str | list[str | None]:
+    if isinstance(parent, Outside):
+        return [parent.reference, parent.digest]
+    if isinstance(parent, Sibling):
+        return prints[parent.image]
+    return fingerprints(content.others[argument].values())[parent.image]
 
 
 def published_fingerprints(contents: Collection[Content]) -> dict[str, str]:

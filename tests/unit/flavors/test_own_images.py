@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from containers.errors import SlipwayError
-from stacks import graph
+from stacks import graph, plan
 from stacks.config.stack_file import ROOT
+from stacks.differences import causes
 from stacks.identity import content
 from stacks.identity.content import CheckoutContents, contexts
-from stacks.spec import ImageSpec, Sibling
+from stacks.spec import Elsewhere, ImageSpec, Sibling
 from tests.helpers.contents import checkout_contents
 
 TRAINER = {"name": "trainer", "dockerfile": "trainer/Dockerfile"}
@@ -347,3 +350,108 @@ def test_variable_mistaken_is_one_line(name: str, value: str, message: str) -> N
     text = mistake(environment={name: value})
     assert text.startswith(f"environment: {message}")
     assert "pw" not in text
+
+
+def write_stack(root: Path, name: str = "mine", **values: Any) -> None:
+    registry = {"kind": "generic", "repository": f"registry.example/{name}"}
+    keys = {"flavor": "local", "registry": registry, **values}
+    lines = [f"  slipway:{key}: {json.dumps(value)}" for key, value in keys.items()]
+    (root / f"stacks/Pulumi.{name}.yaml").write_text("\n".join(["config:", *lines]) + "\n")
+
+
+def on_theirs(on: str = "theirs/torch-packages", **entry: Any) -> list[dict[str, Any]]:
+    return [{**TRAINER, "on": on, **entry}]
+
+
+def trainer(root: Path) -> plan.PlannedImage:
+    return plan.make("mine", root=root).image("trainer")
+
+
+def test_own_image_stands_on_one_of_another_stack(root: Path) -> None:
+    write_stack(root, "theirs", packages={"pip": ["einops"]}, tagSuffix="theirs")
+    write_stack(root, images=on_theirs(packages={"apt": ["htop"]}))
+    planned = plan.make("mine", root=root)
+    theirs = plan.make("theirs", root=root).image("torch-packages")
+    assert [image.spec.name for image in planned.images] == ["torch", "trainer-packages", "trainer"]
+    below = planned.image("trainer-packages")
+    assert below.args["BASE_IMAGE"] == theirs.reference
+    assert below.args["BASE_IMAGE"].startswith("registry.example/theirs/torch-packages:")
+    assert below.args["RUN_AS"] == "1000:1000"
+    assert below.content.label_args["LABEL_BASE_NAME"] == theirs.content.label_args["LABEL_BASE_NAME"]
+    assert not below.tag.endswith("theirs")
+    assert planned.as_json()["images"][1]["parents"] == {"BASE_IMAGE": theirs.reference}
+    assert planned.recipe(planned.image("trainer")).spec.name == "trainer-packages"
+
+
+def test_image_of_another_stack_counts_by_what_it_is_made_of(root: Path) -> None:
+    """So its registry does not count, and a change of it moves the tag and is the named reason."""
+    write_stack(root, "theirs", packages={"pip": ["einops"]})
+    write_stack(root, images=on_theirs())
+    before = trainer(root)
+    write_stack(
+        root,
+        "theirs",
+        packages={"pip": ["einops"]},
+        registry={"kind": "generic", "repository": "elsewhere.example/moved"},
+        tagSuffix="more",
+    )
+    moved = trainer(root)
+    assert moved.fingerprint == before.fingerprint
+    assert moved.args != before.args
+    write_stack(root, "theirs", packages={"pip": ["rich"]})
+    after = trainer(root)
+    assert after.fingerprint != before.fingerprint
+    assert after.tag != before.tag
+    [reason] = causes(before.content.facts, after.content.facts)
+    assert reason == "parents BASE_IMAGE torch-packages args PIP_PACKAGES 'einops' -> 'rich'"
+
+
+def test_image_of_another_stack_is_that_of_the_same_platform(root: Path) -> None:
+    both = ["linux/amd64", "linux/arm64"]
+    write_stack(root, "theirs", platforms=both)
+    write_stack(root, platforms=both, images=on_theirs("theirs/torch"))
+    parents = {spec.platform: spec.parents["BASE_IMAGE"] for spec in plan.resolve("mine", root)[1] if spec.own}
+    assert {platform: parent.image for platform, parent in parents.items() if isinstance(parent, Elsewhere)} == {
+        "linux/amd64": "torch-amd64",
+        "linux/arm64": "torch-arm64",
+    }
+
+
+@pytest.mark.parametrize(
+    ("on", "theirs", "message"),
+    [
+        (
+            "thers/torch",
+            {},
+            "trainer: on: there is no stack 'thers' (did you mean 'theirs'?); the stacks are: mine, th",
+        ),
+        (
+            "theirs/trch",
+            {},
+            "trainer: on: 'trch' is not an image of stack theirs (did you mean 'torch'?); it has: torch",
+        ),
+        ("theirs/torch", {"publish": False}, "trainer: on: stack theirs publishes nothing: take `publish: false` out"),
+        (
+            "theirs/torch",
+            {"platform": "linux/arm64"},
+            "trainer: on: stack theirs builds torch for linux/arm64, not for linux/amd64: add that there",
+        ),
+        ("theirs/torch-wheel", {"flavor": "base"}, "trainer: on: 'torch-wheel' of stack theirs is a build product"),
+        ("theirs/torch", {"flavor": "lcal"}, "trainer: on: stack theirs: slipway:flavor: 'lcal' is no flavor"),
+        ("mine/torch", {}, "mine on mine: a stack cannot stand on itself: change one `on`"),
+        ("theirs/x", {"images": [{**TOOLS, "name": "x", "on": "mine/trainer"}]}, "theirs on mine on theirs: a stack"),
+        (
+            "a/b/c",
+            {},
+            "'a/b/c': expected an image of the stack, such as torch, or a stack and its image, such as local",
+        ),
+    ],
+)
+def test_image_of_another_stack_mistaken_is_one_line(root: Path, on: str, theirs: dict[str, Any], message: str) -> None:
+    write_stack(root, "theirs", **theirs)
+    write_stack(root, images=on_theirs(on))
+    with pytest.raises(SlipwayError) as caught:
+        plan.make("mine", root=root)
+    [line] = str(caught.value).splitlines()
+    assert re.match(r"stack mine: slipway:images(\.0\.on)?: ", line)
+    assert message in line
