@@ -45,10 +45,10 @@ def github(
 ) -> None:
     """Print the commands that let a repository's jobs publish, or say which of them are missing.
 
-    They make the environment `publish` for the branch main, the role that its jobs have in AWS, with the least policy
-    for the stacks' registries and the state, and the variables of the workflows. Read them, then run them: they are
-    for `gh` and `aws` with the logins of an owner. Other clouds are in docs/guides/github-actions.md. In JSON,
-    `missing` is null without --check, and empty for what is there.
+    They make the environment `publish` for the branch main, the role that its jobs have in AWS or the app in Azure,
+    with the least rights on the stacks' registries and the state, and the variables of the workflows. Read them, then
+    run them: they are for `gh`, `aws` and `az` with the logins of an owner. Each is explained in
+    docs/guides/github-actions.md. In JSON, `missing` is null without --check, and empty for what is there.
     """
     from cli.github import publishing_setup
     from stacks import plan

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
-import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from containers.child_environment import child_environment
-from containers.errors import MALFORMED, SlipwayError, one_line
+from cli.github import azure_setup
+from cli.github.setup_step import ENVIRONMENT, ISSUER, ROLE, Step, differs, document, subject, variable
+from containers.errors import SlipwayError, one_line
 from containers.registry.reference import Reference
+from stacks.config.registries.acr import AcrRegistryConfig
 from stacks.config.registries.ecr import EcrRegistryConfig
 from stacks.config.registries.registry_model import RegistryConfig
 
-ENVIRONMENT: Final = "publish"
-"""The environment of the jobs that publish, in the workflows."""
-ROLE: Final = "slipway-publish"
 _BRANCH: Final = "main"
-_ISSUER: Final = "token.actions.githubusercontent.com"
-_SECONDS: Final = 60
-"""How long a question may take."""
 _NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _REPOSITORY: Final = re.compile(rf"{_NAME}/{_NAME}")
 _REMOTE: Final = re.compile(rf"(?:https://|ssh://git@|git@)github\.com[/:](?P<name>{_NAME}/{_NAME}?)(?:\.git)?/?")
@@ -33,8 +26,11 @@ _KEY_ARN: Final = re.compile(
 _PLACES: Final = {
     "s3": re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.'()/-]*)?"),
     "awskms": re.compile(rf"/?({_KEY_ARN.pattern}|[A-Za-z0-9/_-]+)"),
+    "azblob": re.compile(r"[a-z0-9-]{3,63}(/[A-Za-z0-9!_.'()/-]*)?"),
+    "azurekeyvault": re.compile(r"[A-Za-z][A-Za-z0-9-]{2,23}(\.[a-z.]+)/keys/[A-Za-z0-9-]{1,127}"),
 }
-"""A bucket with a path in it, and a key or an alias ("Bucket naming rules", "Safe characters", "CreateAlias")."""
+"""A bucket with a path in it, and a key or an alias ("Bucket naming rules", "Safe characters", "CreateAlias"); likewise
+in Azure ("Naming rules and restrictions for Azure resources")."""
 _ECR: Final[Mapping[str, tuple[str, ...]]] = {
     "Repositories": (
         *("CreateRepository", "DeleteLifecyclePolicy", "DeleteRepository", "DescribeRepositories"),
@@ -47,44 +43,6 @@ _ECR: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 """The actions of ECR that a stack needs on its repositories, as `docs/guides/ecr-policy.json` has them."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One thing that must be there.
-
-    ``commands`` make it, ``question`` asks for it as JSON, and ``fault`` says what is wrong with the answer, nothing
-    for what is right.
-    """
-
-    title: str
-    commands: tuple[str, ...]
-    question: tuple[str, ...]
-    fault: Callable[[Any], str]
-
-    def missing(self) -> str:
-        """Return what is missing on one line; empty if all is there. Nothing is changed."""
-        program = self.question[0]
-        try:
-            done = subprocess.run(
-                self.question,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                env=child_environment(program),
-                timeout=_SECONDS,
-                check=False,
-            )
-            if done.returncode:
-                return one_line((done.stderr.strip() or done.stdout.strip() or "it fails").splitlines()[-1], 160)
-            return self.fault(json.loads(done.stdout))
-        except FileNotFoundError:
-            return f"unknown: {program} is not on PATH"
-        except subprocess.TimeoutExpired:
-            return f"unknown: {program} did not answer within {_SECONDS} s"
-        except MALFORMED:
-            return f"unknown: {program} answers in another form than documented"
 
 
 def repository_of(remote: str) -> str:
@@ -130,20 +88,23 @@ def steps(
         f"environment {ENVIRONMENT} for {_BRANCH} alone",
         (f"gh api --method POST {branches} --field name={_BRANCH}",),
         ("gh", "api", branches),
-        lambda answer: _differs("branches", [each["name"] for each in answer["branch_policies"]], [_BRANCH]),
+        lambda answer: differs("branches", [each["name"] for each in answer["branch_policies"]], [_BRANCH]),
     )
     yield Step(
         "pull requests of nightly",
         (_put(f"{api}/actions/permissions/workflow", _WORKFLOWS),),
         ("gh", "api", f"{api}/actions/permissions/workflow"),
-        lambda answer: _differs("permissions", {key: answer[key] for key in _WORKFLOWS}, _WORKFLOWS),
+        lambda answer: differs("permissions", {key: answer[key] for key in _WORKFLOWS}, _WORKFLOWS),
     )
     for name, value in (("PULUMI_BACKEND_URL", backend), ("PULUMI_SECRETS_PROVIDER", secrets_provider)):
         if value:
-            yield _variable(repository, name, value)
-    ecr = [each for each in registries if isinstance(each, EcrRegistryConfig)]
+            yield variable(repository, name, value)
+    pushed = [*registries]
+    ecr = [each for each in pushed if isinstance(each, EcrRegistryConfig)]
     if ecr or urlsplit(backend).scheme == "s3":
         yield from _aws(repository, ecr, backend, secrets_provider)
+    acr = [each for each in pushed if isinstance(each, AcrRegistryConfig)]
+    yield from azure_setup.steps(repository, acr, backend, secrets_provider)
 
 
 _WORKFLOWS: Final = {"default_workflow_permissions": "read", "can_approve_pull_request_reviews": True}
@@ -159,14 +120,14 @@ def _aws(
             "role: name the stacks of one account with --stack"
         )
     account = accounts[0] if accounts else "*"
-    provider = f"aws iam create-open-id-connect-provider --url https://{_ISSUER} --client-id-list sts.amazonaws.com"
+    provider = f"aws iam create-open-id-connect-provider --url https://{ISSUER} --client-id-list sts.amazonaws.com"
     yield Step(
         "AWS trusts GitHub's tokens",
         (f"{provider} || echo 'An account has one such provider: see whether it was there.' >&2",),
         ("aws", "iam", "list-open-id-connect-providers", "--output", "json"),
         lambda answer: (
             ""
-            if any(each["Arn"].endswith(f"/{_ISSUER}") for each in answer["OpenIDConnectProviderList"])
+            if any(each["Arn"].endswith(f"/{ISSUER}") for each in answer["OpenIDConnectProviderList"])
             else "there is no such provider"
         ),
     )
@@ -175,12 +136,12 @@ def _aws(
         "Statement": [
             {
                 "Effect": "Allow",
-                "Principal": {"Federated": f"arn:aws:iam::{account}:oidc-provider/{_ISSUER}"},
+                "Principal": {"Federated": f"arn:aws:iam::{account}:oidc-provider/{ISSUER}"},
                 "Action": "sts:AssumeRoleWithWebIdentity",
                 "Condition": {
                     "StringEquals": {
-                        f"{_ISSUER}:aud": "sts.amazonaws.com",
-                        f"{_ISSUER}:sub": f"repo:{repository}:environment:{ENVIRONMENT}",
+                        f"{ISSUER}:aud": "sts.amazonaws.com",
+                        f"{ISSUER}:sub": subject(repository),
                     }
                 },
             }
@@ -194,22 +155,22 @@ def _aws(
         f"role {ROLE}",
         (
             *lookup,
-            f"trust={_document(trust)}",
+            f"trust={document(trust)}",
             f"{create} || {update}",
         ),
         ("aws", "iam", "get-role", "--role-name", ROLE, "--output", "json"),
-        lambda answer: _differs("trust", _of_any_account(answer["Role"]["AssumeRolePolicyDocument"], accounts), trust),
+        lambda answer: differs("trust", _of_any_account(answer["Role"]["AssumeRolePolicyDocument"], accounts), trust),
     )
     yield Step(
         f"policy of role {ROLE}",
-        (f"aws iam put-role-policy --role-name {ROLE} --policy-name slipway --policy-document {_document(policy)}",),
+        (f"aws iam put-role-policy --role-name {ROLE} --policy-name slipway --policy-document {document(policy)}",),
         ("aws", "iam", "get-role-policy", "--role-name", ROLE, "--policy-name", "slipway", "--output", "json"),
-        lambda answer: _differs("policy", _of_any_account(answer["PolicyDocument"], accounts), policy),
+        lambda answer: differs("policy", _of_any_account(answer["PolicyDocument"], accounts), policy),
     )
     role = f"arn:aws:iam::{account}:role/{ROLE}"
-    yield _variable(repository, "AWS_ROLE_ARN", role, environment=ENVIRONMENT)
+    yield variable(repository, "AWS_ROLE_ARN", role, environment=ENVIRONMENT)
     if region := next((each.region for each in registries), _region(backend)):
-        yield _variable(repository, "AWS_REGION", region, environment=ENVIRONMENT)
+        yield variable(repository, "AWS_REGION", region, environment=ENVIRONMENT)
 
 
 def _statements(
@@ -262,45 +223,15 @@ def _check(what: str, url: str) -> None:
     if not valid:
         raise SlipwayError(
             f"github init: {what}: '{one_line(url)}': expected such as s3://acme-pulumi/path?region=eu-west-1 or "
-            "awskms://alias/pulumi?region=eu-west-1"
+            "awskms://alias/pulumi?region=eu-west-1, or azblob://pulumi?storage_account=acme and "
+            "azurekeyvault://acme.vault.azure.net/keys/pulumi"
         )
-
-
-def _variable(repository: str, name: str, value: str, environment: str = "") -> Step:
-    """Return the step of a variable of the repository, or of an environment of it."""
-    place = f"environments/{environment}/variables" if environment else "actions/variables"
-    option = f" --env {environment}" if environment else ""
-    return Step(
-        f"variable {name}",
-        (f"gh variable set {name} --repo {repository}{option} --body {_shell(value)}",),
-        ("gh", "api", f"repos/{repository}/{place}/{name}"),
-        lambda answer: _differs(
-            name, re.sub("[0-9]{12}", "*", answer["value"]) if "*" in value else answer["value"], value
-        ),
-    )
 
 
 def _put(path: str, body: Mapping[str, Any]) -> str:
     return f"gh api --method PUT {path} --input - <<'END'\n{json.dumps(body, indent=2)}\nEND"
 
 
-def _document(content: Any) -> str:
-    return _shell(json.dumps(content, indent=2))
-
-
-def _shell(text: str) -> str:
-    """Return a word of a shell in which the unknown account of an ARN is the variable ``account``."""
-    return re.sub(r"(arn:aws:[a-z]+:[a-z0-9-]*):\*:", "\\1:'\"$account\"':", shlex.quote(text))
-
-
 def _of_any_account(document: Any, accounts: Sequence[str]) -> Any:
     text = json.dumps(document)
     return json.loads(text if accounts else re.sub(":[0-9]{12}:", ":*:", text))
-
-
-def _differs(what: str, there: Any, wanted: Any) -> str:
-    return (
-        ""
-        if there == wanted
-        else f"{what}: {one_line(json.dumps(there), 160)}, expected {one_line(json.dumps(wanted), 400)}"
-    )

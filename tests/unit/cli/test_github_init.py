@@ -19,9 +19,11 @@ import requests
 from moto.server import ThreadedMotoServer
 
 from cli.github import publishing_setup
-from cli.github.publishing_setup import Step, repository_of, steps
+from cli.github.publishing_setup import repository_of, steps
+from cli.github.setup_step import Step
 from cli.main import main
 from containers.errors import SlipwayError
+from stacks.config.registries.acr import AcrRegistryConfig
 from stacks.config.registries.ecr import EcrRegistryConfig
 from stacks.config.stack_file import ROOT
 from tests.helpers.json_shape import differing
@@ -54,7 +56,7 @@ else:
             name = options["--field"].removeprefix("name=")
             state.setdefault(path, {"branch_policies": []})["branch_policies"].append({"name": name})
         case _ if path in state:
-            print(json.dumps(state[path]))
+            print(state[path]["value"] if "--jq" in options else json.dumps(state[path]))
         case _:
             sys.exit("gh: Not Found (HTTP 404)")
 store.write_text(json.dumps(state))
@@ -246,3 +248,155 @@ def test_registries_of_two_accounts_are_refused() -> None:
 def test_check_without_programs_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert {fault.partition(" is not")[0] for fault in faults(listed()).values()} == {"unknown: gh", "unknown: aws"}
+
+
+ACR = {"kind": "acr", "repository": "acmeimages.azurecr.io/images"}
+AZURE_BACKEND = "azblob://pulumi?storage_account=acmestate"
+AZURE_PROVIDER = "azurekeyvault://acmekeys.vault.azure.net/keys/pulumi"
+AZ = """\
+import json, sys
+from pathlib import Path
+store = Path(__file__).with_name("azure.json")
+state = json.loads(store.read_text()) if store.exists() else {"apps": [], "principals": [], "trust": {}, "roles": []}
+SUBSCRIPTION, TENANT, APP = (f"{digit * 8}-0000-0000-0000-000000000000" for digit in "123")
+KINDS = {
+    "acr": "Microsoft.ContainerRegistry/registries",
+    "storage": "Microsoft.Storage/storageAccounts",
+    "keyvault": "Microsoft.KeyVault/vaults",
+}
+words = [word for word in sys.argv[1:]]
+verb, options = [], {}
+while words and not words[0].startswith("--"):
+    verb.append(words.pop(0))
+while words:
+    name = words.pop(0)
+    options[name] = words.pop(0) if words and not words[0].startswith("--") else True
+def known(app):
+    if app not in [each["appId"] for each in state["apps"]]:
+        sys.exit(f"ERROR: Resource '{app}' does not exist or one of its queried reference-property objects are not present.")
+match verb:
+    case ["account", "show"]:
+        print({"tenantId": TENANT, "id": SUBSCRIPTION}[options["--query"]])
+    case ["ad", "app", "create"]:
+        state["apps"] = [{"appId": APP, "displayName": options["--display-name"]}]
+    case ["ad", "app", "list"]:
+        assert options["--filter"] == "displayName eq 'slipway-publish'"
+        print("".join(each["appId"] for each in state["apps"]) if "--query" in options else json.dumps(state["apps"]))
+    case ["ad", "sp", "show"]:
+        known(options["--id"])
+        options["--id"] in state["principals"] or sys.exit("ERROR: no such principal")
+    case ["ad", "sp", "create"]:
+        known(options["--id"])
+        state["principals"].append(options["--id"])
+    case ["ad", "app", "federated-credential", "list"]:
+        known(options["--id"])
+        print(json.dumps([{"description": None, "id": "4", **each} for each in state["trust"].values()]))
+    case ["ad", "app", "federated-credential", ("create" | "update") as what]:
+        known(options["--id"])
+        given = json.loads(options["--parameters"])
+        name = given["name"] if what == "create" else options["--federated-credential-id"]
+        if (name in state["trust"]) == (what == "create"):
+            sys.exit("ERROR: FederatedIdentityCredential with this name, issuer and subject: another verb")
+        state["trust"][name] = given
+    case [("acr" | "storage" | "keyvault") as kind, *_, "show"]:
+        print(f"/subscriptions/{SUBSCRIPTION}/resourceGroups/Images/providers/{KINDS[kind]}/{options['--name']}")
+    case ["role", "assignment", "create"]:
+        assert options["--assignee"] in state["principals"]
+        given = {"roleDefinitionName": options["--role"], "scope": options["--scope"]}
+        state["roles"] += [given] if given not in state["roles"] else []
+    case ["role", "assignment", "list"]:
+        assert options["--all"]
+        print(json.dumps([{"principalName": options["--assignee"], **each} for each in state["roles"]]))
+    case _:
+        sys.exit(f"ERROR: '{verb}' is misspelled or not recognized by the system.")
+store.write_text(json.dumps(state))
+"""
+"""Azure's command as far as these commands use it ("az ad app", "az role assignment" in Microsoft's reference)."""
+
+
+@pytest.fixture
+def azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file with what an Azure has, empty, behind `az`; with an empty GitHub behind `gh`."""
+    for name, text in {"gh": GH, "az": AZ}.items():
+        (tmp_path / name).write_text(f"#!{sys.executable} -IS\n{text}")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    return tmp_path / "azure.json"
+
+
+def in_azure(backend: str = AZURE_BACKEND, provider: str = AZURE_PROVIDER) -> list[Step]:
+    return [*steps("acme/images", [AcrRegistryConfig.model_validate(ACR)], backend, provider)]
+
+
+@pytest.mark.usefixtures("azure")
+def test_commands_for_azure_make_all_that_the_check_asks_for() -> None:
+    wanted = in_azure()
+    assert len(faults(wanted)) == len(wanted) == 12
+    run(wanted)
+    assert faults(wanted) == {}
+    run([step for step in wanted if "az " in step.commands[0]])  # again, as after a failure in the middle
+    assert faults(wanted) == {}
+
+
+def _any_job(state: dict[str, Any]) -> None:
+    state["trust"]["slipway-publish"]["subject"] = "repo:acme/images:pull_request"
+
+
+def _more_trust(state: dict[str, Any]) -> None:
+    state["trust"]["more"] = {**state["trust"]["slipway-publish"], "name": "more", "subject": "repo:acme/other"}
+
+
+def _owner(state: dict[str, Any]) -> None:
+    state["roles"].append({"roleDefinitionName": "Owner", "scope": "/subscriptions/1"})
+
+
+def _other_registry(state: dict[str, Any]) -> None:
+    state["roles"][0]["scope"] += "other"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_any_job, "credentials: [{"),
+        (_more_trust, "credentials: [{"),
+        (_owner, "Owner on /subscriptions/1 is more than it needs"),
+        (_other_registry, "AcrPush on /registries/acmeimages; AcrPush on /subscriptions/"),
+    ],
+)
+def test_check_names_what_differs_in_azure(azure: Path, change: Callable[[dict[str, Any]], None], message: str) -> None:
+    wanted = in_azure()
+    run(wanted)
+    state = json.loads(azure.read_text())
+    change(state)
+    azure.write_text(json.dumps(state))
+    [fault] = faults(wanted).values()
+    assert message in fault
+
+
+@pytest.mark.usefixtures("azure")
+def test_app_in_azure_has_the_roles_that_the_stacks_need() -> None:
+    wanted = in_azure("https://api.pulumi.com", "")
+    run(wanted)
+    assert faults(wanted) == {}
+    assert list(faults(in_azure())) == [
+        "variable PULUMI_BACKEND_URL",
+        "variable PULUMI_SECRETS_PROVIDER",
+        "roles of app slipway-publish",
+        "variable AZURE_STORAGE_ACCOUNT",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("backend", "provider", "message"),
+    [
+        ("azblob://pulumi", "", "names no storage account: expected such as azblob://pulumi?storage_account=acme"),
+        ("azblob://pulumi?storage_account=a'b", "", "names no storage account"),
+        ("azblob://a$b?storage_account=acme", "", "expected such as s3://"),
+        (AZURE_BACKEND, "azurekeyvault://acme'.vault.azure.net/keys/x", "expected such as s3://"),
+    ],
+)
+def test_address_in_azure_mistaken_is_one_line(backend: str, provider: str, message: str) -> None:
+    with pytest.raises(SlipwayError, match="^github init: --") as caught:
+        in_azure(backend, provider)
+    assert message in str(caught.value)
+    assert str(caught.value).isprintable()

@@ -1,0 +1,99 @@
+"""One step of what lets a repository's jobs publish, and how its commands and its question are written."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from containers.child_environment import child_environment
+from containers.errors import MALFORMED, one_line
+
+ENVIRONMENT: Final = "publish"
+"""The environment of the jobs that publish, in the workflows."""
+ROLE: Final = "slipway-publish"
+"""The name of what the jobs are in a cloud: a role of AWS, an app of Azure."""
+ISSUER: Final = "token.actions.githubusercontent.com"
+"""The issuer of GitHub's tokens."""
+_SECONDS: Final = 60
+"""How long a question may take."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that must be there.
+
+    ``commands`` make it, ``question`` asks for it as JSON, and ``fault`` says what is wrong with the answer, nothing
+    for what is right.
+    """
+
+    title: str
+    commands: tuple[str, ...]
+    question: tuple[str, ...]
+    fault: Callable[[Any], str]
+
+    def missing(self) -> str:
+        """Return what is missing on one line; empty if all is there. Nothing is changed."""
+        program = self.question[0]
+        try:
+            done = subprocess.run(
+                self.question,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                env=child_environment(program),
+                timeout=_SECONDS,
+                check=False,
+            )
+            if done.returncode:
+                return one_line((done.stderr.strip() or done.stdout.strip() or "it fails").splitlines()[-1], 160)
+            return self.fault(json.loads(done.stdout))
+        except FileNotFoundError:
+            return f"unknown: {program} is not on PATH"
+        except subprocess.TimeoutExpired:
+            return f"unknown: {program} did not answer within {_SECONDS} s"
+        except MALFORMED:
+            return f"unknown: {program} answers in another form than documented"
+
+
+def subject(repository: str) -> str:
+    """Return whom GitHub's tokens name in a job of the environment."""
+    return f"repo:{repository}:environment:{ENVIRONMENT}"
+
+
+def variable(repository: str, name: str, value: str, environment: str = "") -> Step:
+    """Return the step of a variable of the repository, or of an environment of it."""
+    place = f"environments/{environment}/variables" if environment else "actions/variables"
+    option = f" --env {environment}" if environment else ""
+    return Step(
+        f"variable {name}",
+        (f"gh variable set {name} --repo {repository}{option} --body {shell(value)}",),
+        ("gh", "api", f"repos/{repository}/{place}/{name}"),
+        lambda answer: differs(
+            name, re.sub("[0-9]{12}", "*", answer["value"]) if "*" in value else answer["value"], value
+        ),
+    )
+
+
+def document(content: Any) -> str:
+    """Return JSON as a word of a shell."""
+    return shell(json.dumps(content, indent=2))
+
+
+def shell(text: str) -> str:
+    """Return a word of a shell in which the unknown account of an ARN is the variable ``account``."""
+    return re.sub(r"(arn:aws:[a-z]+:[a-z0-9-]*):\*:", "\\1:'\"$account\"':", shlex.quote(text))
+
+
+def differs(what: str, there: Any, wanted: Any) -> str:
+    """Return in words that what is there is not what is wanted; nothing if it is."""
+    return (
+        ""
+        if there == wanted
+        else f"{what}: {one_line(json.dumps(there), 160)}, expected {one_line(json.dumps(wanted), 400)}"
+    )
