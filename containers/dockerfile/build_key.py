@@ -24,7 +24,7 @@ class BuildKey:
 
     Attributes:
         dockerfile: the instructions of the reached stages, in their canonical form.
-        files: the SHA-256 of each file that these read, by its path in the context.
+        files: the SHA-256 of each file, folder and link that these read, with its mode, by its path in the context.
         arguments: the given build arguments that they read.
         platform: the platform to build for.
         outside: the images and addresses that they fetch without a digest: these may move under one key.
@@ -60,7 +60,7 @@ def build_key(file: Path, context: Path, target: str | None, arguments: Mapping[
         SlipwayError: there is no such file or stage, the build's reads are not known beforehand, or the context lacks
             one of them.
     """
-    folder, path = Folder(context), str(file.absolute())
+    folder, path = Folder(context, whole=True), str(file.absolute())
     dockerfile = instructions.parse(folder.read(path), str(file))
     reach = stages.reach(dockerfile, target, arguments, platform)
     files = ContextFiles(dockerfile, folder, folder.paths(path)).of(reach.sources)

@@ -1,7 +1,8 @@
 """The one form of instructions that BuildKit builds as the same: for keys alone, as it is no Dockerfile.
 
 Not in it are the names of stages and of a script's here-document, the order of a mount's options, quotes around plain
-values, a port's default protocol, and the ways to write one path. What is not plain stays as it is written.
+values, the older form of ``ENV`` and ``LABEL``, a port's default protocol, and the ways to write one path. What is not
+plain stays as it is written.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _OPTIONS: Final = {"src": "source", "dst": "target", "destination": "target", "r
 """Other names of a mount's options (``instructions/commands_runmount.go``)."""
 _PLAIN_PATH: Final = re.compile(r"[\w./@+:,~-]+")
 _QUOTED: Final = re.compile(r"""([^="']+=)(["'])([\w./:@+,-]*)\2""")
+_OLDER: Final = re.compile(r"([\w.-]+)[ \t]+([\w./:@+,-]+)")
 _OCTAL: Final = re.compile(r"--chmod=0*([0-7]+)")
 _PORT: Final = re.compile(r"(?<!\S)(\d+)(?!\S)")
 _SCRIPT: Final = re.compile(r"(<<-?)(['\"]?)\w+\2")
@@ -44,13 +46,19 @@ def canonical(reach: Reach) -> Iterator[Instruction]:
                 flags = tuple(_mount(flag, numbers) if flag.startswith("--mount=") else flag for flag in each.flags)
                 yield _script(replace(each, flags=flags))
             case "ENV" | "LABEL":
-                words = split_words(each.rest, reach.dockerfile.escape)
-                unquoted = (_QUOTED.sub(r"\1\3", word) if _QUOTED.fullmatch(word) else word for word in words)
-                yield replace(each, rest=" ".join(unquoted)) if words and "=" in words[0] else each
+                yield replace(each, rest=_pairs(each.rest, reach.dockerfile.escape))
             case "EXPOSE":
                 yield replace(each, rest=_PORT.sub(r"\1/tcp", each.rest))
             case _:
                 yield each
+
+
+def _pairs(rest: str, escape: str) -> str:
+    """Return names and values without quotes around plain values; also of the older form, a name and one value."""
+    words = split_words(rest, escape)
+    if words and "=" in words[0]:
+        return " ".join(_QUOTED.sub(r"\1\3", word) if _QUOTED.fullmatch(word) else word for word in words)
+    return _OLDER.sub(r"\1=\2", rest) if _OLDER.fullmatch(rest) else rest
 
 
 def _copy(copy: Instruction, numbers: Mapping[str, str]) -> Instruction:

@@ -132,10 +132,13 @@ class Context(Protocol):
 
 
 class Folder:
-    """The build context in a folder. What is read is kept: a folder that changes needs a new object."""
+    """The build context in a folder. What is read is kept: a folder that changes needs a new object.
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    ``whole`` has what an engine copies, not only what git keeps: all bits of a mode, and folders of their own.
+    """
+
+    def __init__(self, root: Path, *, whole: bool = False) -> None:
+        self._root, self._whole = root, whole
         self._paths: dict[str, Sequence[str]] = {}
         self._entries: dict[str, ContextEntry] = {}
         self._digests: dict[str, str] = {}
@@ -148,7 +151,7 @@ class Folder:
                 raise no_dockerfile(main)
             try:
                 ignored = Matcher(ignore_patterns(str(self._root), str(main)))
-                entries = {it.path: it for it in walk(str(self._root), ignored) if not it.is_directory}
+                entries = {it.path: it for it in walk(str(self._root), ignored) if self._whole or not it.is_directory}
             except (OSError, PatternError) as error:
                 raise self._unreadable(error) from error
             self._entries |= entries
@@ -168,7 +171,7 @@ class Folder:
         """See :meth:`Context.digest`."""
         if path not in self._digests:
             try:
-                self._digests[path] = _digest(self._entries[path])
+                self._digests[path] = _digest(self._entries[path], whole=self._whole)
             except OSError as error:
                 raise self._unreadable(error) from error
         return self._digests[path]
@@ -195,10 +198,13 @@ def digest(content: bytes, *, executable: bool = False, link: bool = False) -> s
     return hashlib.sha256(kind + b"\0" + content).hexdigest()
 
 
-def _digest(entry: ContextEntry) -> str:
+def _digest(entry: ContextEntry, *, whole: bool) -> str:
     mode = entry.status.st_mode
     if stat.S_ISLNK(mode):
         return digest(os.fsencode(Path(entry.source).readlink()), link=True)
-    if not stat.S_ISREG(mode):
+    if not (stat.S_ISREG(mode) or entry.is_directory):
         raise OSError(f"{entry.source} is no file, folder or link; a build cannot take it")
-    return digest(Path(entry.source).read_bytes(), executable=bool(mode & stat.S_IXUSR))
+    content = b"" if entry.is_directory else Path(entry.source).read_bytes()
+    if whole:
+        return hashlib.sha256(b"%o\0%s" % (mode, content)).hexdigest()
+    return digest(content, executable=bool(mode & stat.S_IXUSR))

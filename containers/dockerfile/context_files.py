@@ -24,7 +24,7 @@ class ContextFiles:
         self._dockerfile, self._context, self._paths = dockerfile, folder, paths
 
     def of(self, sources: Iterable[Source]) -> set[str]:
-        """Return the files and links that instructions read."""
+        """Return the files and links that instructions read, and the folders, if the context has these."""
         files: set[str] = set()
         for source in {(source.path, source.pattern): source for source in sources}.values():
             try:
@@ -40,15 +40,18 @@ class ContextFiles:
         path, links = self._resolve(path, source)
         if not path:
             return {*self._paths}
-        start = bisect_left(self._paths, path)
-        if self._paths[start : start + 1] == [path]:
-            return {path, *links}
+        above = prefixes(path) if source.instruction.flag("parents") is not None else (path,)
+        itself = {each for each in above if self._has(each)}
         inner = self._inner(path)
-        if not inner:
+        if path not in itself and not inner:
             raise self._dockerfile.error(
                 source.instruction, f"{one_line(source.path)}: the context has no such file; see the ignore file too"
             )
-        return {*inner, *links}
+        return {*itself, *inner, *links}
+
+    def _has(self, path: str) -> bool:
+        start = bisect_left(self._paths, path)
+        return self._paths[start : start + 1] == [path]
 
     def _inner(self, folder: str) -> Sequence[str]:
         """Return the paths in a folder; "0" is the character after "/"."""

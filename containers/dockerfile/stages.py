@@ -33,6 +33,8 @@ _TARGET = ("TARGETPLATFORM", "TARGETOS", "TARGETARCH", "TARGETVARIANT")
 """Variables of every build whose values are those of the platform to build for."""
 _FRONTEND = re.compile(r"BUILDKIT_.*|SOURCE_DATE_EPOCH")
 """Arguments that BuildKit itself reads, whether a stage declares them or not."""
+_DECLARED = re.compile(r"BUILDKIT_SBOM_SCAN_(CONTEXT|STAGE)|SOURCE_DATE_EPOCH")
+"""Those of them whose ``ARG`` it reads; the others it takes from the client alone."""
 _SYNTAX = "BUILDKIT_SYNTAX"
 """The build argument whose first word is the frontend's image, before that of ``# syntax=`` (``builder/build.go``)."""
 _REMOTE = re.compile(r"https?://|(?i:git|ssh)://|[A-Za-z0-9_-]+@[A-Za-z0-9.-]+:")
@@ -266,7 +268,7 @@ class _Search:
         """Return the ARGs before the first stage that the reached instructions read, and all names in use."""
         names = {name for instruction in inner if instruction.keyword == "FROM" for name in _names(instruction)}
         names |= {name for instruction in inner for name, _ in self._declarations(instruction)}
-        names |= set(filter(_FRONTEND.fullmatch, self._outer.variables))
+        names |= set(filter(_DECLARED.fullmatch, self._outer.variables))
         outer = []
         for instruction in reversed(self._globals):
             if names & {name for name, _ in self._declarations(instruction)}:

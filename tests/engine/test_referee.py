@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from containers.dockerfile.build_key import build_key
 from containers.dockerfile.context import Folder
 from stacks.identity.content import CheckoutContents
 from stacks.identity.fingerprint import fingerprints
@@ -53,6 +54,7 @@ COPY --chown=1:1 --chmod=0755 app/*.txt app/link /texts/
 COPY ["app/run", "/usr/bin/app"]
 ADD app/archive.tar /archive/
 WORKDIR /srv
+ENV ONE=1
 RUN {RANDOM} > /final
 ARG LABEL_TITLE
 LABEL title=${{LABEL_TITLE}}
@@ -214,3 +216,50 @@ def test_fingerprint_moves_where_the_engine_runs_a_step(
         after = fingerprint(copy, parent), built(copy, parent, name)
         verdicts[title] = tuple(before != now for before, now in zip(first, after, strict=True))
     assert verdicts == dict.fromkeys(edits, (read, read))
+
+
+def made(path: str) -> Edit:
+    return lambda root: (root / path).mkdir()
+
+
+KEPT: dict[str, Edit] = {
+    "mode of the context": mode(".", 0o700),
+    "mode of the folder above": mode("app", 0o700),
+    "mode of a file that nothing reads": mode("app/unread", 0o600),
+    "empty folder that nothing reads": made("empty"),
+    "older form of a variable": text("ENV ONE=1", "ENV ONE 1"),
+    "argument that the client has": text("ARG UNREAD=1", "ARG UNREAD=1\nARG BUILDKIT_INLINE_CACHE=0"),
+}
+MOVED: dict[str, Edit] = {
+    "mode of a mounted file": mode("app/layers/install", 0o600),
+    "group's mode of a copied file": mode("app/run", 0o664),
+    "mode of a mounted folder": mode("app/layers", 0o700),
+    "mode of a deep folder": mode("app/layers/deep", 0o700),
+    "empty mounted folder": made("app/layers/empty"),
+}
+
+
+@pytest.mark.parametrize(("edits", "moved"), [(KEPT, False), (MOVED, True)], ids=["kept", "moved"])
+def test_key_moves_where_the_engine_runs_a_step(
+    root: Path, tmp_path_factory: pytest.TempPathFactory, name: str, edits: dict[str, Edit], moved: bool
+) -> None:
+    """The key is of the folder as it is; a fingerprint is of what git keeps of it."""
+    parent = base_image()
+
+    def judged(folder: Path) -> tuple[str, str]:
+        given = {"BASE_IMAGE": parent, "VERSION": "1", "LABEL_TITLE": "app"}
+        return (
+            build_key(folder / "app/Dockerfile", folder, "final", given, "linux/amd64").key,
+            built(folder, parent, name),
+        )
+
+    for folder in (path for path in (root, *root.rglob("*")) if path.is_dir()):
+        folder.chmod(0o755)
+    first = judged(root)
+    verdicts = {}
+    for title, edit in edits.items():
+        copy = tmp_path_factory.mktemp("edited") / "context"
+        shutil.copytree(root, copy, symlinks=True)
+        edit(copy)
+        verdicts[title] = tuple(before != now for before, now in zip(first, judged(copy), strict=True))
+    assert verdicts == dict.fromkeys(edits, (moved, moved))

@@ -91,6 +91,11 @@ WITHIN: Mapping[str, Callable[[Path], object]] = {
     "removed file": lambda folder: (folder / "app/data/words.txt").unlink(),
     "renamed file": lambda folder: (folder / "app/data/words.txt").rename(folder / "app/data/w.txt"),
     "executable": lambda folder: (folder / "app/run.sh").chmod(0o755),
+    "mode": lambda folder: (folder / "app/__main__.py").chmod(0o600),
+    "mode of a mounted file": lambda folder: (folder / "requirements.txt").chmod(0o600),
+    "mode of a folder": lambda folder: (folder / "app").chmod(0o700),
+    "mode of a deep folder": lambda folder: (folder / "app/data").chmod(0o700),
+    "empty folder": lambda folder: (folder / "app/empty").mkdir(),
     "link": lambda folder: (folder / "app/link").symlink_to("run.sh"),
     "file of another stage": edited("tools/main.go", "main", "tool"),
     "file of a pattern": written("tools/extra.go"),
@@ -122,9 +127,12 @@ OUTSIDE: Mapping[str, Callable[[Path], object]] = {
     "ignored kind": written("app/x.pyc"),
     "git": written(".git/index"),
     "new folder": written("docs/index.md"),
-    "mode that git does not keep": lambda folder: (folder / "app/__main__.py").chmod(0o600),
     "time": lambda folder: os.utime(folder / "app/__main__.py", (1, 1)),
-    "group's mode": lambda folder: (folder / "app").chmod(0o775),
+    "mode of what nothing reads": lambda folder: (folder / "README.md").chmod(0o600),
+    "mode of the folder above a file": lambda folder: (folder / "tools").chmod(0o700),
+    "mode of the context": lambda folder: folder.chmod(0o700),
+    "empty folder that nothing reads": lambda folder: (folder / "docs").mkdir(),
+    "ignored folder": lambda folder: (folder / "app/secrets").mkdir(),
 }
 
 
@@ -166,6 +174,8 @@ EQUAL = {
     ),
     "paths": ("FROM a\nCOPY app/ ./README.md .\n", 'FROM a\nCOPY ["app", "/README.md", "./"]\n'),
     "quotes": ('FROM a\nENV A="1" B=x\nLABEL c="d"\n', "FROM a\nENV A=1 B='x'\nLABEL c=d\n"),
+    "older form": ("FROM a\nENV A b\nLABEL c  1.0\n", "FROM a\nENV A=b\nLABEL c=1.0\n"),
+    "argument of the client": ("ARG BUILDKIT_SYNTAX=x\nARG BUILDKIT_INLINE_CACHE=1\nFROM a\n", "FROM a\n"),
     "mode": ("FROM a\nCOPY --chmod=755 app /\n", "FROM a\nCOPY --chmod=0755 app /\n"),
     "port": ("FROM a\nEXPOSE 80 53/udp\n", "FROM a\nEXPOSE 80/tcp 53/udp\n"),
     "name of a script": ("FROM a\nRUN <<A\nx\n\ty\nA\n", "FROM a\nRUN <<'B'\nx\n\ty\nB\n"),
@@ -191,6 +201,9 @@ DIFFERENT = {
     "file or folder": ("FROM a\nCOPY README.md /x\n", "FROM a\nCOPY README.md /x/\n"),
     "sources in another order": ("FROM a\nCOPY app tools /x/\n", "FROM a\nCOPY tools app /x/\n"),
     "quotes with a variable": ("FROM a\nENV A='$B'\n", 'FROM a\nENV A="$B"\n'),
+    "older form with spaces": ("FROM a\nENV A b c\n", "FROM a\nENV A=b c=\n"),
+    "older form with an equals sign": ("FROM a\nENV A b=c\n", "FROM a\nENV A=b=c\nENV c=\n"),
+    "scan of a stage": ("ARG BUILDKIT_SBOM_SCAN_STAGE=true\nFROM a\n", "FROM a\n"),
     "modes": ("FROM a\nCOPY --chmod=755 app /\n", "FROM a\nCOPY --chmod=4755 app /\n"),
     "ports": ("FROM a\nEXPOSE 80\n", "FROM a\nEXPOSE 80/udp\n"),
     "script's end": ("FROM a\nRUN <<A\nx\nA\nRUN y\n", "FROM a\nRUN <<A\nx\nRUN y\nA\n"),
@@ -214,6 +227,21 @@ def test_key_follows_what_a_text_builds(texts: tuple[str, str], equal: bool, fol
     assert (keys[0] == keys[1]) is equal
 
 
+def test_key_counts_folders_above_where_they_are_copied(folder: Path) -> None:
+    (folder / "Dockerfile").write_text("FROM a\nCOPY --parents app/data/words.txt /\n")
+    before = key(folder, None)
+    (folder / "app").chmod(0o700)
+    assert key(folder, None) != before
+
+
+def test_key_of_empty_folder_is_known(folder: Path) -> None:
+    (folder / "Dockerfile").write_text("FROM a\nCOPY empt? /\n")
+    (folder / "empty").mkdir()
+    before = key(folder, None)
+    (folder / "empty/more").mkdir()
+    assert key(folder, None) != before
+
+
 def test_key_counts_arguments_that_are_read(folder: Path) -> None:
     assert key(folder, OTHER="1") == key(folder)
     assert key(folder, VERSION="2") != key(folder)
@@ -223,7 +251,9 @@ def test_key_counts_arguments_that_are_read(folder: Path) -> None:
     assert arm.key != key(folder)
     assert set(arm.outside) == {"docker/dockerfile:1", "golang:1.23", "python:3.12-slim"}
     assert set(arm.files) == {
+        "app",
         "app/__main__.py",
+        "app/data",
         "app/data/words.txt",
         "app/run.sh",
         "requirements.txt",
