@@ -53,7 +53,7 @@ class UpdateSettings:
             if needed and os.environ.get(PROVIDER_VARIABLE) != "embedded":
                 raise pulumi.RunError(
                     f"{key}: the official docker provider cannot {what}: use the embedded one "
-                    f"({PROVIDER_VARIABLE}=embedded make ready, then load .slipway/env), or leave the key out"
+                    f"(set {PROVIDER_VARIABLE}=embedded, then `slipway up` again), or leave the key out"
                 )
         if pulumi.runtime.is_dry_run():
             return cls()

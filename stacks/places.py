@@ -31,6 +31,12 @@ TABLES: Final = "tables"
 """The folder of a repository's own rows of tables (:mod:`stacks.versions.tables`)."""
 
 
+def newer_rows(module: str) -> str:
+    """Return how a table gets rows that it lacks, as messages name it: by a module in a checkout of Slipway alone."""
+    here = f"`python -m {module}` reads newer releases"
+    return here if ROOT == CODE else f"a newer release of Slipway may have more; rows of your own: {TABLES}/"
+
+
 def code(root: Path) -> Path:
     """Return the folder of the code that a tree of files is built with: its own, in a checkout of Slipway."""
     return root if ROOT == CODE else CODE

@@ -15,6 +15,12 @@ SOCKET_PATH_BYTES: Final = 104
 UP: Final = "`make up`" if ROOT == CODE else "`slipway up`"
 STARTING: Final = f"{UP} or `make ready`" if ROOT == CODE else UP
 """The commands that get what is missing, as messages name them: a repository of one's own has no Makefile."""
+LOCKING: Final = (
+    "`make lock` adds it where there is a network"
+    if ROOT == CODE
+    else "this release of Slipway lacks it; see `slipway upgrade`"
+)
+"""What to do where a file of Slipway's own lacks a pin."""
 LONGEST_SOCKET: Final = "docker/containerd/containerd.sock.ttrpc"
 """The longest socket name that the engine makes below the folder it is given."""
 
@@ -120,5 +126,5 @@ class Checkout:
         """Return the version that requirements.lock pins for a package. Raises ToolchainError where it pins none."""
         match = re.search(rf"^{re.escape(package)}==([^\s;\\]+)", self.lock_text(), re.MULTILINE)
         if not match:
-            raise ToolchainError(f"{self.lock} does not pin {package}: add it to pyproject.toml and run `make lock`")
+            raise ToolchainError(f"{self.lock} does not pin {package}: {LOCKING}")
         return match[1]

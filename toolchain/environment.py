@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from toolchain.checkout import Checkout
+from toolchain.checkout import STARTING, Checkout
 from toolchain.machine.files import write
 from toolchain.machine.network import apt_mirrors, proxy
 from toolchain.parts.part import Part
@@ -62,7 +62,7 @@ def save(checkout: Checkout, parts: Iterable[Part]) -> None:
     for folder in (checkout.backend, checkout.pulumi_home):
         folder.mkdir(parents=True, exist_ok=True)
     lines = [
-        "# Source this file: `. .slipway/env`. Every `make ready` writes it again.",
+        f"# Source this file: `. .slipway/env`. {STARTING} writes it again.",
         f"unset {' '.join(DROPPED)}",
         *(f"export {name}={shlex.quote(value)}" for name, value in sorted(changes.items())),
         proxy.SHELL.rstrip(),

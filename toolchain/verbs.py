@@ -39,7 +39,7 @@ ON_STACK: Final = {"up": stack_command.up, "preview": stack_command.preview, "de
 
 def _on_stack(checkout: Checkout, verb: str, name: str, **options: bool) -> int:
     secrets = withheld.names(stack_command.check_name(checkout, name).read_text(encoding="utf-8"))
-    with alone(checkout, verb), withheld.withheld(secrets):
+    with alone(checkout, f"{verb} {name}"), withheld.withheld(secrets):
         updating = verb == "up"
         parts = ready(checkout, name, pushing=updating, building=updating)
         return ON_STACK[verb](checkout, name, environment.variables(checkout, parts), **options)

@@ -49,7 +49,7 @@ def _agreed(question: str, *, yes: bool) -> None:
 
 @click.command(
     cls=Command,
-    examples=[("slipway up", "the stack `local`"), ("slipway up nccl-cu132", "as `make up STACK=nccl-cu132`")],
+    examples=[("slipway up", "the stack `local`"), ("slipway up nccl-cu132", "another stack")],
 )
 @_STACK
 def up(stack: str) -> None:
@@ -61,7 +61,7 @@ def up(stack: str) -> None:
 @click.command(
     cls=Command,
     examples=[
-        ("slipway preview nccl-cu132", "as `make preview STACK=nccl-cu132`"),
+        ("slipway preview nccl-cu132", "what `slipway up nccl-cu132` would change"),
         ("slipway preview nccl-cu132 --json", "the same for a program"),
     ],
     json="{stack, changes: [{kind, name, operation, tag, values: [{path: [], old, new}]}], unchanged: [], outputs: "
@@ -181,7 +181,7 @@ def prune(*, yes: bool, as_json: bool) -> None:
     _toolchain("prune", *_words(yes=yes, as_json=as_json))
 
 
-@click.command(cls=Command, examples=[("slipway down", "as `make down`; the next `slipway up` starts them again")])
+@click.command(cls=Command, examples=[("slipway down", "the next `slipway up` starts them again")])
 def down() -> None:
     """End the Docker engine and the registry that Slipway started here. What they have stays."""
     _toolchain("down")
@@ -226,7 +226,7 @@ def upgrade(release: str | None, *, write: bool, as_json: bool) -> None:
 
 @click.command(
     cls=Command,
-    examples=[("slipway doctor", "as `make doctor`"), ("slipway doctor --json", "the same for a program")],
+    examples=[("slipway doctor", "what is used, and why"), ("slipway doctor --json", "the same for a program")],
     json="{parts: [{name, used, version, why, missing}], platforms: {PLATFORM: }, platformsUnknown, bytes: {FOLDER: }}",
 )
 @_JSON

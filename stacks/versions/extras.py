@@ -11,6 +11,7 @@ from typing import Any, Literal
 from packaging.version import Version
 
 from containers.image.gpu.release_order import line, older, order
+from stacks.places import newer_rows
 from stacks.versions.cuda_toolkit import cuda_release, running_on
 from stacks.versions.incompatible import Incompatible, Unverified
 from stacks.versions.pytorch import built_libraries, torch_versions
@@ -164,7 +165,7 @@ def check_extra_listed(name: str, version: str) -> None:
     extra = extras()[name]
     plain = {_plain(release) for release in extra.releases}
     if plain and _plain(version) >= min(plain) and _plain(version) not in plain:
-        where, why = f"{_TABLE}; `python -m maintenance refresh extras` asks for newer ones", "is not a known release"
+        where, why = f"{_TABLE}; {newer_rows('maintenance refresh extras')}", "is not a known release"
         raise Unverified(extra.key, version, f"{why} of {extra.title}", extra.releases, where, instead=_AS_NEWEST)
 
 

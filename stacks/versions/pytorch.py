@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from containers.image.gpu.release_order import line, older, order
+from stacks.places import newer_rows
 from stacks.versions.cuda_toolkit import Machine, cuda_release, running_on
 from stacks.versions.incompatible import Incompatible, Unverified
 from stacks.versions.tables import applying, newest_from, satisfies, table
@@ -19,7 +20,7 @@ Companion = Literal["vision", "audio", "text", "xformers", "vllm"]
 _METADATA = "the packages' own metadata, stacks/versions/torch.toml"
 _MATRIX = "PyTorch's release matrix, stacks/versions/cuda_torch.toml"
 _NOT_TORCH = "is not a known torch release"
-_READS_NEWER = f"{_METADATA}; `python -m maintenance.refresh.torch_table` reads newer releases"
+_READS_NEWER = f"{_METADATA}; {newer_rows('maintenance.refresh.torch_table')}"
 _CANDIDATE = re.compile(r"(?P<final>\d+(?:\.\d+)+)-?rc\d+")
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from containers import user_cache
-from toolchain.checkout import Checkout
+from toolchain.checkout import LOCKING, Checkout
 from toolchain.machine import apt
 from toolchain.machine.files import write
 from toolchain.machine.network import net
@@ -71,8 +71,7 @@ def fetch(checkout: Checkout, release: Release, version: str, target: Path) -> N
     pinned = _pins(checkout).get(release.name, {}).get(version, {}).get(machine)
     if pinned is None:
         raise net.UnavailableError(
-            f"{release.name} {version} for {machine} has no hash in toolchain/releases.toml; `make lock` adds it where "
-            "there is a network"
+            f"{release.name} {version} for {machine} has no hash in toolchain/releases.toml; {LOCKING}"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     kept = user_cache.folder() / pinned
