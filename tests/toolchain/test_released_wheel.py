@@ -53,6 +53,19 @@ def test_wheel_makes_a_repository_whose_stack_is_ok(team: Team) -> None:
     assert not (team.root / "dockerfiles").exists()
 
 
+def test_advice_is_what_the_repository_has(team: Team) -> None:
+    """There is no Makefile, and nothing that maintains tables."""
+    stack = team.root / "stacks/Pulumi.newer.yaml"
+    stack.write_text("config:\n  slipway:flavor: base\n  slipway:torch: {version: 9.9.9}\n")
+    refused = team.refused("show", "newer")
+    stack.unlink()
+    assert "a newer release of Slipway may have more; rows of your own: tables/" in refused
+    doctor = team.run(str(team.folder / "slipway/bin/slipway"), "doctor").stdout
+    assert "missing: `slipway up` gets them" in doctor
+    for text in (refused, doctor, (team.slipway("up", "--help") + team.slipway("doctor", "--help"))):
+        assert not re.search(r"\bmake (up|lock|ready|doctor|preview)|python -m", text)
+
+
 @pytest.mark.parametrize(
     ("version", "writing"),
     [
