@@ -21,7 +21,7 @@ from containers.errors import SlipwayError
         ("slipway export nccl-cu132 torch --format sqsh --output torch.sqsh", "for enroot"),
         ("slipway export local-multi --platform linux/arm64 --format oci --output torch", "for a Grace machine"),
         ("slipway export nccl-cu132 --wheels wheels", "the wheels that the stack built from source"),
-        ("slipway export bake local", "then: docker buildx bake --file local-bake/docker-bake.json"),
+        ("slipway export bake local", "then: (cd local-bake && docker buildx bake)"),
         ("slipway export dockerfile local torch", "one Dockerfile with its files; then: docker build local-torch"),
     ],
 )

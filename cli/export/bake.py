@@ -20,7 +20,7 @@ from stacks.identity.content import Content
 from stacks.plan import Plan, PlannedImage
 
 FILE: Final = "docker-bake.json"
-"""The bake file's name, which buildx looks for."""
+"""The bake file's name, which buildx looks for in the folder that it runs in. Contexts are relative to that folder."""
 CONTEXTS: Final = "contexts"
 """The folder of the contexts beside it."""
 
@@ -35,7 +35,7 @@ def write(planned: Plan, output: Path, root: Path, *, force: bool) -> list[str]:
         new.mkdir()
         copy_contexts(_contents(planned), new / CONTEXTS, root)
         (new / FILE).write_text(json.dumps(document(planned), indent=2) + "\n", encoding="utf-8")
-    build = [f"docker buildx bake --file {shlex.quote(str(output / FILE))} --push"]
+    build = [f"(cd {shlex.quote(str(output))} && docker buildx bake --push)"]
     return build + [
         " ".join(["docker buildx imagetools create --tag", part[0].index_reference or "", *(p.reference for p in part)])
         for part in planned.indexes.values()

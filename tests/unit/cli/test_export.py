@@ -527,3 +527,34 @@ def test_export_bake_keeps_an_image_named_as_checks() -> None:
     assert document["group"]["default"]["targets"] == images
     assert all("tags" in document["target"][name] for name in images)
     assert not {*document["group"]["checks"]["targets"]} & {*images}
+
+
+DOCKER = """\
+import json, sys
+from pathlib import Path
+assert sys.argv[1:] == ["buildx", "bake", "--push"]
+[file] = [name for name in ("docker-bake.json", "docker-bake.override.json") if Path(name).exists()]
+targets = json.loads(Path(file).read_text())["target"]
+for name, target in targets.items():
+    assert (Path(target["context"]) / target["dockerfile"]).is_file(), name
+    for named in target["contexts"].values():
+        assert named.removeprefix("target:") in targets, named
+print(len(targets))
+"""
+"""What ``docker buildx bake`` opens, and from which folder (docker/buildx 461836ba, bake/bake.go: the lookup of the default
+files, and ``toBuildOpt``): contexts from the working directory, a Dockerfile from its context."""
+
+
+@pytest.mark.parametrize("stack", ["local", "base-cu132"])
+def test_export_bake_prints_a_line_that_finds_all_contexts(
+    stack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert export("bake", stack, "--output", "a folder") == 0
+    line = capsys.readouterr().out
+    (tmp_path / "docker").write_text(f"#!{sys.executable} -IS\n{DOCKER}")
+    (tmp_path / "docker").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-euc", line], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) >= len(plan.make(stack, search=False).images)
