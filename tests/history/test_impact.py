@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from cli.commands import compare
 from cli.main import main
+from stacks import plan
 from stacks.config.fetching.mirrors import MIRRORS_VARIABLE
 from stacks.config.stack_file import ROOT
 from stacks.identity.content import Content
@@ -204,6 +205,31 @@ def test_affected_by_renamed_stack_prints_new_and_removed(checkout: AffectedChec
     assert err == "removed: local\n"
     checkout.git("rm", "-q", "stacks/Pulumi.renamed.yaml")
     assert checkout.lines("HEAD") == ["removed: renamed", "nothing to build"]
+
+
+def test_affected_by_image_of_another_stack_prints_why(checkout: AffectedCheckout) -> None:
+    """Both stacks are affected; the tag of the image on top names the commit, and stays after one of no build."""
+    parent = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\n"
+    checkout.write("trainer/Dockerfile", parent)
+    checkout.write("dockerfiles/packages/Dockerfile", f"{parent}ARG PIP_PACKAGES\n")
+    checkout.write("dockerfiles/packages/Dockerfile.dockerignore", "*\n")
+    registry = "  slipway:registry: {kind: generic, repository: registry.example/team}\n"
+    mine = "  slipway:images: [{name: trainer, dockerfile: trainer/Dockerfile, on: theirs/torch-packages}]\n"
+    theirs = "  slipway:packages: {requirements: trainer/list.txt}\n"
+    checkout.write("trainer/list.txt", "rich\n")
+    checkout.write("stacks/Pulumi.theirs.yaml", f"config:\n  slipway:flavor: local\n{registry}{theirs}")
+    checkout.commit("stacks/Pulumi.mine.yaml", f"config:\n  slipway:flavor: local\n{registry}{mine}")
+    before = plan.make("mine", root=checkout.root).image("trainer").tag
+    checkout.commit("README.md", "two\n")
+    assert plan.make("mine", root=checkout.root).image("trainer").tag == before
+    head = checkout.commit("trainer/list.txt", "einops\n")
+    assert checkout.lines("HEAD~1") == [
+        "mine",
+        "  trainer  parents BASE_IMAGE torch-packages args PIP_PACKAGES 'rich' -> 'einops'",
+        "theirs",
+        "  torch-packages  args PIP_PACKAGES 'rich' -> 'einops'",
+    ]
+    assert plan.make("mine", root=checkout.root).image("trainer").tag.startswith(head)
 
 
 def test_affected_by_removed_images_prints_them(checkout: AffectedCheckout) -> None:
