@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from containers.errors import SlipwayError
-from stacks import flavors, plan
-from stacks.config.stack_file import ROOT, stack_names
-from stacks.flavors import own_images
+from stacks import flavors, graph, plan
+from stacks.config.stack_file import stack_names
 from stacks.identity.content import CHECKS
 from stacks.spec import PRODUCT_ARG, ImageSpec
 from tests.helpers import dockerfile_stages as dockerfile
@@ -96,8 +95,7 @@ def every_spec() -> dict[str, ImageSpec]:
             result[f"{stack} {spec.name}"] = spec
     for flavor, variations in VARIED.items():
         for name, values in variations.items():
-            config = flavors.load({"flavor": flavor, **values}, name)
-            for spec in own_images.extended(config, flavors.flavor(flavor).images(config), ROOT):
+            for spec in graph.unlocked({"flavor": flavor, **values}, name).specs:
                 result[f"{flavor} {name}: {spec.name}"] = spec
     return result
 
