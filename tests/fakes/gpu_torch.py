@@ -19,7 +19,8 @@ class Machine:
     """What is measured on a machine, in seconds: of each GPU, of each two of them, and of NCCL's operations by MiB.
 
     ``own`` is a copy of 256 MiB within a GPU's memory and ``pairs`` one to another GPU; ``products`` is a product of
-    two matrices of 2048, ``wait`` a copy of one number, ``exchange`` a GiB to all others at once.
+    two matrices of 2048, ``wait`` a copy of one number, ``exchange`` a GiB to all others at once, and ``ring`` one to
+    the next at once, by default the same.
     """
 
     own: tuple[float, ...]
@@ -28,6 +29,7 @@ class Machine:
     wait: float
     exchange: float
     operations: dict[str, dict[int, float]]
+    ring: float = 0
     names: tuple[str, ...] = ()
     memory: int = 80 << 30
     wrong: str = ""
@@ -39,11 +41,11 @@ class Machine:
 
 
 class _Tensor:
-    def __init__(self, torch: _Torch, length: int, gpu: int = -1, *, wrong: bool = False) -> None:
-        self.torch, self.length, self.gpu, self.wrong = torch, length, gpu, wrong
+    def __init__(self, torch: _Torch, length: int, gpu: int = -1, *, wrong: bool = False, of: int = 0) -> None:
+        self.torch, self.length, self.gpu, self.wrong, self.of = torch, length, gpu, wrong, of or length
 
     def __getitem__(self, part: slice) -> _Tensor:
-        return _Tensor(self.torch, len(range(*part.indices(self.length))), self.gpu)
+        return _Tensor(self.torch, len(range(*part.indices(self.length))), self.gpu, of=self.length)
 
     def numel(self) -> int:
         return self.length
@@ -54,7 +56,7 @@ class _Tensor:
     to = cuda = cpu = on
 
     def copy_(self, source: _Tensor) -> None:
-        self.torch.copy(source.gpu, self.gpu, 4 * source.length)
+        self.torch.copy(source.gpu, self.gpu, 4 * source.length, whole=source.length == source.of)
 
     def repeat(self, times: int) -> _Tensor:
         return _Tensor(self.torch, self.length * times, self.gpu)
@@ -77,10 +79,10 @@ class _Torch:
         self.at_once = False
         self.queries, self.runs = count(), count()
 
-    def copy(self, source: int, target: int, size: int) -> None:
+    def copy(self, source: int, target: int, size: int, *, whole: bool) -> None:
         machine = self.machine
         if self.at_once:
-            self.clocks[source] += machine.exchange * size / (1 << 30)
+            self.clocks[source] += ((whole and machine.ring) or machine.exchange) * size / (1 << 30)
         elif source == target:
             self.clocks[source] += machine.own[source] * size / (1 << 28)
         else:

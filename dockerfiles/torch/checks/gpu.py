@@ -2,7 +2,8 @@
 """On a machine with GPUs: CUDA runs on this driver, every GPU computes as a CPU does, and NCCL joins them all.
 
 Prints one line for each thing found. Exits 1, with one line that says what is wrong, at the first thing that is. What
-it measures goes to the file GPU_MEASUREMENTS too, if that is set: common/gpu/report.py sets it.
+it measures goes to the file GPU_MEASUREMENTS too, if that is set: common/gpu/report.py sets it. ACCEPTED_LOSS is the
+share of an expected rate that NCCL may lack on machines that the rule below does not fit, such as 0.4.
 """
 
 from __future__ import annotations
@@ -63,9 +64,10 @@ class _Operation(NamedTuple):
         """Return what a healthy machine takes for parts of some bytes.
 
         Its GPUs copy ``copy`` bytes a second to each other, and wait ``wait`` seconds for a single number. NCCL reaches
-        1 / 1.05 of that rate, and waits half as long again. On two H100 NCCL 2.28.9 is within 2 % of this at 1 GiB, and
-        up to 7 % slower on less. For 4 and 8 GPUs this is 348 and 347 GB/s for an all-reduce of 1 GiB, where 355 and
-        361 were measured; their other operations were not. containers/evidence/gpu_report.py judges by the same rule.
+        1 / 1.05 of that rate, and waits half as long again. NCCL 2.28.9 is within 2 % of this at 1 GiB on two H100 and
+        on four. On less it is up to 7 % slower on two, and faster on four. On eight this is 347 GB/s for an all-reduce
+        of 1 GiB, where 361 were measured; the other operations were not. containers/evidence/gpu_report.py judges by
+        the same rule.
         """
         return 1.5 * wait * (1 + self.steps) + part * (1.05 * self.steps + self.own) / copy
 
@@ -138,6 +140,18 @@ def check_count() -> None:
         sys.exit(f"EXPECTED_GPUS is '{expected}'; give a whole number, or leave it out")
     if expected and present != int(expected):
         sys.exit(f"{present} GPUs are there, EXPECTED_GPUS is {expected}")
+
+
+def accepted_loss() -> float:
+    """Return the share that may be missing of NCCL's expected rates: LOSS, or ACCEPTED_LOSS if it is set."""
+    text = os.environ.get("ACCEPTED_LOSS", "")
+    try:
+        share = float(text or LOSS)
+    except ValueError:
+        share = 0
+    if not 0 < share < 1:
+        sys.exit(f"ACCEPTED_LOSS is '{text}'; give a share between 0 and 1, such as 0.4, or leave it out")
+    return share
 
 
 def check_switches() -> None:
@@ -313,9 +327,9 @@ def check_results(count: int) -> None:
 
 
 def exchange(sources: list[torch.Tensor], targets: list[torch.Tensor], streams: Streams) -> None:
-    """Have each GPU copy a part of its vector to each other one, all at once."""
+    """Have each GPU copy its vector, in equal parts, to the GPUs to which it has streams, all at once."""
     count = len(sources)
-    size = sources[0].numel() // (count - 1)
+    size = sources[0].numel() * count // len(streams)
     for (gpu, other), (here, there) in streams.items():
         here.wait_stream(torch.cuda.current_stream(gpu))
         there.wait_stream(torch.cuda.current_stream(other))
@@ -345,20 +359,25 @@ def suspects() -> str:
 
 
 def copies(vectors: list[torch.Tensor], others: list[torch.Tensor]) -> tuple[float, float]:
-    """Return how many bytes a second each GPU copies to the others, all at once, and what a single number takes."""
-    gpus = range(len(vectors))
-    pairs = [(gpu, other) for gpu in gpus for other in gpus if gpu != other]
+    """Return how many bytes a second each GPU copies to the others, all at once, and what a single number takes.
+
+    Behind a switch a GPU copies the fastest to a single one: four H100 copy 390 GB/s each to the next one, and 145 to
+    213 to all others. Where each two have links of their own, it is the other way round. NCCL uses all links of both.
+    """
+    count = len(vectors)
+    pairs = [(gpu, other) for gpu in range(count) for other in range(count) if gpu != other]
     streams = {(gpu, other): (torch.cuda.Stream(gpu), torch.cuda.Stream(other)) for gpu, other in pairs}
+    ring = {(gpu, other): each for (gpu, other), each in streams.items() if other == (gpu + 1) % count}
     size = vectors[0].numel() * 4
     wait = min(seconds(partial(others[other][:1].copy_, vectors[gpu][:1])) for gpu, other in pairs)
-    return size / seconds(partial(exchange, vectors, others, streams)), wait
+    return size / min(seconds(partial(exchange, vectors, others, each)) for each in (ring, streams)), wait
 
 
 def check_rates(count: int) -> None:
     """Require NCCL's operations to be as fast as copies between the GPUs let expect, where there is NVLink."""
     most = largest(count)
     vectors, others = ([torch.zeros(most // 4, device=f"cuda:{gpu}") for gpu in range(count)] for _ in range(2))
-    copy, wait = copies(vectors, others)
+    (copy, wait), loss = copies(vectors, others), accepted_loss()
     rates: dict[str, dict[int, float]] = {name: {} for name in operations(count)}
     faults = []
     for size in (1 << power for power in range(20, most.bit_length())):
@@ -369,11 +388,11 @@ def check_rates(count: int) -> None:
             work = partial(operation.run, whole, parts)
             with ending(f"NCCL's {name} of {size >> 20} MiB over {count} GPUs"):
                 taken = seconds(work)
-                if expected < (1 - LOSS) * taken:  # once more: it may have been for a moment
+                if expected < (1 - loss) * taken:  # once more: it may have been for a moment
                     taken = min(taken, seconds(work))
             rate, usual = (operation.steps * part / each / 1e9 for each in (taken, expected))
             rates[name][size >> 20] = round(rate, 1)
-            if expected < (1 - LOSS) * taken:
+            if expected < (1 - loss) * taken:
                 what = f"{name} of {size >> 20} MiB over {count} GPUs moves {rate:.0f} GB/s of {usual:.0f} expected"
                 faults.append((1 - expected / taken, what))
 

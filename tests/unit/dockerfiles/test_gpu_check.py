@@ -34,8 +34,12 @@ def machine(row: dict[str, Any]) -> Machine:
 
 ROWS = [json.loads(line) for line in Path(__file__).with_name("gpu_machines.jsonl").read_text().splitlines()]
 MACHINES = {row["name"]: machine(row) for row in ROWS}
-"""Two H100 with NVLink (torch 2.11.0, NCCL 2.28.9, driver 580.159.04), with each fault and without."""
-HEALTHY = [name for name in MACHINES if name.startswith("healthy") or name == "NCCL_PROTO=Simple"]
+"""Two H100 with NVLink, and four (torch 2.11.0, NCCL 2.28.9, driver 580.159.04), with each fault and without.
+
+``ring`` of the four was measured on the first of them alone. What the check no longer measured on a busy GPU is of the
+healthy machine.
+"""
+HEALTHY = [name for name in MACHINES if "healthy" in name or name == "NCCL_PROTO=Simple"]
 """NCCL's protocol for large vectors, which costs nothing but at 1 MiB, is not a fault."""
 
 
@@ -80,22 +84,24 @@ def test_healthy_machine_passes(run: Any, name: str) -> None:
     done = run(MACHINES[name])
     assert done.failure == ""
     assert re.fullmatch(
-        r"NCCL adds up right: 3[23]\d GB/s bus bandwidth over 2 GPUs; one copies to another at 39\d GB/s",
+        rf"NCCL adds up right: 3[235]\d GB/s bus bandwidth over {len(MACHINES[name].own)} GPUs; "
+        r"one copies to another at 39\d GB/s",
         done.lines[-1],
     )
 
 
 @pytest.mark.parametrize("name", [name for name in MACHINES if name not in HEALTHY])
 def test_planted_fault_fails_in_one_line(run: Any, name: str) -> None:
-    variable, _, value = name.partition("=")
+    setting, count = name.removeprefix("4: "), len(MACHINES[name].own)
+    variable, _, value = setting.partition("=")
     done = run(MACHINES[name], **({variable: value} if value else {}))
     if value:
         pattern = (
-            rf"NCCL is slow: \S+ of \d+ MiB over 2 GPUs moves \d+ GB/s of \d+ expected of GPUs that copy 39\d to "
-            rf"each other: \d\d% are lost, and too much in \d+ of 44 measurements; look at {name}, .*nvidia-smi.*"
+            rf"NCCL is slow: \S+ of \d+ MiB over {count} GPUs moves \d+ GB/s of \d+ expected of GPUs that copy 39\d "
+            rf"to each other: \d\d% are lost, and too much in \d+ of 44 measurements; look at {setting}, .*nvidia-smi.*"
         )
     else:
-        pattern = r"GPU [01] is slow: it .*, and GPU [01] .*: \d\d% are lost; look at .*nvidia-smi.*"
+        pattern = r"GPU [013] is slow: it .*, and GPU [01] .*: \d\d% are lost; look at .*nvidia-smi.*"
     assert re.fullmatch(pattern, done.failure)
     assert len(done.failure) < 300  # what a report keeps
 
@@ -103,7 +109,8 @@ def test_planted_fault_fails_in_one_line(run: Any, name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in MACHINES if "=" in name and name not in HEALTHY])
 def test_forged_pass_of_slow_nccl_is_a_violation(run: Any, name: str) -> None:
     run_of = run(MACHINES[name])
-    report = gpu_report.parse(gpu_reports.text("good", measured=run_of.measured), "log")
+    gpus = json.loads(gpu_reports.text("good"))["gpus"][:1] * len(MACHINES[name].own)
+    report = gpu_report.parse(gpu_reports.text("good", measured=run_of.measured, gpus=gpus), "log")
     (line,) = gpu_report.violations(report, GpuChecksConfig())
     assert line.startswith("the report says PASSED, but ")
 
@@ -111,30 +118,48 @@ def test_forged_pass_of_slow_nccl_is_a_violation(run: Any, name: str) -> None:
 HEALTH = MACHINES["healthy"]
 
 
-def of_four(**values: Any) -> Machine:
-    """Return four GPUs like the two, with NCCL's operations on them as measured, or other values."""
-    like = {"own": HEALTH.own[:1] * 4, "products": HEALTH.products[:1] * 4, "pairs": ((HEALTH.pairs[0][1],) * 4,) * 4}
-    more = {"all-reduce": 1.4, "broadcast": 1, "all-gather": 1.22, "reduce-scatter": 1.22}
-    operations = {
-        name: {size: took * more[name] for size, took in each.items()} for name, each in HEALTH.operations.items()
-    }
-    return replace(HEALTH, **{**like, "operations": operations, **values})
+FOUR = MACHINES["4: healthy"]
 
 
-def slower(name: str, share: float) -> Machine:
+def slower(machine: Machine, name: str, share: float) -> Machine:
     """Return a machine on which an operation of a GiB loses a share of its rate."""
-    took = {**HEALTH.operations[name], 1024: HEALTH.operations[name][1024] / (1 - share)}
-    return replace(HEALTH, operations={**HEALTH.operations, name: took})
+    took = {**machine.operations[name], 1024: machine.operations[name][1024] / (1 - share)}
+    return replace(machine, operations={**machine.operations, name: took})
 
 
 @pytest.mark.parametrize("name", HEALTH.operations)
+@pytest.mark.parametrize("machine", [HEALTH, FOUR], ids=["two", "four"])
 @pytest.mark.parametrize(("share", "fails"), [(0.15, True), (0.1, False)])
-def test_loss_of_15_percent_of_one_size_is_found(run: Any, name: str, share: float, *, fails: bool) -> None:
-    done = run(slower(name, share))
+def test_loss_of_15_percent_of_one_size_is_found(
+    run: Any, machine: Machine, name: str, share: float, *, fails: bool
+) -> None:
+    done = run(slower(machine, name, share))
     assert bool(done.failure) == fails
     if fails:
-        assert done.failure.startswith(f"NCCL is slow: {name} of 1024 MiB over 2 GPUs moves ")
-        assert ": 15% are lost, and too much in 1 of 44 " in done.failure or ": 14% are lost" in done.failure
+        assert done.failure.startswith(f"NCCL is slow: {name} of 1024 MiB over {len(machine.own)} GPUs moves ")
+        assert re.search(r": 1[345]% are lost, and too much in 1 of 44 ", done.failure)
+
+
+def test_accepted_loss_lets_a_slow_machine_pass_and_no_slower(run: Any) -> None:
+    machine, gpus = MACHINES["4: NCCL_MAX_NCHANNELS=8"], json.loads(gpu_reports.text("good"))["gpus"] * 2
+    assert "53% are lost" in run(machine, ACCEPTED_LOSS="0.5").failure
+    done = run(machine, ACCEPTED_LOSS="0.55")
+    assert done.failure == ""
+    report = gpu_report.parse(gpu_reports.text("good", measured=done.measured, gpus=gpus), "log")
+    # The machine that ran the checks does not say what its own promotion accepts.
+    (line,) = gpu_report.violations(report, GpuChecksConfig())
+    assert line.startswith("the report says PASSED, but ")
+    assert [*gpu_report.violations(report, GpuChecksConfig.model_validate({"acceptedLoss": 0.55}))] == []
+
+
+@pytest.mark.parametrize("share", ["0", "1", "-0.2", "nan", "15%"])
+def test_accepted_loss_that_is_no_share_is_refused(run: Any, share: str) -> None:
+    failure = run(HEALTH, ACCEPTED_LOSS=share).failure
+    assert failure == f"ACCEPTED_LOSS is '{share}'; give a share between 0 and 1, such as 0.4, or leave it out"
+
+
+def test_accepted_loss_excuses_no_slow_gpu(run: Any) -> None:
+    assert run(MACHINES["4: GPU 3 busy"], ACCEPTED_LOSS="0.9").failure.startswith("GPU 3 is slow: ")
 
 
 def test_one_gpu_passes_and_says_so(run: Any) -> None:
@@ -164,23 +189,19 @@ def test_machine_without_nvlink_is_measured_not_judged(run: Any, times: float) -
     assert done.measured["rates"]["broadcast"]["1024"] > 0
 
 
-def test_four_healthy_gpus_pass(run: Any) -> None:
-    assert run(of_four()).failure == ""
-
-
 @pytest.mark.parametrize(
     ("machine", "failure"),
     [
         (
-            of_four(own=(*HEALTH.own[:1] * 3, HEALTH.own[0] * 2)),
-            "GPU 3 is slow: it copies 746 GB/s within its memory, and",
+            replace(FOUR, own=(*FOUR.own[:3], FOUR.own[3] * 2)),
+            "GPU 3 is slow: it copies 744 GB/s within its memory, and",
         ),
         (
-            of_four(products=(HEALTH.products[0] * 1.2, *HEALTH.products[:1] * 3)),
+            replace(FOUR, products=(FOUR.products[0] * 1.2, *FOUR.products[1:])),
             "GPU 0 is slow: it multiplies at 42.0 ",
         ),
         (
-            of_four(pairs=tuple(tuple(1e-3 if 2 not in {a, b} else 1e-2 for b in range(4)) for a in range(4))),
+            replace(FOUR, pairs=tuple(tuple(1e-3 if 2 not in {a, b} else 1e-2 for b in range(4)) for a in range(4))),
             "GPU 2 is slow: it copies 27 GB/s to another, and GPU 0 copies 268 GB/s to another: 90% are lost; look at",
         ),
         (replace(HEALTH, wait=2e-3), "the GPUs are busy: a number takes 2000 microseconds from one to another, and at"),
@@ -196,11 +217,17 @@ def test_fault_of_gpu_is_named(run: Any, machine: Machine, failure: str) -> None
     [
         # Two pairs with a bridge each, as of cards for PCIe.
         replace(
-            of_four(pairs=tuple(tuple(1e-3 if a // 2 == b // 2 else 1e-2 for b in range(4)) for a in range(4))),
+            FOUR,
+            pairs=tuple(tuple(1e-3 if a // 2 == b // 2 else 1e-2 for b in range(4)) for a in range(4)),
             exchange=(1 << 30) / 30e9,
+            ring=(1 << 30) / 30e9,
         ),
-        of_four(
-            names=("NVIDIA A100",) * 2 + ("NVIDIA A10",) * 2, own=(*HEALTH.own, *(took * 3 for took in HEALTH.own))
+        # Links of their own between each two: a third of them leads to the next.
+        replace(FOUR, exchange=FOUR.ring, ring=FOUR.ring * 3),
+        replace(
+            FOUR,
+            names=("NVIDIA A100",) * 2 + ("NVIDIA A10",) * 2,
+            own=(*FOUR.own[:2], *(took * 3 for took in FOUR.own[2:])),
         ),
         # NVLink's multicast: the switch adds up.
         replace(
@@ -213,7 +240,7 @@ def test_fault_of_gpu_is_named(run: Any, machine: Machine, failure: str) -> None
         replace(HEALTH, hiccup=13),
         replace(HEALTH, late=500),
     ],
-    ids=["bridges", "two-models", "multicast", "hiccup", "late-host"],
+    ids=["bridges", "mesh", "two-models", "multicast", "hiccup", "late-host"],
 )
 def test_unusual_but_healthy_machine_passes(run: Any, machine: Machine) -> None:
     assert run(machine).failure == ""
