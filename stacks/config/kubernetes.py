@@ -358,6 +358,13 @@ class ValidationConfig(Model):
         (), description="The check, which passes with exit code 0. Default: the image's own checks/gpu.py."
     )
     minutes: int = Field(30, ge=1, le=1440, description="Minutes after which it fails, including its wait for a node.")
+    accepted_loss: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Share of the rate that NCCL may lack in torch's checks, as in slipway:promotion.gpuChecks. "
+        "Default: 0.13.",
+    )
 
     @field_validator("image")
     @classmethod

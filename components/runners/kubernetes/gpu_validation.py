@@ -41,11 +41,13 @@ def login(server: str, username: str, password: str) -> dict[str, str]:
 
 
 def environment(config: KubernetesRunnersConfig, image: Any) -> list[Spec]:
-    """Return the variables of the Job, which the report of the checks repeats; ``image`` is what it runs."""
+    """Return the variables of the Job; ``image`` is what it runs. The report repeats it, the profile and the node."""
+    loss = config.validation.accepted_loss if config.validation else None
     return [
         {"name": "CHECKED_IMAGE", "value": image},
         {"name": "NODE_PROFILE", "value": config.profile},
         {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        *([{"name": "ACCEPTED_LOSS", "value": str(loss)}] if loss else []),
     ]
 
 

@@ -36,6 +36,14 @@ class GpuChecksConfig(Model):
         description="The only network that NCCL may have used, such as efa, InfiniBand or Socket. Default: any.",
     )
 
+    accepted_loss: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Share of the rate that NCCL may lack beside copies between GPUs over NVLink, such as 0.4 for "
+        "machines that the rule does not fit. Default: 0.15.",
+    )
+
     @property
     def gpus_of_node(self) -> tuple[str, int]:
         """The model of the GPUs of a node of the profile, and their number."""

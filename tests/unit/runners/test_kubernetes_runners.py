@@ -578,12 +578,13 @@ def test_gpu_checks_without_a_command_are_the_images_own() -> None:
     assert {"name": "checks", "configMap": {"name": scripts["metadata"]["name"]}} in pod_spec["volumes"]
     other = gpu_validation.job(validated, validated.validation, {**texts, "gpu.py": "#"})
     assert other["spec"]["template"]["metadata"] != job["spec"]["template"]["metadata"]  # other checks run anew
-    recorder, _ = run(runners=runners(validation={"image": "torch"}), gpu_checks=texts)
+    recorder, _ = run(runners=runners(validation={"image": "torch", "acceptedLoss": 0.4}), gpu_checks=texts)
     assert objects(recorder)["ConfigMap gpu-checks"]["data"] == texts
     (declared,) = objects(recorder)["Job gpu-checks"]["spec"]["template"]["spec"]["containers"]
     variables = {each["name"]: each.get("value", "") for each in declared["env"]}
     assert variables["CHECKED_IMAGE"] == declared["image"]
     assert variables["NODE_PROFILE"] == validated.profile
+    assert variables["ACCEPTED_LOSS"] == "0.4"
 
 
 def test_gpu_checks_of_a_train_image_are_torchs() -> None:
