@@ -95,7 +95,7 @@ def verify(stack: str, root: Path, image: str | None = None, now: datetime | Non
             if name in products and not Repository(ref, login).exists():
                 yield Verified(name, ref, (_DELETED,))
                 continue
-            facts = [_signature(ref, signing, login, annotations)]
+            facts = [signature(ref, signing, login, annotations)]
             if name not in indexes and name not in products:
                 evidence = Evidence(ref, signing, login, signed.get(name, {}))
                 facts += evidence.facts()
@@ -107,7 +107,7 @@ def verify(stack: str, root: Path, image: str | None = None, now: datetime | Non
     }  # at any digest: one may be older
     for ref, signer in parents.items():
         if Reference.of(ref).in_full.repository not in siblings:
-            yield Verified("parent", ref, (_signature(ref, signer, login),))
+            yield Verified("parent", ref, (signature(ref, signer, login),))
     if violations:
         raise SlipwayError("\n".join(violations))
 
@@ -119,9 +119,14 @@ def stated(planned: Plan, name: str, built: Mapping[str, str]) -> dict[str, str]
     return planned_now if planned_now.get("tag") == built["tag"] else {"tag": built["tag"]}
 
 
-def _signature(
+def signature(
     ref: str, signer: SignerConfig, login: Login | None, annotations: Mapping[str, str] | None = None
 ) -> Fact:
+    """Return who signed an image, verified.
+
+    Raises:
+        SlipwayError: the signer did not, or a tag names the image.
+    """
     if _digest(ref):
         cosign.verify(ref, signer, login if login and login.applies_to(ref) else None, annotations)
         name = f", as {annotations['tag']}" if annotations else ""

@@ -128,18 +128,26 @@ def diff(
     examples=[
         ("slipway verify nccl-cu132", "all images, and the parents they were built on"),
         ("slipway verify nccl-cu132 torch", "one image"),
+        ("slipway verify nccl-cu132 torch --digest sha256:5d41...", "an earlier image, or one with warm layers"),
         ("slipway verify nccl-cu132 --json", "the results as JSON, for a program"),
     ],
 )
 @click.argument("stack", shell_complete=completion.stacks)
 @click.argument("image", required=False, shell_complete=completion.images)
+@click.option("--digest", metavar="DIGEST", help="Another image of IMAGE's repository: sha256:....")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.pass_context
-def verify(ctx: click.Context, stack: str, image: str | None, *, as_json: bool) -> None:
+def verify(ctx: click.Context, stack: str, image: str | None, digest: str | None, *, as_json: bool) -> None:
     """Verify the signatures of what a stack has published. Exits with 1 where one is missing or a policy refuses."""
     from cli import verify as verification
+    from cli.promotion import verified_digest
 
-    verified = verification.verify(stack, ROOT, image)
+    if digest and not image:
+        raise click.UsageError("--digest: give IMAGE as well, whose repository has the digest")
+    if image and digest:
+        verified = verified_digest.verify_digest(stack, image, digest, ROOT)
+    else:
+        verified = verification.verify(stack, ROOT, image)
     if as_json:
         result = verification.as_json(verified)
         print(json.dumps(result, indent=2))

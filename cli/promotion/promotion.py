@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from cli import verify
 from cli.promotion import newest_evidence
-from cli.promotion.published_image import PublishedImage, published
+from cli.promotion.published_image import PublishedImage, published, published_with
+from cli.warm import warm_evidence, warm_image
 from containers.errors import SlipwayError, one_line, suggest
 from containers.evidence import age, cosign, gpu_report, loading_evidence, shape
 from containers.evidence.vulnerabilities import grype
@@ -46,7 +47,7 @@ def promote(
     images = fetch_each(target.ref, target.login)
     if digest is None and before and before != target.digest:
         _check_newer(name, images, target)
-    refused = list(_refused(target, images, promotion, root, now))
+    refused = _lines(_refused, target, images, promotion, root, now)
     if refused:
         stays = f"stays at {before}" if before else "is not set"
         raise SlipwayError("\n".join([f"{image}: {tag} {stays}:", *(f"  {each}" for each in dict.fromkeys(refused))]))
@@ -79,12 +80,29 @@ def _created(images: Iterable[Image]) -> str:
 
 
 def _refused(
-    target: PublishedImage, images: Iterable[Image], promotion: PromotionConfig, root: Path, now: datetime
+    target: PublishedImage, images: Sequence[Image], promotion: PromotionConfig, root: Path, now: datetime
 ) -> Iterator[str]:
-    """Yield a line for each thing that is missing or fails."""
+    """Yield a line for each thing that is missing or fails. Of warm layers, the image below has all other evidence."""
+    below = warm_image.image_below(images[0]) if len(images) == 1 else ""
+    if below:
+        yield from _lines(_unsigned, target.ref, target, target.annotations)
+        ground, image = published_with(target, below, root)
+        yield from _lines(_warm, image, images[0], target)
+        target, images = ground, [image]
+    yield from _lacking(target, images, promotion, root, now)
+
+
+def _warm(image: Image, warm: Image, target: PublishedImage) -> tuple[()]:
+    warm_evidence.attested_layers(image, warm, target.signing, target.login)
+    return ()
+
+
+def _lacking(
+    target: PublishedImage, images: Sequence[Image], promotion: PromotionConfig, root: Path, now: datetime
+) -> Iterator[str]:
+    """Yield a line for each thing that an image without warm layers lacks."""
     yield from _lines(_unsigned, target.ref, target, target.annotations)
-    every = list(images)
-    for ref, stated in dict(_attested(image.digest, target, alone=len(every) == 1) for image in every).items():
+    for ref, stated in dict(target.attested(image.digest, alone=len(images) == 1) for image in images).items():
         if ref != target.ref:
             yield from _lines(_unsigned, ref, target, stated)
         yield from _lines(_against_policy, ref, target, now)
@@ -94,21 +112,6 @@ def _refused(
             yield from _lines(_vulnerable, ref, target, target.config.vulnerabilities, now)
     if promotion.gpu_checks:
         yield from _lines(_gpu, target, promotion.gpu_checks, promotion, root, now)
-
-
-def _attested(digest: str, target: PublishedImage, *, alone: bool) -> tuple[str, Mapping[str, str]]:
-    """Return the update's attestations of an image in the target, and the required statements of its signature.
-
-    That is the image itself, or the index of it that an engine pushed. An index by the user's name, with one image
-    ``alone``, is one that an engine pushed.
-    """
-    if alone and not target.parts:
-        return target.ref, target.annotations
-    ref = f"{target.repository}@{digest}"
-    if ref not in target.parts:
-        pushed = (part for part in target.parts if digest in {each.digest for each in fetch_each(part, target.login)})
-        ref = next(pushed, ref)
-    return ref, target.parts.get(ref, {})
 
 
 def _lines(check: Callable[..., Iterable[str]], *arguments: Any) -> list[str]:

@@ -11,6 +11,7 @@ from cli import verify
 from cli.diff import stack_diff
 from containers.blob import DIGEST
 from containers.errors import SlipwayError, one_line
+from containers.image.registry_image import Image, fetch, fetch_each
 from containers.registry.credentials import Login
 from containers.registry.logins import stack_login
 from containers.registry.reference import Reference
@@ -49,6 +50,20 @@ class PublishedImage:
         """``sha256:...``."""
         return Reference.of(self.ref).digest
 
+    def attested(self, digest: str, *, alone: bool) -> tuple[str, Mapping[str, str]]:
+        """Return what the update attested of an image in this one, and the required statements of its signature.
+
+        That is the image itself, or the index of it that an engine pushed. An index by the user's name, with one image
+        ``alone``, is one that an engine pushed.
+        """
+        if alone and not self.parts:
+            return self.ref, self.annotations
+        ref = f"{self.repository}@{digest}"
+        if ref not in self.parts:
+            pushed = (part for part in self.parts if digest in {each.digest for each in fetch_each(part, self.login)})
+            ref = next(pushed, ref)
+        return ref, self.parts.get(ref, {})
+
 
 def published(stack: str, image: str, root: Path, digest: str | None = None) -> PublishedImage:
     """Return the last published image of a stack, or the one with a ``digest`` in its repository.
@@ -71,3 +86,19 @@ def published(stack: str, image: str, root: Path, digest: str | None = None) -> 
     login = stack_login.configured(planned.config.registry)
     applicable = login if login and login.applies_to(ref) else None
     return PublishedImage(stack, image, ref, annotations, signing, planned.config, applicable, parts)
+
+
+def published_with(target: PublishedImage, digest: str, root: Path) -> tuple[PublishedImage, Image]:
+    """Return what the stack published with an image of a ``digest``, and that image.
+
+    That is the last published image, or index, if it has the image, else the image by itself.
+
+    Raises:
+        SlipwayError: the registry has no such image.
+    """
+    last = published(target.stack, target.name, root)
+    for image in fetch_each(last.ref, last.login):
+        if image.digest == digest:
+            return last, image
+    earlier = published(target.stack, target.name, root, digest)
+    return earlier, fetch(earlier.ref, earlier.login)

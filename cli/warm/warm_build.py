@@ -15,11 +15,11 @@ from typing import IO, Any, Final, cast
 
 from cli.diff import stack_diff
 from cli.startup.docker_client import pulled
-from cli.warm import warm_image, warm_layer, warm_run
+from cli.warm import warm_evidence, warm_image, warm_layer, warm_run
 from cli.warm.warm_image import WarmLayer
 from cli.warm.warm_record import WarmRecord, combined_key
 from containers.errors import SlipwayError, one_line
-from containers.evidence import cosign, shape
+from containers.evidence import cosign
 from containers.image.node_pull import NodePull, size
 from containers.image.registry_image import Image, fetch
 from containers.registry.client import PUSH_REASONS, Repository
@@ -159,19 +159,15 @@ def _others(target: WarmTarget, onto: str) -> list[WarmLayer]:
         SlipwayError: it is not such an image, or has a layer that the stack did not attest.
     """
     ref = _named(target, onto)
-    layers = warm_image.warm_layers(target.image, fetch(ref, target.login))
-    if target.config.signing:
-        predicates = cosign.every_attested(ref, "warm", target.config.signing, target.login_of(ref))
-        with shape.expected(ref):
-            known = {
-                layer["diffId"]
-                for each in predicates
-                if each["image"] == target.image.digest
-                for layer in each["layers"]
-            }
-        if not known.issuperset(layer.diff_id for layer in layers):
-            raise SlipwayError(f"--onto: {ref} has a layer that is not attested; leave --onto out, and start anew")
-    return layers
+    warm = fetch(ref, target.login)
+    signing = target.config.signing
+    try:
+        if signing is None:
+            return warm_image.warm_layers(target.image, warm)
+        verified = warm_evidence.attested_layers(target.image, warm, signing, target.login_of(ref))
+    except SlipwayError as error:
+        raise SlipwayError(f"--onto: {error}; leave --onto out, and start anew") from None
+    return [each.layer for each in verified]
 
 
 def _counts(target: WarmTarget, ref: str, tag: str) -> bool:
@@ -207,7 +203,7 @@ def _evidence(
     login = target.login_of(ref)
     predicate = {
         "image": target.image.digest,
-        "layers": [{"diffId": each.diff_id, "key": each.record.key, **vars(each.record)} for each in layers],
+        "layers": [each.attested() for each in layers],
         "made": dict(made),
     }
     cosign.sign(ref, signing, login, {"tag": tag})

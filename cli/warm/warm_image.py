@@ -31,6 +31,11 @@ class WarmLayer:
     diff_id: str
     descriptor: Mapping[str, Any]
 
+    def attested(self) -> dict[str, Any]:
+        """Return what an attestation says of the layer."""
+        record = {**vars(self.record), "machine": [*self.record.machine]}
+        return {"diffId": self.diff_id, "key": self.record.key, **record}
+
 
 def compressed(archive: IO[bytes], target: IO[bytes], record: WarmRecord, image: Image) -> WarmLayer:
     """Compress a layer's archive as the image's own layers are: whoever pulls these can pull it."""
@@ -53,6 +58,12 @@ def _gzip(archive: IO[bytes], target: IO[bytes]) -> zstd_layer.CompressedLayer:
     return zstd_layer.CompressedLayer(f"sha256:{plain.hexdigest()}", f"sha256:{digest.hexdigest()}", target.tell())
 
 
+def image_below(warm: Image) -> str:
+    """Return the digest of the image that the history names below the warm layers; empty if it has none."""
+    records = map(WarmRecord.of, _config(warm).get("history") or [])
+    return next((record.image for record in records if record), "")
+
+
 def warm_layers(image: Image, warm: Image) -> list[WarmLayer]:
     """Return the warm layers that an image has above ``image``.
 
@@ -66,9 +77,7 @@ def warm_layers(image: Image, warm: Image) -> list[WarmLayer]:
     added = cast("Sequence[Mapping[str, Any]]", warm.manifest.content["layers"])[count:]
     own = [record for record in records if record and record.image == image.digest]
     if warm.layers[:count] != image.layers or len(own) != len(added) or _settings(config) != _settings(_config(image)):
-        raise SlipwayError(
-            f"{warm.reference}: it is not {image.digest} with warm layers alone; leave --onto out, and start anew"
-        )
+        raise SlipwayError(f"{warm.reference}: it is not {image.digest} with warm layers alone")
     return [
         WarmLayer(record, layer.diff_id, dict(descriptor))
         for record, layer, descriptor in zip(own, warm.layers[count:], added, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -11,10 +12,13 @@ from typing import Any
 import pytest
 
 from cli.diff import stack_diff
-from cli.promotion import gpu_evidence, newest_evidence, promotion
+from cli.promotion import gpu_evidence, newest_evidence, promotion, verified_digest
+from cli.warm import warm_image
+from cli.warm.warm_record import WarmRecord
 from containers.errors import SlipwayError
 from containers.evidence import cosign, gpu_report
 from containers.evidence.vulnerabilities import grype
+from containers.image.registry_image import fetch
 from containers.registry.client import Repository
 from tests.fakes import vulnerability_scanner
 from tests.fakes.registry import INDEX, MANIFEST, Registry, serve, skip_retry_waits
@@ -531,3 +535,114 @@ def test_promotion_that_proves_nothing_is_refused(stack: Stack, keys: dict[str, 
     )
     (line,) = stack.refused()
     assert message in line
+
+
+class Warm:
+    """The published image with layers of caches, pushed as `slipway warm` does, and its attestation."""
+
+    def __init__(self, stack: Stack, *models: str) -> None:
+        image = fetch(stack.published)
+        self.layers = []
+        blobs = {}
+        for model in models:
+            machine = (f"gpu {model}", "driver 580", "processor x86_64 avx2")
+            record = WarmRecord(image.digest, "warm/steps.py", "f" * 64, "2.11.0", "3.6.0", machine)
+            blob = io.BytesIO()
+            layer = warm_image.compressed(io.BytesIO(model.encode() + bytes(1024)), blob, record, image)
+            self.layers.append(layer)
+            blobs[layer.descriptor["digest"]] = blob
+        repository = stack.published.partition("@")[0]
+        self.digest = warm_image.push(image, self.layers, blobs, Repository(f"{repository}:w"), "w")
+        self.ref = f"{repository}@{self.digest}"
+        self.evidence = stack.evidence
+        self.image = image.digest
+
+    def attest(self, *entries: Mapping[str, Any], **changes: Any) -> None:
+        """Attest entries of layers; by default those of the image."""
+        layers = [*entries] or [layer.attested() for layer in self.layers]
+        made = {"layer": self.layers[-1].diff_id, "host": "gpu-1", "job": "", "finished": "2026-11-25T03:00:00+00:00"}
+        self.evidence.kept[self.ref, "warm"] = [{"image": self.image, "layers": layers, "made": made, **changes}]
+
+
+def test_attested_warm_layers_are_promoted_on_the_image_below(stack: Stack) -> None:
+    warm = Warm(stack, "H100", "B200")
+    warm.attest()
+    assert f"names {warm.digest}" in stack.promote(digest=warm.digest)
+    # The layers excuse nothing below them.
+    stack.checked(stack.report("planted"))
+    assert [line.split(": ")[1] for line in stack.refused(digest=warm.digest)[1:]] == ["gpu"]
+    stack.evidence.unsigned |= {warm.ref, stack.published}
+    lines = stack.refused(digest=warm.digest)[1:]
+    assert [line.split(": ")[0].strip() for line in lines] == [warm.ref, *[stack.published] * 2]
+
+
+def test_warm_layer_without_evidence_is_not_promoted(stack: Stack) -> None:
+    warm = Warm(stack, "H100")
+    refusal = f"  {warm.ref}: warm: cosign verify-attestation: no matching attestations"
+    assert stack.refused(digest=warm.digest)[1:] == [refusal]
+    with pytest.raises(SlipwayError, match="warm: cosign verify-attestation: no matching attestations"):
+        list(verified_digest.verify_digest("local", "torch", warm.digest, stack.root))
+
+
+@pytest.mark.parametrize(
+    ("attest", "reason"),
+    [
+        (lambda warm: warm.attest(warm.layers[0].attested()), "its layer for B200 is attested by nobody who signs for"),
+        (
+            lambda warm: warm.attest(*({**each.attested(), "machine": ["driver 570"]} for each in warm.layers)),
+            "its layer for H100 is attested as one for something else",
+        ),
+        (
+            lambda warm: warm.attest(*({**each.attested(), "sha256": "0" * 64} for each in warm.layers)),
+            "its layer for H100 is attested as one for something else",
+        ),
+        (
+            lambda warm: warm.attest(image=f"sha256:{'0' * 64}"),
+            "its layer for H100 is attested by nobody who signs for",
+        ),
+        (lambda warm: warm.attest(layers=7), "warm: what is attested has another shape than `slipway` attests"),
+    ],
+    ids=["planted", "other-machine", "other-script", "other-image", "other-shape"],
+)
+def test_warm_layer_attested_as_another_is_refused(stack: Stack, attest: Any, reason: str) -> None:
+    warm = Warm(stack, "H100", "B200")
+    attest(warm)
+    (line,) = stack.refused(digest=warm.digest)[1:]
+    assert line.startswith(f"  {warm.ref}: {reason}")
+    with pytest.raises(SlipwayError, match=reason):
+        list(verified_digest.verify_digest("local", "torch", warm.digest, stack.root))
+
+
+def test_layer_planted_between_warm_ones_is_refused(stack: Stack) -> None:
+    """Its history says nothing of it, so that the layers above stay attested."""
+    warm = Warm(stack, "H100")
+    kept = fetch(warm.ref)
+    config = json.loads(stack.registry.blobs[kept.manifest.content["config"]["digest"]])
+    evil = stack.registry.blob(b"evil")
+    config["rootfs"]["diff_ids"].insert(0, evil)
+    config["history"].insert(0, {})
+    body = json.dumps(config).encode()
+    content = json.loads(json.dumps(kept.manifest.content))
+    content["config"] |= {"digest": stack.registry.blob(body), "size": len(body)}
+    content["layers"].insert(0, {"mediaType": kept.layers[0].media_type, "digest": evil, "size": 4})
+    digest = stack.registry.manifest("acme/torch:evil", MANIFEST, content)
+    warm.ref = f"{warm.ref.partition('@')[0]}@{digest}"
+    warm.attest()
+    (line,) = stack.refused(digest=digest)[1:]
+    assert line == f"  {warm.ref}: it is not {warm.image} with warm layers alone"
+
+
+def test_verify_says_where_warm_layers_come_from(stack: Stack) -> None:
+    stack.configure(keys={"signing": {"key": KEY, "sbom": False, "provenance": False}})
+    warm = Warm(stack, "H100", "B200")
+    warm.attest()
+    first, second = verified_digest.verify_digest("local", "torch", warm.digest, stack.root)
+    assert (first.ref, second.ref) == (warm.ref, stack.published)
+    assert [text for what, text in first.facts if what == "warm"] == [
+        "gpu H100, driver 580: torch 2.11.0, Triton 3.6.0, warm/steps.py ffffffffffff",
+        (
+            "gpu B200, driver 580: torch 2.11.0, Triton 3.6.0, warm/steps.py ffffffffffff, made 2026-11-25T03:00:00+00:00 "
+            "on gpu-1"
+        ),
+    ]
+    assert stack.evidence.stated == {warm.ref: {}, stack.published: {"tag": "1-base"}}
