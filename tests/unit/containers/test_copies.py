@@ -173,6 +173,23 @@ def test_library_path_that_hides_own_nixl_is_a_fault(site: Site) -> None:
     assert found.fault() is not None
 
 
+def test_other_nixl_that_is_loaded_before_the_package_is_a_fault(site: Site) -> None:
+    own = site.library(".nixl_cu12.mesonpy.libs/libnixl.so", 1)
+    other = site.library("opt/nvidia/nvda_nixl/lib/libnixl.so", 2)
+    bindings = site.module(f"nixl_cu12/_bindings{TAG}", [own], rpath="$ORIGIN/../.nixl_cu12.mesonpy.libs")
+    record = site.folder / "nixl_cu12-1.5.1.dist-info/RECORD"
+    record.parent.mkdir()
+    paths = [".nixl_cu12.mesonpy.libs/libnixl.so", f"nixl_cu12/_bindings{TAG}"]
+    record.write_text("".join(f"{path},sha256=AA,1\n" for path in paths), encoding="utf-8")
+    record.with_name("METADATA").write_text("Name: nixl-cu12\nVersion: 1.5.1\n", encoding="utf-8")
+    assert site.copies() == []
+    core = site.module(f"dynamo/_core{TAG}", [other], rpath="/opt/nvidia/nvda_nixl/lib:" + str(other.parent))
+    assert site.asked(core, bindings) == [2, 2]
+    [found] = site.copies()
+    assert (found.family, found.how) == ("NIXL", "first")
+    assert "the bindings miss symbols of the one that is loaded first" in str(found.fault())
+
+
 def test_module_of_two_copies_calls_its_first_one(site: Site) -> None:
     one, other = site.library("p.libs/libprotobuf-11111111.so.32", 1), site.library("p.libs/libprotobuf.so.25", 2)
     module = site.module(f"p/m{TAG}", [one, other], rpath="$ORIGIN/../p.libs")
