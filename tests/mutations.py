@@ -1,9 +1,10 @@
-"""Sample mutations of the product, and print those that no test notices: a table in Markdown.
+"""Sample mutations of the product, and print the outcome of each: a table in Markdown.
 
-``python -m tests.mutations [--count N] [--seed N] [--jobs N] [FOLDER...]`` works in worktrees of its own, made of the last
-commit. For each mutation it runs the tests that import the mutated module, then all that need no engine.
-A test that fails kills the mutation. One that does not end in time does not: such a mutation is counted for itself.
-A mutation that only tests with a Docker engine would notice is printed too.
+``python -m tests.mutations [--count N] [--seed N] [FOLDER...]`` works in a worktree of its own, made of the last commit.
+It first runs all tests that need no engine once, and notes what each calls. For each mutation it runs those tests that call
+the mutated function, then their whole files and those that import the module. A test that fails kills the mutation.
+One that does not end in time does not: such a mutation is counted for itself. A mutation that only tests with a Docker
+engine would notice survives.
 """
 
 from __future__ import annotations
@@ -11,22 +12,27 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import pickle
 import random
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from importlib.util import cache_from_source
 from pathlib import Path
-from queue import SimpleQueue
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-FOLDERS = ("stacks", "containers", "cli", "components", "ci", "maintenance", "scaler", "toolchain", "policies")
-TESTS = ("tests/unit", "tests/history", "tests/aws/test_scaler.py")
+from tests.helpers.called import Calls, Chosen, Function, log_of, prepare, run
+
+FOLDERS = ("stacks", "containers", "cli", "components", "ci", "maintenance", "scaler", "toolchain", "policies", "bench")
+TESTS = (
+    *("tests/unit", "tests/fuzzing", "tests/history"),
+    *("tests/aws/test_scaler.py", "tests/attacks/test_hostile_registry.py", "tests/attacks/test_swapped_release.py"),
+)
 """The tests that need no engine and no registry."""
-SLOWER = 3
-"""How many times longer than without a mutation the tests of one may take."""
+SLOWER, START_SECONDS = 5, 60
+"""How many times longer than without a mutation the tests of one may take, beside their start, on a busy machine."""
 
 OPPOSITES: dict[type[ast.AST], type[ast.AST]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
@@ -37,7 +43,7 @@ NAMES = {"all": "any", "any": "all", "min": "max", "max": "min"}
 
 EQUIVALENT = (
     *("frozen", "slots", "kw_only", "strict", "timeout", "SECONDS", "TIMEOUT"),
-    *("encoding", "errors", "description", "help", "repr"),
+    *("encoding", "errors", "description", "help", "metavar", "examples", "repr"),
 )
 """Ends of names whose value is neither mutated nor dropped. Those of a dataclass refuse what mypy refuses, `zip(strict=...)`
 what cannot happen, one second more changes nothing, text is UTF-8 here anyway, and prose is read by people."""
@@ -52,22 +58,46 @@ class Mutation(NamedTuple):
     text: str
 
 
+Part = TypeVar("Part")
+
+
+def without_one(parts: Sequence[Part]) -> Iterator[list[Part]]:
+    """Yield the parts of something, each time without another one of them."""
+    for place in range(len(parts)):
+        yield [*parts[:place], *parts[place + 1 :]]
+
+
 def dropped(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Yield what a node is without one of its parts: an operand of and/or, an option or element, or the whole statement."""
+    """Yield what a node is without one of its parts: an operand of and/or, an option, entry or element; or no statement."""
     match node:
         case ast.BoolOp(values=values):
-            for place in range(len(values)):
-                left = values[:place] + values[place + 1 :]
+            for left in without_one(values):
                 yield "operand", left[0] if len(left) == 1 else ast.BoolOp(node.op, left)
-        case ast.Call(keywords=keywords):
+        case ast.Call(args=arguments, keywords=keywords):
             for keyword in keywords:
                 if keyword.arg and not keyword.arg.endswith(EQUIVALENT):
-                    yield "option", ast.Call(node.func, node.args, [each for each in keywords if each is not keyword])
-        case ast.List(elts=elements) | ast.Set(elts=elements) if len(elements) > 1:
-            for place in range(len(elements)):
-                yield "element", type(node)(elements[:place] + elements[place + 1 :])
-        case ast.Expr(value=ast.Call() | ast.Await()) | ast.Raise() | ast.AugAssign() | ast.Delete():
+                    yield "option", ast.Call(node.func, arguments, [each for each in keywords if each is not keyword])
+            for word in arguments:
+                if isinstance(word, ast.Constant) and str(word.value).startswith("-"):
+                    yield "option", ast.Call(node.func, [each for each in arguments if each is not word], keywords)
+        case ast.Dict(keys=[_, _, *_] as keys, values=values):
+            for pairs in without_one([*zip(keys, values, strict=True)]):
+                yield "entry", ast.Dict(*map(list, zip(*pairs, strict=True)))
+        case ast.List(elts=[_, _, *_] as elements) | ast.Set(elts=[_, _, *_] as elements):
+            for rest in without_one(elements):
+                yield "element", type(node)(rest)
+        case ast.stmt() if whole(node):
             yield "statement", ast.Pass()
+
+
+def whole(node: ast.stmt) -> bool:
+    """Tell whether a statement may be dropped: without it a module is compiled, and no name is missing for sure."""
+    match node:
+        case ast.Expr(value=ast.Call() | ast.Await()) | ast.Return(value=ast.expr()):
+            return True
+        case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
+            return True
+    return isinstance(node, ast.Raise | ast.AugAssign | ast.Delete | ast.Continue | ast.Break)
 
 
 def mutants(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
@@ -75,7 +105,7 @@ def mutants(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     yield from dropped(node)
     if not isinstance(node, ast.expr):
         return  # a copy of each statement with all of its statements would take minutes
-    changed = copy.deepcopy(node)
+    changed = copy.copy(node)
     match changed:
         case ast.Compare(ops=[op]) if type(op) in OPPOSITES:
             changed.ops = [OPPOSITES[type(op)]()]  # type: ignore[list-item]
@@ -114,7 +144,7 @@ def mutations(root: Path, file: Path) -> Iterator[Mutation]:
     for node in ast.walk(tree):
         if isinstance(node, ast.expr | ast.stmt) and node not in equivalent:
             for kind, changed in mutants(node):
-                yield Mutation(file, node, kind, ast.unparse(ast.fix_missing_locations(changed)))
+                yield Mutation(file, node, kind, ast.unparse(changed))
 
 
 def replace(source: str, node: ast.expr | ast.stmt, text: str) -> str:
@@ -127,6 +157,7 @@ def replace(source: str, node: ast.expr | ast.stmt, text: str) -> str:
     return (b"".join(lines)[:start] + new.encode() + b"".join(lines)[end:]).decode()
 
 
+@cache
 def imported(file: Path) -> set[str]:
     """Return the dotted names that a module imports; `from a import b` gives `a` and `a.b`."""
     names: set[str] = set()
@@ -138,83 +169,140 @@ def imported(file: Path) -> set[str]:
     return names
 
 
-def importing(root: Path, file: Path) -> list[str]:
-    """Return the test files that import a module."""
-    module = ".".join(file.with_suffix("").parts).removesuffix(".__init__")
-    tests = [test for place in TESTS for test in (root / place, *sorted((root / place).rglob("test_*.py")))]
-    return [str(test.relative_to(root)) for test in tests if test.is_file() and module in imported(test)]
+def importing(root: Path, file: Path) -> set[str]:
+    """Return the test files that import a module, or name its file."""
+    module, names = dotted(file), (f"/{file.name}", f'"{file.name}"')
+    return {
+        str(test.relative_to(root))
+        for test in test_files(root)
+        if module in imported(test) or any(name in test.read_text(encoding="utf-8") for name in names)
+    }
 
 
-def outcome(root: Path, tests: list[str] | tuple[str, ...], seconds: float, *options: str) -> str:
-    """Return `killed` if a test fails, `survived` if all pass, and `out of time` if they do not end within some seconds."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *options, *tests]
-    try:
-        done = subprocess.run(command, cwd=root, capture_output=True, check=False, timeout=seconds)
-    except subprocess.TimeoutExpired:
-        return "out of time"
-    return "killed" if done.returncode else "survived"
+def dotted(file: Path) -> str:
+    """Return the name by which a module is imported."""
+    return ".".join(file.with_suffix("").parts).removesuffix(".__init__")
 
 
-def tried(root: Path, mutation: Mutation, seconds: float) -> str:
+def test_files(root: Path) -> list[Path]:
+    """Return the files of the tests."""
+    places = [root / place for place in TESTS]
+    return [test for place in places for test in ([place] if place.suffix else sorted(place.rglob("test_*.py")))]
+
+
+def function(root: Path, mutation: Mutation) -> Function | None:
+    """Return the function that a mutation is in, or None for what runs as the module is imported."""
+    inside: list[int] = []
+    for node in ast.walk(ast.parse((root / mutation.file).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[0].lineno, node.end_lineno or 0
+            if body[0] <= mutation.node.lineno <= body[1]:
+                inside.append(min(each.lineno for each in (node, *node.decorator_list)))
+    return (str(mutation.file), max(inside)) if inside else None
+
+
+def choices(root: Path, mutation: Mutation, calls: dict[str, set[Function]]) -> Iterator[set[str]]:
+    """Yield the tests that may kill a mutation: those that call its function, then the whole files that do or import it.
+
+    What runs as the module is imported is noticed by those that import it, or call anything of it.
+    """
+    here, name = function(root, mutation), str(mutation.file)
+    direct = importing(root, mutation.file)
+    if here:
+        calling = {place for place, functions in calls.items() if here in functions}
+        whole = {place for place in calling if "::" not in place}
+        first = {place for place in calling if "::" in place and place.partition("::")[0] not in whole} | whole
+        second = direct | {place.partition("::")[0] for place in calling}
+    else:
+        users = {str(file) for file in product(root) if dotted(mutation.file) in imported(root / file)} | {name}
+        first = direct | {place for place, functions in calls.items() if any(each[0] == name for each in functions)}
+        second = {p.partition("::")[0] for p, functions in calls.items() if any(each[0] in users for each in functions)}
+    yield first
+    yield second - first
+
+
+def product(root: Path) -> list[Path]:
+    """Return the modules of the product."""
+    return [file.relative_to(root) for folder in FOLDERS for file in sorted((root / folder).rglob("*.py"))]
+
+
+def tried(root: Path, mutation: Mutation, calls: Calls) -> str:
     """Return the outcome of the tests in a worktree with a mutation."""
     file = root / mutation.file
     source = file.read_text(encoding="utf-8")
-    file.write_text(replace(source, mutation.node, mutation.text), encoding="utf-8")
+    direct = importing(root, mutation.file)
+
+    def write(text: str) -> None:
+        file.write_text(text, encoding="utf-8")
+        Path(cache_from_source(str(file))).unlink(missing_ok=True)  # it may be of the same second, and as long
+
+    write(replace(source, mutation.node, mutation.text))
     try:
-        direct = importing(root, mutation.file)
-        first = outcome(root, direct, seconds, "-n0") if direct else "survived"
-        return outcome(root, TESTS, seconds, "-n0") if first == "survived" else first
+        for tests in choices(root, mutation, calls.calls):
+            took = sum(calls.seconds.get(test, 0) for test in tests)
+            files = sorted({test.partition("::")[0] for test in tests}, key=lambda each: each not in direct)
+            result = run(root, files, SLOWER * took + START_SECONDS, Chosen(tests)) if files else "survived"
+            if result != "survived":
+                return result
+        return "survived"
     finally:
-        file.write_text(source, encoding="utf-8")
+        write(source)
+
+
+def called(root: Path, folders: Iterable[str]) -> Calls:
+    """Return what each test of a checkout calls, each file's in a process of its own: what one caches none else needs.
+
+    :raises SystemExit: a test fails without a mutation.
+    """
+    calls = Calls(root, folders)
+    for file in test_files(root):
+        if run(root, [str(file.relative_to(root))], 7200, calls) != "survived":
+            sys.exit(f"{file.relative_to(root)} fails without a mutation: {log_of(root)}")
+    return calls
 
 
 def sampled(root: Path, folders: list[str], count: int, seed: int) -> list[Mutation]:
-    """Return a sample of the mutations of some folders."""
-    files = [file.relative_to(root) for folder in folders for file in sorted((root / folder).rglob("*.py"))]
-    everything = [mutation for file in files for mutation in mutations(root, file)]
-    return random.Random(seed).sample(everything, min(count, len(everything)))
+    """Return mutations of some folders, each of another line: all lines that have any are drawn alike."""
+    lines: dict[tuple[Path, int], list[Mutation]] = {}
+    for file in (file for file in product(root) if file.parts[0] in folders):
+        for mutation in mutations(root, file):
+            lines.setdefault((file, mutation.node.lineno), []).append(mutation)
+    chance = random.Random(seed)
+    return [chance.choice(lines[line]) for line in chance.sample(sorted(lines), min(count, len(lines)))]
 
 
 def main() -> None:
-    """Print each mutation that is not killed as soon as it is known, and then how many had which outcome."""
+    """Print the outcome of each mutation as soon as it is known, and then how many had which."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=1, help="how many mutations are tried at once")
+    parser.add_argument("--skip", type=int, default=0, help="how many of the sample not to try: those tried before")
+    parser.add_argument("--calls", type=Path, help="where it is noted what each test calls, for the next time")
     parser.add_argument("folders", nargs="*", default=FOLDERS)
     options = parser.parse_args()
+    prepare()
     with tempfile.TemporaryDirectory(prefix="slipway-mutations-") as folder:
-        roots = [Path(folder) / str(number) for number in range(options.jobs)]
-        free: SimpleQueue[Path] = SimpleQueue()
-
-        def one(mutation: Mutation) -> str:
-            root = free.get()
-            try:
-                return tried(root, mutation, seconds)
-            finally:
-                free.put(root)
-
+        root = Path(folder, "checkout")
         try:
-            for root in roots:
-                subprocess.run(["git", "worktree", "add", "--quiet", "--detach", root], check=True)
-                free.put(root)
-            begun = time.monotonic()
-            if outcome(roots[0], TESTS, 7200, "-n0") != "survived":
-                sys.exit("a test fails without a mutation")
-            seconds = SLOWER * (time.monotonic() - begun)
-            sample = sampled(roots[0], options.folders, options.count, options.seed)
+            subprocess.run(["git", "worktree", "add", "--quiet", "--detach", root], check=True)
+            calls = Calls(root, FOLDERS)
+            if options.calls and options.calls.exists():
+                calls.calls, calls.seconds = pickle.loads(options.calls.read_bytes())
+            else:
+                calls = called(root, FOLDERS)
+                if options.calls:
+                    options.calls.write_bytes(pickle.dumps((calls.calls, calls.seconds)))
             counts = dict.fromkeys(("killed", "survived", "out of time"), 0)
             print("| place | mutation | was | is | outcome |\n| --- | --- | --- | --- | --- |", flush=True)
-            with ThreadPoolExecutor(options.jobs) as pool:
-                for (file, node, kind, text), result in zip(sample, pool.map(one, sample), strict=True):
-                    counts[result] += 1
-                    if result != "killed":
-                        place, was = f"{file}:{node.lineno}", ast.unparse(node)
-                        print(f"| {place} | {kind} | `{was}` | `{text}` | {result} |", flush=True)
-            print(", ".join(f"{count} {name}" for name, count in counts.items()), f"of {len(sample)}", flush=True)
+            for mutation in sampled(root, options.folders, options.count, options.seed)[options.skip :]:
+                counts[result := tried(root, mutation, calls)] += 1
+                place, was = f"{mutation.file}:{mutation.node.lineno}", ast.unparse(mutation.node)
+                print(f"| {place} | {mutation.kind} | `{was}` | `{mutation.text}` | {result} |", flush=True)
+            print(
+                ", ".join(f"{count} {name}" for name, count in counts.items()), "of", sum(counts.values()), flush=True
+            )
         finally:
-            for root in roots:
-                subprocess.run(["git", "worktree", "remove", "--force", root], check=False)
+            subprocess.run(["git", "worktree", "remove", "--force", root], check=False)
 
 
 if __name__ == "__main__":

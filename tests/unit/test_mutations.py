@@ -1,4 +1,4 @@
-"""Mutations of the product: which there are, and what a mutated source is."""
+"""Mutations of the product: which there are, what a mutated source is, and which tests are run for it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutations import FOLDERS, mutations, outcome, replace
+from tests.helpers.called import Calls, Chosen, run
+from tests.mutations import FOLDERS, choices, mutations, replace
 
 SOURCE = """\
 def safe(name, pod, online):
     if name and pod.lives and name in online:
         refuse(name, quietly=False, timeout=3)
-    return run(["rm", "--force"])
+        return {"a": name, "b": pod}
+    pod.name = git("--no-pager", name)
+    run(["rm", "--force"])
 """
 MUTANTS = {
     "if pod.lives and name in online:",
@@ -24,27 +27,62 @@ MUTANTS = {
     "refuse(name, timeout=3)",
     "refuse(name, quietly=True, timeout=3)",
     "pass",
+    "return {'a': name}",
+    "return {'b': pod}",
+    "pod.name = git(name)",
     "run(['--force'])",
     "run(['rm'])",
 }
+DROPPED = 4
+"""Statements that become `pass`: a call, what is returned, what is assigned, another call."""
 
 
 def test_mutations_drop_operands_options_and_statements(tmp_path: Path) -> None:
     (tmp_path / "safe.py").write_text(SOURCE)
-    sources = {replace(SOURCE, each.node, each.text) for each in mutations(tmp_path, Path("safe.py"))}
+    sources = [replace(SOURCE, each.node, each.text) for each in mutations(tmp_path, Path("safe.py"))]
     before = set(ast.unparse(ast.parse(SOURCE)).splitlines())
     changed = [set(ast.unparse(ast.parse(source)).splitlines()) - before for source in sources]
-    assert {line.strip().removeprefix("return ") for lines in changed for line in lines} == MUTANTS
-    assert len(sources) == len(MUTANTS)
+    lines = [line.strip() for each in changed for line in each]
+    assert set(lines) == MUTANTS
+    assert len(lines) == len(sources) == len(MUTANTS) - 1 + DROPPED
+
+
+def checkout(folder: Path, test: str) -> Path:
+    """Write a product of two functions and a module of tests."""
+    settings = (
+        "markers = slow\npythonpath = .\naddopts = -p no:faulthandler"  # its thread is not in a fork of this process
+    )
+    (folder / "pytest.ini").write_text(f"[pytest]\n{settings}\n")
+    (folder / "sums").mkdir()
+    (folder / "sums/of_two.py").write_text(
+        "def add(a, b):\n    return a + b\n\n\ndef twice(a):\n    return add(a, a)\n"
+    )
+    (folder / "tests/unit").mkdir(parents=True)
+    (folder / "tests/unit/test_here.py").write_text(f"from sums import of_two\n\n\n{test}")
+    return folder
 
 
 @pytest.mark.parametrize(
     ("body", "result"), [("pass", "survived"), ("assert 0", "killed"), ("import time; time.sleep(60)", "out of time")]
 )
-def test_outcome_tells_a_failure_from_a_hang(body: str, result: str, tmp_path: Path) -> None:
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
-    (tmp_path / "test_here.py").write_text(f"def test():\n    {body}\n")
-    assert outcome(tmp_path, ["test_here.py"], 10) == result
+def test_run_tells_a_failure_from_a_hang(body: str, result: str, tmp_path: Path) -> None:
+    checkout(tmp_path, f"def test_one():\n    pass\n\n\ndef test_other():\n    {body}\n")
+    here = "tests/unit/test_here.py"
+    assert run(tmp_path, [here], 60 if result != "out of time" else 1.5, Chosen([f"{here}::test_other"])) == result
+    assert run(tmp_path, [here], 60, Chosen([f"{here}::test_one"])) == "survived"
+
+
+def test_choices_are_the_calling_tests_and_then_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.mutations.TESTS", ("tests/unit",))
+    add = "def test_add():\n    assert of_two.add(1, 2) == 3\n\n\n"
+    twice = "def test_twice():\n    assert of_two.twice(2) == 4\n\n\n"
+    checkout(tmp_path, f"{add}{twice}def test_none():\n    pass\n")
+    calls, here = Calls(tmp_path, ["sums"]), "tests/unit/test_here.py"
+    assert run(tmp_path, [here], 60, calls) == "survived"
+    by_line = {each.node.lineno: each for each in mutations(tmp_path, Path("sums/of_two.py"))}
+    first, last = by_line[2], by_line[6]
+    assert list(choices(tmp_path, first, calls.calls)) == [{f"{here}::test_add", f"{here}::test_twice"}, {here}]
+    assert list(choices(tmp_path, last, calls.calls)) == [{f"{here}::test_twice"}, {here}]
 
 
 def test_mutations_are_of_all_folders_of_the_product() -> None:
