@@ -523,3 +523,31 @@ def test_diff_inspected_is_a_table_or_a_line(registry: Registry, capsys: pytest.
 
 def test_diff_not_inspected_says_nothing_of_loading(pair: Pair) -> None:
     assert pair.compare([BASE], [LARGE])["loading"] is None
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("""echo '{"images": {}}'""", {"images": {}}),
+        ("echo 'error: no stack named local found' >&2; exit 255", {}),
+        (
+            "echo warning >&2; echo 'error: the passphrase is wrong' >&2; exit 255",
+            "stack local: pulumi cannot read the published outputs: error: the passphrase is wrong",
+        ),
+        (
+            "echo 'no such backend' >&2; exit 255",
+            "stack local: pulumi cannot read the published outputs: no such backend",
+        ),
+    ],
+)
+def test_outputs_are_those_that_pulumi_prints(
+    script: str, expected: Mapping[str, Any] | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pulumi").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "pulumi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    if isinstance(expected, str):
+        with pytest.raises(SlipwayError, match=f"^{expected}$"):
+            stack_diff.outputs("local", tmp_path)
+    else:
+        assert stack_diff.outputs("local", tmp_path) == expected

@@ -646,3 +646,32 @@ def test_verify_says_where_warm_layers_come_from(stack: Stack) -> None:
         ),
     ]
     assert stack.evidence.stated == {warm.ref: {}, stack.published: {"tag": "1-base"}}
+
+
+def test_time_of_the_newest_report_is_a_tag_of_the_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a stand-in of `pulumi stack tag`, which prints the tags as an object and ends with an error's line."""
+    program = tmp_path / "pulumi"
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    digest, tag = f"sha256:{'a' * 64}", "slipway:gpu:torch-of-a-name-that-is-too-long-for-it"[:40]
+
+    def answer(script: str) -> None:
+        program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n{script}\n')
+        program.chmod(0o755)
+
+    def noted(value: str) -> datetime | None:
+        answer(f"cat <<'END'\n{json.dumps({tag: value})}\nEND")
+        return newest_evidence.noted("local", "torch-of-a-name-that-is-too-long-for-it", digest, tmp_path)
+
+    assert noted(f"{digest} {NOW.isoformat()}") == NOW
+    assert noted(f"sha256:{'b' * 64} {NOW.isoformat()}") is None
+    with pytest.raises(
+        SlipwayError, match=rf"^stack local: its tag {tag} is '{digest} soon': `pulumi stack tag rm` it$"
+    ):
+        noted(f"{digest} soon")
+    newest_evidence.note("local", "torch", digest, NOW, tmp_path)
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert asked[0] == "stack tag ls --json --stack local --non-interactive"
+    assert asked[-1] == f"stack tag set slipway:gpu:torch {digest} {NOW.isoformat()} --stack local --non-interactive"
+    answer("echo 'error: no stack named local' >&2; exit 255")
+    with pytest.raises(SlipwayError, match="^stack local: pulumi stack tag: error: no stack named local$"):
+        newest_evidence.noted("local", "torch", digest, tmp_path)

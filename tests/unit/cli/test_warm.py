@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import signal
 import tarfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from cli.warm import warm_build, warm_hook, warm_layer
+from cli.warm import warm_build, warm_container, warm_hook, warm_layer, warm_run
 from cli.warm.warm_layer import LayerOwner
 from cli.warm.warm_record import WarmRecord, combined_key
 from containers.blob import BlobUnreadable
@@ -145,3 +147,17 @@ def test_newest_warm_image_is_kept_in_ecr(
     target: Any = SimpleNamespace(config=config, name="nccl", login=None)
     warm_build._keep(target, "prod", "r.example/nccl@sha256:1")
     assert tagged == [("r.example/nccl@sha256:1", name) for name in kept]
+
+
+@pytest.mark.parametrize(
+    ("status", "printed", "expected"),
+    [
+        (-signal.SIGKILL, "x", "warm.py: it was not done in 90 s: slipway:warm.seconds is the limit"),
+        (warm_container.FULL, "x", "warm.py: its caches have no room left in 2,048 bytes: see slipway:warm.size"),
+        (3, "first\n\nlast\n", "warm.py: it failed with status 3: last"),
+        (3, "", "warm.py: it failed with status 3: it printed nothing"),
+    ],
+)
+def test_script_that_fails_says_why(status: int, printed: str, expected: str) -> None:
+    limits = warm_run.WarmLimits(seconds=90, size=2048, gpu=False)
+    assert str(warm_run._failure("r.example/a", Path("warm.py"), status, printed, limits)) == expected

@@ -292,6 +292,7 @@ def test_provenance_has_one_builder_whoever_calls_it(monkeypatch: pytest.MonkeyP
         monkeypatch.delenv(name, raising=False)
     key, job = (SigningConfig.model_validate(each) for each in ({"key": KMS}, JOB))
     assert slsa.builder(key) == "urn:slipway:by-hand"
+    assert slsa.builder(job) == JOB["identity"]
     monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.com")
     called = "acme/slipway/.github/workflows/up.yml@refs/heads/main"
     for caller in ("publish", "nightly"):

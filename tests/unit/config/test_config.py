@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from functools import partial
@@ -12,12 +13,14 @@ import pytest
 from containers.errors import SlipwayError
 from containers.registry.reference import Reference
 from stacks import flavors, plan
+from stacks.config import torch as torch_config
 from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.load import from_pulumi
 from stacks.config.model import Model
 from stacks.config.registries.ghcr import GhcrRegistryConfig
 from stacks.config.registries.this_machine import LocalRegistryConfig
 from stacks.flavors.torch_family.family_config import FamilyExtrasConfig
+from stacks.versions.pytorch import torch_release
 from tests.helpers import refusals
 
 
@@ -322,3 +325,14 @@ def test_image_digest_of_another_form_is_refused(entry: dict[str, str]) -> None:
 def test_engine_in_clear_is_warned_of(engine: str, said: bool) -> None:
     config, _ = plan.specs({"flavor": "local", "engines": {"linux/amd64": [engine]}}, "stack t")
     assert (f"slipway:engines: {engine}: no TLS: whoever reaches it is root there" in " ".join(config.warnings)) == said
+
+
+def test_torch_without_a_companion_wants_one_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a release that the table has no torchaudio for, a stack says which, or that it has none."""
+    without = dataclasses.replace(torch_release("2.9.0"), audio=None)
+    monkeypatch.setattr(torch_config, "torch_release", lambda _: without)
+    with pytest.raises(ValueError, match=r"no torchaudio goes with torch 2\.9\.0; choose another release of torch"):
+        torch_config.TorchConfig.model_validate({"version": "2.9.0"})
+    for audio, expected in ((False, None), ("2.9.0", "2.9.0")):
+        config = torch_config.TorchConfig.model_validate({"version": "2.9.0", "audio": audio})
+        assert config.companion("audio") == expected

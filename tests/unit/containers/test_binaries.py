@@ -46,6 +46,13 @@ LIBRARY = elf("liba.so", defined=["a"])
             ["/bin/p: misses liba.so: /opt/liba.so is not in /etc/ld.so.cache; run ldconfig"],
         ),
         ({"usr/lib64/liba.so": "GROUP ( x )"}, ["/bin/p: misses liba.so: /lib64/liba.so is no ELF file"]),
+        (
+            {"usr/lib64/liba.so": LIBRARY[:64]},
+            [
+                "/usr/lib64/liba.so: cannot be loaded: malformed: a table at 64 ends after the file",
+                "/bin/p: misses liba.so: /usr/lib64/liba.so is malformed: a table at 64 ends after the file",
+            ],
+        ),
     ],
 )  # fmt: skip
 def test_resolve_program_reports_missing_library(files: dict[str, bytes | str], expected: list[str]) -> None:

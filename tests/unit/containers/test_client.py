@@ -40,6 +40,10 @@ def test_manifest_with_other_digest_is_refused(registry: Registry) -> None:
     for name in ("a/b:1", f"a/b@{digest}"):
         with pytest.raises(SlipwayError, match=f"the manifest is corrupt: its digest is .*, not {digest}$"):
             Repository(f"{registry.address}/{name}").manifest()
+    other = registry.manifest("a/b:2", MANIFEST, {"layers": [1]})
+    registry.swapped[digest] = other  # with a header that fits what is answered, not what was asked
+    with pytest.raises(SlipwayError, match=f"the manifest is corrupt: its digest is {other}, not {digest}$"):
+        Repository(f"{registry.address}/a/b@{digest}").manifest()
 
 
 def test_blob_read_in_part_is_still_checked(registry: Registry) -> None:

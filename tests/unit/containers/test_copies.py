@@ -298,3 +298,17 @@ def test_environments_are_processes_of_their_own() -> None:
     }
     contents = image_files.image(files)
     assert copies(contents, loading.resolve(contents, X86_64).processes) == []
+
+
+@pytest.mark.parametrize(("name", "soname", "opened"), [("b", "", True), ("libb", "libb.so", False)])
+def test_file_without_a_tag_is_opened_unless_it_is_a_library(name: str, soname: str, opened: bool) -> None:
+    """A library that exports a module's function, such as one that both a program and a module are linked with."""
+    files: image_files.Files = {
+        f"{SITE}/a{TAG}": elf(needed=["libgomp-11111111.so.1"], rpath="$ORIGIN"),
+        f"{SITE}/{name}.so": elf(soname, needed=["libgomp-22222222.so.1"], rpath="$ORIGIN", defined=[f"PyInit_{name}"]),
+        f"{SITE}/libgomp-11111111.so.1": elf("libgomp-11111111.so.1", defined=["omp_init", "omp_end"]),
+        f"{SITE}/libgomp-22222222.so.1": elf("libgomp-22222222.so.1", defined=["omp_init"]),
+    }
+    contents = image_files.image(files)
+    found = copies(contents, loading.resolve(contents, X86_64).processes)
+    assert [len(one.copies) for one in found] == ([2] if opened else [])

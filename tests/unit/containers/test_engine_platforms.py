@@ -56,8 +56,10 @@ class PlatformEngine:
                 return (400, {"message": self.start}) if self.start else (204, None)
             case "POST", "/containers/c1/wait":
                 return 200, {"StatusCode": self.exit[0]}
-            case "GET", "/containers/c1/logs":
+            case "GET", "/containers/c1/logs" if self.requests[-1].endswith("stderr=1"):
                 return 200, self.exit[1]
+            case "GET", "/containers/c1/logs":
+                return 400, {"message": "Bad parameters: you must choose at least one stream"}
             case "DELETE", ("/containers/c1" | "/images/sha256:0123"):
                 return 200, []
         return 404, {"message": f"no {path}"}

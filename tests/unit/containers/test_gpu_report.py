@@ -136,6 +136,12 @@ def test_failed_report_of_one_node_fails_the_run(last: int) -> None:
     assert gpu_report.newest([passed, attested]) == attested
 
 
+def test_run_ends_with_its_last_node() -> None:
+    times = ("2026-11-25T02:05:55Z", "2026-11-25T02:07:00Z", "2026-11-25T02:06:00Z")
+    log = "\n".join(gpu_reports.text("good", node=f"n{number}", finished=time) for number, time in enumerate(times))
+    assert gpu_report.parse(log, "log").ended.isoformat() == "2026-11-25T02:07:00+00:00"
+
+
 @pytest.mark.parametrize(
     ("reports", "expected"),
     [

@@ -106,6 +106,7 @@ GONE = "no folder of PATH has gone"
         ({"x": elf(interpreter="/opt/ld"), "opt/ld": elf(machine=183)}, entry("/x"), "/x: does not start as Entrypoint: /opt/ld, the loader of /x, is for aarch64"),
         ({"x": elf(interpreter="/lib/ld-musl-x86_64.so.1")}, entry("/x"), "/x: does not start as Entrypoint: /lib/ld-musl-x86_64.so.1 does not exist"),
         ({"x": "#!/bin/sh\nexec \"$@\"\n"}, entry("/x", "gone"), None),
+        ({"opt/venv/bin/tini/readme": "x"}, entry("tini", "serve"), None),
         ({"x": "#!/bin/sh\nexec \"$@\"\n"}, entry("/x", "/gone"), "/x: does not start as Entrypoint: /gone does not exist"),
         ({"x": "#!/bin/sh\nexec \"$@\"\n"}, entry("/x", "--help"), None),
         ({}, {"Cmd": ["serve"], "Healthcheck": {"Test": ["CMD", "gone"]}}, f"/: does not start as Healthcheck: {GONE}"),

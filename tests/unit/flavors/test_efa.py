@@ -190,6 +190,8 @@ def test_nccl_without_known_package_warns() -> None:
     line = "slipway:nccl.version: NVIDIA's apt archive may not have 2.22.3-1+cuda12.2; the build fails without it"
     assert warnings(version="2.22.3-1") == [line]
     assert warnings(version="2.22.3-1", source="build") == warnings(version="2.21.5-1") == []
+    unlisted = {"ngc": "40.01", "unverified": True, "nccl": {"version": "2.22.3-1"}}  # of what CUDA is not known
+    assert not any("nccl" in line for line in flavors.load({"flavor": "efa", **unlisted}, "stack x").warnings)
 
 
 def test_nccl_built_from_source_needs_no_package() -> None:

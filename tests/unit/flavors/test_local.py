@@ -70,6 +70,10 @@ def test_base_system_is_what_the_reference_says(reference: str, expected: tuple[
             {"base": "acme/python:3.11-bionic", "torch": torch("2.7.0")},
             "has glibc 2.27, and the amd64 wheel of torch 2.7.0 needs 2.28;",
         ),
+        (
+            {"base": "acme/python:3.11-bionic", "platform": "linux/arm64", "torch": torch("2.6.0")},
+            "has glibc 2.27, and the arm64 wheel of torch 2.6.0 needs 2.28;",
+        ),
         ({"base": "rockylinux/rockylinux:9"}, "has dnf, and the Dockerfile installs with apt; allowed: ubuntu:18.04,"),
         ({"base": "python:3.12-alpine"}, "has apk, and the Dockerfile installs with apt;"),
     ],

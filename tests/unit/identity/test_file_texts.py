@@ -53,6 +53,17 @@ def test_text_of_changed_file_is_the_earlier_one(root: Path, kept: str) -> None:
     assert text("a/Dockerfile", listing["a/Dockerfile"], IMAGE, root) == "FROM scratch\nCOPY a/run /\n"
 
 
+def test_text_is_of_a_file_alone(root: Path) -> None:
+    """A link in a context of a build may lead to any file of this machine."""
+    commit(root)
+    (root / "elsewhere").write_text("of another\n")
+    folder = root / file_texts.CONTEXTS / "0123/a"
+    (folder / "folder").mkdir(parents=True)
+    (folder / "link").symlink_to(root / "elsewhere")
+    assert text("a/link", digest(b"of another\n"), IMAGE, root) is None
+    assert text("a/folder", digest(b""), IMAGE, root) is None
+
+
 def test_text_with_another_hash_is_not_taken(root: Path) -> None:
     commit(root)
     assert text("a/run", digest(b"three\n", executable=True), IMAGE, root) is None

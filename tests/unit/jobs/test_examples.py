@@ -102,6 +102,9 @@ def test_pytorch_job_grace_nodes_share_an_nvlink_domain() -> None:
         assert claim["resourceClaimTemplateName"] == template
         assert pod["containers"][0]["resources"]["claims"] == [{"name": claim["name"]}]
         assert "aks-gb300" in pod["containers"][0]["command"]
+        [together] = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        assert together["topologyKey"] == "nvidia.com/gpu.clique"
+        assert together["labelSelector"] == {"matchLabels": {"job": job["metadata"]["name"]}}
 
 
 @pytest.mark.parametrize(

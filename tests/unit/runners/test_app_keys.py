@@ -88,5 +88,5 @@ def test_key_that_is_none_is_said_without_it(key: str, why: str) -> None:
 
 def test_secret_without_a_part_says_which() -> None:
     api = GitHub("https://api.example", "acme", lambda: json.loads('{"app": 1, "installation": 2}'), time.time() + 60)
-    with pytest.raises(Refused, match="the secret has no token, and of an App no privateKey"):
+    with pytest.raises(Refused, match="^GitHub does not answer: the secret has no token, and of an App no privateKey"):
         api.redeliver()

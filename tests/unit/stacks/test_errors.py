@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import time
 
 import pytest
 
-from containers.errors import one_line, out_of_time
+from containers.errors import Shown, one_line, out_of_time, shown
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,12 @@ def test_program_out_of_time_is_named_without_arguments() -> None:
         subprocess.run(["/bin/sleep", "1234"], timeout=1, check=False)
     line = "sleep did not end within 1 s: it may wait for a network or a lock; run this again"
     assert out_of_time(caught.value.cmd, caught.value.timeout) == line
+
+
+def test_what_is_shown_keeps_lines_and_escapes_all_else() -> None:
+    raw = io.BytesIO()
+    stream = Shown(raw, encoding="utf-8")
+    assert shown("one\ntwo é") == "one\ntwo é"
+    stream.write("a\x1b[2J\nb\r\x9b\n  ::stop-commands::x\nsee ##[error] in c::d\n")
+    stream.flush()
+    assert raw.getvalue().decode() == "a\\x1b[2J\nb\\r\\x9b\n  : :stop-commands::x\nsee ## [error] in c::d\n"

@@ -69,3 +69,17 @@ def test_build_progress_has_an_items_name_else_its_id() -> None:
     encoded = base64.b64encode(status.SerializeToString()).decode()
     BuildLog(lines.append, str).follow([{"id": "moby.buildkit.trace", "aux": encoded}])
     assert lines == ["extracting", "2"]
+
+
+def test_classic_build_shows_its_lines_and_fails_with_its_step() -> None:
+    """The messages of an engine's first builder, whose steps have no ids."""
+    shown: list[str] = []
+    log = BuildLog(shown.append, lambda text: text.replace("canary", "***"))
+    log.follow([{"stream": "Step 1/2 : RUN a\n"}, {"stream": "canary\n"}])
+    log.follow([{"aux": {"ID": "sha256:0"}}])
+    assert log.image_id == "sha256:0"
+    with pytest.raises(StreamError) as caught:
+        log.follow([{"stream": "Step 2/2 : RUN b\n"}, {"stream": "b: not found\n"}, {"error": "it returned 127"}])
+    assert shown == ["Step 1/2 : RUN a", "***", "Step 2/2 : RUN b", "b: not found"]
+    assert "b: not found" in str(caught.value)
+    assert "***" not in str(caught.value)

@@ -1,0 +1,68 @@
+"""The docker client, a stand-in here: what is kept of what it prints, and how long it may run."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli.startup import docker_client
+from containers.errors import SlipwayError
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Have a shell script as the docker client."""
+
+    def write(script: str) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+        (tmp_path / "docker").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "docker").chmod(0o755)
+
+    return write
+
+
+def test_client_that_prints_much_has_its_end_kept(client: Callable[[str], None]) -> None:
+    client(
+        "echo first; sleep 0.05; echo error >&2; head -c 70000 /dev/zero | tr '\\0' x; sleep 0.05; echo last; exit 3"
+    )
+    said: list[str] = []
+    status, printed = docker_client.docker(["run", "x"], 60, said.append)
+    assert status == 3
+    assert len(printed) == 1 << 16
+    assert printed.endswith("xlast\n")
+    assert "".join(said).startswith("first\nerror\nxxx")
+
+
+def test_client_is_told_what_to_run_and_asked_nothing(client: Callable[[str], None]) -> None:
+    client('echo "$@"; cat')
+    assert docker_client.docker(["image", "inspect", "a b"], 60) == (0, "image inspect a b\n")
+
+
+def test_client_that_does_not_end_is_ended(client: Callable[[str], None]) -> None:
+    client("exec sleep 60")
+    begun = time.monotonic()
+    with pytest.raises(subprocess.TimeoutExpired, match="timed out after 0.1 seconds"):
+        docker_client.docker(["run", "x"], 0.1)
+    assert time.monotonic() - begun < 30
+
+
+def test_missing_client_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SlipwayError, match=r"no docker client on PATH: it runs the image; `slipway up` sets one up$"):
+        docker_client.docker(["run", "x"], 60)
+
+
+def test_pull_is_timed_and_refused_in_one_line(client: Callable[[str], None]) -> None:
+    client('[ "$1" = image ] && [ "$5" = there ]')
+    assert docker_client.pulled("there") is None
+    client('[ "$1" = pull ] && echo "a: Download complete" && sleep 0.1 && echo "a: Pull complete"')
+    pull = docker_client.pulled("absent")
+    assert pull is not None
+    assert pull.unpack >= 0.1 > pull.download
+    client('[ "$1" = pull ] && echo "manifest unknown" >&2; exit 1')
+    with pytest.raises(SlipwayError, match="manifest unknown"):
+        docker_client.pulled("absent")
