@@ -118,7 +118,7 @@ def _storage_account(backend: str) -> str:
 
 
 def _asked(line: str) -> tuple[str, ...]:
-    """Return a question that first asks for the app's id, which only Azure knows."""
+    """Return a question that first asks for the app's id. Only Azure knows it."""
     return ("sh", "-euc", line)
 
 

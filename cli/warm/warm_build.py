@@ -123,7 +123,7 @@ def warm(
 
 
 def _keep(target: WarmTarget, stack: str, ref: str) -> None:
-    """Have ECR's lifecycle policy keep a warm image, as it keeps the image that it is of, which the stack exports.
+    """Have ECR's lifecycle policy keep a warm image as long as its exported image.
 
     The tag moves: it is of the image's newest warm one.
     """

@@ -24,7 +24,7 @@ class AttestedLayer:
 
     @property
     def summary(self) -> str:
-        """What the layer is for and where it comes from, as one clause."""
+        """The layer's machines and its origin, as one clause."""
         record = self.layer.record
         host = ", ".join(line for line in record.machine if not line.startswith("processor "))
         versions = f"torch {record.torch or 'none'}, Triton {record.triton or 'none'}"

@@ -134,7 +134,7 @@ class Context(Protocol):
 class Folder:
     """The build context in a folder. What is read is kept: a folder that changes needs a new object.
 
-    ``whole`` has what an engine copies, not only what git keeps: all bits of a mode, and folders of their own.
+    ``whole`` has all that an engine copies, beside git's files: all bits of a mode, and folders of their own.
     """
 
     def __init__(self, root: Path, *, whole: bool = False) -> None:

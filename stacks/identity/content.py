@@ -132,7 +132,7 @@ class Content:
         }
 
     def _other_facts(self, argument: str) -> dict[str, Any]:
-        """Return what decides a parent of another stack, by the images that it is made of."""
+        """Return what decides a parent of another stack, by its images."""
         return {name: content.facts for name, content in self.others.get(argument, {}).items()}
 
     @cached_property

@@ -113,7 +113,7 @@ _Sites = Sequence[tuple[ec2.Ec2RunnersConfig, ec2_site.Site]]
 def _sites(
     plan: Plan, config: ec2.Ec2RunnersConfig, opts: pulumi.InvokeOptions, prices: pulumi.InvokeOptions
 ) -> tuple[ec2_site.Site, _Sites]:
-    """Look up what all sets share, and what each has of its own: without sets, both are one.
+    """Look up the shared site and that of each set: without sets, both are one.
 
     Raises:
         SlipwayError: AWS does not answer, or lacks something; one line for each.

@@ -30,7 +30,7 @@ _Block.add_representer(str, _text)
 def runner_configs(stack: str, scale_set: str) -> str:
     """Return the path in SSM below which each machine of a set finds its runner's configuration.
 
-    It is below that of the stack, which policies name. Without sets, it is that.
+    Policies name the stack's path, and it is below that. Without sets, it is that.
     """
     return f"/{stack}/runners/{scale_set}".rstrip("/")
 
