@@ -17,7 +17,7 @@ from pathlib import Path
 from components.runners.kubernetes import isolation
 from components.runners.kubernetes.gpu_validation import STAYS
 from components.runners.kubernetes.isolation import Manifest
-from components.runners.kubernetes.periodic.cron_job import cron_job, permissions
+from components.runners.kubernetes.periodic.cron_job import cron_job, permissions, program
 from components.runners.kubernetes.pod import (
     ACCOUNT,
     CLIENT,
@@ -101,7 +101,7 @@ private images."""
 
 
 SWEEPER = "sweeper"
-_SWEEP = (Path(__file__).parent / "sweep.js").read_text(encoding="utf-8")
+_SWEEP = program(Path(__file__).parent / "sweep.js")
 
 
 def sweeper(config: KubernetesRunnersConfig, image: str) -> list[Manifest]:

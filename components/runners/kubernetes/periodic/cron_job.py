@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from components.runners.kubernetes import isolation
 from components.runners.kubernetes.isolation import Manifest
@@ -11,6 +12,12 @@ from stacks.config.kubernetes import KubernetesRunnersConfig, PoolConfig
 
 _NODE = "/home/runner/externals/node*/bin/node"
 """Node.js of GitHub's runner image, which has several versions."""
+_API = (Path(__file__).parent / "cluster_api.js").read_text(encoding="utf-8")
+
+
+def program(file: Path) -> str:
+    """Return the text of a program that calls the cluster's API, with the function ``call`` for that."""
+    return _API + file.read_text(encoding="utf-8")
 
 
 def permissions(name: str, namespace: str, account: str, home: str, rules: list[Spec]) -> list[Manifest]:

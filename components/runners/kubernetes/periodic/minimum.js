@@ -1,10 +1,5 @@
-'use strict'
 // Sets minRunners of each scale set with a schedule, as scaler/schedule.py has it on EC2.
-const { readFileSync } = require('fs')
-const https = require('https')
-
-const ACCOUNT = '/var/run/secrets/kubernetes.io/serviceaccount'
-const { KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: port, RUNNERS, SETS } = process.env
+const { RUNNERS, SETS } = process.env
 const DAYS = ['Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat', 'Sun']
 
 // What the clocks of a zone show: Node.js has the database of zones.
@@ -25,36 +20,6 @@ function holds({ zone, days, start, end }, now) {
 function least(schedule, now) {
   const holding = schedule.entries.filter(entry => holds(entry, now)).map(entry => entry.least)
   return holding.length ? Math.max(...holding) : schedule.least
-}
-
-function call(method, path, body) {
-  const content = Buffer.from(body ? JSON.stringify(body) : '')
-  const options = {
-    host,
-    port,
-    method,
-    path,
-    ca: readFileSync(`${ACCOUNT}/ca.crt`),
-    headers: {
-      Authorization: `Bearer ${readFileSync(`${ACCOUNT}/token`)}`,
-      'Content-Type': 'application/merge-patch+json',
-      'Content-Length': content.length
-    },
-    timeout: 20000
-  }
-  return new Promise((resolve, reject) => {
-    const request = https.request(options, response => {
-      let text = ''
-      response.on('data', part => (text += part))
-      response.on('error', reject)
-      response.on('end', () =>
-        response.statusCode < 300 ? resolve(JSON.parse(text)) : reject(new Error(`${method} ${path}: ${response.statusCode} ${text}`))
-      )
-    })
-    request.on('timeout', () => request.destroy(new Error(`${method} ${path}: no answer`)))
-    request.on('error', reject)
-    request.end(content)
-  })
 }
 
 async function set(name, schedule) {

@@ -8,13 +8,13 @@ from typing import Any
 
 from components.runners.kubernetes import isolation
 from components.runners.kubernetes.isolation import Manifest
-from components.runners.kubernetes.periodic.cron_job import cron_job, permissions
+from components.runners.kubernetes.periodic.cron_job import cron_job, permissions, program
 from stacks.config.kubernetes import KubernetesRunnersConfig
 
 NAME = "minimum"
 """The name of the CronJob, its account and its role."""
 
-_PROGRAM = (Path(__file__).parent / "minimum.js").read_text(encoding="utf-8")
+_PROGRAM = program(Path(__file__).parent / "minimum.js")
 
 
 def minimum(config: KubernetesRunnersConfig, image: str) -> list[Manifest]:
