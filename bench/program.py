@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.measure import MeasuredRun, run
+from containers.registry.reference import Reference
 from stacks.config.stack_file import ROOT
 
 PROGRAMS: Final = Path(__file__).with_name("programs")
@@ -99,8 +100,8 @@ def slipway(folder: Path, registry: str, config: Mapping[str, Any]) -> Program:
 
 def configure(program: Program, registry: str, config: Mapping[str, Any]) -> None:
     """Write the configuration of Slipway's stack, keeping its encryption salt."""
-    address, _, path = registry.partition("/")
-    keys = {"registry": {"kind": "local", "address": address, "path": path}, **config}
+    place = Reference.of(registry)
+    keys = {"registry": {"kind": "local", "address": place.host, "path": place.path}, **config}
     file = program.folder / "stacks" / f"Pulumi.{_STACK}.yaml"
     salt = [line for line in file.read_text().splitlines() if "encryptionsalt" in line] if file.exists() else []
     lines = [f"  slipway:{key}: {json.dumps(value)}" for key, value in keys.items()]

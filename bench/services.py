@@ -19,6 +19,7 @@ import requests
 from docker.errors import APIError, DockerException
 
 from bench.bench_error import BenchError
+from containers.registry.reference import Reference
 from stacks.config.load import build
 from stacks.config.stack_config import StackConfig
 from toolchain.checkout import Checkout
@@ -57,9 +58,8 @@ class LoopbackRegistry:
         Raises:
             BenchError: the registry does not.
         """
-        name, _, digest = reference.partition("@")
-        path = name.partition("/")[2]
-        response = requests.delete(f"http://{self.address}/v2/{path}/manifests/{digest}", timeout=60)
+        image = Reference.of(reference)
+        response = requests.delete(f"http://{self.address}/v2/{image.path}/manifests/{image.digest}", timeout=60)
         if not response.ok:
             raise BenchError(f"{reference}: the registry responds {response.status_code}: {response.text[:200]}")
 

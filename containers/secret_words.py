@@ -95,7 +95,7 @@ def _indent(line: str) -> int:
 
 
 def _begun(line: str, rest: str, following: str) -> tuple[str | None, int]:
-    """Return a pattern of the last line of a secret that a line begins, or the indentation that its lines exceed."""
+    """Return a pattern of a secret's last line, or the indentation that its lines exceed."""
     if _PRIVATE_KEY.search(line):
         return None if "-----END" in line else "-----END", -1
     heredoc = _HEREDOC.search(line)

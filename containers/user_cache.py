@@ -63,7 +63,7 @@ def keep_program(name: str, key: str, program: Path) -> None:
 
 
 def keep_content(kind: str, key: str, kept: bytes) -> None:
-    """Keep what was computed for the next time. A cache that cannot be written costs that computation."""
+    """Keep a result for the next time. A cache that cannot be written costs the computation."""
     try:
         keep(kept, f"{kind}-{key}-{hashlib.sha256(kept).hexdigest()}")
         for other in folder().glob(f"{kind}-{'[0-9a-f]' * len(key)}-*"):

@@ -65,7 +65,7 @@ def refresh(ctx: click.Context, tables: tuple[str, ...], *, dry_run: bool) -> No
 def upstream(
     ctx: click.Context, components: tuple[str, ...], tag: str | None, folder: Path | None, *, as_json: bool
 ) -> None:
-    """Check that upstream sources still have what our recipes rely on.
+    """Check that upstream sources still have our recipes' prerequisites.
 
     Exits with 1 if one does not. A git repository is read at its tags, not as it is checked out. Other files are
     those of --at, else of the newest version that a stack uses.

@@ -225,7 +225,7 @@ def _endings(now: float, rules: Rules, fleet: _Fleet, prepared: Collection[str] 
 def _demand(
     now: float, rules: Rules, jobs: Sequence[Job] | None, idle: Sequence[Machine]
 ) -> tuple[list[Job], set[int]]:
-    """Return the jobs that need a machine, and those that GitHub assigned to none; ``idle`` machines wait for one."""
+    """Return the jobs that need a machine, and the unassigned ones' ids; ``idle`` machines wait for a job."""
     witnesses = sum(now - machine.started > rules.idle for machine in idle)
     # A job that was unassigned before is tried on the machines that are idle anyway, else on one of its own.
     waiting = [job for job in jobs or () if job.unassigned_since is None or (not witnesses and due(job) <= now)]
@@ -282,7 +282,7 @@ def room(now: float, rules: Rules, machines: Sequence[Machine], group: str) -> f
 
 
 def _held(fleet: _Fleet) -> tuple[list[str], list[str]]:
-    """Return the machines that the lifecycle hook must hold, and those that it may release."""
+    """Return the machines that the lifecycle hook must hold, and the ones to release."""
     waiting = [machine.id for machine in fleet.machines if machine.waits]
     held = [name for name in waiting if name in fleet.maybe_busy]
     return held, [name for name in waiting if name not in fleet.maybe_busy]

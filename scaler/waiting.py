@@ -67,7 +67,7 @@ class WaitingJob:
 
 @dataclass(frozen=True)
 class RunnerPlace:
-    """A machine or a pod for one job: the steps that it has passed, and when, if that is known.
+    """A machine or a pod for one job: the steps that it has passed, each with its time if known.
 
     ``signs`` are what is said of it where it does not come up. ``job`` is the one that it has.
     """
@@ -117,9 +117,9 @@ class Standing:
 def standings(
     now: float, jobs: Sequence[WaitingJob], places: Sequence[RunnerPlace], around: Surroundings
 ) -> list[Standing]:
-    """Return how far each job has come: first those that wait, the longest first, then those that have a runner.
+    """Return how far each job has come: first the waiting jobs, the longest first, then the ones with a runner.
 
-    GitHub gives a job to any runner. So the job that waits longest counts as that of the place that has come furthest.
+    GitHub gives a job to any runner. So the longest waiting job counts as the job of the place that has come furthest.
     """
     free = sorted((each for each in places if each.job is None), key=_way_to_go)
     standing = []
@@ -220,7 +220,7 @@ def _of_place(now: float, place: RunnerPlace, around: Surroundings) -> tuple[str
 
 
 def classified(signs: Sequence[str]) -> tuple[str, str]:
-    """Return the kind of cause that signs speak of, and the first sign that does."""
+    """Return the kind of cause in some signs, and the first sign of it."""
     for kind, pattern in _SIGNS:
         for sign in signs:
             if re.search(pattern, sign):

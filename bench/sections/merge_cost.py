@@ -17,6 +17,7 @@ from bench.program import Program
 from bench.setting import BenchSetting
 from containers.engine.engine_platforms import PLATFORMS
 from containers.image.registry_image import fetch
+from containers.registry.reference import Reference
 from stacks.config.stack_file import ROOT
 from toolchain.machine.steps import step
 
@@ -37,7 +38,7 @@ def run(setting: BenchSetting) -> Iterator[Measurement]:
     parts = {platform: part["ref"] for platform, part in image["platforms"].items()}
     layers = sum(layer.size for part in parts.values() for layer in fetch(part).layers)
     sent: list[float] = []
-    name = f"{image['ref'].partition('@')[0]}:{image['tag']}"
+    name = f"{Reference.of(image['ref']).repository}:{image['tag']}"
     merge = [sys.executable, "-m", "bench.programs.merge", name, *(f"{key}={part}" for key, part in parts.items())]
 
     def merging(action: Callable[[], MeasuredRun]) -> float:
@@ -76,7 +77,7 @@ def _stack(setting: BenchSetting) -> Program:
 
 def _imagetools(setting: BenchSetting, tool: Path, parts: list[str]) -> float:
     """Merge images with buildx, which pushes the index anew; return the seconds."""
-    name = f"{parts[0].partition('@')[0]}:{os.urandom(4).hex()}"
+    name = f"{Reference.of(parts[0]).repository}:{os.urandom(4).hex()}"
     environment = {**os.environ, "BUILDX_CONFIG": str(setting.scratch / "buildx")}
     words: list[str | Path] = [tool, "imagetools", "create", "--tag", name, *parts]
     return run_program(words, cwd=setting.scratch, env=environment).seconds

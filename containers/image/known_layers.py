@@ -69,7 +69,7 @@ def read(image: Image, layer: Layer, facts: Facts) -> ReadLayer:
 
 
 def keep(layers: Sequence[ReadLayer]) -> None:
-    """Keep what was read of layers, for the next images that have them. What does not fit is left out."""
+    """Keep the findings in layers, for the next images that have them. What does not fit is left out."""
     with budget.uncounted():
         for layer in layers:
             if layer.key and len(layer.content.entries) <= _MOST_FILES:

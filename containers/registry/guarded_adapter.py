@@ -1,7 +1,7 @@
-"""Requests to a registry and to where it leads, which is public or where the registry itself is.
+"""Requests to a registry, and to the public or own addresses to which it redirects.
 
 A registry names its token server and redirects. It may not have this machine ask what the registry cannot reach itself.
-What counts is the address that a connection goes to: a name is resolved once, judged, and connected to.
+The address of the connection counts: a name is resolved once, judged, and connected to.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class GuardedAdapter(HTTPAdapter):
 def kind(address: str) -> str:
     """Return whether an IP address is ``public``, ``private``, ``loopback`` or ``link-local``.
 
-    An IPv6 address that carries one of IPv4 counts as that.
+    An IPv6 address with one of IPv4 inside counts as the inner one.
     """
     ip: Any = ipaddress.ip_address(address.partition("%")[0])
     if ip.version == 6:
@@ -144,6 +144,6 @@ def kind(address: str) -> str:
 
 
 def _literal(host: str) -> str:
-    """Return the IP address that a host is, in any form that the system reads. Raises OSError for a name."""
+    """Return the IP address of a host, in any form that the system reads. Raises OSError for a name."""
     found = socket.getaddrinfo(host.rstrip("."), None, flags=socket.AI_NUMERICHOST)
     return str(found[0][4][0])

@@ -78,7 +78,7 @@ def launched(words: Words) -> Words | None:
 
 
 def wrapped(words: Words) -> Words | None:
-    """Return the program that a script starts with its arguments, by a PATH that it may change."""
+    """Return the program that a script starts with its arguments. The script may change PATH."""
     program = next(iter(words.arguments), "-")
     return None if program.startswith("-") else Words(program, words.arguments[1:], maybe="/" not in program)
 

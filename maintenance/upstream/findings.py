@@ -1,4 +1,4 @@
-"""The parts of a contract that hold, and those that do not."""
+"""The parts of a contract that hold, and the others."""
 
 from __future__ import annotations
 

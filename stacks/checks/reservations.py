@@ -1,4 +1,4 @@
-"""Capacity reservations and Capacity Blocks of EC2: what makes one useless for the machines that are to be in it."""
+"""Capacity reservations and Capacity Blocks of EC2: the reasons why one is useless for its machines."""
 
 from __future__ import annotations
 

@@ -696,7 +696,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
 
     @property
     def jobs_namespace(self) -> str:
-        """The namespace in which jobs run: that of their runners, or that of the jobs' pods."""
+        """The namespace in which jobs run: their runners' or their own pods'."""
         return f"{self.namespace}{_JOBS}" if self.job_pods else self.namespace
 
     @property

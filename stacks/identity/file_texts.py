@@ -1,4 +1,4 @@
-"""The text of a file as an image had it, known by the file's hash: what is found has that hash, wherever it was kept.
+"""The text of a file as an image had it, known by the file's hash: a found text has that hash, from whichever place.
 
 A state has the hashes of an image's files and not their text. The contexts that builds were given have it, as long as
 these are kept, and the repository's commits.

@@ -202,7 +202,7 @@ def ngc_release(version: str) -> NgcRelease:
 def ngc_systems(version: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the Pythons and the Ubuntu releases that an image may have, oldest first.
 
-    That is its own Python, if a source confirms it, and the Ubuntus with that one; otherwise those of all images.
+    Its own Python, if a source confirms it, and the Ubuntus with that Python; otherwise those of all images.
     """
     rows = table("ngc")
     row = rows.get(version, {})

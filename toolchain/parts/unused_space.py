@@ -165,7 +165,7 @@ def _blobs(manifest: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def _docker(checkout: Checkout, *words: str) -> str:
-    # Of a user who asks for BuildKit the client wants buildx, which not every machine has.
+    # The client of a user who asks for BuildKit wants buildx. Not every machine has it.
     environment = child_environment("docker", DOCKER_BUILDKIT="")
     return output(["docker", "--host", docker_engine.daemon(checkout).mark, *words], env=environment, timeout=600)
 

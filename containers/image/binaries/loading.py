@@ -183,7 +183,7 @@ def _is_of_musl(binary: Binary) -> bool:
 
 
 def _may_be_of_musl(binary: Binary, glibc: Loader) -> bool:
-    """Return whether a file is for musl where that is there: as Debian names its library, or without another loader."""
+    """Return whether a file is for musl, in an image with musl: by its library's name on Debian, or no other loader."""
     return not binary.interpreter and (not glibc.present or "libc.so" in binary.needed)
 
 
@@ -342,7 +342,7 @@ class _Resolution:
         return sorted((one for one in self._sonames.get(needed, ()) if one != path), key=partial(_distance, path))
 
     def _broken(self) -> set[str]:
-        """Return the paths of files that do not load, and of those that load them."""
+        """Return the paths of files that do not load, and of their loaders."""
         kinds = {"library", "version", "symbol", "file", "refused"}
         faults = [fault for fault in self.result.faults if fault.kind in kinds]
         broken = {path.lstrip("/") for fault in faults for path in (fault.file, *fault.users)}

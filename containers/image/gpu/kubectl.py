@@ -86,7 +86,7 @@ def offered(node: Item, resource: str) -> int:
 
 
 def lasting(pods: list[Item]) -> list[Item]:
-    """Return the pods that are not those of a Job, which end."""
+    """Return the pods that no Job made: a Job's pods end."""
     return [pod for pod in pods if "batch.kubernetes.io/job-name" not in pod["metadata"].get("labels", {})]
 
 

@@ -84,7 +84,7 @@ def unmet(contents: Contents, architecture: str) -> list[Contradiction]:
 
 
 def _foreign(contents: Contents) -> Iterator[Contradiction]:
-    """Yield the extensions that the Python of their folder passes over, where nothing else has the module's name."""
+    """Yield the extensions that the folder's Python passes over, if nothing else has the module's name."""
     for path in sorted(contents.binaries):
         place, built = _FOLDER.fullmatch(path), _EXTENSION.fullmatch(path)
         if not place or not built or place["version"] in {"3", f"3.{built['minor']}"}:

@@ -52,7 +52,7 @@ class GpuChecksConfig(Model):
 
 
 class PromotionConfig(Model):
-    """Which tags move by `slipway promote` alone, and the evidence that an image needs for it."""
+    """Tags that move by `slipway promote` alone, and the evidence that an image needs for it."""
 
     tags: tuple[Annotated[str, AfterValidator(check_extra)], ...] = Field(
         description="Tags that `slipway promote` may move, such as [stable]."

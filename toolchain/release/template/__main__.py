@@ -1,4 +1,4 @@
-"""The Pulumi program: that of the release of Slipway which requirements.txt pins."""
+"""The Pulumi program: that of Slipway's release in requirements.txt."""
 
 import runpy
 
