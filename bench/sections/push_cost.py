@@ -21,7 +21,7 @@ from containers.image.registry_image import fetch
 from toolchain.machine.steps import say
 
 PUSH: Final = Target("<=", 0.50)
-LEVEL: Final = 6
+LEVEL: Final = 4
 """The default of ``slipway:compression``."""
 ROUNDS: Final = 3
 _PEER: Final = "docker push"

@@ -68,7 +68,7 @@ class StackConfig(Model):
     registry: Registry = Field(default_factory=LocalRegistryConfig, description="Where the images are pushed.")
     compression: Compression = Field(
         default_factory=lambda: GzipConfig(kind="gzip"),
-        description="How layers are compressed: {kind: gzip}, or {kind: zstd, level: 6}, for engines that can pull it. "
+        description="How layers are compressed: {kind: gzip}, or {kind: zstd, level: 4}, for engines that can pull it. "
         "Build products stay gzip. Only the embedded docker provider takes zstd.",
     )
     warm: WarmConfig | None = Field(

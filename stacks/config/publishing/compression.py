@@ -23,7 +23,7 @@ class ZstdConfig(Model):
 
     kind: Literal["zstd"] = Field(description="Compression on all cores. Docker 23.0 and newer can pull it.")
     level: int = Field(
-        6,
+        4,
         ge=1,
         le=_HIGHEST,
         description="Level of zstd. A higher one takes longer and makes smaller layers; pulls take as long with each.",
