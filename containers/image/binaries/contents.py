@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ _LINE: Final = 256
 """Bytes of a script that the kernel looks at (include/uapi/linux/binfmts.h, `BINPRM_BUF_SIZE`)."""
 _LARGEST_WRAPPER: Final = 64 << 10
 """Bytes of the largest script in which the start of its arguments is searched."""
+_EXTENSION: Final = re.compile(r"\.(?:abi3|cpython-3[^/.]*)\.so$")
+"""How the names of extensions of Python end, and of nothing else."""
 _STARTS_ARGUMENTS: Final = (b'exec "$@"', b"exec $@", b'exec "${@}"')
 
 
@@ -43,6 +46,12 @@ class Script(NamedTuple):
     wraps: bool
 
 
+class NotElf(NamedTuple):
+    """A file under the name of an extension of Python that is no ELF file; ``size`` is in bytes."""
+
+    size: int
+
+
 @dataclass
 class Contents:
     """An image's files as a container sees them.
@@ -50,7 +59,7 @@ class Contents:
     ``config`` is what a container is started with. ``binaries`` are its ELF files by path, ``scripts`` the files that
     begin with ``#!``, ``texts`` the configuration of the loader, of accounts and of Python's environments, ``owned``
     the records of package managers, ``unread`` the reasons for unread records, and ``distributions`` the Python
-    packages. Paths are relative to the root. ``space`` is what all files of its layers take.
+    packages. ``not_elf`` are files under the names of extensions. Paths are relative to the root. ``space`` is what all files of its layers take.
     """
 
     tree: FileTree
@@ -64,6 +73,7 @@ class Contents:
     owned: dict[str, Owned] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
     distributions: dict[str, Distribution] = field(default_factory=dict)
+    not_elf: dict[str, NotElf] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
     space: Space = field(default_factory=Space)
 
@@ -102,6 +112,8 @@ def of(indexes: list[LayerIndex], config: Mapping[str, Any]) -> Contents:
             contents.scripts[path] = entry.facts
         elif isinstance(entry.facts, Distribution):
             contents.distributions[path] = entry.facts
+        elif isinstance(entry.facts, NotElf):
+            contents.not_elf[path] = entry.facts
         elif isinstance(entry.facts, Owned):
             contents.owned[path] = entry.facts
         elif isinstance(entry.facts, Unread):
@@ -113,7 +125,7 @@ def of(indexes: list[LayerIndex], config: Mapping[str, Any]) -> Contents:
     return contents
 
 
-Facts = Binary | Script | Distribution | Owned | list[Owned] | Unread | bytes | None
+Facts = Binary | Script | NotElf | Distribution | Owned | list[Owned] | Unread | bytes | None
 
 
 def facts(path: str, size: int, file: IO[bytes]) -> Facts:
@@ -121,6 +133,8 @@ def facts(path: str, size: int, file: IO[bytes]) -> Facts:
     start = file.read(len(elf_file.MAGIC))
     if start == elf_file.MAGIC:
         return elf_file.read(file, size, start)
+    if path.endswith(".so") and _EXTENSION.search(path):
+        return NotElf(size)
     if rpm_records.is_database(path):
         if size > _LARGEST_DATABASE:
             return Unread(f"{size} bytes, at most {_LARGEST_DATABASE} are read")

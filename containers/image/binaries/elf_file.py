@@ -79,7 +79,16 @@ class ElfMachine(NamedTuple):
 X86_64: Final = ElfMachine(62, 64)
 AARCH64: Final = ElfMachine(183, 64)
 I386: Final = ElfMachine(3, 32)
-PLATFORM_MACHINES: Final[Mapping[str, ElfMachine]] = {"amd64": X86_64, "arm64": AARCH64, "386": I386}
+ARM: Final = ElfMachine(40, 32)
+PLATFORM_MACHINES: Final[Mapping[str, ElfMachine]] = {
+    "amd64": X86_64,
+    "arm64": AARCH64,
+    "386": I386,
+    "arm": ARM,
+    "ppc64le": ElfMachine(21, 64),
+    "s390x": ElfMachine(22, 64),
+    "riscv64": ElfMachine(243, 64),
+}
 """Machines by the architecture of a platform (image-spec, config.md; Go's GOARCH)."""
 _UNKNOWN: Final = ElfMachine(0, 0)
 _CUDA: Final = 190

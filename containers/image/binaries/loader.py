@@ -17,13 +17,14 @@ from typing import Final, NamedTuple, cast
 
 from containers.image.binaries import loader_config
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.elf_file import AARCH64, I386, X86_64, Binary, ElfMachine, Version
+from containers.image.binaries.elf_file import AARCH64, ARM, I386, X86_64, Binary, ElfMachine, Version
 from containers.image.binaries.loader_config import Cached
 
 _INTERPRETERS: Final[Mapping[ElfMachine, tuple[str, int]]] = {
     X86_64: ("lib64/ld-linux-x86-64.so.2", 0x0303),
     AARCH64: ("lib/ld-linux-aarch64.so.1", 0x0A03),
     I386: ("lib/ld-linux.so.2", 0x0003),
+    ARM: ("lib/ld-linux-armhf.so.3", 0x0903),
 }
 """glibc's loader for a machine, and the kind of its libraries in the cache (dl-cache.h)."""
 
@@ -39,7 +40,7 @@ DEFAULT_LEVEL: Final = "x86-64-v3"
 
 _RELEASE: Final = re.compile(r"GLIBC_(\d+)\.(\d+)")
 _TOKEN: Final = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
-_PLATFORMS: Final = {X86_64: "haswell", AARCH64: "aarch64", I386: "i686"}
+_PLATFORMS: Final = {X86_64: "haswell", AARCH64: "aarch64", I386: "i686", ARM: "v7l"}
 """What ``$PLATFORM`` stands for (sysdeps/x86/cpu-features.c: from AVX2 on)."""
 
 

@@ -24,6 +24,7 @@ from containers.image.binaries.musl_loader import MuslLoader
 from containers.image.binaries.plugins import Plugin, Plugins, Unmet
 from containers.image.binaries.refused_files import DEFAULT_PAGE, RefusedFiles, unmapped
 from containers.image.copies.processes import Processes
+from containers.image.extensions import misnamed_extensions
 from containers.image.extensions.undefined_symbols import Undefined, UndefinedSymbols
 from containers.image.gpu import cuda_releases
 from containers.image.gpu.host_libraries import HostLibraries
@@ -157,6 +158,8 @@ def resolve(contents: Contents, machine: ElfMachine, level: str = DEFAULT_LEVEL,
     for loader, paths in files.items():
         if paths:
             _Resolution(contents, loader, paths, result, page)
+    for path, reason in misnamed_extensions.misnamed(contents, machine):
+        result.faults.append(Fault("file", f"/{path}", "cannot be imported", reason))
     result.faults.sort()
     return result
 

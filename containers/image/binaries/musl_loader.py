@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from containers.image.binaries.elf_file import AARCH64, I386, X86_64, ElfMachine
+from containers.image.binaries.elf_file import AARCH64, ARM, I386, X86_64, ElfMachine
 from containers.image.binaries.loader import Loaded, Loader, Missing, Place, Process
 
-_ARCHITECTURES: Final[Mapping[ElfMachine, str]] = {X86_64: "x86_64", AARCH64: "aarch64", I386: "i386"}
+_ARCHITECTURES: Final[Mapping[ElfMachine, str]] = {X86_64: "x86_64", AARCH64: "aarch64", I386: "i386", ARM: "armhf"}
 """Names of machines in files of musl."""
 _DEFAULT: Final = "/lib:/usr/local/lib:/usr/lib"
 _OWN: Final = re.compile(r"lib(?:c|pthread|rt|m|dl|util|xnet)\.")

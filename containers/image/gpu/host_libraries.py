@@ -56,6 +56,7 @@ class HostLibraries:
         """Yield what hides a library of the host."""
         if self._loader.place and self._loader.place.binary:
             alone = self._loader.process(self._loader.place.path)
+            self._note_preloaded(alone)
             for name in _OPENED:
                 library = self._loader.opened(alone, name, alone.objects[0])
                 if isinstance(library, Loaded) and self._stays(
@@ -66,6 +67,14 @@ class HostLibraries:
         for (place, path, name), users in self._users.items():
             is_stub = _STUBS in PurePosixPath(place, path).parts or self._contents.binaries[path] in stubs
             yield Hiding(place, name, is_stub, tuple(dict.fromkeys(users)))
+
+    def _note_preloaded(self, process: Process) -> None:
+        """Note libraries of the host that each process opens before all others, if by a path that stays."""
+        for name in dict.fromkeys((*self._loader.preloaded, *self._loader.always_preloaded)):
+            library = process.by_name.get(name)
+            known = library and next(filter(self._is_host, (library.binary.soname, PurePosixPath(name).name)), None)
+            if library and known and self._stays(library.place, name, process.objects[0], process.environment):
+                self._users[library.place.name, library.place.path, known] += ()
 
     def _stays(self, place: Place, name: str, by: Loaded, environment: tuple[str, ...]) -> bool:
         """Return whether a name leads to a file in a container with the host's library too."""

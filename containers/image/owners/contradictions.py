@@ -22,6 +22,7 @@ from containers import budget
 from containers.image.binaries.contents import Contents
 from containers.image.binaries.elf_file import PLATFORM_MACHINES
 from containers.image.binaries.loading import Fault, exceptions
+from containers.image.extensions.misnamed_extensions import named_for
 from containers.image.extensions.numpy_api import NumpyBuild
 from containers.image.owners import ownership
 from containers.image.owners.distributions import Distribution
@@ -34,7 +35,7 @@ _EXTENSION: Final = re.compile(r"(?P<module>.*/[^/.]+)\.cpython-3(?P<minor>\d+)t
 _ANY_EXTENSION: Final = re.compile(r".*/[^/.]+\.(?:cpython-3\d+t?-[^/]*|abi3)\.so")
 """An extension, by a name that nothing else has."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*")
-_MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
+_MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm": "armv7l"}
 """What Python calls the architectures of platforms."""
 _NEWEST_PATCH: Final = 99
 """Stands for the last number of Python's release, which no file's path has."""
@@ -100,8 +101,9 @@ def _foreign(contents: Contents) -> Iterator[Contradiction]:
 
 
 def _of_other_processor(contents: Contents, architecture: str) -> Iterator[Contradiction]:
-    """Yield the packages whose extensions are all for another processor, as `pip install --platform` may bring them.
+    """Yield the packages whose extensions are for another processor, as `pip install --platform` may bring them.
 
+    All of a package are, or those whose names say that they are for this one: a package may have files for several.
     Debian's and Red Hat's packages for another processor are for compiling, and installed as such.
     """
     machine = PLATFORM_MACHINES.get(architecture)
@@ -119,12 +121,13 @@ def _of_other_processor(contents: Contents, architecture: str) -> Iterator[Contr
         if owner is None or owner.manager in {"pip", "conda"}:
             by_package[f"/{prefix}".rstrip("/") or "/", str(owner or f"/{posixpath.dirname(path)}")].append(path)
     for (prefix, by), paths in sorted(by_package.items()):
-        others = {str(contents.binaries[path].machine) for path in paths}
-        if str(machine) not in others and not any(contents.binaries[path].problem for path in paths):
-            files = tuple(f"/{path}" for path in sorted(paths))
-            yield Contradiction(
-                prefix, by, f"{' and '.join(sorted(others))} by its build", f"Python for {machine}", files
-            )
+        other = [path for path in paths if contents.binaries[path].machine != machine]
+        if other != paths or any(contents.binaries[path].problem for path in paths):
+            other = [path for path in other if named_for(path, machine) and not contents.binaries[path].problem]
+        if other:
+            machines = sorted({str(contents.binaries[path].machine) for path in other})
+            files = tuple(f"/{path}" for path in sorted(other))
+            yield Contradiction(prefix, by, f"{' and '.join(machines)} by its build", f"Python for {machine}", files)
 
 
 def _of_other_numpy(

@@ -1,0 +1,86 @@
+"""Files under the name of an extension of Python that are none: text, nothing, an object file, a program.
+
+Python imports the first file of a module in the order of `importlib.machinery.EXTENSION_SUFFIXES`, and a package before
+all of them (python/cpython v3.11.9, Lib/importlib/_bootstrap_external.py, `FileFinder.find_spec`). A text named `libc.so`
+may be a linker script, so that only names count which nothing else has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from containers.image.binaries.contents import Contents
+from containers.image.binaries.elf_file import AARCH64, ARM, I386, X86_64, ElfMachine, symbol_hash
+
+_EXTENSION: Final = re.compile(
+    r"(?P<module>(?:.*/)?(?P<name>[^/.]+))\.(?:abi3|cpython-3(?P<minor>\d+)(?P<flags>[mt]?)-(?P<platform>[^/.]+))\.so"
+)
+_FOLDER: Final = re.compile(
+    r".*?lib(?:64)?/python3(?:\.(?P<minor>\d+))?(?P<flags>t?)/(?:site-packages|dist-packages|lib-dynload)/.*"
+)
+_ASIDE: Final = re.compile(r"(^|/)(tests?|testing|testdata)/")
+"""Folders of data for tests."""
+_PYTHON: Final = re.compile(r"(?:.*/)?bin/python3\.(?P<minor>\d+)")
+_PLATFORMS: Final[Mapping[ElfMachine, str]] = {X86_64: "x86_64-", AARCH64: "aarch64-", I386: "i386-", ARM: "arm-"}
+"""How the platform in an extension's name begins (python/cpython v3.11.9, configure.ac, `PLATFORM_TRIPLET`)."""
+
+
+class Misnamed(NamedTuple):
+    """A file that Python takes for an extension and cannot load, with the reason."""
+
+    path: str
+    reason: str
+
+
+def misnamed(contents: Contents, machine: ElfMachine) -> Iterator[Misnamed]:
+    """Yield the files that Python for a machine fails to import."""
+    no_libraries = (
+        path
+        for path, binary in contents.binaries.items()
+        if binary.kind != "library" and not binary.problem and path.endswith(".so")
+    )
+    for path in sorted([*contents.not_elf, *no_libraries]):
+        match = _EXTENSION.fullmatch(path)
+        if match and (reason := _reason(contents, path, match)) and _is_imported(contents, machine, match):
+            yield Misnamed(path, reason)
+
+
+def named_for(path: str, machine: ElfMachine) -> bool:
+    """Return whether the name of an extension says that it is for a machine."""
+    match, platform = _EXTENSION.fullmatch(path), _PLATFORMS.get(machine)
+    return bool(match and platform and (match["platform"] or "").startswith(platform))
+
+
+def _is_imported(contents: Contents, machine: ElfMachine, match: re.Match[str]) -> bool:
+    """Return whether a Python of the image takes a file for its module."""
+    module, folder = match["module"], _FOLDER.fullmatch(match[0])
+    if _ASIDE.search(match[0]) or any(contents.tree.find(f"{module}/__init__.{kind}") for kind in ("py", "pyc")):
+        return False
+    if folder is None:
+        roots = [contents.folder, *contents.environment.get("PYTHONPATH", "").split(":")]
+        found = any(root.strip("/") and f"/{module}".startswith(f"/{root.strip('/')}/") for root in roots)
+        return found and named_for(match[0], machine) and not match["flags"] and match["minor"] in _minors(contents)
+    if match["platform"]:
+        release = (match["minor"], match["flags"].replace("m", ""))
+        return named_for(match[0], machine) and (
+            folder["minor"] is None or release == (folder["minor"], folder["flags"])
+        )
+    preferred = (path for path in (*contents.binaries, *contents.not_elf) if path.startswith(f"{module}.cpython-3"))
+    return not folder["flags"] and not any(preferred)  # without its lock, Python passes over `abi3`
+
+
+def _minors(contents: Contents) -> set[str]:
+    """Return the releases of Python 3 in the image."""
+    return {match["minor"] for path in contents.binaries if (match := _PYTHON.fullmatch(path))}
+
+
+def _reason(contents: Contents, path: str, match: re.Match[str]) -> str:
+    if (text := contents.not_elf.get(path)) is not None:
+        return "it is no ELF file" if text.size else "it is empty"
+    binary = contents.binaries[path]
+    if binary.kind != "program":
+        return "it is an object file" if binary.kind == "other" else "it has no dynamic segment"
+    # An extension that can be run has an interpreter too.
+    return "" if symbol_hash(f"PyInit_{match['name']}".encode()) in binary.defined else "it is a program"
