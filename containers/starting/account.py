@@ -44,7 +44,11 @@ class Account:
 
 def of_image(contents: Contents) -> Account:
     """Return the account of an image's configuration."""
-    setting = str(contents.config.get("User") or "")
+    return named(contents, str(contents.config.get("User") or ""))
+
+
+def named(contents: Contents, setting: str) -> Account:
+    """Return the account of a user, and a group after a colon, each by name or id; root without either."""
     user, _, group = setting.partition(":")
     if not user and not group:
         return Account("root")

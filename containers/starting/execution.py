@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from containers.image.binaries.contents import Contents
 from containers.image.binaries.elf_file import AARCH64, I386, X86_64, ElfMachine
-from containers.starting import launchers
+from containers.starting import account, launchers
 from containers.starting.account import READ, RUN, Account
 from containers.starting.launchers import Words
+from containers.starting.python_modules import PythonModules
+from containers.starting.refusals import Refusal
 
 _RUNS: Final[Mapping[ElfMachine, frozenset[ElfMachine]]] = {
     X86_64: frozenset({X86_64, I386}),
@@ -32,13 +34,6 @@ _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of a container whose image sets none (moby/moby 9f3e5ee, oci/defaults.go, `defaultUnixPathEnv`)."""
 _READS_FILE: Final = re.compile(r"python[\d.]*|sh|bash|dash|ash|perl|node|Rscript")
 """Programs that read their first argument, if it is no option."""
-
-
-class Refusal(NamedTuple):
-    """Why a program does not start, and the path or name that it is about."""
-
-    reason: str
-    about: str
 
 
 class _NotStarted(Exception):
@@ -67,21 +62,29 @@ def runs(machine: ElfMachine) -> frozenset[ElfMachine]:
 class Execution:
     """Starts programs of an image as an account, on a machine."""
 
-    def __init__(self, contents: Contents, machine: ElfMachine, account: Account) -> None:
-        self._contents, self._machine, self.account = contents, machine, account
+    def __init__(self, contents: Contents, machine: ElfMachine, user: Account) -> None:
+        self._contents, self._machine, self.account = contents, machine, user
+        self._modules = PythonModules(contents)
 
     def start(self, words: Words) -> Started:
         """Start a program: a path, or a name on PATH."""
         files: list[str] = []
         names: list[str] = []
-        following = words
+        following, execution = words, self
         try:
             for _ in range(_MOST_LAUNCHES):
-                wraps, invoked = self._run(following, files, names)
-                launched = launchers.launched(invoked) or (launchers.wrapped(following) if wraps else None)
-                if launched is None or (launched.maybe and not self._is_there(launched)):
+                wraps, invoked = execution._run(following, files, names)
+                self._check_modules(files, names, invoked, following.folder)
+                launched = launchers.launched(invoked, self._contents.environment) or (
+                    launchers.wrapped(following) if wraps else None
+                )
+                if launched is None:
                     break
-                following = launched
+                following = launched._replace(folder=posixpath.join(following.folder, launched.folder))
+                if launched.user:
+                    execution = self._as(launched.user)
+                if not execution._enters(following) or (launched.maybe and not self._is_there(following)):  # noqa: SLF001
+                    break
         except _NotStarted as error:
             return Started(tuple(files), tuple(names), error.refusal)
         return Started(tuple(files), tuple(names), None)
@@ -101,37 +104,65 @@ class Execution:
             return Refusal(f"{who} may not {verb} /{trace.path}, whose mode is {mode:04o}", f"/{trace.path}")
         return None
 
-    def located(self, program: str) -> str:
+    def located(self, words: Words) -> str:
         """Return the path that a program is started by; empty if no folder of PATH has it."""
+        program = words.program
         if "/" in program:
-            return self._absolute(program)
-        folders = (self._contents.environment.get("PATH") or _PATH).split(":")
-        paths = [posixpath.join(self._absolute(folder), program) for folder in folders if folder]
+            return self._absolute(program, words.folder)
+        folders = self._contents.environment.get("PATH", _PATH).split(":")
+        # runc takes no program of a folder that is relative; the C library and shells do, and an empty one is `.`.
+        used = (folder for folder in folders if words.by_text or folder.startswith("/"))
+        paths = [posixpath.join(self._absolute(folder, words.folder), program) for folder in used]
         if not program:
             return ""
         usable = (path for path in paths if self._may_be_run(path))
         # A missing file is reported by the intended name.
         return next(usable, next((path for path in paths if self.exists(path)), ""))
 
+    def _as(self, user: str) -> Execution:
+        other = account.named(self._contents, user)
+        if other.problem and ":" not in user:
+            raise _NotStarted(other.problem, user)
+        return self if other.problem else Execution(self._contents, self._machine, other)
+
     def _is_there(self, words: Words) -> bool:
-        return bool(path := self.located(words.program)) and self.exists(path)
+        return bool(path := self.located(words)) and self.exists(path)
+
+    def _enters(self, words: Words) -> bool:
+        """Return whether a program starts in its folder, as far as that is known: one that is not there may be mounted.
+
+        Raises:
+            _NotStarted: it must enter a folder that is there, and cannot.
+        """
+        place = self._absolute("", words.folder)
+        trace = self._contents.tree.trace(place)
+        refusal = self.refusal(place, RUN)
+        if not trace.problem and trace.entry and trace.entry.kind != "directory":
+            refusal = Refusal(f"/{trace.path} is no folder", f"/{trace.path}")
+        if words.folder and refusal and words.must_enter and trace.problem != "does not exist":
+            raise _NotStarted(*refusal)
+        return not words.folder or refusal is None
 
     def _run(self, words: Words, files: list[str], names: list[str]) -> tuple[bool, Words]:
         """Run a file as the kernel does; return whether it starts its arguments, and the program with its arguments."""
         if not words.program:
             raise _NotStarted("its program has no name", "")
-        path, arguments, wraps = self.located(words.program), words.arguments, False
+        path, arguments, wraps = self.located(words), words.arguments, False
         if not path:
             raise _NotStarted(f"no folder of PATH has {words.program}", words.program)
+        first = len(files) + 1
         for _ in range(_MOST_REWRITES + 1):
             file = self._file(path, RUN)
             files.append(file)
             names.append(path)
             if file in self._contents.binaries:
                 self._check_program(file)
-                self._check_read(path, arguments)
+                self._check_read(path, arguments, words.folder)
                 return wraps, Words(path, arguments)
             script = self._contents.scripts.get(file)
+            if script is None and words.by_text and len(files) == first:
+                self._file(path, READ)
+                return False, Words("")
             if script is None:
                 entry = self._contents.tree.trace(path).entry
                 what = "has no #!, and is no program" if entry and entry.size else "is empty"
@@ -141,7 +172,7 @@ class Execution:
             if problem:
                 raise _NotStarted(f"#! of /{file} {problem}", f"/{file}")
             arguments = (*interpreter.arguments, path, *arguments)
-            path, wraps = self._absolute(interpreter.program), wraps or script.wraps
+            path, wraps = self._absolute(interpreter.program, words.folder), wraps or script.wraps
         raise _NotStarted(f"#! leads on more than {_MOST_REWRITES} times", path)
 
     def _file(self, path: str, right: int) -> str:
@@ -170,14 +201,19 @@ class Execution:
                 what = f"is for {known.machine}" if known else "is no ELF file"
                 raise _NotStarted(f"/{loader}, the loader of /{path}, {what}", f"/{loader}")
 
-    def _check_read(self, program: str, arguments: tuple[str, ...]) -> None:
+    def _check_read(self, program: str, arguments: tuple[str, ...], folder: str) -> None:
         """Check that an interpreter may read its file. What is not there may be mounted."""
         first = next(iter(arguments), "")
         if not first.startswith("-") and _READS_FILE.fullmatch(posixpath.basename(program)):
-            path = self._absolute(first)
+            path = self._absolute(first, folder)
             trace = self._contents.tree.trace(path)
             if trace.problem != "does not exist" and trace.entry and trace.entry.kind == "file":
                 self._file(path, READ)
+
+    def _check_modules(self, files: Sequence[str], names: Sequence[str], invoked: Words, folder: str) -> None:
+        place = self._absolute("", folder)
+        if refusal := self._modules.refusal(files, names, invoked.arguments, place):
+            raise _NotStarted(*refusal)
 
     def _may_be_run(self, path: str) -> bool:
         trace = self._contents.tree.trace(path)
@@ -190,8 +226,8 @@ class Execution:
         itself = folder and posixpath.join(folder[0], posixpath.basename(path))
         return folder is not None and (trace.problem != "does not exist" or trace.path != itself)
 
-    def _absolute(self, path: str) -> str:
-        return posixpath.join("/", self._contents.folder, path)
+    def _absolute(self, path: str, folder: str = "") -> str:
+        return posixpath.join("/", self._contents.folder, folder, path)
 
 
 def _normal(path: str) -> str:

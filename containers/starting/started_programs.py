@@ -46,6 +46,10 @@ def faults(contents: Contents, machine: ElfMachine, platform: str) -> list[Fault
         ]
     execution = Execution(contents, machine, user)
     results: list[Fault] = []
+    trace = contents.tree.trace(contents.folder)
+    if trace.problem == "is no folder" or (trace.entry and trace.entry.kind != "directory" and not trace.problem):
+        reason = f"/{trace.path}, where the image starts, is no folder"
+        results.append(Fault("start", f"/{trace.path}", "is no WorkingDir", reason, names=(contents.folder,)))
     started: list[Started] = []
     for origin, words in _settings(contents.config):
         outcome = execution.start(words)
@@ -77,7 +81,7 @@ def _settings(config: Any) -> Iterator[tuple[str, Words]]:
 def _faults(contents: Contents, execution: Execution, origin: str, words: Words, started: Started) -> Iterator[Fault]:
     if started.refusal:
         reason, about = started.refusal
-        first = started.names[0] if started.names else execution.located(words.program)
+        first = started.names[0] if started.names else execution.located(words)
         yield Fault("start", first or "/", f"does not start as {origin}", reason, names=(about,))
     elif execution.account.uid:
         for path in dict.fromkeys(started.files):

@@ -14,6 +14,7 @@ from containers.starting import started_programs
 from tests.images.engine import Image, base_image, docker, remove, unique
 
 _DOCKERFILE = """FROM {base}
+RUN apt-get update -qq && apt-get install -qqy --no-install-recommends python3 tini dumb-init gosu > /dev/null
 RUN useradd --uid 1000 --groups video app && mkdir -p /t/closed && cd /t && cp /bin/true real && : > empty && echo text > text \\
  && printf '#!/t/real\\n' > s1 && for n in 2 3 4 5 6; do printf "#!/t/s$((n-1))\\n" > s$n; done \\
  && printf '#!/bin/sh\\r\\n' > crlf && printf '#!/t/gone\\n' > gone-interpreter && printf '#!/usr/bin/env -S gone -u\\n' > env-gone \\
@@ -21,15 +22,28 @@ RUN useradd --uid 1000 --groups video app && mkdir -p /t/closed && cd /t && cp /
  && printf '#!/bin/sh\\nexec "$@"\\n' > wrapper && ln -s loop loop && ln -s /t/nowhere dangling && ln -s real link \\
  && head -c 64 /bin/true > header && cp /bin/true arm && printf '\\267\\0' | dd of=arm bs=1 seek=18 conv=notrunc 2>/dev/null \\
  && find /t -type f -exec chmod 755 {{}} + && cp real closed/real && chmod 750 closed && cp real mode && chmod 754 mode && printf '#!/bin/sh\\n' > unreadable && chmod 711 unreadable \\
- && cp real group && chgrp video group && chmod 750 group && cp real plain && chmod 644 plain
+ && cp real group && chgrp video group && chmod 750 group && cp real plain && chmod 644 plain \\
+ && mkdir -p sub/dir pkg ready && cp real sub/run && ln -s sub linked && ln -s ../gone sub/dangling && touch pkg/__init__.py ready/__init__.py ready/__main__.py module.py \\
+ && printf '#!/usr/bin/env -S true -u\\r\\n' > env-crlf && printf '#!/usr/bin/env python3 -u\\n' > env-words && printf '#!/usr/bin/env -S ${{NAME}} x\\n' > env-variable \\
+ && printf '\\357\\273\\277#!/bin/sh\\n' > bom && printf '\\n#!/bin/sh\\n' > late && printf '#!/bin/sh -e\\r\\n' > crlf-option && printf 'exit 0\\n' > plain-text \\
+ && ln real hard && ln -s /t/hard c1 && ln -s c1 c2 && ln -s c2 c3 && ln -s closed/real into-closed && chmod 755 bom late crlf-option plain-text env-*
 """
 
 
+PATH = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
+
+
 class Case(NamedTuple):
-    """What is started, and by whom."""
+    """What is started, by whom and where."""
 
     words: tuple[str, ...]
     user: str = ""
+    folder: str = ""
+    environment: tuple[str, ...] = (PATH,)
+
+
+def shell(text: str, *arguments: str, program: str = "/bin/sh", folder: str = "", path: str = PATH) -> Case:
+    return Case((program, "-c", text, *arguments), folder=folder, environment=(path,))
 
 
 CASES = [
@@ -48,6 +62,44 @@ CASES = [
     Case(("/t/group",), "1234"),
     Case(("/t/real",), "nobody-knows"),
     Case(("/t/real",), "app:nobody-knows"),
+    *(Case((f"/t/{name}",)) for name in ["env-crlf", "env-words", "bom", "late", "crlf-option", "plain-text", "c3"]),
+    *(Case(("/t/env-variable",), environment=(PATH, f"NAME={name}")) for name in ["true", "gone"]),
+    Case(("/t/into-closed",), "app"),
+    # A folder first.
+    *(shell(text) for text in ["cd /t && ./real", "cd /t && ./gone", "cd /t/sub && exec ./run", "cd /t/sub && exec ./dangling", "cd /t; cd sub; ./run", "cd /t && cd sub && ./gone"]),
+    *(shell(text) for text in ["cd /t/linked && ./run", "cd /t || exit 1; ./gone", "cd /t/real && ./run", "cd -P /t && ./real", "cd && cd /t && ./real", "cd / && true"]),
+    *(shell(text, folder="/t") for text in ["./real", "exec ./real", "exec ./gone", "cd sub && ./run", "cd sub && ./real"]),
+    shell("exec -a name ./real", program="/bin/bash", folder="/t"),
+    shell("cd /t && ./gone", program="/bin/bash"),
+    Case(("/bin/bash", "-o", "pipefail", "-c", "cd /t && ./gone")),
+    Case(("/bin/bash", "-euxo", "pipefail", "-c", "cd /t && ./real")),
+    # What a text goes on after.
+    *(shell(text) for text in ["gone; true", "gone || true", "gone || exit 1", "set -e; gone; true", "gone && true", "export A=1; exec gone", "export A=1 && /t/real"]),
+    *(shell(text) for text in ["set -e\ncd /t\n./gone\n", "cd /t\n./real", "export PATH=/t; real", "export PATH=/t:/bin; /t/gone", "sleep 0; /t/gone", "A=1\n/t/gone"]),
+    *(shell(text) for text in ["/t/real > /dev/null 2>&1", "/t/gone > /dev/null 2>&1", "/t/plain-text", "/t/empty", "echo ';' /t/gone"]),
+    *(shell('exec "$@"', "sh", name) for name in ["true", "gone", "/t/real"]),
+    # Programs that start others.
+    *(Case((*launcher, name)) for launcher in [("tini", "--"), ("dumb-init",), ("gosu", "app"), ("nohup",), ("nice", "-n", "5"), ("timeout", "9"), ("stdbuf", "-oL"), ("setsid", "-w")] for name in ["/t/real", "/t/gone"]),
+    *(Case((*launcher, "/t/plain-text")) for launcher in [("tini", "--"), ("dumb-init",), ("gosu", "app"), ("env",)]),
+    Case(("tini", "-g", "--", "dumb-init", "-r", "15:2", "sh", "-c", "cd /t && ./gone")),
+    *(Case(("gosu", user, f"/t/{name}")) for user, name in [("app", "closed/real"), ("app", "group"), ("nobody", "group"), ("app:app", "group"), ("gone", "real")]),
+    *(Case(("sh", "-c", f"exec gosu app /t/{name}")) for name in ["closed/real", "group"]),
+    *(Case(("env", *words)) for words in [("-C", "/t", "./real"), ("-C", "/t", "./gone"), ("--chdir=/t", "./real"), ("-i", "/t/gone"), ("-i", "/t/real"), ("PATH=/t", "real"), ("-S", "true -x")]),
+    # Folders of PATH.
+    *(Case(("run",), folder="/t/sub", environment=(f"PATH={path}",)) for path in ["", ":/bin", "/bin:", ".:/bin", "/bin:/t/sub"]),
+    *(shell("run", folder="/t/sub", path=f"PATH={path}") for path in ["", ":/bin", "/bin:", ".:/bin", "/bin"]),
+    Case(("true",), environment=("PATH=",)),
+    # Modules.
+    *(Case(("python3", *words), folder="/t") for words in [("-m", "gone"), ("-m", "pkg"), ("-m", "ready"), ("-u", "-m", "module"), ("-m", "pkg.gone"), ("-mmodule",), ("-m", "json.tool", "--help"), ("-m", "gone.gone"), ("-c", "0", "-m")]),
+    Case(("python3", "-m", "module"), folder="/usr", environment=(PATH, "PYTHONPATH=/t")),
+    Case(("python3", "-m", "module"), folder="/usr"),
+    *(Case(("python3", "-c", "0"), environment=(PATH, f"PYTHONHOME={home}")) for home in ["/usr", "/t"]),
+    shell("cd /t && python3 -m module"),
+    shell("cd /usr && exec python3 -m module"),
+    # Folders to start in.
+    Case(("/t/real",), folder="/t/real"),
+    Case(("/t/real",), folder="/t/new"),
+    Case(("/t/real",), "app", folder="/t/closed"),
 ]  # fmt: skip
 
 
@@ -68,13 +120,17 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Image, L
     remove(image)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.user or 'root'} {' '.join(case.words)}")
+@pytest.mark.parametrize(
+    "case", CASES, ids=lambda case: " ".join((case.user or "root", *case.words, case.folder, *case.environment))
+)
 def test_program_is_a_fault_if_no_container_starts(started: tuple[Image, LayerIndex], case: Case) -> None:
     image, files = started
-    config = {"Entrypoint": list(case.words), "User": case.user, "Env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]}
+    config = {"Entrypoint": list(case.words), "User": case.user, "Env": case.environment, "WorkingDir": case.folder}
     faults = started_programs.faults(contents.of([files], config), X86_64, "linux/amd64")
     first, *rest = case.words
     # As in a cluster: before it starts a program, runc 1.1 has the capabilities that it will not give to the program.
     options = [f"--user={case.user}", "--cap-drop=ALL"] if case.user else []
+    options += [f"--env={variable}" for variable in case.environment]
+    options += [f"--workdir={case.folder}"] if case.folder else []
     done = docker("run", "--rm", *options, f"--entrypoint={first}", image.tag, *rest, check=False)
     assert bool(faults) == bool(done.returncode), (list(map(str, faults)), done.returncode, done.stdout)

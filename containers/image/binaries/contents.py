@@ -59,7 +59,8 @@ class Contents:
     ``config`` is what a container is started with. ``binaries`` are its ELF files by path, ``scripts`` the files that
     begin with ``#!``, ``texts`` the configuration of the loader, of accounts and of Python's environments, ``owned``
     the records of package managers, ``unread`` the reasons for unread records, and ``distributions`` the Python
-    packages. ``not_elf`` are files under the names of extensions. Paths are relative to the root. ``space`` is what all files of its layers take.
+    packages. ``not_elf`` are files under the names of extensions. Paths are relative to the root. ``space`` is what all
+    files of its layers take.
     """
 
     tree: FileTree

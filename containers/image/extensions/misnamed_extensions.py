@@ -1,8 +1,8 @@
 """Files under the name of an extension of Python that are none: text, nothing, an object file, a program.
 
 Python imports the first file of a module in the order of `importlib.machinery.EXTENSION_SUFFIXES`, and a package before
-all of them (python/cpython v3.11.9, Lib/importlib/_bootstrap_external.py, `FileFinder.find_spec`). A text named `libc.so`
-may be a linker script, so that only names count which nothing else has.
+all of them (python/cpython v3.11.9, Lib/importlib/_bootstrap_external.py, `FileFinder.find_spec`). Only names count
+that nothing else has: a text named `libc.so` may be a linker script.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ APP: Files = {
     "opt/venv/pyvenv.cfg": "home = /usr/local/bin",
     "opt/venv/bin/python": "->/usr/local/bin/python3.11",
     "opt/venv/bin/serve": "#!/opt/venv/bin/python\nimport app\n",
+    "opt/started.py": "x",
     "etc/passwd": "root:x:0:0::/root:\napp:x:1000:1000::/home/app:",
     "etc/group": "root:x:0:\nvideo:x:44:app",
     f"{SITE}/app-1.0.dist-info/RECORD": "app/__init__.py,sha256=AAAA,1\n",
@@ -64,6 +65,25 @@ def entry(*words: str, **more: object) -> Config:
         entry("/bin/sh", "-c", "'unfinished"),
         entry("/bin/sh", "-lc", "gone"),
         entry("/bin/sh", "/mounted/start.sh"),
+        entry("/bin/sh", "-c", "cd /opt/venv && bin/serve"),
+        entry("/bin/sh", "-c", "cd $FOLDER && ./gone"),
+        entry("/bin/sh", "-c", "cd /opt/venv; cd /gone; ./gone"),
+        entry("/bin/sh", "-c", "cd venv && ./gone", WorkingDir="/opt", Env=[PATH, "CDPATH=/x"]),
+        entry("/bin/sh", "-c", "exec -a name serve"),
+        entry("/bin/sh", "-c", "gone || serve"),
+        entry("/bin/sh", "-c", "gone; serve"),
+        entry("/bin/sh", "-c", "echo > run; ./run"),
+        entry("/bin/sh", "-c", "export PATH=/x; gone"),
+        entry("/bin/sh", "-c", "serve", "gone"),
+        entry("/bin/sh", "-c", "serve", Env=["PATH=:/bin"], WorkingDir="/opt/venv/bin"),
+        entry("env", "-S", "${GONE}serve"),
+        entry("env", "-S", "se\\_rve"),
+        entry("env", "-C", "/opt/venv", "bin/serve"),
+        entry("env", "-i", "gone"),
+        entry("python", "-m", "app.main", WorkingDir="/mounted"),
+        entry("python", "-m", "json.tool"),
+        entry("python", "-c", "x", "-m", "gone"),
+        entry("python", "-m", "started", WorkingDir="/opt"),
         {"Cmd": ["serve"], "Healthcheck": {"Test": ["NONE"]}},
         {"Cmd": ["serve"], "Healthcheck": {"Test": ["CMD-SHELL", "python3 -c x || exit 1"]}},
         {"Cmd": None, "Entrypoint": None, "Healthcheck": None},
@@ -112,6 +132,34 @@ GONE = "no folder of PATH has gone"
         ({}, {"Cmd": ["serve"], "Healthcheck": {"Test": ["CMD", "gone"]}}, f"/: does not start as Healthcheck: {GONE}"),
         ({}, {"Cmd": ["serve"], "Healthcheck": {"Test": ["CMD-SHELL", "gone -f || exit 1"]}}, f"/bin/sh: does not start as Healthcheck: {GONE}"),
         ({}, {"Healthcheck": {"Test": ["CMD-SHELL", "serve"]}, "Shell": ["/bin/zsh", "-c"]}, "/bin/zsh: does not start as Healthcheck: /bin/zsh does not exist"),
+        ({}, entry("/bin/sh", "-c", "cd /opt/venv && ./gone"), "/bin/sh: does not start as Entrypoint: /opt/venv/gone does not exist"),
+        ({}, entry("/bin/sh", "-c", "cd opt && cd venv; exec ./gone"), "/bin/sh: does not start as Entrypoint: /opt/venv/gone does not exist"),
+        ({}, entry("/bin/sh", "-c", "cd /bin/sh && ./gone"), "/bin/sh: does not start as Entrypoint: /bin/sh is no folder"),
+        ({}, entry("/bin/sh", "-c", "exec ./gone", WorkingDir="/opt"), "/bin/sh: does not start as Entrypoint: /opt/gone does not exist"),
+        ({}, entry("/bin/sh", "-c", "set -e\ncd /opt\nexec ./gone\n"), "/bin/sh: does not start as Entrypoint: /opt/gone does not exist"),
+        ({}, entry("/bin/sh", "-c", "cd /opt || exit 1; ./gone"), "/bin/sh: does not start as Entrypoint: /opt/gone does not exist"),
+        ({}, entry("/bin/sh", "-o", "pipefail", "-c", "gone"), f"/bin/sh: does not start as Entrypoint: {GONE}"),
+        ({}, entry("/bin/sh", "-c", 'exec "$@"', "sh", "gone"), f"/bin/sh: does not start as Entrypoint: {GONE}"),
+        ({}, entry("/bin/sh", "-c", "gone > /log 2>&1"), f"/bin/sh: does not start as Entrypoint: {GONE}"),
+        ({}, entry("/bin/sh", "-ec", "gone; serve"), f"/bin/sh: does not start as Entrypoint: {GONE}"),
+        ({}, {"Cmd": ["serve"], "Healthcheck": {"Test": ["CMD-SHELL", "cd /opt && ./gone"]}}, "/bin/sh: does not start as Healthcheck: /opt/gone does not exist"),
+        ({}, entry("env", "-C", "/opt", "./gone"), "/usr/bin/env: does not start as Entrypoint: /opt/gone does not exist"),
+        ({}, entry("env", "-i", "/gone"), "/usr/bin/env: does not start as Entrypoint: /gone does not exist"),
+        ({}, entry("env", "-S", "/gone${ROOT}", Env=[PATH, "ROOT=/x"]), "/usr/bin/env: does not start as Entrypoint: /gone/x does not exist"),
+        ({"usr/bin/timeout": PROGRAM}, entry("timeout", "-s", "INT", "9", "gone"), f"/usr/bin/timeout: does not start as Entrypoint: {GONE}"),
+        ({"usr/bin/gosu": PROGRAM}, entry("gosu", "nobody", "serve"), "/usr/bin/gosu: does not start as Entrypoint: /etc/passwd has no user nobody"),
+        ({"x": "text"}, entry("tini", "/x"), None),
+        ({"x": "#!/usr/bin/env -S serve -u\r\n"}, entry("/x"), None),
+        ({}, entry("serve", Env=["PATH=:/bin"], WorkingDir="/opt/venv/bin"), "/: does not start as Entrypoint: no folder of PATH has serve"),
+        ({}, entry("serve", Env=["PATH="]), "/: does not start as Entrypoint: no folder of PATH has serve"),
+        ({}, entry("python", "-m", "gone.main"), "/opt/venv/bin/python: does not start as Entrypoint: Python 3.11 has no module gone"),
+        ({}, entry("python", "-um", "app.gone"), f"/opt/venv/bin/python: does not start as Entrypoint: /{SITE}/app has no module gone"),
+        ({}, entry("python", "-m", "app"), f"/opt/venv/bin/python: does not start as Entrypoint: /{SITE}/app is a package without __main__"),
+        ({f"{SITE}/editable.pth": "/src"}, entry("python", "-m", "gone"), None),
+        ({f"{SITE}/_virtualenv.pth": "import x"}, entry("python", "-m", "gone"), "/opt/venv/bin/python: does not start as Entrypoint: Python 3.11 has no module gone"),
+        ({f"{SITE}/gone.abi3.so": elf()}, entry("python", "-W", "error", "-m", "gone"), None),
+        ({}, entry("/bin/sh", "-c", "cd /etc && exec python -m started"), "/bin/sh: does not start as Entrypoint: Python 3.11 has no module started"),
+        ({}, entry("python", Env=[PATH, "PYTHONHOME=/gone"]), "/opt/venv/bin/python: does not start as Entrypoint: PYTHONHOME=/gone has no encodings of Python 3.11"),
         ({"opt/venv/bin/python": "->/usr/local/bin/python3.12"}, entry("tini", "serve"), "/usr/bin/tini: does not start as Entrypoint: /usr/local/bin/python3.12, where /opt/venv/bin/python leads, does not exist"),
     ],
 )  # fmt: skip
@@ -166,6 +214,22 @@ def test_program_is_started_as_the_image_s_user(modes: Mapping[str, tuple[int, i
 )
 def test_user_of_image_must_exist(user: str, expected: Sequence[str]) -> None:
     assert lines(APP, entry("serve", User=user)) == expected
+
+
+def test_program_is_started_as_the_user_of_gosu() -> None:
+    files, closed = {**APP, "usr/bin/gosu": PROGRAM}, {"opt/venv/bin": (0o700, 0)}
+    reason = "user app may not enter /opt/venv/bin"
+    assert lines(files, entry("gosu", "root", "serve"), closed) == []
+    assert lines(files, entry("gosu", "app", "/opt/venv/bin/serve"), closed) == [
+        f"/usr/bin/gosu: does not start as Entrypoint: {reason}"
+    ]
+
+
+def test_folder_to_start_in_that_is_a_file_is_a_fault() -> None:
+    result = lines(APP, entry("serve", WorkingDir="/opt/started.py"))
+    assert result == [
+        "/opt/started.py: is no WorkingDir: /opt/started.py, where the image starts, is no folder",
+    ]
 
 
 def test_image_without_a_program_for_its_platform_is_a_fault() -> None:
