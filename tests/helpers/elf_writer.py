@@ -107,6 +107,12 @@ def elf(
     return header + table + b"".join(parts) + sections
 
 
+def static_32(machine: int) -> bytes:
+    """Return a program of 32 bits without a loader: 3 is i386, 40 Arm."""
+    header = struct.pack("<HHIIIIIHHHHHH", 2, machine, 1, 0, 52, 0, 0, 52, 32, 1, 40, 0, 0)
+    return b"\x7fELF\1\1\1" + bytes(9) + header + struct.pack("<IIIIIIII", 1, 0, 0, 0, 84, 84, 5, 4096)
+
+
 def _encoded(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 

@@ -75,6 +75,22 @@ def test_stub_in_the_folder_of_the_driver_stays_unless_a_link() -> None:
     assert inspected(linked) == ([], {})
 
 
+@pytest.mark.parametrize("stub", ["/usr/local/cuda/lib64/stubs/libcuda.so", f"/{STUBS}/libcuda.so"])
+def test_preloaded_stub_is_a_fault(stub: str) -> None:
+    fault = f"{stub}: hides libcuda.so.1 {FAULT}"
+    assert inspected(NAMED_STUBS, f"LD_PRELOAD={stub}") == ([fault], {})
+    assert inspected({**NAMED_STUBS, "etc/ld.so.preload": f"# the driver\n{stub}\n"}) == ([fault], {})
+    assert inspected(NAMED_STUBS, f"LD_PRELOAD=/gone/libcuda.so {stub}") == ([fault], {})
+
+
+def test_preloaded_library_of_the_image_is_no_fault() -> None:
+    files: Files = {**NAMED_STUBS, "opt/libjemalloc.so.2": elf("libjemalloc.so.2"), "opt/compat/libcuda.so.1": DRIVER}
+    assert inspected(files, "LD_PRELOAD=/opt/libjemalloc.so.2") == ([], {})
+    compat = "/opt/compat/libcuda.so.1"
+    assert inspected(files, f"LD_PRELOAD={compat}") == ([], {"libcuda.so.1": [compat]})
+    assert inspected(files, "LD_PRELOAD=libcuda.so") == ([], {}), "in no folder that is searched"
+
+
 def test_library_for_newer_cuda_on_old_drivers_is_a_line() -> None:
     files = {
         **NAMED_STUBS,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from containers.image.binaries.elf_file import AARCH64, X86_64, ElfMachine
+from containers.image.binaries.elf_file import AARCH64, PLATFORM_MACHINES, X86_64, ElfMachine
 from containers.starting import started_programs
-from tests.helpers.elf_writer import LOADER, elf
+from tests.helpers.elf_writer import LOADER, elf, static_32
 from tests.helpers.image_files import BASE, SITE, Files, image
 
 PROGRAM = elf(interpreter=LOADER)
@@ -241,6 +241,23 @@ def test_image_without_a_program_for_its_platform_is_a_fault() -> None:
     assert lines(files, {}, machine=AARCH64, base={}) == []
     assert lines({"data": "x", "gpu.cubin": elf(machine=190)}, {}, base={}) == []
     assert lines({**files, "bin/b": PROGRAM}, {}) == [], "libraries of another processor may be data"
+
+
+BUILT = {"amd64": elf(), "arm64": elf(machine=183), "386": static_32(3), "arm": static_32(40)}
+
+
+@pytest.mark.parametrize("platform", BUILT)
+@pytest.mark.parametrize("built", BUILT)
+def test_image_with_programs_of_another_platform_is_a_fault(platform: str, built: str) -> None:
+    config, machine = entry("/bin/app"), PLATFORM_MACHINES[platform]
+    alone = image({"bin/app": BUILT[built]}, config, {})
+    beside = image({"bin/app": BUILT[built], "bin/other": BUILT[platform]}, config, {})
+    runs = built == platform or (platform, built) == ("amd64", "386")
+    results = [started_programs.faults(read, machine, f"linux/{platform}") for read in (alone, beside)]
+    assert [len(result) for result in results] == ([0, 0] if runs else [1, 1])
+    if not runs:
+        assert results[0][0].missing == f"misses programs for linux/{platform}"
+        assert results[1][0].file == "/bin/app"
 
 
 @pytest.mark.parametrize(
