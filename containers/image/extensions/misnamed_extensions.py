@@ -63,10 +63,11 @@ def _is_imported(contents: Contents, machine: ElfMachine, match: re.Match[str]) 
         found = any(root.strip("/") and f"/{module}".startswith(f"/{root.strip('/')}/") for root in roots)
         return found and named_for(match[0], machine) and not match["flags"] and match["minor"] in _minors(contents)
     if match["platform"]:
-        release = (match["minor"], match["flags"].replace("m", ""))
-        return named_for(match[0], machine) and (
-            folder["minor"] is None or release == (folder["minor"], folder["flags"])
-        )
+        if folder["minor"] is None:  # Debian's, of all its releases
+            same = match["minor"] in _minors(contents)
+        else:
+            same = (match["minor"], match["flags"].replace("m", "")) == (folder["minor"], folder["flags"])
+        return same and named_for(match[0], machine)
     preferred = (path for path in (*contents.binaries, *contents.not_elf) if path.startswith(f"{module}.cpython-3"))
     return not folder["flags"] and not any(preferred)  # without its lock, Python passes over `abi3`
 

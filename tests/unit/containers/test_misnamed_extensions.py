@@ -38,7 +38,7 @@ def test_truncated_extension_is_a_fault(size: int) -> None:
     "path",
     [
         f"{SITE}/app/_fast.abi3.so",
-        "usr/lib/python3/dist-packages/_fast.cpython-313-x86_64-linux-gnu.so",
+        f"usr/lib/python3/dist-packages/_fast.{SUFFIX}",
         "usr/local/lib/python3.13t/site-packages/_fast.cpython-313t-x86_64-linux-musl.so",
         "usr/lib/python3.7/site-packages/_fast.cpython-37m-x86_64-linux-gnu.so",
         "usr/lib64/python3.11/lib-dynload/_ssl.cpython-311-x86_64-linux-gnu.so",
@@ -57,6 +57,7 @@ def test_extension_counts_where_python_imports_it(path: str) -> None:
         {f"{SITE}/app/_fast.cpython-310-x86_64-linux-gnu.so": ""},
         {f"{SITE}/app/_fast.cpython-311-aarch64-linux-gnu.so": ""},
         {f"{SITE}/app/_fast.cpython-311-darwin.so": ""},
+        {"usr/lib/python3/dist-packages/_fast.cpython-313-x86_64-linux-gnu.so": ""},
         {f"{SITE}/app/_fast.pypy311-pp73-x86_64-linux-gnu.so": ""},
         {f"{SITE}/app/tests/data/_fast.{SUFFIX}": ""},
         {f"{SITE}/app/_fast.abi3.so": "", NAME: elf()},
