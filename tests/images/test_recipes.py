@@ -365,6 +365,22 @@ def test_submodule_does_not_replace_torchs_launcher(tmp_path: Path, folder: str)
     assert file.read_text() == "IF(CCACHE_BINARY)\nENDIF()\n"
 
 
+WEBP = '        webp_found, webp_include_dir, webp_library_dir = find_library(header="webp/decode.h")\n'
+"""Line 320 of setup.py of pytorch/vision at v0.21.0, which only warns where there is none."""
+
+
+@pytest.mark.parametrize(
+    ("setup", "apt", "packages"), [(WEBP, True, "libwebp-dev"), (WEBP, False, ""), ("setup()\n", True, "")]
+)
+def test_vision_that_reads_webp_gets_its_headers(tmp_path: Path, setup: str, apt: bool, packages: str) -> None:
+    (tmp_path / "setup.py").write_text(setup)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("sh", "dirname", "grep", *(["apt-get"] if apt else [])):
+        (programs / name).symlink_to(shutil.which(name) or "/bin/true")
+    assert recipe("vision", tmp_path, 'environment; echo "$packages"', ARCH_LIST="", PATH=str(programs)) == [packages]
+
+
 @pytest.mark.parametrize("component", ["torch", "vision"])
 def test_build_of_a_wheel_is_seen_while_it_runs(
     tmp_path: Path, component: str, capfd: pytest.CaptureFixture[str]
