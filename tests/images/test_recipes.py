@@ -139,6 +139,8 @@ def processor_flags(folder: Path, march: str | None) -> list[str]:
     """Return DeepSpeed's flags for the CPU, where its recipe is for a processor; None: where the wheel is used."""
     (folder / "op_builder").mkdir()
     (folder / "op_builder/builder.py").write_text(BUILDER)
+    (folder / "deepspeed").mkdir()
+    (folder / "deepspeed/__init__.py").touch()
     program = "from op_builder.builder import Builder; b = Builder(); print(b.cpu_arch(), b.simd_width())"
     script = (
         '. "${0%/*}/recipe"; cd "$1"; environment; [ "$2" ] || unset DEEPSPEED_MARCH DEEPSPEED_SIMD; python3 -c "$3"'
@@ -168,6 +170,20 @@ def recipe(component: str, folder: Path, script: str, **variables: str) -> list[
     ]
     environment = {"COMPONENT": component, "VERSION": "", "PATH": os.environ["PATH"], **variables}
     return subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+
+
+TRITON = "try:\n    import triton  # noqa: F401\n    HAS_TRITON = True\nexcept ImportError:\n    HAS_TRITON = False\n"
+"""Lines 28 to 32 of deepspeed/__init__.py of deepspeedai/DeepSpeed at v0.19.5. Its kernels are imported if it is true."""
+
+
+@pytest.mark.parametrize(("where", "has"), [("", "False"), ("unset DEEPSPEED_MARCH", "True")])
+def test_deepspeed_loads_kernels_of_triton_where_it_is_used_alone(tmp_path: Path, where: str, has: str) -> None:
+    """A builder has no GPU, without which Triton 3.2 and 3.3 refuse them."""
+    for file, text in {"deepspeed/__init__.py": TRITON, "op_builder/builder.py": BUILDER, "triton.py": ""}.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(text)
+    script = f'environment; {where}\npython3 -c "import deepspeed; print(deepspeed.HAS_TRITON)"'
+    assert recipe("deepspeed", tmp_path, script, MARCH="haswell", DEEPSPEED_OPS="cpu_adam") == [has]
 
 
 def test_deepspeed_asks_for_operators_that_its_release_has(tmp_path: Path) -> None:
