@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.images import chain
-from tests.images.engine import CHECKED, DOCKERFILES, build, docker, unique
+from tests.images.engine import CHECKED, DOCKERFILES, Image, build, docker, remove, unique
 from tests.images.family.conftest import Built
 
 HEADER = "torch/include/ATen/Config.h"
-PARENT = "FROM {}\nUSER 0\nENV HPCX_UCC_DIR=/opt/hpcx/ucc HPCX_UCX_DIR=/opt/hpcx/ucx\nRUN mkdir -p /opt/magma\n"
-"""A builder with what other stacks have. It has an environment, so that nothing is installed into it."""
+PARENT = "FROM {}\nENV HPCX_UCC_DIR=/opt/hpcx/ucc HPCX_UCX_DIR=/opt/hpcx/ucx\nRUN mkdir -p /opt/magma\n"
+"""The stack's builder with what other stacks have. It has an environment, so that nothing is installed into it."""
 
 FAULTS: dict[str, tuple[dict[str, str], str]] = {
     "10-version": ({"VERSION": "9.9"}, "torch-2.0.1-py3-none-any.whl was asked for at version 9.9"),
@@ -36,8 +37,19 @@ FAULTS: dict[str, tuple[dict[str, str], str]] = {
 }
 """Check -> what is asked of a wheel that is empty but for a header, and what the check then says."""
 
-BUILDER = {"10-version", "20-machine-code"}
-"""Checks that need what the stack's own builder has."""
+
+@pytest.fixture(scope="module")
+def builder(built: Built) -> Iterator[str]:
+    """The image in which the stack's torch was built, out of the engine's cache, with what other stacks have."""
+    images = built("base-cu121")
+    arguments = chain.checks_arguments(images.planned["torch-wheel"], images.names)
+    stage, parent = Image(unique("builder")), Image(unique("builder"))
+    done = build(stage.tag, arguments, "--target=builder", image="wheels")
+    assert done.returncode == 0, done.stdout[-6000:]
+    docker("build", "--quiet", f"--tag={parent.tag}", "-", text=PARENT.format(stage.tag))
+    yield parent.tag
+    remove(parent)
+    remove(stage)
 
 
 def test_checks_of_the_wheels_have_a_fault_each() -> None:
@@ -45,12 +57,12 @@ def test_checks_of_the_wheels_have_a_fault_each() -> None:
 
 
 @pytest.mark.parametrize("check", sorted(FAULTS))
-def test_check_of_faulty_wheel_fails(built: Built, tmp_path: Path, check: str) -> None:
+def test_check_of_faulty_wheel_fails(built: Built, builder: str, tmp_path: Path, check: str) -> None:
     asked, message = FAULTS[check]
     images = built("base-cu121")
     planned = images.planned["torch-wheel"]
     arguments = chain.checks_arguments(planned, images.names)
-    wheel, parent = unique("wheel"), unique("builder")
+    wheel = unique("wheel")
     (tmp_path / "dist").mkdir()
     with zipfile.ZipFile(tmp_path / "dist/torch-2.0.1-py3-none-any.whl", "w") as archive:
         archive.writestr("torch-2.0.1.dist-info/METADATA", "Name: torch\n")
@@ -59,19 +71,18 @@ def test_check_of_faulty_wheel_fails(built: Built, tmp_path: Path, check: str) -
     (tmp_path / "dist/extensions").write_text(asked.get("EXTENSIONS", ""))
     (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY dist /dist\n")
     docker("build", "--quiet", f"--tag={wheel}", tmp_path)
-    docker("build", "--quiet", f"--tag={parent}", "-", text=PARENT.format(arguments["BASE_IMAGE"]))
     try:
         given = {
             **arguments,
             "VERSION": "2.0.1",
             "ARCH_LIST": "",
             **asked,
-            "BASE_IMAGE": parent,
+            "BASE_IMAGE": builder,
             "CHECKED_IMAGE": wheel,
         }
         done = build("", given, CHECKED, image="wheels")
     finally:
-        docker("image", "rm", "--force", wheel, parent)
+        docker("image", "rm", "--force", wheel)
     assert done.returncode != 0
     assert message in done.stdout
     assert f"check failed: {check}" in done.stdout
