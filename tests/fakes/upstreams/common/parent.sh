@@ -11,8 +11,8 @@ repository=compute/cuda/repos/$(printf '%s' "$DISTRO" | tr -d .)/x86_64
 
 # The packages are at hand here; whoever builds on this image has only the public address.
 echo "deb [trusted=yes] file:///nvidia/$repository /" > /etc/apt/sources.list.d/cuda.list
-apt-get update -q
-apt-get install -q -y --no-install-recommends ca-certificates "cuda-cudart-$dashed"
+apt-get update -q -o Dir::Etc::SourceList=/dev/null  # what Debian has is installed
+apt-get install -q -y --no-install-recommends "cuda-cudart-$dashed"
 ln -s "cuda-$short" /usr/local/cuda
 if [ "$1" = devel ]; then
   # An older one than the newest, as NVIDIA's images hold.
@@ -20,7 +20,7 @@ if [ "$1" = devel ]; then
   [ "${CUDA_VERSION%%.*}" -gt 12 ] || [ "${short#12.}" -ge 6 ] 2> /dev/null || cudnn=libcudnn8-dev
   nccl=2.15.5-1+cuda$short
   # shellcheck disable=SC2086
-  apt-get install -q -y --no-install-recommends build-essential "cuda-nvcc-$dashed" "cuda-cudart-dev-$dashed" \
+  apt-get install -q -y --no-install-recommends "cuda-nvcc-$dashed" "cuda-cudart-dev-$dashed" \
     "libcublas-dev-$dashed" "cuda-driver-dev-$dashed" "cuda-nvml-dev-$dashed" $cudnn "libnccl2=$nccl" "libnccl-dev=$nccl"
   apt-mark hold libnccl2 libnccl-dev
 fi

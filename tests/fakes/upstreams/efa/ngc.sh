@@ -11,7 +11,7 @@ printf 'ID=ubuntu\nVERSION_ID="%s"\nPRETTY_NAME="Ubuntu %s"\n' "$UBUNTU" "$UBUNT
 ln -sf standin-release /etc/os-release
 
 echo "deb [trusted=yes] file:///nvidia/compute/cuda/repos/ubuntu2404/x86_64 /" > /etc/apt/sources.list.d/cuda.list
-apt-get update -q
+apt-get update -q -o Acquire::Languages=none
 nccl=$NCCL_VERSION-1+cuda$short
 apt-get install -q -y --no-install-recommends "cuda-nvcc-$dashed" "cuda-cudart-dev-$dashed" "cuda-driver-dev-$dashed" \
   "cuda-nvml-dev-$dashed" "libnccl2=$nccl" "libnccl-dev=$nccl" bzip2 ibverbs-providers ibverbs-utils libibverbs-dev \
