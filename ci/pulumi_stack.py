@@ -151,7 +151,7 @@ def _shared(
 ) -> Iterator[Stack]:
     organization = os.environ.get("PULUMI_ORGANIZATION", "")
     name = f"{organization}/{stack_command.PROJECT}/{stack}" if organization else stack
-    variables = _prepared(checkout, stack, emulating=emulating)
+    variables = prepared(checkout, stack, emulating=emulating)
     # The state names its own secrets provider, so the tracked configuration need not.
     variables |= {"PULUMI_BACKEND_URL": backend, "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true"}
     variables |= {key: os.environ[key] for key in _SHARED_STATE if os.environ.get(key)}
@@ -172,7 +172,7 @@ def temporary(checkout: Checkout, stack: str) -> Iterator[Stack]:
         ToolchainError: the machine cannot be prepared.
     """
     tracked = stack_command.check_name(checkout, stack)
-    variables = _prepared(checkout, stack, pushing=False)
+    variables = prepared(checkout, stack, pushing=False)
     with _folder(checkout) as folder:
         (folder / "state").mkdir()
         variables |= {
@@ -239,7 +239,7 @@ def _only(targets: Iterable[str], *, attesting: bool = True) -> list[str]:
     ]
 
 
-def _prepared(checkout: Checkout, stack: str, *, pushing: bool = True, emulating: bool = True) -> dict[str, str]:
+def prepared(checkout: Checkout, stack: str, *, pushing: bool = True, emulating: bool = True) -> dict[str, str]:
     """Prepare the machine for a stack, and return the environment without the state's location and passphrase."""
     environment.prepare()
     with alone(checkout, "ci"), withheld.hidden(_SHARED_STATE):

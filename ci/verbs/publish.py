@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     names = pulumi_stack.selected(planned, options.image, options.platform)
     targets = names if options.image or options.platform else []
     head = repository.run(ROOT, "rev-parse", "HEAD")
-    statements = _statements(planned.config.signing)
+    statements = left_statements(planned.config.signing)
     make_room()
     emulating = not natives(planned.config)
     with pulumi_stack.shared(Checkout.here(), options.stack, emulating=emulating) as stack:
@@ -57,14 +57,19 @@ def run(options: argparse.Namespace) -> int:
             actions.output(key, images[options.image][key])
     if options.to:
         write(options.to / f"{options.stack}.json", json.dumps(published, indent=1, sort_keys=True) + "\n")
-        if statements and (text := statements.read_text()):
-            write(options.to / "statements", text)
-            actions.output("statements", hashlib.sha256(text.encode()).hexdigest())
+        hand_over(statements, options.to)
     return 0
 
 
-def _statements(signing: SigningConfig | None) -> Path | None:
-    """Return the file for the update's statements, which the workflow `attest` signs; None if this job signs itself."""
+def hand_over(statements: Path | None, folder: Path) -> None:
+    """Write the statements for the workflow ``attest`` to a folder, if there are any; output their digest."""
+    if statements and (text := statements.read_text()):
+        write(folder / "statements", text)
+        actions.output("statements", hashlib.sha256(text.encode()).hexdigest())
+
+
+def left_statements(signing: SigningConfig | None) -> Path | None:
+    """Return the file for this job's statements, which the workflow `attest` signs; None if this job signs itself."""
     workflow = f"{os.environ.get('GITHUB_SERVER_URL')}/{os.environ.get('SLIPWAY_WORKFLOW')}"
     if signing is None or signing.identity != workflow.replace(slsa.BUILDING, slsa.ATTESTING):
         return None

@@ -60,16 +60,25 @@ class WarmTarget:
 
 
 def warm(
-    stack: str, image: str | None, root: Path, platform: str | None, onto: str | None, *, gpu: bool
+    stack: str,
+    image: str | None,
+    root: Path,
+    platform: str | None,
+    onto: str | None,
+    *,
+    gpu: bool,
+    before: Mapping[str, Any] | None = None,
 ) -> Iterator[str]:
     """Run a stack's script in its published image, and push the image with its caches; yield a line for each step.
 
     ``onto`` is such an image by its digest, made on machines with other GPUs: its layers are kept.
+    ``before`` are the stack's outputs as somebody may have written them, so the image must be the stack's; by default
+    they come from Pulumi's state.
 
     Raises:
         SlipwayError: the stack has no script or no such image; the engine, the script, the registry or cosign fails.
     """
-    target = _target(stack, image, root, platform)
+    target = _target(stack, image, root, platform, before)
     if target.config.signing:
         cosign.check(target.config.signing)
     script = warm_run.WarmScript.read(root / target.settings.script)
@@ -131,14 +140,32 @@ def _keep(target: WarmTarget, stack: str, ref: str) -> None:
         Repository(ref, target.login, reasons=PUSH_REASONS).tag(f"{KEEP}{stack}-{target.name}-warm")
 
 
-def _target(stack: str, image: str | None, root: Path, platform: str | None) -> WarmTarget:
+def _target(
+    stack: str, image: str | None, root: Path, platform: str | None, before: Mapping[str, Any] | None
+) -> WarmTarget:
     planned = plan.make(stack, root=root)
     if planned.config.warm is None:
         raise SlipwayError(f"stack {stack}: slipway:warm is not set: {{script: warm/steps.py}} names what to run")
-    name = planned.image(image, platform or planned.config.every_platform[0]).spec.name
-    built = stack_diff.pushed(stack, platform_parts(stack_diff.outputs(stack, root).get("images", {})), name)[name]
+    wanted = planned.image(image, platform or planned.config.every_platform[0])
+    name = wanted.spec.name
+    outputs = stack_diff.outputs(stack, root) if before is None else before
+    built = stack_diff.pushed(stack, platform_parts(outputs.get("images", {})), name)[name]
     login = stack_login.configured(planned.config.registry)
+    if before is not None:
+        _owned(built, wanted.repository, planned.config, login)
     return WarmTarget(name, built["tag"], fetch(built["ref"], login), planned.config, planned.config.warm, login)
+
+
+def _owned(built: Mapping[str, Any], repository: str, config: StackConfig, login: Login | None) -> None:
+    """Refuse an image that is not the stack's: its layer would be pushed and signed as one of the stack."""
+    ref = built["ref"]
+    if Reference.of(ref).repository != repository:
+        raise SlipwayError(
+            f"{one_line(ref)}: not an image of {repository}, where the stack publishes it; publish it again"
+        )
+    if config.signing:
+        signing_login = login if login and login.applies_to(ref) else None
+        cosign.verify(ref, config.signing, signing_login, {"tag": built["tag"]})
 
 
 def _named(target: WarmTarget, onto: str) -> str:

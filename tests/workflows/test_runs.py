@@ -16,6 +16,9 @@ from tests.engine.project import FLAVOR
 from tests.fakes.github.actions import Actions, Event, Run
 from tests.fakes.github.rest_api import GitHub, serve
 from tests.helpers import registry_api
+from tests.images.engine import base_image, pushed, remove
+from tests.images.test_start import PYTHON
+from tests.images.test_warm import LEAVES
 from tests.workflows.repository import Repository
 
 FAILING = 'ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN ["/none"]\n'
@@ -288,6 +291,43 @@ def test_preview_of_fork_builds_changes_and_pushes_nothing(world: World, github:
         assert f"pull request 7: {result}" in commented.log
     (comment,) = github.comments[7]
     assert report.strip() in comment["body"]
+
+
+def warmed(world: World, event: Event) -> Run:
+    """Return a run of ``warm.yml`` on a commit of main."""
+    inputs = {"stack": "one", "image": "link0", "runner": '["self-hosted", "gpu"]'}
+    return world.actions().run("warm.yml", Event("workflow_dispatch", event.ref, event.sha), inputs=inputs)
+
+
+def test_warm_without_a_script_is_one_line(published: World) -> None:
+    run = warmed(published, published.event)
+    up = run.job("one / build / up")
+    assert (up.runs_on, up.result) == (["self-hosted", "gpu"], "failure"), run.log
+    assert "stack one: slipway:warm is not set: {script: warm/steps.py} names what to run" in up.log, up.log
+    assert run.job("one / attest").result == "skipped"
+
+
+@pytest.mark.slow
+def test_warm_pushes_the_published_image_with_caches(world: World) -> None:
+    base = pushed(PYTHON.format(base=base_image()), "warm-job")
+    world.repository.configure("one", length=1, base=base.tag, warm={"script": "warm/leaves.py", "size": "4 MB"})
+    world.repository.write("warm/leaves.py", LEAVES)
+    event = world.repository.push("an image with python3")
+    try:
+        assert world.actions().run("publish.yml", event).job("branch published").result == "success"
+        before = world.tags()
+        run = warmed(world, event)
+        assert run.job("one / build / up").result == "success", run.log
+        (tag,) = set(world.tags()) - set(before)
+        image = world.published_state("one")["outputs"]["images"]["link0"]
+        assert re.fullmatch(rf"one/link0:{re.escape(image['tag'])}-warm-[0-9a-f]{{8}}", tag), tag
+        assert tag.partition(":")[2] in run.job("one / build / up").summary
+        assert world.published_state("one")["commit"] == event.sha, "it records nothing"
+        again = warmed(world, event)
+        assert "is there already" in again.job("one / build / up").log, again.log
+        assert set(world.tags()) == {*before, tag}
+    finally:
+        remove(base)
 
 
 @pytest.mark.slow

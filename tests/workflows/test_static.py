@@ -83,7 +83,7 @@ def test_token_permissions_are_granted_by_job() -> None:
         ("attest.yml", "id-token"), ("attest.yml", "packages"), ("build.yml", "id-token"), ("build.yml", "packages"), ("publish.yml", "id-token"), ("publish.yml", "packages"),
         ("up.yml", "id-token"), ("up.yml", "packages"), ("publish.yml", "contents"), ("comment.yml", "pull-requests"),
         ("nightly.yml", "actions"), ("nightly.yml", "contents"), ("nightly.yml", "pull-requests"),
-        ("nightly.yml", "id-token"),
+        ("nightly.yml", "id-token"), ("warm.yml", "id-token"), ("warm.yml", "packages"),
     }  # fmt: skip
 
 
@@ -120,7 +120,9 @@ def test_no_event_gives_code_of_fork_more_permissions() -> None:
 def test_secrets_are_in_publishing_workflows_alone() -> None:
     for name in NAMES:
         secrets = set(re.findall(r"secrets\.(\w+)", (ROOT / WORKFLOWS / name).read_text()))
-        if name in {"attest.yml", "build.yml", "publish.yml", "up.yml"}:
+        if name == "warm.yml":
+            assert secrets == {"COSIGN_PASSWORD", "COSIGN_PRIVATE_KEY", "SLIPWAY_REGISTRY_PASSWORD"}, "not the state's"
+        elif name in {"attest.yml", "build.yml", "publish.yml", "up.yml"}:
             assert secrets == {
                 "COSIGN_PASSWORD",
                 "COSIGN_PRIVATE_KEY",
@@ -312,10 +314,34 @@ def test_job_that_attests_builds_nothing_and_runs_its_own_commit() -> None:
     assert " -m ci attest " in signs["run"]
     # What the caller cannot give: the digest is an output of the workflow that this one calls.
     assert signs["env"]["DIGEST"] == "${{ needs.build.outputs.statements }}"
-    assert set(workflow(ROOT, "attest.yml")["on"]["workflow_call"]["inputs"]) == {"stack", "image", "runner", "natives"}
+    assert set(workflow(ROOT, "attest.yml")["on"]["workflow_call"]["inputs"]) == {
+        "stack", "image", "runner", "natives", "warm", "onto",
+    }  # fmt: skip
     for secret in ("COSIGN_PASSWORD", "COSIGN_PRIVATE_KEY", "PULUMI_CONFIG_PASSPHRASE"):
         assert secret not in json.dumps(attest)
     assert built["with"]["path"] == "built"
+
+
+@pytest.mark.parametrize(
+    ("ref", "runs"), [("refs/heads/main", True), ("refs/heads/fix", False), ("refs/pull/1/merge", False)]
+)
+def test_warm_layer_is_of_main_alone_by_hand(ref: str, runs: bool) -> None:
+    read = workflow(ROOT, "warm.yml")
+    assert list(read["on"]) == ["workflow_dispatch"], "a pull request starts no such job"
+    (job,) = read["jobs"].values()
+    contexts = {"github": {"ref": ref}, "vars": {"PULUMI_BACKEND_URL": "s3://x"}}
+    assert bool(evaluate(job["if"], contexts)) is runs
+    assert job["uses"] == "./.github/workflows/attest.yml", "it signs as what publishes does"
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_up_either_publishes_or_warms(warm: bool) -> None:
+    steps = {step["id"]: step for step in workflow(ROOT, "up.yml")["jobs"]["up"]["steps"] if "id" in step}
+    contexts = {"inputs": {"warm": warm}}
+    ran = [
+        name for name, step in steps.items() if evaluate(step["if"].removeprefix("${{").removesuffix("}}"), contexts)
+    ]
+    assert ran == ["warm" if warm else "publish"]
 
 
 @pytest.mark.parametrize(

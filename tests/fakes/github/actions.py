@@ -142,7 +142,8 @@ class _Workflow:
     def run(self, name: str, inputs: dict[str, Any], secrets: Mapping[str, str]) -> tuple[list[Job], dict[str, Any]]:
         """Return the jobs that have ended, and the outputs of the workflow for who called it."""
         read = workflow(self.source, name)
-        declared = (read["on"].get("workflow_call") or {}).get("inputs", {}) if isinstance(read["on"], dict) else {}
+        started = ("workflow_call", "workflow_dispatch") if isinstance(read["on"], dict) else ()
+        declared = {key: each for how in started for key, each in (read["on"].get(how) or {}).get("inputs", {}).items()}
         assert set(inputs) <= set(declared), inputs
         values = {key: about.get("default", "") for key, about in declared.items()} | inputs
         contexts: dict[str, Any] = {

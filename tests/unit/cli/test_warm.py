@@ -17,6 +17,7 @@ from cli.warm.warm_layer import LayerOwner
 from cli.warm.warm_record import WarmRecord, combined_key
 from containers.blob import BlobUnreadable
 from containers.errors import SlipwayError
+from containers.evidence import cosign
 from stacks import flavors
 
 RECORD = WarmRecord("sha256:" + "0" * 64, "warm/steps.py", "f" * 64, "2.14.1", "3.8.0", ("processor x86_64 avx2",))
@@ -161,3 +162,29 @@ def test_newest_warm_image_is_kept_in_ecr(
 def test_script_that_fails_says_why(status: int, printed: str, expected: str) -> None:
     limits = warm_run.WarmLimits(seconds=90, size=2048, gpu=False)
     assert str(warm_run._failure("r.example/a", Path("warm.py"), status, printed, limits)) == expected
+
+
+@pytest.mark.parametrize(
+    ("repository", "signed", "reason"),
+    [
+        ("r.example/other/torch", True, "not an image of r.example/images/torch, where the stack publishes it"),
+        ("r.example/images/torch", False, "no signature"),
+    ],
+)
+def test_image_of_somebody_else_is_not_warmed(
+    repository: str, signed: bool, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may write what says what is published would have their own image signed."""
+    asked = []
+
+    def verify(ref: str, signing: object, login: object, stated: object) -> None:
+        asked.append((ref, signing, login, stated))
+        if not signed:
+            raise SlipwayError(f"{ref}: no signature")
+
+    monkeypatch.setattr(cosign, "verify", verify)
+    config: Any = SimpleNamespace(signing="the stack's")
+    built = {"ref": f"{repository}@sha256:{'0' * 64}", "tag": "1-cpu"}
+    with pytest.raises(SlipwayError, match=reason):
+        warm_build._owned(built, "r.example/images/torch", config, None)
+    assert asked == ([] if signed else [(built["ref"], "the stack's", None, {"tag": "1-cpu"})])

@@ -1,0 +1,48 @@
+"""``python -m ci push-warm``: run a stack's script in its published image on this job's GPUs, and push its caches."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+
+from ci import actions, identity, published_branch, pulumi_stack
+from ci.repository import ROOT
+from ci.verbs import publish
+from cli.startup.measurement import has_gpu
+from cli.warm import warm_build
+from containers.errors import SlipwayError
+from stacks import plan
+from toolchain.checkout import Checkout
+from toolchain.pulumi_run import stack_command, withheld
+
+
+def run(options: argparse.Namespace) -> int:
+    """Push the image with its warm layer; return 0. The branch ``published`` says what the image is.
+
+    Raises:
+        SlipwayError: the stack is not published, or see :func:`cli.warm.warm_build.warm`.
+    """
+    published = published_branch.stack(ROOT, options.stack)
+    if published is None:
+        branch = published_branch.BRANCH
+        raise SlipwayError(
+            f"stack {options.stack}: the branch {branch} has nothing of it; the workflow publish comes first"
+        )
+    checkout, lines = Checkout.here(), []
+    tracked = stack_command.check_name(checkout, options.stack)
+    statements = publish.left_statements(plan.make(options.stack).config.signing)
+    with (
+        withheld.withheld(withheld.names(tracked.read_text(encoding="utf-8")), pulumi_stack.defined),
+        tempfile.TemporaryDirectory() as folder,
+        identity.tokens(Path(folder)) as tokens,
+    ):
+        os.environ.update(pulumi_stack.prepared(checkout, options.stack, emulating=False) | tokens)
+        image, onto, before = options.image or None, options.onto or None, published["outputs"]
+        for line in warm_build.warm(options.stack, image, ROOT, None, onto, gpu=has_gpu(), before=before):
+            print(line, flush=True)
+            lines.append(line)
+    actions.summary("".join(f"- {line}\n" for line in lines))
+    publish.hand_over(statements, options.to)
+    return 0
