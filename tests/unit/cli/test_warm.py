@@ -18,7 +18,8 @@ from cli.warm.warm_record import WarmRecord, combined_key
 from containers.blob import BlobUnreadable
 from containers.errors import SlipwayError
 from containers.evidence import cosign
-from stacks import flavors
+from containers.registry.logins import stack_login
+from stacks import flavors, plan
 
 RECORD = WarmRecord("sha256:" + "0" * 64, "warm/steps.py", "f" * 64, "2.14.1", "3.8.0", ("processor x86_64 avx2",))
 
@@ -188,3 +189,15 @@ def test_image_of_somebody_else_is_not_warmed(
     with pytest.raises(SlipwayError, match=reason):
         warm_build._owned(built, "r.example/images/torch", config, None)
     assert asked == ([] if signed else [(built["ref"], "the stack's", None, {"tag": "1-cpu"})])
+
+
+def test_outputs_of_a_branch_are_held_against_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = SimpleNamespace(
+        config=SimpleNamespace(warm="set", every_platform=("linux/amd64",), registry=None, signing=None),
+        image=lambda *_: SimpleNamespace(spec=SimpleNamespace(name="torch"), repository="r.example/images/torch"),
+    )
+    monkeypatch.setattr(plan, "make", lambda *_, **__: planned)
+    monkeypatch.setattr(stack_login, "configured", lambda _: None)
+    before = {"images": {"torch": {"ref": f"r.example/other/torch@sha256:{'0' * 64}", "tag": "1-cpu"}}}
+    with pytest.raises(SlipwayError, match="not an image of r.example/images/torch"):
+        next(warm_build.warm("prod", None, Path(), None, None, gpu=False, before=before))
