@@ -24,7 +24,11 @@ _SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
 """The key that marks a secret, whose value is masked (sdk/go/common/resource/properties.go)."""
 _CALLED: Final = "Exception calling application: "
 """What gRPC puts before an error of a Python provider (grpcio 1.85.1, grpc/_server.py, line 621)."""
-_ENDS: Final = {"update failed", "preview failed"}
+_ENDS: Final = {
+    "update failed",
+    "preview failed",
+    "an unhandled error occurred: program exited with non-zero exit code: 1",
+}
 """What Pulumi says after the error that ended a run."""
 _MARKS: Final = {"create": "+", "update": "~", "delete": "-", "replace": "+-", "import": "="}
 """The operations that are printed. The others are parts of a replacement, or change nothing."""

@@ -175,6 +175,12 @@ def test_report_of_failed_build_has_whole_error(report: Report, log: io.StringIO
     assert log.getvalue() == f"torch: RUN false\ntorch: {error}\npulumi: update failed\n"
 
 
+def test_report_of_failed_program_is_its_error(report: Report) -> None:
+    ended = message("an unhandled error occurred: program exited with non-zero exit code: 1", "error")
+    assert report(message("a on b on a", "error"), ended) == ["error: a on b on a"]
+    assert report(ended) == [f"error: {ended['diagnosticEvent']['message']}"]
+
+
 def test_report_of_failed_resource_begins_with_the_cause(report: Report) -> None:
     error = "Exception calling application: r:5/x/torch@sha256:0: gets no tag because of a fault:\n  /a: misses b\n"
     assert report(message(error, "error", "torch-tag")) == [
