@@ -57,7 +57,9 @@ def check(locked: Collection[str] = (), each: Callable[[plan.Plan], None] = repo
         each(planned)
     mistakes += collisions(built) + shared_repositories(owned) + shared_tags(tagged) + shared_runners(configs)
     mistakes = list(dict.fromkeys(mistakes))  # a mistake of the branch is one of every stack
-    # A broken flavor is a mistake of the stack that selects it.
+    # A stack's mistake is also one of each stack on top: it is said once. A broken flavor is the selecting stack's.
+    roots = [line for line in mistakes if line.startswith("stack ")]
+    mistakes = [line for line in mistakes if not any(line != root and line.endswith(root) for root in roots)]
     return [line for line in mistakes if not any(line != other and other.endswith(line) for other in mistakes)]
 
 

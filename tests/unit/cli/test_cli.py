@@ -137,6 +137,20 @@ def test_check_mistake_of_branch_is_one_line_for_all_stacks(
     assert capsys.readouterr().err == "the branch name '///' has no letter or digit that is valid in a tag; rename it\n"
 
 
+def test_check_mistake_of_a_stack_is_not_said_of_those_on_top(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake = "stack below: slipway:images: b: on: there is no stack 'three'"
+
+    def planned(name: str, **_: Any) -> plan.Plan:
+        raise SlipwayError({"below": mistake, "top": f"stack top: slipway:images: a: on: {mistake}"}[name])
+
+    monkeypatch.setattr(stack_checks, "stack_names", lambda: ["top", "below"])
+    monkeypatch.setattr(plan, "make", planned)
+    assert main(["check"]) == 1
+    assert capsys.readouterr().err == f"{mistake}\n"
+
+
 def test_list_as_json_has_what_the_lines_have(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--json"]) == 0
     listed = {each["stack"]: each for each in json.loads(capsys.readouterr().out)}
