@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from cli import verify
 from cli.promotion import newest_evidence
@@ -21,6 +21,11 @@ from containers.registry.client import Repository
 from stacks.config.gates.promotion_gate import GpuChecksConfig, PromotionConfig
 from stacks.config.gates.vulnerabilities import VulnerabilitiesConfig
 from stacks.config.stack_file import ROOT
+
+_INSPECTED: Final = (
+    "`slipway up` inspects images that have checks or are in slipway:images, unless slipway:inspection.gate is false; "
+    "or set slipway:promotion.loading: false"
+)
 
 
 def promote(
@@ -59,8 +64,16 @@ def promote(
 
 
 def _check_newer(name: str, images: Iterable[Image], target: PublishedImage) -> None:
-    """Refuse to move a tag back without a digest: the state of this machine may be an old one."""
-    tagged, planned = _created(fetch_each(name, target.login)), _created(images)
+    """Refuse to move a tag back without a digest: the state of this machine may be an old one.
+
+    An image with warm layers is newer than the one below them, and says the same time.
+    """
+    before = fetch_each(name, target.login)
+    if target.digest in map(warm_image.image_below, before):
+        raise SlipwayError(
+            f"{name}: names {target.digest} with warm layers; to take them off, give --digest {target.digest}"
+        )
+    tagged, planned = _created(before), _created(images)
     if tagged and planned and tagged > planned:
         raise SlipwayError(
             f"{name}: names an image built at {tagged}, after the one that the stack {target.stack} last published "
@@ -132,7 +145,10 @@ def _against_policy(ref: str, target: PublishedImage, now: datetime) -> list[str
 
 
 def _loading(ref: str, target: PublishedImage, promotion: PromotionConfig, now: datetime) -> Iterator[str]:
-    every = cosign.every_attested(ref, "loading", target.signing, target.login)
+    try:
+        every = cosign.every_attested(ref, "loading", target.signing, target.login)
+    except cosign.Unsigned as error:
+        raise SlipwayError(f"{error}; {_INSPECTED}") from None
     with shape.expected(f"{ref}: loading"):
         evidence = loading_evidence.newest(every)
         faults = loading_evidence.counting(evidence, target.config.inspection.exceptions)

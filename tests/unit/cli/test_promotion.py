@@ -47,6 +47,12 @@ def provenance(builder: str) -> dict[str, Any]:
     }
 
 
+NOT_INSPECTED = (
+    "cosign verify-attestation: no matching attestations; `slipway up` inspects images that have checks or are in "
+    "slipway:images, unless slipway:inspection.gate is false; or set slipway:promotion.loading: false"
+)
+
+
 class Evidence:
     """A stand-in of cosign, which keeps what was attested by reference and kind, and of the tags of Pulumi's stack."""
 
@@ -63,7 +69,7 @@ class Evidence:
 
     def every_attested(self, ref: str, kind: str, *_: Any) -> list[Mapping[str, Any]]:
         if not self.kept.get((ref, kind)):
-            raise SlipwayError(f"{ref}: {kind}: cosign verify-attestation: no matching attestations")
+            raise cosign.Unsigned(f"{ref}: {kind}: cosign verify-attestation: no matching attestations")
         return self.kept[ref, kind]
 
     def attested(self, ref: str, kind: str, *_: Any) -> Mapping[str, Any]:
@@ -352,7 +358,7 @@ def test_index_with_a_part_that_lacks_evidence_is_refused(stack: Stack, parts: l
         "torch: stable is not set:",
         f"  {parts[0]}: loading: /opt/a: misses libgone.so.1",
         f"  {parts[1]}: cosign verify: no signatures found",
-        f"  {parts[1]}: loading: cosign verify-attestation: no matching attestations",
+        f"  {parts[1]}: loading: {NOT_INSPECTED}",
         (
             f"  {stack.published}: gpu: the GPU checks failed: NCCL is slow: 27 GB/s bus bandwidth over 2 GPUs; one "
             "copies to another at 379 GB/s"
@@ -420,7 +426,7 @@ def test_index_that_an_engine_pushed_before_is_promoted(stack: Stack, parts: lis
     stack.evidence.unsigned.add(parts[0])
     stack.evidence.kept.pop((parts[0], "loading"))
     digest = older.partition("@")[2]
-    lacking = f"  {older}: loading: cosign verify-attestation: no matching attestations"
+    lacking = f"  {older}: loading: {NOT_INSPECTED}"
     assert stack.refused(digest=digest)[1:] == [lacking]
     stack.loads(older)
     assert f"names {digest}" in stack.promote(digest=digest)
@@ -453,7 +459,7 @@ def test_tag_goes_back_only_to_a_named_digest(stack: Stack) -> None:
 def test_digest_of_an_earlier_image_needs_evidence_too(stack: Stack) -> None:
     older = stack.refs[0]
     assert [line.partition("sha256:")[2][66:] for line in stack.refused(digest=older.partition("@")[2])[1:]] == [
-        "loading: cosign verify-attestation: no matching attestations",
+        f"loading: {NOT_INSPECTED}",
         "gpu: cosign verify-attestation: no matching attestations",
     ]
     (line,) = stack.refused(digest="stable")
@@ -574,6 +580,17 @@ def test_attested_warm_layers_are_promoted_on_the_image_below(stack: Stack) -> N
     stack.evidence.unsigned |= {warm.ref, stack.published}
     lines = stack.refused(digest=warm.digest)[1:]
     assert [line.split(": ")[0].strip() for line in lines] == [warm.ref, *[stack.published] * 2]
+
+
+def test_promotion_of_the_stack_takes_no_warm_layers_off(stack: Stack) -> None:
+    warm = Warm(stack, "H100")
+    warm.attest()
+    stack.promote(digest=warm.digest)
+    stack.registry.digests["acme/torch:stable"] = warm.digest
+    below = stack.published.partition("@")[2]
+    (line,) = stack.refused()
+    assert line.endswith(f"names {below} with warm layers; to take them off, give --digest {below}")
+    assert stack.promote(digest=below).endswith(f"names {below}; before: {warm.digest}")
 
 
 def test_warm_layer_without_evidence_is_not_promoted(stack: Stack) -> None:
