@@ -126,6 +126,8 @@ def _report(reference: str, printed: str) -> Mapping[str, Any]:
         words = {name: one_line(report.get(name, "")) for name in ("boot", "python", "version", "device")}
         reason = report.get("reason")
         failed = f"{one_line(report.get('phase', ''))}: {one_line(reason, 300)}" if reason else ""
+        if failed.startswith("import: ModuleNotFoundError: "):
+            failed += "; --import names what the image has"
         started = float(report["started"])
         valid = all(map(math.isfinite, (started, *seconds.values())))
     except MALFORMED:

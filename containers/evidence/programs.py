@@ -84,7 +84,7 @@ def _reason(text: str) -> str:
     """Return the error in a program's standard error, without its warnings."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
-    return one_line((errors or lines or ["it failed without a message"])[0 if errors else -1], 300)
+    return one_line((errors or lines or ["it failed without a message"])[0 if errors else -1].removesuffix(":"), 300)
 
 
 def _configuration(image: str, login: Login | None) -> str:
