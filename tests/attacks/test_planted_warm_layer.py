@@ -130,6 +130,47 @@ def test_moved_tag_of_warm_layers_is_not_taken(signed: Project) -> None:
     assert reference(text) == ours
 
 
+@pytest.mark.slow
+def test_warm_image_is_promoted_by_its_evidence_alone(signed: Project, python_image: str, tmp_path: Path) -> None:
+    """The day of a user with real cosign: warm, verify, promote; then what nobody of the stack attested."""
+    keys = {"base": python_image, "warm": {"script": "warm/steps.py", "size": "4 MB"}}
+    key, public = tmp_path / "keys/cosign.key", (tmp_path / "keys/cosign.pub").read_text()
+    signing = {"key": str(key), "publicKey": public, "sbom": False, "provenance": False}
+    signs: dict[str, Any] = {"signing": signing, "promotion": {"tags": ["stable"], "loading": False}}
+    signed.configure(**keys, **signs)
+    below = published(signed)
+
+    def asked(*words: str, ref: str, code: int = 0) -> str:
+        return signed.stacks(*words, "--digest", ref.rpartition("@")[2], code=code)
+
+    good = reference(warm(signed))
+    assert re.search(r"  warm +no GPU: torch none, .*, made ", asked("verify", "t", "link0", ref=good))
+    assert f"names {good.rpartition('@')[2]}" in asked("promote", "t", "link0", "stable", ref=good)
+    refusal = signed.stacks("promote", "t", "link0", "stable", code=1)
+    assert f"to take them off, give --digest {below.digest}" in refusal
+    # Layers that somebody pushed, with a history that says warm; those of another script, by a stack that does not sign.
+    bad = [planted(below, "")]
+    signed.write("warm/steps.py", LEAVES + "# another\n")
+    signed.configure(**keys)
+    bad.append(reference(warm(signed)))
+    signed.configure(**keys, **signs)
+    repository, _, digest = good.partition("@sha256:")
+    for ref in bad:
+        alone = asked("promote", "t", "link0", "stable", ref=ref, code=1)
+        assert f"stable stays at {good.rpartition('@')[2]}" in alone
+        assert "warm: cosign verify-attestation: no matching attestations\n" in alone
+        # Nor does the evidence and the signature of the good layers count for others.
+        for kind in ("sig", "att"):
+            theirs = Repository(f"{repository}:sha256-{digest}.{kind}").manifest()
+            copied = f"sha256-{ref.rpartition(':')[2]}.{kind}"
+            Repository(f"{repository}:x").put(copied, theirs.body, theirs.media_type)
+        assert asked("verify", "t", "link0", ref=ref, code=1).count("\n") == 1
+        text = asked("promote", "t", "link0", "stable", ref=ref, code=1)
+        assert (
+            len(re.findall(rf"^  {ref}: (cosign verify|warm: cosign verify-attestation): ", text, re.MULTILINE)) == 2
+        ), text
+
+
 SWAP = """#!/bin/sh
 case " $* " in *" --interactive "*) printf '# swapped\\n' >> {script};; esac
 exec {docker} "$@"
