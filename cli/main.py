@@ -16,7 +16,7 @@ from cli.command_line import Sections
 from cli.commands import change, compare, fleet, foreign, hosting, look, promote, take_away
 from cli.commands import run as run_commands
 from containers.errors import SlipwayError, clean_output, out_of_time
-from stacks.places import CODE, ROOT
+from stacks.places import CHECKED, CODE, PIN, ROOT
 
 INTERRUPTED: Final = 130
 """Exit status after Ctrl-C: 128 and the number of SIGINT, as shells have it."""
@@ -92,6 +92,19 @@ _READY: Final = {each.name for each in (*SECTIONS["Run"], run_commands.init, run
 """The commands that find out themselves what is on this machine."""
 
 
+def _check_release() -> None:
+    """End where the repository pins another release than runs. The wheel's command may not be the first on PATH."""
+    checked, pinned = CODE / CHECKED, ROOT / PIN
+    if not (checked.exists() and pinned.exists()):
+        return
+    digest, pip = checked.read_text(encoding="utf-8").splitlines()
+    if digest not in pinned.read_text(encoding="utf-8"):
+        sys.exit(
+            f"slipway: {pinned} pins another release of Slipway than runs: `{pip} install --require-hashes -r {PIN}`, "
+            "then that environment's `slipway`"
+        )
+
+
 def _enter_environment(words: Sequence[str]) -> None:
     """Go on in a shell's environment as after `. .slipway/env`, in a repository of one's own, which has no other tool.
 
@@ -105,6 +118,7 @@ def _enter_environment(words: Sequence[str]) -> None:
 def run(group: click.Group = slipway, name: str = "slipway") -> NoReturn:
     """Run the command that this process was started with."""
     if group is slipway:
+        _check_release()
         _enter_environment(sys.argv[1:])
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends us, without a traceback
     clean_output()

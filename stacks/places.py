@@ -24,6 +24,9 @@ ROOT: Final = CODE.parents[1] if CODE.parts[-2:] in {RELEASE.parts, UPGRADE.part
 PIN: Final = "requirements.txt"
 """The file of a repository that pins its release of Slipway; a checkout of Slipway has none."""
 
+CHECKED: Final = "checked"
+"""The file of a release's code with the hash that the repository pins for it, and the pip that installed it."""
+
 FLAVORS: Final = "flavors"
 """The folder of a repository's own flavors."""
 

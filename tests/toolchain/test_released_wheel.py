@@ -99,9 +99,13 @@ def test_upgrade_over_three_releases_keeps_tags(again: Team, wheels: dict[str, P
     assert not document["written"]
     lines = again.slipway("upgrade", str(wheels["0.5.0"]), "--write").splitlines()
     assert "local: as before, 2 images keep their tags" in lines
-    (install,) = (line.split() for line in lines if line.startswith("  pip install "))
+    (install,) = (line.split() for line in lines if " -m pip install " in line)
+    assert Path(install[0]).parent == again.folder / "slipway/bin"
     assert "--require-hashes -r requirements.txt" in again.refused("check")  # until the release is installed
-    again.install(*install[2:], cwd=again.root)
+    sourced = again.run(".slipway/venv/bin/slipway", "check")  # as `. .slipway/env` has it first on PATH
+    assert sourced.returncode == 1
+    assert f"{' '.join(install[:4])} --require-hashes -r requirements.txt" in sourced.stderr
+    assert again.run(*install).returncode == 0
     assert "local: 2 images, ok" in again.slipway("check")
     assert again.tags() == before
     again.commit()
@@ -116,6 +120,19 @@ def test_upgrade_over_three_releases_keeps_tags(again: Team, wheels: dict[str, P
     older = again.refused("upgrade", str(wheels["0.2.0"]))
     assert "0.2.0 is not newer than 0.5.0" in older
     assert again.changes() == ""
+
+
+def test_wheel_in_the_repositorys_own_environment_is_refused(again: Team) -> None:
+    """Its command would start itself without end."""
+    before = (again.root / ".slipway/venv/bin/slipway").read_text()
+    installed = again.run(
+        ".slipway/venv/bin/pip", "install", "--no-deps", f"../slipway-{released.VERSION}-py3-none-any.whl"
+    )
+    assert installed.returncode == 0, installed.stderr
+    assert "remove the folder, and use pip and slipway of an environment of yours" in again.refused("check")
+    shutil.rmtree(again.root / ".slipway/venv")
+    assert "local: 2 images, ok" in again.slipway("check")
+    assert (again.root / ".slipway/venv/bin/slipway").read_text() == before
 
 
 def test_upgrade_that_pip_finds_is_by_its_version(team: Team, wheels: dict[str, Path]) -> None:

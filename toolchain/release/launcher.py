@@ -99,9 +99,17 @@ def _go_on(words: list[str]) -> int:
             file=sys.stderr,
         )
         return 1
+    venv = root / ".slipway" / "venv"
+    if Path(sys.prefix).resolve() == venv.resolve():  # it would start itself without end
+        print(
+            f"slipway: {venv} has a wheel of Slipway, and is for what that needs alone: remove the folder, and use pip "
+            "and slipway of an environment of yours, in a shell without `. .slipway/env`",
+            file=sys.stderr,
+        )
+        return 1
     if status := _run(_unpacked(root), ["packages"]):
         return status
-    program = root / ".slipway" / "venv" / "bin" / "slipway"
+    program = venv / "bin" / "slipway"
     sys.stdout.flush()
     return os.execv(program, [str(program), *words])  # noqa: S606 - this process goes on as the command
 

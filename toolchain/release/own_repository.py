@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from containers.child_environment import child_environment
-from stacks.places import CODE, PIN
+from stacks.places import CHECKED, CODE, PIN, ROOT
 from toolchain.checkout import Checkout
 from toolchain.machine.files import write
 from toolchain.machine.network.net import netloc
@@ -157,6 +158,8 @@ def pin(checkout: Checkout, requirement: str) -> None:
 def check_pin(checkout: Checkout) -> None:
     """Refuse to run where the repository pins another release than runs: it would build other images.
 
+    To be called by the wheel's command. The command of the release finds what was checked in ``CHECKED``.
+
     Raises:
         ToolchainError: so, or nothing is pinned.
     """
@@ -167,5 +170,13 @@ def check_pin(checkout: Checkout) -> None:
     if expected != running and (digest or f"/slipway-{installed}-" not in expected):  # which an address has
         raise ToolchainError(
             f"{checkout.root / PIN} pins Slipway {expected[:12]}, and {running[:12]} runs: "
-            f"`pip install --require-hashes -r {PIN}`"
+            f"`{sys.executable} -m pip install --require-hashes -r {PIN}`"
         )
+    if CODE != ROOT:
+        write(CODE / CHECKED, f"{match['hash']}\n{sys.executable} -m pip\n")
+
+
+def pip() -> str:
+    """Return the pip of the environment that has the wheel, as a command. Another one may be first on PATH."""
+    file = CODE / CHECKED
+    return file.read_text(encoding="utf-8").splitlines()[1] if file.exists() else "pip"

@@ -242,5 +242,5 @@ def _write(checkout: Checkout, wheel: ReleaseWheel, commits: str) -> None:
     own_repository.pin(checkout, f"{wheel.source} --hash=sha256:{wheel.digest}")
     say(f"{PIN} pins Slipway {wheel.version}. Next:")
     source = f" --no-index --find-links {wheel.folder}" if wheel.folder else ""
-    say(f"  pip install --require-hashes -r {PIN}{source}")
+    say(f"  {own_repository.pip()} install --require-hashes -r {PIN}{source}")
     say("  slipway check, then commit")
