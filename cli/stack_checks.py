@@ -56,11 +56,19 @@ def check(locked: Collection[str] = (), each: Callable[[plan.Plan], None] = repo
             )
         each(planned)
     mistakes += collisions(built) + shared_repositories(owned) + shared_tags(tagged) + shared_runners(configs)
-    mistakes = list(dict.fromkeys(mistakes))  # a mistake of the branch is one of every stack
-    # A stack's mistake is also one of each stack on top: it is said once. A broken flavor is the selecting stack's.
-    roots = [line for line in mistakes if line.startswith("stack ")]
-    mistakes = [line for line in mistakes if not any(line != root and line.endswith(root) for root in roots)]
-    return [line for line in mistakes if not any(line != other and other.endswith(line) for other in mistakes)]
+    return _once(mistakes)
+
+
+def _once(mistakes: Iterable[str]) -> list[str]:
+    """Return mistakes without those that another one says.
+
+    One of the branch is one of every stack, and one of a stack is one of each stack on top. That of a broken flavor is
+    the selecting stack's.
+    """
+    lines = list(dict.fromkeys(mistakes))
+    roots = [line for line in lines if line.startswith("stack ")]
+    lines = [line for line in lines if not any(line != root and line.endswith(root) for root in roots)]
+    return [line for line in lines if not any(line != other and other.endswith(line) for other in lines)]
 
 
 def as_json(planned: plan.Plan) -> dict[str, Any]:
