@@ -235,24 +235,26 @@ class _Text:
         if rest[:1] == ["cd"]:
             return self._enter(rest[1:], separator)
         if not rest or rest[0] in _PASSED:
-            self.other_path |= any(_LOOKED_UP.fullmatch(word) for word in rest[1:])
-            self._ends |= rest[:1] == ["set"] and any(re.fullmatch(r"-[a-z]*e[a-z]*", word) for word in rest)
-            plain = separator in {";", "&&"} and not _REDIRECTIONS.intersection(rest)  # which may write the next one
-            return Words("") if plain else None
+            return self._set_up(rest, separator)
         if rest == ["$@"] and self._arguments:
             rest = list(self._arguments)
         elif _BUILT_IN.fullmatch(rest[0]) or not _PLAIN.fullmatch(rest[0]):
             return None
-        goes_on = (
-            bool(later)
-            and not replaces
-            and (
-                (separator == ";" and not self._ends and any(later[:-1]))
-                or separator == "&"
-                or (separator == "||" and later[0] not in {"exit", "false"})
-            )
-        )
+        goes_on = not replaces and self._goes_on(separator, later)
         return Words(rest[0], tuple(rest[1:]), goes_on, self._folder, self._must_enter, by_text=True)
+
+    def _goes_on(self, separator: str, later: Sequence[str]) -> bool:
+        """Return whether the text goes on after a command that fails."""
+        if separator == "||":
+            return later[:1] not in (["exit"], ["false"])
+        return bool(later) and (separator == "&" or (separator == ";" and not self._ends and any(later[:-1])))
+
+    def _set_up(self, words: Sequence[str], separator: str) -> Words | None:
+        """Note what a command changes of the shell itself; None if it may do more."""
+        self.other_path |= any(_LOOKED_UP.fullmatch(word) for word in words[1:])
+        self._ends |= words[:1] == ["set"] and any(re.fullmatch(r"-[a-z]*e[a-z]*", word) for word in words)
+        plain = separator in {";", "&&"} and not _REDIRECTIONS.intersection(words)  # which may write the next program
+        return Words("") if plain else None
 
     def _enter(self, arguments: Sequence[str], separator: str) -> Words | None:
         folder = next(iter(arguments), "")

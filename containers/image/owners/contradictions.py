@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 
 from containers import budget
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.elf_file import PLATFORM_MACHINES
+from containers.image.binaries.elf_file import PLATFORM_MACHINES, ElfMachine
 from containers.image.binaries.loading import Fault, exceptions
 from containers.image.extensions.misnamed_extensions import named_for
 from containers.image.extensions.numpy_api import NumpyBuild
@@ -121,13 +121,18 @@ def _of_other_processor(contents: Contents, architecture: str) -> Iterator[Contr
         if owner is None or owner.manager in {"pip", "conda"}:
             by_package[f"/{prefix}".rstrip("/") or "/", str(owner or f"/{posixpath.dirname(path)}")].append(path)
     for (prefix, by), paths in sorted(by_package.items()):
-        other = [path for path in paths if contents.binaries[path].machine != machine]
-        if other != paths or any(contents.binaries[path].problem for path in paths):
-            other = [path for path in other if named_for(path, machine) and not contents.binaries[path].problem]
-        if other:
+        if other := _other(contents, machine, paths):
             machines = sorted({str(contents.binaries[path].machine) for path in other})
             files = tuple(f"/{path}" for path in sorted(other))
             yield Contradiction(prefix, by, f"{' and '.join(machines)} by its build", f"Python for {machine}", files)
+
+
+def _other(contents: Contents, machine: ElfMachine, paths: Sequence[str]) -> list[str]:
+    """Return the extensions of a package that are for another processor, and not for choice."""
+    other = [path for path in paths if contents.binaries[path].machine != machine]
+    if other == paths and not any(contents.binaries[path].problem for path in paths):
+        return other
+    return [path for path in other if named_for(path, machine) and not contents.binaries[path].problem]
 
 
 def _of_other_numpy(

@@ -86,7 +86,7 @@ def test_text_is_a_fault_by_the_processor_in_its_name(machine: ElfMachine, platf
     assert [fault.file for fault in loading.resolve(image({path: "text"}), machine).faults] == [f"/{path}"]
 
 
-def test_extension_for_a_processor_that_its_name_does_not_say_is_a_fault() -> None:
+def test_extension_for_another_processor_than_named_is_a_fault() -> None:
     record = f"app/_fast.{SUFFIX},sha256=AAAA,1\napp/_other.{SUFFIX},,\n"
     files: Files = {
         NAME: elf(machine=183),
