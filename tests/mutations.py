@@ -1,6 +1,8 @@
 """Sample mutations of the product, and print the outcome of each: a table in Markdown.
 
 ``python -m tests.mutations [--count N] [--seed N] [FOLDER...]`` works in a worktree of its own, made of the last commit.
+With ``--direct`` it runs no test beforehand. It tries each mutation by the test files that import its module or name it.
+If there are none, it takes those that import a module that imports it. What survives these is to be tried without it.
 It first runs all tests that need no engine once, and notes what each calls. For each mutation it runs those tests that call
 the mutated function, then their whole files and those that import the module. A test that fails kills the mutation.
 One that does not end in time does not: such a mutation is counted for itself. A mutation that only tests with a Docker
@@ -27,12 +29,16 @@ from tests.helpers.called import Calls, Chosen, Function, log_of, prepare, run
 
 FOLDERS = ("stacks", "containers", "cli", "components", "ci", "maintenance", "scaler", "toolchain", "policies", "bench")
 TESTS = (
-    *("tests/unit", "tests/fuzzing", "tests/history"),
-    *("tests/aws/test_scaler.py", "tests/attacks/test_hostile_registry.py", "tests/attacks/test_swapped_release.py"),
+    *("tests/unit", "tests/fuzzing", "tests/history", "tests/attacks"),
+    *("tests/aws/test_scaler.py", "tests/aws/test_node_reservations.py"),
 )
-"""The tests that need no engine and no registry."""
+"""Where the tests are that need no engine and no registry."""
+ENGINE = ("tests.engine", "tests.images", "tests.provider", "tests.toolchain")
+"""What tests import that need one: they are left out of these."""
 SLOWER, START_SECONDS = 5, 60
 """How many times longer than without a mutation the tests of one may take, beside their start, on a busy machine."""
+UNKNOWN_SECONDS = 60
+"""How long a module's own test files take without a mutation, where it was not measured."""
 
 OPPOSITES: dict[type[ast.AST], type[ast.AST]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
@@ -187,7 +193,8 @@ def dotted(file: Path) -> str:
 def test_files(root: Path) -> list[Path]:
     """Return the files of the tests."""
     places = [root / place for place in TESTS]
-    return [test for place in places for test in ([place] if place.suffix else sorted(place.rglob("test_*.py")))]
+    tests = [test for place in places for test in ([place] if place.suffix else sorted(place.rglob("test_*.py")))]
+    return [test for test in tests if not any(name.startswith(ENGINE) for name in imported(test))]
 
 
 def function(root: Path, mutation: Mutation) -> Function | None:
@@ -221,16 +228,23 @@ def choices(root: Path, mutation: Mutation, calls: dict[str, set[Function]]) -> 
     yield second - first
 
 
+def direct(root: Path, file: Path) -> set[str]:
+    """Return the test files that import a module, or else those that import one of the modules that import it."""
+    users = (each for each in product(root) if dotted(file) in imported(root / each))
+    return importing(root, file) or {test for each in users for test in importing(root, each)}
+
+
 def product(root: Path) -> list[Path]:
     """Return the modules of the product."""
     return [file.relative_to(root) for folder in FOLDERS for file in sorted((root / folder).rglob("*.py"))]
 
 
-def tried(root: Path, mutation: Mutation, calls: Calls) -> str:
-    """Return the outcome of the tests in a worktree with a mutation."""
+def tried(root: Path, mutation: Mutation, calls: Calls | None) -> str:
+    """Return the outcome of the tests in a worktree with a mutation, without calls by those of :func:`direct` alone."""
     file = root / mutation.file
     source = file.read_text(encoding="utf-8")
-    direct = importing(root, mutation.file)
+    near = direct(root, mutation.file)
+    stages = choices(root, mutation, calls.calls) if calls else [near]
 
     def write(text: str) -> None:
         file.write_text(text, encoding="utf-8")
@@ -238,9 +252,9 @@ def tried(root: Path, mutation: Mutation, calls: Calls) -> str:
 
     write(replace(source, mutation.node, mutation.text))
     try:
-        for tests in choices(root, mutation, calls.calls):
-            took = sum(calls.seconds.get(test, 0) for test in tests)
-            files = sorted({test.partition("::")[0] for test in tests}, key=lambda each: each not in direct)
+        for tests in stages:
+            took = sum(calls.seconds.get(test, 0) for test in tests) if calls else UNKNOWN_SECONDS
+            files = sorted({test.partition("::")[0] for test in tests}, key=lambda each: each not in near)
             result = run(root, files, SLOWER * took + START_SECONDS, Chosen(tests)) if files else "survived"
             if result != "survived":
                 return result
@@ -278,6 +292,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--skip", type=int, default=0, help="how many of the sample not to try: those tried before")
     parser.add_argument("--calls", type=Path, help="where it is noted what each test calls, for the next time")
+    parser.add_argument("--direct", action="store_true", help="try only tests that import the module, and map no calls")
     parser.add_argument("folders", nargs="*", default=FOLDERS)
     options = parser.parse_args()
     prepare()
@@ -285,10 +300,10 @@ def main() -> None:
         root = Path(folder, "checkout")
         try:
             subprocess.run(["git", "worktree", "add", "--quiet", "--detach", root], check=True)
-            calls = Calls(root, FOLDERS)
-            if options.calls and options.calls.exists():
+            calls = None if options.direct else Calls(root, FOLDERS)
+            if calls and options.calls and options.calls.exists():
                 calls.calls, calls.seconds = pickle.loads(options.calls.read_bytes())
-            else:
+            elif calls:
                 calls = called(root, FOLDERS)
                 if options.calls:
                     options.calls.write_bytes(pickle.dumps((calls.calls, calls.seconds)))

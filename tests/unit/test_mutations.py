@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.called import Calls, Chosen, run
-from tests.mutations import FOLDERS, choices, mutations, replace
+from tests.mutations import FOLDERS, choices, direct, mutations, replace, tried
 
 SOURCE = """\
 def safe(name, pod, online):
@@ -83,6 +83,24 @@ def test_choices_are_the_calling_tests_and_then_their_files(tmp_path: Path, monk
     first, last = by_line[2], by_line[6]
     assert list(choices(tmp_path, first, calls.calls)) == [{f"{here}::test_add", f"{here}::test_twice"}, {here}]
     assert list(choices(tmp_path, last, calls.calls)) == [{f"{here}::test_twice"}, {here}]
+
+
+def test_direct_tests_of_a_module_are_those_of_it_or_of_its_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.mutations.TESTS", ("tests/unit",))
+    monkeypatch.setattr("tests.mutations.FOLDERS", ("sums",))
+    checkout(tmp_path, "def test_twice():\n    assert of_two.twice(2) == 4\n")
+    (tmp_path / "tests/unit/test_other.py").write_text("def test_other():\n    assert 0\n")
+    (tmp_path / "sums/of_two.py").write_text("from sums import one\n\n\ndef twice(a):\n    return one.add(a, a)\n")
+    (tmp_path / "sums/one.py").write_text("def add(a, b):\n    return a + b\n\n\ndef unused(a):\n    return a + 1\n")
+    module = Path("sums/one.py")
+    assert direct(tmp_path, module) == direct(tmp_path, Path("sums/of_two.py")) == {"tests/unit/test_here.py"}
+    outcomes = {(each.node.lineno, each.kind): tried(tmp_path, each, None) for each in mutations(tmp_path, module)}
+    assert outcomes == {
+        **dict.fromkeys([(2, "statement"), (2, "arithmetic")], "killed"),
+        **dict.fromkeys([(6, "statement"), (6, "arithmetic"), (6, "constant")], "survived"),
+    }
 
 
 def test_mutations_are_of_all_folders_of_the_product() -> None:
