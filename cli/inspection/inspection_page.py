@@ -137,7 +137,7 @@ def _space(space: Space) -> Element:
     """Draw what the files take as a bar: first what a container needs."""
     width, height = _BAR
     kinds = {kind: sum(files.values()) for kind, files in space.unneeded.items()}
-    parts = [("used", "what a container may need", max(space.total - sum(kinds.values()), 0))]
+    parts = [("used", "what a container may need", space.total - sum(kinds.values()))]
     parts += [("unneeded", kind, number) for kind, number in sorted(kinds.items(), key=lambda each: -each[1])]
     picture = svg(width, height + 24, "bytes unpacked: what a container may need, and the rest")
     draw_text(picture, 0, 12, f"{size(space.total)} unpacked", "plain")

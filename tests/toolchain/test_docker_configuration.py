@@ -120,6 +120,22 @@ def test_users_helper_keeps_and_gives_the_users_logins(
     assert (answer.returncode, answer.stdout) == (1, "docker-credential-gone: No such file or directory\n")
 
 
+def test_users_helper_of_a_registry_goes_before_the_one_of_all(
+    clone: Clone, theirs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("vault", "keys"):
+        (programs / f"docker-credential-{name}").write_text(f"#!/bin/sh\necho {name} $1 $(cat)\n")
+        (programs / f"docker-credential-{name}").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
+    (theirs / "config.json").write_text(json.dumps({"credHelpers": {"r.example": "vault"}, "credsStore": "keys"}))
+    source(clone, monkeypatch)
+    for server, answer in {"r.example": "vault get r.example\n", "o.example": "keys get o.example\n"}.items():
+        words = [f"docker-credential-slipway-{clone.checkout.id}", "get"]
+        assert subprocess.run(words, input=server, stdout=subprocess.PIPE, text=True, check=True).stdout == answer
+
+
 def test_users_other_settings_hold_in_a_sourced_shell(
     clone: Clone, theirs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.startup import docker_client
+from cli.startup.docker_client import Pull
+from cli.startup.measurement import Start
 from containers.errors import SlipwayError
 
 
@@ -66,3 +68,21 @@ def test_pull_is_timed_and_refused_in_one_line(client: Callable[[str], None]) ->
     client('[ "$1" = pull ] && echo "manifest unknown" >&2; exit 1')
     with pytest.raises(SlipwayError, match="manifest unknown"):
         docker_client.pulled("absent")
+
+
+def test_json_of_a_start_has_all_that_was_measured() -> None:
+    start = Start(
+        "r/x@sha256:1", 7, 2, Pull(1.5, 0.5), [{"container": 0.25}], "3.12", "2.8", "H100", "import: no torch"
+    )
+    assert start.as_json() == {
+        "reference": "r/x@sha256:1",
+        "bytes": 7,
+        "layers": 2,
+        "pull": {"download": 1.5, "unpack": 0.5},
+        "runs": [{"container": 0.25}],
+        "python": "3.12",
+        "version": "2.8",
+        "device": "H100",
+        "failed": "import: no torch",
+    }
+    assert Start("r/x@sha256:1", 7, 2).as_json()["pull"] is None

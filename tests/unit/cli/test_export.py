@@ -14,6 +14,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.export import bake, layout, selection, squashfs
+from cli.export import bake, layout, selection, self_contained, squashfs
 from cli.export.filesystem import Filesystem
 from cli.main import main
 from containers.errors import SlipwayError
@@ -558,3 +559,17 @@ def test_export_bake_prints_a_line_that_finds_all_contexts(
     done = subprocess.run(["sh", "-euc", line], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout) >= len(plan.make(stack, search=False).images)
+
+
+@pytest.mark.parametrize(
+    ("files", "origin"), [({}, ""), ({"a": "0" * 64}, ",from=torch.context")], ids=["no file", "a file"]
+)
+def test_exported_dockerfile_mounts_the_files_that_it_has(files: dict[str, str], origin: str) -> None:
+    """A build that reads no file has no stage of files, and mounts its own empty context."""
+    image = plan.make("local", {"flavor": "local"}).images[0]
+    text = "FROM scratch\nRUN --mount=type=bind,target=/x --mount=type=cache,target=/c --mount=target=/y x\n"
+    content = replace(image.content, dockerfile=text, files=files)
+    lines = self_contained.text([replace(image, content=content)]).splitlines()
+    assert any(line.startswith("COPY ") for line in lines) == bool(files)
+    mounts = f"--mount=type=bind,target=/x{origin} --mount=type=cache,target=/c --mount=target=/y{origin}"
+    assert lines[-1] == f"RUN {mounts} x"

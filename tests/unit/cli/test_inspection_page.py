@@ -7,7 +7,9 @@ from typing import Final
 
 import pytest
 
+from cli.inspection.inspection_page import _space
 from cli.main import main
+from containers.image.layers.space import Space
 from tests.fakes.registry import Registry
 from tests.helpers.elf_writer import LOADER, elf, fatbin, loader
 from tests.helpers.html_elements import Page
@@ -69,3 +71,14 @@ def test_page_of_hostile_names_has_them_as_text(
     page = page_of(registry, {f"opt/{name}.so": elf("p.so", [name], undefined=[name])}, capsys)
     assert page.tags == plain.tags
     assert all(character.isprintable() or character == "\n" for text in page.text for character in text)
+
+
+def test_bar_of_space_is_as_wide_as_each_kind_takes() -> None:
+    picture = _space(Space(1000, {"static libraries": {"a": 150, "b": 50}, "hidden files": {"c": 300}}))
+    parts = [(part.get("class"), part.get("x"), part.get("width"), part[0].text) for part in picture.iter("rect")]
+    assert parts == [
+        ("used", "0.00", "500.00", "500 B what a container may need"),
+        ("unneeded", "500.00", "300.00", "300 B hidden files"),
+        ("unneeded", "800.00", "200.00", "200 B static libraries"),
+    ]
+    assert [*_space(Space()).iter("rect")] == []
