@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.fakes.loopback import run_server
 from tests.fakes.registry import INDEX, Registry, _Handler, skip_retry_waits
 from tests.helpers.refusals import refusal, refusal_line
 
+KEY = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n"
 AMD64, ARM64 = "linux/amd64", "linux/arm64"
 BOTH = [AMD64, ARM64]
 
@@ -107,3 +109,18 @@ def test_registry_that_only_the_engine_reaches_passes() -> None:
 def test_unpublished_stack_asks_no_registry(plain_registry: str) -> None:
     registry = {"kind": "generic", "repository": f"{plain_registry}/ml"}
     preflight.check(plan.make("local", {"flavor": "local", "registry": registry, "publish": False}, search=False))
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ({"signing": {"key": "gone.key", "publicKey": KEY}}, "slipway:signing: cosign is not on PATH"),
+        ({"trust": {"docker.io": {"publicKey": KEY}}}, "slipway:trust: cosign is not on PATH"),
+        ({"vulnerabilities": {"severity": "critical"}}, "slipway:vulnerabilities: grype is not on PATH"),
+    ],
+)
+def test_missing_program_of_a_gate_is_refused_before_a_build(
+    keys: dict[str, Any], line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert refusal_line(preflight.check, planned(f"debian@sha256:{'a' * 64}", **keys)).startswith(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,18 @@ def test_published_with_a_signer_takes_only_signed_products(
     # A refresh takes nothing else, and builds nothing.
     assert FindPublished().read(f"{name}:x1", {**result.outs, "found": ""}).outs == result.outs
     assert not capsys.readouterr().err
+
+
+def test_published_with_a_login_asks_no_helper_of_the_machine(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    registry.token, registry.login = "t", ("me", "hunter2")
+    registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
+    (tmp_path / "config.json").write_text(json.dumps({"credHelpers": {registry.address: "gone"}}))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    assert "/a/wheel@sha256:" in published(registry, username="me", password="hunter2")
+    with pytest.raises(SlipwayError, match=r"/a/wheel:x1: .*docker-credential-gone"):
+        published(registry)
 
 
 def test_published_diff_is_a_new_signer_and_no_new_login() -> None:

@@ -109,6 +109,8 @@ GONE = "no folder of PATH has gone"
         ({}, entry("serve --port 1"), "/: does not start as Entrypoint: no folder of PATH has serve --port 1"),
         ({}, entry("/opt/venv"), "/opt/venv: does not start as Entrypoint: /opt/venv is a directory"),
         ({}, entry("tini", "--", "gone"), f"/usr/bin/tini: does not start as Entrypoint: {GONE}"),
+        ({}, entry("tini", "-g", "gone"), f"/usr/bin/tini: does not start as Entrypoint: {GONE}"),
+        ({}, entry("tini", "-p", "KILL", "gone"), f"/usr/bin/tini: does not start as Entrypoint: {GONE}"),
         ({"usr/bin/gosu": PROGRAM}, entry("tini", "--", "gosu", "app", "gone"), f"/usr/bin/tini: does not start as Entrypoint: {GONE}"),
         ({}, entry("env", "-S", "A=1 gone"), f"/usr/bin/env: does not start as Entrypoint: {GONE}"),
         ({}, entry("/bin/sh", "-c", "gone --x"), f"/bin/sh: does not start as Entrypoint: {GONE}"),
