@@ -136,6 +136,20 @@ def test_users_helper_of_a_registry_goes_before_the_one_of_all(
         assert subprocess.run(words, input=server, stdout=subprocess.PIPE, text=True, check=True).stdout == answer
 
 
+def test_stored_login_is_for_its_registry_alone(clone: Clone, theirs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older clients stored an address in place of a name."""
+    (theirs / "config.json").write_text(json.dumps({"auths": {"https://r.example/v2/": {"auth": "bWU6aHVudGVyMg=="}}}))
+    source(clone, monkeypatch)
+
+    def answer(server: str) -> str:
+        words = [f"docker-credential-slipway-{clone.checkout.id}", "get"]
+        return subprocess.run(words, input=server, stdout=subprocess.PIPE, text=True, check=False).stdout
+
+    login = {"ServerURL": "r.example", "Username": "me", "Secret": "hunter2"}
+    assert json.loads(answer("r.example")) == login
+    assert answer("o.example") == "credentials not found in native keychain\n"
+
+
 def test_users_other_settings_hold_in_a_sourced_shell(
     clone: Clone, theirs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
