@@ -120,7 +120,7 @@ def test_users_helper_keeps_and_gives_the_users_logins(
     assert (answer.returncode, answer.stdout) == (1, "docker-credential-gone: No such file or directory\n")
 
 
-def test_users_helper_of_a_registry_goes_before_the_one_of_all(
+def test_helper_of_a_registry_goes_before_the_one_of_all(
     clone: Clone, theirs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     programs = tmp_path / "bin"

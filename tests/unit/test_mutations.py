@@ -85,9 +85,7 @@ def test_choices_are_the_calling_tests_and_then_their_files(tmp_path: Path, monk
     assert list(choices(tmp_path, last, calls.calls)) == [{f"{here}::test_twice"}, {here}]
 
 
-def test_direct_tests_of_a_module_are_those_of_it_or_of_its_users(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_direct_tests_are_of_a_module_or_of_its_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.mutations.TESTS", ("tests/unit",))
     monkeypatch.setattr("tests.mutations.FOLDERS", ("sums",))
     checkout(tmp_path, "def test_twice():\n    assert of_two.twice(2) == 4\n")

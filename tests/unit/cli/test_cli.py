@@ -196,7 +196,7 @@ def test_interrupted_command_ends_with_130(capsys: pytest.CaptureFixture[str], m
     assert capsys.readouterr().err == "\ninterrupted\n"
 
 
-def test_argument_that_is_shown_is_no_command_to_github() -> None:
+def test_shown_argument_is_no_command_to_github() -> None:
     """What begins a line with two colons orders GitHub's runner about; click shows an argument as it is."""
     words = ["-c", "from cli.main import run; run()", "show", "local", "a\n::stop-commands::x"]
     printed = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -119,7 +119,7 @@ def test_unpublished_stack_asks_no_registry(plain_registry: str) -> None:
         ({"vulnerabilities": {"severity": "critical"}}, "slipway:vulnerabilities: grype is not on PATH"),
     ],
 )
-def test_missing_program_of_a_gate_is_refused_before_a_build(
+def test_missing_program_of_a_gate_is_refused_first(
     keys: dict[str, Any], line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -218,7 +218,7 @@ def test_parts_of_gpus_may_be_more_than_the_gpus() -> None:
     assert usual.resources == usual.devices
 
 
-def test_keys_that_older_states_lack_are_inputs_only_if_given() -> None:
+def test_keys_that_older_states_lack_are_inputs_if_given() -> None:
     """Else each key that a release adds would replace what runs."""
     known = {"schedule", "jobPods", "sets"}, {"replicas", "platforms"}
     schedule = [{"minRunners": 1, "days": ["sun"]}]
