@@ -30,6 +30,9 @@ SHAPE = (LookupError, TypeError, ValueError, AttributeError, OverflowError, Recu
 _LONGEST = 500
 """Most characters of a reason in the log."""
 
+_CONNECTIONS = 40
+"""Most connections to a service: a listener registers 32 machines at a time."""
+
 _LIST_SECONDS = 8.0
 """Seconds after its first page in which a list ends."""
 
@@ -72,8 +75,9 @@ sessions")."""
 def client(service: str) -> Any:
     """Return the client of a service, whose timeouts are short: a call that hangs must not take the whole round."""
     retries = {"mode": "standard", "total_max_attempts": 2}
+    config = Config(connect_timeout=3, read_timeout=5, retries=retries, max_pool_connections=_CONNECTIONS)
     with _MAKING:
-        return boto3.client(service, config=Config(connect_timeout=3, read_timeout=5, retries=retries))
+        return boto3.client(service, config=config)
 
 
 def reason(error: Exception) -> str:

@@ -68,15 +68,16 @@ class Rows:
 
     ``waiting`` are the jobs that wait for a runner, the oldest first. ``postponed`` are those that wait for something
     else, since GitHub was last asked. ``failed`` has each failed job after its runner, ``lost_runners`` the names of
-    lost runners. ``runners`` are the ids of GitHub's runners by their machines, ``in_set`` the machines of those of a
-    scale set. ``listener`` is what the last listener knew. ``unreadable`` is the number of rows of another shape than
-    the table's.
+    lost runners. ``registered`` is when each machine got its runner, in seconds since 1970. ``runners`` are the ids
+    of GitHub's runners by their machines, ``in_set`` the machines of those of a scale set. ``listener`` is what the
+    last listener knew. ``unreadable`` is the number of rows of another shape than the table's.
     """
 
     waiting: list[Job] = field(default_factory=list)
     postponed: list[Job] = field(default_factory=list)
     failed: list[tuple[str, Job]] = field(default_factory=list)
     lost_runners: set[str] = field(default_factory=set)
+    registered: dict[str, float] = field(default_factory=dict)
     runners: dict[str, int] = field(default_factory=dict)
     in_set: set[str] = field(default_factory=set)
     listener: str = ""
@@ -93,9 +94,12 @@ class Rows:
             self.lost_runners.add(row["id"]["S"])
             return
         if state == "runner":
-            self.runners[row["id"]["S"]] = int(row["runner"]["N"])
+            machine = row["id"]["S"]
+            self.registered[machine] = float(int(row["expires"]["N"]) - _LONGEST_LIFE)
+            if "runner" in row:
+                self.runners[machine] = int(row["runner"]["N"])
             if "set" in row:
-                self.in_set.add(row["id"]["S"])
+                self.in_set.add(machine)
             return
         if state == LISTENER:
             self.listener = row["known"]["S"]
@@ -157,10 +161,15 @@ class Jobs:
         """Note that a runner's machine is gone, perhaps before its job was done."""
         self._note(runner, "lost", LONGEST_QUEUED)
 
-    def note_runner(self, machine: str, runner: int, *, in_set: bool = False) -> None:
-        """Note the id of a machine's runner at GitHub, for as long as the machine may live."""
+    def note_runner(self, machine: str, runner: int | None, config: Mapping[str, Any], *, in_set: bool = False) -> None:
+        """Note that a machine has a runner, for as long as it may live, and put its configuration: both, or neither.
+
+        ``runner`` is its id at GitHub, if known; ``config`` is the request for the item of the other table.
+        """
+        known = {"runner": {"N": str(runner)}} if runner is not None else {}
         more = {"set": {"BOOL": True}} if in_set else {}
-        self._note(machine, "runner", _LONGEST_LIFE, {"runner": {"N": str(runner)}, **more})
+        row = self._row(machine, "runner", _LONGEST_LIFE, {**known, **more})
+        self._client.transact_write_items(TransactItems=[{"Put": row}, {"Put": config}])
 
     def note_listener(self, known: str) -> None:
         """Keep what the listener knows, for the next one."""
@@ -175,9 +184,12 @@ class Jobs:
         self._note(STATUS, STATUS, LONGEST_QUEUED, {"report": {"S": report}})
 
     def _note(self, name: str, state: str, seconds: int, attributes: Mapping[str, Any] | None = None) -> None:
+        self._client.put_item(**self._row(name, state, seconds, attributes or {}))
+
+    def _row(self, name: str, state: str, seconds: int, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the request for a row that is kept for some seconds."""
         expires = {"expires": {"N": str(int(time.time()) + seconds)}}
-        row = {"id": {"S": name}, "state": {"S": state}, **expires, **(attributes or {})}
-        self._client.put_item(TableName=self._table, Item=row)
+        return {"TableName": self._table, "Item": {"id": {"S": name}, "state": {"S": state}, **expires, **attributes}}
 
     def rows(self) -> Rows:
         """Return the rows, without the waiting jobs that GitHub has ended because they waited too long."""

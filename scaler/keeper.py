@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import posixpath
 import re
 import threading
 import time
@@ -36,6 +35,9 @@ _MOST_RECHECKED = 50
 
 _GITHUB_SECONDS = 42.0
 """Seconds of a round for GitHub. Lambda ends a round at 55, and AWS's own calls take at most the rest."""
+
+_KEPT_SECONDS = 3600
+"""Seconds after its ``boot`` for which a configuration stays that its machine has not fetched and deleted."""
 
 _MOST_REPORTED = 500
 """Most jobs in the report of a round: a row of DynamoDB has at most 400 KB."""
@@ -77,8 +79,8 @@ class Keeper:
         self._reserved: dict[str, dict[str, Any]] = json.loads(environment.get("RESERVATIONS", "{}"))
         self._labels = environment["LABELS"].split(",")
         self._runner_group = int(environment["RUNNER_GROUP"])
-        self._role = environment["RUNNER_ROLE"]
-        self._path = environment["CONFIGS"]
+        self._configs = environment["CONFIGS"]
+        self._arn = environment["MACHINES"]
         self._hook = environment["HOOK"]
         self._metrics = environment["METRICS"]
         self._view: View | None = None
@@ -88,7 +90,6 @@ class Keeper:
         self._ended: set[str] = set()
         self._scaling = client("autoscaling")
         self._ec2 = client("ec2")
-        self._ssm = client("ssm")
         self._jobs = Jobs(client("dynamodb"), environment["JOBS"])
         self._refused: dict[str, list[str]] = defaultdict(list)
         login = partial(credentials, environment["GITHUB_SECRET"])
@@ -109,9 +110,9 @@ class Keeper:
         minimum = least(time.time(), self._rules.least, self._schedule)
         rules = replace(self._rules, least=minimum, reservations=self._reservations())
         try:
-            # The order matters: a machine gets its runner before its configuration, and a runner that signs off because
-            # AWS takes its machine away must be listed before that machine.
-            prepared = _result("read the configurations", self._configured)
+            # The order matters: a machine gets its runner before it is noted, and a runner that signs off because AWS
+            # takes its machine away must be listed before that machine.
+            prepared = rows.registered if rows else None
             runners = _result("list the runners", self._runners, self._refused["runners"])
             groups = _result("describe the groups", self._group_descriptions, self._refused["machines"])
             decision = None
@@ -121,7 +122,7 @@ class Keeper:
                 waiting = self._waiting(rows)  # a listener may know more by now
                 decision = decide(time.time(), rules, waiting, machines, runners, prepared)
                 self._refused["launches"] += _without_room(rules, machines)
-                # A configuration stays until it is known whether its machine was lost.
+                # A machine stays noted until it is known whether it was lost.
                 configured = prepared or {} if runners is not None else {}
                 desired = self._raise(decision, groups, machines)
                 self._raised.clear()
@@ -189,7 +190,7 @@ class Keeper:
                 self._resize(groups[kind], count + self._raised[kind])
         for machine in set(decision.lost) - {*decision.end, *decision.release}:
             with refusal("lose", machine=machine):
-                self._remove_configuration(machine, prepared, decision.lost)
+                self._forget_machine(machine, prepared, decision.lost)
 
     def _end_machines(
         self,
@@ -214,14 +215,13 @@ class Keeper:
                     group["DesiredCapacity"] -= fewer
                     self._ended.add(machine)
                 desired[kinds[machine]] -= 1
-                self._remove_configuration(machine, prepared, decision.lost)
+                self._forget_machine(machine, prepared, decision.lost)
                 log("ended", machine=machine, why=why)
         for machine in decision.release:
             with refusal("release", machine=machine):
                 if machine not in ids or self._forget(ids[machine]):
-                    self._remove_configuration(
-                        machine, prepared, decision.lost
-                    )  # first: from then on, the machine's end is not a loss
+                    # First: from then on, the machine's end is not a loss.
+                    self._forget_machine(machine, prepared, decision.lost)
                     go = self._scaling.complete_lifecycle_action
                     self._hooked(go, self._groups[kinds[machine]], machine, LifecycleActionResult="CONTINUE")
                     log("released", machine=machine)
@@ -340,13 +340,6 @@ class Keeper:
             for one in reservation["Instances"]
         }
 
-    def _configured(self) -> dict[str, float]:
-        """Return when each machine was registered that has a configuration."""
-        configurations = pages(self._ssm, "get_parameters_by_path", Path=self._path, WithDecryption=False)
-        parameters = [one for page in configurations for one in page["Parameters"]]
-        times = {posixpath.basename(one["Name"]): one.get("LastModifiedDate") for one in parameters}
-        return {machine: stored.timestamp() if stored else 0.0 for machine, stored in times.items()}
-
     def _prepare_all(self, machines: Sequence[str], _rows: Rows) -> None:
         for machine in machines:
             with refusal("register", self._refused[machine], machine=machine):
@@ -358,36 +351,30 @@ class Keeper:
         return config, runner, False
 
     def _prepare(self, machine: str) -> None:
-        """Register a runner for a machine, and store its configuration where only that machine may read it."""
+        """Register a runner for a machine, and put its configuration where that machine alone may read it.
+
+        The key is what the machine's policy names, ``${ec2:SourceInstanceARN}``. This function may not read the table.
+        """
         try:
             config, runner, in_set = self._register(machine)
         except Refused as refused:
-            if (
-                refused.status == 409
-            ):  # registered by a round that ended before it stored it: the next round starts again
+            if refused.status == 409:  # by a round that ended before it noted that: the next round starts again
                 for one in self._github.runners():
                     if one["name"] == f"{self._prefix}{machine}":
                         self._github.forget(one["id"])
                 return
             raise
-        if runner is not None:
-            self._jobs.note_runner(machine, runner, in_set=in_set)
-        self._ssm.put_parameter(
-            Name=f"{self._path}/{machine}",
-            Value=config,
-            Type="SecureString",
-            Tier="Intelligent-Tiering",  # more than 4 KiB take the advanced tier
-            Tags=[{"Key": "runner", "Value": f"{self._role}:{machine}"}],
-        )
+        expires = int(time.time() + self._rules.boot) + _KEPT_SECONDS
+        item = {"machine": {"S": f"{self._arn}{machine}"}, "config": {"S": config}, "expires": {"N": str(expires)}}
+        self._jobs.note_runner(machine, runner, {"TableName": self._configs, "Item": item}, in_set=in_set)
         log("registered", machine=machine)
 
-    def _remove_configuration(self, machine: str, prepared: Collection[str], lost: Collection[str]) -> None:
-        """Delete the configuration of a machine that ends. Until then, the machine may still count as lost."""
+    def _forget_machine(self, machine: str, prepared: Collection[str], lost: Collection[str]) -> None:
+        """Note that a machine ends. Until then, it may still count as lost."""
         if machine in lost:
             self._jobs.note_lost_runner(f"{self._prefix}{machine}")
             log("lost", machine=machine)
         if machine in prepared:
-            self._ssm.delete_parameter(Name=f"{self._path}/{machine}")
             self._jobs.forget_runner(machine)
 
     def _deliver_again(self) -> None:

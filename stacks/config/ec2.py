@@ -324,7 +324,7 @@ class Ec2RunnerSetConfig(Model):
         description="Minutes that a job waits for spot capacity before on-demand is tried, and vice versa.",
     )
     min_runners: int = Field(0, ge=0, description="Machines that wait for jobs; 0 costs nothing while idle.")
-    max_runners: int = Field(4, ge=1, le=500, description="Most machines at once.")
+    max_runners: int = Field(4, ge=1, le=3000, description="Most machines at once.")
     schedule: tuple[ScheduleConfig, ...] = Field(
         (),
         description="Other minima by weekday and time. The greatest of those that hold counts, else minRunners.",

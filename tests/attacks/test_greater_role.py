@@ -30,8 +30,10 @@ LOOT = [
 """What is worth having in the account, whoever has what a deployer can make."""
 SECRETS = [
     Ask("secretsmanager:GetSecretValue", iam.GITHUB),
-    Ask("ssm:GetParametersByPath", iam.CONFIG),
-    Ask("ssm:GetParameter", f"{iam.CONFIG}/i-0123456789abcdef0"),
+    iam.config("GetItem", INSTANCE, by=None),
+    iam.config("DeleteItem", INSTANCE, by=None),
+    iam.config("PutItem", INSTANCE, by=None),
+    iam.config("Scan", by=None),
     Ask("autoscaling:SetDesiredCapacity", f"{iam.GROUP}:uuid:autoScalingGroupName/{NAME}-spot"),
     Ask("dynamodb:Scan", iam.TABLE),
 ]

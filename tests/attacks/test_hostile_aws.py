@@ -60,6 +60,10 @@ def row(job: int, since: object, **more: Any) -> dict[str, Any]:
     }
 
 
+def noted(machine: str) -> dict[str, Any]:
+    return {"id": {"S": machine}, "state": {"S": "runner"}, "expires": {"N": str(int(time.time()))}}
+
+
 def machines(*ids: str) -> str:
     started = datetime.fromtimestamp(time.time() - 60, UTC).isoformat()
     return "".join(
@@ -90,9 +94,8 @@ def good() -> dict[str, bytes]:
     )
     refused = "<StatusCode>Failed</StatusCode><StatusMessage>no capacity</StatusMessage>"
     return {
-        "Scan": json.dumps({"Items": [row(7, int(time.time()) - 500), row(8, int(time.time()) - 400)]}).encode(),
-        "GetParametersByPath": json.dumps(
-            {"Parameters": [{"Name": f"{ENVIRONMENT['CONFIGS']}/{one}"} for one in (ENDED, LOST)]}
+        "Scan": json.dumps(
+            {"Items": [row(7, int(time.time()) - 500), row(8, int(time.time()) - 400), noted(ENDED), noted(LOST)]}
         ).encode(),
         "GetSecretValue": json.dumps({"SecretString": json.dumps({"token": TOKEN})}).encode(),
         "DescribeAutoScalingGroups": query(
@@ -105,17 +108,15 @@ def good() -> dict[str, bytes]:
         "DescribeScalingActivities": query("DescribeScalingActivities", f"<Activities>{members(refused)}</Activities>"),
         "TerminateInstanceInAutoScalingGroup": query("TerminateInstanceInAutoScalingGroup", ""),
         "SetDesiredCapacity": b"<SetDesiredCapacityResponse/>",
-        "PutParameter": b'{"Version": 1}',
-        "DeleteParameter": b"{}",
+        "TransactWriteItems": b"{}",
         "PutItem": b"{}",
         "PutMetricData": b"",
     }
 
 
-ENDING = {"PutParameter", "TerminateInstanceInAutoScalingGroup", "DeleteParameter"}
+ENDING = {"TransactWriteItems", "TerminateInstanceInAutoScalingGroup"}
 WITHOUT: Mapping[str, set[str]] = {
-    "Scan": {"SetDesiredCapacity", "DescribeScalingActivities", "PutMetricData"},
-    "GetParametersByPath": ENDING | {"SetDesiredCapacity"},
+    "Scan": ENDING | {"PutItem", "SetDesiredCapacity", "DescribeScalingActivities", "PutMetricData"},
     "GetSecretValue": ENDING | {"SetDesiredCapacity", "PutItem"},
     "DescribeAutoScalingGroups": ENDING | {"SetDesiredCapacity", "DescribeInstances"},
 }
@@ -278,7 +279,7 @@ def test_round_ends_whatever_all_of_aws_answers(
 ) -> None:
     server.hostile = lambda _action, _given: SHAPES[number]
     played(server, capsys)
-    assert {"Scan", "GetParametersByPath", "GetSecretValue", "DescribeAutoScalingGroups"} <= set(server.requested)
+    assert {"Scan", "GetSecretValue", "DescribeAutoScalingGroups"} <= set(server.requested)
 
 
 @pytest.mark.parametrize("action", good())
@@ -308,7 +309,7 @@ def endless(action: str, called: str, token: Callable[[], str]) -> Answer | None
 
 
 @pytest.mark.parametrize("token", [lambda: "again", lambda: uuid.uuid4().hex], ids=["same", "new"])
-@pytest.mark.parametrize("action", ["Scan", "GetParametersByPath", "DescribeInstances"])
+@pytest.mark.parametrize("action", ["Scan", "DescribeInstances"])
 def test_list_without_end_costs_its_call(
     server: Server,
     capsys: pytest.CaptureFixture[str],
@@ -545,22 +546,22 @@ def test_refusal_that_repeats_its_request_is_not_logged(
     echoed: list[str] = []
 
     def echo(called: str, given: dict[str, Any]) -> Answer | None:
-        if called != "PutParameter":
+        if called != "TransactWriteItems":
             return None
         echoed.append(json.dumps(given))
         return 403, form.format(json.dumps(echoed[-1]) if "message" in form else echoed[-1]).encode()
 
     server.hostile = echo
-    whys = [line["why"] for line in played(server, capsys) if "PutParameter" in line.get("why", "")]
-    assert whys == ["PutParameter: refused without a reason of AWS's: 403"] * len(echoed)
+    whys = [line["why"] for line in played(server, capsys) if "TransactWriteItems" in line.get("why", "")]
+    assert whys == ["TransactWriteItems: refused without a reason of AWS's: 403"] * len(echoed)
     assert echoed
     assert all(CONFIG in one for one in echoed)
 
 
 def test_refusal_of_aws_is_logged_with_its_reason(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    server.hostile = lambda called, _: GONE[0] if called == "PutParameter" else None
+    server.hostile = lambda called, _: GONE[0] if called == "TransactWriteItems" else None
     whys = [line["why"] for line in played(server, capsys) if line["did"] == "refused"]
-    assert "PutParameter: AWS refuses it: 400, AccessDeniedException: no" in whys
+    assert "TransactWriteItems: AWS refuses it: 400, AccessDeniedException: no" in whys
 
 
 @pytest.mark.parametrize(

@@ -260,7 +260,7 @@ def test_each_of_two_sets_starts_machines_of_its_own(listened: Listened) -> None
         second.runners = first.runners  # one organization
         own = {
             "NAME": f"{NAME}.big", "SCALE_SET": "big", "JOBS": f"{NAME}.big-jobs", "GROUPS": json.dumps(groups), "OWN_LABELS": "big",
-            "CONFIGS": f"/{NAME}/runners/big", "RULES": json.dumps({**rules, "most": 2}), "GITHUB_API": second.address,
+            "RULES": json.dumps({**rules, "most": 2}), "GITHUB_API": second.address,
         }  # fmt: skip
         ends = 12.0
         both = [listened.environment, {**listened.environment, **own}]

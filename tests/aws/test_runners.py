@@ -136,7 +136,7 @@ def test_sets_come_and_go(project: RunnersProject) -> None:
     }
     assert groups == {f"{NAME}.small-spot": 2, f"{NAME}.small-on-demand": 2, f"{NAME}.big-on-demand": 4}
     tables = project.api("dynamodb").list_tables()["TableNames"]
-    assert sorted(tables) == [f"{NAME}.big-jobs", f"{NAME}.small-jobs"]
+    assert sorted(tables) == [f"{NAME}-configs", f"{NAME}.big-jobs", f"{NAME}.small-jobs"]
     (function,) = project.api("lambda").list_functions()["Functions"]
     assert function["FunctionName"] == f"{NAME}-keeper"
     outputs = project.outputs()["runners"]
@@ -386,8 +386,8 @@ def check_functions(project: RunnersProject) -> None:
         **both,
         "NAME": NAME,
         "RUNNER_GROUP": "1",
-        "RUNNER_ROLE": project.api("iam").get_role(RoleName=f"{NAME}-runner")["Role"]["RoleId"],
-        "CONFIGS": f"/{NAME}/runners",
+        "CONFIGS": f"{NAME}-configs",
+        "MACHINES": f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/",
         "HOOK": "leave",
         "METRICS": "Slipway/Runners",
         "GITHUB_API": "https://api.github.com",
@@ -417,8 +417,9 @@ def check_functions(project: RunnersProject) -> None:
     }
     (alarm,) = project.api("cloudwatch").describe_alarms()["MetricAlarms"]
     assert {key: alarm[key] for key in rings} == rings
-    ttl = project.api("dynamodb").describe_time_to_live(TableName=f"{NAME}-jobs")["TimeToLiveDescription"]
-    assert (ttl["TimeToLiveStatus"], ttl["AttributeName"]) == ("ENABLED", "expires")
+    for table in ("jobs", "configs"):
+        ttl = project.api("dynamodb").describe_time_to_live(TableName=f"{NAME}-{table}")["TimeToLiveDescription"]
+        assert (ttl["TimeToLiveStatus"], ttl["AttributeName"]) == ("ENABLED", "expires")
 
 
 CHECKS = {

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,16 +22,15 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from moto.autoscaling.models import FakeAutoScalingGroup
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
-from moto.ssm.models import ssm_backends
 
 from cli.runners.keeper_report import keeper_report
 from components.runners.ec2.scaler_functions import METRICS
 from containers.errors import SlipwayError
 from scaler import aws, github, keeper, webhook
 from scaler.decide import Decision
-from scaler.jobs import Job, Jobs
+from scaler.jobs import _LONGEST_LIFE, Job, Jobs
 from stacks.config.ec2 import Ec2RunnersConfig
-from tests.aws.conftest import REGION
+from tests.aws.conftest import ACCOUNT, REGION
 from tests.aws.runners import NAME, RUNNERS, client
 from tests.fakes.aws.reservations import block, plant
 from tests.fakes.aws.reservations import served as planted
@@ -38,8 +38,8 @@ from tests.fakes.github.runner_api import TOKEN, World, served
 
 HOOK = "the webhook's secret"
 GROUPS = {"spot": f"{NAME}-spot", "on-demand": f"{NAME}-on-demand"}
-CONFIGS = f"/{NAME}/runners"
-ROLE = "AROAEXAMPLEOFARUNNER0"
+CONFIGS = f"{NAME}-configs"
+MACHINES = f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/"
 PAYLOAD = json.loads(
     """{"action": "queued", "workflow_job": {"id": 29679449526, "run_id": 10000000001, "run_attempt": 1,
     "workflow_name": "images", "head_branch": "main", "head_sha": "ec26c3e57ca3a959ca5aad62de7213c562f8c821",
@@ -114,9 +114,12 @@ class Scaler:
         return sorted(one["InstanceId"] for name in GROUPS.values() for one in self.group(name)["Instances"])
 
     def configs(self) -> dict[str, str]:
-        """Return the configurations that there are, by machine."""
-        pages = self.api("ssm").get_paginator("get_parameters_by_path").paginate(Path=CONFIGS, WithDecryption=True)
-        return {one["Name"].rpartition("/")[2]: one["Value"] for page in pages for one in page["Parameters"]}
+        """Return the configurations that were put, by machine, of machines that the keeper has noted."""
+        noted = Jobs(self.api("dynamodb"), f"{NAME}-jobs").rows().registered
+        items = self.api("dynamodb").scan(TableName=CONFIGS)["Items"]
+        configs = {one["machine"]["S"].removeprefix(MACHINES): one["config"]["S"] for one in items}
+        assert noted.keys() <= configs.keys()
+        return {machine: configs[machine] for machine in noted}
 
     def come_up(self, *, busy: bool = False) -> None:
         """Let every machine that has its configuration start its runner, and take a job."""
@@ -168,12 +171,13 @@ def scaler(moto: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scaler]:
     secrets = client("secretsmanager", moto)
     credentials = secrets.create_secret(Name="github", SecretString=json.dumps({"token": TOKEN}))["ARN"]
     signing = secrets.create_secret(Name="webhook", SecretString=HOOK)["ARN"]
-    client("dynamodb", moto).create_table(
-        TableName=f"{NAME}-jobs",
-        BillingMode="PAY_PER_REQUEST",
-        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-    )
+    for table, key in ((f"{NAME}-jobs", "id"), (CONFIGS, "machine")):
+        client("dynamodb", moto).create_table(
+            TableName=table,
+            BillingMode="PAY_PER_REQUEST",
+            KeySchema=[{"AttributeName": key, "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"}],
+        )
     ec2, scaling = client("ec2", moto), client("autoscaling", moto)
     image = ec2.register_image(Name="a machine image")["ImageId"]
     template = {"ImageId": image, "InstanceType": "g5.2xlarge"}
@@ -200,8 +204,8 @@ def scaler(moto: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scaler]:
             "GROUPS": json.dumps(GROUPS),
             "RULES": json.dumps(rules),
             "RUNNER_GROUP": "7",
-            "RUNNER_ROLE": ROLE,
             "CONFIGS": CONFIGS,
+            "MACHINES": MACHINES,
             "HOOK": "leave",
             "METRICS": METRICS,
             "GITHUB_API": address,
@@ -221,8 +225,9 @@ def test_job_gets_machine_that_ends_after_it(scaler: Scaler) -> None:
     config = json.loads(base64.b64decode(scaler.configs()[machine]))
     assert config["name"] == f"{NAME}-{machine}"
     assert (config["labels"], config["runner_group_id"]) == (["self-hosted", "linux", "x64", "gpu"], 7)
-    tags = scaler.api("ssm").list_tags_for_resource(ResourceType="Parameter", ResourceId=f"{CONFIGS}/{machine}")
-    assert tags["TagList"] == [{"Key": "runner", "Value": f"{ROLE}:{machine}"}]
+    key = {"machine": {"S": f"{MACHINES}{machine}"}}
+    item = scaler.api("dynamodb").get_item(TableName=CONFIGS, Key=key)["Item"]
+    assert 1200 + 3590 < int(item["expires"]["N"]) - time.time() <= 1200 + 3600
 
     scaler.come_up(busy=True)
     scaler.job(1, "in_progress")
@@ -341,12 +346,20 @@ def test_job_waits_for_a_full_block_and_is_told_so(block_scaler: Scaler) -> None
     assert (job.kind, job.cause) == ("capacity", f"the capacity reservation {name} has ended, or ends soon")
 
 
-def test_runner_config_above_4_kib_takes_another_tier(scaler: Scaler) -> None:
+def test_machine_is_noted_with_its_configuration_or_not_at_all(scaler: Scaler) -> None:
+    """Without the table of configurations, nothing is noted; the next round takes the runner back, the one after puts both."""
     scaler.job(1)
     scaler.round()
+    (machine,) = scaler.instances()
+    scaler.environment["CONFIGS"] = "missing"
     scaler.round()
-    (parameter,) = scaler.api("ssm").describe_parameters()["Parameters"]
-    assert (parameter["Type"], parameter["Tier"]) == ("SecureString", "Intelligent-Tiering")
+    assert [one["name"] for one in scaler.github.runners.values()] == [f"{NAME}-{machine}"]
+    assert scaler.configs() == {}
+    scaler.environment["CONFIGS"] = CONFIGS
+    scaler.round()
+    assert (scaler.github.runners, scaler.configs()) == ({}, {})
+    scaler.round()
+    assert list(scaler.configs()) == [machine]
 
 
 def test_delivery_without_valid_signature_is_refused(scaler: Scaler) -> None:
@@ -817,7 +830,7 @@ def test_job_failed_by_itself_stays_failed_after_a_crash(
     scaler.job(1, "completed", conclusion="failure", runner_name=name, run_attempt=1)
     if dies:
         with monkeypatch.context() as patch:
-            patch.setattr(keeper.Keeper, "_remove_configuration", lambda *_: 1 / 0)
+            patch.setattr(keeper.Keeper, "_forget_machine", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 scaler.round()
         assert machine in scaler.configs()
@@ -1008,6 +1021,8 @@ def older(seconds: float) -> None:
     for reservation in ec2_backends[DEFAULT_ACCOUNT_ID][REGION].reservations.values():
         for instance in reservation.instances:
             instance.launch_time = datetime.fromtimestamp(time.time() - seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
-    stored = ssm_backends[DEFAULT_ACCOUNT_ID][REGION]._parameters
-    for parameter in (each for versions in stored.values() for each in versions):
-        parameter.last_modified_date = datetime.fromtimestamp(time.time() - seconds, UTC).replace(tzinfo=None)
+    table = client("dynamodb", os.environ["AWS_ENDPOINT_URL"])
+    for row in table.scan(TableName=f"{NAME}-jobs")["Items"]:
+        if row["state"]["S"] == "runner":
+            expires = {"N": str(int(time.time() - seconds) + _LONGEST_LIFE)}
+            table.put_item(TableName=f"{NAME}-jobs", Item={**row, "expires": expires})

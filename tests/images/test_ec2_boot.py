@@ -37,7 +37,8 @@ RUN apt-get update && apt-get install -y --no-install-recommends cloud-init pyth
 
 CONFIG = "ZW5jb2RlZA=="
 STUBS = {
-    "aws": f"[ -e /log/read ] && echo {CONFIG} || {{ touch /log/read; echo 'ParameterNotFound' >&2; exit 254; }}",
+    "aws": 'case "$2" in delete-item) exit;; esac; if [ ! -e /log/refused ]; then touch /log/refused; echo Denied >&2; exit 254; fi; '
+    f"[ -e /log/read ] && echo {CONFIG} || {{ touch /log/read; echo None; }}",
     "curl": 'case "$*" in *latest/api/token*) echo token;; *instance-id*) echo i-0123456789abcdef0;; '
     '*) exec /usr/bin/curl "$@";; esac',
     "docker": "echo /var/lib/docker",
@@ -188,8 +189,13 @@ def test_boot_ends_with_a_runner_of_one_job(machine: Machine) -> None:
     }
     assert boot.calls[-1] == "systemctl start slipway-runner"
     reads = [call for call in boot.calls if call.startswith("aws")]
-    assert len(reads) == 2  # it was not there yet
-    assert "--name /slipway-x/runners/i-0123456789abcdef0 --with-decryption" in reads[0]
+    assert len(reads) == 4  # refused, not there yet, there, and deleted
+    item = (
+        '--region eu-west-1 --table-name slipway-x-configs --key {"machine": {"S": '
+        '"arn:aws:ec2:eu-west-1:123456789012:instance/i-0123456789abcdef0"}}'
+    )
+    assert all(each.startswith(f"aws dynamodb get-item {item} --consistent-read") for each in reads[:3])
+    assert reads[3] == f"aws dynamodb delete-item {item}"
     assert "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml" in boot.calls
     assert [call for call in boot.calls if call.startswith("mkfs")] == ["mkfs.ext4 -q -F -E nodiscard /dev/nvme1n1"]
     assert CONFIG not in boot.output
@@ -222,7 +228,10 @@ def test_boot_uses_disks_that_are_already_mounted(machine: Machine) -> None:
         ("gpus", "1 GPUs answer, of the 8 asked for"),
         ("efa", "1 EFA interfaces answer, of the 4 asked for"),
         ("docker", "Docker does not answer"),
-        ("config", "no configuration at /slipway-x/runners/i-0123456789abcdef0: AccessDenied"),
+        (
+            "config",
+            "instance/i-0123456789abcdef0 in slipway-x-configs: AccessDenied",
+        ),
     ],
 )
 def test_boot_mistake_is_reported_and_starts_no_runner(machine: Machine, fault: str, message: str) -> None:
@@ -243,7 +252,8 @@ def test_boot_mistake_is_reported_and_starts_no_runner(machine: Machine, fault: 
             (machine.stubs / "aws").write_text("#!/bin/sh\necho AccessDenied >&2\nexit 254\n")
     boot = machine.start(**values)
     assert boot.code == 1
-    assert f"slipway: error: {message}" in boot.output
+    assert "slipway: error: " in boot.output
+    assert message in boot.output
     assert "systemctl start slipway-runner" not in boot.calls
 
 

@@ -15,7 +15,7 @@ import pulumi_aws as aws
 from components.runners.ec2 import iam_policies, scaling_groups
 from components.runners.ec2.runner_args import Ec2RunnersArgs
 from components.runners.ec2.scaler_functions import ScalerFunctions
-from components.runners.ec2.user_data import runner_configs
+from components.runners.ec2.user_data import configs_table
 from components.runners.ec2.vpc_endpoints import declare_endpoints
 
 
@@ -43,7 +43,8 @@ class Ec2Runners(pulumi.ComponentResource):
         runner = f"{args.name}-runner"
         webhook = ["webhook"] if args.config.github.webhook_secret else []
         logs = {part: self._log_group(part) for part in ("runner", *webhook, "keeper")}
-        jobs = [self._jobs_table(own) for own in sets]
+        jobs = [self._table(f"{own.name}-jobs", own.jobs, "id") for own in sets]
+        configs = self._table(f"{args.name}-configs", configs_table(args.name), "machine")
         role = aws.iam.Role(
             runner,
             name=runner,
@@ -67,7 +68,7 @@ class Ec2Runners(pulumi.ComponentResource):
                 f"{of_set}{_template_key(key)}": template.latest_version for key, template in templates.items()
             }
         reserved = any(own.site.reservations for own in sets)
-        arns = self._arns(jobs, groups, logs, reserved=reserved)
+        arns = self._arns(jobs, configs, groups, logs, reserved=reserved)
         aws.iam.RolePolicy(
             runner,
             name="runner",
@@ -77,7 +78,7 @@ class Ec2Runners(pulumi.ComponentResource):
         )
         functions = ScalerFunctions(args, sets, arns, logs, self._opts)
         self.webhook = functions.webhook() if webhook else None
-        functions.keeper(role)
+        functions.keeper()
         if args.config.endpoints:
             declare_endpoints(args, self._opts)
         self.groups = {kind: group.name for kind, group in groups.items()}
@@ -87,6 +88,7 @@ class Ec2Runners(pulumi.ComponentResource):
     def _arns(
         self,
         jobs: Sequence[aws.dynamodb.Table],
+        configs: aws.dynamodb.Table,
         groups: Mapping[str, aws.autoscaling.Group],
         logs: Mapping[str, Any],
         *,
@@ -95,12 +97,12 @@ class Ec2Runners(pulumi.ComponentResource):
         args = self._args
         outputs = pulumi.Output.all(
             jobs=[table.arn for table in jobs],
+            configs=configs.arn,
             groups=[group.arn for group in groups.values()],
             logs={part: group.arn for part, group in logs.items()},
         )
         return outputs.apply(
             lambda known: iam_policies.Arns(
-                configs=args.arn("ssm", f"parameter{runner_configs(args.stack, '')}"),
                 pull=args.pull,
                 push=args.push,
                 github_secret=args.config.github.secret,
@@ -119,13 +121,14 @@ class Ec2Runners(pulumi.ComponentResource):
             opts=self._opts,
         )
 
-    def _jobs_table(self, own: Ec2RunnersArgs) -> aws.dynamodb.Table:
+    def _table(self, resource: str, name: str, key: str) -> aws.dynamodb.Table:
+        """Declare a table, which DynamoDB encrypts, and deletes items of once they have expired."""
         return aws.dynamodb.Table(
-            f"{own.name}-jobs",
-            name=own.jobs,
+            resource,
+            name=name,
             billing_mode="PAY_PER_REQUEST",
-            hash_key="id",
-            attributes=[{"name": "id", "type": "S"}],
+            hash_key=key,
+            attributes=[{"name": key, "type": "S"}],
             ttl={"attribute_name": "expires", "enabled": True},
             tags=self._args.tags,
             opts=self._opts,

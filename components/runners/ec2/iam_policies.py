@@ -33,6 +33,8 @@ _SESSION = (
 class Arns:
     """The resources that policies name. ``logs`` has log groups by their writer, ``jobs`` a table for each set.
 
+    ``configs`` is the table with the configurations of runners.
+
     A job may pull from the repositories ``pull`` and ``push``, and push to ``push`` alone. ``reserved`` says whether
     there are reservations to be read.
     """
@@ -56,15 +58,19 @@ def trust(service: str) -> Policy:
 def runner(arns: Arns) -> Policy:
     """Return the policy of a runner's machine, and so of every job on it.
 
-    The machine can read one configuration only: the one tagged with its own session (``aws:userid`` of an instance is
-    ``<role's id>:<instance's id>``).
+    The machine can read and delete one configuration only: that whose key is the machine's own ARN, which AWS states of
+    the credentials of an instance ("AWS global condition context keys", IAM user guide). A transaction has all its keys
+    in ``LeadingKeys``, and a scan has none, for which ``ForAllValues`` alone would hold.
     """
-    tagged = {"StringEquals": {"aws:ResourceTag/runner": "${aws:userid}"}}
+    own = {
+        "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["${ec2:SourceInstanceARN}"]},
+        "Null": {"dynamodb:LeadingKeys": "false"},
+    }
     readable = tuple(dict.fromkeys([*arns.pull, *arns.push]))
     pull = [_allow(_PULL, *readable), _allow(["ecr:GetAuthorizationToken"], "*")] if readable else []
     push = [_allow(_PUSH, *arns.push)] if arns.push else []
     return _policy(
-        _allow(["ssm:GetParameter"], f"{arns.configs}/*", Condition=tagged),
+        _allow(["dynamodb:DeleteItem", "dynamodb:GetItem"], arns.configs, Condition=own),
         *pull,
         *push,
         _logs(arns, "runner"),
@@ -87,7 +93,11 @@ def webhook(arns: Arns) -> Policy:
 
 
 def keeper(arns: Arns, namespace: str) -> Policy:
-    """Return the policy of the keeper, which starts and ends machines. ``namespace`` is that of its metrics."""
+    """Return the policy of the keeper, which starts and ends machines. ``namespace`` is that of its metrics.
+
+    It writes configurations, and reads none: not the one either that another one replaces.
+    """
+    unread = {"StringEqualsIfExists": {"dynamodb:ReturnValues": ["NONE"]}}
     return _policy(
         _allow(["secretsmanager:GetSecretValue"], arns.github_secret),
         _allow(["dynamodb:PutItem", "dynamodb:Scan"], *arns.jobs),
@@ -100,8 +110,7 @@ def keeper(arns: Arns, namespace: str) -> Policy:
             ],
             *arns.groups,
         ),
-        _allow(["ssm:AddTagsToResource", "ssm:DeleteParameter", "ssm:PutParameter"], f"{arns.configs}/*"),
-        _allow(["ssm:GetParametersByPath"], arns.configs, f"{arns.configs}/*"),
+        _allow(["dynamodb:PutItem"], arns.configs, Condition=unread),
         _allow(
             [
                 "autoscaling:DescribeAutoScalingGroups",

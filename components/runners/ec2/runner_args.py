@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import pulumi_aws as aws
 
-from components.runners.ec2.user_data import runner_configs
-from stacks.checks.ec2_site import InstanceType, Site, partition
+from stacks.checks.ec2_site import InstanceType, Site
 from stacks.config.ec2 import Ec2RunnersConfig as Config
 
 
@@ -43,16 +42,6 @@ class Ec2RunnersArgs:
     def tags(self) -> dict[str, str]:
         """The tags of every resource."""
         return {"slipway": self.stack}
-
-    @property
-    def runner_configs(self) -> str:
-        """The path in SSM below which each machine finds its runner's configuration."""
-        return runner_configs(self.stack, self.config.scale_set)
-
-    def arn(self, service: str, resource: str) -> str:
-        """Return the ARN of a resource in the account and region of the runners."""
-        config = self.config
-        return f"arn:{partition(config.region)}:{service}:{config.region}:{config.account}:{resource}"
 
     def efa(self, machine: InstanceType) -> int:
         """Return the number of EFA interfaces that an instance type gets."""

@@ -15,6 +15,7 @@ import pulumi_aws as aws
 from components.runners.ec2 import iam_policies
 from components.runners.ec2.runner_args import Ec2RunnersArgs
 from components.runners.ec2.scaling_groups import LEAVE_HOOK, group_name
+from components.runners.ec2.user_data import configs_table, machine_arns
 from stacks.checks.reservations import ALARM_DAYS
 from stacks.config.ec2 import Ec2RunnersConfig
 
@@ -104,8 +105,8 @@ class ScalerFunctions:
         address: pulumi.Output[str] = url.function_url
         return address
 
-    def keeper(self, runner: aws.iam.Role) -> None:
-        """Declare the keeper of all sets, whose machines have the role ``runner``, and its schedule and alarms."""
+    def keeper(self) -> None:
+        """Declare the keeper of all sets, and its schedule and alarms."""
         config = self._args.config
         # Lambda takes 4 KB of variables, which many sets do not fit into: these are a file beside the code.
         of_sets = {own.config.scale_set: self._variables(own) for own in self._sets}
@@ -114,7 +115,8 @@ class ScalerFunctions:
         environment = {
             **own,
             **self._listener(),
-            "RUNNER_ROLE": runner.unique_id,
+            "CONFIGS": configs_table(self._args.stack),
+            "MACHINES": machine_arns(config),
             "HOOK": LEAVE_HOOK,
             "METRICS": METRICS,
             "GITHUB_API": config.github.api,
@@ -173,7 +175,6 @@ class ScalerFunctions:
             **({"OWN_LABELS": ",".join(labels)} if config.listener else {}),
             **({"SCALE_SET": config.scale_set} if config.scale_set else {}),
             "RUNNER_GROUP": str(config.group),
-            "CONFIGS": own.runner_configs,
         }
 
     def _listener(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from stacks.checks.ec2_site import partition
 from stacks.config.ec2 import BuildMachineConfig, Ec2RunnersConfig
 from stacks.versions.checksums import runner_checksum
 
@@ -27,12 +28,14 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
 _Block.add_representer(str, _text)
 
 
-def runner_configs(stack: str, scale_set: str) -> str:
-    """Return the path in SSM below which each machine of a set finds its runner's configuration.
+def configs_table(stack: str) -> str:
+    """Return the name of the table in which each machine of a stack finds its runner's configuration."""
+    return f"{stack}-configs"
 
-    Policies name the stack's path, and it is below that. Without sets, it is that.
-    """
-    return f"/{stack}/runners/{scale_set}".rstrip("/")
+
+def machine_arns(config: Ec2RunnersConfig) -> str:
+    """Return what the ARN of each machine begins with: the ARN is the key of the machine's configuration."""
+    return f"arn:{partition(config.region)}:ec2:{config.region}:{config.account}:instance/"
 
 
 def user_data(config: Ec2RunnersConfig, platform: str, *, name: str, gpus: int, efa: int) -> str:
@@ -81,7 +84,8 @@ def _environment(config: Ec2RunnersConfig, platform: str, name: str, gpus: int, 
         "REGION": config.region,
         "BOOT": config.boot,
         "IDLE": idle,
-        "CONFIGS": runner_configs(name, config.scale_set),
+        "CONFIGS": configs_table(name),
+        "MACHINES": machine_arns(config),
         "GPUS": gpus,
         "EFA": efa,
         "RUNNER_URL": f"{_RELEASES}/v{config.runner}/actions-runner-linux-{architecture}-{config.runner}.tar.gz",

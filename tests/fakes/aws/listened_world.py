@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.fakes.aws.runner_world import ENVIRONMENT, NAME, Faults, Job, Machine, World
+from tests.fakes.aws.runner_world import ENVIRONMENT, NAME, Faults, Job, World
 
 SERVICE = "https://service.example/tenant/"
 PARTS = {"queued": "JobAssigned", "in_progress": "JobStarted", "completed": "JobCompleted"}
@@ -31,7 +31,7 @@ def environment(name: str, most: int, least: int = 0) -> dict[str, str]:
     rules = {**json.loads(ENVIRONMENT["RULES"]), "most": most, "least": least}
     return {
         **ENVIRONMENT, "NAME": own, "SCALE_SET": name, "JOBS": f"{own}-jobs", "GROUPS": json.dumps(groups), "RULES": json.dumps(rules),
-        "OWN_LABELS": name, "CONFIGS": f"/{NAME}/runners/{name}", "GITHUB_URL": "https://github.com/acme",
+        "OWN_LABELS": name, "GITHUB_URL": "https://github.com/acme",
     }  # fmt: skip
 
 
@@ -79,9 +79,6 @@ class ListenedWorld(World):
 
     def rows(self, table: str) -> dict[str, dict[str, Any]]:
         return self.tables.setdefault(table, {})
-
-    def config_of(self, machine: Machine) -> str | None:
-        return self.parameters.get(f"{self.sets[self.set_of_group[machine.group]]['CONFIGS']}/{machine.id}")
 
     def gives(self, runner: Mapping[str, Any], job: Job) -> bool:
         return runner.get("set") == self._set(job)

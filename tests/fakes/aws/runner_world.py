@@ -31,7 +31,8 @@ WEBHOOK = "the webhook's secret"
 ENVIRONMENT = {
     "JOBS": f"{NAME}-jobs", "GITHUB_SCOPE": "acme", "LABELS": "self-hosted,linux,x64,gpu", "OWN_LABELS": "gpu",
     "WEBHOOK_SECRET": "arn:webhook", "RETRIES": "1", "NAME": NAME, "GROUPS": json.dumps(GROUPS),
-    "RULES": json.dumps(RULES), "RUNNER_GROUP": "1", "RUNNER_ROLE": "AROA", "CONFIGS": f"/{NAME}/runners",
+    "RULES": json.dumps(RULES), "RUNNER_GROUP": "1", "CONFIGS": f"{NAME}-configs",
+    "MACHINES": "arn:aws:ec2:eu-west-1:123456789012:instance/",
     "HOOK": "leave", "METRICS": "Slipway/Runners", "GITHUB_API": "https://api.example", "GITHUB_SECRET": "arn:github",
 }  # fmt: skip
 
@@ -109,8 +110,7 @@ class World:
         self.machines: dict[str, Machine] = {}
         self.desired = dict.fromkeys(GROUPS.values(), 0)
         self.table: dict[str, dict[str, Any]] = {}
-        self.parameters: dict[str, str] = {}
-        self.stored: dict[str, dict[str, Any]] = {}
+        self.configs: dict[str, str] = {}
         self.runners: dict[int, dict[str, Any]] = {}
         self.deliveries: list[dict[str, Any]] = []
         self.capacity = dict.fromkeys(GROUPS.values(), True)
@@ -194,7 +194,7 @@ class World:
 
     def config_of(self, machine: Machine) -> str | None:
         """Return the configuration that a machine finds in its place."""
-        return self.parameters.get(f"{ENVIRONMENT['CONFIGS']}/{machine.id}")
+        return self.configs.get(f"{ENVIRONMENT['MACHINES']}{machine.id}")
 
     def gives(self, _runner: Mapping[str, Any], _job: Job) -> bool:
         """Return whether GitHub gives a job to a runner."""
@@ -208,8 +208,9 @@ class World:
     # GitHub
 
     def _github(self, method: str, path: str, data: bytes | None) -> tuple[Any, ...]:
-        if match := re.fullmatch(r"/orgs/acme/actions/runners\?per_page=100&page=\d+", path):
-            return 200, {"runners": [dict(runner) for runner in self.runners.values()]}
+        if match := re.fullmatch(r"/orgs/acme/actions/runners\?per_page=100&page=(\d+)", path):
+            first = 100 * (int(match[1]) - 1)
+            return 200, {"runners": [dict(runner) for runner in [*self.runners.values()][first : first + 100]]}
         if path.endswith("/generate-jitconfig"):
             name = json.loads(data or b"")["name"]
             if any(runner["name"] == name for runner in self.runners.values()):
@@ -292,6 +293,7 @@ class World:
             config = self.config_of(machine)
             if machine.boots <= age <= machine.boots + 15 * MINUTE and config and int(config) in self.runners:
                 machine.runner, machine.up = int(config), self.now
+                self.configs.pop(f"{ENVIRONMENT['MACHINES']}{machine.id}")
                 self.runners[int(config)]["status"] = "online"
             elif age >= BOOT + 3 * MINUTE:
                 self._end(machine)
@@ -444,18 +446,11 @@ class Client:
     def do_describe_scaling_activities(self, **_: Any) -> Any:
         return {"Activities": []}
 
-    def do_get_parameters_by_path(self, *, Path: str, **_: Any) -> Any:  # noqa: N803
-        stored = {name: one for name, one in self._world.stored.items() if name.rpartition("/")[0] == Path}
-        return {"Parameters": [{"Name": name, **one} for name, one in stored.items()]}
-
-    def do_put_parameter(self, *, Name: str, Value: str, **_: Any) -> None:  # noqa: N803
-        self._world.parameters[Name] = Value
-        self._world.stored[Name] = {"LastModifiedDate": datetime.fromtimestamp(self._world.now, UTC)}
-
-    def do_delete_parameter(self, *, Name: str) -> None:  # noqa: N803
-        self._world.stored.pop(Name, None)
-        if self._world.parameters.pop(Name, None) is None:
-            raise ClientError({"Error": {"Code": "ParameterNotFound", "Message": ""}}, "DeleteParameter")
+    def do_transact_write_items(self, *, TransactItems: list[dict[str, Any]]) -> None:  # noqa: N803
+        row, config = (one["Put"] for one in TransactItems)
+        assert config["TableName"] == ENVIRONMENT["CONFIGS"]
+        self.do_put_item(**row)
+        self._world.configs[config["Item"]["machine"]["S"]] = config["Item"]["config"]["S"]
 
     def do_put_metric_data(self, **_: Any) -> None:
         """Take a measurement."""

@@ -36,7 +36,7 @@ class Ask:
 
     action: str
     resource: str = "*"
-    context: Mapping[str, str] = field(default_factory=dict)
+    context: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
 
 
 def allowed(policy: Policy, ask: Ask, boundary: Policy | None = None) -> bool:

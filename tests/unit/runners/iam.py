@@ -11,21 +11,21 @@ REGION, NAME = "eu-west-1", "slipway-t"
 SECRETS = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret"
 GITHUB = f"{SECRETS}:slipway/github-AbCdEf"
 WEBHOOK = f"{SECRETS}:slipway/webhook-AbCdEf"
-CONFIG = f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/{NAME}/runners"
 TABLE = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{NAME}-jobs"
+CONFIGS = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{NAME}-configs"
 GROUP = f"arn:aws:autoscaling:{REGION}:{ACCOUNT}:autoScalingGroup"
 LOGS = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group"
 ECR = f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository"
-SELF = "AROAEXAMPLE:i-0123456789abcdef0"
-OTHER = "AROAEXAMPLE:i-0fedcba9876543210"
-
-
-def _config(of: str, by: str = SELF) -> Ask:
-    machine = of.partition(":")[2]
-    return Ask("ssm:GetParameter", f"{CONFIG}/{machine}", {"aws:ResourceTag/runner": of, "aws:userid": by})
-
-
 INSTANCE = f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0123456789abcdef0"
+OTHER = f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0fedcba9876543210"
+
+
+def config(action: str, *keys: str, of: str = CONFIGS, by: str | None = INSTANCE) -> Ask:
+    """Return a request of a machine's credentials for items of these keys; ``by`` is the machine, None elsewhere."""
+    session = {"ec2:SourceInstanceArn": by} if by else {}
+    return Ask(f"dynamodb:{action}", of, session | ({"dynamodb:LeadingKeys": [*keys]} if keys else {}))
+
+
 VOLUME = f"arn:aws:ec2:{REGION}:{ACCOUNT}:volume/vol-0123456789abcdef0"
 DOCUMENT = f"arn:aws:ssm:{REGION}:{ACCOUNT}:document"
 OURS = {"aws:ResourceTag/slipway": NAME}
@@ -67,7 +67,8 @@ TEMPLATES = ("CreateLaunchTemplateVersion", "ModifyLaunchTemplate", "DeleteLaunc
 
 MAY: dict[str, list[Ask]] = {
     "runner": [
-        _config(SELF),
+        config("GetItem", INSTANCE),
+        config("DeleteItem", INSTANCE),
         Ask("ecr:GetAuthorizationToken"),
         Ask("ecr:BatchGetImage", f"{ECR}/ml/torch"),
         Ask("ecr:BatchGetImage", f"{ECR}/ml/torch-wheels"),
@@ -153,10 +154,8 @@ MAY: dict[str, list[Ask]] = {
         Ask("autoscaling:DescribeAutoScalingGroups"),
         Ask("autoscaling:DescribeScalingActivities"),
         Ask("ec2:DescribeInstances"),
-        Ask("ssm:PutParameter", f"{CONFIG}/i-0123456789abcdef0"),
-        Ask("ssm:AddTagsToResource", f"{CONFIG}/i-0123456789abcdef0"),
-        Ask("ssm:DeleteParameter", f"{CONFIG}/i-0123456789abcdef0"),
-        Ask("ssm:GetParametersByPath", CONFIG),
+        Ask("dynamodb:PutItem", CONFIGS, {"dynamodb:LeadingKeys": [INSTANCE]}),
+        Ask("dynamodb:PutItem", CONFIGS, {"dynamodb:ReturnValues": "NONE"}),
         Ask("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "Slipway/Runners"}),
         Ask("logs:PutLogEvents", f"{LOGS}:/{NAME}/keeper:log-stream:x"),
     ],
@@ -165,17 +164,57 @@ MAY: dict[str, list[Ask]] = {
 
 MAY_NOT: dict[str, list[Ask]] = {
     "runner": [
-        _config(OTHER),
-        Ask("ssm:GetParameter", f"{CONFIG}/i-0123456789abcdef0", {"aws:userid": SELF}),
-        Ask(
-            "ssm:GetParameter",
-            f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/prod/database",
-            {"aws:ResourceTag/runner": SELF, "aws:userid": SELF},
+        *(
+            config(action, *keys, by=by)
+            for action in ("GetItem", "DeleteItem")
+            for keys, by in (
+                ((OTHER,), INSTANCE),
+                ((INSTANCE, OTHER), INSTANCE),  # a transaction with one key of one's own
+                ((OTHER, INSTANCE), INSTANCE),
+                ((), INSTANCE),
+                ((f"{INSTANCE}0",), INSTANCE),
+                (("*",), INSTANCE),
+                (("",), INSTANCE),
+                ((INSTANCE,), None),
+                (("${ec2:SourceInstanceARN}",), None),
+            )
         ),
-        Ask("ssm:PutParameter", f"{CONFIG}/i-0123456789abcdef0", {"aws:ResourceTag/runner": SELF, "aws:userid": SELF}),
-        Ask("ssm:AddTagsToResource", f"{CONFIG}/i-0fedcba9876543210"),
-        Ask("ssm:DeleteParameter", f"{CONFIG}/i-0fedcba9876543210"),
-        Ask("ssm:GetParametersByPath", CONFIG),
+        *(
+            config(action, *keys)
+            for action in (
+                "BatchGetItem",
+                "BatchWriteItem",
+                "ConditionCheckItem",
+                "PartiQLDelete",
+                "PartiQLInsert",
+                "PartiQLSelect",
+                "PartiQLUpdate",
+                "PutItem",
+                "Query",
+                "Scan",
+                "UpdateItem",
+            )
+            for keys in ((), (INSTANCE,), (OTHER,))
+        ),
+        *(
+            config(action, INSTANCE, of=of)
+            for action in ("GetItem", "DeleteItem")
+            for of in (TABLE, f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/slipway-other-configs")
+        ),
+        *(
+            Ask(f"dynamodb:{action}", CONFIGS)
+            for action in (
+                "CreateBackup",
+                "DeleteTable",
+                "DescribeTable",
+                "ExportTableToPointInTime",
+                "PutResourcePolicy",
+                "UpdateTable",
+                "UpdateTimeToLive",
+            )
+        ),
+        Ask("dynamodb:GetRecords", f"{CONFIGS}/stream/2026-01-01T00:00:00.000"),
+        Ask("ssm:GetParameter", f"{PARAMETER}/{NAME}/runners/i-0123456789abcdef0"),
         Ask("ssm:StartSession", f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0fedcba9876543210"),
         Ask("secretsmanager:GetSecretValue", GITHUB),
         Ask("secretsmanager:GetSecretValue", WEBHOOK),
@@ -199,7 +238,7 @@ MAY_NOT: dict[str, list[Ask]] = {
         Ask("s3:GetObject", "arn:aws:s3:::acme-pulumi/state.json"),
     ],
     "builder": [
-        _config(SELF),
+        config("GetItem", INSTANCE),
         Ask("ssm:StartSession", f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0fedcba9876543210"),
         Ask("ssm:SendCommand", f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0fedcba9876543210"),
         Ask("secretsmanager:GetSecretValue", GITHUB),
@@ -242,6 +281,7 @@ MAY_NOT: dict[str, list[Ask]] = {
             Ask("ssm:GetParameter", f"{PARAMETER}/{name}", OURS)
             for name in ("prod/database", f"{NAME}/runners/i-0123456789abcdef0")
         ),
+        *(Ask(f"dynamodb:{action}", CONFIGS) for action in ("GetItem", "Scan", "Query", "UpdateTable")),
         Ask("iam:UpdateAssumeRolePolicy", ROLE),
         Ask("iam:UpdateAssumeRolePolicy", ROLE, UNBOUNDED[1]),
         *(_passed(role, "ec2") for role in ("webhook", "keeper", "admin")),
@@ -272,7 +312,7 @@ MAY_NOT: dict[str, list[Ask]] = {
         Ask("dynamodb:DeleteItem", TABLE),
         Ask("dynamodb:PutItem", f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/another"),
         Ask("autoscaling:SetDesiredCapacity", f"{GROUP}:uuid:autoScalingGroupName/{NAME}-spot"),
-        Ask("ssm:PutParameter", f"{CONFIG}/i-0123456789abcdef0"),
+        *(Ask(f"dynamodb:{action}", CONFIGS) for action in ("PutItem", "GetItem", "Scan")),
         Ask("logs:PutLogEvents", f"{LOGS}:/{NAME}/keeper:log-stream:x"),
         Ask("logs:DeleteLogStream", f"{LOGS}:/{NAME}/webhook:log-stream:x"),
         Ask("lambda:InvokeFunction", f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{NAME}-keeper"),
@@ -285,8 +325,13 @@ MAY_NOT: dict[str, list[Ask]] = {
         Ask("autoscaling:UpdateAutoScalingGroup", f"{GROUP}:uuid:autoScalingGroupName/{NAME}-spot"),
         Ask("ec2:RunInstances"),
         Ask("ec2:TerminateInstances", f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0fedcba9876543210"),
-        Ask("ssm:GetParameter", f"{CONFIG}/i-0123456789abcdef0"),
-        Ask("ssm:PutParameter", f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/prod/database"),
+        *(
+            Ask(f"dynamodb:{action}", CONFIGS, {"dynamodb:LeadingKeys": [INSTANCE]})
+            for action in ("GetItem", "BatchGetItem", "Query", "Scan", "PartiQLSelect", "DeleteItem", "UpdateItem")
+        ),
+        Ask("dynamodb:PutItem", CONFIGS, {"dynamodb:ReturnValues": "ALL_OLD"}),
+        Ask("dynamodb:PutItem", f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/another"),
+        Ask("ssm:PutParameter", f"{PARAMETER}/prod/database"),
         Ask("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/{NAME}-runner"),
         Ask("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "AWS/Billing"}),
         Ask("cloudwatch:PutMetricData"),
@@ -295,8 +340,7 @@ MAY_NOT: dict[str, list[Ask]] = {
         Ask("dynamodb:Scan", f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/another"),
         Ask("logs:PutLogEvents", f"{LOGS}:/{NAME}/webhook:log-stream:x"),
         Ask("logs:DeleteLogStream", f"{LOGS}:/{NAME}/keeper:log-stream:x"),
-        Ask("ssm:GetParametersByPath", f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/prod"),
-        Ask("ssm:LabelParameterVersion", CONFIG),
+        Ask("ssm:GetParametersByPath", f"{PARAMETER}/prod"),
         Ask("ecr:PutImage", f"{ECR}/ml/torch"),
     ],
 }

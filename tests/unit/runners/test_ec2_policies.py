@@ -16,7 +16,7 @@ from tests.helpers.iam_simulator import Ask, allowed
 from tests.unit.runners import iam
 
 ARNS = iam_policies.Arns(
-    configs=iam.CONFIG,
+    configs=iam.CONFIGS,
     jobs=[iam.TABLE],
     groups=[f"{iam.GROUP}:uuid:autoScalingGroupName/{iam.NAME}-{kind}" for kind in ("spot", "on-demand")],
     pull=[f"{iam.ECR}/ml/torch", f"{iam.ECR}/ml/torch-wheels"],

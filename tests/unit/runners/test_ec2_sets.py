@@ -120,7 +120,7 @@ def test_keeper_has_variables_of_each_set() -> None:
     assert [each["RUNNER_GROUP"] for each in own.values()] == ["1", "7"]
     assert [json.loads(each["RULES"])["most"] for each in own.values()] == [9, 4]
     # Nothing of one set is another one's.
-    for key in ("NAME", "JOBS", "CONFIGS", "SCALE_SET"):
+    for key in ("NAME", "JOBS", "SCALE_SET"):
         assert len({each[key] for each in own.values()}) == 2
     groups = [set(json.loads(each["GROUPS"]).values()) for each in own.values()]
     assert not groups[0] & groups[1]

@@ -192,7 +192,7 @@ def test_keeper_has_reservations_as_ec2_has_them_now(
     monkeypatch.setattr(keeper, "client", lambda service: Ec2(answer) if service == "ec2" else None)
     monkeypatch.setattr(time, "time", lambda: NOW)
     environment = {
-        **dict.fromkeys(("NAME", "LABELS", "RUNNER_ROLE", "CONFIGS", "HOOK", "METRICS", "JOBS"), "x"),
+        **dict.fromkeys(("NAME", "LABELS", "MACHINES", "CONFIGS", "HOOK", "METRICS", "JOBS"), "x"),
         **dict.fromkeys(("GITHUB_API", "GITHUB_SCOPE", "GITHUB_SECRET"), "x"),
         "RUNNER_GROUP": "1",
         "GROUPS": json.dumps({ID: "g"}),

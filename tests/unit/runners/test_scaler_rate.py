@@ -1,0 +1,146 @@
+"""How many machines a minute a listener asks for and registers, on the virtual clock, with what AWS documents as limits.
+
+- DynamoDB: 4,000 write units a second for a new table on demand ("On-demand capacity mode", initial throughput). A write of a
+  transaction costs two units for each KiB.
+- EC2: a bucket of 1,000 machines, into which two a second return ("Request throttling for the Amazon EC2 API", resource tokens of
+  ``RunInstances``). AWS raises it by account. It bounds what starts, and not what is asked for: Auto Scaling goes on trying.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from scaler import github, jobs, keeper
+from scaler.listening import listener, scale_set
+from tests.fakes.aws.listened_world import ListenedWorld, Mess, environment
+from tests.fakes.aws.runner_world import MINUTE, Faults, Job, Machine
+
+JOBS, MESSAGES = 3000, 30
+WRITES, CONFIG_UNITS = 4000.0, 12.0
+"""Write units a second; those of a registration: 5 KiB of configuration and 1 KiB of row, each twice."""
+
+SETS = {"big": environment("big", JOBS)}
+GROUP = next(iter(json.loads(SETS["big"]["GROUPS"]).values()))
+
+
+class Lanes:
+    """A pool of threads on the virtual clock: each call begins when a thread is free, and the pool ends with the last one."""
+
+    world: World
+
+    def __init__(self, count: int) -> None:
+        self._free = [self.world.now] * count
+
+    def __enter__(self) -> Lanes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.world.now = max(self._free)
+
+    def map(self, call: Callable[[Any], Any], given: Iterable[Any]) -> Iterator[Any]:
+        for one in given:
+            first = self._free.index(min(self._free))
+            self.world.now = self._free[first]
+            yield call(one)
+            self._free[first] = self.world.now
+
+
+class World(ListenedWorld):
+    """3,000 jobs within a minute, on an account whose bucket of machines is as given."""
+
+    def __init__(self, bucket: float, refill: float) -> None:
+        super().__init__(1, Faults(rate=0.0, dead=(0.0, 0.0), until=0.0), 0, SETS, Mess())
+        self._bucket, self._full, self._refill, self._filled = bucket, bucket, refill, self.now
+        self.asked: list[float] = []
+        self.registered: list[float] = []
+
+    def assign(self, first: int, last: int) -> None:
+        """Have GitHub assign jobs, all in one message."""
+        for number in range(first, last):
+            self.jobs[number] = Job(number, self.now, 300.0, state="queued")
+            self.set_of_job[number] = "big"
+        parts = [
+            {"messageType": "JobAssigned", "runnerRequestId": number, "ownerName": "acme", "repositoryName": "images", "workflowRunId": number}
+            for number in range(first, last)
+        ]  # fmt: skip
+        message = {"messageId": self.number(), "body": json.dumps(parts), "statistics": self.statistics("big")}
+        self.told["big"].messages.append((self.now, message))
+
+    def launch(self) -> None:
+        """Start what is asked for, as far as the bucket has it."""
+        self._bucket = min(self._full, self._bucket + self._refill * (self.now - self._filled))
+        self._filled = self.now
+        for _ in range(min(self.desired[GROUP] - len(self.machines), int(self._bucket))):
+            self._bucket -= 1
+            machine = Machine(f"i-{len(self.machines):017x}", GROUP, self.now, 120.0, spot=True)
+            self.machines[machine.id] = machine
+
+    def fail_aws(self, call: str) -> float:
+        self.spend(self.random.uniform(0.01, 0.1))
+        if call == "set_desired_capacity":
+            self.asked.append(self.now)
+        if call == "transact_write_items":
+            self.registered.append(self.now)
+        return 0.0
+
+
+def played(monkeypatch: pytest.MonkeyPatch, bucket: float, refill: float) -> tuple[World, list[float]]:
+    """Return the world after three minutes, and the seconds from each message to the request for its machines."""
+    world = World(bucket, refill)
+    clock = SimpleNamespace(time=world.time, sleep=world.spend, monotonic=world.time)
+    for module in (keeper, jobs, github, listener, scale_set):
+        monkeypatch.setattr(module, "time", clock)
+    for module in (keeper, listener):
+        monkeypatch.setattr(module, "client", world.client)
+    monkeypatch.setattr(keeper, "secret", world.secret)
+    monkeypatch.setattr(github._OPENER, "open", world.urlopen)
+    monkeypatch.setattr(listener, "ThreadPoolExecutor", type("WorldLanes", (Lanes,), {"world": world}))
+    monkeypatch.setattr("tests.fakes.aws.runner_world.RULES", {"most": JOBS})
+    one = listener.Listener(SETS["big"])
+    one._end = world.now + 10 * MINUTE
+    assert one._attend()
+    one._round()
+    start, waits, next_round = world.now, [], world.now
+    for step in range(90):
+        at = start + 2 * step
+        while next_round <= at:  # the other thread's rounds
+            world.now = next_round
+            one._round()
+            next_round = max(next_round + 10, world.now)
+        world.now = at
+        if step < MESSAGES:
+            first = 1 + step * (JOBS // MESSAGES)
+            world.assign(first, first + JOBS // MESSAGES)
+            assert one._attend()
+            waits.append(world.asked[-1] - at)
+            assert world.desired[GROUP] == first + JOBS // MESSAGES - 1
+        world.launch()
+    return world, waits
+
+
+def most_in_a_second(times: list[float]) -> int:
+    ordered = sorted(times)
+    return max(sum(at <= other < at + 1 for other in ordered) for at in ordered[:: max(len(ordered) // 200, 1)])
+
+
+def test_3000_machines_a_minute_are_asked_for_and_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On an account whose rate of starts AWS has raised."""
+    world, waits = played(monkeypatch, float(JOBS), 100.0)
+    assert sorted(waits)[len(waits) * 95 // 100] < 2
+    assert len(world.registered) == len(world.configs) == JOBS
+    busiest = max(sum(at <= one < at + MINUTE for one in world.registered) for at in world.registered[::50])
+    assert busiest >= 2500, busiest
+    assert most_in_a_second(world.registered) * CONFIG_UNITS < WRITES
+
+
+def test_accounts_own_rate_bounds_what_starts_and_not_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, waits = played(monkeypatch, 1000.0, 2.0)
+    assert sorted(waits)[len(waits) * 95 // 100] < 2
+    assert world.desired[GROUP] == JOBS
+    assert 1000 <= len(world.machines) <= 1000 + 2 * 180
+    assert len(world.registered) >= len(world.machines) - 2 * 30
