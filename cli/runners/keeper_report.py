@@ -1,4 +1,4 @@
-"""What the keeper of runners on EC2 last wrote of jobs and machines: a row of its table, read with the user's login."""
+"""What the keeper of runners on EC2 last wrote of jobs and machines: a row of its table, read with the stack's profile."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ _ROW: Final = {"id": {"S": "status"}}
 _FIELDS: Final = {each.name for each in fields(Standing)}
 
 
-def keeper_report(stack: str, config: Ec2RunnersConfig) -> tuple[float, list[Standing]]:
+def keeper_report(stack: str, config: Ec2RunnersConfig, profile: str | None = None) -> tuple[float, list[Standing]]:
     """Return when the keeper last looked, in seconds since 1970, and how far each job of a set had come.
+
+    ``profile`` is the stack's ``aws:profile``; the machine's login by default.
 
     Raises:
         SlipwayError: AWS refuses, the stack is not deployed, or the keeper has not looked yet.
@@ -25,7 +27,8 @@ def keeper_report(stack: str, config: Ec2RunnersConfig) -> tuple[float, list[Sta
 
     table = f"{config.resource_name(stack)}-jobs"
     try:
-        client = boto3.client("dynamodb", region_name=config.region)
+        session = boto3.Session(profile_name=profile, region_name=config.region)
+        client = session.client("dynamodb")
         item: Any = client.get_item(TableName=table, Key=_ROW, ConsistentRead=True).get("Item")
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))

@@ -20,7 +20,7 @@ from stacks import graph
 from stacks.config import github_url
 from stacks.config.ec2 import Ec2RunnersConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
-from stacks.config.stack_file import read_stack
+from stacks.config.stack_file import other_settings, read_stack
 
 TOKENS: Final = ("GH_TOKEN", "GITHUB_TOKEN")
 """Variables with a token for GitHub, as its own command has them."""
@@ -78,7 +78,8 @@ def report(stack: str, root: Path, repository: str | None = None) -> RunnersRepo
     queue, troubles = _queue(runners.github.url, repository)
     now = time.time()
     if isinstance(runners, Ec2RunnersConfig):
-        reports = [keeper_report(stack, own) for own in runners.all_sets]
+        profile = other_settings(stack, {"aws"}, root).get("aws:profile")
+        reports = [keeper_report(stack, own, profile) for own in runners.all_sets]
         at = min(looked for looked, _ in reports)
         known = [job for _, jobs in reports for job in jobs]
         if now - at > _LATE:

@@ -7,11 +7,13 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -24,6 +26,7 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
 
 from cli.runners.keeper_report import keeper_report
+from cli.runners.runner_status import report
 from components.runners.ec2.scaler_functions import METRICS
 from containers.errors import SlipwayError
 from scaler import aws, github, keeper, webhook
@@ -279,6 +282,29 @@ def test_report_of_a_round_says_why_each_job_waits(scaler: Scaler) -> None:
     scaler.round()
     scaler.round()
     assert [kind for _, _, kind in known().values()].count("limit") == 4
+
+
+def test_report_is_read_with_the_profile_of_the_stack(
+    scaler: Scaler, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The machine's own login is none; the profile has one."""
+    scaler.job(1)
+    scaler.round()
+    (tmp_path / "stacks").mkdir()
+    config = {f"slipway:{key}": value for key, value in (("flavor", "runners"), ("runners", RUNNERS))}
+    stack = tmp_path / "stacks/Pulumi.t.yaml"
+    stack.write_text(json.dumps({"config": {**config, "aws:profile": "team"}}))
+    (tmp_path / "aws").write_text("[team]\naws_access_key_id = test\naws_secret_access_key = test\n")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "aws"))
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
+    assert [job.job for job in report("t", tmp_path).jobs] == ["1"]
+    for wrong, reason in (({}, "Unable to locate credentials"), ({"aws:profile": "none"}, "profile (none) could not")):
+        stack.write_text(json.dumps({"config": {**config, **wrong}}))
+        with pytest.raises(SlipwayError, match=re.escape(reason)):
+            report("t", tmp_path)
 
 
 def test_report_of_launches_that_failed_names_capacity(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,7 +138,7 @@ def test_3000_machines_a_minute_are_asked_for_and_registered(monkeypatch: pytest
     assert most_in_a_second(world.registered) * CONFIG_UNITS < WRITES
 
 
-def test_accounts_own_rate_bounds_what_starts_and_not_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rate_of_the_account_bounds_what_starts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     world, waits = played(monkeypatch, 1000.0, 2.0)
     assert sorted(waits)[len(waits) * 95 // 100] < 2
     assert world.desired[GROUP] == JOBS
