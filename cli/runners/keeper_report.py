@@ -1,4 +1,4 @@
-"""What the keeper of runners on EC2 last wrote of jobs and machines: a row of its table, read with the stack's profile."""
+"""What the keeper of runners on EC2 last wrote of jobs and machines: a row of its table, read with its profile."""
 
 from __future__ import annotations
 
