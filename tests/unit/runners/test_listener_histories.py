@@ -229,3 +229,87 @@ def test_message_of_another_shape_leaves_the_numbers(wrong: object) -> None:
     for body in (None, "", "[", "[1, null]", '{"a": 1}', '[{"messageType": "JobAssigned"}]', 7):
         assert known.take({"messageId": 4, "body": body, "statistics": wrong}, START) == []
     assert len(known.jobs() or []) == 1
+
+
+def test_job_that_is_over_never_waits_again() -> None:
+    """Its assignment comes after its end, and GitHub counts another job."""
+    known = AssignedJobs()
+    known.begin("s", {"totalAssignedJobs": 2, "totalRunningJobs": 0}, START)
+    known.take(message(2, 2, 0, ("JobCompleted", 11, "i-1")), START)
+    known.take(message(1, 2, 0, ("JobAssigned", 11, ""), ("JobAssigned", 12, "")), START)
+    ids = [job.id for job in known.jobs() or []]
+    assert (len(ids), -12 in ids, -11 in ids) == (2, True, False)
+
+
+def test_runner_is_busy_from_its_job_until_it_is_no_longer_listed() -> None:
+    known = AssignedJobs()
+    known.begin("s", {"totalAssignedJobs": 2, "totalRunningJobs": 0}, START)
+    runners = [Runner(number, f"i-{number}", online=True, busy=False) for number in (1, 2, 3)]
+    known.take(message(1, 2, 2, ("JobStarted", 11, "x-i-1"), ("JobStarted", 12, "x-i-2")), START)
+    assert [one.busy for one in known.seen(runners, "x-")] == [True, True, False]
+    known.take(message(2, 1, 1, ("JobCompleted", 11, "x-i-1")), START)
+    known.take(message(1, 2, 2, ("JobStarted", 11, "x-i-1"), ("JobStarted", 13, "x-i-1")), START)
+    assert [one.busy for one in known.seen(runners, "x-")] == [True, True, False]
+    assert "x-i-1" not in known.busy
+
+
+def test_jobs_are_in_order_and_the_oldest_go_first() -> None:
+    known = AssignedJobs()
+    known.begin("s", {"totalAssignedJobs": 3, "totalRunningJobs": 0}, START)
+    begun = START + 86400 * 365  # after the time of the messages
+    assert known.take(message(1, 3, 0, *(("JobAssigned", number, "") for number in (13, 12, 11))), begun) == []
+    assert [job.id for job in known.jobs() or []] == [-11, -12, -13]
+    known.take(message(2, 2, 0), begun)
+    assert [job.id for job in known.jobs() or []] == [-12, -13]
+    ahead = AssignedJobs()
+    ahead.take(message(1, 1, 0, ("JobAssigned", 11, "")), 1000.0)
+    assert [job.since for job in ahead.jobs() or []] == [1000.0]
+
+
+def test_message_tells_what_to_acquire_and_what_has_failed() -> None:
+    known = AssignedJobs()
+    assert known.take(message(7, 1, 0, ("JobAvailable", 11, ""), ("JobAvailable", 12, "")), START) == [11, 12]
+    known.acknowledge(message(7, 1, 0))
+    known.acknowledge(message(3, 1, 0))
+    assert known.last == 7
+    skipped = message(8, 1, 0, ("JobCompleted", 11, "i-1"))
+    known.take({**skipped, "body": skipped["body"].replace("Failed", "Skipped")}, START)
+    known.take(message(9, 1, 0, ("JobCompleted", 12, "i-2")), START)
+    assert known.failed_on({"i-1", "i-2"}) == [("i-2", "acme/images", 7)]
+    known.settle("i-2")
+    assert known.failed_on({"i-1", "i-2"}) == []
+    assert (known.leave(5, START), known.leave(-5, START)) == (False, True)
+    known.begin("t", {"totalAssignedJobs": 0, "totalRunningJobs": 0}, START)
+    assert (known.session, known.last) == ("t", 0)
+
+
+def test_webhooks_jobs_get_runners_outside_of_the_set() -> None:
+    noted = [Job(number, "acme/images", START + number) for number in (1, 2, 3)]
+    assigned = [Job(-11, "acme/images", START + 2.5)]
+    assert noted_alone(noted, assigned, webhook=True) == noted[:2]
+    assert noted_alone(noted, 4 * assigned, webhook=True) == []
+    assert noted_alone(noted, assigned, webhook=False) == noted
+    assert [outside(count, noted[:2], assigned, [], set()) for count in (0, 1, 2, 3)] == [0, 1, 2, 2]
+    idle, busy = (Runner(n, f"i-{n}", online=True, busy=n == 2) for n in (1, 2))
+    assert outside(3, noted[:2], assigned, [idle], set()) == 1  # it serves one of the two
+    assert outside(3, noted[:2], assigned, [busy], set()) == 2
+    assert outside(3, noted[:2], assigned, [idle], {"i-1"}) == 2
+
+
+def test_many_jobs_and_foreign_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row in which they are kept has a limit."""
+    monkeypatch.setattr("scaler.listening.assigned_jobs._MOST", 3)
+    known = AssignedJobs()
+    numbers = range(11, 31)
+    known.take(message(1, 20, 0, *(("JobAssigned", number, "") for number in numbers)), START)
+    assert (len(known.waiting), len(known.jobs() or [])) == (3, 20)
+    known.take(message(2, 20, 20, *(("JobCompleted", number, f"i-{number}") for number in numbers)), START)
+    assert (len(known.ended), len(known.failed)) == (6, 3)
+    foreign = message(3, 21, 20, ("JobAssigned", 40, ""))
+    body = foreign["body"].replace('"images"', '"../x"').replace("queueTime", "scaleSetAssignTime")
+    known.take({**foreign, "body": body}, 1_900_000_000.0)
+    assert [(job.repository, job.since) for job in known.jobs() or []] == [("", 1_800_000_000.123456)]
+    known.take(message(4, 22, 21, ("JobStarted", 41, "i-41")), START)
+    known.take(message(5, 22, 21, ("JobAssigned", 41, "")), START)
+    assert -41 not in [job.id for job in known.jobs() or []]
+    assert known.acknowledge({"messageId": "5"}) == 0
