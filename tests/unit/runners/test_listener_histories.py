@@ -241,7 +241,7 @@ def test_job_that_is_over_never_waits_again() -> None:
     assert (len(ids), -12 in ids, -11 in ids) == (2, True, False)
 
 
-def test_runner_is_busy_from_its_job_until_it_is_no_longer_listed() -> None:
+def test_runner_is_busy_from_its_job_until_it_is_not_listed() -> None:
     known = AssignedJobs()
     known.begin("s", {"totalAssignedJobs": 2, "totalRunningJobs": 0}, START)
     runners = [Runner(number, f"i-{number}", online=True, busy=False) for number in (1, 2, 3)]
@@ -310,6 +310,9 @@ def test_many_jobs_and_foreign_names_are_bounded(monkeypatch: pytest.MonkeyPatch
     known.take({**foreign, "body": body}, 1_900_000_000.0)
     assert [(job.repository, job.since) for job in known.jobs() or []] == [("", 1_800_000_000.123456)]
     known.take(message(4, 22, 21, ("JobStarted", 41, "i-41")), START)
-    known.take(message(5, 22, 21, ("JobAssigned", 41, "")), START)
+    known.take(message(5, 22, 21, ("JobAssigned", 41, "")), 1_900_000_000.0)
     assert -41 not in [job.id for job in known.jobs() or []]
     assert known.acknowledge({"messageId": "5"}) == 0
+    timeless = message(6, 23, 21, ("JobAssigned", 50, ""))
+    known.take({**timeless, "body": timeless["body"].replace("2027", "0001")}, START)
+    assert START in [job.since for job in known.jobs() or [] if job.id == -50]
