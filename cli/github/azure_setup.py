@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from cli.github.setup_step import ENVIRONMENT, ISSUER, ROLE, Step, differs, document, subject, variable
+from cli.github.setup_step import ENVIRONMENT, ISSUER, ROLE, Step, asked, differs, document, subject, variable
 from containers.errors import SlipwayError
 from containers.registry.reference import Reference
 from stacks.config.registries.acr import AcrRegistryConfig
@@ -57,7 +57,7 @@ def steps(
     yield Step(
         f"app {ROLE} in Azure",
         (f"az ad app create --display-name {ROLE}", _APP, 'az ad sp show --id "$app" || az ad sp create --id "$app"'),
-        _asked(f"{_APPS} --output json"),
+        asked(f"{_APPS} --output json"),
         lambda answer: "" if len(answer) == 1 else f"there are {len(answer)} of this name, expected one",
     )
     trust = {
@@ -74,19 +74,22 @@ def steps(
             _APP,
             f"{credential} create {given} || {credential} update --federated-credential-id {ROLE} {given}",
         ),
-        _asked(f'{_APP}; {credential} list --id "$app" --output json'),
+        asked(f'{_APP}; {credential} list --id "$app" --output json'),
         lambda answer: differs("credentials", [{key: each[key] for key in trust} for each in answer], [trust]),
     )
     assign = 'az role assignment create --role "{}" --assignee "$app" --scope {}'
     yield Step(
         f"roles of app {ROLE}",
         (_APP, *(assign.format(role.name, role.scope) for role in roles)),
-        _asked(f'{_APP}; az role assignment list --assignee "$app" --all --output json'),
+        asked(f'{_APP}; az role assignment list --assignee "$app" --all --output json'),
         lambda answer: _assigned(answer, roles),
     )
-    yield _looked_up(repository, "AZURE_CLIENT_ID", f'{_APPS} --query "[0].appId" --output tsv')
-    yield _looked_up(repository, "AZURE_TENANT_ID", _ACCOUNT.format("tenantId"))
-    yield _looked_up(repository, "AZURE_SUBSCRIPTION_ID", _ACCOUNT.format("id"))
+    for name, command in (
+        ("AZURE_CLIENT_ID", f'{_APPS} --query "[0].appId" --output tsv'),
+        ("AZURE_TENANT_ID", _ACCOUNT.format("tenantId")),
+        ("AZURE_SUBSCRIPTION_ID", _ACCOUNT.format("id")),
+    ):
+        yield variable(repository, name, environment=ENVIRONMENT, command=command)
     if account := _storage_account(backend):
         yield variable(repository, "AZURE_STORAGE_ACCOUNT", account, environment=ENVIRONMENT)
 
@@ -117,11 +120,6 @@ def _storage_account(backend: str) -> str:
     return account
 
 
-def _asked(line: str) -> tuple[str, ...]:
-    """Return a question that first asks for the app's id. Only Azure knows it."""
-    return ("sh", "-euc", line)
-
-
 def _assigned(answer: Any, roles: Sequence[_Role]) -> str:
     there = [(each["roleDefinitionName"], each["scope"].lower()) for each in answer]
     wanted = [role.end for role in roles]
@@ -130,15 +128,3 @@ def _assigned(answer: Any, roles: Sequence[_Role]) -> str:
     texts = [f"{name} on {scope}" for name, scope in missing]
     texts += [f"{name} on {scope} is more than it needs" for name, scope in more]
     return "; ".join(texts)
-
-
-def _looked_up(repository: str, name: str, command: str) -> Step:
-    """Return the step of a variable of the environment, with the value that Azure gives."""
-    line = f"repos/{repository}/environments/{ENVIRONMENT}/variables/{name}"
-    there = f"gh api {line} --jq .value"
-    return Step(
-        f"variable {name}",
-        (f'gh variable set {name} --repo {repository} --env {ENVIRONMENT} --body "$({command})"',),
-        _asked(f'there=$({there}); wanted=$({command}); printf \'["%s", "%s"]\' "$there" "$wanted"'),
-        lambda answer: differs(name, answer[0], answer[1]),
-    )

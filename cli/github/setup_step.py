@@ -66,17 +66,31 @@ def subject(repository: str) -> str:
     return f"repo:{repository}:environment:{ENVIRONMENT}"
 
 
-def variable(repository: str, name: str, value: str, environment: str = "") -> Step:
-    """Return the step of a variable of the repository, or of an environment of it."""
+def asked(line: str) -> tuple[str, ...]:
+    """Return a question that is a line of a shell: it first asks for what only the cloud knows."""
+    return ("sh", "-euc", line)
+
+
+def variable(repository: str, name: str, value: str = "", environment: str = "", *, command: str = "") -> Step:
+    """Return the step of a variable of the repository, or of an environment of it.
+
+    Its value is given, or is the output of ``command``, a shell's, where only the cloud knows it.
+    """
     place = f"environments/{environment}/variables" if environment else "actions/variables"
     option = f" --env {environment}" if environment else ""
+    there, wanted = f"gh api repos/{repository}/{place}/{name} --jq .value", f'"$({command})"'
+
+    def fault(answer: Any) -> str:
+        present, needed = answer if command else (answer["value"], value)
+        return differs(name, re.sub("[0-9]{12}", "*", present) if "*" in needed else present, needed)
+
     return Step(
         f"variable {name}",
-        (f"gh variable set {name} --repo {repository}{option} --body {shell(value)}",),
-        ("gh", "api", f"repos/{repository}/{place}/{name}"),
-        lambda answer: differs(
-            name, re.sub("[0-9]{12}", "*", answer["value"]) if "*" in value else answer["value"], value
-        ),
+        (f"gh variable set {name} --repo {repository}{option} --body {wanted if command else shell(value)}",),
+        asked(f'there=$({there}); wanted={wanted}; printf \'["%s", "%s"]\' "$there" "$wanted"')
+        if command
+        else ("gh", "api", f"repos/{repository}/{place}/{name}"),
+        fault,
     )
 
 
