@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,25 @@ from stacks import impact, plan
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import stack_names
 from stacks.identity.git import git
+from stacks.spec import Elsewhere
 from toolchain.needs import local
 
 HOSTED = {"linux/amd64": "ubuntu-24.04", "linux/arm64": "ubuntu-24.04-arm"}
 """GitHub's own runners by platform."""
+
+_JOBS = 256
+"""The most jobs of a matrix (GitHub's documentation, "Running variations of jobs in a workflow")."""
 
 _NOTHING = "0" * 40
 """The commit before the first, as GitHub writes it."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Set the outputs ``matrix`` and ``previews``, and print why each stack is in them.
+    """Set the outputs ``matrix``, ``parallel`` and ``previews``, and print why each stack is in them.
 
-    The first has a job for each stack, the second one for each platform of it, which GitHub's own runner builds.
+    The first has a job for each stack, the last one for each platform of it, which GitHub's own runner builds.
+    ``parallel`` says how many jobs of the first may run at a time: one, where a stack stands on another of them. That
+    one comes first.
 
     Raises:
         SlipwayError: the clone is shallow, or the history cannot be compared.
@@ -46,10 +53,25 @@ def run(options: argparse.Namespace) -> int:
         stacks = dict(_to_publish(stacks, base, reasons))
     print("\n".join(reasons))
     actions.summary("\n".join(["```text", *reasons, "```", ""]))
-    jobs = [_job(stack, images) for stack, images in stacks.items()]
+    ordered, chained = parents_first(stacks)
+    jobs = [_job(stack, stacks[stack]) for stack in ordered]
     actions.output("matrix", json.dumps({"include": jobs}))
+    actions.output("parallel", "1" if chained else str(_JOBS))
     actions.output("previews", json.dumps({"include": [preview for job in jobs for preview in _previews(job)]}))
     return 0
+
+
+def parents_first(stacks: Iterable[str]) -> tuple[list[str], bool]:
+    """Return the stacks, each after those that its images stand on, and whether there is one that does.
+
+    Raises:
+        SlipwayError: a stack's configuration is wrong, or stacks stand on each other.
+    """
+    names = [*stacks]
+    parents = {stack: [each for spec in plan.resolve(stack)[1] for each in spec.parents.values()] for stack in names}
+    others = {stack: {each.stack for each in of if isinstance(each, Elsewhere)} for stack, of in parents.items()}
+    on = {stack: of & {*names} for stack, of in others.items()}
+    return [*TopologicalSorter(on).static_order()], any(on.values())
 
 
 def runner(config: StackConfig) -> list[str]:

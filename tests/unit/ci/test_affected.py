@@ -11,6 +11,7 @@ import pytest
 from ci import published_branch, repository
 from ci.verbs import affected
 from stacks import graph, plan
+from stacks.spec import Elsewhere
 
 REGISTRY = {"kind": "generic", "repository": "r.example/ml"}
 
@@ -59,3 +60,18 @@ def test_reverted_stack_is_published_anew_by_its_tags(monkeypatch: pytest.Monkey
     stacks, reasons = to_publish(monkeypatch, outputs, follows=False)
     assert stacks == {"one": [NAMES[0]]}
     assert reasons == [f"one: published with other tags: {NAMES[0]}"]
+
+
+def test_stack_comes_after_those_that_it_stands_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of stacks that stand on none keep their order, and run beside each other."""
+    on = {"app": "middle", "middle": "torch", "other": "", "torch": ""}
+    specs = {
+        stack: [SimpleNamespace(parents={"A": Elsewhere(stack=parent, image="x")} if parent else {})]
+        for stack, parent in on.items()
+    }
+    monkeypatch.setattr(plan, "resolve", lambda stack: (None, specs[stack]))
+    ordered, chained = affected.parents_first(on)
+    assert chained
+    assert [stack for stack in ordered if stack != "other"] == ["torch", "middle", "app"]
+    assert sorted(ordered) == sorted(on)
+    assert affected.parents_first(["torch", "app", "other"]) == (["torch", "app", "other"], False)
