@@ -18,7 +18,6 @@ from containers.registry.logins import stack_login
 from containers.registry.reference import Reference
 from stacks import plan
 from stacks.config.signing import SignerConfig, SigningConfig, trusted
-from stacks.config.stack_config import StackConfig
 from stacks.differences import platform_parts
 from stacks.plan import Plan
 
@@ -100,13 +99,14 @@ def verify(stack: str, root: Path, image: str | None = None, now: datetime | Non
                 evidence = Evidence(ref, signing, login, signed.get(name, {}))
                 facts += evidence.facts()
                 violations += evidence.violations(now or datetime.now(UTC))
-                parents |= evidence.parents(planned.config)
+                parents |= evidence.parents(planned)
             yield Verified(name, ref, tuple(facts))
     siblings = {
         Reference.of(built["ref"]).in_full.repository for built in pushed.values()
     }  # at any digest: one may be older
-    for ref, signer in parents.items():
-        if Reference.of(ref).in_full.repository not in siblings:
+    for parent, signer in parents.items():
+        if Reference.of(parent).in_full.repository not in siblings:
+            ref = parent if _digest(parent) else _pinned(parent, login)
             yield Verified("parent", ref, (signature(ref, signer, login),))
     if violations:
         raise SlipwayError("\n".join(violations))
@@ -199,11 +199,11 @@ class Evidence:
             violations = list(slsa.violations(self._provenance, self._signing.policy, now))
         return [f"{self._ref}: policy: {each}" for each in violations]
 
-    def parents(self, config: StackConfig) -> dict[str, SignerConfig]:
-        """Return the required signers of outside parents, by parent."""
+    def parents(self, planned: Plan) -> dict[str, SignerConfig]:
+        """Return the required signers of parents that others publish, by parent."""
         with shape.expected(self._ref):
             names = slsa.parents(self._provenance) if self._provenance else []
-        signers = {parent: _trusted(parent, config) for parent in names}
+        signers = {parent: _trusted(parent, planned) for parent in names}
         return {parent: signer for parent, signer in signers.items() if signer}
 
 
@@ -211,8 +211,23 @@ def _digest(ref: str) -> bool:
     return "@sha256:" in ref
 
 
-def _trusted(parent: str, config: StackConfig) -> SignerConfig | None:
-    return next(filter(None, (trusted(config.trust, name) for name in config.public(parent))), None)
+def _pinned(parent: str, login: Login | None) -> str:
+    """Return by digest a parent that another stack publishes under a tag.
+
+    Raises:
+        SlipwayError: the registry does not have it.
+    """
+    digest = Repository(parent, login if login and login.applies_to(parent) else None).visible_digest()
+    if not digest:
+        raise SlipwayError(f"{parent}: not in the registry: publish its stack with `slipway up` first")
+    return str(Reference.of(parent).at(digest))
+
+
+def _trusted(parent: str, planned: Plan) -> SignerConfig | None:
+    config, repository = planned.config, Reference.of(parent).repository
+    stated = (trusted(config.trust, name) for name in config.public(parent))
+    others = (other.signer for other in planned.others.values() if other.repository == repository)
+    return next(filter(None, (*stated, *others)), None)
 
 
 def _origin(provenance: Mapping[str, Any]) -> Iterator[Fact]:

@@ -63,7 +63,7 @@ def deploy(placement: Placement, replicas: Mapping[str, Replicas] | None = None)
     engines = {engine: _engine(placement, engine, cluster, machines, replicas or {}) for engine in placement.engines}
     for engine in engines.values():
         settings.lend(engine.provider)
-    verified = _supply_chain().verified(plan, registry) if plan.signers else {}
+    verified = _supply_chain().verified(plan, registry) if plan.signers or plan.others else {}
     variants = _variants(placement, registry, engines, verified)
     indexes = _indexes(plan, registry, variants) if plan.indexes and plan.config.publish else {}
     if machines:
@@ -75,8 +75,8 @@ def deploy(placement: Placement, replicas: Mapping[str, Replicas] | None = None)
         outputs["runners"] = machines.outputs
     if plan.config.publish and (plan.config.signing or plan.config.extra_tags):
         outputs |= _supply_chain().after_push(placement, registry, variants, indexes)
-    if verified:
-        outputs["verifiedParents"] = {ref: parent.by for ref, parent in verified.items()}
+    if plan.signers:
+        outputs["verifiedParents"] = {ref: verified[ref].by for ref in plan.signers}
     return outputs | _plan_outputs(plan)
 
 
@@ -92,11 +92,13 @@ def _variants(
         engine, image = engines[placed.engine], placed.image
         parents = {name: variants[name] for name in placed.parents if name in variants}
         after = [verified[value] for value in image.args.values() if value in verified]
+        others = placement.plan.others
+        pulled = {name: verified[value].pulled for name, value in image.args.items() if value in others}
         # A component that depends on its parents' components is listed after them.
         before = [registry, *(variants[name] for name in image.siblings.values())]
         variants[placed.name] = ImageVariant(
             placed.name,
-            ImageVariantArgs(placed, registry, engine.reached, parents, after),
+            ImageVariantArgs(placed, registry, engine.reached, parents, after, pulled),
             pulumi.ResourceOptions(depends_on=before, providers=[engine.provider] if engine.provider else None),
         )
         if placed.kept:

@@ -22,7 +22,8 @@ class ImageVariantArgs:
 
     ``placed`` is the image and what happens to it. ``reached`` is how this machine reaches its engine, which holds an
     image that is not pushed. ``parents`` has, by name, the sibling images whose references become arguments of the
-    image or its checks. ``after`` are the resources that must exist before the build.
+    image or its checks. ``after`` are the resources that must exist before the build. ``pulled`` has the images of
+    other stacks by digest, by argument.
     """
 
     placed: PlacedImage
@@ -30,6 +31,7 @@ class ImageVariantArgs:
     reached: ReachedEngine = field(default_factory=ReachedEngine)
     parents: Mapping[str, ImageVariant] = field(default_factory=dict)
     after: Sequence[pulumi.Resource] = ()
+    pulled: Mapping[str, pulumi.Output[str]] = field(default_factory=dict)
 
 
 class ImageVariant(pulumi.ComponentResource):
@@ -61,6 +63,9 @@ class ImageVariant(pulumi.ComponentResource):
     name: str
     """``repository:tag``."""
 
+    parents: Mapping[str, pulumi.Output[str]]
+    """The images of this stack and of others that it stands on or copies from, by digest, by argument."""
+
     loading: pulumi.Output[dict[str, Any]] | None = None
     """What the inspection of an image says, as evidence; None for an image that is not inspected."""
 
@@ -76,7 +81,8 @@ class ImageVariant(pulumi.ComponentResource):
         login = args.registry.login([parent.ref for parent in args.parents.values()])
         parents = {argument: args.parents[sibling] for argument, sibling in image.siblings.items()}
         named = {key: (parent.ref, parent.name) for key, parent in parents.items()}
-        build_args = {**image.args, **_references(named, pushed=placed.pushed)}
+        self.parents = {**args.pulled, **{argument: parent.ref for argument, parent in parents.items()}}
+        build_args = {**image.args, **args.pulled, **_references(named, pushed=placed.pushed)}
         if placed.reuse:
             build_args[PRODUCT_ARG] = self._published(name, args, login, placed.reuse)
         below = pulumi.ResourceOptions(parent=self, depends_on=list(args.after))
@@ -99,7 +105,8 @@ class ImageVariant(pulumi.ComponentResource):
             parents = {key: args.parents[sibling] for key, sibling in checks.siblings.items() if key != CHECKED_ARG}
             named = {key: (parent.ref, parent.name) for key, parent in parents.items()}
             references = _references({CHECKED_ARG: (ref, self.name), **named}, pushed=placed.pushed)
-            of_checks = ChecksArgs(image, checks, ref, references, args.registry, login)
+            pulled = {argument: other for argument, other in args.pulled.items() if argument in image.checks_args}
+            of_checks = ChecksArgs(image, checks, ref, {**pulled, **references}, args.registry, login)
             checked = Checks(f"{name}-checks", of_checks, below).checked
         if not placed.pushed:
             passed = pulumi.Output.all(ref, checked).apply(lambda values: str(values[0]))

@@ -9,7 +9,7 @@ from containers.errors import SlipwayError, one_line
 from containers.registry.logins import stack_login
 from containers.registry.reference import Reference, on_loopback
 from stacks.plan import Plan
-from stacks.spec import Elsewhere, Outside
+from stacks.spec import Outside
 
 _USUAL: Final = "linux/amd64"
 
@@ -74,18 +74,12 @@ def _check_encryption(plan: Plan) -> None:
 
 def _unpublished(plan: Plan) -> Iterator[str]:
     """Yield a line for each parent of another stack that its registry does not have."""
-    parents = {
-        parent.published: parent
-        for image in plan.images
-        for parent in image.content.parents.values()
-        if isinstance(parent, Elsewhere)
-    }
-    if not parents:
+    if not plan.others:
         return
     from containers.registry.client import Repository  # noqa: PLC0415 - other stacks start faster without it
     from containers.registry.transport import RegistryUnreachable  # noqa: PLC0415 - as above
 
-    for reference, parent in parents.items():
+    for reference, parent in plan.others.items():
         try:
             published = Repository(reference, stack_login.configured(plan.config.registry)).visible_digest()
         except RegistryUnreachable:  # only the engine may reach it

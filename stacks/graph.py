@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ def _other(stack: str, root: Path, above: tuple[str, ...]) -> OtherStack:
         names = " on ".join([*above[above.index(stack) :], stack])
         raise StackCycle(f"slipway:images: {names}: a stack cannot stand on itself: change one `on`")
     found = unlocked(read_stack(stack, root), f"stack {stack}", root, (*above, stack))
-    return OtherStack(found.config.publish, found.specs)
+    return OtherStack(found.config, found.specs)
 
 
 def _specs(configs: Mapping[str, StackConfig], where: str, root: Path, above: tuple[str, ...]) -> list[ImageSpec]:
@@ -107,22 +107,18 @@ def locked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:
     graph = unlocked(values, where, root)
     try:
         tables = lock.read_tables(root)
-        specs = [_with_others(spec, root) for spec in graph.specs]
+        other = cache(lambda stack: locked(read_stack(stack, root), f"stack {stack}", root).specs)
+        specs = [_with_others(spec, other) for spec in graph.specs]
         ordered = parents_first(lock.pinned(specs, graph.config, lock.read(root), tables))
         return replace(graph, specs=tuple(lock.with_refresh_date(ordered, lock.refresh_date(root))))
     except SlipwayError as error:
         raise SlipwayError(f"{where}: {error}") from None
 
 
-def _with_others(spec: ImageSpec, root: Path) -> ImageSpec:
-    """Return a spec with the locked images of the other stacks that it stands on."""
+def _with_others(spec: ImageSpec, other: Callable[[str], tuple[ImageSpec, ...]]) -> ImageSpec:
+    """Return a spec with the locked images of the other stacks that it stands on; ``other`` returns those of one."""
     others = {argument: parent for argument, parent in spec.parents.items() if isinstance(parent, Elsewhere)}
     if not others:
         return spec
-    known = {
-        argument: parent.model_copy(
-            update={"specs": locked(read_stack(parent.stack, root), f"stack {parent.stack}", root).specs}
-        )
-        for argument, parent in others.items()
-    }
+    known = {argument: parent.model_copy(update={"specs": other(parent.stack)}) for argument, parent in others.items()}
     return spec.model_copy(update={"parents": {**spec.parents, **known}})

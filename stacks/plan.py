@@ -156,12 +156,32 @@ class Plan:
 
     @property
     def signers(self) -> dict[str, SignerConfig]:
-        """The signer of each outside parent that needs a signature, by the pulled reference."""
-        return {
+        """The signer of each parent from outside or of another stack that needs a signature, by its reference.
+
+        That is what is pulled, or the name under which the other stack publishes it. Its signer is the other stack's,
+        unless ``slipway:trust`` names one.
+        """
+        outside = {
             image.args[argument]: signer
             for image in self.images
             for argument, parent in image.content.parents.items()
             if isinstance(parent, Outside) and (signer := trusted(self.config.trust, parent.reference))
+        }
+        others = {
+            name: signer
+            for name, parent in self.others.items()
+            if (signer := trusted(self.config.trust, name) or parent.signer)
+        }
+        return {**outside, **others}
+
+    @property
+    def others(self) -> dict[str, Elsewhere]:
+        """The parents that other stacks publish, by the names under which they do."""
+        return {
+            parent.published: parent
+            for image in self.images
+            for parent in image.content.parents.values()
+            if isinstance(parent, Elsewhere)
         }
 
     @property
@@ -418,10 +438,14 @@ def _other_plans(resolved: Graph, contents: CheckoutContents, *, search: bool) -
 
 def _with_published(spec: ImageSpec, others: Mapping[str, Plan]) -> ImageSpec:
     """Return a spec with the names of its parents in the registries of other stacks."""
-    names = {
-        argument: parent.model_copy(update={"published": others[parent.stack].image(parent.image).reference})
+    published = {
+        argument: (parent, others[parent.stack].image(parent.image))
         for argument, parent in spec.parents.items()
         if isinstance(parent, Elsewhere)
+    }
+    names = {
+        argument: parent.model_copy(update={"published": image.reference, "annotations": image.annotations})
+        for argument, (parent, image) in published.items()
     }
     return spec.model_copy(update={"parents": {**spec.parents, **names}}) if names else spec
 

@@ -25,16 +25,24 @@ from stacks.plan import Plan
 
 
 def verified(plan: Plan, registry: Registry) -> dict[str, VerifiedParent]:
-    """Declare the verification of each outside parent that needs a signature; return them by reference."""
+    """Declare the verification of each parent that needs a signature, and the digests of those of other stacks.
+
+    Return them by reference.
+    """
     after = pulumi.ResourceOptions(depends_on=[registry])  # it may be their pull-through cache
 
     def login(ref: str) -> PushLogin:
         return registry.login([]) if covering([registry.server], ref) else PushLogin()
 
-    return {
-        ref: VerifiedParent(str(Reference.of(ref).without_digest), VerifiedParentArgs(ref, signer, login(ref)), after)
-        for ref, signer in plan.signers.items()
-    }
+    signers, others = plan.signers, plan.others
+    parents: dict[str, VerifiedParent] = {}
+    for ref in {**signers, **others}:
+        signer, other = signers.get(ref), others.get(ref)
+        name = other.reference if other else str(Reference.of(ref).without_digest)
+        # Another signer than the stack that published it need not state these.
+        stated = other.annotations if other and signer == other.signer else {}
+        parents[ref] = VerifiedParent(name, VerifiedParentArgs(ref, signer, login(ref), stated), after)
+    return parents
 
 
 def after_push(
@@ -87,12 +95,11 @@ def _attested(
 
     def provenance() -> ProvenanceArgs:
         parents = {key: image.args[key] for key in image.content.parents if key in image.args}
-        siblings = {key: variants[parent].ref for key, parent in image.siblings.items()}
         return ProvenanceArgs(
             **vars(signed),
             contents=image.contents,
             dockerfile=image.spec.path,
-            parents={**parents, **siblings},
+            parents={**parents, **variant.parents},
             sources=plan.sources(image),
             build_on=config.build_on,
             engines=engines,

@@ -1,16 +1,19 @@
-"""``VerifiedParent``: a parent image from elsewhere whose signature has been verified."""
+"""``VerifiedParent``: a parent image from elsewhere by digest, with a verified signature where one is needed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pulumi
-from pulumi.dynamic import Resource
+from pulumi.dynamic import ReadResult, Resource
 
 from components.action import ImageAction, login_inputs
 from components.registry.interface import PushLogin
+from containers.errors import SlipwayError
+from containers.registry.reference import Reference
 
 if TYPE_CHECKING:
     from containers.registry import credentials
@@ -19,34 +22,96 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VerifiedParentArgs:
-    """An outside image by digest, the signer it must have, and the login that may pull it."""
+    """An image, the signer it must have if any, the login that may pull it, and what its signature must state.
+
+    An image from outside is named by digest, and one of another stack by the tag under which that publishes it.
+    """
 
     ref: str
-    signer: SignerConfig
+    signer: SignerConfig | None
     login: PushLogin
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 class VerifyParent(ImageAction):
-    """Verifies that an image has a signature of the signer."""
+    """Finds the digest of an image, and verifies that it has a signature of the signer."""
 
-    triggers = ("ref", "signer")
+    triggers = ("ref", "signer", "annotations")
+    later = ("annotations",)
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
-        """Verify the signature; return who signed."""
-        from containers.evidence import cosign
+        """Verify the signature; return what is pulled, and who signed it.
+
+        Raises:
+            SlipwayError: the registry has no such image, gives no answer, or the signature is missing.
+        """
         from stacks.config.signing import SignerConfig
 
+        pulled = _pulled(props, login)
+        if not props.get("signer"):
+            return {"by": None, "pulled": pulled}
+        from containers.evidence import cosign
+
         signer = SignerConfig.model_validate(props["signer"])
-        cosign.verify(props["ref"], signer, login)
-        return {"by": signer.who}
+        cosign.verify(pulled, signer, login, props.get("annotations") or {})
+        return {"by": signer.who, "pulled": pulled}
+
+    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
+        """Forget an image that its tag no longer names, so that the next update finds and verifies the present one.
+
+        A refresh has only the machine's own login. What this may not see stays as it is.
+        """
+        with suppress(SlipwayError):
+            if "pulled" in props and _pulled(props, None) != props["pulled"]:
+                props = props | {"ref": ""}
+        return ReadResult(id_, props)
+
+
+def _pulled(props: Mapping[str, Any], login: credentials.Login | None) -> str:
+    """Return the reference by digest of an image.
+
+    The reference stays as it is without a signer, where only the Docker engine reaches the registry.
+
+    Raises:
+        SlipwayError: the registry does not have it, or gives no answer and it must be verified.
+    """
+    ref: str = props["ref"]
+    if Reference.of(ref).digest:
+        return ref
+    from containers.registry.client import Repository
+    from containers.registry.transport import RegistryUnreachable
+
+    try:
+        digest = Repository(ref, login).visible_digest()
+    except RegistryUnreachable:
+        if props.get("signer"):
+            raise
+        return ref
+    if not digest:
+        raise SlipwayError(f"{ref}: not in the registry any more: publish its stack again with `slipway up`")
+    return str(Reference.of(ref).at(digest))
 
 
 class VerifiedParent(Resource, module="image", name="VerifiedParent"):
-    """An outside parent with a verified signature. Images on this parent are built only after the verification."""
+    """A parent from elsewhere. Images on this parent are built only after its verification.
+
+    The state keeps the digest, so that a preview needs no registry. A tag of another stack is looked up once: equal
+    tags mean equal content. ``pulumi refresh`` looks it up again.
+    """
 
     by: pulumi.Output[str]
-    """The signer, in words."""
+    """The signer, in words; None where no signature is needed."""
+
+    pulled: pulumi.Output[str]
+    """The image by digest."""
 
     def __init__(self, name: str, args: VerifiedParentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        inputs = {"ref": args.ref, "signer": args.signer.as_signer(), "by": None, **login_inputs(args.login)}
+        inputs = {
+            "ref": args.ref,
+            "signer": args.signer and args.signer.as_signer(),
+            "annotations": dict(args.annotations),
+            "by": None,
+            "pulled": None,
+            **login_inputs(args.login),
+        }
         super().__init__(VerifyParent(), name, inputs, opts)

@@ -1,4 +1,4 @@
-"""``slipway:trust``: the signatures that outside parents must have."""
+"""``slipway:trust``: the signatures that parents must have."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from containers.errors import one_line, suggest
 from containers.registry.reference import Reference, covering
 from stacks.config.signing import trusted
 from stacks.graph import Graph
+from stacks.spec import Elsewhere
 
 
 def unmatched_keys(graph: Graph) -> Iterator[str]:
     """Yield a message for each key that covers no parent: with a typing error, the parent would stay unverified."""
-    references = {parent.reference for parent in graph.outside_parents}
+    others = (parent for spec in graph.specs for parent in spec.parents.values() if isinstance(parent, Elsewhere))
+    references = {
+        *(parent.reference for parent in graph.outside_parents),
+        *(f"{parent.repository}:tag" for parent in others),
+    }
     repositories = sorted({Reference.of(reference).in_full.repository for reference in references})
     for key in graph.config.trust:
         if not any(covering([key], reference) for reference in references):

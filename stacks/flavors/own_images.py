@@ -37,9 +37,9 @@ _MOST_BYTES: Final = 1 << 20
 
 
 class OtherStack(NamedTuple):
-    """A stack that images of this one stand on: whether it publishes its images, and these."""
+    """A stack that images of this one stand on: its configuration, and its images."""
 
-    publish: bool
+    config: StackConfig
     specs: Sequence[ImageSpec]
 
 
@@ -158,7 +158,7 @@ class _Stack:
         named = [spec for spec in other.specs if spec.published_name == name]
         fitting = [spec for spec in named if spec.platform == platform]
         known = list(dict.fromkeys(spec.published_name for spec in other.specs if not spec.product))
-        if not other.publish:
+        if not other.config.publish:
             mistake = f"stack {stack} publishes nothing: take `publish: false` out of it"
         elif not named:
             mistake = f"'{name}' is not an image of stack {stack}{suggest(name, known)}; it has: {', '.join(known)}"
@@ -169,7 +169,13 @@ class _Stack:
             mistake = f"stack {stack} builds {name} for {platforms}, not for {platform}: add that there"
         else:
             tail = fitting[0].suffix.model_copy(update={"tail": self._config.tag_suffix, "zstd": None})
-            return _Base(fitting[0].model_copy(update={"suffix": tail}), Elsewhere(stack=stack, image=fitting[0].name))
+            parent = Elsewhere(
+                stack=stack,
+                image=fitting[0].name,
+                repository=f"{other.config.registry.repository}/{name}",
+                signer=other.config.signing if self._config.signing else None,
+            )
+            return _Base(fitting[0].model_copy(update={"suffix": tail}), parent)
         self._mistakes.append(f"{where}: on: {mistake}")
         return None
 

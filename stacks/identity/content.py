@@ -354,9 +354,14 @@ def of_stack(specs: Sequence[ImageSpec], contents: CheckoutContents, *, checks: 
     """
     mistakes: list[str] = []
     result: dict[str, Content] = {}
+    known = _other_stacks(specs, contents)
     for spec in specs:
         try:
-            others = _others(spec, contents)
+            others = {
+                argument: {needed.name: known[parent.stack][needed.name] for needed in _needed(parent)}
+                for argument, parent in spec.parents.items()
+                if isinstance(parent, Elsewhere)
+            }
             of = contents.of(_as_parents_user(spec, result, others), checks=checks)
             result[spec.name] = replace(of, others=others)
             _check_own(result[spec.name])
@@ -367,14 +372,18 @@ def of_stack(specs: Sequence[ImageSpec], contents: CheckoutContents, *, checks: 
     return result
 
 
-def _others(spec: ImageSpec, contents: CheckoutContents) -> dict[str, dict[str, Content]]:
-    """Return what the parents of other stacks are made of, by argument."""
-    others: dict[str, dict[str, Content]] = {}
-    for argument, parent in spec.parents.items():
+def _other_stacks(specs: Sequence[ImageSpec], contents: CheckoutContents) -> dict[str, dict[str, Content]]:
+    """Return what the parents of other stacks are made of, by stack: once, however many images stand on them."""
+    needed: dict[str, dict[str, ImageSpec]] = {}
+    for parent in (parent for spec in specs for parent in spec.parents.values()):
         if isinstance(parent, Elsewhere):
-            needed = needed_for(parent.image, parent.specs)
-            others[argument] = of_stack(needed, contents, checks=False)
-    return others
+            needed.setdefault(parent.stack, {}).update({spec.name: spec for spec in _needed(parent)})
+    return {stack: of_stack([*of.values()], contents, checks=False) for stack, of in needed.items()}
+
+
+def _needed(parent: Elsewhere) -> list[ImageSpec]:
+    """Return a parent of another stack and what it is made of, parents before children."""
+    return needed_for(parent.image, parent.specs)
 
 
 def _environment(spec: ImageSpec, escape: str) -> str:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 
 from stacks.identity.content import Content
-from stacks.spec import Outside, Parent, Sibling
+from stacks.spec import Elsewhere, Outside, Parent, Sibling
 
 
 def fingerprints(contents: Iterable[Content]) -> dict[str, str]:
@@ -16,25 +16,39 @@ def fingerprints(contents: Iterable[Content]) -> dict[str, str]:
     ``contents`` has parents before children. Mirrors, registries, machines, tuning arguments and a tag's tail do not
     count: images that differ in nothing else are the same image.
     """
+    contents = [*contents]
     prints: dict[str, str] = {}
+    others = _others(contents)
     for content in contents:
         identity = {
             "dockerfile": content.dockerfile,
             "files": dict(content.files),
             "args": content.args | content.label_args,
-            "parents": {name: _parent(content, name, parent, prints) for name, parent in content.parents.items()},
+            "parents": {name: _parent(parent, prints, others) for name, parent in content.parents.items()},
             "platform": content.spec.platform,
         }
         prints[content.spec.name] = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
     return prints
 
 
-def _parent(content: Content, argument: str, parent: Parent, prints: Mapping[str, str]) -> str | list[str | None]:
+def _others(contents: Iterable[Content]) -> dict[str, dict[str, str]]:
+    """Return the fingerprints of the images of other stacks, by stack: once, however many images stand on them."""
+    others: dict[str, dict[str, Content]] = {}
+    for content in contents:
+        for argument, parent in content.parents.items():
+            if isinstance(parent, Elsewhere):
+                others.setdefault(parent.stack, {}).update(content.others[argument])
+    return {stack: fingerprints(of.values()) for stack, of in others.items()}
+
+
+def _parent(
+    parent: Parent, prints: Mapping[str, str], others: Mapping[str, Mapping[str, str]]
+) -> str | list[str | None]:
     if isinstance(parent, Outside):
         return [parent.reference, parent.digest]
     if isinstance(parent, Sibling):
         return prints[parent.image]
-    return fingerprints(content.others[argument].values())[parent.image]
+    return others[parent.stack][parent.image]
 
 
 def published_fingerprints(contents: Collection[Content]) -> dict[str, str]:

@@ -8,6 +8,14 @@ import re
 from tests.engine.project import Project
 
 
+def base_of_trainer(project: Project) -> str:
+    """The argument with which the image was built on its parent."""
+    state = json.loads(project.pulumi("stack", "export", "-s", "t").stdout)["deployment"]["resources"]
+    (built,) = (each for each in state if each["type"] == "docker:index/image:Image" and "trainer" in each["urn"])
+    base: str = built["inputs"]["build"]["args"]["BASE_IMAGE"]
+    return base
+
+
 def test_own_image_stands_on_what_another_stack_publishes(project: Project) -> None:
     """It is refused before that, has its layers after, and follows a change of it, which is named."""
     other = (project.root / "stacks/Pulumi.t.yaml").read_text().replace(project.path, f"{project.path}/base")
@@ -32,6 +40,9 @@ def test_own_image_stands_on_what_another_stack_publishes(project: Project) -> N
     layers = [json.loads(project.manifest(each["ref"]))["layers"] for each in (parent, before)]
     assert layers[1][: len(layers[0])] == layers[0]
     assert len(layers[1]) == len(layers[0]) + 1
+    assert base_of_trainer(project) == parent["ref"], "the parent is pulled by its tag, which may move"
+    assert "verifiedParents" not in project.outputs(), "no stack signs"
+    assert re.search(r"Resources:\n\s+\d+ unchanged", project.preview("--expect-no-changes").output)
 
     salted = (project.root / "stacks/Pulumi.base.yaml").read_text()
     project.write("stacks/Pulumi.base.yaml", salted.replace("config:\n", "config:\n  slipway:word: two\n"))

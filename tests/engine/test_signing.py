@@ -17,7 +17,7 @@ import pytest
 import requests
 
 from containers.evidence import cosign
-from containers.registry import index
+from containers.registry import client, index
 from stacks import lock
 from tests.engine.project import Project
 from tests.engine.test_checks import CHECK, DOCKERFILE, PASSING
@@ -507,3 +507,45 @@ def test_missing_signing_program_is_reported_before_build(project: Project, tmp_
 def stacks_without(project: Project) -> str:
     project.configure()
     return project.stacks("verify", "t", code=1)
+
+
+@pytest.mark.slow
+def test_parent_of_another_stack_is_pulled_by_digest_and_verified(project: Project, keys: Keys) -> None:
+    """It must be what the other stack signed under that name: neither unsigned, nor another image of the same signer."""
+    signed = {"signing": keys.signing(sbom=False)}
+    project.configure(**signed)
+    base = (project.root / "stacks/Pulumi.t.yaml").read_text().replace(project.path, f"{project.path}/base")
+    project.write("stacks/Pulumi.base.yaml", base)
+    project.pulumi("stack", "init", "base", "--no-select")
+    project.pulumi("up", "-s", "base", "--yes", "--skip-preview")
+    parent = json.loads(project.pulumi("stack", "output", "-s", "base", "--json").stdout)["images"]["link0"]
+    project.write("trainer/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY run /run\n")
+    project.write("trainer/run", "one\n")
+    own = {"images": [{"name": "trainer", "dockerfile": "trainer/Dockerfile", "on": "base/link0"}], "tagSuffix": "t"}
+
+    # The tag is moved to another image that the same key has signed.
+    repository, tag = f"{project.registry}/{project.path}/base/link0", parent["tag"]
+    project.write(
+        "stacks/Pulumi.base.yaml",
+        (project.root / "stacks/Pulumi.base.yaml").read_text().replace("config:\n", "config:\n  slipway:word: two\n"),
+    )
+    project.pulumi("up", "-s", "base", "--yes", "--skip-preview")
+    other = json.loads(project.pulumi("stack", "output", "-s", "base", "--json").stdout)["images"]["link0"]
+    client.Repository(parent["ref"]).tag(other["tag"])
+    project.configure(**own, **signed)
+    refused = project.up(check=False)
+    assert refused.returncode
+    assert f"{repository}@{parent['digest']}: signed with the tag {tag}, not {other['tag']}" in refused.output
+    assert "Traceback" not in refused.output
+    assert "images" not in project.outputs()
+
+    client.Repository(other["ref"]).tag(other["tag"])
+    project.up()
+    outputs = project.outputs()
+    assert outputs["verifiedParents"][f"{repository}:{other['tag']}"].startswith("public key MF")
+    state = json.loads(project.pulumi("stack", "export", "-s", "t").stdout)["deployment"]["resources"]
+    (built,) = (each for each in state if each["type"] == "docker:index/image:Image" and "trainer" in each["urn"])
+    assert built["inputs"]["build"]["args"]["BASE_IMAGE"] == other["ref"]
+    assert UNCHANGED.search(project.preview("--expect-no-changes").output)
+    verified = project.stacks("verify", "t")
+    assert f"parent: {other['ref']}\n  signature   public key MF" in verified, verified

@@ -176,7 +176,7 @@ def test_trust_prefix_without_a_parent_is_refused(key: str, message: str) -> Non
 
 def test_trust_key_that_covers_one_of_two_parents_is_accepted() -> None:
     parents = [SimpleNamespace(reference=reference) for reference in ("debian:12", "quay.io/a/b:1")]
-    graph: Any = SimpleNamespace(outside_parents=parents, config=SimpleNamespace(trust={"quay.io": None}))
+    graph: Any = SimpleNamespace(outside_parents=parents, specs=(), config=SimpleNamespace(trust={"quay.io": None}))
     assert list(unmatched_keys(graph)) == []
 
 
@@ -357,7 +357,7 @@ def test_provenance_has_the_sources_of_the_plan(monkeypatch: pytest.MonkeyPatch)
 
 def test_login_of_an_image_is_for_its_registrys_host(monkeypatch: pytest.MonkeyPatch) -> None:
     hosts: list[str] = []
-    monkeypatch.setattr(cosign, "verify", lambda _ref, _signer, login: hosts.append(login.host))
+    monkeypatch.setattr(cosign, "verify", lambda _ref, _signer, login, _stated: hosts.append(login.host))
     for ref in ("acme/base:1@sha256:" + "a" * 64, "debian@sha256:" + "a" * 64, "r.example:5000/x@sha256:" + "a" * 64):
         VerifyParent().run({"ref": ref, "signer": {"publicKey": PUBLIC}, "username": "me", "password": "hunter2"})
     assert hosts == ["docker.io", "docker.io", "r.example:5000"]
