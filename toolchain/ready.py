@@ -119,6 +119,24 @@ def ready(
     return parts
 
 
+def ready_for_preview(checkout: Checkout, stack: str) -> list[Part] | None:
+    """Return the parts that a preview of a stack needs, if all are there and the services run. Nothing is changed.
+
+    None if one is missing, or if it needs more than most stacks do.
+    """
+    try:
+        if not python_env.find(checkout):
+            return None
+        left_out = unneeded_parts(checkout, stack, pushing=False, building=False)
+        if not _ON_DEMAND.keys() <= left_out:
+            return None
+        parts = [kind.find(checkout) for kind in KINDS if kind.name not in left_out]
+    except ToolchainError:
+        return None  # with the lock, the same is said or mended
+    found = [part for part in parts if part]
+    return found if len(found) == len(parts) else None
+
+
 def inspect(checkout: Checkout) -> Iterable[tuple[Kind, Part | None, str]]:
     """Yield each kind with its part or None, and the reason or error if it is missing. Nothing is changed."""
     for kind in KINDS:

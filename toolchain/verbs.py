@@ -14,7 +14,7 @@ from toolchain import doctor, environment, json_answer
 from toolchain.checkout import Checkout
 from toolchain.lint import lint
 from toolchain.machine import golang
-from toolchain.machine.locking import alone
+from toolchain.machine.locking import alone, held_by_a_stack
 from toolchain.machine.steps import say
 from toolchain.machine.toolchain_error import ToolchainError, without_credentials
 from toolchain.parts import (
@@ -28,7 +28,7 @@ from toolchain.parts import (
 )
 from toolchain.parts.plugins import plugin
 from toolchain.pulumi_run import stack_command, withheld
-from toolchain.ready import ready
+from toolchain.ready import ready, ready_for_preview
 from toolchain.release import own_repository, upgrade
 
 FULL_BYTES: Final = 200_000_000
@@ -39,6 +39,10 @@ ON_STACK: Final = {"up": stack_command.up, "preview": stack_command.preview, "de
 
 def _on_stack(checkout: Checkout, verb: str, name: str, **options: bool) -> int:
     secrets = withheld.names(stack_command.check_name(checkout, name).read_text(encoding="utf-8"))
+    # A preview changes nothing that another stack's run reads, if it need not get anything first.
+    if verb == "preview" and held_by_a_stack(checkout) and (there := ready_for_preview(checkout, name)):
+        with withheld.withheld(secrets):
+            return ON_STACK[verb](checkout, name, environment.variables(checkout, there), **options)
     with alone(checkout, f"{verb} {name}"), withheld.withheld(secrets):
         updating = verb == "up"
         parts = ready(checkout, name, pushing=updating, building=updating)

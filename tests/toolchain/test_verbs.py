@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.json_shape import differing
 from tests.toolchain.clone import ROOT, Clone, services_of
-from toolchain import doctor, lint, ready, verbs
+from toolchain import doctor, environment, lint, ready, verbs
 from toolchain.checkout import Checkout
 from toolchain.machine import locking, steps
 from toolchain.machine.network import trust_store
@@ -134,7 +134,10 @@ def test_second_run_waits_with_one_line(clone: Clone, capfd: pytest.CaptureFixtu
     begun = time.monotonic()
     with locking.alone(clone.checkout, "up"):
         assert time.monotonic() - begun > 0.5
-    assert capfd.readouterr().out == f"Waiting for another run in this checkout: up, process {holder.pid}\n"
+    waited = (
+        rf"Waiting for another run in this checkout: up, process {holder.pid}, since \d{{4}}-\S+T\d\d:\d\d:\d\d\S+\n"
+    )
+    assert re.fullmatch(waited, capfd.readouterr().out)
     assert holder.wait() == 0
 
 
@@ -239,3 +242,49 @@ def test_pull_without_registry_ends_soon(clone: Clone, monkeypatch: pytest.Monke
     monkeypatch.setattr(base_image, "PULL_SECONDS", 2.0)
     clone.program("docker", script)
     assert base_image._pull({"PATH": f"{clone.programs}:/usr/bin:/bin"}) == why
+
+
+@pytest.mark.parametrize("makefile", [True, False], ids=["checkout", "release"])
+def test_older_python_is_told_what_its_folder_has(tmp_path: Path, *, makefile: bool) -> None:
+    """A release has no Makefile. The running Python says that it is older."""
+    (tmp_path / "toolchain").mkdir()
+    (tmp_path / "toolchain/__init__.py").touch()
+    main = (ROOT / "toolchain/__main__.py").read_text()
+    (tmp_path / "toolchain/__main__.py").write_text(f"import sys\nsys.version_info = (3, 10)\n{main}")
+    if makefile:
+        (tmp_path / "Makefile").touch()
+    words = [sys.executable, "-m", "toolchain"]
+    refused = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("slipway: Python 3.")
+    assert refused.stderr.count("\n") == 1
+    assert ("make" in refused.stderr) is makefile
+
+
+def test_preview_waits_for_no_run_of_another_stack(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It does for a run that replaces or deletes what it reads, and where it needs something first."""
+    (clone.root / "stacks").mkdir(exist_ok=True)
+    (clone.root / "stacks/Pulumi.local.yaml").touch()
+    previewed: list[str] = []
+    parts = [Part("a part", "here", "1")]
+    monkeypatch.setattr(verbs, "ready", lambda *_, **__: parts)
+    monkeypatch.setattr(environment, "variables", lambda *_: {})
+    monkeypatch.setitem(verbs.ON_STACK, "preview", lambda _, stack, *__: previewed.append(stack) or 0)
+    for held, there, waits in (("up nccl", parts, False), ("up nccl", None, True), ("prune", parts, True)):
+        monkeypatch.setattr(verbs, "ready_for_preview", lambda *_, there=there: there)
+        holder = subprocess.Popen(
+            [sys.executable, "-c", HOLD.replace('"up"', f'"{held}"'), str(clone.root)],
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+        )
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        begun = time.monotonic()
+        assert verbs._on_stack(clone.checkout, "preview", "local") == 0
+        assert (time.monotonic() - begun > 0.5) is waits
+        assert capfd.readouterr().out.startswith(f"Waiting for another run in this checkout: {held}, ") is waits
+        holder.wait()
+    assert previewed == ["local"] * 3
+    assert not locking.held_by_a_stack(clone.checkout)

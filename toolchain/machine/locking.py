@@ -2,8 +2,11 @@
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
 from typing import Final
 
 from toolchain.checkout import Checkout
@@ -14,6 +17,19 @@ CROSSED: Final = ("cache", "venv", "bin", "docker", "run")
 """Folders below `.slipway` that other users' programs pass: apt's own user, and those in containers."""
 CLOSED: Final = ("parts", "logs", "registry", "docker-config", "state", "pulumi")
 """Folders that have the toolchain's records, output, images and state."""
+
+
+_OF_A_STACK: Final = re.compile(r"(?:up|destroy|preview) \S+, process (?P<process>[0-9]+),")
+"""What is in the lock while a run of a stack holds it. Others replace parts, or delete what nothing names."""
+
+
+def held_by_a_stack(checkout: Checkout) -> bool:
+    """Return whether a run of a stack holds the checkout's lock. Nothing is waited for."""
+    try:
+        holder = _OF_A_STACK.match((checkout.state / "lock").read_text())
+    except FileNotFoundError:
+        return False
+    return holder is not None and Path("/proc", holder["process"]).exists()
 
 
 @contextmanager
@@ -33,7 +49,8 @@ def alone(checkout: Checkout, verb: str) -> Iterator[None]:
             steps.say(f"Waiting for another run in this checkout: {file.read().strip()}")
             fcntl.flock(file, fcntl.LOCK_EX)
         file.truncate(0)
-        print(f"{verb}, process {os.getpid()}", file=file, flush=True)
+        since = datetime.now().astimezone().isoformat(timespec="seconds")
+        print(f"{verb}, process {os.getpid()}, since {since}", file=file, flush=True)
         steps.inherited.append(file.fileno())
         try:
             yield
