@@ -106,7 +106,7 @@ def verify(stack: str, root: Path, image: str | None = None, now: datetime | Non
     }  # at any digest: one may be older
     for parent, signer in parents.items():
         if Reference.of(parent).in_full.repository not in siblings:
-            ref = parent if _digest(parent) else _pinned(parent, login)
+            ref = _pinned(parent, login)
             yield Verified("parent", ref, (signature(ref, signer, login),))
     if violations:
         raise SlipwayError("\n".join(violations))
@@ -212,11 +212,13 @@ def _digest(ref: str) -> bool:
 
 
 def _pinned(parent: str, login: Login | None) -> str:
-    """Return by digest a parent that another stack publishes under a tag.
+    """Return a parent by digest; another stack publishes it under a tag.
 
     Raises:
         SlipwayError: the registry does not have it.
     """
+    if _digest(parent):
+        return parent
     digest = Repository(parent, login if login and login.applies_to(parent) else None).visible_digest()
     if not digest:
         raise SlipwayError(f"{parent}: not in the registry: publish its stack with `slipway up` first")
@@ -226,7 +228,8 @@ def _pinned(parent: str, login: Login | None) -> str:
 def _trusted(parent: str, planned: Plan) -> SignerConfig | None:
     config, repository = planned.config, Reference.of(parent).repository
     stated = (trusted(config.trust, name) for name in config.public(parent))
-    others = (other.signer for other in planned.others.values() if other.repository == repository)
+    signers = planned.signers
+    others = (signers.get(name) for name, other in planned.others.items() if other.repository == repository)
     return next(filter(None, (*stated, *others)), None)
 
 

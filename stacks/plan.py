@@ -170,7 +170,7 @@ class Plan:
         others = {
             name: signer
             for name, parent in self.others.items()
-            if (signer := trusted(self.config.trust, name) or parent.signer)
+            if (signer := trusted(self.config.trust, name) or _signer(parent))
         }
         return {**outside, **others}
 
@@ -316,6 +316,10 @@ class Plan:
                 for image in self.images
             ],
         }
+
+
+def _signer(parent: Elsewhere) -> SignerConfig | None:
+    return SignerConfig.model_validate(parent.signer) if parent.signer else None
 
 
 def _uri(source: str, mirrors: MirrorsConfig) -> str:

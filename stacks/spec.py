@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from containers.errors import SlipwayError, one_line
 from containers.image.gpu.release_order import line
-from stacks.config.signing import SignerConfig
 from stacks.places import code
 from stacks.tags import Suffix
 from stacks.versions.cuda_toolkit import DRIVER_LABEL, least_driver
@@ -66,14 +65,14 @@ class Elsewhere(_Frozen):
     """A parent that another stack of the checkout builds and publishes.
 
     ``specs`` are that stack's images, as the lock pins them. ``repository`` is where it publishes the parent, and
-    ``signer`` is its signer, if both stacks sign. Only a plan knows ``published``, the parent's name there with its
-    tag, and ``annotations``, what its signature states.
+    ``signer`` is its signer as YAML has it, if both stacks sign. Only a plan knows ``published``, the parent's name
+    there with its tag, and ``annotations``, what its signature states.
     """
 
     stack: str
     image: str
     repository: str = Field("", exclude=True)
-    signer: SignerConfig | None = Field(None, exclude=True)
+    signer: Mapping[str, Any] | None = Field(None, exclude=True)
     specs: tuple[ImageSpec, ...] = Field((), exclude=True, repr=False)
     published: str = Field("", exclude=True)
     annotations: Mapping[str, str] = Field(default_factory=dict, exclude=True)

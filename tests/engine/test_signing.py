@@ -510,7 +510,7 @@ def stacks_without(project: Project) -> str:
 
 
 @pytest.mark.slow
-def test_parent_of_another_stack_is_pulled_by_digest_and_verified(project: Project, keys: Keys) -> None:
+def test_parent_of_another_stack_is_by_digest_and_verified(project: Project, keys: Keys) -> None:
     """It must be what the other stack signed under that name: neither unsigned, nor another image of the same signer."""
     signed = {"signing": keys.signing(sbom=False)}
     project.configure(**signed)

@@ -406,6 +406,26 @@ def test_image_of_another_stack_counts_by_what_it_is_made_of(root: Path) -> None
     assert reason == "parents BASE_IMAGE torch-packages args PIP_PACKAGES 'einops' -> 'rich'"
 
 
+def test_another_stack_is_computed_once_for_all_images_on_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[str] = []
+
+    def count(images: int) -> int:
+        own = [
+            {"name": f"own{number}", "on": "theirs/torch", "packages": {"pip": ["rich"]}} for number in range(images)
+        ]
+        write_stack(root, images=own)
+        hashed.clear()
+        assert len([image for image in plan.make("mine", root=root).images if image.spec.own]) == images
+        return hashed.count("torch")
+
+    write_stack(root, "theirs")
+    original = vars(content.Content)["label_args"].fget
+    monkeypatch.setattr(content.Content, "label_args", property(lambda of: hashed.append(of.spec.name) or original(of)))
+    once = count(1)
+    assert once
+    assert count(4) == once
+
+
 def test_image_of_another_stack_is_that_of_the_same_platform(root: Path) -> None:
     both = ["linux/amd64", "linux/arm64"]
     write_stack(root, "theirs", platforms=both)
