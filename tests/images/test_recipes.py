@@ -177,7 +177,7 @@ TRITON = "try:\n    import triton  # noqa: F401\n    HAS_TRITON = True\nexcept I
 
 
 @pytest.mark.parametrize(("where", "has"), [("", "False"), ("unset DEEPSPEED_MARCH", "True")])
-def test_deepspeed_loads_kernels_of_triton_where_it_is_used_alone(tmp_path: Path, where: str, has: str) -> None:
+def test_deepspeed_loads_kernels_of_triton_where_it_is_used(tmp_path: Path, where: str, has: str) -> None:
     """A builder has no GPU, without which Triton 3.2 and 3.3 refuse them."""
     for file, text in {"deepspeed/__init__.py": TRITON, "op_builder/builder.py": BUILDER, "triton.py": ""}.items():
         (tmp_path / file).parent.mkdir(exist_ok=True)
