@@ -41,6 +41,7 @@ from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.gates.promotion_gate import GpuChecksConfig
 from stacks.config.signing import SigningConfig
 from stacks.config.stack_config import StackConfig
+from stacks.plan import Plan
 from tests.fuzzing import build_inputs, network_answers, tool_answers
 from tests.helpers import elf_writer, rpm_writer
 from tests.helpers.layers import members_archive
@@ -163,7 +164,7 @@ def attested(data: bytes) -> None:
     output = "\n".join(json.dumps({"payload": payload}) for payload in payloads)
     with patch.object(cosign, "_run", lambda *_: output), suppress(SlipwayError):
         evidence = verify.Evidence(f"r.example/x@{DIGEST}", _SIGNING, None, {"loading", "scan"} & {*attested})
-        evidence.parents(_CONFIG)
+        evidence.parents(Plan("fuzzed", _CONFIG, ()))
         lines = [*(text for _, text in evidence.facts()), *evidence.violations(datetime(2027, 1, 1, tzinfo=UTC))]
         assert all("\n" not in line for line in lines)
     with suppress(SlipwayError):
