@@ -14,7 +14,7 @@ from toolchain import doctor, environment, json_answer
 from toolchain.checkout import Checkout
 from toolchain.lint import lint
 from toolchain.machine import golang
-from toolchain.machine.locking import alone, held_by_a_stack
+from toolchain.machine.locking import alone, beside, held_by_another
 from toolchain.machine.steps import say
 from toolchain.machine.toolchain_error import ToolchainError, without_credentials
 from toolchain.parts import (
@@ -40,12 +40,14 @@ ON_STACK: Final = {"up": stack_command.up, "preview": stack_command.preview, "de
 def _on_stack(checkout: Checkout, verb: str, name: str, **options: bool) -> int:
     secrets = withheld.names(stack_command.check_name(checkout, name).read_text(encoding="utf-8"))
     # A preview changes nothing that another stack's run reads, if it need not get anything first.
-    if verb == "preview" and held_by_a_stack(checkout) and (there := ready_for_preview(checkout, name)):
-        with withheld.withheld(secrets):
-            return ON_STACK[verb](checkout, name, environment.variables(checkout, there), **options)
-    with alone(checkout, f"{verb} {name}"), withheld.withheld(secrets):
+    if verb == "preview" and held_by_another(checkout, name):
+        with beside(checkout), withheld.withheld(secrets):
+            if there := ready_for_preview(checkout, name):
+                return ON_STACK[verb](checkout, name, environment.variables(checkout, there), **options)
+    with alone(checkout, f"{verb} {name}") as let_beside, withheld.withheld(secrets):
         updating = verb == "up"
         parts = ready(checkout, name, pushing=updating, building=updating)
+        let_beside()
         return ON_STACK[verb](checkout, name, environment.variables(checkout, parts), **options)
 
 

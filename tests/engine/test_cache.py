@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.engine.project import Project
-from tests.images.engine import base_image
+from tests.images.engine import base_image, docker
 
 RANDOM = """ARG BASE_IMAGE
 FROM ${BASE_IMAGE}
@@ -19,11 +21,11 @@ RUN --mount=type=cache,target=/root/.cache/shared sleep 2 && echo ${WORD} >> /ro
 """A step whose outcome is another each time that it is run."""
 
 
-def variant(root: Path, word: str) -> Project:
+def variant(root: Path, word: str, base: str) -> Project:
     project = Project(root / word)
     project.add_stack()
     project.write("dockerfiles/link0/Dockerfile", RANDOM)
-    project.configure(base="debian:bookworm-slim", word=word)
+    project.configure(base=base, word=word)
     return project
 
 
@@ -34,8 +36,11 @@ def layers(project: Project) -> list[str]:
 
 
 def test_variants_built_at_once_keep_their_caches(tmp_path: Path) -> None:
-    base_image()  # the engine has it from here on, and finds steps that stand on it by the same key
-    variants = [variant(tmp_path, word) for word in ("one", "two")]
+    # The engine finds steps by a parent that it has, until somebody pulls that: so no other test knows this one's name.
+    base = f"{os.environ['SLIPWAY_REGISTRY']}/test-{uuid.uuid4().hex[:8]}/parent:1"
+    docker("tag", base_image(), base)
+    docker("push", "--quiet", base)
+    variants = [variant(tmp_path, word, base) for word in ("one", "two")]
     with ThreadPoolExecutor() as pool:
         list(pool.map(Project.up, variants))
     first = [layers(project) for project in variants]

@@ -26,7 +26,8 @@ from pathlib import Path
 from toolchain.checkout import Checkout
 from toolchain.machine.locking import alone
 
-with alone(Checkout(Path(sys.argv[1])), "up"):
+with alone(Checkout(Path(sys.argv[1])), "up") as let_beside:
+    let_beside()
     print("in", flush=True)
     time.sleep(1)
 """
@@ -272,10 +273,19 @@ def test_preview_waits_for_no_run_of_another_stack(
     monkeypatch.setattr(verbs, "ready", lambda *_, **__: parts)
     monkeypatch.setattr(environment, "variables", lambda *_: {})
     monkeypatch.setitem(verbs.ON_STACK, "preview", lambda _, stack, *__: previewed.append(stack) or 0)
-    for held, there, waits in (("up nccl", parts, False), ("up nccl", None, True), ("prune", parts, True)):
+    another, getting = "another run in this checkout: ", "a run that gets parts of this checkout\n"
+    for held, there, waits in (
+        ("up nccl", parts, ""),
+        ("up nccl", None, f"{another}up nccl, "),
+        ("up local", parts, f"{another}up local, "),
+        ("prune", parts, f"{another}prune, "),
+        ("up nccl, at its parts", parts, getting),
+    ):
         monkeypatch.setattr(verbs, "ready_for_preview", lambda *_, there=there: there)
+        verb, _, at_parts = held.partition(", ")
+        program = HOLD.replace("    let_beside()\n", "") if at_parts else HOLD
         holder = subprocess.Popen(
-            [sys.executable, "-c", HOLD.replace('"up"', f'"{held}"'), str(clone.root)],
+            [sys.executable, "-c", program.replace('"up"', f'"{verb}"'), str(clone.root)],
             env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
         )
@@ -283,8 +293,26 @@ def test_preview_waits_for_no_run_of_another_stack(
         holder.stdout.readline()
         begun = time.monotonic()
         assert verbs._on_stack(clone.checkout, "preview", "local") == 0
-        assert (time.monotonic() - begun > 0.5) is waits
-        assert capfd.readouterr().out.startswith(f"Waiting for another run in this checkout: {held}, ") is waits
+        assert (time.monotonic() - begun > 0.5) is bool(waits)
+        said = capfd.readouterr().out
+        assert said.startswith(f"Waiting for {waits}") if waits else not said
         holder.wait()
-    assert previewed == ["local"] * 3
-    assert not locking.held_by_a_stack(clone.checkout)
+    assert previewed == ["local"] * 5
+    assert not locking.held_by_another(clone.checkout, "local")
+
+
+def test_prune_waits_for_a_preview_beside_another_run(clone: Clone, capfd: pytest.CaptureFixture[str]) -> None:
+    clone.checkout.state.mkdir(exist_ok=True)
+    program = HOLD.replace("alone", "beside").replace(', "up") as let_beside', ")").replace("    let_beside()\n", "")
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, str(clone.root)],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    begun = time.monotonic()
+    with locking.alone(clone.checkout, "prune"):
+        assert time.monotonic() - begun > 0.5
+    assert capfd.readouterr().out == "Waiting for a preview in this checkout\n"
+    assert holder.wait() == 0

@@ -3,11 +3,12 @@
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from toolchain.checkout import Checkout
 from toolchain.machine import steps
@@ -19,41 +20,60 @@ CLOSED: Final = ("parts", "logs", "registry", "docker-config", "state", "pulumi"
 """Folders that have the toolchain's records, output, images and state."""
 
 
-_OF_A_STACK: Final = re.compile(r"(?:up|destroy|preview) \S+, process (?P<process>[0-9]+),")
+_OF_A_STACK: Final = re.compile(r"(?:up|destroy|preview) (?P<stack>\S+), process (?P<process>[0-9]+),")
 """What is in the lock while a run of a stack holds it. Others replace parts, or delete what nothing names."""
 
 
-def held_by_a_stack(checkout: Checkout) -> bool:
-    """Return whether a run of a stack holds the checkout's lock. Nothing is waited for."""
+def held_by_another(checkout: Checkout, stack: str) -> bool:
+    """Return whether a run of another stack holds the checkout's lock. Nothing is waited for."""
     try:
         holder = _OF_A_STACK.match((checkout.state / "lock").read_text())
     except FileNotFoundError:
         return False
-    return holder is not None and Path("/proc", holder["process"]).exists()
+    return holder is not None and holder["stack"] != stack and Path("/proc", holder["process"]).exists()
 
 
 @contextmanager
-def alone(checkout: Checkout, verb: str) -> Iterator[None]:
-    """Hold the checkout's lock. While another process holds it, print one line and wait.
+def beside(checkout: Checkout) -> Iterator[None]:
+    """Keep the checkout's parts as they are, beside the holder of its lock. Whoever gets or deletes one waits."""
+    with _locked(checkout, "parts-lock", fcntl.LOCK_SH, "a run that gets parts of this checkout"):
+        yield
+
+
+@contextmanager
+def alone(checkout: Checkout, verb: str) -> Iterator[Callable[[], None]]:
+    """Hold the checkout's lock, and yield what lets others :func:`beside` it, once it gets no part any more.
+
+    While another process holds it, print one line and wait.
 
     The kernel gives the lock back when its holder ends, however it ends. Programs that a step runs hold it too: one
     that outlives a killed toolchain is waited for, rather than met at work on the same files.
     """
     close(checkout.state, open_folders=CROSSED, closed_folders=CLOSED)
-    with (checkout.state / "lock").open("a+") as file:
-        os.fchmod(file.fileno(), 0o600)  # whoever may open it can hold it
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            steps.say(f"Waiting for another run in this checkout: {file.read().strip()}")
-            fcntl.flock(file, fcntl.LOCK_EX)
+    with _locked(checkout, "lock", fcntl.LOCK_EX, "another run in this checkout") as file:
         file.truncate(0)
         since = datetime.now().astimezone().isoformat(timespec="seconds")
         print(f"{verb}, process {os.getpid()}, since {since}", file=file, flush=True)
+        try:
+            with _locked(checkout, "parts-lock", fcntl.LOCK_EX, "a preview in this checkout") as parts:
+                yield partial(fcntl.flock, parts, fcntl.LOCK_UN)
+        finally:
+            file.truncate(0)
+
+
+@contextmanager
+def _locked(checkout: Checkout, name: str, kind: int, holder: str) -> Iterator[IO[str]]:
+    """Hold a lock as its file, also in the programs of steps."""
+    with (checkout.state / name).open("a+") as file:
+        os.fchmod(file.fileno(), 0o600)  # whoever may open it can hold it
+        try:
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            steps.say(f"Waiting for {holder}" + (f": {known}" if (known := file.read().strip()) else ""))
+            fcntl.flock(file, kind)
         steps.inherited.append(file.fileno())
         try:
-            yield
+            yield file
         finally:
             steps.inherited.remove(file.fileno())
-            file.truncate(0)
