@@ -107,7 +107,7 @@ def verify(stack: str, root: Path, image: str | None = None, now: datetime | Non
     for parent, signer in parents.items():
         if Reference.of(parent).in_full.repository not in siblings:
             ref = _pinned(parent, login)
-            yield Verified("parent", ref, (signature(ref, signer, login),))
+            yield Verified("parent", ref, (signature(ref, signer, login, planned.parent_annotations(parent)),))
     if violations:
         raise SlipwayError("\n".join(violations))
 
@@ -214,10 +214,12 @@ def _digest(ref: str) -> bool:
 def _pinned(parent: str, login: Login | None) -> str:
     """Return a parent by digest; another stack publishes it under a tag.
 
+    Provenance has `repository@tag` of one that was built on its tag, which stays as it is.
+
     Raises:
         SlipwayError: the registry does not have it.
     """
-    if _digest(parent):
+    if Reference.of(parent).digest:
         return parent
     digest = Repository(parent, login if login and login.applies_to(parent) else None).visible_digest()
     if not digest:

@@ -158,8 +158,8 @@ class Plan:
     def signers(self) -> dict[str, SignerConfig]:
         """The signer of each parent from outside or of another stack that needs a signature, by its reference.
 
-        That is what is pulled, or the name under which the other stack publishes it. Its signer is the other stack's,
-        unless ``slipway:trust`` names one.
+        That is what is pulled, or the name under which the other stack publishes it. Its signer is the other stack's if
+        both stacks sign, unless ``slipway:trust`` names one.
         """
         outside = {
             image.args[argument]: signer
@@ -170,7 +170,7 @@ class Plan:
         others = {
             name: signer
             for name, parent in self.others.items()
-            if (signer := trusted(self.config.trust, name) or _signer(parent))
+            if (signer := trusted(self.config.trust, name) or (_signer(parent) if self.config.signing else None))
         }
         return {**outside, **others}
 
@@ -183,6 +183,15 @@ class Plan:
             for parent in image.content.parents.values()
             if isinstance(parent, Elsewhere)
         }
+
+    def parent_annotations(self, name: str) -> Mapping[str, str]:
+        """Return what the signature of a parent must state, which another stack publishes under a name.
+
+        Another signer than that stack states nothing of ours; neither does one of an image from outside.
+        """
+        parent, signer = self.others.get(name), self.signers.get(name)
+        publisher = _signer(parent) if parent else None
+        return parent.annotations if parent and signer and publisher and signer.is_same(publisher) else {}
 
     @property
     def references(self) -> dict[str, str]:

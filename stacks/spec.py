@@ -65,7 +65,7 @@ class Elsewhere(_Frozen):
     """A parent that another stack of the checkout builds and publishes.
 
     ``specs`` are that stack's images, as the lock pins them. ``repository`` is where it publishes the parent, and
-    ``signer`` is its signer as YAML has it, if both stacks sign. Only a plan knows ``published``, the parent's name
+    ``signer`` is its signer as YAML has it, if it signs. Only a plan knows ``published``, the parent's name
     there with its tag, and ``annotations``, what its signature states.
     """
 

@@ -39,9 +39,8 @@ def verified(plan: Plan, registry: Registry) -> dict[str, VerifiedParent]:
     for ref in {**signers, **others}:
         signer, other = signers.get(ref), others.get(ref)
         name = other.reference if other else str(Reference.of(ref).without_digest)
-        # Another signer than the stack that published it need not state these.
-        stated = other.annotations if other and signer and signer.as_signer() == other.signer else {}
-        parents[ref] = VerifiedParent(name, VerifiedParentArgs(ref, signer, login(ref), stated), after)
+        args = VerifiedParentArgs(ref, signer, login(ref), plan.parent_annotations(ref))
+        parents[ref] = VerifiedParent(name, args, after)
     return parents
 
 

@@ -109,6 +109,14 @@ class SignerConfig(Model):
         repository, ref = match.groups() if match else (None, None)
         return self.repository or repository, self.ref or ref
 
+    def is_same(self, other: SignerConfig) -> bool:
+        """Return whether a signature of one is the other's too, whether or not the public log has it."""
+        return self._itself == other._itself
+
+    @property
+    def _itself(self) -> tuple[str | None, ...]:
+        return ("".join((self.public_key or "").split()), self.identity, self.issuer, *self.origin)
+
     def as_signer(self) -> dict[str, Any]:
         """Return the signer as a stack's YAML has it, without the private key and what is attested."""
         return self.model_dump(by_alias=True, exclude_none=True, include=set(SignerConfig.model_fields))

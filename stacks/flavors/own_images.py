@@ -173,7 +173,7 @@ class _Stack:
                 stack=stack,
                 image=fitting[0].name,
                 repository=f"{other.config.registry.repository}/{name}",
-                signer=other.config.signing.as_signer() if self._config.signing and other.config.signing else None,
+                signer=other.config.signing.as_signer() if other.config.signing else None,
             )
             return _Base(fitting[0].model_copy(update={"suffix": tail}), parent)
         self._mistakes.append(f"{where}: on: {mistake}")

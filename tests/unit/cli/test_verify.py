@@ -13,6 +13,7 @@ from cli import verify
 from cli.diff import stack_diff
 from containers.errors import SlipwayError
 from containers.evidence import cosign
+from containers.registry.client import Repository
 from containers.registry.credentials import Login
 from stacks import plan
 from stacks.config.signing import SignerConfig
@@ -121,6 +122,33 @@ def test_verify_without_provenance_uses_planned_parents(checkout: Checkout, monk
     assert set(recorder.verified) == {TORCH}
 
 
+def test_verify_without_provenance_takes_no_other_image_of_the_same_signer(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tag of another stack may have moved to another image that it signed."""
+    signing = {"key": THEIRS, "sbom": False}
+    base = {"flavor": "local", "registry": {"kind": "generic", "repository": "r.example/base"}, "signing": signing}
+    checkout.write(
+        "stacks/Pulumi.base.yaml", json.dumps({"config": {f"slipway:{key}": value for key, value in base.items()}})
+    )
+    checkout.write("trainer/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\n")
+    own = [{"name": "trainer", "dockerfile": "trainer/Dockerfile", "on": "base/torch"}]
+    monkeypatch.setattr(Repository, "visible_digest", lambda _: THEN)
+    theirs = plan.make("base", root=checkout.root).image("torch")
+    parent = f"r.example/base/torch@{THEN}"
+    for trust, needed in (
+        ({}, theirs.annotations),
+        ({"r.example/base": {"publicKey": THEIRS}}, theirs.annotations),
+        ({"r.example/base": {"publicKey": OURS}}, {}),
+    ):
+        recorder, output = ask(
+            checkout, monkeypatch, [], images=own, tagSuffix="own", signing={"provenance": False}, trust=trust
+        )
+        assert recorder.annotations[parent] == needed, trust
+        stated = f", as {theirs.tag}" if needed else ""
+        assert output.endswith(f"parent: {parent}\n  signature   public key {recorder.verified[parent][0]}{stated}")
+
+
 def test_verify_parent_in_own_registry_uses_stack_login(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLIPWAY_REGISTRY_USERNAME", "me")
     monkeypatch.setenv("SLIPWAY_REGISTRY_PASSWORD", "hunter2")
@@ -144,7 +172,7 @@ def test_verify_parent_in_own_registry_uses_stack_login(checkout: Checkout, monk
 def test_verify_requires_the_tag_of_own_images_only(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others' signatures have no annotations of ours."""
     recorder, output = ask(checkout, monkeypatch, [f"{DEBIAN}@{THEN}"], trust={"debian": {"publicKey": THEIRS}})
-    assert recorder.annotations == {TORCH: {"tag": "1-base"}, f"{DEBIAN}@{THEN}": None}
+    assert recorder.annotations == {TORCH: {"tag": "1-base"}, f"{DEBIAN}@{THEN}": {}}
     assert f"  signature   public key {OURS}, as 1-base\n" in output
     assert "  slsa        build level 1: signed with a key, which does not show where the image was built\n" in output
 

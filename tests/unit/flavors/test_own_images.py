@@ -383,6 +383,36 @@ def test_own_image_stands_on_one_of_another_stack(root: Path) -> None:
     assert planned.recipe(planned.image("trainer")).spec.name == "trainer-packages"
 
 
+PUBLIC = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----"
+KMS = "awskms:///arn:aws:kms:eu-west-1:123456789012:key/0"
+
+
+@pytest.mark.parametrize(
+    ("mine", "trust", "needed", "stated"),
+    [
+        (None, None, False, False),
+        ({"key": KMS}, None, True, True),
+        (None, {"publicKey": PUBLIC}, True, True),
+        (None, {"publicKey": f"{PUBLIC}\n", "transparencyLog": False}, True, True),
+        ({"key": KMS}, {"publicKey": PUBLIC}, True, True),
+        ({"key": KMS}, {"publicKey": KMS}, True, False),
+    ],
+)
+def test_signer_of_another_stack_must_state_its_name(
+    root: Path, mine: dict[str, str] | None, trust: dict[str, Any] | None, needed: bool, stated: bool
+) -> None:
+    """Whether or not the stack itself signs: by the other's own signer, its tag names one image."""
+    write_stack(root, "theirs", signing={"key": "cosign.key", "publicKey": PUBLIC})
+    own: dict[str, Any] = {"trust": {"registry.example": trust}} if trust else {}
+    if mine:
+        own["signing"] = mine
+    write_stack(root, images=on_theirs("theirs/torch"), **own)
+    planned, theirs = plan.make("mine", root=root), plan.make("theirs", root=root).image("torch")
+    assert list(planned.signers) == ([theirs.reference] if needed else [])
+    assert planned.parent_annotations(theirs.reference) == (theirs.annotations if stated else {})
+    assert planned.parent_annotations("debian:1") == {}
+
+
 def test_image_of_another_stack_counts_by_what_it_is_made_of(root: Path) -> None:
     """So its registry does not count, and a change of it moves the tag and is the named reason."""
     write_stack(root, "theirs", packages={"pip": ["einops"]})
