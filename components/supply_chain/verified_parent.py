@@ -45,9 +45,15 @@ class VerifyParent(ImageAction):
         Raises:
             SlipwayError: the registry has no such image, gives no answer, or the signature is missing.
         """
+        from containers.registry.transport import RegistryUnreachable
         from stacks.config.signing import SignerConfig
 
-        pulled = _pulled(props, login)
+        try:
+            pulled = _pulled(props["ref"], login)
+        except RegistryUnreachable:
+            if props.get("signer"):
+                raise
+            pulled = props["ref"]  # only the Docker engine reaches the registry
         if not props.get("signer"):
             return {"by": None, "pulled": pulled}
         from containers.evidence import cosign
@@ -62,31 +68,22 @@ class VerifyParent(ImageAction):
         A refresh has only the machine's own login. What this may not see stays as it is.
         """
         with suppress(SlipwayError):
-            if "pulled" in props and _pulled(props, None) != props["pulled"]:
+            if "pulled" in props and _pulled(props["ref"], None) != props["pulled"]:
                 props = props | {"ref": ""}
         return ReadResult(id_, props)
 
 
-def _pulled(props: Mapping[str, Any], login: credentials.Login | None) -> str:
+def _pulled(ref: str, login: credentials.Login | None) -> str:
     """Return the reference by digest of an image.
 
-    The reference stays as it is without a signer, where only the Docker engine reaches the registry.
-
     Raises:
-        SlipwayError: the registry does not have it, or gives no answer and it must be verified.
+        SlipwayError: the registry does not have it, or gives no answer.
     """
-    ref: str = props["ref"]
     if Reference.of(ref).digest:
         return ref
     from containers.registry.client import Repository
-    from containers.registry.transport import RegistryUnreachable
 
-    try:
-        digest = Repository(ref, login).visible_digest()
-    except RegistryUnreachable:
-        if props.get("signer"):
-            raise
-        return ref
+    digest = Repository(ref, login).visible_digest()
     if not digest:
         raise SlipwayError(f"{ref}: not in the registry any more: publish its stack again with `slipway up`")
     return str(Reference.of(ref).at(digest))
