@@ -226,7 +226,8 @@ def _stated(annotations: Mapping[str, str]) -> list[str]:
 def _difference(signatures: Sequence[Mapping[str, Any]], annotations: Mapping[str, str]) -> str:
     """Return how the annotations of verified signatures differ from those that an image needs."""
     stated = [signature.get("optional") or {} for signature in signatures]
-    for name, value in annotations.items():
+    needed = sorted(annotations.items(), reverse=True)  # the tag first; Pulumi gives them in any order
+    for name, value in needed:
         values = sorted({one_line(str(each[name]), 128) for each in stated if name in each})
         if not values:
             return (
@@ -235,7 +236,7 @@ def _difference(signatures: Sequence[Mapping[str, Any]], annotations: Mapping[st
             )
         if value not in values:
             return f"signed with the {name} {', '.join(values)}, not {value}; this is another image, or an older one"
-    return f"no signature has all of {', '.join(f'{name} {value}' for name, value in annotations.items())}"
+    return f"no signature has all of {', '.join(f'{name} {value}' for name, value in needed)}"
 
 
 @contextlib.contextmanager

@@ -473,10 +473,7 @@ def test_trusted_parent_is_verified_before_any_build(project: Project, keys: Key
 def test_missing_signing_program_is_reported_before_build(project: Project, tmp_path: Path) -> None:
     """Where neither cosign nor Syft is on PATH, and where the key or its password is not there."""
     public = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n"
-    path = project.environment["PATH"]
-    bare = os.pathsep.join(
-        f for f in path.split(os.pathsep) if not any((Path(f) / p).exists() for p in ("cosign", "syft"))
-    )
+    bare = without(tmp_path, project.environment["PATH"], "cosign", "syft")
     project.configure(signing={"key": "env://NO_SUCH_KEY", "publicKey": public})
     failed = project.up(check=False, PATH=bare)
     assert "slipway:signing: cosign is not on PATH; `slipway up` installs it" in failed.output
@@ -504,6 +501,19 @@ def test_missing_signing_program_is_reported_before_build(project: Project, tmp_
     assert "slipway:signing is not set" in stacks_without(project)
 
 
+def without(folder: Path, path: str, *names: str) -> str:
+    """Return a PATH without some programs: links to the other programs of a folder that has one, such as Pulumi."""
+    folders = [Path(each) for each in path.split(os.pathsep)]
+    for number, each in enumerate(folders):
+        if any((each / name).exists() for name in names):
+            folders[number] = folder / f"path{number}"
+            folders[number].mkdir()
+            for program in each.iterdir():
+                if program.name not in names:
+                    (folders[number] / program.name).symlink_to(program)
+    return os.pathsep.join(map(str, folders))
+
+
 def stacks_without(project: Project) -> str:
     project.configure()
     return project.stacks("verify", "t", code=1)
@@ -524,7 +534,7 @@ def test_parent_of_another_stack_is_by_digest_and_verified(project: Project, key
     own = {"images": [{"name": "trainer", "dockerfile": "trainer/Dockerfile", "on": "base/link0"}], "tagSuffix": "t"}
 
     # The tag is moved to another image that the same key has signed.
-    repository = f"{project.registry}/{project.path}/base/link0"
+    repository, tag = f"{project.registry}/{project.path}/base/link0", parent["tag"]
     project.write(
         "stacks/Pulumi.base.yaml",
         (project.root / "stacks/Pulumi.base.yaml").read_text().replace("config:\n", "config:\n  slipway:word: two\n"),
@@ -535,6 +545,7 @@ def test_parent_of_another_stack_is_by_digest_and_verified(project: Project, key
     project.configure(**own, **signed)
     refused = project.up(check=False)
     assert refused.returncode
+    assert f"{repository}@{parent['digest']}: signed with the tag {tag}, not {other['tag']}" in refused.output
     assert "Traceback" not in refused.output
     assert "images" not in project.outputs()
 
