@@ -13,6 +13,7 @@ from ci.verbs import publish
 from cli.startup.measurement import has_gpu
 from cli.warm import warm_build
 from containers.errors import SlipwayError
+from containers.evidence import shape
 from stacks import plan
 from toolchain.checkout import Checkout
 from toolchain.pulumi_run import stack_command, withheld
@@ -22,14 +23,21 @@ def run(options: argparse.Namespace) -> int:
     """Push the image with its warm layer; return 0. The branch ``published`` says what the image is.
 
     Raises:
-        SlipwayError: the stack is not published, or see :func:`cli.warm.warm_build.warm`.
+        SlipwayError: the machine has no GPU, the stack is not published, or see :func:`cli.warm.warm_build.warm`.
     """
+    if not has_gpu():
+        raise SlipwayError(
+            f"stack {options.stack}: this machine has no driver of NVIDIA's GPUs, and a warm layer is for those "
+            "that it is made on: start `warm` with the labels of a runner that has some"
+        )
     published = published_branch.stack(ROOT, options.stack)
     if published is None:
         branch = published_branch.BRANCH
         raise SlipwayError(
             f"stack {options.stack}: the branch {branch} has nothing of it; the workflow publish comes first"
         )
+    with shape.expected(f"branch {published_branch.BRANCH}: {published_branch.FOLDER}/{options.stack}.json", "record"):
+        before = dict(published["outputs"])
     checkout, lines = Checkout.here(), []
     tracked = stack_command.check_name(checkout, options.stack)
     statements = publish.left_statements(plan.make(options.stack).config.signing)
@@ -39,8 +47,8 @@ def run(options: argparse.Namespace) -> int:
         identity.tokens(Path(folder)) as tokens,
     ):
         os.environ.update(pulumi_stack.prepared(checkout, options.stack, emulating=False) | tokens)
-        image, onto, before = options.image or None, options.onto or None, published["outputs"]
-        for line in warm_build.warm(options.stack, image, ROOT, None, onto, gpu=has_gpu(), before=before):
+        image, onto = options.image or None, options.onto or None
+        for line in warm_build.warm(options.stack, image, ROOT, None, onto, gpu=True, before=before):
             print(line, flush=True)
             lines.append(line)
     actions.summary("".join(f"- {line}\n" for line in lines))

@@ -19,7 +19,7 @@ from cli.warm import warm_evidence, warm_image, warm_layer, warm_run
 from cli.warm.warm_image import WarmLayer
 from cli.warm.warm_record import WarmRecord, combined_key
 from containers.errors import SlipwayError, one_line
-from containers.evidence import cosign
+from containers.evidence import cosign, shape
 from containers.image.node_pull import NodePull, size
 from containers.image.registry_image import Image, fetch
 from containers.registry.client import PUSH_REASONS, Repository
@@ -149,7 +149,9 @@ def _target(
     wanted = planned.image(image, platform or planned.config.every_platform[0])
     name = wanted.spec.name
     outputs = stack_diff.outputs(stack, root) if before is None else before
-    built = stack_diff.pushed(stack, platform_parts(outputs.get("images", {})), name)[name]
+    with shape.expected(f"stack {stack}: outputs: {name}", "record"):
+        pushed = stack_diff.pushed(stack, platform_parts(outputs.get("images", {})), name)[name]
+        built = {key: str(pushed[key]) for key in ("ref", "tag")}
     login = stack_login.configured(planned.config.registry)
     if before is not None:
         _owned(built, wanted.repository, planned.config, login)

@@ -1,4 +1,4 @@
-"""Evidence of another shape than ours: the same signer may attest with other programs, under the same type."""
+"""Documents of another shape than ours: the same signer may attest with other programs, under the same type."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from containers.errors import MALFORMED, SlipwayError
 
 
 @contextmanager
-def expected(where: str) -> Iterator[None]:
-    """Read evidence in a block; ``where`` names it in errors.
+def expected(where: str, verb: str = "attest") -> Iterator[None]:
+    """Read evidence in a block, or what Slipway otherwise ``verb``s; ``where`` names it in errors.
 
     Raises:
-        SlipwayError: the evidence lacks what is read, or has something else in its place.
+        SlipwayError: it lacks what is read, or has something else in its place.
     """
     try:
         yield
     except MALFORMED as error:
         raise SlipwayError(
-            f"{where}: what is attested has another shape than `slipway` attests ({type(error).__name__}); publish the "
-            "image again"
+            f"{where}: what is {verb}ed has another shape than `slipway` {verb}s ({type(error).__name__}); publish "
+            "the image again"
         ) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from stacks.config.stack_file import ROOT
 from tests.engine.project import FLAVOR
 from tests.fakes.github.actions import Actions, Event, Run
 from tests.fakes.github.rest_api import GitHub, serve
@@ -299,8 +301,50 @@ def warmed(world: World, event: Event) -> Run:
     return world.actions().run("warm.yml", Event("workflow_dispatch", event.ref, event.sha), inputs=inputs)
 
 
-def test_warm_without_a_script_is_one_line(published: World) -> None:
-    run = warmed(published, published.event)
+def with_driver(world: World, device: str) -> None:
+    """Let the repository's code take another file for that of NVIDIA's driver."""
+    code = ROOT / "cli/startup/measurement.py"
+    text = code.read_text()
+    assert text.count('Path("/dev/nvidiactl")') == 1
+    world.repository.write(str(code.relative_to(ROOT)), text.replace("/dev/nvidiactl", device))
+
+
+def engine_with_gpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a stand-in of the docker client on PATH that gives no GPUs; return the file with what it was asked for."""
+    client, asked = shutil.which("docker"), folder / "asked"
+    program = folder / "programs/docker"
+    program.parent.mkdir()
+    program.write_text(
+        f"""#!/bin/bash
+words=()
+while [ $# -gt 0 ]; do
+  if [ "$1" = --gpus ]; then
+    echo "$2" >> {asked}
+    shift
+  else
+    words+=("$1")
+  fi
+  shift
+done
+exec {client} "${{words[@]}}"
+"""
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    return asked
+
+
+def test_warm_on_a_machine_without_gpu_is_one_line(world: World) -> None:
+    with_driver(world, "/dev/no-such-device")
+    up = warmed(world, world.repository.push()).job("one / build / up")
+    assert up.result == "failure"
+    (line,) = (line for line in up.log.splitlines() if "stack one: " in line)
+    assert "this machine has no driver of NVIDIA's GPUs, and a warm layer is for those that it is made on: " in line
+
+
+def test_warm_without_a_script_is_one_line(world: World) -> None:
+    with_driver(world, "/dev/null")
+    run = warmed(world, world.repository.push())
     up = run.job("one / build / up")
     assert (up.runs_on, up.result) == (["self-hosted", "gpu"], "failure"), run.log
     assert "stack one: slipway:warm is not set: {script: warm/steps.py} names what to run" in up.log, up.log
@@ -308,7 +352,11 @@ def test_warm_without_a_script_is_one_line(published: World) -> None:
 
 
 @pytest.mark.slow
-def test_warm_pushes_the_published_image_with_caches(world: World) -> None:
+def test_warm_pushes_the_published_image_with_caches(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = engine_with_gpus(tmp_path, monkeypatch)
+    with_driver(world, "/dev/null")
     base = pushed(PYTHON.format(base=base_image()), "warm-job")
     world.repository.configure("one", length=1, base=base.tag, warm={"script": "warm/leaves.py", "size": "4 MB"})
     world.repository.write("warm/leaves.py", LEAVES)
@@ -318,6 +366,7 @@ def test_warm_pushes_the_published_image_with_caches(world: World) -> None:
         before = world.tags()
         run = warmed(world, event)
         assert run.job("one / build / up").result == "success", run.log
+        assert set(asked.read_text().split()) == {"all"}
         (tag,) = set(world.tags()) - set(before)
         image = world.published_state("one")["outputs"]["images"]["link0"]
         assert re.fullmatch(rf"one/link0:{re.escape(image['tag'])}-warm-[0-9a-f]{{8}}", tag), tag

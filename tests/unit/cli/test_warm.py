@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from ci import published_branch
+from ci.verbs import push_warm
 from cli.warm import warm_build, warm_container, warm_hook, warm_layer, warm_run
 from cli.warm.warm_layer import LayerOwner
 from cli.warm.warm_record import WarmRecord, combined_key
@@ -21,6 +23,7 @@ from containers.evidence import cosign
 from containers.registry.logins import stack_login
 from stacks import flavors, plan
 
+DIGEST = f"sha256:{'0' * 64}"
 RECORD = WarmRecord("sha256:" + "0" * 64, "warm/steps.py", "f" * 64, "2.14.1", "3.8.0", ("processor x86_64 avx2",))
 
 
@@ -191,13 +194,42 @@ def test_image_of_somebody_else_is_not_warmed(
     assert asked == ([] if signed else [(built["ref"], "the stack's", None, {"tag": "1-cpu"})])
 
 
-def test_outputs_of_a_branch_are_held_against_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("state", [{}, [], {"outputs": None}, {"outputs": "x"}])
+def test_state_of_a_branch_of_another_shape_is_one_line(monkeypatch: pytest.MonkeyPatch, state: object) -> None:
+    """Without outputs there, none of Pulumi's own state count in their place."""
+    options: Any = SimpleNamespace(stack="prod", image="", onto="", to="")
+    monkeypatch.setattr(published_branch, "stack", lambda *_: state)
+    monkeypatch.setattr(push_warm, "has_gpu", lambda: True)
+    with pytest.raises(SlipwayError, match=r"^branch published: stacks/prod.json: what is recorded has another shape"):
+        push_warm.run(options)
+    monkeypatch.setattr(push_warm, "has_gpu", lambda: False)
+    with pytest.raises(
+        SlipwayError, match=r"^stack prod: this machine has no driver of NVIDIA's GPUs, .* a runner that"
+    ):
+        push_warm.run(options)
+
+
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [
+        ({"images": {"torch": {"ref": f"r.example/other/torch@{DIGEST}", "tag": "1"}}}, "not an image of r.example/im"),
+        ({"images": {"torch": {"ref": f"r.example/images/torch@{DIGEST}"}}}, r"what is recorded has another .*KeyErr"),
+        (
+            {"images": {"torch": {"ref": 5, "tag": "1"}}},
+            "stack prod: outputs: torch: what is recorded has another shape",
+        ),
+        ({"images": [1]}, "what is recorded has another shape than `slipway` records"),
+        ({"images": None}, "what is recorded has another shape than `slipway` records"),
+    ],
+)
+def test_outputs_of_a_branch_are_held_against_the_plan(
+    monkeypatch: pytest.MonkeyPatch, before: dict[str, Any], reason: str
+) -> None:
     planned = SimpleNamespace(
         config=SimpleNamespace(warm="set", every_platform=("linux/amd64",), registry=None, signing=None),
         image=lambda *_: SimpleNamespace(spec=SimpleNamespace(name="torch"), repository="r.example/images/torch"),
     )
     monkeypatch.setattr(plan, "make", lambda *_, **__: planned)
     monkeypatch.setattr(stack_login, "configured", lambda _: None)
-    before = {"images": {"torch": {"ref": f"r.example/other/torch@sha256:{'0' * 64}", "tag": "1-cpu"}}}
-    with pytest.raises(SlipwayError, match="not an image of r.example/images/torch"):
+    with pytest.raises(SlipwayError, match=reason):
         next(warm_build.warm("prod", None, Path(), None, None, gpu=False, before=before))
