@@ -136,8 +136,8 @@ def test_secrets_are_in_publishing_workflows_alone() -> None:
     assert up["permissions"]["id-token"] == "write"
     assert up["timeout-minutes"] == 960
     # The jobs of the platforms too: they share the stack's state.
-    concurrency = workflow(ROOT, "up.yml")["concurrency"]
-    assert concurrency == {"group": "up-${{ inputs.stack }}", "cancel-in-progress": False}
+    assert {group("one", run) for run in ("1", "2")} == {"up-one"}
+    assert group("two", "1") == "up-two"
     native = workflow(ROOT, "up.yml")["jobs"]["native"]
     assert native["strategy"]["max-parallel"] == 1
     assert {key: native[key] for key in ("environment", "permissions")} == {
@@ -335,6 +335,18 @@ def test_warm_layer_is_of_main_alone_by_hand(ref: str, runs: bool) -> None:
     contexts = {"github": {"ref": ref}, "vars": {"PULUMI_BACKEND_URL": "s3://x"}}
     assert bool(evaluate(job["if"], contexts)) is runs
     assert job["uses"] == "./.github/workflows/attest.yml", "it signs as what publishes does"
+
+
+def group(stack: str, run: str, *, warm: bool = False) -> str:
+    """Return the group of a run of `up`, of which GitHub keeps one waiting run; a later one cancels it."""
+    concurrency = workflow(ROOT, "up.yml")["concurrency"]
+    assert concurrency["cancel-in-progress"] is False
+    return interpolate(concurrency["group"], {"inputs": {"stack": stack, "warm": warm}, "github": {"run_id": run}})
+
+
+def test_warm_layer_cancels_no_run_that_waits() -> None:
+    groups = [group("one", "1"), group("one", "2", warm=True), group("one", "3", warm=True)]
+    assert len(set(groups)) == len(groups)
 
 
 @pytest.mark.parametrize("warm", [True, False])
