@@ -11,6 +11,7 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from containers.image.binaries.contents import Contents
@@ -26,6 +27,12 @@ _RUNS: Final[Mapping[ElfMachine, frozenset[ElfMachine]]] = {
     AARCH64: frozenset({AARCH64}),
 }
 """What the kernel of a machine runs. The processors of Grace and Graviton have no 32-bit mode."""
+_OF_HOST: Final = {
+    *("nvidia-smi", "nvidia-debugdump", "nvidia-persistenced", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server"),
+    *("nv-fabricmanager", "nvidia-imex", "nvidia-imex-ctl"),
+}
+"""Programs that come with the host's driver (NVIDIA/libnvidia-container 00b4b47, src/nvc_info.c:62, `utility_bins` and
+`compute_bins`; NVIDIA/nvidia-container-toolkit, package nvcdi, `NewDriverBinariesDiscoverer`)."""
 _MOST_REWRITES: Final = 5
 """Times that ``#!`` may lead from one file to the next."""
 _MOST_LAUNCHES: Final = 8
@@ -73,21 +80,40 @@ class Execution:
         following, execution = words, self
         try:
             for _ in range(_MOST_LAUNCHES):
-                wraps, invoked = execution._run(following, files, names)
-                self._check_modules(files, names, invoked, following.folder)
-                launched = launchers.launched(invoked, self._contents.environment) or (
-                    launchers.wrapped(following) if wraps else None
-                )
+                invoked = execution._run(following, files, names)
+                if not following.loose:
+                    self._check_modules(files, names, invoked, following.folder)
+                wraps = partial(self._wraps, following.folder)
+                launched = launchers.launched(invoked, self._contents.environment, wraps)
                 if launched is None:
                     break
-                following = launched._replace(folder=posixpath.join(following.folder, launched.folder))
+                folder, loose = posixpath.join(following.folder, launched.folder), following.loose or launched.loose
+                following = launched._replace(folder=folder, loose=loose)
                 if launched.user:
-                    execution = self._as(launched.user)
-                if not execution._enters(following) or (launched.maybe and not self._is_there(following)):  # noqa: SLF001
+                    execution = self._as(launched.user, loose=loose)
+                certain = not loose or following.program.startswith("/") or self._is_there(following)
+                if not execution._enters(following) or not certain:  # noqa: SLF001
                     break
         except _NotStarted as error:
-            return Started(tuple(files), tuple(names), error.refusal)
+            is_certain = not self._comes_later(following, error.refusal.about)
+            return Started(tuple(files), tuple(names), error.refusal if is_certain else None)
         return Started(tuple(files), tuple(names), None)
+
+    def _wraps(self, folder: str, script: str) -> bool:
+        """Return whether a script starts its arguments."""
+        known = self._contents.scripts.get(self._contents.tree.trace(self._absolute(script, folder)).path)
+        return known is not None and known.wraps
+
+    def _comes_later(self, words: Words, about: str) -> bool:
+        """Return whether a container may have what keeps a program from its start: from the host, or a volume."""
+        if posixpath.basename(words.program) in _OF_HOST:
+            return True
+        if not about.startswith("/"):
+            folders = self._contents.environment.get("PATH", "").split(":")
+            return "/" not in words.program and any(map(self._modules.is_volume, folders))
+        folder = posixpath.dirname(about)
+        is_there = self._contents.tree.find(folder) is not None or not words.program.startswith("/")
+        return self._modules.is_volume(about) or (is_there and self._modules.is_mounted(folder))
 
     def refusal(self, path: str, right: int) -> Refusal | None:
         """Return why the account has no right to a path; None if it has."""
@@ -119,9 +145,9 @@ class Execution:
         # A missing file is reported by the intended name.
         return next(usable, next((path for path in paths if self.exists(path)), ""))
 
-    def _as(self, user: str) -> Execution:
+    def _as(self, user: str, *, loose: bool) -> Execution:
         other = account.named(self._contents, user)
-        if other.problem and ":" not in user:
+        if other.problem and ":" not in user and not loose:
             raise _NotStarted(other.problem, user)
         return self if other.problem else Execution(self._contents, self._machine, other)
 
@@ -139,15 +165,18 @@ class Execution:
         refusal = self.refusal(place, RUN)
         if not trace.problem and trace.entry and trace.entry.kind != "directory":
             refusal = Refusal(f"/{trace.path} is no folder", f"/{trace.path}")
-        if words.folder and refusal and words.must_enter and trace.problem != "does not exist":
+        if words.folder and refusal and words.must_enter and not words.loose and trace.problem != "does not exist":
             raise _NotStarted(*refusal)
-        return not words.folder or refusal is None
+        return not words.folder or (refusal is None and not self._modules.is_mounted(place))
 
-    def _run(self, words: Words, files: list[str], names: list[str]) -> tuple[bool, Words]:
-        """Run a file as the kernel does; return whether it starts its arguments, and the program with its arguments."""
+    def _run(self, words: Words, files: list[str], names: list[str]) -> Words:
+        """Run a file as the kernel does; return the program with its arguments."""
         if not words.program:
             raise _NotStarted("its program has no name", "")
-        path, arguments, wraps = self.located(words), words.arguments, False
+        path, arguments = self.located(words), words.arguments
+        if not path and words.program.endswith("\r"):
+            name = words.program.rstrip()
+            raise _NotStarted(f"{name} ends with a carriage return: the text has line ends of Windows", name)
         if not path:
             raise _NotStarted(f"no folder of PATH has {words.program}", words.program)
         first = len(files) + 1
@@ -158,11 +187,11 @@ class Execution:
             if file in self._contents.binaries:
                 self._check_program(file)
                 self._check_read(path, arguments, words.folder)
-                return wraps, Words(path, arguments)
+                return Words(path, arguments)
             script = self._contents.scripts.get(file)
             if script is None and words.by_text and len(files) == first:
                 self._file(path, READ)
-                return False, Words("")
+                return Words("")
             if script is None:
                 entry = self._contents.tree.trace(path).entry
                 what = "has no #!, and is no program" if entry and entry.size else "is empty"
@@ -172,7 +201,7 @@ class Execution:
             if problem:
                 raise _NotStarted(f"#! of /{file} {problem}", f"/{file}")
             arguments = (*interpreter.arguments, path, *arguments)
-            path, wraps = self._absolute(interpreter.program, words.folder), wraps or script.wraps
+            path = self._absolute(interpreter.program, words.folder)
         raise _NotStarted(f"#! leads on more than {_MOST_REWRITES} times", path)
 
     def _file(self, path: str, right: int) -> str:

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import takewhile
 from typing import Final
 
 from containers.image.binaries.contents import Contents
@@ -18,11 +19,15 @@ from containers.starting.refusals import Refusal
 
 _PYTHON: Final = re.compile(r"python3\.(\d+)")
 _MODULE_OPTION: Final = re.compile(r"-[bBdEiIOPqRsSuvx]*m(.*)")
+_ISOLATED: Final = re.compile(r"-[bBdEiIOPqRsSuvx]*[EI].*")
+"""Options without Python's variables, and perhaps without the folder where it starts."""
 _WITH_VALUE: Final = {"-W", "-X", "--check-hash-based-pycs"}
 _NAME: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _SEES_BASE: Final = re.compile(rb"^\s*include-system-site-packages\s*=\s*true\s*$", re.IGNORECASE | re.MULTILINE)
-_FILE: Final = re.compile(r".*/python3\.\d+t?/(?:site|dist)-packages/(?P<name>[^/]+)\.pth")
-_ADDS_NOTHING: Final = re.compile(r"distutils-precedence|_virtualenv|.*-nspkg")
+_FILE: Final = re.compile(
+    r".*/python3(?:\.\d+t?)?/(?:site|dist)-packages/(?P<name>[^/]+\.pth|(?:site|user)customize\.py)"
+)
+_ADDS_NOTHING: Final = re.compile(r"(?:distutils-precedence|_virtualenv|.*-nspkg)\.pth")
 """Names of files `.pth` that add no folder and no importer of their own (setuptools, virtualenv)."""
 
 
@@ -47,6 +52,8 @@ class PythonModules:
         if match is None:
             return None
         minor, home = match[1], self._contents.environment.get("PYTHONHOME")
+        if any(map(_ISOLATED.fullmatch, takewhile(lambda word: word.startswith("-"), arguments))):
+            return None
         if home:
             prefix = posixpath.join("/", home.partition(":")[0])
             found = any(self._is_there(f"{prefix}/{lib}/python3.{minor}/encodings") for lib in ("lib", "lib64"))
@@ -59,7 +66,8 @@ class PythonModules:
 
     def _missing(self, module: str, minor: str, base: str, name: str, folder: str) -> Refusal | None:
         first, *further = module.split(".")
-        if first in sys.stdlib_module_names or self._is_mounted(folder):
+        paths = (posixpath.join(folder, path) for path in self._contents.environment.get("PYTHONPATH", "").split(":"))
+        if first in sys.stdlib_module_names or any(map(self.is_mounted, paths)):
             return None
         folders = list(dict.fromkeys(map(posixpath.normpath, self._folders(minor, base, name, folder))))
         holders = [holder for holder in folders if self._has(holder, first)]
@@ -68,11 +76,9 @@ class PythonModules:
             return None if added else Refusal(f"Python 3.{minor} has no module {first}", first)
         place = f"{holders[0]}/{first}"
         for part in further:
-            # Without this file, folders of a name in several places are one package.
-            if not self._is_package(place):
-                return None
             if not self._has(place, part):
-                return Refusal(f"{place} has no module {part}", module) if len(holders) == 1 else None
+                sure = len(holders) == 1 and self._is_empty(f"{place}/__init__.py")  # others may name more folders
+                return Refusal(f"{place} has no module {part}", module) if sure else None
             place = f"{place}/{part}"
         if self._is_package(place) and not self._has(place, "__main__"):
             return Refusal(f"{place} is a package without __main__", module)
@@ -93,8 +99,9 @@ class PythonModules:
             for lib in ("lib", "lib64"):
                 yield from (f"{own}/{lib}/python3.{minor}{kind}" for kind in ("", "/site-packages", "/dist-packages"))
         yield "/usr/lib/python3/dist-packages"
-        for users in ("root", "home"):
-            yield from (f"/{path}" for path in self._paths if _is_of_user(path, users, minor))
+        yield from (f"/{path}" for path in self._paths if path.endswith(f"/.local/lib/python3.{minor}/site-packages"))
+        if users := self._contents.environment.get("PYTHONUSERBASE"):
+            yield posixpath.join(folder, users, f"lib/python3.{minor}/site-packages")
 
     def _has(self, folder: str, name: str) -> bool:
         place = f"{folder}/{name}"
@@ -106,12 +113,19 @@ class PythonModules:
     def _is_package(self, place: str) -> bool:
         return any(self._is_there(f"{place}/__init__{end}") for end in (".py", ".pyc"))
 
-    def _is_mounted(self, folder: str) -> bool:
+    def _is_empty(self, path: str) -> bool:
+        found = self._contents.tree.find(path)
+        return found is not None and found[1] is not None and not found[1].size
+
+    def is_volume(self, path: str) -> bool:
+        """Return whether a path is in a volume, whose files a container may have from elsewhere."""
+        volumes = self._contents.config.get("Volumes") or {}
+        return any(f"{path.strip('/')}/".startswith(f"{str(volume).strip('/')}/") for volume in volumes)
+
+    def is_mounted(self, folder: str) -> bool:
         """Return whether a folder looks like one whose files come with a mount: a volume, or without any."""
-        place, volumes = folder.strip("/"), self._contents.config.get("Volumes") or {}
-        if any(f"{place}/".startswith(f"{str(volume).strip('/')}/") for volume in volumes):
-            return True
-        return bool(place) and not any(path.startswith(f"{place}/") for path in self._paths)
+        place = posixpath.normpath(folder).strip("/")
+        return self.is_volume(place) or (bool(place) and not any(path.startswith(f"{place}/") for path in self._paths))
 
     def _is_there(self, path: str) -> bool:
         return self._contents.tree.find(path) is not None
@@ -125,10 +139,6 @@ class PythonModules:
         """The files that may add folders or importers."""
         matches = (match for path in self._paths if (match := _FILE.fullmatch(path)))
         return [match[0] for match in matches if not _ADDS_NOTHING.fullmatch(match["name"])]
-
-
-def _is_of_user(path: str, users: str, minor: str) -> bool:
-    return path.startswith(users) and path.endswith(f"/.local/lib/python3.{minor}/site-packages")
 
 
 def _module(arguments: Sequence[str]) -> str:

@@ -36,6 +36,8 @@ _LARGEST_WRAPPER: Final = 64 << 10
 """Bytes of the largest script in which the start of its arguments is searched."""
 _EXTENSION: Final = re.compile(r"\.(?:abi3|cpython-3[^/.]*)\.so$")
 """How the names of extensions of Python end, and of nothing else."""
+_OTHER_SYSTEMS: Final = (b"MZ", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+"""How a library of Windows or macOS begins: `abi3` names no system, and a wheel may be for several."""
 _STARTS_ARGUMENTS: Final = (b'exec "$@"', b"exec $@", b'exec "${@}"')
 
 
@@ -135,7 +137,7 @@ def facts(path: str, size: int, file: IO[bytes]) -> Facts:
     if start == elf_file.MAGIC:
         return elf_file.read(file, size, start)
     if path.endswith(".so") and _EXTENSION.search(path):
-        return NotElf(size)
+        return None if path.endswith(".abi3.so") and start.startswith(_OTHER_SYSTEMS) else NotElf(size)
     if rpm_records.is_database(path):
         if size > _LARGEST_DATABASE:
             return Unread(f"{size} bytes, at most {_LARGEST_DATABASE} are read")

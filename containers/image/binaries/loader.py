@@ -233,9 +233,17 @@ class Loader:
 
     def is_system_file(self, place: Place) -> bool:
         """Return whether a place is a file in a folder of the loader's own, and not a link to one elsewhere."""
+        return self._system_path(place) == place.path
+
+    def is_system_link(self, place: Place) -> bool:
+        """Return whether a place is a link in a folder of the loader's own, which `ldconfig` may lead elsewhere."""
+        return self._system_path(place) not in {"", place.path}
+
+    def _system_path(self, place: Place) -> str:
+        """Return the path of a place in a folder of the loader's own, before its last link; empty in others."""
         folder, name = posixpath.split(place.name)
         real = self._real(folder or "/")
-        return place.path == f"{real}/{name}" and any(real == self._real(own) for own in self._system)
+        return f"{real}/{name}" if any(real == self._real(own) for own in self._system) else ""
 
     def elsewhere(self, name: str) -> str | None:
         """Return the place of a library that ``ld.so.conf`` leads to and the cache lacks."""

@@ -20,8 +20,8 @@ _EXTENSION: Final = re.compile(
 _FOLDER: Final = re.compile(
     r".*?lib(?:64)?/python3(?:\.(?P<minor>\d+))?(?P<flags>t?)/(?:site-packages|dist-packages|lib-dynload)/.*"
 )
-_ASIDE: Final = re.compile(r"(^|/)(tests?|testing|testdata)/")
-"""Folders of data for tests."""
+_ASIDE: Final = re.compile(r"(^|/)(tests?|testing|testdata|test_data|[.]cache|pkgs)/")
+"""Folders of data for tests, and of caches: uv's and conda's."""
 _PYTHON: Final = re.compile(r"(?:.*/)?bin/python3\.(?P<minor>\d+)")
 _PLATFORMS: Final[Mapping[ElfMachine, str]] = {X86_64: "x86_64-", AARCH64: "aarch64-", I386: "i386-", ARM: "arm-"}
 """How the platform in an extension's name begins (python/cpython v3.11.9, configure.ac, `PLATFORM_TRIPLET`)."""
@@ -56,7 +56,10 @@ def named_for(path: str, machine: ElfMachine) -> bool:
 def _is_imported(contents: Contents, machine: ElfMachine, match: re.Match[str]) -> bool:
     """Return whether a Python of the image takes a file for its module."""
     module, folder = match["module"], _FOLDER.fullmatch(match[0])
-    if _ASIDE.search(match[0]) or any(contents.tree.find(f"{module}/__init__.{kind}") for kind in ("py", "pyc")):
+    package = f"{module}/__init__."
+    if _ASIDE.search(match[0]) or any(contents.tree.find(f"{package}{kind}") for kind in ("py", "pyc")):
+        return False
+    if any(path.startswith(package) for path in contents.binaries):
         return False
     if folder is None:
         roots = [contents.folder, *contents.environment.get("PYTHONPATH", "").split(":")]

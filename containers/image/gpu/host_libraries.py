@@ -78,5 +78,7 @@ class HostLibraries:
 
     def _stays(self, place: Place, name: str, by: Loaded, environment: tuple[str, ...]) -> bool:
         """Return whether a name leads to a file in a container with the host's library too."""
-        by_path = "/" in name or self._loader.by_path(name, by, environment) == place
+        if "/" in name:
+            return not self._loader.is_system_link(place)
+        by_path = self._loader.by_path(name, by, environment) == place
         return by_path or self._loader.is_system_file(place)

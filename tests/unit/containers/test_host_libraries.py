@@ -73,6 +73,9 @@ def test_stub_in_the_folder_of_the_driver_stays_unless_a_link() -> None:
     assert inspected(copied)[0] == [f"/usr/lib64/libcuda.so.1: hides libcuda.so.1 {FAULT}"]
     linked: Files = {**NAMED_STUBS, "usr/lib64/libcuda.so.1": f"->../../{STUBS}/libcuda.so"}
     assert inspected(linked) == ([], {})
+    for variable in ("LD_PRELOAD=/usr/lib64/libcuda.so.1", "LD_PRELOAD=libcuda.so.1"):
+        assert inspected(linked, variable) == ([], {})
+        assert inspected(copied, variable)[0] == [f"/usr/lib64/libcuda.so.1: hides libcuda.so.1 {FAULT}"]
 
 
 @pytest.mark.parametrize("stub", ["/usr/local/cuda/lib64/stubs/libcuda.so", f"/{STUBS}/libcuda.so"])

@@ -21,6 +21,7 @@ PYTHON: Files = {"usr/local/bin/python3.11": elf(interpreter=LOADER)}
         ("GROUP ( libc.so.6 )", "it is no ELF file"),
         ("", "it is empty"),
         (b"\x7fEL", "it is no ELF file"),
+        (b"MZ" + bytes(64), "it is no ELF file"),
         (elf(interpreter=LOADER), "it is a program"),
         (elf()[:16] + b"\1" + elf()[17:], "it is an object file"),
     ],
@@ -54,6 +55,10 @@ def test_extension_counts_where_python_imports_it(path: str) -> None:
     "files",
     [
         {f"{SITE}/app/libc.so": "GROUP ( libc.so.6 )", f"{SITE}/app/_fast.so": "", f"{SITE}/app/fast.so.1": ""},
+        {f"{SITE}/app/_fast.abi3.so": b"\xcf\xfa\xed\xfe" + bytes(64)},
+        {f"{SITE}/app/_fast.abi3.so": b"MZ" + bytes(64)},
+        {NAME: "", f"{SITE}/app/_fast/__init__.{SUFFIX}": elf()},
+        {f"root/.cache/uv/x/lib/python3.11/site-packages/_fast.{SUFFIX}": ""},
         {f"{SITE}/app/_fast.cpython-310-x86_64-linux-gnu.so": ""},
         {f"{SITE}/app/_fast.cpython-311-aarch64-linux-gnu.so": ""},
         {f"{SITE}/app/_fast.cpython-311-darwin.so": ""},

@@ -28,7 +28,7 @@ APP: Files = {
     "etc/passwd": "root:x:0:0::/root:\napp:x:1000:1000::/home/app:",
     "etc/group": "root:x:0:\nvideo:x:44:app",
     f"{SITE}/app-1.0.dist-info/RECORD": "app/__init__.py,sha256=AAAA,1\n",
-    f"{SITE}/app/__init__.py": "x",
+    f"{SITE}/app/__init__.py": "",
 }
 PATH = "PATH=/opt/venv/bin:/usr/local/bin:/usr/bin:/bin"
 Config = Mapping[str, Any]

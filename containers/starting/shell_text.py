@@ -1,0 +1,201 @@
+"""The first program of a shell's text, if the text fails without it.
+
+Sources: POSIX.1-2017, Shell Command Language (2.3 Token Recognition, 2.14 `set -e`); `dash` and `bash` are asked in
+tests/images/test_started.py. A text that is not plain has no program here: nothing is said of it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import Final, NamedTuple
+
+_VARIABLE: Final = r"\$(?:\w+|[@*#?!$-]|\{[\w@*#]+(?:[^{}\"'`\\$\w][^{}\"'`\\$]*)?\})"
+_QUOTED: Final = rf"'[^']*'|\"(?:[^\"`\\$]|\\.|{_VARIABLE}|\$(?=[ \"]))*\""
+_WORD: Final = rf"(?:[^ \t\n;&|()<>\"'`\\$]|\\.|{_QUOTED}|{_VARIABLE})+"
+_TOKEN: Final = re.compile(
+    rf"[ \t]*(?:(?P<comment>#[^\n]*)|(?P<redirection>\d*(?:>>|>\||[<>]&?)[ \t]*{_WORD})"
+    rf"|(?P<separator>&&|\|\||[;&|\n])|(?P<word>{_WORD}))",
+    re.DOTALL,
+)
+_PART: Final = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|[^'\"]+", re.DOTALL)
+_EXPANDED: Final = re.compile(r"[$\\*?\[\]{}~]")
+"""Characters by which a word outside of quotes is another one."""
+_ARGUMENTS: Final = {'"$@"', '"${@}"'}
+_UNREADABLE: Final = "unreadable"
+ASSIGNMENT: Final = re.compile(r"(?P<name>[A-Za-z_]\w*)\+?=.*", re.DOTALL)
+_PLAIN: Final = re.compile(r"[\w./+:@%,][\w./+:@%,-]*\r?")
+_PASSED: Final = frozenset(
+    ["set", ":", "true", "ulimit", "umask", "echo", "printf", "trap", "sleep", "date", "id", "uname", "export"]
+)
+"""Commands after which a shell looks the next one up as before."""
+_OPTION: Final = re.compile(r"-[a-zA-Z]+|errexit|nounset|pipefail|xtrace|verbose|allexport|monitor|noglob")
+"""Arguments of `set` that leave the text's own arguments as they are."""
+_NO_HANDLER: Final = re.compile(r"\"\"|''|-|[A-Z]+[12]?")
+"""Arguments of `trap` without a command, which may end the text in another way."""
+ENDS: Final = re.compile(r"-[a-zA-Z]*e[a-zA-Z]*|errexit")
+"""Options by which a shell ends at the first failure."""
+LOOKED_UP: Final = re.compile(r"PATH|CDPATH|ENV|BASH_ENV|IFS|HOME|PYTHON\w*")
+_NAMES: Final = re.compile(rf"(?<!\w)(?:{LOOKED_UP.pattern})(?!\w)")
+"""Variables that change what a name stands for."""
+_BUILT_IN: Final = re.compile(
+    r"alias|bg|bind|break|builtin|caller|case|cd|chdir|command|compgen|complete|compopt|continue|coproc|declare|dirs"
+    r"|disown|do|done|elif|else|enable|esac|eval|exit|export|false|fg|fi|for|function|getopts|hash|help|history|if|in"
+    r"|jobs|kill|let|local|logout|mapfile|popd|pushd|pwd|read|readarray|readonly|return|select|shift|shopt|source"
+    r"|suspend|test|then|time|times|type|typeset|unalias|unset|until|wait|while|[.]"
+)
+"""Further words that a shell itself knows."""
+_EXIT: Final = re.compile(r"exit(?: [1-9]\d*)?")
+
+
+class Program(NamedTuple):
+    """A program with its arguments, up to the first unknown one, and the ``folder`` that the text enters before."""
+
+    name: str
+    arguments: tuple[str, ...]
+    folder: str
+
+
+class Text:
+    """The text of a shell.
+
+    Args:
+        arguments: those of the text.
+        searches: whether `cd` looks in other folders too.
+        ends: whether the shell ends at the first failure.
+
+    After :meth:`program`, ``sets`` is whether the text sets a variable by which names are looked up, and
+    ``must_enter`` whether nothing starts if the folder cannot be entered.
+    """
+
+    def __init__(self, arguments: tuple[str, ...], *, searches: bool, ends: bool) -> None:
+        self._searches, self._arguments, self._ends = searches, arguments, ends
+        self._folder, self._chained = "", False
+        self.must_enter, self.sets = True, False
+
+    def program(self, text: str) -> Program | None:
+        """Return the first program, if the text fails without it; None if that is not certain."""
+        command: list[str] = []
+        redirected = skipped = False
+        tokens = list(_tokens(text))
+        for number, (kind, word) in enumerate(tokens, 1):
+            if kind == "word":
+                command.append(word)
+            redirected |= kind == "redirection"
+            if kind != "separator":
+                continue
+            if not skipped and (command or redirected):
+                found = self._command(command, word, tokens[number:], redirected=redirected)
+                if found is None or found.name:
+                    return found
+            skipped, command, redirected = word == "||", [], False  # what follows is for a failure
+        return None
+
+    def _command(
+        self, words: list[str], separator: str, later: Sequence[tuple[str, str]], *, redirected: bool
+    ) -> Program | None:
+        """Return a command's program, one without a name if the shell only sets itself up; None if that is unknown."""
+        rest = list(words)
+        while rest and (match := ASSIGNMENT.fullmatch(rest[0])):
+            self.sets |= bool(LOOKED_UP.fullmatch(match["name"]))
+            rest.pop(0)
+        replaces = rest[:1] == ["exec"]
+        if replaces:
+            rest = rest[3:] if rest[1:2] == ["-a"] else rest[1:]
+        if not rest or (rest[0] in {"cd", *_PASSED} and not replaces):
+            # A redirection may write the next program.
+            return None if redirected or not self._set_up(rest, separator) else Program("", (), self._folder)
+        known = self._known(rest)
+        if not known or not _is_name(known[0]) or rest[0] not in {known[0], *_ARGUMENTS}:
+            return None
+        certain = replaces and not self._chained and separator in {";", "&&", "||"}
+        return Program(known[0], known[1:], self._folder) if certain or self._fails(separator, later) else None
+
+    def _known(self, words: Sequence[str]) -> tuple[str, ...]:
+        """Return what words stand for, up to the first one that is unknown."""
+        known: list[str] = []
+        for word in words:
+            value = _value(word)
+            if word in _ARGUMENTS:
+                known += self._arguments
+            elif value is None:
+                break
+            else:
+                known.append(value)
+        return tuple(known)
+
+    def _fails(self, separator: str, later: Sequence[tuple[str, str]]) -> bool:
+        """Return whether the text is certain to fail where a command does."""
+        chained, rest = self._chained or separator == "&&", list(later)
+        if separator == "&&":  # a failure passes over what follows
+            skipped = takewhile(lambda token: token[0] != "separator" or token[1] in {"&&", "|"}, later)
+            rest = rest[len(list(skipped)) :]
+            separator = rest.pop(0)[1]
+        if separator == "||":
+            ends = [token for _, token in takewhile(lambda token: token[0] != "separator", rest)]
+            after = [token for _, token in rest[len(ends) :]]
+            return after[0] in {";", "&&", "||"} and (
+                bool(_EXIT.fullmatch(" ".join(ends))) or (ends == ["false"] and set(after) == {";"})
+            )
+        return separator == ";" and ({word for _, word in rest} <= {";"} or (self._ends and not chained))
+
+    def _set_up(self, words: Sequence[str], separator: str) -> bool:
+        """Note what a command changes of the shell itself; return whether that is all that it does."""
+        command, arguments = "".join(words[:1]), words[1:]
+        if command == "cd":
+            plain = self._enter(arguments, separator)
+        else:
+            self.sets |= any(_NAMES.search(word) for word in arguments)
+            self.sets |= command == "export" and any(_value(word.partition("=")[0]) is None for word in arguments)
+            self._ends |= command == "set" and any(ENDS.fullmatch(word) for word in arguments)
+            known = {"set": _OPTION, "trap": _NO_HANDLER}.get(command)
+            plain = separator in {";", "&&"} and (known is None or all(map(known.fullmatch, arguments)))
+        self._chained = separator == "&&"
+        return plain
+
+    def _enter(self, arguments: Sequence[str], separator: str) -> bool:
+        folder = next(iter(arguments), "")
+        plain = len(arguments) == 1 and _is_name(folder) and ".." not in folder.split("/")  # which shells take by name
+        if not plain or separator not in {"&&", ";", "||"} or (self._searches and folder[0] not in "./"):
+            return False
+        self._folder = posixpath.join(self._folder, folder)
+        self.must_enter &= separator == "&&" or (separator == ";" and self._ends)
+        return True
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the kind and content of each token; the last one is a separator, an unknown one if the text has others."""
+    place = 0
+    text = text.replace("\\\n", "").rstrip(" \t\n")
+    while place < len(text):
+        match = _TOKEN.match(text, place)
+        if match is None:
+            yield "separator", _UNREADABLE
+            return
+        place, kind = match.end(), str(match.lastgroup)
+        if kind != "comment":
+            yield kind, ";" if match[kind] == "\n" else match[kind]
+    yield "separator", ";"
+
+
+def _is_name(word: str) -> bool:
+    return bool(_PLAIN.fullmatch(word)) and not _BUILT_IN.fullmatch(word)
+
+
+def _value(word: str) -> str | None:
+    """Return what a word stands for; None if only a shell knows."""
+    value = ""
+    for part in _PART.findall(word):
+        if part.startswith("'"):
+            value += part[1:-1]
+        elif part.startswith('"'):
+            if re.search(r"[$\\]", part):
+                return None
+            value += part[1:-1]
+        elif _EXPANDED.search(part):
+            return None
+        else:
+            value += part
+    return value
