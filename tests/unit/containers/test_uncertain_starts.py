@@ -1,0 +1,266 @@
+"""Starts of an image that only a container can judge: none of them is a fault."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from containers.image.binaries.elf_file import X86_64
+from containers.starting import started_programs
+from tests.helpers.elf_writer import LOADER, elf
+from tests.helpers.image_files import BASE, SITE, Files, image
+
+PROGRAM = elf(interpreter=LOADER)
+PROGRAMS = (
+    "usr/bin/env",
+    "usr/bin/tini",
+    "usr/bin/gosu",
+    "usr/bin/timeout",
+    "usr/bin/nice",
+    "usr/sbin/cron",
+    "usr/bin/wget",
+)
+APP: Files = {
+    **dict.fromkeys([*PROGRAMS, "bin/sh", "bin/bash", "usr/local/bin/python3.11"], PROGRAM),
+    "opt/venv/pyvenv.cfg": "home = /usr/local/bin",
+    "opt/venv/bin/python": "->/usr/local/bin/python3.11",
+    "opt/venv/bin/serve": "#!/opt/venv/bin/python\n",
+    "etc/passwd": "root:x:0:0::/root:\napp:x:1000:1000::/home/app:",
+    "etc/group": "root:x:0:\n",
+    f"{SITE}/app/__init__.py": "",
+    "src/mod/__init__.py": "",
+    "src/mod/main.py": "",
+    "src/run": PROGRAM,
+    "wrapper": '#!/bin/bash\n. /opt/activate\nexec "$@"\n',
+    "wrapper-by-env": '#!/usr/bin/env bash\nexec "$@"\n',
+    "opt/conda/bin/python3.12": PROGRAM,
+    "src/run.py": "#!/usr/bin/env python3.12\n",
+}  # fmt: skip
+PATH = "PATH=/opt/venv/bin:/usr/local/bin:/usr/bin:/usr/sbin:/bin"
+Config = Mapping[str, Any]
+
+
+def entry(*words: str, **more: object) -> Config:
+    return {"Entrypoint": list(words), **more}
+
+
+def sh(text: str, *arguments: str, **more: object) -> Config:
+    return entry("/bin/sh", "-c", text, *arguments, **more)
+
+
+def health(text: str) -> Config:
+    return {"Cmd": ["serve"], "Healthcheck": {"Test": ["CMD-SHELL", text]}}
+
+
+def lines(config: Config, files: Files | None = None, folders: tuple[str, ...] = ()) -> list[str]:
+    modes = dict.fromkeys(folders, (0o755, 0))
+    read = image({**APP, **(files or {})}, {"Env": [PATH], **config}, BASE, modes)
+    return [str(fault) for fault in started_programs.faults(read, X86_64, "linux/amd64")]
+
+
+def faultless(*configs: Config) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("config", configs, ids=str)
+
+
+@faultless(
+    entry("/wrapper", "python3.12", "-m", "vllm.main"),
+    entry("/wrapper", "python", "-m", "mod.main"),
+    entry("/wrapper", "./run"),
+    entry("/wrapper", "bash", "-c", "./run"),
+    entry("/wrapper", "/src/run.py"),
+    entry("/wrapper", "tini", "--", "python3.12"),
+    entry("/wrapper", "timeout", "5", "python3.12"),
+    entry("/wrapper", "gosu", "web", "serve"),
+    entry("/wrapper", "http://db:80/x", "--", "serve"),
+    entry("/wrapper-by-env", "python", "-m", "mod.main"),
+)
+def test_wrapper_may_change_path_folder_and_accounts(config: Config) -> None:
+    assert lines(config) == []
+
+
+@faultless(
+    sh("PYTHONPATH=/src exec python -m mod.main"),
+    sh("export PYTHONPATH=$PYTHONPATH:/src && exec python -m mod.main"),
+    sh('export "PYTHONPATH=/src"; exec python -m mod.main'),
+    sh("HOME=/src exec python -m mod.main"),
+    entry("env", "PYTHONPATH=/src", "python", "-m", "mod.main"),
+    entry("env", "PYTHONPATH=/src", "/opt/venv/bin/python", "-m", "mod.main"),
+    entry("/bin/bash", "-lc", "exec /opt/venv/bin/python -m mod.main"),
+    sh("export PATH=/opt/conda/bin:$PATH && exec /src/run.py"),
+    sh("PATH=/opt/conda/bin:$PATH exec /src/run.py"),
+    sh("export PATH=/opt/conda/bin:$PATH && exec /usr/bin/tini -- python3.12"),
+    sh(": ${PATH:=/opt/conda/bin}; exec gone"),
+    sh("export $VARIABLES; exec gone"),
+    entry("env", "PATH=/opt/conda/bin", "/src/run.py"),
+    entry("/bin/bash", "-lc", "/src/run.py"),
+    entry("/bin/bash", "-Elc", "gone"),
+    entry("/bin/bash", "-c", "f x", Env=[PATH, "BASH_FUNC_f%%=() { :; }"]),
+    entry("env", "-S", "${ONLY_IN_CONTAINERS} -u"),
+)
+def test_variables_by_which_names_are_looked_up_last(config: Config) -> None:
+    assert lines(config) == []
+
+
+@faultless(
+    health("timeout 3 curl -f x || wget -q x || exit 1"),
+    sh("timeout 3 gone || true; exec serve"),
+    sh("python -m gone || exec serve"),
+    sh("python -m gone; exec serve"),
+    sh("gone && echo gpu; exec serve"),
+    sh("gone && echo gpu || echo cpu; exec serve"),
+    sh("set -e; gone && echo gpu; exec serve"),
+    sh("cd /opt && gone; exec serve"),
+    sh("set -e; id app && exec gone; serve"),
+    sh("gone | cat; exec serve"),
+    sh("exec gone | cat"),
+    sh("cd /opt && gone | cat"),
+    sh("exec gone & exec serve"),
+    sh("exec serve; gone"),
+    sh("gone || exit 0"),
+    sh("gone || exit 1 | cat"),
+    sh("gone || (exit 1)"),
+    sh("gone || false; serve"),
+    sh("gone; (serve)"),
+    sh("gone $(date) || true"),
+    sh("gone & wait"),
+    sh("gosu app migrate; exec serve"),
+    sh("/src/gone || true; exec serve"),
+    sh("trap 'exit 0' EXIT; gone"),
+    sh("set +e; gone; exec serve"),
+    sh("if gone; then serve; fi"),
+)
+def test_text_goes_on_after_a_failure(config: Config) -> None:
+    assert lines(config) == []
+
+
+@faultless(
+    {"Cmd": ["nvidia-smi"]},
+    sh("nvidia-smi && exec serve"),
+    sh("set -e; nvidia-smi; exec serve"),
+    health("nvidia-smi || exit 1"),
+    health("timeout 5 /usr/bin/nvidia-smi > /dev/null || exit 1"),
+    sh("nvidia-cuda-mps-control -d && exec serve"),
+)
+def test_programs_of_the_driver_come_from_the_host(config: Config) -> None:
+    assert lines(config) == []
+
+
+@faultless(
+    sh("exec gosu $APP_USER serve"),
+    sh('exec gosu "${RUN_AS:-app}" serve'),
+    sh('exec tini -- "$@"', "sh", "serve"),
+    sh('set -e; exec gosu app "$@"', "sh", "serve"),
+    sh("exec env $OPTIONS serve"),
+    sh("exec nice -n 5 $COMMAND"),
+    sh("exec timeout 5 ${HOME}/bin/x"),
+    sh("exec nice ~/x"),
+    sh('set -- serve "$@"; exec "$@"', "sh", "--port=80"),
+    entry("timeout", "-t", "5", "-s", "KILL", "serve"),
+)
+def test_words_that_only_a_shell_knows_are_no_names(config: Config) -> None:
+    assert lines(config) == []
+
+
+@faultless(
+    sh("env > /etc/environment && exec cron -f"),
+    sh("env >> /etc/environment; cron -f"),
+    sh("exec 2>&1; exec serve"),
+    sh("exec 2>&1\nexec serve\n"),
+    sh("2>/dev/null exec serve"),
+    sh("nice > /log serve"),
+    sh("exec serve 2>&1 > '/a b'"),
+    sh("cat <<END > /x\na\nEND\nexec gone"),
+    {"Cmd": ["serve"], "Healthcheck": {"Test": ["CMD", "bash", "-c", "exec 3</dev/tcp/localhost/80"]}},
+)
+def test_redirections_are_no_words(config: Config) -> None:
+    assert lines(config) == []
+
+
+@faultless(
+    sh('trap "" HUP && exec serve'),
+    sh("set -e; trap '' HUP; exec serve"),
+    sh("set -e\nexport A=1 # port && host\nexec serve"),
+    sh("# don't; do\nexec serve"),
+    sh("export A=" + "x" * 4076 + " && exec serve"),
+    sh("OPTIONS=${OPTIONS:---host 0.0.0.0 --port 80} && exec serve $OPTIONS"),
+    sh('A="${B:-"x; gone"}" && exec serve'),
+    sh("A=`echo x gone` && exec serve"),
+    sh('echo "a && gone" && exec serve'),
+    sh("echo a\\;gone && exec serve"),
+    sh("chdir /src && ./run"),
+    entry("env", "-C/src", "./run"),
+    entry("/bin/bash", "-c", "A=(a gone) && exec serve"),
+)
+def test_text_is_read_as_shells_read_it(config: Config) -> None:
+    assert lines(config) == []
+
+
+LOCAL = ".local/lib/python3.11/site-packages/far/__main__.py"
+
+
+@pytest.mark.parametrize(
+    ("files", "config"),
+    [
+        ({}, entry("python", "-m", "far", Env=[PATH, "PYTHONPATH=/mnt/code"], WorkingDir="/src")),
+        ({}, entry("python", "-m", "far", Env=[PATH, "PYTHONPATH=/src"], WorkingDir="/opt", Volumes={"/src": {}})),
+        ({"opt/app.zip": "PK"}, entry("python", "-m", "far", Env=[PATH, "PYTHONPATH=/opt/app.zip"], WorkingDir="/src")),
+        ({f"srv/{LOCAL}": ""}, entry("python3.11", "-m", "far", Env=[PATH, "PYTHONUSERBASE=/srv/.local"], WorkingDir="/src")),
+        ({f"srv/base/{LOCAL.removeprefix('.local/')}": ""}, entry("python3.11", "-m", "far", Env=[PATH, "PYTHONUSERBASE=/srv/base"], WorkingDir="/src")),
+        ({f"opt/airflow/{LOCAL}": ""}, entry("python3.11", "-m", "far", WorkingDir="/src")),
+        ({"usr/bin/python3.11": PROGRAM, "usr/lib/python3/dist-packages/x.pth": "/src"}, entry("/usr/bin/python3.11", "-m", "mod.main")),
+        ({f"{SITE}/sitecustomize.py": ""}, entry("python", "-m", "mod.main")),
+        ({f"{SITE}/app/__init__.py": "__path__ = extend_path"}, entry("python", "-m", "app.far")),
+        ({}, entry("python", "-I", "-c", "0", Env=[PATH, "PYTHONHOME=/gone"])),
+    ],
+)  # fmt: skip
+def test_python_looks_for_modules_in_many_places(files: Files, config: Config) -> None:
+    assert [line for line in lines(config, files) if "does not start as" in line] == []
+
+
+@faultless(
+    sh("cd /empty && ./train.sh"),
+    sh("exec ./train.sh", WorkingDir="/empty"),
+    entry("/empty/train.sh"),
+    sh("cd /src && ./train.sh", Volumes={"/src": {}}),
+    sh("exec ./train.sh", WorkingDir="/src", Volumes={"/src": {}}),
+    entry("/src/train.sh", Volumes={"/src/": {}}),
+    entry("train.sh", Env=["PATH=/bin:/src"], Volumes={"/src": {}}),
+    sh("cd /src && exec python -m train", Volumes={"/src": {}}),
+    sh("cd /link && cd ../src && ./run"),
+    sh("cd /link/../src && ./run"),
+)
+def test_volumes_and_empty_folders_get_files_in_a_container(config: Config) -> None:
+    assert lines(config, {"link": "->opt/venv/bin"}, ("empty",)) == []
+
+
+GONE = "no folder of PATH has gone"
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (entry("/wrapper-by-env", "/gone"), "/gone does not exist"),
+        (entry("bash", "/wrapper", "/gone"), "/gone does not exist"),
+        (entry("/wrapper", "/src/gone"), "/src/gone does not exist"),
+        (sh("serve\r\n"), "serve ends with a carriage return: the text has line ends of Windows"),
+        (entry("/bin/bash", "-o", "errexit", "-c", "gone; serve"), GONE),
+        (sh("set -o errexit; gone; serve"), GONE),
+        (sh("gone && serve"), GONE),
+        (sh("gone && serve || exit 1"), GONE),
+        (sh("gone || exit 3; serve"), GONE),
+        (sh("gone ;"), GONE),
+        (sh("exec gone; serve"), GONE),
+        (sh("exec nice gone --x $Y"), GONE),
+        (sh('exec gone --x "{\\"a\\": 1}"'), GONE),
+        (sh("export LD_LIBRARY_PATH=/x && exec gone"), GONE),
+        (sh("# first; second\nexec gone # && serve"), GONE),
+        (sh('exec tini -- "$@"', "sh", "gone"), GONE),
+        (sh("exec gone 2>&1"), GONE),
+        (sh("cd /src && exec python -m gone"), "Python 3.11 has no module gone"),
+        (entry("/nothing/gone"), "/nothing/gone does not exist"),
+    ],
+)  # fmt: skip
+def test_certain_failure_is_a_fault(config: Config, reason: str) -> None:
+    assert [line.partition(" does not start as Entrypoint: ")[2] for line in lines(config)] == [reason]
