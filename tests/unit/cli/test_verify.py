@@ -122,7 +122,7 @@ def test_verify_without_provenance_uses_planned_parents(checkout: Checkout, monk
     assert set(recorder.verified) == {TORCH}
 
 
-def test_verify_without_provenance_takes_no_other_image_of_the_same_signer(
+def test_verify_without_provenance_needs_the_tag_of_a_parent(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tag of another stack may have moved to another image that it signed."""

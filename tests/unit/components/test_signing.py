@@ -375,7 +375,7 @@ def test_login_of_an_image_is_for_its_registrys_host(monkeypatch: pytest.MonkeyP
         (RegistryUnreachable("r.example: no route"), True),
     ],
 )
-def test_refresh_forgets_a_parent_only_if_its_tag_names_another(
+def test_refresh_forgets_a_parent_whose_tag_names_another(
     monkeypatch: pytest.MonkeyPatch, answer: str | RegistryUnreachable | None, kept: bool, signer: dict[str, str] | None
 ) -> None:
     def digest(_: Repository) -> str | None:
@@ -390,7 +390,7 @@ def test_refresh_forgets_a_parent_only_if_its_tag_names_another(
 
 
 @pytest.mark.parametrize("signer", [None, {"publicKey": PUBLIC}])
-def test_parent_of_unreachable_registry_is_by_tag_unless_verified(
+def test_unreachable_parent_is_by_tag_unless_signed(
     monkeypatch: pytest.MonkeyPatch, signer: dict[str, str] | None
 ) -> None:
     def digest(_: Repository) -> str:
