@@ -152,14 +152,20 @@ def _split(text: str, environment: Mapping[str, str]) -> list[str] | None:
         return []
 
 
-def _of_shell(arguments: Sequence[str], environment: Mapping[str, str], wraps: Callable[[str], bool]) -> Words | None:
-    """Return the first program of a shell's text, or the one that its script starts with its arguments."""
+def _shell_options(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return a shell's options, and the arguments after them."""
     options: list[str] = []
     rest = list(arguments)
     while rest and rest[0].startswith(("-", "+")) and "--" not in options:
         options.append(rest.pop(0))
         if re.fullmatch(r"[-+][a-zA-Z]*[oO]", options[-1]) and rest:
             options.append(rest.pop(0))
+    return options, rest
+
+
+def _of_shell(arguments: Sequence[str], environment: Mapping[str, str], wraps: Callable[[str], bool]) -> Words | None:
+    """Return the first program of a shell's text, or the one that its script starts with its arguments."""
+    options, rest = _shell_options(arguments)
     if not any(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", option) for option in options):
         name = "".join(rest[1:2])
         wrapped = name and not name.startswith("-") and wraps(rest[0])

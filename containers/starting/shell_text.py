@@ -50,7 +50,7 @@ _BUILT_IN: Final = re.compile(
 _EXIT: Final = re.compile(r"exit(?: [1-9]\d*)?")
 
 
-class Program(NamedTuple):
+class CertainProgram(NamedTuple):
     """A program with its arguments, up to the first unknown one, and the ``folder`` that the text enters before."""
 
     name: str
@@ -75,7 +75,7 @@ class Text:
         self._folder, self._chained = "", False
         self.must_enter, self.sets = True, False
 
-    def program(self, text: str) -> Program | None:
+    def program(self, text: str) -> CertainProgram | None:
         """Return the first program, if the text fails without it; None if that is not certain."""
         command: list[str] = []
         redirected = skipped = False
@@ -95,7 +95,7 @@ class Text:
 
     def _command(
         self, words: list[str], separator: str, later: Sequence[tuple[str, str]], *, redirected: bool
-    ) -> Program | None:
+    ) -> CertainProgram | None:
         """Return a command's program, one without a name if the shell only sets itself up; None if that is unknown."""
         rest = list(words)
         while rest and (match := ASSIGNMENT.fullmatch(rest[0])):
@@ -106,12 +106,12 @@ class Text:
             rest = rest[3:] if rest[1:2] == ["-a"] else rest[1:]
         if not rest or (rest[0] in {"cd", *_PASSED} and not replaces):
             # A redirection may write the next program.
-            return None if redirected or not self._set_up(rest, separator) else Program("", (), self._folder)
+            return None if redirected or not self._set_up(rest, separator) else CertainProgram("", (), self._folder)
         known = self._known(rest)
         if not known or not _is_name(known[0]) or rest[0] not in {known[0], *_ARGUMENTS}:
             return None
         certain = replaces and not self._chained and separator in {";", "&&", "||"}
-        return Program(known[0], known[1:], self._folder) if certain or self._fails(separator, later) else None
+        return CertainProgram(known[0], known[1:], self._folder) if certain or self._fails(separator, later) else None
 
     def _known(self, words: Sequence[str]) -> tuple[str, ...]:
         """Return what words stand for, up to the first one that is unknown."""
