@@ -92,12 +92,15 @@ class GitHub:
         scope: ``owner`` or ``owner/repository``.
         credentials: returns the credentials, at the first request.
         until: the time after which no request is made, in seconds since 1970.
+
+    ``pages`` is how many requests the last list of runners took.
     """
 
     def __init__(self, api: str, scope: str, credentials: Callable[[], Credentials], until: float) -> None:
         self._api = api
         self._credentials = credentials
         self._until = until
+        self.pages = 0
         self._runners = f"/{'repos' if '/' in scope else 'orgs'}/{scope}/actions/runners"
 
     @functools.cached_property
@@ -123,13 +126,13 @@ class GitHub:
 
     def runners(self) -> Iterator[dict[str, Any]]:
         """Yield every runner: ``id``, ``name``, ``status`` and ``busy``."""
-        page = 1
+        self.pages = 0
         while True:
-            runners = member(self._send("GET", f"{self._runners}?per_page=100&page={page}"), "runners")
+            self.pages += 1
+            runners = member(self._send("GET", f"{self._runners}?per_page=100&page={self.pages}"), "runners")
             yield from runners
             if len(runners) < 100:
                 return
-            page += 1
 
     def register(self, name: str, labels: list[str], group: int) -> tuple[str, int | None]:
         """Return the configuration of one runner for one start, encoded as the runner expects it, and the runner's id.

@@ -20,6 +20,9 @@ from ..jobs import Job
 _MOST = 1000
 """Most jobs, and most ended ones, that are kept by name: a row of DynamoDB has at most 400 KB. Others are counted."""
 
+_MOST_BUSY = 3000
+"""Most busy runners that are kept: as many as a set may have machines. A lost message leaves one for ever."""
+
 _NAMELESS = -(1 << 62)
 """The id of the first job that is counted without a message about it. Those of messages are their requests, negated."""
 
@@ -156,6 +159,7 @@ class AssignedJobs:
         self.waiting.pop(request, None)
         if kind == "JobStarted" and runner and runner not in self.ended:
             self.busy[runner] = request
+            self.busy = dict([*self.busy.items()][-_MOST_BUSY:])
         elif kind == "JobCompleted":
             self.busy.pop(runner, None)
             self.ended |= dict.fromkeys([str(request), *([runner] if runner else [])])

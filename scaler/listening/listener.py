@@ -37,7 +37,13 @@ _LOGIN_SECONDS = 30.0
 """Most seconds for a login at the service of scale sets."""
 
 _SPACING = 10.0
-"""Least seconds from one round to the next: GitHub takes 5,000 calls an hour, and lists a hundred runners with each."""
+"""Least seconds from one round to the next."""
+
+_CALL_SECONDS = 1.0
+"""Least seconds from one round to the next for each call that lists runners, a hundred at a time: 3,600 calls an hour.
+
+GitHub takes 5,000 an hour of an App or a user. The others are for the first round of each listener, and for logins.
+"""
 
 _AT_ONCE = 32
 """Most machines that are registered at a time: at half a second each, 3,800 a minute."""
@@ -66,9 +72,7 @@ def listen(environments: Sequence[Mapping[str, str]], seconds: float) -> None:
     Raises:
         Exception: what has ended a set's listener, once the others are done. The next function begins it anew.
     """
-    # A round asks GitHub for all runners, and an App may ask 5,000 times an hour for all sets.
-    spacing = min(_SPACING * len(environments), _MINUTE)
-    listeners = [Listener(own, spacing) for own in environments]
+    listeners = [Listener(own, len(environments)) for own in environments]
     with ThreadPoolExecutor(len(listeners)) as pool:
         running = [pool.submit(each.run, seconds) for each in listeners]
     for each in running:
@@ -77,13 +81,17 @@ def listen(environments: Sequence[Mapping[str, str]], seconds: float) -> None:
 
 @dataclass
 class _Source:
-    """What the rounds of a listener share: the set, what is known of its jobs, and whether a webhook is left."""
+    """What the rounds of a listener share: the set, what is known of its jobs, and whether a webhook is left.
+
+    ``pages`` is how many calls GitHub's list of runners takes.
+    """
 
     scale_set: ScaleSet
     assigned: AssignedJobs
     webhook: bool
     retries: int
     checked: float = 0.0
+    pages: int = 0
 
 
 class ListeningKeeper(Keeper):
@@ -128,7 +136,13 @@ class ListeningKeeper(Keeper):
         return sorted([*alone, *assigned], key=lambda job: job.since)
 
     def _runners(self) -> list[Runner]:
-        return self._told(super()._runners()) or []
+        source, least = self._source, self._source.pages
+        try:
+            runners = super()._runners()
+            least = 0
+        finally:  # a list that ended early took fewer calls than the next one may
+            source.pages = max(least, self._github.pages)
+        return self._told(runners) or []
 
     def _told(self, runners: Sequence[Runner] | None) -> list[Runner] | None:
         return None if runners is None else self._source.assigned.seen(runners, self._prefix)
@@ -181,12 +195,12 @@ class Listener:
 
     Args:
         environment: the function's variables, which ``components.runners.ec2.scaler_functions`` sets.
-        spacing: the least seconds from one round to the next.
+        sets: how many listeners there are beside each other, this one included: they share GitHub's quota.
     """
 
-    def __init__(self, environment: Mapping[str, str], spacing: float | None = None) -> None:
+    def __init__(self, environment: Mapping[str, str], sets: int = 1) -> None:
         self._environment = environment
-        self._spacing = _SPACING if spacing is None else spacing
+        self._sets = sets
         self._name = environment.get("SCALE_SET", environment["NAME"])
         login, api = partial(credentials, environment["GITHUB_SECRET"]), environment["GITHUB_API"]
         self._set = ScaleSet(
@@ -210,15 +224,20 @@ class Listener:
         self._end = time.time() + seconds
         listening = threading.Thread(target=self._listen, daemon=True)
         listening.start()
-        self._wake.wait(self._spacing)  # the first round decides by what GitHub says, if it does
+        self._wake.wait(self.spacing)  # the first round decides by what GitHub says, if it does
         while time.time() < self._end:
             begun = time.time()
             self._wake.clear()
             self._round()
-            time.sleep(max(min(begun + self._spacing, self._end) - time.time(), 0))
+            time.sleep(max(min(begun + self.spacing, self._end) - time.time(), 0))
             self._wake.wait(max(min(begun + _MINUTE, self._end) - time.time(), 0))
         listening.join(_LONGEST_PAUSE)
         self._close()
+
+    @property
+    def spacing(self) -> float:
+        """Least seconds from the last round to the next: each one asks GitHub for all runners, page by page."""
+        return max(min(_SPACING * self._sets, _MINUTE), _CALL_SECONDS * self._sets * self._source.pages)
 
     def _round(self) -> None:
         keeper = ListeningKeeper(self._environment, self._source)

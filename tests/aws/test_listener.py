@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import random
+import string
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,9 +13,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from scaler import aws
+from scaler.jobs import LISTENER, Job, Jobs
 from scaler.listening import listener
+from scaler.listening.assigned_jobs import AssignedJobs
 from tests.aws.conftest import REGION
 from tests.aws.runners import NAME, client
 from tests.aws.test_scaler import Scaler, scaler  # noqa: F401 - the fixture
@@ -51,6 +56,7 @@ def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
 @pytest.fixture
 def listened(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listened]:  # noqa: F811 - the fixture
     monkeypatch.setattr(listener, "_SPACING", 0.5)
+    monkeypatch.setattr(listener, "_CALL_SECONDS", 0.5)
     monkeypatch.setattr(listener, "_MINUTE", 2.0)
     with served() as service:
         environment = {
@@ -109,6 +115,47 @@ def test_95_of_100_messages_reach_aws_in_two_seconds(listened: Listened, monkeyp
             until(lambda: service.messages == {})
         assert groups[0]["DesiredCapacity"] == 100
     assert sorted(waits)[len(waits) * 95 // 100] < 2, waits
+
+
+@pytest.mark.parametrize(("repositories", "most"), [(1, 0.35), (2000, 0.9)])
+def test_row_of_a_listener_with_3000_machines_fits(scaler: Scaler, repositories: int, most: float) -> None:  # noqa: F811
+    """With GitHub's longest names of runners, owners and repositories, none of which looks like another.
+
+    DynamoDB counts the names and the values of an item, at most 400 KB ("Item sizes and formats"). moto refuses more.
+    """
+    draw = random.Random(3000)
+
+    def name(length: int) -> str:
+        return "".join(draw.choices(string.ascii_letters + string.digits + "-._", k=length))
+
+    def runner() -> str:
+        return f"{prefix}i-0{draw.getrandbits(64):016x}"
+
+    def request() -> int:
+        return draw.randrange(10**9, 10**10)
+
+    prefix = name(64 - 19)
+    where = [f"{name(39)}/{name(100)}" for _ in range(repositories)]
+    waiting = [
+        Job(-request(), where[n % repositories], 1.8e9 + draw.random(), 1.8e9 + draw.random()) for n in range(1000)
+    ]
+    known = AssignedJobs(
+        session=name(36),
+        assigned=4000,
+        running=3000,
+        waiting={-job.id: job for job in waiting},
+        busy={runner(): request() for _ in range(3000)},
+        ended=dict.fromkeys(each for _ in range(1000) for each in (str(request()), runner())),
+        failed={runner(): (where[(1000 + n) % repositories], request()) for n in range(1000)},
+    )
+    table, jobs = scaler.api("dynamodb"), Jobs(scaler.api("dynamodb"), f"{NAME}-jobs")
+    jobs.note_listener(known.text())
+    assert AssignedJobs.of(jobs.rows().listener) == known
+    row = table.get_item(TableName=f"{NAME}-jobs", Key={"id": {"S": LISTENER}})["Item"]
+    size = sum(len(each) + len(value.get("B", value.get("S", 21 * " "))) for each, value in row.items())
+    assert size < most * 400 * 1024, size
+    with pytest.raises(ClientError, match="Item size"):
+        table.put_item(TableName=f"{NAME}-jobs", Item={**row, "known": {"S": known.text()}})
 
 
 def test_messages_twice_ask_for_each_machine_once(listened: Listened) -> None:

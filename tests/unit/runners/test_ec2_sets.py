@@ -139,10 +139,10 @@ def test_one_function_listens_for_each_set(monkeypatch: pytest.MonkeyPatch, tmp_
     broken, both = threading.Event(), threading.Barrier(2, timeout=10)
 
     class Fake:
-        def __init__(self, environment: Mapping[str, str], spacing: float) -> None:
+        def __init__(self, environment: Mapping[str, str], sets: int) -> None:
             self.name = environment["SCALE_SET"]
             assert environment["GITHUB_SCOPE"] == "acme"
-            assert spacing == 20.0
+            assert sets == 2
 
         def run(self, seconds: float) -> None:
             assert seconds == listener.SECONDS

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import zlib
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 from scaler import jobs as table
 from scaler.decide import Decision, Machine, Runner
 from scaler.fleet_status import status
-from scaler.jobs import Job
+from scaler.jobs import LISTENER, Job, Rows
 from scaler.listening.assigned_jobs import AssignedJobs
 from scaler.listening.listener import noted_alone, outside
 from scaler.waiting import CAUSES
@@ -222,6 +223,19 @@ def test_next_listener_knows_since_when_jobs_wait() -> None:
     assert AssignedJobs.of("of another release").jobs() is None
 
 
+def test_row_of_a_former_listener_is_read_and_another_one_is_not() -> None:
+    """A former release kept it as text. What cannot be read costs no other row, nor any memory."""
+    whole = zlib.compress(b"what is known")
+    rows = Rows()
+    for known, text in (({"S": "as text"}, "as text"), ({"B": whole}, "what is known")):
+        rows.add({"id": {"S": LISTENER}, "state": {"S": LISTENER}, "known": known}, START)
+        assert rows.listener == text
+    for wrong in (b"", b"{}", whole[:-1], zlib.compress(bytes(9 << 20)), zlib.compress(b"\xff")):
+        with pytest.raises(ValueError, match="."):
+            rows.add({"id": {"S": LISTENER}, "state": {"S": LISTENER}, "known": {"B": wrong}}, START)
+    assert rows.listener == "what is known"
+
+
 @pytest.mark.parametrize("wrong", [None, {}, {"totalAssignedJobs": "many"}, [1], {"totalAssignedJobs": None}])
 def test_message_of_another_shape_leaves_the_numbers(wrong: object) -> None:
     known = AssignedJobs()
@@ -299,6 +313,10 @@ def test_webhooks_jobs_get_runners_outside_of_the_set() -> None:
 def test_many_jobs_and_foreign_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The row in which they are kept has a limit."""
     monkeypatch.setattr("scaler.listening.assigned_jobs._MOST", 3)
+    monkeypatch.setattr("scaler.listening.assigned_jobs._MOST_BUSY", 4)
+    known = AssignedJobs()
+    known.take(message(0, 9, 9, *(("JobStarted", number, f"i-{number}") for number in range(1, 10))), START)
+    assert known.busy == {f"i-{number}": number for number in range(6, 10)}
     known = AssignedJobs()
     numbers = range(11, 31)
     known.take(message(1, 20, 0, *(("JobAssigned", number, "") for number in numbers)), START)

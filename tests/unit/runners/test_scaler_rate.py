@@ -111,7 +111,7 @@ def played(monkeypatch: pytest.MonkeyPatch, bucket: float, refill: float) -> tup
         while next_round <= at:  # the other thread's rounds
             world.now = next_round
             one._round()
-            next_round = max(next_round + 10, world.now)
+            next_round = max(next_round + one.spacing, world.now)
         world.now = at
         if step < MESSAGES:
             first = 1 + step * (JOBS // MESSAGES)
