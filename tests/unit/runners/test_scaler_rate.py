@@ -89,8 +89,10 @@ class World(ListenedWorld):
         return 0.0
 
 
-def played(monkeypatch: pytest.MonkeyPatch, bucket: float, refill: float) -> tuple[World, list[float]]:
-    """Return the world after three minutes, and the seconds from each message to the request for its machines."""
+def played(
+    monkeypatch: pytest.MonkeyPatch, bucket: float, refill: float
+) -> tuple[World, list[float], listener.Listener]:
+    """Return the world after three minutes, the seconds from each message to its request, and the listener."""
     world = World(bucket, refill)
     clock = SimpleNamespace(time=world.time, sleep=world.spend, monotonic=world.time)
     for module in (keeper, jobs, github, listener, scale_set):
@@ -120,7 +122,7 @@ def played(monkeypatch: pytest.MonkeyPatch, bucket: float, refill: float) -> tup
             waits.append(world.asked[-1] - at)
             assert world.desired[GROUP] == first + JOBS // MESSAGES - 1
         world.launch()
-    return world, waits
+    return world, waits, one
 
 
 def most_in_a_second(times: list[float]) -> int:
@@ -130,7 +132,7 @@ def most_in_a_second(times: list[float]) -> int:
 
 def test_3000_machines_a_minute_are_asked_for_and_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     """On an account whose rate of starts AWS has raised."""
-    world, waits = played(monkeypatch, float(JOBS), 100.0)
+    world, waits, _ = played(monkeypatch, float(JOBS), 100.0)
     assert sorted(waits)[len(waits) * 95 // 100] < 2
     assert len(world.registered) == len(world.configs) == JOBS
     busiest = max(sum(at <= one < at + MINUTE for one in world.registered) for at in world.registered[::50])
@@ -139,8 +141,27 @@ def test_3000_machines_a_minute_are_asked_for_and_registered(monkeypatch: pytest
 
 
 def test_rate_of_the_account_bounds_what_starts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, waits = played(monkeypatch, 1000.0, 2.0)
+    world, waits, _ = played(monkeypatch, 1000.0, 2.0)
     assert sorted(waits)[len(waits) * 95 // 100] < 2
     assert world.desired[GROUP] == JOBS
     assert 1000 <= len(world.machines) <= 1000 + 2 * 180
     assert len(world.registered) >= len(world.machines) - 2 * 30
+
+
+def test_rounds_with_3000_runners_leave_calls_of_github(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GitHub takes 5,000 calls an hour ("Rate limits for the REST API"); a round that is refused ends no machine."""
+    world, _, one = played(monkeypatch, float(JOBS), 100.0)
+    calls: list[str] = []
+    served = github._OPENER.open
+
+    def counted(request: Any, *given: Any, **named: Any) -> Any:
+        calls.append(request.full_url)
+        return served(request, *given, **named)
+
+    monkeypatch.setattr(github._OPENER, "open", counted)
+    begun = world.now
+    one._round()
+    seconds = max(one.spacing, world.now - begun)
+    assert len([url for url in calls if "/actions/runners?" in url]) >= 30
+    assert len(calls) * 3600 / seconds < 4500, (len(calls), seconds)
+    assert seconds < 60
