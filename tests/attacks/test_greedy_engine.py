@@ -94,9 +94,9 @@ def greedy(hosts: tuple[str, ...] = (), secrets: tuple[str, ...] = ()) -> Iterat
             url = urlsplit(self.path)
             path = url.path.partition("/v1.41")[2]
             if path == "/session":
+                engine.sessions[self.headers["X-Docker-Expose-Session-Uuid"]] = self.connection
                 self.wfile.write(b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
                 ended = threading.Event()
-                engine.sessions[self.headers["X-Docker-Expose-Session-Uuid"]] = self.connection
                 ended.wait(60)
                 return
             if self.headers["Transfer-Encoding"]:
