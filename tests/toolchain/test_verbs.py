@@ -31,6 +31,20 @@ with alone(Checkout(Path(sys.argv[1])), "up") as let_beside:
     print("in", flush=True)
     time.sleep(1)
 """
+
+
+def held(clone: Clone, program: str = HOLD) -> subprocess.Popen[bytes]:
+    """Return the process of a program that holds a lock of a checkout by now."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, str(clone.root)],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    return holder
+
+
 CERTIFICATES = "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n"
 
 
@@ -125,13 +139,7 @@ def test_note_of_other_checkout_is_ignored(clone: Clone, tmp_path: Path) -> None
 
 
 def test_second_run_waits_with_one_line(clone: Clone, capfd: pytest.CaptureFixture[str]) -> None:
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(clone.root)],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-    )
-    assert holder.stdout is not None
-    holder.stdout.readline()
+    holder = held(clone)
     begun = time.monotonic()
     with locking.alone(clone.checkout, "up"):
         assert time.monotonic() - begun > 0.5
@@ -274,7 +282,7 @@ def test_preview_waits_for_no_run_of_another_stack(
     monkeypatch.setattr(environment, "variables", lambda *_: {})
     monkeypatch.setitem(verbs.ON_STACK, "preview", lambda _, stack, *__: previewed.append(stack) or 0)
     another, getting = "another run in this checkout: ", "a run that gets parts of this checkout\n"
-    for held, there, waits in (
+    for run, there, waits in (
         ("up nccl", parts, ""),
         ("up nccl", None, f"{another}up nccl, "),
         ("up local", parts, f"{another}up local, "),
@@ -282,15 +290,9 @@ def test_preview_waits_for_no_run_of_another_stack(
         ("up nccl, at its parts", parts, getting),
     ):
         monkeypatch.setattr(verbs, "ready_for_preview", lambda *_, there=there: there)
-        verb, _, at_parts = held.partition(", ")
+        verb, _, at_parts = run.partition(", ")
         program = HOLD.replace("    let_beside()\n", "") if at_parts else HOLD
-        holder = subprocess.Popen(
-            [sys.executable, "-c", program.replace('"up"', f'"{verb}"'), str(clone.root)],
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-        )
-        assert holder.stdout is not None
-        holder.stdout.readline()
+        holder = held(clone, program.replace('"up"', f'"{verb}"'))
         begun = time.monotonic()
         assert verbs._on_stack(clone.checkout, "preview", "local") == 0
         assert (time.monotonic() - begun > 0.5) is bool(waits)
@@ -304,13 +306,7 @@ def test_preview_waits_for_no_run_of_another_stack(
 def test_prune_waits_for_a_preview_beside_another_run(clone: Clone, capfd: pytest.CaptureFixture[str]) -> None:
     clone.checkout.state.mkdir(exist_ok=True)
     program = HOLD.replace("alone", "beside").replace(', "up") as let_beside', ")").replace("    let_beside()\n", "")
-    holder = subprocess.Popen(
-        [sys.executable, "-c", program, str(clone.root)],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-    )
-    assert holder.stdout is not None
-    holder.stdout.readline()
+    holder = held(clone, program)
     begun = time.monotonic()
     with locking.alone(clone.checkout, "prune"):
         assert time.monotonic() - begun > 0.5
