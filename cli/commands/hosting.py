@@ -45,9 +45,10 @@ def github(
 ) -> None:
     """Print the commands that let a repository's jobs publish, or say which of them are missing.
 
-    They make the environment `publish` for the branch main, the role that its jobs have in AWS or the app in Azure,
-    with the least rights on the stacks' registries and the state, and the variables of the workflows. Read them, then
-    run them: they are for `gh`, `aws` and `az` with the logins of an owner. Each is explained in
+    They make the environment `publish` for the branch main, what its jobs are in a cloud (a role in AWS, an app in
+    Azure, a service account in Google) with the least rights on the stacks' registries and the state, and the
+    variables of the workflows. Read them, then run them: they are for `gh`, and for `aws`, `az` or `gcloud`, with the
+    logins of an owner. Each is explained in
     docs/guides/github-actions.md. In JSON, `missing` is null without --check, and empty for what is there.
     """
     from cli.github import publishing_setup

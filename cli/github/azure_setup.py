@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from cli.github.setup_step import ENVIRONMENT, ISSUER, ROLE, Step, asked, differs, document, subject, variable
+from cli.github.setup_step import ENVIRONMENT, ISSUER, ROLE, Step, asked, differs, document, held, subject, variable
 from containers.errors import SlipwayError
 from containers.registry.reference import Reference
 from stacks.config.registries.acr import AcrRegistryConfig
@@ -125,6 +125,4 @@ def _assigned(answer: Any, roles: Sequence[_Role]) -> str:
     wanted = [role.end for role in roles]
     missing = [end for end in wanted if not any(name == end[0] and scope.endswith(end[1]) for name, scope in there)]
     more = [each for each in there if not any(each[0] == end[0] and each[1].endswith(end[1]) for end in wanted)]
-    texts = [f"{name} on {scope}" for name, scope in missing]
-    texts += [f"{name} on {scope} is more than it needs" for name, scope in more]
-    return "; ".join(texts)
+    return held({f"{name} on {scope}" for name, scope in missing}, {f"{name} on {scope}" for name, scope in more})

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from cli.github import azure_setup
-from cli.github.setup_step import ENVIRONMENT, ISSUER, ROLE, Step, differs, document, subject, variable
+from cli.github import azure_setup, google_setup
+from cli.github.setup_step import BRANCH, ENVIRONMENT, ISSUER, ROLE, Step, differs, document, subject, variable
 from containers.errors import SlipwayError, one_line
 from containers.registry.reference import Reference
 from stacks.config.registries.acr import AcrRegistryConfig
 from stacks.config.registries.ecr import EcrRegistryConfig
+from stacks.config.registries.gar import GarRegistryConfig
 from stacks.config.registries.registry_model import RegistryConfig
 
-_BRANCH: Final = "main"
 _NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _REPOSITORY: Final = re.compile(rf"{_NAME}/{_NAME}")
 _REMOTE: Final = re.compile(rf"(?:https://|ssh://git@|git@)github\.com[/:](?P<name>{_NAME}/{_NAME}?)(?:\.git)?/?")
@@ -28,9 +28,13 @@ _PLACES: Final = {
     "awskms": re.compile(rf"/?({_KEY_ARN.pattern}|[A-Za-z0-9/_-]+)"),
     "azblob": re.compile(r"[a-z0-9-]{3,63}(/[A-Za-z0-9!_.'()/-]*)?"),
     "azurekeyvault": re.compile(r"[A-Za-z][A-Za-z0-9-]{2,23}(\.[a-z.]+)/keys/[A-Za-z0-9-]{1,127}"),
+    "gs": re.compile(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[A-Za-z0-9!_.'()/-]*)?"),
+    "gcpkms": re.compile(
+        r"projects/[a-z][a-z0-9-]{5,29}/locations/[a-z0-9-]+/keyRings/[A-Za-z0-9_-]{1,63}/cryptoKeys/[A-Za-z0-9_-]{1,63}"
+    ),
 }
 """A bucket with a path in it, and a key or an alias ("Bucket naming rules", "Safe characters", "CreateAlias"); likewise
-in Azure ("Naming rules and restrictions for Azure resources")."""
+in Azure ("Naming rules and restrictions for Azure resources") and in Google ("About Cloud Storage buckets")."""
 _ECR: Final[Mapping[str, tuple[str, ...]]] = {
     "Repositories": (
         *("CreateRepository", "DeleteLifecyclePolicy", "DeleteRepository", "DescribeRepositories"),
@@ -85,10 +89,10 @@ def steps(
     )
     branches = f"{ours}/deployment-branch-policies"
     yield Step(
-        f"environment {ENVIRONMENT} for {_BRANCH} alone",
-        (f"gh api --method POST {branches} --field name={_BRANCH}",),
+        f"environment {ENVIRONMENT} for {BRANCH} alone",
+        (f"gh api --method POST {branches} --field name={BRANCH}",),
         ("gh", "api", branches),
-        lambda answer: differs("branches", [each["name"] for each in answer["branch_policies"]], [_BRANCH]),
+        lambda answer: differs("branches", [each["name"] for each in answer["branch_policies"]], [BRANCH]),
     )
     yield Step(
         "pull requests of nightly",
@@ -105,6 +109,8 @@ def steps(
         yield from _aws(repository, ecr, backend, secrets_provider)
     acr = [each for each in pushed if isinstance(each, AcrRegistryConfig)]
     yield from azure_setup.steps(repository, acr, backend, secrets_provider)
+    gar = [each for each in pushed if isinstance(each, GarRegistryConfig)]
+    yield from google_setup.steps(repository, gar, backend, secrets_provider)
 
 
 _WORKFLOWS: Final = {"default_workflow_permissions": "read", "can_approve_pull_request_reviews": True}
@@ -224,7 +230,8 @@ def _check(what: str, url: str) -> None:
         raise SlipwayError(
             f"github init: {what}: '{one_line(url)}': expected such as s3://acme-pulumi/path?region=eu-west-1 or "
             "awskms://alias/pulumi?region=eu-west-1, or azblob://pulumi?storage_account=acme and "
-            "azurekeyvault://acme.vault.azure.net/keys/pulumi"
+            "azurekeyvault://acme.vault.azure.net/keys/pulumi, or gs://acme-pulumi and "
+            "gcpkms://projects/acme/locations/europe/keyRings/pulumi/cryptoKeys/state"
         )
 
 

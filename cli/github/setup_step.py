@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,7 +16,9 @@ from containers.errors import MALFORMED, one_line
 ENVIRONMENT: Final = "publish"
 """The environment of the jobs that publish, in the workflows."""
 ROLE: Final = "slipway-publish"
-"""The name of what the jobs are in a cloud: a role of AWS, an app of Azure."""
+"""The name of what the jobs are in a cloud: a role of AWS, an app of Azure, a service account of Google."""
+BRANCH: Final = "main"
+"""The branch whose jobs may use it."""
 ISSUER: Final = "token.actions.githubusercontent.com"
 """The issuer of GitHub's tokens."""
 _SECONDS: Final = 60
@@ -102,6 +104,12 @@ def document(content: Any) -> str:
 def shell(text: str) -> str:
     """Return a word of a shell in which the unknown account of an ARN is the variable ``account``."""
     return re.sub(r"(arn:aws:[a-z]+:[a-z0-9-]*):\*:", "\\1:'\"$account\"':", shlex.quote(text))
+
+
+def held(wanted: Iterable[str], there: Iterable[str]) -> str:
+    """Return in words what is missing of what is wanted, and what is there besides; nothing if all is as wanted."""
+    more = [f"{each} is more than it needs" for each in sorted({*there} - {*wanted})]
+    return one_line("; ".join([*sorted({*wanted} - {*there}), *more]), 400)
 
 
 def differs(what: str, there: Any, wanted: Any) -> str:

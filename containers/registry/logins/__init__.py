@@ -1,1 +1,1 @@
-"""Logins that other programs keep or give: Docker's configuration, and Azure's identity of a job."""
+"""Logins that other programs keep or give: Docker's configuration, and the clouds' identities of a job."""

@@ -14,11 +14,10 @@ class LoginSources:
         host: the registry's host, and its port if there is one.
         username: the given user name; None for none.
         password: the given password; None for none, and empty for one that is encrypted and not read.
-        variables: the environment variables with the user name and the password.
+        variables: the environment variables with the user name and the password; none for a kind without such.
         anonymous: whether the registry may accept an anonymous push.
         identity: the module that logs in with the program's identity, such as
-            ``containers.registry.logins.azure_login``; empty for none. Its ``VARIABLES`` are the environment
-            variables with the identity, and its ``login(host)`` returns a user name and a password.
+            ``containers.registry.logins.azure_login``; empty for none. ``stack_login`` says what it has.
     """
 
     host: str

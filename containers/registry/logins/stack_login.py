@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, Protocol, cast
 
 from containers.errors import SlipwayError
@@ -14,6 +15,9 @@ from containers.registry.logins import docker_login
 from containers.registry.logins.login_sources import LoginSources
 
 _KEY: Final = "slipway:registry"
+
+_IDENTITIES: Final = ("containers.registry.logins.azure_login", "containers.registry.logins.google_login")
+"""The modules that log in with a cloud's identity: of each registry's kind at most one."""
 
 
 class LoginRegistry(Protocol):
@@ -32,6 +36,18 @@ class _Identity(Protocol):
         """The environment variables with the identity."""
 
     @property
+    def HOSTS(self) -> re.Pattern[str]:  # noqa: N802 - a constant of a module
+        """The registries that it logs in to."""
+
+    @property
+    def USER(self) -> str:  # noqa: N802 - a constant of a module
+        """The user name that it returns."""
+
+    @property
+    def available(self) -> Callable[[], bool]:
+        """The function that returns whether this machine has the identity; it sends no request."""
+
+    @property
     def login(self) -> Callable[[str], tuple[str, str]]:
         """The function that returns a user name and a password for the registry at a host."""
 
@@ -48,9 +64,10 @@ def check(registry: LoginRegistry) -> None:
     host = sources.host
     if _has_docker_login(host) or short_lived(registry):
         return
-    variables = " and ".join(f"${name}" for name in sources.variables)
+    pairs = [" and ".join(f"${name}" for name in sources.variables)] if sources.variables else []
     if sources.identity:
-        variables += ", or " + ", ".join(f"${name}" for name in _identity(sources).VARIABLES)
+        pairs.append(", ".join(f"${name}" for name in _identity(sources.identity).VARIABLES))
+    variables = ", or ".join(pairs)
     raise SlipwayError(
         f"{_KEY}: no credentials for {host}: set {_KEY}.username and, with `pulumi config set --secret --path`, "
         f"{_KEY}.password; or set {variables}; or run `docker login {host}`; or set slipway:publish: false"
@@ -81,14 +98,26 @@ def short_lived(registry: LoginRegistry) -> Callable[[], tuple[str, str]] | None
     sources = registry.login_sources
     if sources is None or sources.password is not None or not sources.identity:
         return None
-    identity = _identity(sources)
-    if not all(os.environ.get(name) for name in identity.VARIABLES) or _has_docker_login(sources.host):
+    identity = _identity(sources.identity)
+    if not identity.available() or _has_docker_login(sources.host):
         return None
     return functools.partial(identity.login, sources.host)
 
 
-def _identity(sources: LoginSources) -> _Identity:
-    return cast("_Identity", importlib.import_module(sources.identity))
+def renewed(login: Login) -> Login:
+    """Return a login with a newer token, if a cloud's identity gave it; itself if not, or if the cloud gives none.
+
+    A build may take longer than its token lasts. Only the registries of a cloud get a token of it.
+    """
+    for identity in map(_identity, _IDENTITIES):
+        if login.username == identity.USER and identity.HOSTS.fullmatch(login.host) and identity.available():
+            with suppress(SlipwayError):  # the registry says whether the one that there is still counts
+                return Login(login.host, *identity.login(login.host))
+    return login
+
+
+def _identity(name: str) -> _Identity:
+    return cast("_Identity", importlib.import_module(name))
 
 
 def _has_docker_login(host: str) -> bool:

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from containers.registry.logins import azure_login
 from stacks.config.model import NonEmpty, Repository, Secret
 from stacks.config.registries.generic import GenericRegistryConfig
 
@@ -16,13 +17,10 @@ class AcrRegistryConfig(GenericRegistryConfig):
     """Azure's container registry, with a service principal, a token of the registry, or the job's identity."""
 
     VARIABLES: ClassVar[Mapping[str, str]] = {"username": "AZURE_CLIENT_ID", "password": "AZURE_CLIENT_SECRET"}
-    # Names, with a domain label's hash, and regional endpoints; the suffixes are Azure's clouds.
-    HOSTS: ClassVar[re.Pattern[str] | None] = re.compile(
-        r"[a-z0-9]{5,50}(-[a-z0-9]+)?(\.[a-z0-9-]+)*\.azurecr\.(io|cn|us)"
-    )
+    HOSTS: ClassVar[re.Pattern[str] | None] = azure_login.HOSTS
     EXAMPLE: ClassVar[str] = "<registry>.azurecr.io/<path>"
     ANONYMOUS: ClassVar[bool] = False
-    IDENTITY: ClassVar[str] = "containers.registry.logins.azure_login"
+    IDENTITY: ClassVar[str] = azure_login.__name__
 
     kind: Literal["acr"] = Field(description="Azure's container registry.")  # type: ignore[assignment]
     repository: Repository = Field(description="Prefix of every image's name, such as acme.azurecr.io/images.")

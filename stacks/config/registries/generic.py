@@ -34,7 +34,7 @@ class GenericRegistryConfig(RegistryConfig):
     """Whether registries of this kind may accept an anonymous push."""
 
     IDENTITY: ClassVar[str] = ""
-    """The module that logs in with the program's identity; ``LoginSources`` says what it has."""
+    """The module that logs in with the program's identity; ``stack_login`` says what it has."""
 
     kind: Literal["generic"] = Field(description="Any registry that takes a user name and a password.")
     repository: Repository = Field(description="Prefix of every image's name, such as harbor.example.com/ml.")
@@ -87,9 +87,11 @@ class GenericRegistryConfig(RegistryConfig):
         """Refuse a user name without a password, and the reverse."""
         if (self.username is None) != (self.password is None):
             missing, present = ("password", "username") if self.password is None else ("username", "password")
+            variables = self.VARIABLES
+            other = f" (or ${variables[missing]}, where ${variables[present]} is not another's)" if variables else ""
             raise ValueError(
-                f"'{missing}' is missing: give username and password (or ${self.VARIABLES[missing]}, where "
-                f"${self.VARIABLES[present]} is not another's), or neither to use the machine's Docker login"
+                f"'{missing}' is missing: give username and password{other}, or neither to use the machine's "
+                "Docker login"
             )
 
 

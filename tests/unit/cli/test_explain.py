@@ -46,7 +46,7 @@ def test_explain_block_lists_its_keys(capsys: pytest.CaptureFixture[str]) -> Non
 def test_explain_kinds_have_an_entry_each(capsys: pytest.CaptureFixture[str]) -> None:
     printed = explain(capsys, "registry.username")
     assert [line for line in printed.splitlines() if line.startswith("slipway:")] == [
-        f"slipway:registry.username  (kind: {kind})" for kind in ("acr", "generic", "ghcr")
+        f"slipway:registry.username  (kind: {kind})" for kind in ("acr", "gar", "generic", "ghcr")
     ]
 
 

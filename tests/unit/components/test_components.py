@@ -82,6 +82,7 @@ def test_registry_password_is_a_secret_of_the_image_alone() -> None:
         ({"kind": "generic", "repository": "r.example/x"}, "GenericRegistry"),
         ({"kind": "ghcr", "repository": "ghcr.io/acme/x"}, "GhcrRegistry"),
         ({"kind": "acr", "repository": "acme1.azurecr.io/x"}, "AcrRegistry"),
+        ({"kind": "gar", "repository": "us-docker.pkg.dev/acme-ml/x"}, "GarRegistry"),
     ],
 )
 def test_registry_unpublished_passes_no_password(registry: dict[str, str], typ: str) -> None:

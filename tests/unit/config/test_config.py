@@ -101,7 +101,7 @@ def test_config_of_flavor_alone_loads() -> None:
         ({"registry": {"kind": "local", "address": "x y"}}, "stack x: slipway:registry.address: 'x y': expected host"),
         (
             {"registry": {"kind": "ghrc"}},
-            "stack x: slipway:registry.kind: 'ghrc': expected one of acr, ecr, generic, ghcr, local (did you mean 'ghcr'?)",
+            "stack x: slipway:registry.kind: 'ghrc': expected one of acr, ecr, gar, generic, ghcr, local (did you mean 'ghcr'?)",
         ),
         ({"registry": {"path": "x"}}, "stack x: slipway:registry: 'kind' is required"),
         ({"torch": None}, "stack x: slipway:torch: has no value: give one, or leave the key out"),

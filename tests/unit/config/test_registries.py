@@ -17,6 +17,7 @@ from stacks import flavors, lock, plan
 from stacks.checks.secrets import check_clear_text
 from stacks.config.registries.acr import AcrRegistryConfig
 from stacks.config.registries.ecr import EcrRegistryConfig
+from stacks.config.registries.gar import GarRegistryConfig
 from stacks.config.registries.generic import GenericRegistryConfig
 from stacks.config.registries.ghcr import GhcrRegistryConfig
 from stacks.config.stack_config import StackConfig
@@ -29,6 +30,7 @@ SECRET = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:ecr-pullthroughca
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 HUB = {"docker.io": {"credential": SECRET}}
 PASSWORDS = {"ghcr": "ghcr.io/acme/images", "acr": "acme1.azurecr.io/images", "generic": "r.example/x"}
+GAR = {"kind": "gar", "repository": "europe-docker.pkg.dev/acme-ml/images"}
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +81,7 @@ def test_ecr_with_own_host_needs_account_and_region() -> None:
     [
         (
             {"kind": "ecrr"},
-            "slipway:registry.kind: 'ecrr': expected one of acr, ecr, generic, ghcr, local (did you mean",
+            "slipway:registry.kind: 'ecrr': expected one of acr, ecr, gar, generic, ghcr, local (did you mean",
         ),
         (
             {**ECR, "repository": "ghcr.io/acme"},
@@ -137,6 +139,37 @@ def test_ecr_with_own_host_needs_account_and_region() -> None:
             {"kind": "acr", "repository": PASSWORDS["acr"], "username": "u"},
             "slipway:registry: 'password' is missing: give username and password (or $AZURE_CLIENT_SECRET, where",
         ),
+        *(
+            (
+                {**GAR, "repository": repository},
+                f"slipway:registry.repository: '{repository}': expected <location>-docker.pkg.dev/<project>/<repository>",
+            )
+            for repository in (
+                "gcr.io/acme-ml/images",
+                "docker.pkg.dev/acme-ml/images",
+                "europe-docker.pkg.dev.evil.example/acme-ml/images",
+                "europe-python.pkg.dev/acme-ml/images",
+                "europe-docker.pkg.dev:5000/acme-ml/images",
+                "europe-docker.pkg.dev/acme-ml",
+                "europe-docker.pkg.dev/acme/images",
+                "europe-docker.pkg.dev/1acme-ml/images",
+                "europe-docker.pkg.dev/acme-ml/images_of_ours",
+                "europe-docker.pkg.dev/acme-ml/9images",
+                "europe-docker.pkg.dev/example.com/acme-ml/images",
+            )
+        ),
+        ({**GAR, "repository": "europe-docker.pkg.dev/Acme/images"}, "slipway:registry.repository: 'europe-docker.pkg"),
+        (
+            {**GAR, "location": "europe"},
+            "slipway:registry: unknown key 'location'; the keys here are: kind, repository",
+        ),
+        (
+            {**GAR, "username": "_json_key_base64"},
+            "slipway:registry: 'password' is missing: give username and password, or neither to use the machine's",
+        ),
+        ({**GAR, "password": "p"}, "slipway:registry: 'username' is missing: give username and password, or neither"),
+        ({**GAR, "username": ""}, "slipway:registry.username: '': is empty: give a value, or leave it out"),
+        ({"kind": "gar"}, "slipway:registry.repository: is required"),
         (
             {"kind": "generic", "repository": "r.example/x", "username": "u", "password": ""},
             "slipway:registry.password: is empty: give a value, or leave it out",
@@ -159,6 +192,20 @@ def test_registry_mistake_fails_with_one_line_that_names_it(registry: dict[str, 
 )
 def test_acr_host_has_several_forms(host: str) -> None:
     assert load({"kind": "acr", "repository": f"{host}/x"}).registry.repository == f"{host}/x"
+
+
+@pytest.mark.parametrize(
+    ("repository", "place"),
+    [
+        ("europe-docker.pkg.dev/acme-ml/images", ("europe", "acme-ml", "images")),
+        ("us-central1-docker.pkg.dev/acme-ml/images/team/x", ("us-central1", "acme-ml", "images")),
+        ("docker.europe-west3.rep.pkg.dev/acme-ml/i", ("europe-west3", "acme-ml", "i")),
+    ],
+)
+def test_gar_repository_says_where_it_is(repository: str, place: tuple[str, str, str]) -> None:
+    registry = load({"kind": "gar", "repository": repository}).registry
+    assert isinstance(registry, GarRegistryConfig)
+    assert registry.place == place
 
 
 def test_acr_login_comes_from_azure_variables(monkeypatch: pytest.MonkeyPatch) -> None:

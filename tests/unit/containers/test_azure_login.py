@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from containers.errors import SlipwayError
-from containers.registry.logins import azure_login, stack_login
+from containers.registry.logins import azure_login, stack_login, token_request
 from stacks import flavors
 from stacks.config.registries.acr import AcrRegistryConfig
 from tests.fakes.loopback import serving
@@ -83,7 +83,7 @@ def test_login_exchanges_job_token_for_registry_token(host: str) -> None:
 
 
 def test_login_is_tried_again_and_the_answer_bounded(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(azure_login, "_PAUSE", 0.01)
+    monkeypatch.setattr(token_request, "_PAUSE", 0.01)
     Azure.answers["/oauth2/exchange"] = 503, b" " * (2 << 20)
     with pytest.raises(SlipwayError, match="ValueError: it has more than 1 MiB"):
         azure_login.login(host)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from containers.errors import SlipwayError
-from containers.registry.logins import docker_login
+from containers.registry.credentials import Login
+from containers.registry.logins import docker_login, stack_login
 from toolchain.provider import image_name
 from toolchain.provider.inputs import ImageInputs
+
+_FRESH: Final = 60.0
+"""Seconds for which the program's credential is not asked for again: a machine of Google gives tokens of 5 minutes."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,7 @@ class Keychain:
         registry = image.registry
         self.warning = ""
         self._given: Credential | None = None
+        self._since = time.monotonic()
         self._servers = {_key(host): image_name.registry_of(host, "") for host in registries}
         self._own = ""
         if registry.username and registry.password:
@@ -76,8 +83,16 @@ class Keychain:
         if server is None:
             return Credential()
         if self._given and _key(server) == _key(self._own):
-            return self._given
+            return self._renewed(self._given)
         return self._configured(server)
+
+    def _renewed(self, given: Credential) -> Credential:
+        """Return the program's credential; a new one where a cloud's identity gave it, and a build has run since."""
+        if time.monotonic() - self._since > _FRESH:
+            login = stack_login.renewed(Login(given.server, given.username, given.password))
+            self._given = Credential(login.host, login.username, login.password)
+            self._since = time.monotonic()
+        return self._given or given
 
     def everything(self) -> str:
         """Return the value of `X-Registry-Config`, which the first builder needs."""

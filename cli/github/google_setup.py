@@ -1,0 +1,175 @@
+"""The steps in Google: a pool that trusts GitHub's tokens, an account, its roles on registries and the state.
+
+Commands and answers are as in Google's reference: `gcloud services`, `gcloud iam workload-identity-pools`,
+`gcloud iam service-accounts`, and `get-iam-policy` of each resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from cli.github.setup_step import BRANCH, ENVIRONMENT, ISSUER, ROLE, Step, asked, differs, held, subject, variable
+from containers.errors import SlipwayError
+from stacks.config.registries.gar import GarRegistryConfig
+
+_APIS: Final = {f"{name}.googleapis.com" for name in ("artifactregistry", "iam", "iamcredentials", "sts")}
+_PROVIDER: Final = "github"
+_MAPPING: Final = {"google.subject": "assertion.sub"}
+_USER: Final = "roles/iam.workloadIdentityUser"
+_ACCOUNT: Final = f"{ROLE}@$project.iam.gserviceaccount.com"
+_POOL: Final = f"projects/$number/locations/global/workloadIdentityPools/{ROLE}"
+_NUMBER: Final = "number=$(gcloud projects describe \"$project\" --format 'value(projectNumber)')"
+_LONGEST: Final = 127
+"""Bytes of the longest subject (google-github-actions/auth v3.0.0, docs/TROUBLESHOOTING.md:105)."""
+
+
+def steps(
+    repository: str, registries: Sequence[GarRegistryConfig], backend: str, secrets_provider: str
+) -> Iterator[Step]:
+    """Yield the steps for stacks that push to ``registries``; none where Google has neither these nor the state.
+
+    Raises:
+        SlipwayError: the registries are in several projects, of which a repository has one account; or the name of the
+            repository is longer than Google takes.
+    """
+    roles = dict(_roles(registries, backend, secrets_provider))
+    if not roles:
+        return
+    who, projects = subject(repository), sorted({each.place[1] for each in registries})
+    if len(who) > _LONGEST:
+        raise SlipwayError(f"github init: '{who}' has {len(who)} characters, and Google takes at most {_LONGEST}")
+    if len(projects) > 1:
+        raise SlipwayError(
+            f"github init: the stacks push to the projects {', '.join(projects)} of Google, and a repository has one "
+            "account: name the stacks of one project with --stack"
+        )
+    project = f"project={projects[0] if projects else '$(gcloud config get-value project)'}"
+    enable = f'gcloud services enable {" ".join(sorted(_APIS))} --project "$project"'
+    yield Step(
+        "APIs of Google",
+        (project, enable),
+        asked(f'{project}; gcloud services list --enabled --project "$project" --format json'),
+        lambda answer: held(_APIS, _APIS & {each["config"]["name"] for each in answer}),
+    )
+    pool = f'gcloud iam workload-identity-pools {{}} {ROLE} --location global --project "$project"'
+    yield Step(
+        f"pool {ROLE} in Google",
+        (project, f"{pool.format('describe')} || {pool.format('create')}"),
+        asked(f"{project}; {pool.format('describe')} --format json"),
+        lambda answer: differs("pool", (answer["state"], answer.get("disabled", False)), ("ACTIVE", False)),
+    )
+    yield _trust(repository, project)
+    account = 'gcloud iam service-accounts {} --project "$project"'
+    yield Step(
+        f"service account {ROLE}",
+        (project, f"{account.format(f'describe {_ACCOUNT}')} || {account.format(f'create {ROLE}')}"),
+        asked(f"{project}; {account.format(f'describe {_ACCOUNT}')} --format json"),
+        lambda answer: "it is disabled" if answer.get("disabled") else "",
+    )
+    member = f"principal://iam.googleapis.com/{_POOL}/subject/{who}"
+    yield Step(
+        f"service account {ROLE} is for jobs of {ENVIRONMENT} alone",
+        (project, _NUMBER, f"{account.format(f'add-iam-policy-binding {_ACCOUNT}')} {_binding(member, _USER)}"),
+        _question(f"{project}; {_NUMBER}", member, account.format(f"get-iam-policy {_ACCOUNT}")),
+        lambda answer: held(
+            {f"{_USER} of {answer['name']}"},
+            {f"{each['role']} of {one}" for each in answer["there"][0].get("bindings", ()) for one in each["members"]},
+        ),
+    )
+    member = f"serviceAccount:{_ACCOUNT}"
+    yield Step(
+        f"roles of service account {ROLE}",
+        (
+            project,
+            *(
+                f"gcloud {program} add-iam-policy-binding {resource} {_binding(member, role)}"
+                for (program, resource), role in roles.items()
+            ),
+        ),
+        _question(
+            project,
+            member,
+            *(f"gcloud {program} get-iam-policy {resource}" for program, resource in roles),
+            'gcloud projects get-iam-policy "$project"',
+        ),
+        lambda answer: _assigned(answer, roles),
+    )
+    for name, value in (
+        ("GOOGLE_WORKLOAD_IDENTITY_PROVIDER", f"{_POOL}/providers/{_PROVIDER}"),
+        ("GOOGLE_SERVICE_ACCOUNT", _ACCOUNT),
+    ):
+        command = f'{project}; {_NUMBER}; echo "{value}"'
+        yield variable(repository, name, environment=ENVIRONMENT, command=command)
+
+
+def _trust(repository: str, project: str) -> Step:
+    """Return the step of the provider, which wants the id of the repository: another may get its name later."""
+    claims = {"repository_id": "$id", "sub": subject(repository), "ref": f"refs/heads/{BRANCH}"}
+    condition = " && ".join(f"assertion.{claim} == '{value}'" for claim, value in claims.items())
+    identity = f"id=$(gh api repos/{repository} --jq .id)"
+    mapping = ",".join(f"{key}={value}" for key, value in _MAPPING.items())
+    providers = "gcloud iam workload-identity-pools providers"
+    pool = f'--workload-identity-pool {ROLE} --location global --project "$project"'
+    given = f"{_PROVIDER} {pool} --issuer-uri https://{ISSUER} --attribute-mapping {mapping}"
+    given += f' --attribute-condition "{condition}"'
+
+    def fault(answer: Any) -> str:
+        wanted = {
+            "name": _PROVIDER,
+            "oidc": {"issuerUri": f"https://{ISSUER}"},
+            "attributeMapping": _MAPPING,
+            "attributeCondition": condition.replace("$id", answer["name"]),
+        }
+        there = [
+            {key: each.get(key) for key in (*wanted, "disabled") if key in each}
+            | {"name": each["name"].rpartition("/")[2]}
+            for each in answer["there"][0]
+        ]
+        return differs("providers", there, [wanted])
+
+    return Step(
+        f"pool {ROLE} trusts GitHub's tokens",
+        (project, identity, f"{providers} create-oidc {given} || {providers} update-oidc {given}"),
+        _question(f"{project}; {identity}", "$id", f"{providers} list {pool}"),
+        fault,
+    )
+
+
+def _roles(
+    registries: Sequence[GarRegistryConfig], backend: str, secrets_provider: str
+) -> Iterator[tuple[tuple[str, str], str]]:
+    """Yield the command of a kind of resource and the words that name one, with the role on it."""
+    for location, project, name in sorted({each.place for each in registries}):
+        resource = f"{name} --location {location} --project {project}"
+        yield ("artifacts repositories", resource), "roles/artifactregistry.writer"
+    state, key = urlsplit(backend), urlsplit(secrets_provider)
+    if state.scheme == "gs":
+        yield ("storage buckets", f"gs://{state.netloc}"), "roles/storage.objectUser"
+    if key.scheme == "gcpkms":
+        project, location, ring, name = key.path.split("/")[1::2]
+        resource = f"{name} --keyring {ring} --location {location} --project {project}"
+        yield ("kms keys", resource), "roles/cloudkms.cryptoKeyEncrypterDecrypter"
+
+
+def _binding(member: str, role: str) -> str:
+    return f'--member "{member}" --role {role} --condition None'
+
+
+def _question(first: str, name: str, *commands: str) -> tuple[str, ...]:
+    """Return the question for a name that the shell knows after ``first``, and for what the commands answer."""
+    lines = "; ".join(f"there{number}=$({command} --format json)" for number, command in enumerate(commands))
+    there = ",".join(f"$there{number}" for number in range(len(commands)))
+    return asked(f'{first}; {lines}; printf \'{{"name": "%s", "there": [%s]}}\' "{name}" "{there}"')
+
+
+def _assigned(answer: Any, roles: Mapping[tuple[str, str], str]) -> str:
+    places = [f"{program} {resource}" for program, resource in roles] + ["the project"]
+    there = {
+        f"{binding['role']} on {place}"
+        for place, policy in zip(places, answer["there"], strict=True)
+        for binding in policy.get("bindings", ())
+        if answer["name"] in binding["members"]
+    }
+    return held({f"{role} on {place}" for role, place in zip(roles.values(), places, strict=False)}, there)
