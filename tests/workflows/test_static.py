@@ -164,7 +164,12 @@ def test_readme_example_of_call_has_required_inputs() -> None:
 
 
 ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml/torch@sha256:0"
-ROLES = {"AWS_SCAN_ROLE_ARN": "arn:aws:iam::123456789012:role/scan", "AZURE_SCAN_CLIENT_ID": "0-1"}
+ROLES = {
+    "AWS_SCAN_ROLE_ARN": "arn:aws:iam::123456789012:role/scan",
+    "AZURE_SCAN_CLIENT_ID": "0-1",
+    "GOOGLE_SCAN_SERVICE_ACCOUNT": "scan@acme-ml.iam.gserviceaccount.com",
+}
+GOOGLE = "docker login --username oauth2accesstoken --password-stdin https://us-docker.pkg.dev of hush"
 
 
 @pytest.mark.parametrize(
@@ -172,6 +177,8 @@ ROLES = {"AWS_SCAN_ROLE_ARN": "arn:aws:iam::123456789012:role/scan", "AZURE_SCAN
     [
         (ECR, ROLES, ["aws-actions/configure-aws-credentials", "aws-actions/amazon-ecr-login"]),
         ("acme.azurecr.io/ml/torch@sha256:0", ROLES, ["Azure/login", "az acr login --name acme"]),
+        ("us-docker.pkg.dev/acme-ml/x/torch@sha256:0", ROLES, ["google-github-actions/auth", GOOGLE]),
+        ("us-docker.pkg.dev/acme-ml/x/torch@sha256:0", {}, []),
         ("ghcr.io/acme/torch@sha256:0", ROLES, []),
         (ECR, {}, []),
     ],
@@ -179,7 +186,8 @@ ROLES = {"AWS_SCAN_ROLE_ARN": "arn:aws:iam::123456789012:role/scan", "AZURE_SCAN
 def test_scan_logs_in_with_pull_access_alone(ref: str, variables: Mapping[str, str], logins: list[str]) -> None:
     job = workflow(ROOT, "nightly.yml")["jobs"]["scan"]
     assert "environment" not in job, "its subject would be that of who publishes"
-    contexts = {"matrix": {"ref": ref}, "vars": variables}
+    google = {"google": {"outputs": {"access_token": "hush"}}}
+    contexts = {"matrix": {"ref": ref}, "vars": variables, "steps": google}
     used = []
     for step in job["steps"][:-1]:
         if not evaluate(step["if"], contexts):
@@ -188,7 +196,7 @@ def test_scan_logs_in_with_pull_access_alone(ref: str, variables: Mapping[str, s
             used.append(step["uses"].partition("@")[0])
             continue
         environment = {name: interpolate(text, contexts) for name, text in step["env"].items()}
-        line = f'az() {{ echo "az $*"; }}; {step["run"]}'
+        line = f'az() {{ echo "az $*"; }}; docker() {{ echo "docker $* of $(cat)"; }}; {step["run"]}'
         used.append(
             subprocess.run(["bash", "-c", line], env=environment, check=True, stdout=-1, text=True).stdout.strip()
         )

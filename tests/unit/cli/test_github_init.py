@@ -25,7 +25,10 @@ from cli.main import main
 from containers.errors import SlipwayError
 from stacks.config.registries.acr import AcrRegistryConfig
 from stacks.config.registries.ecr import EcrRegistryConfig
+from stacks.config.registries.gar import GarRegistryConfig
 from stacks.config.stack_file import ROOT
+from tests.fakes import google
+from tests.fakes.google import ACCOUNT, CLAIMS, FOREIGN, POOL, admits
 from tests.helpers.json_shape import differing
 
 ECR = {"kind": "ecr", "repository": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml"}
@@ -55,6 +58,8 @@ else:
         case "POST":
             name = options["--field"].removeprefix("name=")
             state.setdefault(path, {"branch_policies": []})["branch_policies"].append({"name": name})
+        case _ if path.count("/") == 2 and options.get("--jq") == ".id":
+            print(4711)
         case _ if path in state:
             print(state[path]["value"] if "--jq" in options else json.dumps(state[path]))
         case _:
@@ -400,3 +405,239 @@ def test_address_in_azure_mistaken_is_one_line(backend: str, provider: str, mess
         in_azure(backend, provider)
     assert message in str(caught.value)
     assert str(caught.value).isprintable()
+
+
+GAR = {"kind": "gar", "repository": "europe-docker.pkg.dev/acme-ml/images"}
+GOOGLE_BACKEND = "gs://acme-pulumi/state"
+GOOGLE_PROVIDER = "gcpkms://projects/acme-ml/locations/europe/keyRings/pulumi/cryptoKeys/state"
+GCLOUD = """\
+import json, re, sys
+from pathlib import Path
+store = Path(__file__).with_name("google.json")
+state = json.loads(store.read_text()) if store.exists() else {"apis": [], "pools": {}, "providers": {}, "accounts": [], "policies": {}}
+verb, options, words = [], {}, sys.argv[1:]
+while words:
+    word = words.pop(0)
+    if word.startswith("--"):
+        options[word] = word == "--enabled" or words.pop(0)
+    else:
+        verb.append(word)
+NUMBER = "123456789012"
+POOL = f"projects/{NUMBER}/locations/global/workloadIdentityPools"
+def show(value):
+    assert options.get("--format") == "json" or verb[-2] == "describe"
+    print(json.dumps(value))
+def known(place, name):
+    name in state[place] or sys.exit(f"ERROR: (gcloud) NOT_FOUND: {name}")
+def place():
+    assert options["--location"] == "global" and options["--project"] == "acme-ml"
+match verb:
+    case ["config", "get-value", "project"]:
+        print("acme-ml")
+    case ["services", "enable", *names]:
+        state["apis"] += names
+    case ["services", "list"]:
+        show([{"config": {"name": name}, "state": "ENABLED"} for name in state["apis"]])
+    case ["projects", "describe", "acme-ml"]:
+        print(NUMBER) if options["--format"] == "value(projectNumber)" else sys.exit("ERROR")
+    case ["iam", "workload-identity-pools", "create", name]:
+        place()
+        state["pools"][name] = {"name": f"{POOL}/{name}", "state": "ACTIVE"}
+    case ["iam", "workload-identity-pools", "describe", name]:
+        place()
+        known("pools", name)
+        show(state["pools"][name])
+    case ["iam", "workload-identity-pools", "providers", ("create-oidc" | "update-oidc") as what, name]:
+        place()
+        known("pools", options["--workload-identity-pool"])
+        if (name in state["providers"]) == (what == "create-oidc"):
+            sys.exit("ERROR: (gcloud) ALREADY_EXISTS or NOT_FOUND")
+        state["providers"][name] = {
+            "name": f"{POOL}/{options['--workload-identity-pool']}/providers/{name}",
+            "state": "ACTIVE",
+            "oidc": {"issuerUri": options["--issuer-uri"]},
+            "attributeMapping": dict(each.split("=", 1) for each in options["--attribute-mapping"].split(",")),
+            "attributeCondition": options["--attribute-condition"],
+        }
+    case ["iam", "workload-identity-pools", "providers", "list"]:
+        place()
+        show([*state["providers"].values()])
+    case ["iam", "service-accounts", "create", name]:
+        assert re.fullmatch("[a-z][a-z0-9-]{4,28}[a-z0-9]", name)
+        state["accounts"].append(f"{name}@{options['--project']}.iam.gserviceaccount.com")
+    case ["iam", "service-accounts", "describe", name]:
+        known("accounts", name)
+        show({"email": name})
+    case [*kind, "add-iam-policy-binding", name]:
+        assert options["--condition"] == "None"
+        if options["--member"].startswith("serviceAccount:"):
+            known("accounts", options["--member"].partition(":")[2])
+        bindings = state["policies"].setdefault(f"{' '.join(kind)} {name}", [])
+        bindings.append({"role": options["--role"], "members": [options["--member"]]})
+    case [*kind, "get-iam-policy", name]:
+        bindings = state["policies"].get(f"{' '.join(kind)} {name}")
+        show({"etag": "ACAB", **({"bindings": bindings} if bindings else {})})
+    case _:
+        sys.exit(f"ERROR: (gcloud) Invalid choice: '{verb}'.")
+store.write_text(json.dumps(state))
+"""
+"""Google's command as far as these commands use it ("gcloud iam", "gcloud artifacts" in Google's reference)."""
+
+
+@pytest.fixture
+def in_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file with what a Google has, empty, behind `gcloud`; with an empty GitHub behind `gh`."""
+    for name, text in {"gh": GH, "gcloud": GCLOUD}.items():
+        (tmp_path / name).write_text(f"#!{sys.executable} -IS\n{text}")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    return tmp_path / "google.json"
+
+
+def google_steps(backend: str = GOOGLE_BACKEND, provider: str = GOOGLE_PROVIDER, **changed: str) -> list[Step]:
+    return [*steps("acme/images", [GarRegistryConfig.model_validate({**GAR, **changed})], backend, provider)]
+
+
+@pytest.mark.parametrize("registries", [[GAR], []], ids=["gar", "state alone"])
+@pytest.mark.usefixtures("in_google")
+def test_commands_for_google_make_all_that_the_check_asks_for(registries: list[dict[str, Any]]) -> None:
+    wanted = [*steps("acme/images", map(GarRegistryConfig.model_validate, registries), GOOGLE_BACKEND, GOOGLE_PROVIDER)]
+    assert len(faults(wanted)) == len(wanted) == 13
+    run(wanted)
+    assert faults(wanted) == {}
+    run([step for step in wanted if step.commands[0].startswith("project=")])  # again, as after a failure
+    assert faults(wanted) == {}
+
+
+def test_google_trusts_the_jobs_that_publish_alone(in_google: Path) -> None:
+    run(google_steps())
+    state = json.loads(in_google.read_text())
+    condition = state["providers"]["github"]["attributeCondition"]
+    assert admits(condition, CLAIMS)
+    assert [whose for whose, claims in FOREIGN.items() if admits(condition, {**CLAIMS, **claims})] == []
+    for claim in ("repository_id", "sub", "ref"):
+        assert not admits(condition, {name: value for name, value in CLAIMS.items() if name != claim})
+    users = state["policies"][f"iam service-accounts {ACCOUNT}"]
+    principal = f"principal://iam.googleapis.com/{POOL}/subject/{CLAIMS['sub']}"
+    assert {(each["role"], *each["members"]) for each in users} == {("roles/iam.workloadIdentityUser", principal)}
+    variables = json.loads(in_google.with_name("github.json").read_text())
+    assert {path.rpartition("/")[2]: each["value"] for path, each in variables.items() if "/GOOGLE_" in path} == {
+        "GOOGLE_WORKLOAD_IDENTITY_PROVIDER": google.PROVIDER,
+        "GOOGLE_SERVICE_ACCOUNT": ACCOUNT,
+    }
+
+
+def test_account_in_google_has_the_roles_that_the_stacks_need(in_google: Path) -> None:
+    wanted = google_steps("https://api.pulumi.com", "")
+    run(wanted)
+    assert faults(wanted) == {}
+    policies = json.loads(in_google.read_text())["policies"]
+    assert policies.pop("artifacts repositories images") == [
+        {"role": "roles/artifactregistry.writer", "members": [f"serviceAccount:{ACCOUNT}"]}
+    ]
+    assert [*policies] == [f"iam service-accounts {ACCOUNT}"]
+    assert faults(google_steps())["roles of service account slipway-publish"] == (
+        "roles/cloudkms.cryptoKeyEncrypterDecrypter on kms keys state --keyring pulumi --location europe --project "
+        "acme-ml; roles/storage.objectUser on storage buckets gs://acme-pulumi"
+    )
+
+
+def _any_repository(state: dict[str, Any]) -> None:
+    state["providers"]["github"]["attributeCondition"] = "assertion.repository_owner == 'acme'"
+
+
+def _repository_by_name(state: dict[str, Any]) -> None:
+    provider = state["providers"]["github"]
+    provider["attributeCondition"] = provider["attributeCondition"].partition(" && ")[2]
+
+
+def _subject_of_another_claim(state: dict[str, Any]) -> None:
+    state["providers"]["github"]["attributeMapping"] = {"google.subject": "assertion.actor"}
+
+
+def _any_audience(state: dict[str, Any]) -> None:
+    state["providers"]["github"]["oidc"]["allowedAudiences"] = ["https://github.com/evil"]
+
+
+def _more_providers(state: dict[str, Any]) -> None:
+    state["providers"]["more"] = {**state["providers"]["github"], "name": f"{POOL}/providers/more"}
+
+
+def _switched_off(state: dict[str, Any]) -> None:
+    state["providers"]["github"]["disabled"] = True
+
+
+def _deleted_pool(state: dict[str, Any]) -> None:
+    state["pools"]["slipway-publish"]["state"] = "DELETED"
+
+
+def _more_users(state: dict[str, Any]) -> None:
+    members = f"principalSet://iam.googleapis.com/{POOL}/*"
+    state["policies"][f"iam service-accounts {ACCOUNT}"].append(
+        {"role": "roles/iam.workloadIdentityUser", "members": [members]}
+    )
+
+
+def _editor(state: dict[str, Any]) -> None:
+    state["policies"]["projects acme-ml"] = [{"role": "roles/editor", "members": [f"serviceAccount:{ACCOUNT}"]}]
+
+
+def _admin(state: dict[str, Any]) -> None:
+    state["policies"]["artifacts repositories images"][0]["role"] = "roles/artifactregistry.repoAdmin"
+
+
+def _no_api(state: dict[str, Any]) -> None:
+    state["apis"].remove("sts.googleapis.com")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_any_repository, "providers: [{"),
+        (_repository_by_name, "providers: [{"),
+        (_subject_of_another_claim, "providers: [{"),
+        (_any_audience, "providers: [{"),
+        (_more_providers, "providers: [{"),
+        (_switched_off, "providers: [{"),
+        (_deleted_pool, 'pool: ["DELETED", false], expected ["ACTIVE", false]'),
+        (_more_users, "/workloadIdentityPools/slipway-publish/* is more than it needs"),
+        (_editor, "roles/editor on the project is more than it needs"),
+        (_admin, "roles/artifactregistry.writer on artifacts repositories images --location europe"),
+        (_no_api, "sts.googleapis.com"),
+    ],
+)
+def test_check_names_what_differs_in_google(
+    in_google: Path, change: Callable[[dict[str, Any]], None], message: str
+) -> None:
+    wanted = google_steps()
+    run(wanted)
+    state = json.loads(in_google.read_text())
+    change(state)
+    in_google.write_text(json.dumps(state))
+    [fault] = faults(wanted).values()
+    assert message in fault
+    assert fault.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("backend", "provider", "message"),
+    [
+        ("gs://acme$(id)", "", "expected such as s3://"),
+        ("gs://", "", "expected such as s3://"),
+        (GOOGLE_BACKEND, "gcpkms://projects/acme-ml/locations/europe/keyRings/pulumi", "expected such as s3://"),
+        (GOOGLE_BACKEND, GOOGLE_PROVIDER + ";id", "expected such as s3://"),
+    ],
+)
+def test_address_in_google_mistaken_is_one_line(backend: str, provider: str, message: str) -> None:
+    with pytest.raises(SlipwayError, match="^github init: --") as caught:
+        google_steps(backend, provider)
+    assert message in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+def test_google_refuses_two_projects_and_long_names() -> None:
+    other = {**GAR, "repository": "europe-docker.pkg.dev/other-ml/images"}
+    with pytest.raises(SlipwayError, match="projects acme-ml, other-ml of Google"):
+        [*steps("acme/images", map(GarRegistryConfig.model_validate, (GAR, other)), "https://api.pulumi.com")]
+    with pytest.raises(SlipwayError, match="has 130 characters, and Google takes at most 127"):
+        [*steps(f"acme/{'i' * 100}", [GarRegistryConfig.model_validate(GAR)], "https://api.pulumi.com")]
