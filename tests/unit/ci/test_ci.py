@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 import yaml
@@ -26,6 +27,7 @@ from stacks.config.stack_file import ROOT, read_stack
 from stacks.identity import history
 from stacks.identity.history import BRANCH_VARIABLE
 from stacks.tags import Revision
+from tests.fakes import google
 from tests.fakes.github.rest_api import GitHub, serve
 from tests.fakes.loopback import serving
 from tests.helpers.sample_repository import Checkout
@@ -562,6 +564,26 @@ def test_tokens_for_azure_have_its_audience(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("AZURE_CLIENT_ID", "00000000-0000-0000-0000-000000000000")
     with identity.tokens(tmp_path) as variables:
         assert Path(variables["AZURE_FEDERATED_TOKEN_FILE"]).read_text().startswith("api%3A%2F%2FAzureADTokenExchange-")
+
+
+@pytest.mark.usefixtures("issuer")
+def test_tokens_for_google_are_named_by_its_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in identity.CLOUDS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("GOOGLE_SERVICE_ACCOUNT", raising=False)
+    monkeypatch.setenv("GOOGLE_WORKLOAD_IDENTITY_PROVIDER", google.PROVIDER)
+    with pytest.raises(SlipwayError, match=r"^GOOGLE_SERVICE_ACCOUNT is not set; "), identity.tokens(tmp_path):
+        pass
+    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", google.ACCOUNT)
+    with identity.tokens(tmp_path) as variables:
+        file = Path(variables["GOOGLE_APPLICATION_CREDENTIALS"])
+        credentials = json.loads(file.read_text())
+        assert credentials["audience"] == f"//iam.googleapis.com/{google.PROVIDER}"
+        assert credentials["service_account_impersonation_url"].endswith(f"/{google.ACCOUNT}:generateAccessToken")
+        token = Path(credentials["credential_source"]["file"])
+        assert unquote(token.read_text()).startswith(f"https://iam.googleapis.com/{google.PROVIDER}-")
+        assert {path.stat().st_mode & 0o777 for path in (file, token)} == {0o600}
+    assert not list(tmp_path.iterdir())
 
 
 def test_tokens_without_permission_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ CHANGES = {
 GENERATED = {"docs/reference/configuration.md", "stacks/stack.schema.json"}
 """What follows from a new key, beside the README of its image."""
 
-LEFT_OUT = ("hello*", "gar*", "Pulumi.hello.yaml", "mamba", "mamba.toml")
+LEFT_OUT = ("hello*", "quay*", "Pulumi.hello.yaml", "mamba", "mamba.toml")
 """What no copy has: what the examples add, should somebody have followed them."""
 
 
@@ -162,20 +162,20 @@ def test_new_flavor_in_the_files_of_its_row_passes_check(copy: Copy) -> None:
 
 
 def test_new_registry_kind_in_files_of_its_row_passes_check(copy: Copy) -> None:
-    files = ("stacks/config/registries/gar.py", "components/registry/gar_registry.py")
+    files = ("stacks/config/registries/quay.py", "components/registry/quay_registry.py")
     for path in files:
         copy.write(path, example("a registry kind", path))
-    assert copy.changed() == {*files} <= touched("registry kind", kind="gar")
+    assert copy.changed() == {*files} <= touched("registry kind", kind="quay")
     assert copy.generate() <= {*GENERATED, "Pulumi.yaml"}
-    registry = "{kind: gar, repository: europe-docker.pkg.dev/acme/images}"
+    registry = "{kind: quay, repository: quay.io/acme/images}"
     stack = f"config:\n  slipway:flavor: local\n  slipway:tagSuffix: try\n  slipway:registry: {registry}\n"
     copy.write("stacks/Pulumi.try.yaml", stack)
     copy.check("try")
     module: dict[str, Any] = {}
     exec(example("a registry kind", files[1]), module)
-    assert issubclass(module["GarRegistry"], PasswordRegistry)
-    (copy.root / "stacks/Pulumi.try.yaml").write_text(stack.replace("europe-docker.pkg.dev", "ghcr.io"))
-    assert "europe-docker.pkg.dev/<project>/<repository>" in copy.mistakes()
+    assert issubclass(module["QuayRegistry"], PasswordRegistry)
+    (copy.root / "stacks/Pulumi.try.yaml").write_text(stack.replace("quay.io", "ghcr.io"))
+    assert "quay.io/<organization>/<path>" in copy.mistakes()
 
 
 def test_new_cuda_release_passes_check(copy: Copy) -> None:

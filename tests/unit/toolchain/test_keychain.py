@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from containers.errors import SlipwayError
+from containers.registry.credentials import Login
+from containers.registry.logins import stack_login
 from toolchain.provider import image_name
 from toolchain.provider.build import _push_error, _Work
+from toolchain.provider.docker_api import docker_config as docker_config_
 from toolchain.provider.docker_api.docker_config import Keychain
 from toolchain.provider.inputs import BuildInputs, ImageInputs, RegistryInputs
 
@@ -89,6 +92,22 @@ def test_keychain_password_is_for_its_own_registry_alone() -> None:
     assert keychain.for_host(HOST).password == "hunter2"
     for host in ("docker.io", "nvcr.io", f"{HOST}:5000", f"other.{HOST}"):
         assert "hunter2" not in json.dumps(keychain.for_host(host).payload())
+
+
+def test_keychain_renews_a_clouds_token_after_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build of hours outlives the token of an hour that the program asked for before it."""
+    asked: list[str] = []
+
+    def renewed(login: Login) -> Login:
+        asked.append(login.password)
+        return Login(login.host, login.username, f"token-{len(asked)}")
+
+    monkeypatch.setattr(stack_login, "renewed", renewed)
+    keychain = Keychain(image(RegistryInputs(HOST, "oauth2accesstoken", "token-0")))
+    assert keychain.for_host(HOST).password == "token-0"
+    keychain._since -= docker_config_._FRESH + 1
+    assert [keychain.for_host(HOST).password for _ in range(2)] == ["token-1"] * 2
+    assert asked == ["token-0"]
 
 
 def test_build_lends_the_password_to_its_own_registry_alone() -> None:
