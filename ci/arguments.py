@@ -28,6 +28,10 @@ def main(words: Sequence[str]) -> int:
     return status
 
 
+def _folder(text: str) -> Path | None:
+    return Path(text) if text else None
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m ci", description="What the workflows run.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
@@ -42,7 +46,13 @@ def _parser() -> argparse.ArgumentParser:
     warm.add_argument("stack", metavar="STACK")
     warm.add_argument("--image", metavar="IMAGE", help="default: the only one", default="")
     warm.add_argument("--onto", metavar="REF", help="a warm image by its digest, to keep its layers", default="")
+    warm.add_argument(
+        "--caches", metavar="FOLDER", type=_folder, help="what a job with GPUs left, in place of a run here"
+    )
     warm.add_argument("--to", metavar="FOLDER", type=Path, help="write what `attest` signs there", required=True)
+    program = verbs.add_parser("warm-program", help="output what a job in the published image runs for `push-warm`")
+    program.add_argument("stack", metavar="STACK")
+    program.add_argument("--image", metavar="IMAGE", help="default: the only one", default="")
     attest = verbs.add_parser("attest", help="sign what the job that built a stack states")
     attest.add_argument("stack", metavar="STACK")
     attest.add_argument("--image", metavar="IMAGE", help="the input of the workflow", default="")

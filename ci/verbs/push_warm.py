@@ -1,4 +1,8 @@
-"""``python -m ci push-warm``: run a stack's script in its published image on this job's GPUs, and push its caches."""
+"""``python -m ci push-warm``: push a stack's published image with the caches that its script leaves.
+
+The script runs in that image on this job's GPUs, or has run in another job, whose container was that image. What
+such a job runs is the output ``program`` of ``python -m ci warm-program``.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,15 @@ import argparse
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from ci import actions, identity, published_branch, pulumi_stack
 from ci.repository import ROOT
 from ci.verbs import publish
 from cli.startup.measurement import has_gpu
 from cli.warm import warm_build
+from cli.warm.warm_pod import PodCaches
+from cli.warm.warm_run import EngineCaches
 from containers.errors import SlipwayError
 from containers.evidence import shape
 from stacks import plan
@@ -25,19 +32,13 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         SlipwayError: the machine has no GPU, the stack is not published, or see :func:`cli.warm.warm_build.warm`.
     """
-    if not has_gpu():
+    caches = PodCaches(options.caches) if options.caches else EngineCaches(gpu=True)
+    if isinstance(caches, EngineCaches) and not has_gpu():
         raise SlipwayError(
             f"stack {options.stack}: this machine has no driver of NVIDIA's GPUs, and a warm layer is for those "
             "that it is made on: start `warm` with the labels of a runner that has some"
         )
-    published = published_branch.stack(ROOT, options.stack)
-    if published is None:
-        branch = published_branch.BRANCH
-        raise SlipwayError(
-            f"stack {options.stack}: the branch {branch} has nothing of it; the workflow publish comes first"
-        )
-    with shape.expected(f"branch {published_branch.BRANCH}: {published_branch.FOLDER}/{options.stack}.json", "record"):
-        before = dict(published["outputs"])
+    before = published_outputs(options.stack)
     checkout, lines = Checkout.here(), []
     tracked = stack_command.check_name(checkout, options.stack)
     statements = publish.left_statements(plan.make(options.stack).config.signing)
@@ -48,9 +49,23 @@ def run(options: argparse.Namespace) -> int:
     ):
         os.environ.update(pulumi_stack.prepared(checkout, options.stack, emulating=False) | tokens)
         image, onto = options.image or None, options.onto or None
-        for line in warm_build.warm(options.stack, image, ROOT, None, onto, gpu=True, before=before):
+        for line in warm_build.warm(options.stack, image, ROOT, None, onto, caches, before):
             print(line, flush=True)
             lines.append(line)
     actions.summary("".join(f"- {line}\n" for line in lines))
     publish.hand_over(statements, options.to)
     return 0
+
+
+def published_outputs(stack: str) -> dict[str, Any]:
+    """Return a stack's outputs, as the branch ``published`` has them.
+
+    Raises:
+        SlipwayError: it has none.
+    """
+    published = published_branch.stack(ROOT, stack)
+    if published is None:
+        branch = published_branch.BRANCH
+        raise SlipwayError(f"stack {stack}: the branch {branch} has nothing of it; the workflow publish comes first")
+    with shape.expected(f"branch {published_branch.BRANCH}: {published_branch.FOLDER}/{stack}.json", "record"):
+        return dict(published["outputs"])

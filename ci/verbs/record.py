@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from ci import published_branch, repository
 from ci.repository import ROOT
+from containers import regular_file
 from containers.errors import SlipwayError, one_line
 
 _ATTEMPTS = 5
@@ -75,14 +75,7 @@ def _record(artifact: Path, stack: str, head: str) -> str | None:
     if not os.path.lexists(artifact):
         return None
     try:
-        folder = os.open(artifact, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            opened = os.open(f"{stack}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-        finally:
-            os.close(folder)
-        with os.fdopen(opened, "rb") as file:
-            if not stat.S_ISREG(os.fstat(opened).st_mode):
-                raise SlipwayError(f"{refusal}: it is not a regular file")
+        with regular_file.opened(artifact, f"{stack}.json") as file:
             content = file.read(_LARGEST + 1)
         if len(content) > _LARGEST:
             raise SlipwayError(f"{refusal}: it is larger than {_LARGEST >> 20} MiB")

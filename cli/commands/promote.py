@@ -35,8 +35,10 @@ def warm(stack: str, image: str | None, platform: str | None, onto: str | None, 
     """
     from cli.startup.measurement import has_gpu
     from cli.warm import warm_build
+    from cli.warm.warm_run import EngineCaches
 
-    for line in warm_build.warm(stack, image, ROOT, platform, onto, gpu=has_gpu() if gpu is None else gpu):
+    caches = EngineCaches(has_gpu() if gpu is None else gpu)
+    for line in warm_build.warm(stack, image, ROOT, platform, onto, caches):
         print(line, flush=True)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -14,10 +13,11 @@ from pathlib import Path
 from typing import IO, Any, Final, cast
 
 from cli.diff import stack_diff
-from cli.startup.docker_client import pulled
-from cli.warm import warm_evidence, warm_image, warm_layer, warm_run
+from cli.warm import warm_evidence, warm_image, warm_layer, warm_pod, warm_run
 from cli.warm.warm_image import WarmLayer
+from cli.warm.warm_pod import PodCaches
 from cli.warm.warm_record import WarmRecord, combined_key
+from cli.warm.warm_run import EngineCaches, WarmScript
 from containers.errors import SlipwayError, one_line
 from containers.evidence import cosign, shape
 from containers.image.node_pull import NodePull, size
@@ -65,11 +65,10 @@ def warm(
     root: Path,
     platform: str | None,
     onto: str | None,
-    *,
-    gpu: bool,
+    caches: EngineCaches | PodCaches,
     before: Mapping[str, Any] | None = None,
 ) -> Iterator[str]:
-    """Run a stack's script in its published image, and push the image with its caches; yield a line for each step.
+    """Push a stack's published image with the caches that its script leaves in it; yield a line for each step.
 
     ``onto`` is such an image by its digest, made on machines with other GPUs: its layers are kept.
     ``before`` are the stack's outputs as somebody may have written them, so the image must be the stack's; by default
@@ -81,13 +80,12 @@ def warm(
     target = _target(stack, image, root, platform, before)
     if target.config.signing:
         cosign.check(target.config.signing)
-    script = warm_run.WarmScript.read(root / target.settings.script)
+    script = WarmScript.read(root / target.settings.script)
     others = _others(target, onto) if onto else []
-    pulled(target.image.reference)
-    machine = warm_run.probe(target.image.reference, gpu=gpu)
+    machine = caches.machine(target.image.reference, script)
     if OF_MACHINES.get(machine.architecture) != target.image.platform:
         raise SlipwayError(
-            f"{target.name} is for {target.image.platform}, and the engine's machine is {machine.architecture}: an "
+            f"{target.name} is for {target.image.platform}, and the machine is {machine.architecture}: an "
             "emulated one leaves no caches for a real one"
         )
     record = WarmRecord(
@@ -99,18 +97,16 @@ def warm(
         return
     tag = f"{target.tag}-warm-{combined_key([*(each.record for each in kept), record])}"
     destination = Repository(f"{target.repository}:{tag}", target.login, reasons=PUSH_REASONS)
-    existing = destination.visible_digest()
-    if existing and _counts(target, f"{target.repository}@{existing}", tag):
-        _keep(target, stack, f"{target.repository}@{existing}")
-        yield f"{target.name}: {target.repository}:{tag}@{existing} is there already, for {record.where}"
+    if existing := _existing(target, destination, tag):
+        yield from _already(target, stack, existing, tag, record)
         return
-    yield f"{target.name}: {target.settings.script} runs in {target.image.reference} on this machine: {record.where}"
+    yield f"{target.name}: {target.settings.script} in {target.image.reference} {caches.place}: {record.where}"
     with ExitStack() as files:
         contents, archive, blob = (cast("IO[bytes]", files.enter_context(tempfile.TemporaryFile())) for _ in range(3))
-        limits = warm_run.WarmLimits(target.settings.seconds, target.settings.size, gpu)
-        read = partial(warm_layer.read, contents=contents, limit=limits.size)
+        limits = (target.settings.seconds, int(target.settings.size))
+        read = partial(warm_layer.read, contents=contents, limit=limits[1])
         began = datetime.now(UTC)
-        cached, left_out = warm_run.run(target.image.reference, script, record.key, machine.owner, limits, read)
+        cached, left_out = caches.read(target.image.reference, script, record.key, machine.owner, limits, read=read)
         if not cached:
             raise SlipwayError(
                 f"{script.path}: it left nothing in a cache: it must compile, and not clear its variables"
@@ -121,14 +117,29 @@ def warm(
         archive.seek(0)
         layer = warm_image.compressed(archive, blob, record, target.image)
         layers = [*kept, layer]
+        # Another machine of the kind may have been faster, and its tag is not moved.
+        if existing := _existing(target, destination, tag):
+            yield from _already(target, stack, existing, tag, record)
+            return
         digest = warm_image.push(target.image, layers, {layer.descriptor["digest"]: blob}, destination, tag)
         bytes_left = sum(file.size for file in cached)
     ref = f"{target.repository}@{digest}"
     pull = NodePull(1, int(layer.descriptor["size"]))
     yield f"{target.name}: {len(cached)} files, {size(bytes_left)}, for {record.where}: {pull} where the image is"
-    yield from _evidence(target, ref, tag, layers, _made(layer, onto, began))
+    yield from _evidence(target, ref, tag, layers, _made(layer, onto, caches.host, began))
     _keep(target, stack, ref)
     yield f"{target.name}: {target.repository}:{tag}@{digest}"
+
+
+def _existing(target: WarmTarget, destination: Repository, tag: str) -> str | None:
+    """Return the digest of the stack's own image under the tag, if there is one."""
+    digest = destination.visible_digest()
+    return digest if digest and _counts(target, f"{target.repository}@{digest}", tag) else None
+
+
+def _already(target: WarmTarget, stack: str, digest: str, tag: str, record: WarmRecord) -> Iterator[str]:
+    _keep(target, stack, f"{target.repository}@{digest}")
+    yield f"{target.name}: {target.repository}:{tag}@{digest} is there already, for {record.where}"
 
 
 def _keep(target: WarmTarget, stack: str, ref: str) -> None:
@@ -144,6 +155,19 @@ def _target(
     stack: str, image: str | None, root: Path, platform: str | None, before: Mapping[str, Any] | None
 ) -> WarmTarget:
     planned = plan.make(stack, root=root)
+    settings, name, built = _built(planned, image, platform, before, root)
+    login = stack_login.configured(planned.config.registry)
+    if before is not None and planned.config.signing:
+        signing_login = login if login and login.applies_to(built["ref"]) else None
+        cosign.verify(built["ref"], planned.config.signing, signing_login, {"tag": built["tag"]})
+    return WarmTarget(name, built["tag"], fetch(built["ref"], login), planned.config, settings, login)
+
+
+def _built(
+    planned: plan.Plan, image: str | None, platform: str | None, before: Mapping[str, Any] | None, root: Path
+) -> tuple[WarmConfig, str, dict[str, str]]:
+    """Return what a stack runs in a published image, the image's name, and its reference and tag."""
+    stack = planned.stack
     if planned.config.warm is None:
         raise SlipwayError(f"stack {stack}: slipway:warm is not set: {{script: warm/steps.py}} names what to run")
     wanted = planned.image(image, platform or planned.config.every_platform[0])
@@ -152,22 +176,23 @@ def _target(
     with shape.expected(f"stack {stack}: outputs: {name}", "record"):
         pushed = stack_diff.pushed(stack, platform_parts(outputs.get("images", {})), name)[name]
         built = {key: str(pushed[key]) for key in ("ref", "tag")}
-    login = stack_login.configured(planned.config.registry)
-    if before is not None:
-        _owned(built, wanted.repository, planned.config, login)
-    return WarmTarget(name, built["tag"], fetch(built["ref"], login), planned.config, planned.config.warm, login)
-
-
-def _owned(built: Mapping[str, Any], repository: str, config: StackConfig, login: Login | None) -> None:
-    """Refuse an image that is not the stack's: its layer would be pushed and signed as one of the stack."""
-    ref = built["ref"]
-    if Reference.of(ref).repository != repository:
+    if before is not None and Reference.of(built["ref"]).repository != wanted.repository:
+        # Its layer would be pushed and signed as one of the stack.
         raise SlipwayError(
-            f"{one_line(ref)}: not an image of {repository}, where the stack publishes it; publish it again"
+            f"{one_line(built['ref'])}: not an image of {wanted.repository}, where the stack publishes it; publish it "
+            "again"
         )
-    if config.signing:
-        signing_login = login if login and login.applies_to(ref) else None
-        cosign.verify(ref, config.signing, signing_login, {"tag": built["tag"]})
+    return planned.config.warm, name, built
+
+
+def in_pod(stack: str, image: str | None, root: Path, before: Mapping[str, Any]) -> tuple[str, str]:
+    """Return a stack's published image, and what ``python3 -c`` runs in a job whose container is that image.
+
+    Raises:
+        SlipwayError: the stack has no script or no such image, or the script cannot be read or is too long.
+    """
+    settings, _, built = _built(plan.make(stack, root=root), image, None, before, root)
+    return built["ref"], warm_pod.program(built["ref"], WarmScript.read(root / settings.script), settings.seconds)
 
 
 def _named(target: WarmTarget, onto: str) -> str:
@@ -210,11 +235,11 @@ def _counts(target: WarmTarget, ref: str, tag: str) -> bool:
     return True
 
 
-def _made(layer: WarmLayer, onto: str | None, began: datetime) -> dict[str, Any]:
+def _made(layer: WarmLayer, onto: str | None, host: str, began: datetime) -> dict[str, Any]:
     """Return what only the evidence says: which layer was made here, when, and on which machine or in which job."""
     job = "/".join(os.environ[name] for name in _RUN[:2]) + f"/actions/runs/{os.environ[_RUN[2]]}" if _in_job() else ""
     times = {"began": began.isoformat(), "finished": datetime.now(UTC).isoformat()}
-    return {"layer": layer.diff_id, "onto": onto or "", "host": socket.gethostname(), "job": job, **times}
+    return {"layer": layer.diff_id, "onto": onto or "", "host": host, "job": job, **times}
 
 
 def _in_job() -> bool:

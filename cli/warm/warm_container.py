@@ -4,13 +4,18 @@ The image's own Python runs it, from 3.7 on, with nothing but the standard libra
 ``warm_hook.py``, and for a run the folder of the caches and the script's name. The script comes on standard input.
 What it writes to standard output is an archive of regular files, which the reader does not trust: the script may have
 changed all that this program does.
+
+In a job's pod nobody describes the machine before: there the arguments are those of :func:`leave`, and the archive is a
+file.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -23,6 +28,20 @@ from typing import Any, BinaryIO
 
 FULL = 87
 """The exit status where the caches' file system is full."""
+KEYED = ("image", "machine", "sha256", "torch", "triton")
+"""What the name of the caches' folder is made of. A script that was only renamed does the same."""
+FOLDER, RECORD, CACHES = "SLIPWAY_CACHES", "record.json", "caches.tar"
+"""The variable that names the folder for what a job's pod leaves, and the two files in it."""
+
+
+def key(values: Any) -> str:
+    """Return the name of the caches' folder.
+
+    Where a script runs, it has the path that it has in the image: some names of cached files are made of it (pytorch
+    001077cbc0f3, torch/_inductor/codecache.py, AotCodeCompiler.compile: the wrapper's path is in the kernel's C++).
+    """
+    keyed = {name: values[name] for name in KEYED}
+    return hashlib.sha256(json.dumps(keyed, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def hook(text: str) -> Any:
@@ -47,12 +66,12 @@ def versions() -> Any:
     return result
 
 
-def describe(names: Any) -> None:
-    """Print what the machine and the image are, as one line of JSON."""
+def description(names: Any) -> Any:
+    """Return what the machine and the image are."""
     about = versions()
     about.update(machine=names["machine"](), python=sys.version.split()[0], uid=os.getuid(), gid=os.getgid())
     about["modules"] = os.path.realpath(sysconfig.get_path("purelib"))
-    print("\n" + json.dumps(about), flush=True)
+    return about
 
 
 def archive(root: Path, kinds: list[str], output: BinaryIO) -> None:
@@ -70,11 +89,11 @@ def archive(root: Path, kinds: list[str], output: BinaryIO) -> None:
                 print(f"left out: {name} is no regular file", file=sys.stderr)
 
 
-def run(names: Any, root: Path, name: str) -> None:
-    """Run the script with its caches in ``root``, and write these out."""
+def run(names: Any, root: Path, name: str, content: bytes, output: BinaryIO, seconds: float | None = None) -> None:
+    """Run the script with its caches in ``root``, and write these out. By default somebody else ends it in time."""
     folder = Path(tempfile.mkdtemp())
     script = folder / name
-    script.write_bytes(sys.stdin.buffer.read())
+    script.write_bytes(content)
     script.chmod(0o700)
     caches = {variable: root / kind for kind, variable in names["CACHES"].items()}
     for cache in caches.values():
@@ -86,7 +105,12 @@ def run(names: Any, root: Path, name: str) -> None:
         **{key: str(caches[key]) for key in caches},
     }
     command = [sys.executable, str(script)] if name.endswith(".py") else [str(script)]
-    status = subprocess.call(command, stdin=subprocess.DEVNULL, stdout=2, env=environment, cwd=str(folder))
+    try:
+        status = subprocess.call(
+            command, stdin=subprocess.DEVNULL, stdout=2, env=environment, cwd=str(folder), timeout=seconds
+        )
+    except subprocess.TimeoutExpired:
+        sys.exit(f"{name}: it was not done in {seconds:g} s: slipway:warm.seconds is the limit")
     if os.getpid() == 1:  # what it left running writes no more
         with suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)
@@ -95,16 +119,38 @@ def run(names: Any, root: Path, name: str) -> None:
         sys.exit(FULL)
     if status:
         sys.exit(status if 0 < status < FULL else 1)
-    archive(root, sorted(names["CACHES"]), sys.stdout.buffer)
+    archive(root, sorted(names["CACHES"]), output)
 
 
-def main(text: str, *run_in: str) -> None:
+def leave(names: Any, image: str, name: str, script: str, seconds: str) -> None:
+    """Run the script in this pod, and leave its caches and what the machine is in a folder, for the job that pushes."""
+    about, content = description(names), script.encode("latin-1")
+    if not any(line.startswith("gpu ") for line in about["machine"]):
+        sys.exit("this job's container has no GPU of NVIDIA's: start `warm` with the labels of runners whose jobs have")
+    about.update(image=image, sha256=hashlib.sha256(content).hexdigest(), host=socket.gethostname())
+    root, folder = Path(names["ROOT"], key(about)), Path(os.environ[FOLDER])
+    try:
+        root.mkdir(parents=True)
+    except OSError as error:
+        sys.exit(
+            f"{root}: user {about['uid']} cannot make the folder of the caches ({error.strerror}): have the image's "
+            f"Dockerfile make the one above, as root: RUN mkdir -p -m 1777 {names['ROOT']}"
+        )
+    folder.mkdir()
+    with (folder / CACHES).open("wb") as output:
+        run(names, root, name, content, output, float(seconds))
+    (folder / RECORD).write_text(json.dumps(about))
+
+
+def main(text: str, *words: str) -> None:
     """Describe the machine, or run a script."""
     names = hook(text)
-    if run_in:
-        run(names, Path(run_in[0]), run_in[1])
+    if not words:
+        print("\n" + json.dumps(description(names)), flush=True)
+    elif len(words) == 2:
+        run(names, Path(words[0]), words[1], sys.stdin.buffer.read(), sys.stdout.buffer)
     else:
-        describe(names)
+        leave(names, *words)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cli.warm import warm_container
 from containers.errors import MALFORMED
-
-_DIGITS = 16
 
 
 @dataclass(frozen=True)
@@ -31,9 +30,7 @@ class WarmRecord:
     @property
     def key(self) -> str:
         """The name of the layer's folder in the image."""
-        # A script that was only renamed does the same.
-        values = {name: value for name, value in vars(self).items() if name != "script"}
-        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:_DIGITS]
+        return warm_container.key(vars(self))
 
     @property
     def where(self) -> str:

@@ -8,25 +8,32 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar, cast
 
-from cli.startup.docker_client import docker, isolated, run_failure
+from cli.startup.docker_client import docker, isolated, pulled, run_failure
 from cli.warm import warm_container, warm_hook
 from cli.warm.warm_layer import LayerOwner
 from containers.blob import BlobUnreadable
 from containers.child_environment import child_environment
 from containers.errors import MALFORMED, SlipwayError, one_line
+from containers.image.layers import layer
 
 _LONGEST_SCRIPT: Final = 1 << 20
+_LONGEST_TEXT: Final = 8192
+_MOST_TEXTS: Final = 32
+_LARGEST_ID: Final = (1 << 32) - 2
+"""Of a user or group; the next number is none (chown(2))."""
 _PROBE_SECONDS: Final = 120
 _ENGINES: Final = range(125, 128)
 """Exit statuses of `docker run` where the engine could not run the program (its manual, "Exit status")."""
@@ -35,8 +42,8 @@ _MOST: Final = 1 << 14
 _LAST_LINES: Final = 20
 """Lines of what a script printed before it failed that are shown."""
 _INODES: Final = 150_000
-_PROGRAM: Final = Path(warm_container.__file__)
-_HOOK: Final = Path(warm_hook.__file__)
+PROGRAM: Final = Path(warm_container.__file__).read_text(encoding="utf-8")
+HOOK: Final = Path(warm_hook.__file__).read_text(encoding="utf-8")
 
 Result = TypeVar("Result")
 
@@ -54,6 +61,28 @@ class WarmMachine:
     def architecture(self) -> str:
         """The machine's architecture, as its kernel calls it."""
         return self.lines[-1].split()[1]
+
+    @classmethod
+    def of(cls, about: Mapping[str, Any]) -> WarmMachine:
+        """Return what a program in the image said; the image may have said anything.
+
+        Raises:
+            ValueError, or another of MALFORMED: it is no description.
+        """
+        owner = LayerOwner(int(about["uid"]), int(about["gid"]), str(about["modules"]))
+        machine = cls(tuple(map(str, about["machine"])), str(about["torch"]), str(about["triton"]), owner)
+        texts = [*machine.lines, machine.torch, machine.triton, owner.modules]
+        if not (
+            all(text.isprintable() and len(text) <= _LONGEST_TEXT for text in texts)
+            and len(texts) <= _MOST_TEXTS
+            and re.match(r"processor \S", machine.lines[-1])
+            and all(line.startswith(("gpu ", "driver ")) for line in machine.lines[:-1])
+            and re.fullmatch(r"/(.+/)?(site|dist)-packages", owner.modules)
+            and layer.normal(owner.modules) == owner.modules.lstrip("/")
+            and all(0 <= number <= _LARGEST_ID for number in (owner.uid, owner.gid))
+        ):
+            raise ValueError("no description")
+        return machine
 
 
 @dataclass(frozen=True)
@@ -102,7 +131,7 @@ def probe(reference: str, *, gpu: bool) -> WarmMachine:
     """
     name = f"slipway-warm-{secrets.token_hex(6)}"
     try:
-        words = ["run", *isolated(name, gpu=gpu), reference, "-c", _text(_PROGRAM), _text(_HOOK)]
+        words = ["run", *isolated(name, gpu=gpu), reference, "-c", PROGRAM, HOOK]
         status, printed = docker(words, _PROBE_SECONDS)
     except BaseException:
         docker(["rm", "--force", name], 60)
@@ -110,16 +139,9 @@ def probe(reference: str, *, gpu: bool) -> WarmMachine:
     if status:
         raise run_failure(reference, printed, status)
     try:
-        about = json.loads(printed.strip().rpartition("\n")[2])
-        owner = LayerOwner(int(about["uid"]), int(about["gid"]), str(about["modules"]))
-        lines = tuple(map(str, about["machine"]))
-        machine = WarmMachine(lines, str(about["torch"]), str(about["triton"]), owner)
-        valid = machine.lines[-1].startswith("processor ") and owner.modules.startswith("/")
+        return WarmMachine.of(json.loads(printed.strip().rpartition("\n")[2]))
     except MALFORMED:
-        valid = False
-    if not valid:
-        raise SlipwayError(f"{reference}: its python3 printed no description: '{one_line(printed)}'")
-    return machine
+        raise SlipwayError(f"{reference}: its python3 printed no description: '{one_line(printed)}'") from None
 
 
 def run(
@@ -139,7 +161,7 @@ def run(
     caches = f"{root}:rw,exec,nosuid,nodev,size={limits.size},nr_inodes={_INODES}"
     options = ["--interactive", "--read-only", "--tmpfs", f"{caches},mode=0700,uid={owner.uid},gid={owner.gid}"]
     options += ["--tmpfs", f"/tmp:rw,exec,nosuid,nodev,size={limits.size},nr_inodes={_INODES},mode=1777"]  # noqa: S108 - in the container
-    program = [reference, "-c", _text(_PROGRAM), _text(_HOOK), root, script.path.name]
+    program = [reference, "-c", PROGRAM, HOOK, root, script.path.name]
     words = ["docker", "run", *isolated(name, gpu=limits.gpu), *options, *program]
     pipe, environment = subprocess.PIPE, child_environment("docker")
     with tempfile.TemporaryFile() as stdin:
@@ -166,6 +188,32 @@ def run(
         raise _failure(reference, script.path, status, printed.text, limits)
     left_out = [line for line in printed.text.splitlines() if line.startswith("left out: ")]
     return result, left_out
+
+
+@dataclass(frozen=True)
+class EngineCaches:
+    """What the script leaves in a container of this machine's engine, which gets its GPUs if ``gpu`` is true."""
+
+    gpu: bool
+
+    place = "on this machine"
+
+    @property
+    def host(self) -> str:
+        """The machine's name."""
+        return socket.gethostname()
+
+    def machine(self, reference: str, _script: WarmScript) -> WarmMachine:
+        """Return what :func:`probe` does, after a pull of the image."""
+        pulled(reference)
+        return probe(reference, gpu=self.gpu)
+
+    def read(
+        self, reference: str, script: WarmScript, key: str, owner: LayerOwner, limits: tuple[float, int],
+        *, read: Callable[[IO[bytes]], Result],
+    ) -> tuple[Result, list[str]]:  # fmt: skip
+        """Return what :func:`run` does. ``limits`` are seconds and bytes."""
+        return run(reference, script, key, owner, WarmLimits(*limits, self.gpu), read)
 
 
 def _read(process: subprocess.Popen[bytes], read: Callable[[IO[bytes]], Result]) -> Result | None:
@@ -205,10 +253,6 @@ class _Tail(threading.Thread):
     @property
     def text(self) -> str:
         return self._kept.decode(errors="replace")
-
-
-def _text(file: Path) -> str:
-    return file.read_text(encoding="utf-8")
 
 
 def left_out(lines: Sequence[str]) -> str:

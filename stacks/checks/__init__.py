@@ -34,6 +34,7 @@ BUILD_RULES: tuple[Callable[[Graph], Iterator[str]], ...] = (
     trust.unlocked_parents,
     ec2_site.unfit_name,
     clusters.missing_gpu_checks,
+    pushes.missing_warm_script,
 )
 """Further rules for a stack that is built. They do not run for ``slipway lock``, which writes what they check."""
 

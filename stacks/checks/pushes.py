@@ -1,6 +1,7 @@
-"""``runners.push``: the repositories for pushes of jobs on EC2, which hold no build product of any stack.
+"""What is pushed beside the stack's images: by jobs on EC2 (``runners.push``), and warm layers (``warm``).
 
-A product is taken by its tag, which may move: whoever may push it decides what images are made of.
+A product is taken by its tag, which may move: whoever may push it decides what images are made of. So no repository for
+the pushes of jobs holds a product of any stack.
 """
 
 from __future__ import annotations
@@ -33,6 +34,13 @@ def products(graph: Graph) -> Iterator[str]:
                 f"{_KEY}: '{name}': stack {owners[name]} keeps a build product there, which its images are made of: "
                 "leave it out, or have the job push to a repository of its own"
             )
+
+
+def missing_warm_script(graph: Graph) -> Iterator[str]:
+    """Yield a message where the checkout lacks the script that `slipway warm` is to run."""
+    script = graph.config.warm.script if graph.config.warm else ""
+    if script and not (graph.root / script).is_file():
+        yield f"slipway:warm.script: '{script}': the checkout has no such file: write it, or leave slipway:warm out"
 
 
 def _owners(graph: Graph, repository: str) -> dict[str, str]:
