@@ -295,9 +295,9 @@ def test_preview_of_fork_builds_changes_and_pushes_nothing(world: World, github:
     assert report.strip() in comment["body"]
 
 
-def warmed(world: World, event: Event) -> Run:
+def warmed(world: World, event: Event, *, pods: bool = False) -> Run:
     """Return a run of ``warm.yml`` on a commit of main."""
-    inputs = {"stack": "one", "image": "link0", "runner": '["self-hosted", "gpu"]'}
+    inputs = {"stack": "one", "image": "link0", "runner": '["self-hosted", "gpu"]', "pods": pods}
     return world.actions().run("warm.yml", Event("workflow_dispatch", event.ref, event.sha), inputs=inputs)
 
 
@@ -374,6 +374,45 @@ def test_warm_pushes_the_published_image_with_caches(
         assert world.published_state("one")["commit"] == event.sha, "it records nothing"
         again = warmed(world, event)
         assert "is there already" in again.job("one / build / up").log, again.log
+        assert set(world.tags()) == {*before, tag}
+    finally:
+        remove(base)
+
+
+def with_gpu(world: World) -> None:
+    """Let the repository's code take this machine for one with a GPU."""
+    hook = ROOT / "cli/warm/warm_hook.py"
+    text, line = hook.read_text(), "    return [*_host(), "
+    assert text.count(line) == 1
+    own = text.replace(line, '    return ["gpu NVIDIA H100 80GB HBM3", "driver 580", ')
+    world.repository.write(str(hook.relative_to(ROOT)), own)
+
+
+@pytest.mark.slow
+def test_warm_in_a_pod_pushes_the_image_with_caches(world: World) -> None:
+    with_gpu(world)
+    made = "USER 0\nRUN mkdir -p -m 1777 /opt/slipway/warm\nUSER 1234:55\n"
+    base = pushed(PYTHON.format(base=base_image()) + made, "warm-pod")
+    world.repository.configure("one", length=1, base=base.tag, warm={"script": "warm/leaves.py", "size": "4 MB"})
+    world.repository.write("warm/leaves.py", LEAVES)
+    event = world.repository.push("an image with python3")
+    try:
+        assert world.actions().run("publish.yml", event).job("branch published").result == "success"
+        before = world.tags()
+        run = warmed(world, event, pods=True)
+        assert run.job("one / build / up").result == "success", run.log
+        assert run.job("caches").runs_on == ["self-hosted", "gpu"]
+        assert run.job("one / build / up").runs_on == ["ubuntu-24.04"]
+        assert run.job("caches").permissions == {"packages": "read"}
+        (tag,) = set(world.tags()) - set(before)
+        image = world.published_state("one")["outputs"]["images"]["link0"]
+        assert re.fullmatch(rf"one/link0:{re.escape(image['tag'])}-warm-[0-9a-f]{{8}}", tag), tag
+        again = warmed(world, event, pods=True)
+        assert "is there already" in again.job("one / build / up").log, again.log
+        world.repository.write("warm/leaves.py", "raise SystemExit('no such kernel')\n")
+        failed = warmed(world, world.repository.push("a script that fails"), pods=True)
+        assert "no such kernel" in failed.job("caches").log
+        assert (failed.job("caches").result, failed.job("warm").result) == ("failure", "skipped")
         assert set(world.tags()) == {*before, tag}
     finally:
         remove(base)

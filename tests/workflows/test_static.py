@@ -326,7 +326,7 @@ def test_job_that_attests_builds_nothing_and_runs_its_own_commit() -> None:
     # What the caller cannot give: the digest is an output of the workflow that this one calls.
     assert signs["env"]["DIGEST"] == "${{ needs.build.outputs.statements }}"
     assert set(workflow(ROOT, "attest.yml")["on"]["workflow_call"]["inputs"]) == {
-        "stack", "image", "runner", "natives", "warm", "onto",
+        "stack", "image", "runner", "natives", "warm", "caches", "onto",
     }  # fmt: skip
     for secret in ("COSIGN_PASSWORD", "COSIGN_PRIVATE_KEY", "PULUMI_CONFIG_PASSPHRASE"):
         assert secret not in json.dumps(attest)
@@ -339,10 +339,40 @@ def test_job_that_attests_builds_nothing_and_runs_its_own_commit() -> None:
 def test_warm_layer_is_of_main_alone_by_hand(ref: str, runs: bool) -> None:
     read = workflow(ROOT, "warm.yml")
     assert list(read["on"]) == ["workflow_dispatch"], "a pull request starts no such job"
-    (job,) = read["jobs"].values()
-    contexts = {"github": {"ref": ref}, "vars": {"PULUMI_BACKEND_URL": "s3://x"}}
-    assert bool(evaluate(job["if"], contexts)) is runs
-    assert job["uses"] == "./.github/workflows/attest.yml", "it signs as what publishes does"
+    jobs = read["jobs"]
+    for pods in (True, False):
+        contexts = {
+            "github": {"ref": ref}, "vars": {"PULUMI_BACKEND_URL": "s3://x"}, "inputs": {"pods": pods},
+            "needs": {"caches": {"result": "success" if pods else "skipped"}},
+        }  # fmt: skip
+        conditions = {
+            name: job["if"].removeprefix("${{").removesuffix("}}") for name, job in jobs.items() if "if" in job
+        }
+        assert {name: bool(evaluate(text, contexts)) for name, text in conditions.items()} == {
+            "image": runs and pods, "warm": runs,
+        }  # fmt: skip
+    contexts["inputs"], contexts["needs"] = {"pods": True}, {"caches": {"result": "failure"}}
+    assert not evaluate(conditions["warm"], contexts)
+    assert jobs["caches"]["needs"] == "image", "no job in the image without it"
+    assert jobs["warm"]["uses"] == "./.github/workflows/attest.yml", "it signs as what publishes does"
+
+
+def test_job_in_the_image_has_nothing_to_steal() -> None:
+    """What it runs is the image's and the script's: no secret, no identity, no token that writes, no checkout."""
+    job = workflow(ROOT, "warm.yml")["jobs"]["caches"]
+    assert job["permissions"] == {"packages": "read"}
+    assert "environment" not in job
+    assert not re.search(r"secrets\.|github\.token", json.dumps(job))
+    script, upload = job["steps"]
+    assert script["run"] == 'python3 -c "$PROGRAM"'
+    assert upload["uses"].startswith("actions/upload-artifact@")
+    # It is read on a machine of GitHub's, beside the code and not in it.
+    steps = workflow(ROOT, "up.yml")["jobs"]["up"]["steps"]
+    (download,) = [step for step in steps if step.get("if") == "inputs.caches"]
+    assert download["with"]["path"].startswith("${{ runner.temp }}/")
+    assert download["with"]["pattern"] == upload["with"]["name"]
+    runner = workflow(ROOT, "warm.yml")["jobs"]["warm"]["with"]["runner"]
+    assert interpolate(runner, {"inputs": {"pods": True, "runner": "x"}}) == '["ubuntu-24.04"]'
 
 
 def group(stack: str, run: str, *, warm: bool = False) -> str:
@@ -355,6 +385,17 @@ def group(stack: str, run: str, *, warm: bool = False) -> str:
 def test_warm_layer_cancels_no_run_that_waits() -> None:
     groups = [group("one", "1"), group("one", "2", warm=True), group("one", "3", warm=True)]
     assert len(set(groups)) == len(groups)
+
+
+def test_warm_layers_of_one_kind_of_machine_wait() -> None:
+    concurrency = workflow(ROOT, "warm.yml")["concurrency"]
+    assert concurrency["cancel-in-progress"] is False
+
+    def own(image: str, runner: str) -> str:
+        inputs = {"stack": "one", "image": image, "runner": runner}
+        return interpolate(concurrency["group"], {"inputs": inputs})
+
+    assert len({own("a", "h100"), own("a", "b200"), own("b", "h100")}) == 3
 
 
 @pytest.mark.parametrize("warm", [True, False])

@@ -1,7 +1,8 @@
 """A stand-in of GitHub Actions: jobs in their order, matrices, called workflows, conditions, outputs and artifacts.
 
 Every ``run`` line is run by bash as GitHub runs it, with the variables that GitHub sets and no others but those that find
-this machine's toolchain. Each job has a folder of its own, as a machine has. Of the actions, ``checkout`` fetches from a
+this machine's toolchain. Each job has a folder of its own, as a machine has; one with a container has a pod
+(:mod:`tests.fakes.github.job_pod`). Of the actions, ``checkout`` fetches from a
 bare remote as the real one does, the two of artifacts copy, and a scanner only notes what it is given.
 """
 
@@ -21,6 +22,7 @@ from typing import Any
 import yaml
 
 from tests.fakes.github.expressions import evaluate, interpolate, value
+from tests.fakes.github.job_pod import JobPod
 from toolchain.checkout import Checkout
 from toolchain.parts import python_env
 from toolchain.parts.part import Part, remember
@@ -229,6 +231,8 @@ class _Workflow:
         contexts = {**contexts, "steps": steps, "env": {}, "job": self._job_context(called)}
         own = {**contexts["workflow_env"], **job.get("env", {})}
         variables = {key: interpolate(str(text), contexts) for key, text in own.items()}
+        temp = self.home / "temp"
+        pod = JobPod(interpolate(job["container"]["image"], contexts), temp) if "container" in job else None
         for step in job["steps"]:
             condition = str(step.get("if", "true"))
             failed = ended.result == "failure"
@@ -237,16 +241,27 @@ class _Workflow:
             more = {key: interpolate(str(text), contexts) for key, text in step.get("env", {}).items()}
             values = {key: value(text, contexts) for key, text in step.get("with", {}).items()}
             if "uses" in step:
+                if pod and values.get("path"):
+                    pod.fetch(values["path"], place / "left")
+                    values["path"] = str(place / "left")
                 self._use(step["uses"].partition("@")[0], values, place, ended)
                 continue
-            outputs, ok = self._line(step["run"], place, {**variables, **more}, ended)
+            outputs, ok = self._line(step["run"], place, {**variables, **more}, ended, pod)
             steps[step.get("id", "")] = {"outputs": outputs}
             ended.result = ended.result if ok or step.get("continue-on-error") else "failure"
+        if pod:
+            pod.end()
         for output, text in job.get("outputs", {}).items():
             ended.outputs[output] = interpolate(text, contexts)
         return [ended], ended.outputs
 
-    def _line(self, line: str, place: Path, more: Mapping[str, str], job: Job) -> tuple[dict[str, str], bool]:
+    def _line(
+        self, line: str, place: Path, more: Mapping[str, str], job: Job, pod: JobPod | None
+    ) -> tuple[dict[str, str], bool]:
+        if pod:
+            ended = pod.line(line, more)
+            job.log += f"$ {line}\n{ended.stdout}"
+            return {}, ended.returncode == 0
         files = {name: place / name.lower() for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
         for file in files.values():
             file.write_text("")
