@@ -34,6 +34,8 @@ _LONGEST_TEXT: Final = 8192
 _MOST_TEXTS: Final = 32
 _LARGEST_ID: Final = (1 << 32) - 2
 """Of a user or group; the next number is none (chown(2))."""
+_MODULES: Final = re.compile(r"(?=.{1,255}$)(?!/opt/slipway/)/((?!\.wh\.)[!-.0-~]+/)*(site|dist)-packages")
+"""The folder of a Python's modules (`sysconfig`, purelib; Debian's is dist-packages). No part of it removes files."""
 _PROBE_SECONDS: Final = 120
 _ENGINES: Final = range(125, 128)
 """Exit statuses of `docker run` where the engine could not run the program (its manual, "Exit status")."""
@@ -77,7 +79,7 @@ class WarmMachine:
             and len(texts) <= _MOST_TEXTS
             and re.match(r"processor \S", machine.lines[-1])
             and all(line.startswith(("gpu ", "driver ")) for line in machine.lines[:-1])
-            and re.fullmatch(r"/(.+/)?(site|dist)-packages", owner.modules)
+            and _MODULES.fullmatch(owner.modules)
             and layer.normal(owner.modules) == owner.modules.lstrip("/")
             and all(0 <= number <= _LARGEST_ID for number in (owner.uid, owner.gid))
         ):

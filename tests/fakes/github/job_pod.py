@@ -22,11 +22,11 @@ class JobPod:
     """A pod, in which ``temp`` of the runner is ``/__w/_temp``."""
 
     def __init__(self, image: str, temp: Path) -> None:
-        self._name = f"slipway-job-pod-{uuid.uuid4().hex[:8]}"
+        self.name = f"slipway-job-pod-{uuid.uuid4().hex[:8]}"
         self._temp = str(temp)
-        docker("run", "--detach", "--name", self._name, "--entrypoint", "tail", image, "-f", "/dev/null")
-        docker("exec", "--user", "0:0", self._name, "sh", "-c", _VOLUME)
-        docker("exec", self._name, "mkdir", "/__w/_temp")
+        docker("run", "--detach", "--name", self.name, "--entrypoint", "tail", image, "-f", "/dev/null")
+        docker("exec", "--user", "0:0", self.name, "sh", "-c", _VOLUME)
+        docker("exec", self.name, "mkdir", "/__w/_temp")
 
     def _inside(self, text: str) -> str:
         return "/__w/_temp" + text.removeprefix(self._temp) if text.startswith(self._temp) else text
@@ -34,13 +34,13 @@ class JobPod:
     def line(self, line: str, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
         """Run a line of a step."""
         options = [word for key, text in variables.items() for word in ("--env", f"{key}={self._inside(text)}")]
-        words = ["exec", "--workdir", "/__w/slipway/slipway", *options, self._name, "sh", "-e", "-c", line]
+        words = ["exec", "--workdir", "/__w/slipway/slipway", *options, self.name, "sh", "-e", "-c", line]
         return docker(*words, check=False)
 
     def fetch(self, path: str, target: Path) -> None:
         """Copy a file or folder out of the pod."""
-        docker("cp", f"{self._name}:{self._inside(path)}", target)
+        docker("cp", f"{self.name}:{self._inside(path)}", target)
 
     def end(self) -> None:
         """Remove the pod."""
-        docker("rm", "--force", self._name)
+        docker("rm", "--force", self.name)

@@ -168,6 +168,17 @@ def test_script_that_fails_says_why(status: int, printed: str, expected: str) ->
     assert str(warm_run._failure("r.example/a", Path("warm.py"), status, printed, limits)) == expected
 
 
+def with_plan(monkeypatch: pytest.MonkeyPatch, signing: object = None) -> None:
+    """Let stack ``prod`` have one image, ``torch``."""
+    planned = SimpleNamespace(
+        stack="prod",
+        config=SimpleNamespace(warm="set", every_platform=("linux/amd64",), registry=None, signing=signing),
+        image=lambda *_: SimpleNamespace(spec=SimpleNamespace(name="torch"), repository="r.example/images/torch"),
+    )
+    monkeypatch.setattr(plan, "make", lambda *_, **__: planned)
+    monkeypatch.setattr(stack_login, "configured", lambda _: None)
+
+
 @pytest.mark.parametrize(
     ("repository", "signed", "reason"),
     [
@@ -187,17 +198,17 @@ def test_image_of_somebody_else_is_not_warmed(
             raise SlipwayError(f"{ref}: no signature")
 
     monkeypatch.setattr(cosign, "verify", verify)
-    config: Any = SimpleNamespace(signing="the stack's")
-    built = {"ref": f"{repository}@sha256:{'0' * 64}", "tag": "1-cpu"}
+    built = {"ref": f"{repository}@{DIGEST}", "tag": "1-cpu"}
+    with_plan(monkeypatch, signing="the stack's")
     with pytest.raises(SlipwayError, match=reason):
-        warm_build._owned(built, "r.example/images/torch", config, None)
+        warm_build._target("prod", None, Path(), None, {"images": {"torch": built}})
     assert asked == ([] if signed else [(built["ref"], "the stack's", None, {"tag": "1-cpu"})])
 
 
 @pytest.mark.parametrize("state", [{}, [], {"outputs": None}, {"outputs": "x"}])
 def test_state_of_a_branch_of_another_shape_is_one_line(monkeypatch: pytest.MonkeyPatch, state: object) -> None:
     """Without outputs there, none of Pulumi's own state count in their place."""
-    options: Any = SimpleNamespace(stack="prod", image="", onto="", to="")
+    options: Any = SimpleNamespace(stack="prod", image="", onto="", to="", caches=None)
     monkeypatch.setattr(published_branch, "stack", lambda *_: state)
     monkeypatch.setattr(push_warm, "has_gpu", lambda: True)
     with pytest.raises(SlipwayError, match=r"^branch published: stacks/prod.json: what is recorded has another shape"):
@@ -225,11 +236,8 @@ def test_state_of_a_branch_of_another_shape_is_one_line(monkeypatch: pytest.Monk
 def test_outputs_of_a_branch_are_held_against_the_plan(
     monkeypatch: pytest.MonkeyPatch, before: dict[str, Any], reason: str
 ) -> None:
-    planned = SimpleNamespace(
-        config=SimpleNamespace(warm="set", every_platform=("linux/amd64",), registry=None, signing=None),
-        image=lambda *_: SimpleNamespace(spec=SimpleNamespace(name="torch"), repository="r.example/images/torch"),
-    )
-    monkeypatch.setattr(plan, "make", lambda *_, **__: planned)
-    monkeypatch.setattr(stack_login, "configured", lambda _: None)
+    with_plan(monkeypatch)
     with pytest.raises(SlipwayError, match=reason):
-        next(warm_build.warm("prod", None, Path(), None, None, gpu=False, before=before))
+        next(warm_build.warm("prod", None, Path(), None, None, warm_run.EngineCaches(gpu=False), before))
+    with pytest.raises(SlipwayError, match=reason):
+        warm_build.in_pod("prod", None, Path(), before)
