@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -139,6 +141,21 @@ def test_layer_of_another_machine_stays_and_is_not_used(project: Project, tmp_pa
     # Both machines' layers have one tag, which says so whoever came first.
     assert both == reference(warm(other, "--onto", reference(warm(project))))
     assert "already" in warm(project, "--onto", both)
+
+
+def test_tag_of_a_faster_machine_is_not_moved(project: Project, python_image: str) -> None:
+    """Two machines of one kind leave different files for one tag: the later one takes what the first has pushed."""
+    text = "import os, time\nopen(os.environ['TRITON_CACHE_DIR'] + '/' + os.urandom(8).hex(), 'w').close()\ntime.sleep(8)\n"
+    project.write("warm/random.py", text)
+    configure(project, "warm/random.py", base=python_image)
+    words = [sys.executable, "-m", "stacks", "warm", "t", "--no-gpu"]
+    with subprocess.Popen(words, cwd=project.root, env=project.environment, stdout=-1, text=True) as first:
+        assert first.stdout
+        assert "on this machine" in first.stdout.readline()
+        second = project.stacks(*words[3:])
+        pushed = reference(first.stdout.read())
+    assert f"{pushed.rpartition('@')[2]} is there already" in second
+    assert reference(second) == pushed
 
 
 ARCHIVE = """import os, tarfile

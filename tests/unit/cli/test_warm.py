@@ -241,3 +241,14 @@ def test_outputs_of_a_branch_are_held_against_the_plan(
         next(warm_build.warm("prod", None, Path(), None, None, warm_run.EngineCaches(gpu=False), before))
     with pytest.raises(SlipwayError, match=reason):
         warm_build.in_pod("prod", None, Path(), before)
+
+
+@pytest.mark.parametrize("script", ["warm/no-such-file.py", "stacks"])
+def test_script_that_is_not_there_is_refused(script: str) -> None:
+    values = {"flavor": "local", "warm": {"script": script}}
+    with pytest.raises(SlipwayError) as caught:
+        plan.make("local", values)
+    assert str(caught.value) == (
+        f"stack local: slipway:warm.script: '{script}': the checkout has no such file: write it, or leave slipway:warm out"
+    )
+    assert plan.make("local", {**values, "warm": {"script": "pyproject.toml"}}).config.warm
