@@ -133,8 +133,9 @@ def leave(names: Any, image: str, name: str, script: str, seconds: str) -> None:
         root.mkdir(parents=True)
     except OSError as error:
         sys.exit(
-            f"{root}: user {about['uid']} cannot make the folder of the caches ({error.strerror}): have the image's "
-            f"Dockerfile make the one above, as root: RUN mkdir -p -m 1777 {names['ROOT']}"
+            f"{root}: user {about['uid']} cannot make the folder of the caches ({error.strerror}): update the runners, "
+            "whose pods have the one above; or, where others made these, have the image's Dockerfile make it, as root: "
+            f"RUN mkdir -p -m 1777 {names['ROOT']}"
         )
     folder.mkdir()
     with (folder / CACHES).open("wb") as output:

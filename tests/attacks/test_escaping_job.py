@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cli.warm import warm_hook
 from components.runners.kubernetes import build_daemon, job_pods, pod
 from containers.errors import SlipwayError
 from stacks import plan
@@ -211,3 +212,43 @@ def test_job_reaches_nothing_by_what_the_hook_copies(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.stdout.splitlines() == ["./", "own-workflow"]
     assert token.read_text() == "the runner's token"
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="the hook is a program of Node.js")
+@pytest.mark.parametrize(
+    ("container", "template"),
+    [
+        ({"environmentVariables": {"SLIPWAY_WARM": "pod"}}, "warm.json"),
+        ({"environmentVariables": {"OTHER": "1"}}, "job.json"),
+        ({}, "job.json"),
+        (None, "job.json"),
+    ],
+)
+def test_job_that_warms_gets_an_empty_folder_alone(tmp_path: Path, container: object, template: str) -> None:
+    """Any job may ask for it: it is in its own pod, and nothing of a node's."""
+    config = KubernetesRunnersConfig.model_validate({"kind": "kubernetes", "github": GITHUB, "jobPods": True})
+    files = job_pods.files(config)["data"]
+    text = files["hook.js"].replace("/home/runner/k8s-novolume", str(tmp_path))
+    (tmp_path / "hook.js").write_text(text)
+    (tmp_path / "index.js").write_text("console.log(process.env.ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE)")
+    variables = {
+        "ACTIONS_RUNNER_POD_NAME": "own", "PATH": os.environ["PATH"],
+        "ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE": "/jobs/job.json",
+    }  # fmt: skip
+    given = json.dumps({"command": "prepare_job", "args": {"container": container}})
+    done = subprocess.run(
+        ["node", str(tmp_path / "hook.js")], input=f"{given}\n", env=variables, check=True, timeout=60, text=True,
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert Path(done.stdout.strip()).name == template
+    job, warm = (json.loads(files[name])["spec"] for name in ("job.json", "warm.json"))
+    [volume] = [each for each in warm["volumes"] if each not in job["volumes"]]
+    assert volume == {"name": "warm", "emptyDir": {}}
+    [mount] = [
+        each
+        for each in warm["containers"][0]["volumeMounts"]
+        if each not in job["containers"][0].get("volumeMounts", [])
+    ]
+    assert mount == {"name": "warm", "mountPath": warm_hook.ROOT}
+    unchanged = {**warm, "volumes": job["volumes"], "containers": job["containers"]}
+    assert unchanged == job

@@ -105,7 +105,7 @@ def test_user_without_a_folder_is_told_how_to_make_it(pod: JobPod, image: Image)
     status, printed = run(pod, reference(image), LEAVES)
     (line,) = printed.splitlines()
     assert status
-    assert line.endswith("as root: RUN mkdir -p -m 1777 /opt/slipway/warm")
+    assert line.endswith("make it, as root: RUN mkdir -p -m 1777 /opt/slipway/warm")
     assert "user 1234 cannot make the folder of the caches (Permission denied)" in line
 
 

@@ -391,8 +391,7 @@ def with_gpu(world: World) -> None:
 @pytest.mark.slow
 def test_warm_in_a_pod_pushes_the_image_with_caches(world: World) -> None:
     with_gpu(world)
-    made = "USER 0\nRUN mkdir -p -m 1777 /opt/slipway/warm\nUSER 1234:55\n"
-    base = pushed(PYTHON.format(base=base_image()) + made, "warm-pod")
+    base = pushed(PYTHON.format(base=base_image()) + "USER 1234:55\n", "warm-pod")
     world.repository.configure("one", length=1, base=base.tag, warm={"script": "warm/leaves.py", "size": "4 MB"})
     world.repository.write("warm/leaves.py", LEAVES)
     event = world.repository.push("an image with python3")

@@ -35,6 +35,8 @@ from components.runners.kubernetes.pod import (
 from stacks.config.kubernetes import KubernetesRunnersConfig
 
 JOB_ACCOUNT = "job"
+WARM = "/opt/slipway/warm"
+"""The folder of warm layers in an image: see ``cli.warm.warm_hook``."""
 _LONGEST = 5 * 24 * 60 * 60
 """Seconds after which no job runs any more (GitHub, "Actions limits": five days on self-hosted runners)."""
 
@@ -53,6 +55,10 @@ if (containers.some(one => one && (one.userMountVolumes || []).length)) {{
 }}
 // An action that is an image has a pod beside the job, which has all devices.
 if (command === 'run_container_step') process.env.ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE = '{JOBS}/step.json'
+// The job of the workflow `warm` makes caches where the image's user could make no folder.
+if (containers[0] && (containers[0].environmentVariables || {{}}).SLIPWAY_WARM) {{
+  process.env.ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE = '{JOBS}/warm.json'
+}}
 // A job puts folders first on PATH, and programs into a folder that the hook copies here. The hook starts `sh`.
 process.env.PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 // The runner has the state from an answer that a job can write into that folder: it could name another job's pod.
@@ -133,6 +139,7 @@ def files(config: KubernetesRunnersConfig, service: Spec | None = None) -> Manif
     texts = {
         "hook.js": _HOOK,
         "job.json": _text(template(config, service)),
+        "warm.json": _text(_warming(template(config, service))),
         "step.json": _text(_template(config, {"resources": on_disk(config.disk)}, {}, [])),
     }
     return isolation.manifest("v1", "ConfigMap", config.named(JOBS_MAP), config.namespace, data=texts)
@@ -158,6 +165,14 @@ def template(config: KubernetesRunnersConfig, service: Spec | None = None) -> Sp
     if mounts:
         container["volumeMounts"] = [{"name": name, "mountPath": path} for name, path in mounts.items()]
     return _template(config, container, requested, volumes)
+
+
+def _warming(job: Spec) -> Spec:
+    """Return the template of a job's pod with an empty folder for caches. It would hide those of a warm image."""
+    for container in job["spec"]["containers"]:
+        container["volumeMounts"] = [*container.get("volumeMounts", []), {"name": "warm", "mountPath": WARM}]
+    job["spec"]["volumes"] = [*job["spec"]["volumes"], {"name": "warm", "emptyDir": {}}]
+    return job
 
 
 def _template(config: KubernetesRunnersConfig, container: Spec, requested: dict[str, str], volumes: list[Spec]) -> Spec:

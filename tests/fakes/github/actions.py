@@ -232,7 +232,10 @@ class _Workflow:
         own = {**contexts["workflow_env"], **job.get("env", {})}
         variables = {key: interpolate(str(text), contexts) for key, text in own.items()}
         temp = self.home / "temp"
-        pod = JobPod(interpolate(job["container"]["image"], contexts), temp) if "container" in job else None
+        pod = None
+        if container := job.get("container"):
+            warming = "SLIPWAY_WARM" in container.get("env", {})
+            pod = JobPod(interpolate(container["image"], contexts), temp, warming=warming)
         for step in job["steps"]:
             condition = str(step.get("if", "true"))
             failed = ended.result == "failure"

@@ -21,12 +21,14 @@ _VOLUME = "mkdir -m 0777 /__w && mkdir -p /__w/slipway/slipway && chown -R 1001:
 class JobPod:
     """A pod, in which ``temp`` of the runner is ``/__w/_temp``."""
 
-    def __init__(self, image: str, temp: Path) -> None:
+    def __init__(self, image: str, temp: Path, *, warming: bool = False) -> None:
         self.name = f"slipway-job-pod-{uuid.uuid4().hex[:8]}"
         self._temp = str(temp)
         docker("run", "--detach", "--name", self.name, "--entrypoint", "tail", image, "-f", "/dev/null")
         docker("exec", "--user", "0:0", self.name, "sh", "-c", _VOLUME)
         docker("exec", self.name, "mkdir", "/__w/_temp")
+        if warming:  # the empty volume of a stack's runners (components/runners/kubernetes/job_pods.py)
+            docker("exec", "--user", "0:0", self.name, "mkdir", "-p", "-m", "0777", "/opt/slipway/warm")
 
     def _inside(self, text: str) -> str:
         return "/__w/_temp" + text.removeprefix(self._temp) if text.startswith(self._temp) else text
