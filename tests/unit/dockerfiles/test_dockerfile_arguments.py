@@ -214,7 +214,10 @@ def test_stage_on_outside_image_runs_as_root_after_nonce(dockerfile: str) -> Non
             continue
         before = steps[: kinds.index("RUN")]
         users = [rest for kind, rest in before if kind == "USER"]
-        assert users[-1:] == ["0:0"], f"{dockerfile}: stage {name} runs as {users[-1:] or 'whom its parent names'}"
+        assert users[-1:] == ["0:0"], (
+            f"{dockerfile}: stage {name} runs as {users[-1] if users else 'whom its parent names'}: write USER 0:0 above its "
+            "first RUN"
+        )
         assert nonces <= {*declared(before)}, f"{dockerfile}: stage {name} lacks {sorted(nonces)} before its first step"
 
 
