@@ -36,13 +36,14 @@ def test_cuda_capabilities_equal_those_of_ptxas(line: str, package: str, tmp_pat
 
     printed = subprocess.run([ptxas, "--help"], check=True, capture_output=True, text=True).stdout
     option = printed[printed.index("--gpu-name") :].partition("\n\n")[0]
-    kinds = {
-        kind: {f"{major}.{minor}" for major, minor in re.findall(kind + r"_(\d+?)(\d[a-z]?)\b", option)}
-        for kind in ("sm", "compute")
-    }
+    sm, compute = ({*re.findall(kind + r"_(\d+?)(\d[a-z]?)\b", option)} for kind in ("sm", "compute"))
+    assert sm == compute, f"{package}: ptxas compiles for other capabilities than it takes as PTX: a row has one list"
+    (gcc,) = {int(newest) for newest in re.findall(r"__GNUC__ > (\d+)", headers.decode())}
+    archs = sorted((f"{major}.{minor}" for major, minor in sm), key=lambda arch: (order(arch), arch))
     row = table("cuda")["line"][line]
-    assert kinds["sm"] == kinds["compute"] == set(row["archs"].split())
-    assert {int(newest) for newest in re.findall(r"__GNUC__ > (\d+)", headers.decode())} == {row["gcc"]}
+    assert (row["gcc"], {*row["archs"].split()}) == (gcc, {*archs}), (
+        f'write gcc = {gcc}, archs = "{" ".join(archs)}" in the line "{line}" of cuda.toml: {package} has these'
+    )
 
 
 def test_cuda_lines_since_11_7_name_their_packages() -> None:

@@ -162,7 +162,11 @@ def test_magma_of_cuda_11_4_is_refused_with_the_reason() -> None:
 
 
 def test_magma_rows_are_known_cudas() -> None:
-    assert {*table("magma")["package"], *table("magma")["gap"]} == {line(version) for version in cuda_versions()}
+    rows, lines = {*table("magma")["package"], *table("magma")["gap"]}, {line(version) for version in cuda_versions()}
+    assert rows == lines, (
+        f"write each line of cuda.toml into magma.toml, in `package` or, with the reason why it has none, in [gap]: "
+        f"{sorted(lines - rows)}; take out {sorted(rows - lines)}"
+    )
 
 
 def test_extra_with_old_cuda_or_python_is_refused() -> None:
