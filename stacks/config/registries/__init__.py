@@ -16,7 +16,7 @@ from pydantic import Field
 from stacks.config.registries.registry_model import RegistryConfig
 
 
-def _kinds() -> tuple[type[RegistryConfig], ...]:
+def kinds() -> tuple[type[RegistryConfig], ...]:
     """Return the model of each kind of registry, in the order of their modules' names."""
     modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
     return tuple(
@@ -31,4 +31,4 @@ def _kinds() -> tuple[type[RegistryConfig], ...]:
 if TYPE_CHECKING:
     Registry = RegistryConfig
 else:
-    Registry = Annotated[Union[_kinds()], Field(discriminator="kind")]  # noqa: UP007 - of as many as there are modules
+    Registry = Annotated[Union[kinds()], Field(discriminator="kind")]  # noqa: UP007 - of as many as there are modules

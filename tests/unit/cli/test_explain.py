@@ -9,6 +9,7 @@ from cli.keys.key import keys
 from cli.main import main
 from stacks import flavors
 from stacks.config.stack_file import read_stack
+from tests.helpers.registry_kinds import KINDS
 
 
 def explain(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -46,7 +47,9 @@ def test_explain_block_lists_its_keys(capsys: pytest.CaptureFixture[str]) -> Non
 def test_explain_kinds_have_an_entry_each(capsys: pytest.CaptureFixture[str]) -> None:
     printed = explain(capsys, "registry.username")
     assert [line for line in printed.splitlines() if line.startswith("slipway:")] == [
-        f"slipway:registry.username  (kind: {kind})" for kind in ("acr", "gar", "generic", "ghcr")
+        f"slipway:registry.username  (kind: {kind})"
+        for kind, model in KINDS.items()
+        if "username" in model.model_fields
     ]
 
 

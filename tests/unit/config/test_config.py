@@ -22,6 +22,7 @@ from stacks.config.registries.this_machine import LocalRegistryConfig
 from stacks.flavors.torch_family.family_config import FamilyExtrasConfig
 from stacks.versions.pytorch import torch_release
 from tests.helpers import refusals
+from tests.helpers.registry_kinds import LISTED
 
 
 def camel(model: type[Model]) -> list[str]:
@@ -101,7 +102,7 @@ def test_config_of_flavor_alone_loads() -> None:
         ({"registry": {"kind": "local", "address": "x y"}}, "stack x: slipway:registry.address: 'x y': expected host"),
         (
             {"registry": {"kind": "ghrc"}},
-            "stack x: slipway:registry.kind: 'ghrc': expected one of acr, ecr, gar, generic, ghcr, local (did you mean 'ghcr'?)",
+            f"stack x: slipway:registry.kind: 'ghrc': expected one of {LISTED} (did you mean 'ghcr'?)",
         ),
         ({"registry": {"path": "x"}}, "stack x: slipway:registry: 'kind' is required"),
         ({"torch": None}, "stack x: slipway:torch: has no value: give one, or leave the key out"),

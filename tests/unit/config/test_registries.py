@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 
 from components.registry import aws_environment
 from containers.errors import SlipwayError
-from containers.registry.logins import azure_login, stack_login
+from containers.registry.logins import stack_login
 from stacks import flavors, lock, plan
 from stacks.checks.secrets import check_clear_text
 from stacks.config.registries.acr import AcrRegistryConfig
@@ -23,6 +25,8 @@ from stacks.config.registries.ghcr import GhcrRegistryConfig
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT
 from tests.helpers import refusals
+from tests.helpers.registry_kinds import KINDS, LISTED
+from tests.unit.docs.pages import page, table
 
 HOST = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 ECR = {"kind": "ecr", "repository": f"{HOST}/ml"}
@@ -36,10 +40,11 @@ GAR = {"kind": "gar", "repository": "europe-docker.pkg.dev/acme-ml/images"}
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
-    kinds = (GenericRegistryConfig, GhcrRegistryConfig, AcrRegistryConfig)
-    names = {name for kind in kinds for name in kind.VARIABLES.values()}
-    for name in [*names, *azure_login.VARIABLES]:
-        monkeypatch.delenv(name, raising=False)
+    for model in KINDS.values():
+        if issubclass(model, GenericRegistryConfig):
+            identity = importlib.import_module(model.IDENTITY).VARIABLES if model.IDENTITY else ()
+            for name in (*model.VARIABLES.values(), *identity):
+                monkeypatch.delenv(name, raising=False)
 
 
 def load(registry: dict[str, Any], **values: Any) -> StackConfig:
@@ -53,6 +58,16 @@ def ecr(**values: Any) -> EcrRegistryConfig:
     registry = load({**ECR, **values}).registry
     assert isinstance(registry, EcrRegistryConfig)
     return registry
+
+
+def test_kind_has_its_component_and_its_row_on_the_page() -> None:
+    without = [kind for kind in KINDS if not find_spec(f"components.registry.{kind}_registry")]
+    assert not without, f"write components/registry/<kind>_registry.py for {without}"
+    rows = {cells[0].strip("`") for cells in table(page("docs/guides/registries.md").text, "`kind`")}
+    assert rows == {*KINDS}, (
+        f"docs/guides/registries.md: give each kind a row of the first table: {sorted({*KINDS} - rows)} has none, "
+        f"{sorted(rows - {*KINDS})} is no kind"
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +96,7 @@ def test_ecr_with_own_host_needs_account_and_region() -> None:
     [
         (
             {"kind": "ecrr"},
-            "slipway:registry.kind: 'ecrr': expected one of acr, ecr, gar, generic, ghcr, local (did you mean",
+            f"slipway:registry.kind: 'ecrr': expected one of {LISTED} (did you mean",
         ),
         (
             {**ECR, "repository": "ghcr.io/acme"},
@@ -219,8 +234,9 @@ def test_acr_login_comes_from_azure_variables(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("kind", sorted(PASSWORDS))
 def test_credentials_of_two_sources_are_not_combined(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds = {"acr": AcrRegistryConfig, "ghcr": GhcrRegistryConfig, "generic": GenericRegistryConfig}
-    variables = kinds[kind].VARIABLES
+    model = KINDS[kind]
+    assert issubclass(model, GenericRegistryConfig)
+    variables = model.VARIABLES
     monkeypatch.setenv(variables["username"], "principal")
     monkeypatch.setenv(variables["password"], "hunter2")
     registry = {"kind": kind, "repository": PASSWORDS[kind]}
