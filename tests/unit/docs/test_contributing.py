@@ -153,7 +153,7 @@ def test_row_names_files_that_exist(change: str) -> None:
 
 
 def test_new_flavor_in_the_files_of_its_row_passes_check(copy: Copy) -> None:
-    files = touched("flavor", flavor="hello", stack="hello", image="hello")
+    files = touched("flavor", flavor="hello", stack="hello", image="hello", check="10-greets")
     for path in files:
         copy.write(path, example("a flavor", path))
     copy.check("hello")
@@ -167,7 +167,7 @@ def test_new_registry_kind_in_files_of_its_row_passes_check(copy: Copy) -> None:
         copy.write(path, example("a registry kind", path))
     assert copy.changed() == {*files} <= touched("registry kind", kind="quay")
     assert copy.generate() <= {*GENERATED, "Pulumi.yaml"}
-    registry = "{kind: quay, repository: quay.io/acme/images}"
+    registry = "{kind: quay, repository: quay.io/acme}"
     stack = f"config:\n  slipway:flavor: local\n  slipway:tagSuffix: try\n  slipway:registry: {registry}\n"
     copy.write("stacks/Pulumi.try.yaml", stack)
     copy.check("try")
@@ -175,7 +175,7 @@ def test_new_registry_kind_in_files_of_its_row_passes_check(copy: Copy) -> None:
     exec(example("a registry kind", files[1]), module)
     assert issubclass(module["QuayRegistry"], PasswordRegistry)
     (copy.root / "stacks/Pulumi.try.yaml").write_text(stack.replace("quay.io", "ghcr.io"))
-    assert "quay.io/<organization>/<path>" in copy.mistakes()
+    assert "quay.io/<organization>" in copy.mistakes()
 
 
 def test_new_cuda_release_passes_check(copy: Copy) -> None:
@@ -184,7 +184,7 @@ def test_new_cuda_release_passes_check(copy: Copy) -> None:
         copy.insert("stacks/versions/cuda.toml", f"\n[{heading}]\n", row)
     assert copy.changed() == touched("CUDA release")
     copy.write(
-        "stacks/Pulumi.try.yaml", "config:\n  slipway:flavor: nccl\n  slipway:cuda: 13.5.0\n  slipway:tagSuffix: try\n"
+        "stacks/Pulumi.try.yaml", "config:\n  slipway:flavor: nccl\n  slipway:cuda: 13.9.0\n  slipway:tagSuffix: try\n"
     )
     copy.check("try")
 
