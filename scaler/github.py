@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
 import time
 import urllib.error
@@ -93,7 +94,8 @@ class GitHub:
         credentials: returns the credentials, at the first request.
         until: the time after which no request is made, in seconds since 1970.
 
-    ``pages`` is how many requests the last list of runners took.
+    ``pages`` is how many requests the last list of runners took. ``spare`` is how many a minute GitHub takes until it
+    counts anew. Each answer says so ("Rate limits for the REST API"); it is infinite where GitHub limits none.
     """
 
     def __init__(self, api: str, scope: str, credentials: Callable[[], Credentials], until: float) -> None:
@@ -101,6 +103,7 @@ class GitHub:
         self._credentials = credentials
         self._until = until
         self.pages = 0
+        self.spare = math.inf
         self._runners = f"/{'repos' if '/' in scope else 'orgs'}/{scope}/actions/runners"
 
     @functools.cached_property
@@ -250,7 +253,7 @@ class GitHub:
         if left < 1:
             raise Refused(0, f"{method} {path}: this round has no time left; the next one tries again")
         headers = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
-        return call(
+        answer, told = call(
             method,
             f"{self._api}{path}",
             by or self._authorization,
@@ -259,6 +262,17 @@ class GitHub:
             seconds=min(_SECONDS, left),
             until=self._until,
         )
+        if by is None:  # the App itself has a quota of its own
+            self.spare = _spare(told)
+        return answer, told
+
+
+def _spare(headers: Mapping[str, str]) -> float:
+    """Return how many requests a minute GitHub takes until it counts anew, by an answer's headers."""
+    left, reset = (headers.get(f"X-RateLimit-{name}") or "" for name in ("Remaining", "Reset"))
+    if not (left.isdecimal() and reset.isdecimal() and len(left) < 20 and len(reset) < 20):
+        return math.inf
+    return int(left) / max((int(reset) - time.time()) / 60, 1.0)
 
 
 def call(

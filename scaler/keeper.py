@@ -31,7 +31,7 @@ POSTPONED_RECHECK_SECONDS = 600
 """The same for a job that waits for something else than a runner."""
 
 _MOST_RECHECKED = 50
-"""Most jobs of each kind that GitHub is asked about in one round. The next round asks about the next ones."""
+"""Most jobs of each kind that GitHub is asked about in one round, if it takes so many calls. The next round goes on."""
 
 _GITHUB_SECONDS = 42.0
 """Seconds of a round for GitHub. Lambda ends a round at 55, and AWS's own calls take at most the rest."""
@@ -244,14 +244,21 @@ class Keeper:
     def _prefix(self) -> str:
         return f"{self._name}-"
 
+    @property
+    def _listing(self) -> float:
+        """How many calls a minute list the runners."""
+        return self._github.pages
+
     def _recheck(self, rows: Rows) -> None:
         """Ask GitHub about jobs that have waited for long, and note those that no longer wait for a runner.
 
-        Without an answer, as for a repository that the App may not read, the job waits on.
+        Without an answer, as for a repository that the App may not read, the job waits on. Of the calls that GitHub
+        takes, those for the lists of runners come first, and half of the others are left for machines to come.
         """
-        now = time.time()
-        waiting = _turn(now, [job for job in rows.waiting if now - job.since > RECHECK_SECONDS])
-        postponed = _turn(now, [job for job in rows.postponed if now - job.since > POSTPONED_RECHECK_SECONDS])
+        now, most = time.time(), max(self._github.spare - self._listing, 2.0) / 2
+        waiting = _turn(now, [job for job in rows.waiting if now - job.since > RECHECK_SECONDS], most)
+        most -= len(waiting)
+        postponed = _turn(now, [job for job in rows.postponed if now - job.since > POSTPONED_RECHECK_SECONDS], most)
         for job in waiting + postponed:
             with refusal("ask for", job=job.id):
                 state = self._github.state(job.repository, job.id)
@@ -471,10 +478,11 @@ def _without_room(rules: Rules, machines: Sequence[Machine]) -> list[str]:
     ]
 
 
-def _turn(now: float, jobs: Sequence[Job]) -> list[Job]:
-    """Return the jobs whose turn it is in the round of this time."""
-    first = int(now // 60) * _MOST_RECHECKED % max(len(jobs), 1)
-    return [*jobs[first:], *jobs[:first]][:_MOST_RECHECKED]
+def _turn(now: float, jobs: Sequence[Job], most: float) -> list[Job]:
+    """Return the jobs whose turn it is in the round of this time, at most ``most``."""
+    count = int(min(most, _MOST_RECHECKED))
+    first = int(now // 60) * count % max(len(jobs), 1)
+    return [*jobs[first:], *jobs[:first]][:count]
 
 
 def _result(what: str, call: Callable[[], T], reasons: list[str] | None = None) -> T | None:

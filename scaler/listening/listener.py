@@ -171,6 +171,10 @@ class ListeningKeeper(Keeper):
         if not self._source.assigned.leave(job, time.time()):
             super()._leave(job, rows)
 
+    @property
+    def _listing(self) -> float:
+        return min(super()._listing * _MINUTE / _SPACING, _MINUTE / _CALL_SECONDS)
+
     def _recheck(self, rows: Rows) -> None:
         if self._whole:
             super()._recheck(rows)

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,8 @@ import pytest
 from scaler import github, jobs, keeper
 from scaler.listening import listener, scale_set
 from tests.fakes.aws.listened_world import ListenedWorld, Mess, environment
-from tests.fakes.aws.runner_world import MINUTE, Faults, Job, Machine
+from tests.fakes.aws.runner_world import ENVIRONMENT, GROUPS, MINUTE, NAME, RULES, Faults, Job, Machine
+from tests.fakes.aws.runner_world import World as WebhookWorld
 
 JOBS, MESSAGES = 3000, 30
 WRITES, CONFIG_UNITS = 4000.0, 12.0
@@ -165,3 +167,57 @@ def test_rounds_with_3000_runners_leave_calls_of_github(monkeypatch: pytest.Monk
     assert len([url for url in calls if "/actions/runners?" in url]) >= 30
     assert len(calls) * 3600 / seconds < 4500, (len(calls), seconds)
     assert seconds < 60
+
+
+HOURLY = 5000
+"""Calls that GitHub's API takes in an hour ("Rate limits for the REST API")."""
+
+
+class Limited(WebhookWorld):
+    """A full fleet and a long queue at a GitHub that says with each answer how many calls are left, and until when."""
+
+    def __init__(self, queued: int, postponed: int) -> None:
+        super().__init__(1, Faults(rate=0.0, dead=(0.0, 0.0), until=0.0), 0)
+        self.calls: Counter[int] = Counter()
+        self.asked: set[str] = set()
+        table = jobs.Jobs(self.client("dynamodb"), ENVIRONMENT["JOBS"])
+        for number in range(JOBS):
+            box = Machine(f"i-{number:017x}", GROUPS["on-demand"], self.now, 0.0, spot=False)
+            self.machines[box.id] = box
+            runner = self._register(f"{NAME}-{box.id}")
+            self.runners[runner] |= {"status": "online", "busy": True}
+            item = {"machine": {"S": box.id}, "config": {"S": ""}}
+            table.note_runner(box.id, runner, {"TableName": ENVIRONMENT["CONFIGS"], "Item": item})
+        for number in range(1, queued + postponed + 1):
+            self.jobs[number] = Job(number, self.now, 300.0, state="queued" if number <= queued else "waiting")
+            note = table.queue if number <= queued else table.postpone
+            note(jobs.Job(number, "acme/images", self.now))
+        self.desired[GROUPS["on-demand"]] = JOBS
+
+    def urlopen(self, request: Any, timeout: float) -> Any:
+        hour = int(self.now - self.start) // 3600
+        self.calls[hour] += 1
+        self.asked |= {request.full_url} if "/actions/jobs/" in request.full_url else set()
+        answer = super().urlopen(request, timeout)
+        left, reset = max(HOURLY - self.calls[hour], 0), int(self.start) + 3600 * (hour + 1)
+        answer.headers = {"X-RateLimit-Remaining": str(left), "X-RateLimit-Reset": str(reset)}
+        return answer
+
+
+def test_webhooks_rounds_leave_calls_of_github(monkeypatch: pytest.MonkeyPatch) -> None:
+    """3,000 runners are 31 calls a minute. With 100 for jobs that wait, none was left for machines after 38 minutes."""
+    most = {"most": JOBS}
+    monkeypatch.setattr("tests.fakes.aws.runner_world.RULES", most)
+    world = Limited(1000, 600)
+    for module in (keeper, jobs, github):
+        monkeypatch.setattr(module, "time", SimpleNamespace(time=world.time))
+    monkeypatch.setattr(keeper, "client", world.client)
+    monkeypatch.setattr(keeper, "secret", world.secret)
+    monkeypatch.setattr(github._OPENER, "open", world.urlopen)
+    while world.now < world.start + 100 * MINUTE:
+        begun = world.now
+        keeper.Keeper({**ENVIRONMENT, "RULES": json.dumps({**RULES, **most})}).round()
+        assert world.now < begun + MINUTE
+        world.now = begun + MINUTE
+    assert max(world.calls.values()) < 0.95 * HOURLY
+    assert len(world.asked) > 1000  # and each job gets its turn
