@@ -8,6 +8,7 @@ from typing import Final
 from containers.errors import SlipwayError, one_line
 from containers.registry.logins import stack_login
 from containers.registry.reference import Reference, on_loopback
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.plan import Plan
 from stacks.spec import Outside
 
@@ -15,15 +16,15 @@ _USUAL: Final = "linux/amd64"
 
 
 def check(plan: Plan) -> None:
-    """Check that the images of a plan can be pushed and signed, and their parents verified.
+    """Check that the images of a plan can be pushed and signed, their parents verified, and its scale sets made.
 
     Parents must have the platforms of their images: an engine would build on a parent for another platform without a
     word. A stack for linux/amd64 alone is not checked, as nearly all parents have that one, and registries count
     requests.
 
     Raises:
-        SlipwayError: credentials, a program or a key is missing, a parent of another stack is not published, or a
-            parent lacks a platform; one line for each.
+        SlipwayError: credentials, a program or a key is missing, a parent of another stack is not published, a parent
+            lacks a platform, or a scale set of the runners is being deleted; one line for each.
     """
     signing = plan.config.signing if plan.config.publish else None
     if plan.config.publish:
@@ -37,6 +38,11 @@ def check(plan: Plan) -> None:
         from containers.evidence import cosign  # noqa: PLC0415 - other stacks start faster without it
 
         cosign.check(signing)
+    if isinstance(plan.config.runners, KubernetesRunnersConfig):
+        from components.runners.kubernetes import cluster_health  # noqa: PLC0415 - as above
+
+        if ending := cluster_health.ending(plan.config.runners):
+            raise SlipwayError("\n".join(ending))
     if mistakes := list(_unpublished(plan)):
         raise SlipwayError("\n".join(mistakes))
     if plan.config.every_platform != (_USUAL,) and (mistakes := list(_lacking(plan))):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import subprocess
 from collections.abc import Mapping
 from itertools import product
 from typing import Any
@@ -15,6 +16,7 @@ from containers.image.gpu.node_labels import GPU
 from stacks.versions.nodes import EFA, node_names
 from tests.cluster.conftest import ClusterProject
 from tests.cluster.control_plane import until
+from tests.cluster.programs import program
 from tests.fakes.kubernetes.node_pools import pool
 
 pytestmark = pytest.mark.slow
@@ -234,6 +236,34 @@ def test_clear_text_token_or_missing_context_is_one_line(project: ClusterProject
     assert failed.returncode != 0
     assert 'context "elsewhere" does not exist' in failed.output
     assert "Traceback" not in failed.output
+
+
+def test_given_up_deletion_takes_no_new_scale_set_with_it(project: ClusterProject) -> None:
+    """ARC ends a scale set with the last job of its runners; Helm forgets the release, and would take the rest for the new one."""
+    cluster, path = project.cluster, project.at("autoscalingrunnersets", project.namespace, SETS)
+    merge = {"Content-Type": "application/merge-patch+json"}
+    project.configure({"profile": "cpu"})
+    with pool(cluster, "cpu"):
+        project.up()
+        cluster.call("PATCH", path, {"metadata": {"finalizers": ["acme.example/job"]}}, headers=merge)
+        of_set = ["--namespace", project.namespace, "--kubeconfig", str(cluster.kubeconfig)]
+        given_up = subprocess.run(
+            [program("helm"), "uninstall", project.namespace, "--wait", "--timeout", "2s", *of_set],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "context deadline exceeded" in given_up.stderr
+        project.configure({"profile": "cpu", "labels": ["new"]})
+        refused = project.up(check=False)
+        assert refused.returncode != 0
+        assert f"{project.namespace}/{project.namespace}: the scale set is being deleted, and waits" in refused.output
+        cluster.call("PATCH", path, {"metadata": {"finalizers": None}}, headers=merge)
+        until(lambda: not cluster.items(project.at("autoscalingrunnersets", api=SETS)))
+        project.pulumi("up", "-s", "t", "--yes", "--skip-preview", "--refresh")
+        assert "deletionTimestamp" not in cluster.get(path)["metadata"]
+        assert UNCHANGED.search(project.up().output)
+        project.destroy()
 
 
 def test_missing_devices_and_waiting_runners_warn(project: ClusterProject) -> None:

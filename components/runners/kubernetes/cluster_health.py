@@ -24,6 +24,8 @@ PENDING_LIMIT = timedelta(minutes=2)
 _RUNNERS = "ephemeralrunners.actions.github.com"
 """ARC's object for each runner, older than its pod. Only this object says why a pod could not be created."""
 
+_SETS = "autoscalingrunnersets.actions.github.com"
+
 _NODE_CLASSES = "ec2nodeclasses.karpenter.k8s.aws"
 """Karpenter's object for nodes on EC2. Its status lists the reservations that it selects."""
 
@@ -55,6 +57,25 @@ def warnings(config: KubernetesRunnersConfig, specs: Iterable[ImageSpec] = ()) -
         return [f"the cluster does not answer kubectl: {error}"]
     except MALFORMED as error:
         return [f"the cluster answers kubectl with objects of another shape than documented: {type(error).__name__}"]
+
+
+def ending(config: KubernetesRunnersConfig) -> list[str]:
+    """Return one line for each scale set that is being deleted, after an update or a ``destroy`` that was given up.
+
+    An update must not begin: Helm takes the object for its own, as it is still there, and it goes with the last job.
+    """
+    try:
+        present = _known_items(config, _SETS, f"--namespace={config.namespace}")
+        names = [each["metadata"]["name"] for each in present if each["metadata"].get("deletionTimestamp")]
+    except (FileNotFoundError, Unanswered, *MALFORMED):  # the warnings say so
+        return []
+    return [
+        printable(
+            f"{config.namespace}/{name}: the scale set is being deleted, and waits for the jobs of its runners: run "
+            f"`pulumi up --refresh` once kubectl get --namespace {config.namespace} {_SETS} no longer has it"
+        )
+        for name in names
+    ]
 
 
 def _items(config: KubernetesRunnersConfig, *words: str) -> list[Item]:

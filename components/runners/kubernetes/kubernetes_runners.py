@@ -31,6 +31,9 @@ from containers.registry.reference import Reference
 from stacks.config.kubernetes import KubernetesRunnersConfig as Config
 from stacks.config.kubernetes import Replica
 
+_LEEWAY = 300
+"""Seconds for the end of a scale set whose runners have no job."""
+
 
 def _unchanged(reference: str) -> str:
     return reference
@@ -184,7 +187,9 @@ class KubernetesRunners(pulumi.ComponentResource):
     ) -> k8s.helm.v3.Release:
         """Declare a Helm release. Its deletion is awaited, because ARC has to clean up first.
 
-        A change of ``replaced_by`` deletes the release and makes it anew.
+        A change of ``replaced_by`` deletes the release and makes it anew. ARC ends a scale set once its runners' jobs
+        are over: their time is the release's, too. A deletion that is given up cannot be repeated, as Helm forgets the
+        release (v3.20.2, pkg/action/uninstall.go), and one made meanwhile would take the objects that are about to go.
         """
         options = pulumi.ResourceOptions(
             depends_on=list(after), replacement_trigger=replaced_by, delete_before_replace=replaced_by is not None
@@ -196,6 +201,7 @@ class KubernetesRunners(pulumi.ComponentResource):
             name=name,
             namespace=namespace,
             values=values,
+            timeout=60 * self._config.grace + _LEEWAY if replaced_by is not None else None,
             opts=pulumi.ResourceOptions.merge(self._opts, options),
         )
 

@@ -248,6 +248,20 @@ class KubernetesProvider(Provider):
         current = self._api.find(manifest)
         return current is not None and _done(current) is not True
 
+    def Read(self, request: provider_pb2.ReadRequest, context: grpc.ServicerContext) -> provider_pb2.ReadResponse:
+        """Return the state as it was, unless the object is gone."""
+        known = plain(decode_struct(request.properties))
+        if _type(request.urn) == RELEASE:
+            try:
+                self._helm("status", known["name"], "--namespace", known["namespace"])
+            except SlipwayError as error:
+                if "release: not found" not in str(error):
+                    raise
+                return provider_pb2.ReadResponse()
+        elif self._api.find(known) is None:
+            return provider_pb2.ReadResponse()
+        return provider_pb2.ReadResponse(id=request.id, inputs=request.inputs, properties=request.properties)
+
     def Create(self, request: provider_pb2.CreateRequest, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:
         inputs = decode_struct(request.properties)
         if request.preview or has_unknown(inputs):
@@ -280,7 +294,8 @@ class KubernetesProvider(Provider):
     def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:
         known = plain(decode_struct(request.properties))
         if _type(request.urn) == RELEASE:
-            self._helm("uninstall", known["name"], "--namespace", known["namespace"], "--wait", "--ignore-not-found")
+            words = ["uninstall", known["name"], "--namespace", known["namespace"]]
+            self._helm(*words, *_waiting(known))  # one that is gone is an error (provider/helm_release.go, Delete)
         else:
             self._api.delete(known)
         return empty_pb2.Empty()
@@ -311,8 +326,7 @@ class KubernetesProvider(Provider):
     def _install(self, release: Properties) -> Properties:
         words = ["upgrade", "--install", release["name"], release["chart"], "--namespace", release["namespace"]]
         version = ["--version", release["version"]] if "version" in release else []
-        wait = [] if release.get("skipAwait") else ["--wait", "--timeout", "5m"]
-        self._helm(*words, *version, *wait, "--values", "-", text=json.dumps(release.get("values", {})))
+        self._helm(*words, *version, *_waiting(release), "--values", "-", text=json.dumps(release.get("values", {})))
         return {**release, "status": {"name": release["name"], "namespace": release["namespace"], "status": "deployed"}}
 
     def _helm(self, *words: str, text: str = "") -> None:
@@ -326,6 +340,11 @@ class KubernetesProvider(Provider):
         )
         if done.returncode:
             raise SlipwayError(f"helm {words[0]}: {' '.join(done.stderr.split())}")
+
+
+def _waiting(release: Properties) -> list[str]:
+    """Return what has Helm wait, for the release's seconds or 300."""
+    return [] if release.get("skipAwait") else ["--wait", "--timeout", f"{int(release.get('timeout', 300))}s"]
 
 
 def _init_failed(

@@ -36,9 +36,9 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def says(folder: Path, **items: list[Any]) -> None:
     """Have kubectl answer with ``nodes``, the runners' ``pods`` and ``runners``, those of the ``build`` service and its
-    ``deployments``, the ``jobs`` in pods of their own, and those ``own`` to the controller's namespace, which is among the ``namespaces``; what is not given is empty, and a kind of ``runners`` unknown then.
+    ``deployments``, the scale ``sets``, the ``jobs`` in pods of their own, and those ``own`` to the controller's namespace, which is among the ``namespaces``; what is not given is empty, and a kind of ``runners`` unknown then.
     """
-    for name in ("nodes", "pods", "own", "runners", "namespaces", "build", "deployments", "jobs"):
+    for name in ("nodes", "pods", "own", "runners", "namespaces", "build", "deployments", "jobs", "sets"):
         (folder / f"{name}.json").write_text(json.dumps({"items": items.get(name, [])}))
     (folder / "unknown").write_text('error: the server doesn\'t have a resource type "ephemeralrunners"\n')
     known = f"cat {folder}/runners.json" if "runners" in items else f"cat {folder}/unknown >&2; exit 1"
@@ -49,6 +49,7 @@ echo "$*" >> {folder}/calls
 case "$*" in
   *"get nodes"*) cat {folder}/nodes.json;;
   *"get namespaces --field-selector=metadata.name=slipway-runners-controller"*) cat {folder}/namespaces.json;;
+  *"get autoscalingrunnersets.actions.github.com --namespace=slipway-runners "*) cat {folder}/sets.json;;
   *"get ephemeralrunners.actions.github.com --namespace=slipway-runners "*) {known};;
   *"--namespace=slipway-runners-controller"*) cat {folder}/own.json;;
   *"get pods --namespace=slipway-runners "*) cat {folder}/pods.json;;
@@ -251,3 +252,22 @@ def test_warnings_without_kubectl_or_cluster_are_one_line(kubectl: Path, monkeyp
     monkeypatch.setenv("PATH", str(kubectl / "nothing"))
     (line,) = cluster_health.warnings(CONFIG)
     assert line.startswith("kubectl is not on PATH: ")
+
+
+def test_scale_set_that_is_being_deleted_is_told(kubectl: Path) -> None:
+    """Helm takes it for the new one's, which then goes with the last job."""
+    well, gone = pod("warm"), pod("h100-8")
+    gone["metadata"]["deletionTimestamp"] = "2026-11-28T09:45:02Z"
+    says(kubectl, sets=[well])
+    assert cluster_health.ending(CONFIG) == []
+    says(kubectl, sets=[well, gone])
+    (line,) = cluster_health.ending(CONFIG)
+    assert line.startswith("slipway-runners/h100-8: the scale set is being deleted, and waits for the jobs")
+    assert "pulumi up --refresh" in line
+    for broken in (
+        "exit 1",
+        "echo '{\"items\": [1]}'",
+        "echo 'error: the server doesn\\'t have a resource type' >&2; exit 1",
+    ):
+        (kubectl / "kubectl").write_text(f"#!/bin/sh\n{broken}\n")
+        assert cluster_health.ending(CONFIG) == []  # the warnings say why

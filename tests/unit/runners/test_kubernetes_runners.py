@@ -89,6 +89,9 @@ def test_charts_are_pinned_and_watch_one_namespace() -> None:
     for chart in (controller, scale_set):
         assert chart["chart"].startswith("oci://ghcr.io/actions/actions-runner-controller-charts/gha-runner-scale-set")
         assert chart["version"] == "0.14.2"
+    # What ends with the last job of its runners has their time.
+    assert scale_set["timeout"] == 720 * 60 + 300
+    assert "timeout" not in controller
     assert controller["values"]["flags"]["watchSingleNamespace"] == scale_set["namespace"] == "slipway-runners"
     named = {"namespace": controller["namespace"], "name": controller["values"]["serviceAccount"]["name"]}
     assert scale_set["values"]["controllerServiceAccount"] == named
