@@ -32,11 +32,17 @@ def missing_charts(graph: Graph) -> Iterator[str]:
             "unpack both charts there, or leave it out"
         )
     for path in paths if not missing else ():
-        if release := _RELEASE.search((graph.root / path).read_text(encoding="utf-8", errors="replace")):
+        if release := arc_release(graph.root / path):
             try:
-                check_arc(release[1])
+                check_arc(release)
             except ValueError as error:
-                yield f"slipway:runners.arc.charts: '{one_line(folder)}': {path}: {release[1]} {error}"
+                yield f"slipway:runners.arc.charts: '{one_line(folder)}': {path}: {release} {error}"
+
+
+def arc_release(path: Path) -> str:
+    """Return the release of ARC that a Chart.yaml names; empty if it names none, or is not there."""
+    named = _RELEASE.search(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None
+    return named[1] if named else ""
 
 
 def unnamed_pools(graph: Graph) -> Iterator[str]:

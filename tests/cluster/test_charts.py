@@ -13,7 +13,7 @@ import pytest
 
 from containers.image.gpu.node_labels import GPU
 from tests.cluster.conftest import CHARTS, ClusterProject
-from tests.cluster.control_plane import Cluster
+from tests.cluster.control_plane import Cluster, until
 from tests.fakes.kubernetes.node import repeated
 from tests.fakes.kubernetes.node_pools import pool
 
@@ -71,3 +71,37 @@ def test_charts_match_config_and_confine_the_controller(project: ClusterProject,
         assert not cluster.can(controller, "create", "pods", namespace="default")
         project.destroy()
     assert space not in {entry["metadata"]["name"] for entry in cluster.items("/api/v1/namespaces")}
+
+
+def test_minor_release_ends_the_sets_before_their_controller(project: ClusterProject) -> None:
+    """A new controller deletes the sets of another minor release, and may not know how to end their runners."""
+    cluster, space = project.cluster, project.namespace
+    path, merge = project.at("autoscalingrunnersets", space, SETS), {"Content-Type": "application/merge-patch+json"}
+    text = {path: path.read_text() for path in project.root.glob("charts/*/Chart.yaml")}
+
+    def release(version: str) -> None:
+        for chart, as_it_is in text.items():
+            chart.write_text(f'{as_it_is}appVersion: "{version}"\n')
+
+    def born() -> list[str]:
+        deployments = cluster.items(f"/apis/apps/v1/namespaces/{space}-controller/deployments")
+        return [each["metadata"]["uid"] for each in (cluster.get(path), *deployments)]
+
+    release("0.14.2")
+    project.configure({"profile": "cpu"})
+    with pool(cluster, "cpu"):
+        project.up()
+        first = born()
+        release("0.14.3")
+        project.up()
+        assert born() == first
+        release("0.15.0")
+        cluster.call("PATCH", path, {"metadata": {"finalizers": ["acme.example/job"]}}, headers=merge)
+        update = project.start("up", "-s", "t", "--yes", "--skip-preview")
+        until(lambda: cluster.get(path)["metadata"].get("deletionTimestamp"))
+        assert born() == first
+        cluster.call("PATCH", path, {"metadata": {"finalizers": None}}, headers=merge)
+        output, _ = update.communicate()
+        assert update.returncode == 0, output
+        assert not {*born()} & {*first}
+        project.destroy()

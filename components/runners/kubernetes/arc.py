@@ -9,7 +9,9 @@ from typing import Any
 
 from components.runners.kubernetes.pod import Spec
 from scaler.app_key import pem
+from stacks.checks.clusters import arc_release
 from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunnersConfig
+from stacks.config.stack_file import ROOT
 
 Values = dict[str, Any]
 
@@ -77,6 +79,17 @@ def at_github(values: Values) -> list[Any]:
     controllers/actions.github.com/autoscalingrunnerset_controller.go).
     """
     return [values["githubConfigUrl"], *values.get("scaleSetLabels", [])]
+
+
+def generation(config: KubernetesRunnersConfig) -> str | None:
+    """Return the minor release of the charts, with which all is made anew; None where the charts name none.
+
+    A controller deletes the scale sets of another minor release than its own (actions-runner-controller v0.14.2,
+    apis/actions.github.com/v1alpha1/version.go), and may not know how to end their runners.
+    """
+    charts = config.arc.charts
+    release = arc_release(ROOT / charts / ARC_CHARTS[1] / "Chart.yaml") if charts else config.arc.version
+    return release.rpartition(".")[0] or None
 
 
 def credentials(config: KubernetesRunnersConfig) -> dict[str, str]:

@@ -166,14 +166,18 @@ class KubernetesRunners(pulumi.ComponentResource):
         image = Reference.of(args.mirrored(f"{arc.IMAGE}:{config.arc.version}"))
         values = arc.controller_values(config, image.repository)
         name = posixpath.basename(controller)
-        return self._chart(name, controller, config.controller_namespace, "controller", values, after)
+        options = pulumi.ResourceOptions(depends_on=after, replacement_trigger=arc.generation(config))
+        return self._chart(name, controller, config.controller_namespace, "controller", values, options)
 
     def _scale_set(self, own: Config, template: pod.Spec, running: pulumi.Resource) -> None:
         """Declare the scale set of a set's runners."""
         _, chart = arc.charts(own)
         values = arc.scale_set_values(own, template)
         name = own.named(posixpath.basename(chart))
-        self._chart(name, chart, own.namespace, own.scale_set, values, [running], arc.at_github(values))
+        options = pulumi.ResourceOptions(
+            depends_on=[running], replacement_trigger=arc.at_github(values), replace_with=[running]
+        )
+        self._chart(name, chart, own.namespace, own.scale_set, values, options, 60 * own.grace + _LEEWAY)
 
     def _chart(
         self,
@@ -182,18 +186,16 @@ class KubernetesRunners(pulumi.ComponentResource):
         namespace: str,
         name: str,
         values: arc.Values,
-        after: Sequence[pulumi.Resource],
-        replaced_by: Any = None,
+        options: pulumi.ResourceOptions,
+        seconds: int | None = None,
     ) -> k8s.helm.v3.Release:
         """Declare a Helm release. Its deletion is awaited, because ARC has to clean up first.
 
-        A change of ``replaced_by`` deletes the release and makes it anew. ARC ends a scale set once its runners' jobs
-        are over: their time is the release's, too. A deletion that is given up cannot be repeated, as Helm forgets the
-        release (v3.20.2, pkg/action/uninstall.go), and one made meanwhile would take the objects that are about to go.
+        Where it is made anew, it is deleted before. ARC ends a scale set once its runners' jobs are over: their time is
+        the release's, too. A deletion that is given up cannot be repeated, as Helm forgets the release (v3.20.2,
+        pkg/action/uninstall.go), and one made meanwhile would take the objects that are about to go.
         """
-        options = pulumi.ResourceOptions(
-            depends_on=list(after), replacement_trigger=replaced_by, delete_before_replace=replaced_by is not None
-        )
+        own = pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(delete_before_replace=True))
         return k8s.helm.v3.Release(
             f"{self._name}-{resource}",
             chart=chart,
@@ -201,8 +203,8 @@ class KubernetesRunners(pulumi.ComponentResource):
             name=name,
             namespace=namespace,
             values=values,
-            timeout=60 * self._config.grace + _LEEWAY if replaced_by is not None else None,
-            opts=pulumi.ResourceOptions.merge(self._opts, options),
+            timeout=seconds,
+            opts=pulumi.ResourceOptions.merge(self._opts, own),
         )
 
     def _build_service(self, args: KubernetesRunnersArgs) -> None:
