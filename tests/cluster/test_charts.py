@@ -105,3 +105,29 @@ def test_minor_release_ends_the_sets_before_their_controller(project: ClusterPro
         assert update.returncode == 0, output
         assert not {*born()} & {*first}
         project.destroy()
+
+
+def test_changed_label_or_address_makes_a_set_anew(project: ClusterProject) -> None:
+    """ARC tells GitHub of labels, and of the address, only when it makes a scale set; the rest it follows."""
+    cluster, space = project.cluster, project.namespace
+    sets = {"a": {"labels": ["gpu"]}, "b": {}}
+
+    def born() -> dict[str, str]:
+        listed = cluster.items(project.at("autoscalingrunnersets", api=SETS))
+        return {each["metadata"]["name"]: each["metadata"]["uid"] for each in listed}
+
+    with pool(cluster, "cpu"):
+        project.configure({"profile": "cpu", "sets": sets})
+        project.up()
+        first = born()
+        assert [*first] == ["a", "b"]
+        project.configure(
+            {"profile": "cpu", "sets": {"a": {"labels": ["gpu"], "maxRunners": 2}, "b": {"minRunners": 1}}}
+        )
+        project.up()
+        assert born() == first
+        project.configure({"profile": "cpu", "sets": {**sets, "a": {"labels": ["gpu", "h100"]}}})
+        project.up()
+        assert (born()["a"] == first["a"], born()["b"] == first["b"]) == (False, True)
+        project.destroy()
+    assert space not in {entry["metadata"]["name"] for entry in cluster.items("/api/v1/namespaces")}
