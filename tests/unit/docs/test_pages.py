@@ -56,7 +56,7 @@ ELSEWHERE = (
     r"nvidia-smi |watch nvidia-smi$",  # a GPU
     r"srun |mpirun |python3 checks/provider.py|python /report/report.py torchrun ",  # nodes with EFA
     r"tail /var/log/slipway-|aws (ssm|logs|ec2) ",  # an AWS account
-    r"kubectl (create|delete|logs|port-forward|rollout) |helm pull ",  # a cluster with GitHub's charts
+    r"kubectl (create|delete|logs|port-forward|rollout) |helm (pull|show) ",  # a cluster with GitHub's charts
     r"pulumi plugin install |pulumi (preview|up) .*--policy-pack ",  # Pulumi's registry, and its own language host
     r"docker (context create|--context) ",  # another machine
     r"cd (~/project|dockerfiles)$|rm -rf \.slipway ",
