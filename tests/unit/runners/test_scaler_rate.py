@@ -199,9 +199,12 @@ class Limited(WebhookWorld):
         self.calls[hour] += 1
         self.asked |= {request.full_url} if "/actions/jobs/" in request.full_url else set()
         answer = super().urlopen(request, timeout)
-        left, reset = max(HOURLY - self.calls[hour], 0), int(self.start) + 3600 * (hour + 1)
-        answer.headers = {"X-RateLimit-Remaining": str(left), "X-RateLimit-Reset": str(reset)}
+        answer.headers = limits(HOURLY - self.calls[hour], self.start + 3600 * (hour + 1))
         return answer
+
+
+def limits(left: int, reset: float) -> dict[str, str]:
+    return {"X-RateLimit-Remaining": str(max(left, 0)), "X-RateLimit-Reset": str(int(reset))}
 
 
 def test_webhooks_rounds_leave_calls_of_github(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,3 +224,29 @@ def test_webhooks_rounds_leave_calls_of_github(monkeypatch: pytest.MonkeyPatch) 
         world.now = begun + MINUTE
     assert max(world.calls.values()) < 0.95 * HOURLY
     assert len(world.asked) > 1000  # and each job gets its turn
+
+
+def test_listeners_rounds_leave_calls_beside_a_webhook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a stack moves over, a listener lists the runners twice a minute, and asks about the webhook's jobs, too."""
+    world, _, one = played(monkeypatch, float(JOBS), 100.0)
+    one._source.webhook = True
+    begun, calls = world.now, 0
+    table = jobs.Jobs(world.client("dynamodb"), SETS["big"]["JOBS"])
+    for number in range(JOBS + 1, JOBS + 501):
+        world.jobs[number] = Job(number, begun, 300.0, state="queued")
+        table.queue(jobs.Job(number, "acme/images", begun - 3600))
+    served = github._OPENER.open
+
+    def limited(request: Any, *given: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += request.full_url.startswith("https://api.example/")  # the service of scale sets is another one
+        answer = served(request, *given, **named)
+        answer.headers = limits(HOURLY - calls, begun + 3600)
+        return answer
+
+    monkeypatch.setattr(github._OPENER, "open", limited)
+    while world.now < begun + 9 * MINUTE:
+        at = world.now
+        one._round()
+        world.now = max(at + one.spacing, world.now)
+    assert calls < HOURLY * 9 / 60, calls
