@@ -149,8 +149,10 @@ def main(words: Sequence[str]) -> int:
     checkout = Checkout.here()
     environment.prepare()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does, with what it runs
+    # A wheel's command begins with `packages`, and standard output is for what the command itself prints.
+    silent = arguments.verb == "packages" or getattr(arguments, "json", False)
     try:
-        with json_answer.apart() if getattr(arguments, "json", False) else nullcontext():
+        with json_answer.apart() if silent else nullcontext():
             return _dispatch(arguments, checkout)
     except ToolchainError as error:
         problem = str(error)
