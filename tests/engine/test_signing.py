@@ -455,7 +455,8 @@ def test_trusted_parent_is_verified_before_any_build(project: Project, keys: Key
     assert "Traceback" not in refused.output
     assert project.outputs()["images"]["link0"] == image  # nothing was built
 
-    signed = {"signing": keys.signing(sbom=False)}
+    own = {"registry": {"kind": "local", "address": project.registry, "path": f"{project.path}/own"}}
+    signed = {"signing": keys.signing(sbom=False), **own}  # what is in its own repository, `verify` takes for its own
     project.configure(**signed, base=parent, trust={prefix: {"publicKey": keys.public, **log}})
     project.up()
     outputs = project.outputs()
