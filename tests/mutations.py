@@ -136,7 +136,7 @@ def mutants(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 
 def mutations(root: Path, file: Path) -> Iterator[Mutation]:
-    """Yield all mutations of a module but those that change nothing: see EQUIVALENT, and a function's annotations."""
+    """Yield all mutations of a module but those that change nothing: see EQUIVALENT, a function's annotations, its last `return None`."""
     tree = ast.parse((root / file).read_text(encoding="utf-8"))
     equivalent: set[ast.AST] = set()
     for node in ast.walk(tree):
@@ -144,7 +144,9 @@ def mutations(root: Path, file: Path) -> Iterator[Mutation]:
             case ast.keyword(arg=str(name), value=value) | ast.Assign(targets=[ast.Name(id=name)], value=value):
                 if name.endswith(EQUIVALENT):
                     equivalent.add(value)
-            case ast.FunctionDef(returns=returns):
+            case ast.FunctionDef(returns=returns, body=[*_, end]):
+                if isinstance(end, ast.Return) and ast.unparse(end) == "return None":
+                    equivalent.add(end)
                 inner = [part.annotation for part in ast.walk(node) if isinstance(part, ast.arg | ast.AnnAssign)]
                 equivalent.update(part for top in (*inner, returns) if top for part in ast.walk(top))
     for node in ast.walk(tree):

@@ -103,7 +103,6 @@ def dashboard() -> dict[str, Any]:
             "targets": [
                 {
                     "refId": "A",
-                    "datasource": source,
                     "expr": metric.query.format(f'{metric.full_name}{{stack=~"$stack"}}'),
                     "legendFormat": "{{cause}}{{step}}",
                 }

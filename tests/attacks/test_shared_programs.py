@@ -29,15 +29,17 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def taken(tmp_path: Path, key: str = KEY) -> bytes | None:
-    target = tmp_path / "bin/tool"
+    target = tmp_path / "new/bin/tool"
     return target.read_bytes() if user_cache.take_program("tool", key, target) else None
 
 
 def test_built_program_is_taken_by_another_checkout(kept: Path, tmp_path: Path) -> None:
     assert kept.parent.stat().st_mode & 0o777 == 0o700
     assert taken(tmp_path) == b"built"
-    assert (tmp_path / "bin/tool").stat().st_mode & 0o777 == 0o755
-    assert [*(tmp_path / "bin").iterdir()] == [tmp_path / "bin/tool"]
+    (tmp_path / "new/bin/.tool.new").touch()  # of a run that was ended
+    assert taken(tmp_path) == b"built"
+    assert (tmp_path / "new/bin/tool").stat().st_mode & 0o777 == 0o755
+    assert [*(tmp_path / "new/bin").iterdir()] == [tmp_path / "new/bin/tool"]
 
 
 def test_program_of_other_sources_is_not_taken(kept: Path, tmp_path: Path) -> None:
@@ -86,7 +88,7 @@ def _folder_of_stranger(kept: Path) -> None:
 def test_program_that_others_could_write_is_not_run(kept: Path, tmp_path: Path, attack: Callable[[Path], None]) -> None:
     attack(kept)
     assert taken(tmp_path) is None
-    assert not (tmp_path / "bin/tool").exists()
+    assert not (tmp_path / "new/bin/tool").exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone can give a file away")

@@ -17,6 +17,7 @@ def safe(name, pod, online):
         return {"a": name, "b": pod}
     pod.name = git("--no-pager", name)
     run(["rm", "--force"])
+    return None
 """
 MUTANTS = {
     "if pod.lives and name in online:",

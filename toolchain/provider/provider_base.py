@@ -25,6 +25,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,17 +75,11 @@ class Unknown:
 UNKNOWN: Final = Unknown()
 
 
+@dataclass(frozen=True)
 class Secret:
     """A value that Pulumi encrypts in state and masks in its display."""
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and self.value == other.value
-
-    def __hash__(self) -> int:
-        return hash(("secret", repr(self.value)))
+    value: Any
 
     def __repr__(self) -> str:
         return "Secret(...)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -12,14 +13,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import requests
 
+from bench import __main__ as bench_program
 from bench import private_engine, program, synthetic_images
 from bench.bench_error import BenchError
 from bench.figures import Measurement, Target, show, table, verdict
 from bench.measure import alternate, processor_seconds, resident, run
 from bench.sections import family_sizes
 from bench.sections.engine_sharing import number_of_rounds
-from bench.services import uploaded
+from bench.services import LoopbackRegistry, uploaded
 from bench.torch_images import known_releases, patch_pair
 from cli.diff import stack_diff
 from tests.fakes.registry import serve, skip_retry_waits
@@ -208,6 +211,32 @@ time="2026-11-25T18:00:00Z" level=warning msg="No HTTP secret provided"
 127.0.0.1 - - [25/Nov/2026:18:00:02 +0000] "PUT /v2/a/b/blobs/uploads/1e?_state=x&digest=sha256%3A{HASH} HTTP/1.1" 400 9 "" "docker/20.10"
 127.0.0.1 - - [25/Nov/2026:18:00:03 +0000] "PUT /v2/a/b/manifests/sha256:{HASH} HTTP/1.1" 201 0 "" "docker/20.10"
 """
+
+
+def test_manifest_that_the_registry_keeps_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    deleted: list[str] = []
+    there = LoopbackRegistry("127.0.0.1:1", tmp_path, tmp_path / "log")
+    answers = iter((SimpleNamespace(ok=True), SimpleNamespace(ok=False, status_code=405, text="UNSUPPORTED")))
+    monkeypatch.setattr(requests, "delete", lambda url, **_: deleted.append(url) or next(answers))
+    there.delete(f"127.0.0.1:1/a/b@sha256:{'a' * 64}")
+    with pytest.raises(BenchError, match=r"^127\.0\.0\.1:1/a/b@\S+: the registry responds 405: UNSUPPORTED$"):
+        there.delete(f"127.0.0.1:1/a/b@sha256:{'b' * 64}")
+    assert deleted == [f"http://127.0.0.1:1/v2/a/b/manifests/sha256:{letter * 64}" for letter in "ab"]
+
+
+def test_interrupted_benchmark_says_that_it_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_chosen: object, rows: list[Measurement], **_: object) -> None:
+        rows.append(Measurement("a", "preview", [1.0], "bare", [1.0]))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench_program, "_run", interrupted)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert bench_program.main([]) == 130
+    printed = capsys.readouterr()
+    assert printed.err == "\nbench: interrupted; its images are removed\n"
+    assert "preview" in printed.out
 
 
 def test_uploads_are_the_completed_blobs_of_the_log() -> None:

@@ -127,6 +127,21 @@ def test_supply_chain_follows_each_images_digest() -> None:
     assert set(values["outputs"]["extraTags"]) == {"extras"}
 
 
+def test_supply_chain_of_an_index_is_its_signature_and_tags() -> None:
+    ref = f"r.example/x/torch@sha256:{'b' * 64}"
+    answers = {"torch": {"index": ref}}
+    platforms = ["linux/amd64", "linux/arm64"]
+    recorder, values = run(
+        signing={"key": KEY}, extraTags=["latest"], answers=answers, indexed=True, platforms=platforms
+    )
+    registered = supply_chain(recorder)
+    assert registered["torch-signature"]["ref"] == registered["torch-tag-latest"]["ref"] == ref
+    outputs = values["outputs"]
+    assert sorted(outputs["signed"]["torch"]) == ["by", "signature"]
+    assert sorted(outputs["signed"]["torch-arm64"]) == ["by", "provenance", "sbom", "signature"]
+    assert set(outputs["extraTags"]) == {"torch", "extras"}
+
+
 def test_supply_chain_left_out_declares_nothing() -> None:
     recorder, values = run(signing={"key": KEY, "sbom": False, "provenance": False})
     assert sorted(supply_chain(recorder)) == ["extras-signature", "torch-signature"]

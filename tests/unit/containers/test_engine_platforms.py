@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import platform
@@ -188,6 +189,9 @@ def program(engine: PlatformEngine) -> bytes:
         assert (config["os"], config["architecture"]) == ("linux", "arm64")
         layer = image.extractfile(manifest["Layers"][0])
         assert layer
+        digest = hashlib.file_digest(layer, "sha256").hexdigest()  # type: ignore[arg-type]
+        assert config["rootfs"] == {"type": "layers", "diff_ids": [f"sha256:{digest}"]}
+        layer.seek(0)
         with tarfile.open(fileobj=layer) as files:
             member = files.getmember(config["config"]["Entrypoint"][0].removeprefix("/"))
             assert member.mode == 0o755

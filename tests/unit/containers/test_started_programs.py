@@ -218,6 +218,12 @@ def test_user_of_image_must_exist(user: str, expected: Sequence[str]) -> None:
     assert lines(APP, entry("serve", User=user)) == expected
 
 
+def test_ids_that_are_no_numbers_are_root_s() -> None:
+    """As in a container: moby's reader of the file leaves such a field at 0."""
+    files = {**APP, "etc/passwd": "odd:x:none:none::/:\n"}
+    assert lines(files, entry("serve", User="odd"), {"opt/venv": (0o700, 0)}) == []
+
+
 def test_program_is_started_as_the_user_of_gosu() -> None:
     files, closed = {**APP, "usr/bin/gosu": PROGRAM}, {"opt/venv/bin": (0o700, 0)}
     reason = "user app may not enter /opt/venv/bin"

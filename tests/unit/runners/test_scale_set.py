@@ -103,6 +103,10 @@ def test_session_that_github_ended_is_refused_and_anew(service: ScaleSetService)
     with pytest.raises(Refused) as refused:
         own.message(0, 4, 5)
     assert not refused.value.passes
+    own.close("session-of-before")
+    with pytest.raises(Refused, match="the session is over") as refused:
+        own.message(0, 4, 5)
+    assert not refused.value.passes
     own.open("session-of-before")
     assert own.message(0, 4, 5) is None
 

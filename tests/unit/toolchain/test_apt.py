@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,19 @@ def test_system_other_than_debian_has_no_backports(programs: Path, monkeypatch: 
     install(programs, "apt-get", "echo 'Ubuntu noble http://archive.ubuntu.com/ubuntu/'")
     with pytest.raises(ToolchainError, match="^qemu-user-static: only Debian has noble-backports$"):
         apt.install_backport(Checkout(programs), "qemu-user-static")
+
+
+def test_program_of_a_package_is_taken_out_of_it(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where apt's own user cannot write the download, apt fetches it as root, and only warns."""
+    install(programs, "apt-get", '[ "$(stat -c %a .)" = 755 ] && touch "$3_1_amd64.deb"')
+    install(programs, "dpkg-deb", '[ -e "$2" ] && mkdir -p "$3/usr/bin" && echo "$1" > "$3/usr/bin/tool"')
+    checkout = Checkout(programs)
+    apt.unpack(checkout, "tools", "usr/bin/tool", programs / "new/bin/tool")
+    assert (programs / "new/bin/tool").read_text() == "-x\n"
+    assert [*checkout.cache.iterdir()] == []
+    monkeypatch.setattr(apt, "_suite", lambda *_: nullcontext([]))
+    apt.unpack_release(checkout, "trixie", ["tools"], programs / "of/trixie")
+    assert (programs / "of/trixie/usr/bin/tool").read_text() == "-x\n"
 
 
 def test_installations_of_two_parts_take_turns(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
