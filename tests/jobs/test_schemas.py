@@ -10,8 +10,8 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from cli import job as jobs
-from stacks import flavors, plan
-from stacks.config.stack_file import stack_names
+from stacks import flavors
+from stacks.config.stack_file import read_stack, stack_names
 from toolchain.checkout import Checkout
 from toolchain.machine import golang
 
@@ -20,7 +20,7 @@ RELEASES = {
     "PyTorchJob": ("github.com/kubeflow/training-operator", "manifests/base/crds/kubeflow.org_pytorchjobs.yaml"),
 }
 """Kind -> the Go module whose release has its definition, and where."""
-STACKS = [name for name in stack_names() if hasattr(flavors.flavor(plan.resolve(name)[0].flavor), "job")]
+STACKS = [name for name in stack_names() if hasattr(flavors.flavor(read_stack(name)["flavor"]), "job")]
 
 
 def strict(schema: Any) -> Any:
