@@ -41,7 +41,7 @@ def _on_stack(checkout: Checkout, verb: str, name: str, **options: bool) -> int:
     secrets = withheld.names(stack_command.check_name(checkout, name).read_text(encoding="utf-8"))
     # A preview changes nothing that another stack's run reads, if it need not get anything first.
     if verb == "preview" and held_by_another(checkout, name):
-        with beside(checkout), withheld.withheld(secrets):
+        with beside(checkout, name), withheld.withheld(secrets):
             if there := ready_for_preview(checkout, name):
                 return ON_STACK[verb](checkout, name, environment.variables(checkout, there), **options)
     with alone(checkout, f"{verb} {name}") as let_beside, withheld.withheld(secrets):

@@ -31,6 +31,7 @@ with alone(Checkout(Path(sys.argv[1])), "up") as let_beside:
     print("in", flush=True)
     time.sleep(1)
 """
+BESIDE = HOLD.replace("alone", "beside").replace('"up") as let_beside', '"local")').replace("    let_beside()\n", "")
 
 
 def held(clone: Clone, program: str = HOLD) -> subprocess.Popen[bytes]:
@@ -304,11 +305,22 @@ def test_preview_waits_for_no_run_of_another_stack(
 
 
 def test_prune_waits_for_a_preview_beside_another_run(clone: Clone, capfd: pytest.CaptureFixture[str]) -> None:
-    clone.checkout.state.mkdir(exist_ok=True)
-    program = HOLD.replace("alone", "beside").replace(', "up") as let_beside', ")").replace("    let_beside()\n", "")
-    holder = held(clone, program)
+    (clone.checkout.state / "logs").mkdir(parents=True, exist_ok=True)
+    holder = held(clone, BESIDE)
     begun = time.monotonic()
     with locking.alone(clone.checkout, "prune"):
         assert time.monotonic() - begun > 0.5
     assert capfd.readouterr().out == "Waiting for a preview in this checkout\n"
+    assert holder.wait() == 0
+
+
+def test_two_previews_of_a_stack_take_turns(clone: Clone, capfd: pytest.CaptureFixture[str]) -> None:
+    """Beside another stack's run. Previews of two stacks run at once."""
+    (clone.checkout.state / "logs").mkdir(parents=True, exist_ok=True)
+    holder = held(clone, BESIDE)
+    with locking.beside(clone.checkout, "nccl"):
+        assert holder.poll() is None
+    with locking.beside(clone.checkout, "local"):
+        said = capfd.readouterr().out
+    assert said == "Waiting for another preview of local\n"
     assert holder.wait() == 0

@@ -34,9 +34,16 @@ def held_by_another(checkout: Checkout, stack: str) -> bool:
 
 
 @contextmanager
-def beside(checkout: Checkout) -> Iterator[None]:
-    """Keep the checkout's parts as they are, beside the holder of its lock. Whoever gets or deletes one waits."""
-    with _locked(checkout, "parts-lock", fcntl.LOCK_SH, "a run that gets parts of this checkout"):
+def beside(checkout: Checkout, stack: str) -> Iterator[None]:
+    """Keep the checkout's parts as they are, beside the holder of its lock. Whoever gets or deletes one waits.
+
+    So does a second preview of the stack: it would write the log and the copy of the stack's file that the first one has.
+    """
+    name = f"logs/preview-{stack}.lock"
+    with (
+        _locked(checkout, name, fcntl.LOCK_EX, f"another preview of {stack}"),
+        _locked(checkout, "parts-lock", fcntl.LOCK_SH, "a run that gets parts of this checkout"),
+    ):
         yield
 
 
