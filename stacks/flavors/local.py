@@ -17,7 +17,14 @@ from stacks.spec import Cuda, ImageSpec, Outside, Packages
 from stacks.tags import Suffix
 from stacks.versions.distros import base_system, distro_names, distro_release
 from stacks.versions.incompatible import Incompatible
-from stacks.versions.pytorch import check_audio_wheel, constraints, processor_warnings, torch_release, wheel_glibc
+from stacks.versions.pytorch import (
+    check_audio_wheel,
+    constraints,
+    processor_warnings,
+    torch_release,
+    wheel_glibc,
+    wheel_pythons,
+)
 
 _DISTROS: Final = "stacks/versions/distros.toml"
 
@@ -55,8 +62,7 @@ class Config(StackConfig):
             raise Incompatible(
                 "base", self.base, why, _bases(glibc=glibc), f"{_DISTROS}, stacks/versions/cuda_torch.toml"
             )
-        release = torch_release(torch)
-        pythons = release.pythons if self.machine == "amd64" else release.pythons_arm64
+        pythons = wheel_pythons(torch, machine=self.machine)
         if system.python and system.python not in pythons:
             why = f"has Python {system.python}, of which there is no {self.machine} wheel of torch {torch}"
             raise Incompatible(
@@ -116,10 +122,12 @@ def images(config: Config) -> list[ImageSpec]:
 
 
 def _packages(config: Config) -> Packages:
-    """Return what pip installs. The Python is the parent's, any that torch has a wheel for."""
-    release = torch_release(config.torch.version)
+    """Return what pip installs, for the Python that the base's name says, else for all that torch has a wheel for."""
+    torch = config.torch.version
+    system = base_system(config.base)
     return Packages(
         requirements=published(config.torch.versions),
-        constraints=torch_constraints(config.torch.version),
-        pythons=release.pythons if config.machine == "amd64" else release.pythons_arm64,
+        constraints=torch_constraints(torch),
+        pythons=(system.python,) if system.python else wheel_pythons(torch, machine=config.machine),
+        glibc=(system.glibc or wheel_glibc(torch, machine=config.machine)) if system.python else None,
     )

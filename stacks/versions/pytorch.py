@@ -277,10 +277,15 @@ def vllm_refusals(
             yield Incompatible("archList", archs, why, compiled, code["source"])
 
 
+def wheel_pythons(torch: str, *, machine: Machine = "amd64") -> tuple[str, ...]:
+    """Return the Pythons with a wheel of torch on the Python index."""
+    release = torch_release(torch)
+    return release.pythons if machine == "amd64" else release.pythons_arm64
+
+
 def vllm_pythons(version: str, torch: str, *, machine: Machine = "amd64") -> tuple[str, ...]:
     """Return the Pythons that a vLLM and its torch support; those of torch for a vLLM that the table does not have."""
-    release = torch_release(torch)
-    pythons = release.pythons if machine == "amd64" else release.pythons_arm64
+    pythons = wheel_pythons(torch, machine=machine)
     row = table("torch")["vllm"].get(version)
     return pythons if row is None else tuple(python for python in pythons if satisfies(python, row["pythons"]))
 
@@ -300,8 +305,7 @@ def check_python(
     Raises:
         Incompatible: naming the package that has no such wheel.
     """
-    release = torch_release(torch)
-    pythons = release.pythons if machine == "amd64" else release.pythons_arm64
+    pythons = wheel_pythons(torch, machine=machine)
     if python not in pythons:
         raise Incompatible(field, python, f"has no {machine} wheel of torch {torch}", pythons, _METADATA)
     for package, version in (companions or {}).items():

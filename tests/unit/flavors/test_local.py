@@ -8,6 +8,7 @@ import pytest
 
 from stacks import flavors
 from stacks.versions.distros import base_system
+from stacks.versions.pytorch import torch_release
 from tests.helpers.refusals import refusal_line
 
 
@@ -95,6 +96,24 @@ def test_base_without_a_wheel_is_refused(values: dict[str, Any], reason: str) ->
 )
 def test_base_with_a_wheel_or_unknown_is_taken(values: dict[str, Any]) -> None:
     assert load(**values).warnings == load().warnings
+
+
+@pytest.mark.parametrize(
+    ("base", "pythons", "glibc"),
+    [
+        ("debian:bookworm-slim", ("3.11",), "2.36"),
+        ("python:3.12-slim", ("3.12",), "2.28"),  # no older one has torch's wheel
+        ("acme/base:1.0", torch_release("2.14.1").pythons, None),
+        ("acme/app:1.0-bookworm", torch_release("2.14.1").pythons, None),
+    ],
+)
+def test_packages_are_resolved_for_the_python_of_the_base(
+    base: str, pythons: tuple[str, ...], glibc: str | None
+) -> None:
+    """A package that another Python lacks is none of its business."""
+    spec = flavors.images(load(base=base, torch={"version": "2.14.1"}))[0]
+    assert spec.packages
+    assert (spec.packages.pythons, spec.packages.glibc) == (pythons, glibc)
 
 
 def test_torch_without_cuda_on_arm64_is_a_warning() -> None:
