@@ -54,7 +54,7 @@ class _Lookups:
                 known[name] = value
                 continue
             if not self._reachable:
-                raise value
+                raise SlipwayError(f"{value}; `slipway lock --reachable` writes what can be had without it")
             self.left[name] = str(value)
             known |= {name: self._before[name]} if name in self._before else {}
         return known

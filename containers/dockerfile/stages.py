@@ -326,7 +326,8 @@ class _Search:
         image = self._expand(stage.first, stage.image, self._outer)
         if not image:
             raise self._dockerfile.error(
-                stage.first, f"{one_line(stage.image)} is empty; give the argument a value or a default"
+                stage.first,
+                f"{one_line(stage.image)} is empty; declare it by ARG before the first FROM, with a value or a default",
             )
         base = self._find(image, index)
         if base is None:

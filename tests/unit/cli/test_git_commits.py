@@ -43,7 +43,7 @@ def test_lock_reachable_keeps_other_tags_of_repository(repository: str) -> None:
 
 def test_lock_without_reachable_refuses_absent_tag(repository: str) -> None:
     names = [f"{repository}#{ref}" for ref in REFS]
-    with pytest.raises(SlipwayError, match="has no tag 'gone'"):
+    with pytest.raises(SlipwayError, match="has no tag 'gone'; `slipway lock --reachable` writes"):
         _Lookups({}, reachable=False).ask(names, partial(git_commits.of_tags, repository, REFS))
 
 

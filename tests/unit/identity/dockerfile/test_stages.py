@@ -190,7 +190,14 @@ def test_render_leaves_out_defaults_and_checks() -> None:
             "D:1: FROM: scratch: expected a letter, then letters, digits, '_.-'; not context or scratch",
         ),
         ("FROM x AS a\nFROM y AS A\n", "D:1: FROM: two stages are named 'a'; rename one"),
-        ("ARG A\nFROM $A\n", "D:2: FROM: $A is empty; give the argument a value or a default"),
+        (
+            "ARG A\nFROM $A\n",
+            "D:2: FROM: $A is empty; declare it by ARG before the first FROM, with a value or a default",
+        ),
+        (
+            "FROM $A\nARG A=x\n",
+            "D:1: FROM: $A is empty; declare it by ARG before the first FROM, with a value or a default",
+        ),
         ("FROM a-$BUILDARCH\n", "D:1: FROM: a-$BUILDARCH: the value of BUILDARCH is known in the build alone"),
         ("FROM a-$TARGETSTAGE\n", "D:1: FROM: a-$TARGETSTAGE: the value of TARGETSTAGE is known in the build alone"),
         ("FROM x\nCOPY $A .\n", "D:2: COPY: $A: no ARG or ENV before it sets A; only the parent image might"),
