@@ -37,7 +37,7 @@ def held_by_another(checkout: Checkout, stack: str) -> bool:
 def beside(checkout: Checkout, stack: str) -> Iterator[None]:
     """Keep the checkout's parts as they are, beside the holder of its lock. Whoever gets or deletes one waits.
 
-    So does a second preview of the stack: it would write the log and the copy of the stack's file that the first one has.
+    So does a second preview of the stack: the two have one log, and one copy of the stack's file.
     """
     name = f"logs/preview-{stack}.lock"
     with (
