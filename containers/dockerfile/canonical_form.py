@@ -1,8 +1,8 @@
 """The one form of instructions that BuildKit builds as the same: for keys alone, as it is no Dockerfile.
 
-Not in it are the names of stages and of a script's here-document, the order of a mount's options, quotes around plain
-values, the older form of ``ENV`` and ``LABEL``, a port's default protocol, and the ways to write one path. What is not
-plain stays as it is written.
+Not in it are the names of stages and of a script's here-document, the order of a mount's options and those that are
+defaults, quotes around values that need none, the older form of ``ENV`` and ``LABEL``, a port's default protocol, and
+the ways to write one path. What is not plain stays as it is written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,18 @@ from containers.dockerfile.stages import Reach
 _OPTIONS: Final = {"src": "source", "dst": "target", "destination": "target", "ro": "readonly"}
 """Other names of a mount's options (``instructions/commands_runmount.go``)."""
 _PLAIN_PATH: Final = re.compile(r"[\w./@+:,~-]+")
-_QUOTED: Final = re.compile(r"""([^="']+=)(["'])([\w./:@+,-]*)\2""")
+_DEFAULTS: Final = {
+    "bind": {"type=bind", "readonly", "readonly=true"},
+    "cache": {"sharing=shared"},
+    "secret": {"required=false"},
+    "ssh": {"required=false"},
+}
+"""Options that change nothing, by a mount's type."""
+_RUN_DEFAULTS: Final = {"--network=default", "--security=sandbox"}
+_SINGLE: Final = re.compile(r"""([^="']+=)'([^"'$`\\]*)'""")
+"""A value in single quotes that means the same in double quotes."""
+_QUOTED: Final = re.compile(r"""([^="']+=)"([\w./:@+,${}-]*)\"""")
+"""A value in double quotes that means the same without: a variable's value is never split."""
 _OLDER: Final = re.compile(r"([\w.-]+)[ \t]+([\w./:@+,-]+)")
 _OCTAL: Final = re.compile(r"--chmod=0*([0-7]+)")
 _PORT: Final = re.compile(r"(?<!\S)(\d+)(?!\S)")
@@ -43,10 +54,16 @@ def canonical(reach: Reach) -> Iterator[Instruction]:
             case "COPY":
                 yield _copy(each, numbers)
             case "RUN":
-                flags = tuple(_mount(flag, numbers) if flag.startswith("--mount=") else flag for flag in each.flags)
+                flags = tuple(
+                    _mount(flag, numbers) if flag.startswith("--mount=") else flag
+                    for flag in each.flags
+                    if flag not in _RUN_DEFAULTS
+                )
                 yield _script(replace(each, flags=flags))
             case "ENV" | "LABEL":
                 yield replace(each, rest=_pairs(each.rest, reach.dockerfile.escape))
+            case "ARG":
+                yield replace(each, rest=" ".join(map(_unquoted, split_words(each.rest, reach.dockerfile.escape))))
             case "EXPOSE":
                 yield replace(each, rest=_PORT.sub(r"\1/tcp", each.rest))
             case _:
@@ -57,8 +74,15 @@ def _pairs(rest: str, escape: str) -> str:
     """Return names and values without quotes around plain values; also of the older form, a name and one value."""
     words = split_words(rest, escape)
     if words and "=" in words[0]:
-        return " ".join(_QUOTED.sub(r"\1\3", word) if _QUOTED.fullmatch(word) else word for word in words)
+        return " ".join(map(_unquoted, words))
     return _OLDER.sub(r"\1=\2", rest) if _OLDER.fullmatch(rest) else rest
+
+
+def _unquoted(word: str) -> str:
+    """Return a name and its value without quotes, or in double quotes, where these mean the same."""
+    single = _SINGLE.fullmatch(word)
+    word = f'{single[1]}"{single[2]}"' if single else word
+    return _QUOTED.sub(r"\1\2", word) if _QUOTED.fullmatch(word) else word
 
 
 def _copy(copy: Instruction, numbers: Mapping[str, str]) -> Instruction:
@@ -67,7 +91,7 @@ def _copy(copy: Instruction, numbers: Mapping[str, str]) -> Instruction:
     if not copy.heredocs and copy.flag("parents") is None:
         sources = [_path(source) for source in sources]
     flags = [_numbered(flag, numbers) if flag.startswith("--from=") else flag for flag in copy.flags]
-    flags = [_OCTAL.sub(r"--chmod=\1", flag) for flag in flags]
+    flags = [_unquoted(flag) if flag.startswith("--chown=") else _OCTAL.sub(r"--chmod=\1", flag) for flag in flags]
     return replace(copy, flags=tuple(flags), rest=json.dumps([*sources, "./" if target == "." else target]))
 
 
@@ -82,7 +106,7 @@ def _numbered(option: str, numbers: Mapping[str, str]) -> str:
 
 
 def _mount(flag: str, numbers: Mapping[str, str]) -> str:
-    """Return a mount with its options sorted; as it is, if one is given twice: the last one counts."""
+    """Return a mount with its options but defaults, sorted; as it is, if one is given twice: the last one counts."""
     fields = next(csv.reader([flag.partition("=")[2]]), [])
     options = {}
     for field in fields:
@@ -90,7 +114,10 @@ def _mount(flag: str, numbers: Mapping[str, str]) -> str:
         name = _OPTIONS.get(name.lower(), name.lower())
         value = numbers.get(value.lower(), value) if name == "from" else value
         options[name] = f"{name}{equals}{value}"
-    return f"--mount={json.dumps(sorted(options.values()))}" if len(options) == len(fields) else flag
+    if len(options) != len(fields):
+        return flag
+    kind = options.get("type", "type=bind").partition("=")[2]
+    return f"--mount={json.dumps(sorted(set(options.values()) - _DEFAULTS.get(kind, set())))}"
 
 
 def _script(run: Instruction) -> Instruction:
