@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from containers.errors import SlipwayError
+from stacks.config.fetching.mirrors import MIRRORS_VARIABLE
 from stacks.identity import kept_commits, older_trees
 from stacks.identity.cache import Cache
 from stacks.identity.git import git
@@ -55,7 +56,7 @@ def find(
     kept = {name: (commits[name, value], True) for name, value in fingerprints.items() if (name, value) in commits}
     searched = {name: value for name, value in fingerprints.items() if name not in kept}
     origins = kept | Cache(root, "revisions").get(
-        ["origins", _rules(), head, stack, sorted(searched.items()), own],
+        ["origins", *_reading(), head, stack, sorted(searched.items()), own],
         lambda: _origins(stack, searched, files, root, head, own),
     )
     return {
@@ -178,6 +179,11 @@ def _parent(root: Path, commit: str) -> str | None:
     return (git(root, "rev-parse", "--verify", "--quiet", f"{commit}^") or "").strip() or None
 
 
+def _reading() -> list[str]:
+    """Return what makes fingerprints besides a tree: :func:`_rules`, and the environment's mirrors of parents."""
+    return [_rules(), os.environ.get(MIRRORS_VARIABLE, "")]
+
+
 @functools.cache
 def _rules() -> str:
     """Return a hash of the code that makes fingerprints, and of what a repository has of its own."""
@@ -197,7 +203,7 @@ def _fingerprints(root: Path, commit: str, stack: str, own: tuple[str, ...]) -> 
     names = _objects(root, commit) | ({"": commit} if own else {})
     try:
         return Cache(root, "revisions").get(
-            ["at", _rules(), names, stack], lambda: dict(older_trees.published(commit, root, stack))
+            ["at", *_reading(), names, stack], lambda: dict(older_trees.published(commit, root, stack))
         )
     except SlipwayError:
         return {}

@@ -214,3 +214,15 @@ def test_revision_kept_under_other_rules_is_ignored(
     assert checkout.revision() != first
     monkeypatch.setattr(history, "_rules", lambda: "others")
     assert checkout.revision() == first
+
+
+def test_revision_kept_without_mirrors_is_not_that_with_them(
+    checkout: Checkout, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`slipway show` before the first `up` knows no mirror yet; `.slipway/env` then names that of the base image."""
+    name = "mirror.example/library/debian:bookworm-slim"
+    locked = checkout.commit("stacks/lock.toml", f'"{name}" = "sha256:{"1" * 64}"\n')
+    assert checkout.revision() == first
+    history._fingerprints.cache_clear()
+    monkeypatch.setenv("SLIPWAY_MIRRORS", '{"images": {"docker.io/library": "mirror.example/library"}}')
+    assert checkout.revision() == locked
