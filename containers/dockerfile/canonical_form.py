@@ -23,17 +23,17 @@ _OPTIONS: Final = {"src": "source", "dst": "target", "destination": "target", "r
 _PLAIN_PATH: Final = re.compile(r"[\w./@+:,~-]+")
 _DEFAULTS: Final = {
     "bind": {"type=bind", "readonly", "readonly=true"},
-    "cache": {"sharing=shared"},
+    "cache": {"sharing=shared", "sharing=locked"},
     "secret": {"required=false"},
     "ssh": {"required=false"},
 }
-"""Options that change nothing, by a mount's type."""
+"""Options of which BuildKit makes nothing, by a mount's type; `sharing` says who waits."""
 _RUN_DEFAULTS: Final = {"--network=default", "--security=sandbox"}
 _SINGLE: Final = re.compile(r"""([^="']+=)'([^"'$`\\]*)'""")
 """A value in single quotes that means the same in double quotes."""
 _QUOTED: Final = re.compile(r"""([^="']+=)"([\w./:@+,${}-]*)\"""")
 """A value in double quotes that means the same without: a variable's value is never split."""
-_OLDER: Final = re.compile(r"([\w.-]+)[ \t]+([\w./:@+,-]+)")
+_OLDER: Final = re.compile(r"([\w.-]+)[ \t]+([\w./:@+,${}-]+(?:[ \t]+[\w./:@+,${}-]+)*)")
 _OCTAL: Final = re.compile(r"--chmod=0*([0-7]+)")
 _PORT: Final = re.compile(r"(?<!\S)(\d+)(?!\S)")
 _SCRIPT: Final = re.compile(r"(<<-?)(['\"]?)\w+\2")
@@ -75,7 +75,8 @@ def _pairs(rest: str, escape: str) -> str:
     words = split_words(rest, escape)
     if words and "=" in words[0]:
         return " ".join(map(_unquoted, words))
-    return _OLDER.sub(r"\1=\2", rest) if _OLDER.fullmatch(rest) else rest
+    older = _OLDER.fullmatch(rest)
+    return _unquoted(f'{older[1]}="{older[2]}"') if older else rest
 
 
 def _unquoted(word: str) -> str:

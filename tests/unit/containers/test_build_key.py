@@ -183,12 +183,13 @@ EQUAL = {
         "FROM a\nRUN --mount=type=bind,source=app,target=/y,readonly --mount=type=secret,id=s,required=false y\n",
         "FROM a\nRUN --mount=source=app,target=/y --mount=type=secret,id=s y\n",
     ),
-    "default of a cache": (
-        "FROM a\nRUN --mount=type=cache,sharing=shared,target=/y y\n",
+    "sharing of a cache": (
+        "FROM a\nRUN --mount=type=cache,sharing=locked,target=/y y\n",
         "FROM a\nRUN --mount=type=cache,target=/y y\n",
     ),
     "default network": ("FROM a\nRUN --network=default --security=sandbox y\n", "FROM a\nRUN y\n"),
     "older form": ("FROM a\nENV A b\nLABEL c  1.0\n", "FROM a\nENV A=b\nLABEL c=1.0\n"),
+    "older form with words": ("FROM a\nENV A b  c:$D\n", 'FROM a\nENV A="b  c:$D"\n'),
     "argument of the client": ("ARG BUILDKIT_SYNTAX=x\nARG BUILDKIT_INLINE_CACHE=1\nFROM a\n", "FROM a\n"),
     "mode": ("FROM a\nCOPY --chmod=755 app /\n", "FROM a\nCOPY --chmod=0755 app /\n"),
     "port": ("FROM a\nEXPOSE 80 53/udp\n", "FROM a\nEXPOSE 80/tcp 53/udp\n"),
