@@ -45,7 +45,7 @@ def check(locked: Collection[str] = (), each: Callable[[plan.Plan], None] = repo
             continue
         mistakes += (f"stack {name}: {line}" for image in planned.images for line in _unread(image.content))
         if name in locked:
-            mistakes += _unpinned(name, (image.content for image in planned.images), planned.config)
+            mistakes += _unpinned(planned)
         specs = [image.spec for image in planned.images]
         configs[name] = planned.config
         built.append(StackImages(name, planned.config.registry.repository, specs))
@@ -122,16 +122,22 @@ def _unread(content: Content) -> Iterator[str]:
             )
 
 
-def _unpinned(stack: str, contents: Iterable[Content], config: StackConfig) -> list[str]:
-    """Return a line for each thing that a stack's images fetch and the lock does not pin."""
+def unlocked(planned: plan.Plan) -> dict[str, list[str]]:
+    """Return the images that fetch each thing that the lock could have and lacks, by what it is."""
     users: dict[str, list[str]] = {}
-    everything = list(contents)
-    for content in everything:
-        for thing in (*_parents(content), *_sources(content), *_packages(content), *_platforms(content, config)):
+    for content in (image.content for image in planned.images):
+        things = (*_parents(content), *_sources(content), *_packages(content), *_platforms(content, planned.config))
+        for thing in things:
             users.setdefault(thing, []).append(content.spec.name)
+    return users
+
+
+def _unpinned(planned: plan.Plan) -> list[str]:
+    """Return a line for each thing that a stack's images fetch and the lock does not pin."""
+    stack, everything = planned.stack, [image.content for image in planned.images]
     lines = [
         f"stack {stack}: {thing} is not in stacks/lock.toml ({', '.join(names)}): run `slipway lock {stack}`"
-        for thing, names in users.items()
+        for thing, names in unlocked(planned).items()
     ]
     lines += [
         f"stack {stack}: {line}, which the lock cannot have: "

@@ -56,10 +56,12 @@ def list_(*, as_json: bool, contents: bool) -> None:
 
 def _contents(stack: str) -> dict[str, Any]:
     """Return what `slipway upgrade` compares. A release reads it of every later one, so its form stays."""
+    from cli.stack_checks import unlocked
     from stacks import plan
 
     try:
-        return {"images": plan.make(stack, search=False).contents_as_json()}
+        planned = plan.make(stack, search=False)
+        return {"images": planned.contents_as_json(), "unlocked": list(unlocked(planned))}
     except SlipwayError as error:
         return {"refused": str(error).splitlines()}
 

@@ -18,6 +18,8 @@ MOVED = {"dockerfiles/torch/Dockerfile": (r"\Z", "RUN true\n")}
 """A release whose torch has a step more."""
 RENAMED = {"stacks/config/stack_config.py": (r"\bimages:", "pictures:")}
 """A release that refuses the key `images`."""
+REBASED = {"stacks/flavors/local.py": ("bookworm-slim", "trixie-slim")}
+"""A release whose torch is on another parent by default."""
 REPACKED = {"requirements.run.lock": (r"\A", "# other packages\n"), **MOVED}
 """A release with another lock, and so with an environment of its own."""
 
@@ -32,7 +34,7 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Team:
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Newer releases, by version."""
     folder = tmp_path_factory.mktemp("wheels")
-    edits = {"0.2.0": MOVED, "0.5.0": {}, "0.6.0": RENAMED, "0.7.0": REPACKED}
+    edits = {"0.2.0": MOVED, "0.5.0": {}, "0.6.0": RENAMED, "0.7.0": REPACKED, "0.8.0": REBASED}
     return {version: released.build(folder, version, each) for version, each in edits.items()}
 
 
@@ -89,6 +91,19 @@ def test_upgrade_names_what_is_built_anew_and_why(
         return
     assert team.changes() == " M requirements.txt\n"
     team.run("git", "checkout", "--quiet", "requirements.txt")
+
+
+def test_upgrade_says_what_the_lock_then_lacks(team: Team, wheels: dict[str, Path]) -> None:
+    """What it lacked before is none of the upgrade's."""
+    lock = team.root / "stacks/lock.toml"
+    said = "stacks/lock.toml lacks what Slipway 0.8.0 fetches: run `slipway lock local` with it\n"
+    assert said not in team.slipway("upgrade", str(wheels["0.8.0"]))
+    lock.write_text(f'"docker.io/library/debian:bookworm-slim" = "sha256:{"1" * 64}"\n')
+    try:
+        assert said in team.slipway("upgrade", str(wheels["0.8.0"]))
+        assert "lacks" not in team.slipway("upgrade", str(wheels["0.5.0"]))
+    finally:
+        lock.unlink()
 
 
 def test_upgrade_over_three_releases_keeps_tags(again: Team, wheels: dict[str, Path]) -> None:

@@ -34,6 +34,8 @@ from toolchain.version import numbers
 
 COMMITS: Final = "stacks/commits.txt"
 """As :mod:`stacks.identity.kept_commits` reads it."""
+LOCK: Final = "stacks/lock.toml"
+"""As :mod:`stacks.lock` reads it."""
 _VERSION: Final = re.compile(r"[0-9]+(\.[0-9]+){1,2}")
 _SECONDS: Final = 900
 """How long a release may take to say what it builds."""
@@ -41,7 +43,7 @@ _RUN: Final = "import sys; sys.path.insert(0, sys.argv.pop(1)); from cli.main im
 """Runs the command of the release in a folder, whatever release the environment is for."""
 
 Contents = Mapping[str, Mapping[str, Any]]
-"""By stack: ``images``, or why the stack is ``refused``, as `slipway list --contents` prints them."""
+"""By stack: ``images`` and what is ``unlocked``, or why it is ``refused``, as `slipway list --contents` has it."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +115,11 @@ def upgrade(checkout: Checkout, release: str, *, writing: bool, as_json: bool = 
         say(f"Slipway {running} -> {wheel.version}")
         for line in _lines(stacks):
             say(line)
+        lock = _unlocked(checkout, before, after)
+        if lock:
+            say(f"{LOCK} lacks what Slipway {wheel.version} fetches: run `{lock}` with it")
         if writing:
-            _write(checkout, wheel, _kept(checkout, before, after))
+            _write(checkout, wheel, _kept(checkout, before, after), lock)
         else:
             say("Nothing was changed: `--write` pins the release")
         if as_json:
@@ -236,11 +241,23 @@ def _key(images: Mapping[str, Any], name: str) -> str | None:
     return images[name]["fingerprint"] if name in images else None
 
 
-def _write(checkout: Checkout, wheel: ReleaseWheel, commits: str) -> None:
+def _unlocked(checkout: Checkout, before: Contents, after: Contents) -> str:
+    """Return the command that locks what a release fetches and the lock lacks of late; empty if there is no lock."""
+    if not (checkout.root / LOCK).exists():
+        return ""
+    stacks = [
+        stack
+        for stack, each in after.items()
+        if {*each.get("unlocked", ())} - {*before.get(stack, {}).get("unlocked", ())}
+    ]
+    return f"slipway lock {' '.join(stacks)}" if stacks else ""
+
+
+def _write(checkout: Checkout, wheel: ReleaseWheel, commits: str, lock: str) -> None:
     if commits or (checkout.root / COMMITS).exists():
         write(checkout.root / COMMITS, commits)  # first: before the pin moves, it says what is so anyway
     own_repository.pin(checkout, f"{wheel.source} --hash=sha256:{wheel.digest}")
     say(f"{PIN} pins Slipway {wheel.version}. Next:")
     source = f" --no-index --find-links {wheel.folder}" if wheel.folder else ""
     say(f"  {own_repository.pip()} install --require-hashes -r {PIN}{source}")
-    say("  slipway check, then commit")
+    say(f"  {f'{lock}, ' if lock else ''}slipway check, then commit")
