@@ -153,6 +153,20 @@ def test_context_keeps_modes_links_and_times(maker: Maker) -> None:
     assert maker.text(f"{maker.name}:v1", "/dir/data2") == "data"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone gives a file capabilities")
+@pytest.mark.parametrize(
+    ("revision", "owner"), [(2, b""), (3, (100_000).to_bytes(4, "little"))], ids=["of the host", "of a namespace"]
+)
+def test_context_keeps_capabilities(maker: Maker, revision: int, owner: bytes) -> None:
+    """What lets a program do more than its user arrives, of whatever namespace it was. Without, it fails in the image."""
+    sets = bytes.fromhex("00200000 80000000 ff000000 80000000")
+    write(maker.folder, {"ping": "#!"})
+    os.setxattr(maker.folder / "ping", "security.capability", b"\1\0\0" + bytes([revision]) + sets + owner)
+    maker.create({"Dockerfile": SCRATCH}, skipPush=True)
+    kept = maker.files(f"{maker.name}:v1")["ping"].pax_headers["SCHILY.xattr.security.capability"]
+    assert kept.encode("utf-8", "surrogateescape") == b"\1\0\0\2" + sets
+
+
 IGNORES = [
     ("none", {}, {"Dockerfile", "a.txt", "b.md", "sub", "sub/c.txt", "sub/d.md"}),
     ("some", {".dockerignore": "*.md\nsub/c.txt\n"}, {".dockerignore", "Dockerfile", "a.txt", "sub", "sub/d.md"}),
