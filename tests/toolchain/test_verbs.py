@@ -5,7 +5,10 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,7 +24,7 @@ from toolchain.parts import base_image, docker_engine, docker_registry
 from toolchain.parts.part import Part, recall, remember
 
 HOLD = """
-import sys, time
+import sys
 from pathlib import Path
 from toolchain.checkout import Checkout
 from toolchain.machine.locking import alone
@@ -29,21 +32,32 @@ from toolchain.machine.locking import alone
 with alone(Checkout(Path(sys.argv[1])), "up") as let_beside:
     let_beside()
     print("in", flush=True)
-    time.sleep(1)
+    sys.stdin.read()
 """
 BESIDE = HOLD.replace("alone", "beside").replace('"up") as let_beside', '"local")').replace("    let_beside()\n", "")
 
 
-def held(clone: Clone, program: str = HOLD) -> subprocess.Popen[bytes]:
-    """Return the process of a program that holds a lock of a checkout by now."""
+@contextmanager
+def held(clone: Clone, program: str = HOLD, *, ends: bool = True) -> Iterator[subprocess.Popen[str]]:
+    """Run a block while a program holds a lock of a checkout, and lets go; unless it ``ends``, the block is done before."""
     holder = subprocess.Popen(
         [sys.executable, "-c", program, str(clone.root)],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        text=True,
     )
+    assert holder.stdin is not None
     assert holder.stdout is not None
-    holder.stdout.readline()
-    return holder
+    assert holder.stdout.readline() == "in\n"
+    end = threading.Timer(0.5 if ends else 60, holder.stdin.close)
+    end.start()
+    yield holder
+    waited = holder.stdin.closed
+    end.cancel()
+    holder.stdin.close()
+    assert holder.wait() == 0
+    assert waited is ends
 
 
 CERTIFICATES = "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n"
@@ -140,15 +154,12 @@ def test_note_of_other_checkout_is_ignored(clone: Clone, tmp_path: Path) -> None
 
 
 def test_second_run_waits_with_one_line(clone: Clone, capfd: pytest.CaptureFixture[str]) -> None:
-    holder = held(clone)
-    begun = time.monotonic()
-    with locking.alone(clone.checkout, "up"):
-        assert time.monotonic() - begun > 0.5
+    with held(clone) as holder, locking.alone(clone.checkout, "up"):
+        pass
     waited = (
         rf"Waiting for another run in this checkout: up, process {holder.pid}, since \d{{4}}-\S+T\d\d:\d\d:\d\d\S+\n"
     )
     assert re.fullmatch(waited, capfd.readouterr().out)
-    assert holder.wait() == 0
 
 
 @pytest.mark.parametrize(
@@ -293,34 +304,27 @@ def test_preview_waits_for_no_run_of_another_stack(
         monkeypatch.setattr(verbs, "ready_for_preview", lambda *_, there=there: there)
         verb, _, at_parts = run.partition(", ")
         program = HOLD.replace("    let_beside()\n", "") if at_parts else HOLD
-        holder = held(clone, program.replace('"up"', f'"{verb}"'))
-        begun = time.monotonic()
-        assert verbs._on_stack(clone.checkout, "preview", "local") == 0
-        assert (time.monotonic() - begun > 0.5) is bool(waits)
+        with held(clone, program.replace('"up"', f'"{verb}"'), ends=bool(waits)):
+            assert verbs._on_stack(clone.checkout, "preview", "local") == 0
         said = capfd.readouterr().out
         assert said.startswith(f"Waiting for {waits}") if waits else not said
-        holder.wait()
     assert previewed == ["local"] * 5
     assert not locking.held_by_another(clone.checkout, "local")
 
 
 def test_prune_waits_for_a_preview_beside_another_run(clone: Clone, capfd: pytest.CaptureFixture[str]) -> None:
     (clone.checkout.state / "logs").mkdir(parents=True, exist_ok=True)
-    holder = held(clone, BESIDE)
-    begun = time.monotonic()
-    with locking.alone(clone.checkout, "prune"):
-        assert time.monotonic() - begun > 0.5
+    with held(clone, BESIDE), locking.alone(clone.checkout, "prune"):
+        pass
     assert capfd.readouterr().out == "Waiting for a preview in this checkout\n"
-    assert holder.wait() == 0
 
 
 def test_two_previews_of_a_stack_take_turns(clone: Clone, capfd: pytest.CaptureFixture[str]) -> None:
     """Beside another stack's run. Previews of two stacks run at once."""
     (clone.checkout.state / "logs").mkdir(parents=True, exist_ok=True)
-    holder = held(clone, BESIDE)
-    with locking.beside(clone.checkout, "nccl"):
-        assert holder.poll() is None
-    with locking.beside(clone.checkout, "local"):
-        said = capfd.readouterr().out
-    assert said == "Waiting for another preview of local\n"
-    assert holder.wait() == 0
+    with held(clone, BESIDE, ends=False), locking.beside(clone.checkout, "nccl"):
+        pass
+    assert capfd.readouterr().out == ""
+    with held(clone, BESIDE), locking.beside(clone.checkout, "local"):
+        pass
+    assert capfd.readouterr().out == "Waiting for another preview of local\n"
