@@ -16,7 +16,9 @@ import pulumi
 
 from containers.errors import SlipwayError
 from stacks.config.fetching.build_logins import KEY, netrc_files, passwords
+from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.publishing.compression import ZstdConfig
+from stacks.config.stack_config import StackConfig
 from stacks.placement import Placement
 
 FUNCTION: Final = "docker:index/updateSettings:updateSettings"
@@ -45,15 +47,21 @@ class UpdateSettings:
         """
         config = placement.plan.config
         logins = config.build_secrets
+        # With certificates, the official one takes this variable in place of the provider's own address
+        # (pulumi-docker 237b789, provider/image.go, `configureDockerClientInner`: FromEnv after WithHost).
+        elsewhere = _has_certificates(config) and bool(os.environ.get("DOCKER_HOST"))
         needs = {
-            (KEY, "give a build a secret"): bool(logins),
-            ("slipway:compression", "compress layers with zstd"): isinstance(config.compression, ZstdConfig),
+            (KEY, "give a build a secret", "leave the key out"): bool(logins),
+            ("slipway:compression", "compress layers with zstd", "leave the key out"): isinstance(
+                config.compression, ZstdConfig
+            ),
+            ("slipway:buildOn", "build on the runners while DOCKER_HOST is set", "unset that"): elsewhere,
         }
-        for (key, what), needed in needs.items():
+        for (key, what, instead), needed in needs.items():
             if needed and os.environ.get(PROVIDER_VARIABLE) != "embedded":
                 raise pulumi.RunError(
                     f"{key}: the official docker provider cannot {what}: use the embedded one "
-                    f"(set {PROVIDER_VARIABLE}=embedded, then `slipway up` again), or leave the key out"
+                    f"(set {PROVIDER_VARIABLE}=embedded, then `slipway up` again), or {instead}"
                 )
         if pulumi.runtime.is_dry_run():
             return cls()
@@ -72,3 +80,11 @@ class UpdateSettings:
         options = pulumi.InvokeOptions(provider=engine, version=metadata.version("pulumi-docker"))
         arguments: dict[str, Any] = {"secrets": self.secrets, "masked": list(self.masked), "levels": self.levels}
         pulumi.runtime.invoke(FUNCTION, arguments, options)
+
+
+def _has_certificates(config: StackConfig) -> bool:
+    """Return whether a provider reaches a build service by its certificates: several replicas have a socket here."""
+    runners = config.runners
+    if config.build_on != "runners" or not isinstance(runners, KubernetesRunnersConfig):
+        return False
+    return any(pool.replicas == 1 for pool in runners.build_pools.values())

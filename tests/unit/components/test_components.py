@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any
 
+import pulumi
 import pytest
 
 from containers.dockerfile.context import digest
@@ -312,6 +315,25 @@ def test_unpushed_image_of_build_service_is_read_with_its_key() -> None:
         "cert": provider["certMaterial"],
         "key": provider["keyMaterial"]["value"],
     }
+
+
+def test_official_provider_has_one_engine_beside_a_build_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It builds at DOCKER_HOST instead, with the service's certificates. Replicas have a socket without any."""
+    several = {**RUNNERS, "build": {"nodeSelector": {"acme.example/pool": "builds"}, "replicas": 2}}
+    for provider, engine, runners, refused in (
+        ("official", "unix:///run/docker.sock", RUNNERS, True),
+        ("official", "", RUNNERS, False),
+        ("official", "unix:///run/docker.sock", several, False),
+        ("embedded", "unix:///run/docker.sock", RUNNERS, False),
+    ):
+        monkeypatch.setenv("SLIPWAY_DOCKER_PROVIDER", provider)
+        monkeypatch.setenv("DOCKER_HOST", engine)
+        line = (
+            "slipway:buildOn: the official docker provider cannot build on the runners while DOCKER_HOST is set: use the "
+            "embedded one (set SLIPWAY_DOCKER_PROVIDER=embedded, then `slipway up` again), or unset that"
+        )
+        with pytest.raises(pulumi.RunError, match=f"^{re.escape(line)}$") if refused else nullcontext():
+            run(publish=False, buildOn="runners", runners=runners)
 
 
 @pytest.mark.parametrize(
