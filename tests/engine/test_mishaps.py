@@ -20,6 +20,7 @@ from tests.helpers.free_port import free_port
 from tests.helpers.own_world import login_as
 
 BASE = "debian:bookworm-slim"
+OFFICIAL = os.environ.get("SLIPWAY_DOCKER_PROVIDER") == "official"
 
 
 def slow(project: Project, seconds: int) -> None:
@@ -52,6 +53,7 @@ def test_second_up_at_once_is_refused_and_first_finishes(project: Project) -> No
     assert project.outputs()["images"]["link0"]["digest"]
 
 
+@pytest.mark.skipif(OFFICIAL, reason="it builds on: tests/provider/test_pulumi.py")
 def test_ctrl_c_ends_the_build_and_leaves_no_lock(project: Project) -> None:
     slow(project, 314)
     running = project.start("up", "-s", "t", "--yes", "--skip-preview")
