@@ -1,6 +1,7 @@
 """The account of an image's programs, and its permissions for a file.
 
-Source: moby/sys user/v0.4.0, user/user.go:294 (`GetExecUser`), by which Docker and runc look the account up.
+Source: moby/sys user/v0.4.0, user/user.go:294 (`GetExecUser`), by which Docker and runc look the account up: a number is
+always an id.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ READ, RUN = 4, 1
 """Rights, as in the mode of a file; the second is that of entering a folder too."""
 _EXECUTABLE: Final = 0o111
 _LARGEST_ID: Final = 2**31 - 1
+_MOST_DIGITS: Final = 99
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def named(contents: Contents, setting: str) -> Account:
     user, _, group = setting.partition(":")
     if not user and not group:
         return Account("root")
-    row = _user(contents, user) if user else None
+    row = _row(contents, "etc/passwd", user) if user else None
     if user and row is None and not _is_id(user):
         return Account(setting, problem=f"/etc/passwd has no user {user}")
     groups = _group(contents, group) if group else _groups_of(contents, row)
@@ -61,15 +63,17 @@ def named(contents: Contents, setting: str) -> Account:
     return Account(user or "root", _number(row[2]) if row else int(user or 0), groups)
 
 
-def _user(contents: Contents, user: str) -> Sequence[str] | None:
-    """Return the row of a user, by name or id."""
-    rows = _rows(contents, "etc/passwd", 3)
-    return next((row for row in rows if user == row[0] or (user.isdigit() and row[2] == user)), None)
+def _row(contents: Contents, path: str, account: str) -> Sequence[str] | None:
+    """Return the row of a user or group: by id if it is a number, even if a name is the same, else by name."""
+    rows = _rows(contents, path, 3)
+    if _is_id(account):
+        return next((row for row in rows if _number(row[2]) == int(account)), None)
+    return next((row for row in rows if row[0] == account), None)
 
 
 def _group(contents: Contents, group: str) -> frozenset[int]:
     """Return the id of a group that the configuration names, by name or id; none if it is unknown."""
-    row = next((row for row in _rows(contents, "etc/group", 3) if group in {row[0], row[2]}), None)
+    row = _row(contents, "etc/group", group)
     if row is None and not _is_id(group):
         return frozenset()
     return frozenset({_number(row[2]) if row else int(group)})
@@ -84,7 +88,8 @@ def _groups_of(contents: Contents, user: Sequence[str] | None) -> frozenset[int]
 
 
 def _is_id(text: str) -> bool:
-    return text.isascii() and text.isdigit() and int(text[:11]) <= _LARGEST_ID
+    digits = text.removeprefix("+")  # as Go's strconv.Atoi reads it
+    return digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS and int(digits) <= _LARGEST_ID
 
 
 def _number(text: str) -> int:

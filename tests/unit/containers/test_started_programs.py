@@ -210,6 +210,11 @@ def test_program_is_started_as_the_image_s_user(modes: Mapping[str, tuple[int, i
         ("1234", []),
         ("1234:44", []),
         ("app:video", []),
+        ("+1000:+44", []),
+        (
+            "9" * 5000,
+            [f"/etc/passwd: misses {'9' * 5000}: /etc/passwd has no user {'9' * 5000}, which the image names"],
+        ),
         ("gone", ["/etc/passwd: misses gone: /etc/passwd has no user gone, which the image names"]),
         ("app:gone", ["/etc/passwd: misses app:gone: /etc/group has no group gone, which the image names"]),
     ],
@@ -222,6 +227,13 @@ def test_ids_that_are_no_numbers_are_root_s() -> None:
     """As in a container: moby's reader of the file leaves such a field at 0."""
     files = {**APP, "etc/passwd": "odd:x:none:none::/:\n"}
     assert lines(files, entry("serve", User="odd"), {"opt/venv": (0o700, 0)}) == []
+
+
+@pytest.mark.parametrize(("user", "starts"), [("5000", False), ("5000:44", True), ("01000", True), ("app", True)])
+def test_number_is_an_id_and_no_name(user: str, *, starts: bool) -> None:
+    files = {**APP, "etc/passwd": "root:x:0:0::/root:\napp:x:1000:1000::/:\n5000:x:0:0::/:"}
+    closed = {"opt/venv": (0o750, 44)}
+    assert (lines(files, entry("/opt/venv/bin/serve", User=user), closed) == []) == starts
 
 
 def test_program_is_started_as_the_user_of_gosu() -> None:
