@@ -1,7 +1,7 @@
 """The account of an image's programs, and its permissions for a file.
 
-Source: moby/sys user/v0.4.0, user/user.go:294 (`GetExecUser`), by which Docker and runc look the account up: a number is
-always an id.
+Source: moby/sys user/v0.4.0, user/user.go:294 (`GetExecUser`), by which Docker and runc look the account up: a number
+is always an id.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from containers.image.binaries.contents import Contents
+from containers.image.binaries.contents import Contents, Script
 from containers.image.binaries.elf_file import AARCH64, I386, X86_64, ElfMachine
 from containers.starting import account, launchers
 from containers.starting.account import READ, RUN, Account
@@ -77,32 +77,37 @@ class Execution:
         """Start a program: a path, or a name on PATH."""
         files: list[str] = []
         names: list[str] = []
-        following, execution = words, self
-        try:
-            for _ in range(_MOST_LAUNCHES):
-                invoked = execution._run(following, files, names)
-                if not following.loose:
-                    self._check_modules(files, names, invoked, following.folder)
-                wraps = partial(self._wraps, following.folder)
-                launched = launchers.launched(invoked, self._contents.environment, wraps)
-                if launched is None:
-                    break
-                folder, loose = posixpath.join(following.folder, launched.folder), following.loose or launched.loose
-                following = launched._replace(folder=folder, loose=loose)
-                if launched.user:
-                    execution = self._as(launched.user, loose=loose)
-                certain = not loose or following.program.startswith("/") or self._is_there(following)
-                if not execution._enters(following) or not certain:  # noqa: SLF001
-                    break
-        except _NotStarted as error:
-            is_certain = not self._comes_later(following, error.refusal.about)
-            return Started(tuple(files), tuple(names), error.refusal if is_certain else None)
-        return Started(tuple(files), tuple(names), None)
+        refusal = self._start(words, files, names, _MOST_LAUNCHES)
+        return Started(tuple(files), tuple(names), refusal)
 
-    def _wraps(self, folder: str, script: str) -> bool:
-        """Return whether a script starts its arguments."""
-        known = self._contents.scripts.get(self._contents.tree.trace(self._absolute(script, folder)).path)
-        return known is not None and known.wraps
+    def _start(self, words: Words, files: list[str], names: list[str], most: int) -> Refusal | None:
+        """Start a program and what it starts, at most so many in a row; return why one of them does not start."""
+        try:
+            invoked = self._run(words, files, names)
+            if not words.loose:
+                self._check_modules(files, names, invoked, words.folder)
+            script = partial(self._script, words.folder)
+            for launched in launchers.launched(invoked, self._contents.environment, script) if most > 1 else ():
+                if refusal := self._start_next(words, launched, files, names, most - 1):
+                    return refusal
+        except _NotStarted as error:
+            return None if self._comes_later(words, error.refusal.about) else error.refusal
+        return None
+
+    def _start_next(
+        self, words: Words, launched: Words, files: list[str], names: list[str], most: int
+    ) -> Refusal | None:
+        """Start what a program starts."""
+        folder, loose = posixpath.join(words.folder, launched.folder), words.loose or launched.loose
+        following = launched._replace(folder=folder, loose=loose)
+        execution = self._as(launched.user, loose=loose) if launched.user else self
+        certain = not loose or following.program.startswith("/") or self._is_there(following)
+        if not execution._enters(following) or not certain:  # noqa: SLF001
+            return None
+        return execution._start(following, files, names, most)  # noqa: SLF001
+
+    def _script(self, folder: str, script: str) -> Script | None:
+        return self._contents.scripts.get(self._contents.tree.trace(self._absolute(script, folder)).path)
 
     def _comes_later(self, words: Words, about: str) -> bool:
         """Return whether a container may have what keeps a program from its start: from the host, or a volume."""
@@ -180,6 +185,7 @@ class Execution:
         if not path:
             raise _NotStarted(f"no folder of PATH has {words.program}", words.program)
         first = len(files) + 1
+        named = words.program if "/" in words.program else path
         for _ in range(_MOST_REWRITES + 1):
             file = self._file(path, RUN)
             files.append(file)
@@ -200,8 +206,8 @@ class Execution:
             interpreter, problem = launchers.interpreter(script.start)
             if problem:
                 raise _NotStarted(f"#! of /{file} {problem}", f"/{file}")
-            arguments = (*interpreter.arguments, path, *arguments)
-            path = self._absolute(interpreter.program, words.folder)
+            arguments = (*interpreter.arguments, named, *arguments)
+            named = path = self._absolute(interpreter.program, words.folder)
         raise _NotStarted(f"#! leads on more than {_MOST_REWRITES} times", path)
 
     def _file(self, path: str, right: int) -> str:

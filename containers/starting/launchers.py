@@ -2,7 +2,9 @@
 
 Sources: Linux 6.12, fs/binfmt_script.c; coreutils/coreutils 01755d3, src/env.c (`shortopts`, `longopts`,
 `parse_split_string`); krallin/tini v0.19.0, src/tini.c:97 (`-p` and `-e` have values); Yelp/dumb-init v1.2.5,
-dumb-init.c:193 (`--rewrite`); openSUSE/catatonit v0.2.0, catatonit.c:458 (no option has a value).
+dumb-init.c:193 (`--rewrite`); openSUSE/catatonit v0.2.0, catatonit.c:458 (no option has a value); the manuals of
+Debian 12's util-linux 2.38.1, sudo 1.9.13, numactl 2.0.16, runit 2.1.2, s6 2.11.3 and BusyBox 1.35.0, whose programs
+tests/images/test_started.py starts.
 """
 
 from __future__ import annotations
@@ -10,35 +12,89 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Final, NamedTuple
 
+from containers.image.binaries.contents import Script
 from containers.starting.shell_text import ASSIGNMENT, ENDS, LOOKED_UP, Text
 
 
 class _Launcher(NamedTuple):
-    """A program that starts its arguments: options with a value, and how many arguments come before the program."""
+    """A program that starts its arguments.
+
+    ``with_value`` are its options with a value, of which ``user`` names who starts the program, if not ``default``.
+    ``before`` is how many arguments come before the program: a user if ``by_user``. With an option that matches
+    ``unknown`` it starts something else, or fails without saying so. ``loose`` is whether it changes PATH.
+    """
 
     with_value: frozenset[str] = frozenset()
     before: int = 0
+    by_user: bool = False
+    user: frozenset[str] = frozenset()
+    default: str = ""
+    unknown: re.Pattern[str] | None = None
+    loose: bool = False
 
 
-_AS_USER: Final = ("gosu", "su-exec")
+def _options(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+_OF_PROCESS: Final = re.compile(r"-[a-z]*[pPu].*|--(?:pid|pgid|uid).*")
+"""Options of a program that changes running processes."""
 _LAUNCHERS: Final[Mapping[str, _Launcher]] = {
     **dict.fromkeys(("tini", "tini-static", "docker-init"), _Launcher(frozenset({"-p", "-e"}))),
     "dumb-init": _Launcher(frozenset({"-r", "--rewrite"})),
     "catatonit": _Launcher(),
-    **dict.fromkeys(_AS_USER, _Launcher(before=1)),  # the user
+    **dict.fromkeys(("gosu", "su-exec", "s6-setuidgid"), _Launcher(before=1, by_user=True)),
+    "s6-envuidgid": _Launcher(before=1),
+    "chpst": _Launcher(
+        _options("-u -U -b -n -l -L -m -d -o -p -f -c"), user=_options("-u"), unknown=re.compile("-[/e].*")
+    ),
+    "sudo": _Launcher(
+        _options("-u --user -g --group -C --close-from -D --chdir -p --prompt -T --command-timeout"),
+        user=_options("-u --user"),
+        default="root",
+        unknown=re.compile(r"-[A-Za-z]*[eilshvDR]\w*|--(?:login|shell|edit|list|host|chroot|chdir|validate).*"),
+        loose=True,
+    ),
+    "runuser": _Launcher(
+        _options("-u --user -g --group -G --supp-group -w --whitelist-environment"),
+        user=_options("-u --user"),
+        unknown=re.compile("-[lcsf]?|--(?:login|command|session-command|shell|fast).*"),
+    ),
+    "setpriv": _Launcher(
+        _options(
+            "--reuid --regid --ruid --rgid --euid --egid --groups --inh-caps --ambient-caps --bounding-set "
+            "--securebits --pdeathsig --selinux-label --apparmor-profile"
+        ),
+        unknown=re.compile("-d|--dump|--reset-env"),
+    ),
+    "numactl": _Launcher(
+        _options(
+            "-i --interleave -p --preferred -P --preferred-many -C --physcpubind -N --cpunodebind -m --membind "
+            "-f --file -w --weighted-interleave"
+        ),
+        unknown=re.compile("-[sHLSo].*|--(?:show|hardware|length|shm|offset).*"),
+    ),
+    "taskset": _Launcher(before=1, unknown=_OF_PROCESS),
+    "ionice": _Launcher(_options("-c --class -n --classdata"), unknown=_OF_PROCESS),
+    "prlimit": _Launcher(unknown=re.compile("-p.*|--pid.*|-o.*|--output.*")),
+    "flock": _Launcher(
+        _options("-w --timeout --wait -E --conflict-exit-code"), 1, unknown=re.compile("-[nEF]+|--nonblock|--nb")
+    ),
     "nohup": _Launcher(),
-    "setsid": _Launcher(),
+    "setsid": _Launcher(unknown=re.compile("-[a-z]*f[a-z]*|--fork")),
     "nice": _Launcher(frozenset({"-n", "--adjustment"})),
     "stdbuf": _Launcher(frozenset({"-i", "-o", "-e", "--input", "--output", "--error"})),
     "timeout": _Launcher(frozenset({"-k", "-s", "--kill-after", "--signal"}), 1),
 }
 _WITH_VALUE: Final = {"-u", "--unset", "-C", "--chdir", "-a", "--argv0"}
 """Options of `env` that the next argument is the value of."""
-_SHELLS: Final = {"sh", "bash", "dash", "ash"}
+_SHELLS: Final = {"sh", "bash", "dash", "ash", "ksh", "mksh", "zsh"}
+_READS_ITS_FILES: Final = "zsh"
+"""A shell that reads a file of its user in any case, which may set PATH."""
 _BUFFER: Final = 256
 """Bytes of a file that the kernel reads (include/uapi/linux/binfmts.h, `BINPRM_BUF_SIZE`)."""
 _SPLITS: Final = re.compile(r"-v?S|--split-string=?")
@@ -81,34 +137,44 @@ def interpreter(start: bytes) -> tuple[Words, str]:
     return Words(program, tuple(arguments)), ""
 
 
-def launched(words: Words, environment: Mapping[str, str], wraps: Callable[[str], bool]) -> Words | None:
-    """Return what a program starts, with an image's environment; None if it is not known to start another.
+def launched(words: Words, environment: Mapping[str, str], script: Callable[[str], Script | None]) -> tuple[Words, ...]:
+    """Return what a program is certain to start, with an image's environment; nothing if that is not known.
 
-    ``wraps`` returns whether a script, by path, starts its arguments.
+    ``script`` returns a script by path.
     """
     name = posixpath.basename(words.program)
-    if launcher := _LAUNCHERS.get(name):
-        return _after_options(words.arguments, launcher, name)
-    if name == "env":
-        return _of_env(words.arguments, environment)
     if name in _SHELLS:
-        return _of_shell(words.arguments, environment, wraps)
-    return None
+        started = _of_shell(words.arguments, environment, script)
+        return tuple(each._replace(loose=each.loose or name == _READS_ITS_FILES) for each in started)
+    if name == "busybox" and words.arguments:
+        return launched(Words(words.arguments[0], words.arguments[1:]), environment, script)
+    launcher = _LAUNCHERS.get(name)
+    other = _after_options(words.arguments, launcher, name) if launcher else None
+    if name == "env":
+        other = _of_env(words.arguments, environment)
+    return (other,) if other else ()
 
 
 def _after_options(arguments: Sequence[str], launcher: _Launcher, name: str) -> Words | None:
-    rest = list(arguments)
+    rest, user = list(arguments), launcher.default
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
         if option == "--":
             break
-        if option in launcher.with_value and rest:
-            rest.pop(0)
+        if launcher.unknown and launcher.unknown.fullmatch(option):
+            return None
+        option, _, value = option.partition("=")
+        if option[:2] in launcher.with_value and not value:  # as in `-uapp`
+            option, value = option[:2], option[2:]
+        if option in launcher.with_value and rest and not value:
+            value = rest.pop(0)
+        user = value if option in launcher.user else user
     before, rest = rest[: launcher.before], rest[launcher.before :]
-    if not rest or rest[0].startswith("-"):
+    if not rest or rest[0].startswith("-") or (launcher.loose and "/" not in rest[0]):
         return None
-    user = before[0] if name in _AS_USER else ""
-    return Words(rest[0], tuple(rest[1:]), by_text=name != "gosu", user=user)  # gosu starts it as the kernel does
+    user = before[0] if launcher.by_user else user
+    by_text = name != "gosu"  # which starts it as the kernel does
+    return Words(rest[0], tuple(rest[1:]), by_text=by_text, user=user, loose=launcher.loose)
 
 
 def _of_env(arguments: Sequence[str], environment: Mapping[str, str]) -> Words | None:
@@ -163,20 +229,26 @@ def _shell_options(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return options, rest
 
 
-def _of_shell(arguments: Sequence[str], environment: Mapping[str, str], wraps: Callable[[str], bool]) -> Words | None:
-    """Return the first program of a shell's text, or the one that its script starts with its arguments."""
+def _of_shell(
+    arguments: Sequence[str], environment: Mapping[str, str], script: Callable[[str], Script | None]
+) -> Iterator[Words]:
+    """Yield the first program of a shell's text or script, and the one that its script starts with its arguments."""
     options, rest = _shell_options(arguments)
+    name, content = "", "".join(rest[:1])
     if not any(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", option) for option in options):
-        name = "".join(rest[1:2])
-        wrapped = name and not name.startswith("-") and wraps(rest[0])
-        return Words(name, tuple(rest[2:]), by_text=True, loose=True) if wrapped else None
+        known = script(content) if content else None
+        name, content = content, known.text if known else ""
+        first = "".join(rest[1:2])
+        if known and known.wraps and first and not first.startswith("-"):
+            yield Words(first, tuple(rest[2:]), by_text=True, loose=True)
     text = Text(
-        tuple(rest[2:]), searches="CDPATH" in environment, ends=any(ENDS.fullmatch(option) for option in options)
+        tuple(rest[1:] if name else rest[2:]),
+        searches="CDPATH" in environment,
+        ends=any(ENDS.fullmatch(option) for option in options),
     )
-    program = text.program("".join(rest[:1]))
+    program = text.program(content, name)
     # A login shell reads files that may set PATH.
     reads_file = any(option == "--login" or re.fullmatch(r"-[a-zA-Z]*[li][a-zA-Z]*", option) for option in options)
     loose = text.sets or reads_file or any(re.match(r"(?:BASH_)?ENV$|BASH_FUNC_", name) for name in environment)
-    if program is None or not program.name or (loose and "/" not in program.name):
-        return None
-    return Words(program.name, program.arguments, program.folder, text.must_enter, by_text=True, loose=loose)
+    if program and program.name and not (loose and "/" not in program.name):
+        yield Words(program.name, program.arguments, program.folder, text.must_enter, by_text=True, loose=loose)

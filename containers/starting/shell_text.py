@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from typing import Final, NamedTuple
 
 _VARIABLE: Final = r"\$(?:\w+|[@*#?!$-]|\{[\w@*#]+(?:[^{}\"'`\\$\w][^{}\"'`\\$]*)?\})"
@@ -17,7 +17,7 @@ _QUOTED: Final = rf"'[^']*'|\"(?:[^\"`\\$]|\\.|{_VARIABLE}|\$(?=[ \"]))*\""
 _WORD: Final = rf"(?:[^ \t\n;&|()<>\"'`\\$]|\\.|{_QUOTED}|{_VARIABLE})+"
 _TOKEN: Final = re.compile(
     rf"[ \t]*(?:(?P<comment>#[^\n]*)|(?P<redirection>\d*(?:>>|>\||[<>]&?)[ \t]*{_WORD})"
-    rf"|(?P<separator>&&|\|\||[;&|\n])|(?P<word>{_WORD}))",
+    rf"|(?P<separator>&&|\|\||[;&|\n])|(?P<open>\((?!\())|(?P<close>\))|(?P<word>{_WORD}))",
     re.DOTALL,
 )
 _PART: Final = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|[^'\"]+", re.DOTALL)
@@ -28,7 +28,10 @@ _UNREADABLE: Final = "unreadable"
 ASSIGNMENT: Final = re.compile(r"(?P<name>[A-Za-z_]\w*)\+?=.*", re.DOTALL)
 _PLAIN: Final = re.compile(r"[\w./+:@%,][\w./+:@%,-]*\r?")
 _PASSED: Final = frozenset(
-    ["set", ":", "true", "ulimit", "umask", "echo", "printf", "trap", "sleep", "date", "id", "uname", "export"]
+    [
+        *("set", ":", "true", "ulimit", "umask", "echo", "printf", "trap", "sleep", "date", "id", "uname", "export"),
+        *("mkdir", "ls", "cat", "hostname", "whoami", "nproc", "df", "free", "nvidia-smi"),
+    ]
 )
 """Commands after which a shell looks the next one up as before."""
 _OPTION: Final = re.compile(r"-[a-zA-Z]+|errexit|nounset|pipefail|xtrace|verbose|allexport|monitor|noglob")
@@ -48,6 +51,18 @@ _BUILT_IN: Final = re.compile(
 )
 """Further words that a shell itself knows."""
 _EXIT: Final = re.compile(r"exit(?: [1-9]\d*)?")
+
+
+_OWN_FOLDER: Final = re.compile(
+    r"""\$\(dirname (?:-- )?(?P<quote>"?)\$(?:0|\{0\}|BASH_SOURCE|\{BASH_SOURCE(?:\[0\])?\})(?P=quote)\)"""
+    r"""|\$\{(?:0|BASH_SOURCE(?:\[0\])?)%/\*\}"""
+)
+"""What a script calls its own folder by."""
+_ENTERED: Final = re.compile(
+    r"""\$\(cd (?P<quote>"?)(?P<path>/[\w./+@,-]*)(?P=quote) (?:> ?/dev/null(?: 2>&1)? )?(?:&&|;) pwd(?: -P)?\)"""
+)
+"""How a script makes a path of that."""
+_READ: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 
 
 class CertainProgram(NamedTuple):
@@ -73,14 +88,25 @@ class Text:
     def __init__(self, arguments: tuple[str, ...], *, searches: bool, ends: bool) -> None:
         self._searches, self._arguments, self._ends = searches, arguments, ends
         self._folder, self._chained = "", False
+        self._known_values: dict[str, str] = {}
         self.must_enter, self.sets = True, False
 
-    def program(self, text: str) -> CertainProgram | None:
-        """Return the first program, if the text fails without it; None if that is not certain."""
+    def program(self, text: str, name: str = "") -> CertainProgram | None:
+        """Return the first program, if the text fails without it; None if that is not certain.
+
+        ``name`` is the path by which a script is started, empty for a text of its own.
+        """
+        folder = posixpath.dirname(name) or "."
+        if name and _PLAIN.fullmatch(folder):
+            text = _ENTERED.sub(lambda match: posixpath.normpath(match["path"]), _OWN_FOLDER.sub(folder, text))
+        return self._first(list(_tokens(text)))
+
+    def _first(self, tokens: Sequence[tuple[str, str]]) -> CertainProgram | None:
         command: list[str] = []
         redirected = skipped = False
-        tokens = list(_tokens(text))
         for number, (kind, word) in enumerate(tokens, 1):
+            if kind in {"open", "close"}:
+                return None if skipped or command or redirected else self._of_subshell(tokens[number:])
             if kind == "word":
                 command.append(word)
             redirected |= kind == "redirection"
@@ -93,14 +119,33 @@ class Text:
             skipped, command, redirected = word == "||", [], False  # what follows is for a failure
         return None
 
+    def _of_subshell(self, tokens: Sequence[tuple[str, str]]) -> CertainProgram | None:
+        """Return the program of a subshell, whose tokens and those after it are given, if the text fails as it does."""
+        end = next((number for number, (kind, _) in enumerate(tokens) if kind in {"open", "close"}), None)
+        if end is None or tokens[end][0] == "open":
+            return None
+        after = list(dropwhile(lambda token: token[0] == "redirection", tokens[end + 1 :]))
+        if after[0][0] != "separator":
+            return None
+        # A shell that looks at a status does not end at a failure before.
+        ends = self._ends and after[0][1] == ";"
+        inner = Text(self._arguments, searches=self._searches, ends=ends)
+        inner._folder, inner.must_enter, inner._known_values = self._folder, self.must_enter, dict(self._known_values)
+        found = inner._first([*tokens[:end], ("separator", ";")])
+        self.sets, self.must_enter = self.sets or inner.sets, inner.must_enter
+        return found if found and self._fails(after[0][1], after[1:]) else None
+
     def _command(
         self, words: list[str], separator: str, later: Sequence[tuple[str, str]], *, redirected: bool
     ) -> CertainProgram | None:
         """Return a command's program, one without a name if the shell only sets itself up; None if that is unknown."""
         rest = list(words)
+        assigned: list[str] = []
         while rest and (match := ASSIGNMENT.fullmatch(rest[0])):
             self.sets |= bool(LOOKED_UP.fullmatch(match["name"]))
-            rest.pop(0)
+            assigned.append(rest.pop(0))
+        for word in () if rest else assigned:  # before a command they are for it alone
+            self._assign(word)
         replaces = rest[:1] == ["exec"]
         if replaces:
             rest = rest[3:] if rest[1:2] == ["-a"] else rest[1:]
@@ -108,16 +153,34 @@ class Text:
             # A redirection may write the next program.
             return None if redirected or not self._set_up(rest, separator) else CertainProgram("", (), self._folder)
         known = self._known(rest)
-        if not known or not _is_name(known[0]) or rest[0] not in {known[0], *_ARGUMENTS}:
+        if (
+            not known
+            or not _is_name(known[0])
+            or (rest[0] != known[0] and rest[0] not in _ARGUMENTS and "/" not in known[0])
+        ):
             return None
         certain = replaces and not self._chained and separator in {";", "&&", "||"}
         return CertainProgram(known[0], known[1:], self._folder) if certain or self._fails(separator, later) else None
+
+    def _assign(self, word: str) -> None:
+        """Note what a variable is from now on, if that is a plain path or word."""
+        name, _, value = word.partition("=")
+        known = self._value(value) or ""
+        self._known_values.pop(name.removesuffix("+"), None)
+        if _PLAIN.fullmatch(known):
+            self._known_values[name] = known
+
+    def _value(self, word: str) -> str | None:
+        """Return what a word stands for, with variables that the text has set; None if only a shell knows."""
+        if "'" not in word and "\\" not in word:
+            word = _READ.sub(lambda match: self._known_values.get(match[1] or match[2], match[0]), word)
+        return _value(word)
 
     def _known(self, words: Sequence[str]) -> tuple[str, ...]:
         """Return what words stand for, up to the first one that is unknown."""
         known: list[str] = []
         for word in words:
-            value = _value(word)
+            value = self._value(word)
             if word in _ARGUMENTS:
                 known += self._arguments
             elif value is None:
@@ -129,6 +192,8 @@ class Text:
     def _fails(self, separator: str, later: Sequence[tuple[str, str]]) -> bool:
         """Return whether the text is certain to fail where a command does."""
         chained, rest = self._chained or separator == "&&", list(later)
+        if separator in {"&&", "||"} and any(kind in {"open", "close"} for kind, _ in later):
+            return False
         if separator == "&&":  # a failure passes over what follows
             skipped = takewhile(lambda token: token[0] != "separator" or token[1] in {"&&", "|"}, later)
             rest = rest[len(list(skipped)) :]
@@ -149,6 +214,8 @@ class Text:
         else:
             self.sets |= any(_NAMES.search(word) for word in arguments)
             self.sets |= command == "export" and any(_value(word.partition("=")[0]) is None for word in arguments)
+            for word in filter(ASSIGNMENT.fullmatch, arguments if command == "export" else ()):
+                self._assign(word)
             self._ends |= command == "set" and any(ENDS.fullmatch(word) for word in arguments)
             known = {"set": _OPTION, "trap": _NO_HANDLER}.get(command)
             plain = separator in {";", "&&"} and (known is None or all(map(known.fullmatch, arguments)))
@@ -156,7 +223,7 @@ class Text:
         return plain
 
     def _enter(self, arguments: Sequence[str], separator: str) -> bool:
-        folder = next(iter(arguments), "")
+        folder = self._value("".join(arguments[:1])) or ""
         plain = len(arguments) == 1 and _is_name(folder) and ".." not in folder.split("/")  # which shells take by name
         if not plain or separator not in {"&&", ";", "||"} or (self._searches and folder[0] not in "./"):
             return False

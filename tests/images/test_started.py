@@ -15,7 +15,8 @@ from containers.starting import started_programs
 from tests.images.engine import Image, base_image, docker, remove, unique
 
 _DOCKERFILE = """FROM {base}
-RUN apt-get update -qq && apt-get install -qqy --no-install-recommends python3 tini dumb-init gosu > /dev/null
+RUN apt-get update -qq && apt-get install -qqy --no-install-recommends python3 tini dumb-init gosu sudo numactl runit s6 busybox mksh zsh > /dev/null
+RUN mkdir /s && python3 -c 'import json; [open(f"/s/{{name}}", "w").write(text) for name, text in json.loads(bytes.fromhex("{scripts}")).items()]' && chmod 755 /s/*
 RUN useradd --uid 1000 --groups video app && mkdir -p /t/closed && cd /t && cp /bin/true real && : > empty && echo text > text \\
  && printf '#!/t/real\\n' > s1 && for n in 2 3 4 5 6; do printf "#!/t/s$((n-1))\\n" > s$n; done \\
  && printf '#!/bin/sh\\r\\n' > crlf && printf '#!/t/gone\\n' > gone-interpreter && printf '#!/usr/bin/env -S gone -u\\n' > env-gone \\
@@ -70,6 +71,26 @@ TEXTS = [
     *("gone && true", "gone && true || exit 1", "gone || exit 3; true", "gone ;", "exec gone; true", "exec gone 2>&1", "set -o errexit; gone; true", "true\r\n"),
     *("exec nice gone --x $A", "# first; second\nexec gone # && true", 'exec gone --x "{\\"a\\": 1}"', "export LD_LIBRARY_PATH=/x && exec gone", "exec nice '$A'"),
 ]  # fmt: skip
+SCRIPTS = {
+    f"{shell}{number}": f"#!/bin/{shell}\n{text}\n"
+    for shell in ["sh", "bash"]
+    for number, text in enumerate([
+        *('exec gone "$@"', 'exec "$@"', 'set -- true; exec "$@"', 'shift; exec "$@"', '. /t/plain-text; exec "$@"', "set -e; mkdir -p /tmp/a; exec /t/gone"),
+        *("set -e; ( cd /t; exec ./real )", "set -e; ( cd /t; exec ./gone )", "( cd /t && exec ./gone )", "(cd /t; ./gone); true", "set -e; (cd /t; ./gone); true"),
+        *("set -e; (cd /t; ./gone) || true", "set -e; (cd /t; ./gone; true) && true; true", "set -e; (cd /t; ./gone; true); true", "(gone) | cat", "f() (gone); true"),
+        *("set -e; (gone) > /dev/null 2>&1; true", "gone && ( x || exit 1; ); true", "true || (gone)", "((0)) && exec gone; true", "( (true) ); true"),
+        *('exec "$(dirname "$0")/true"', 'exec "$(dirname "$0")/gone"', 'exec "$(dirname -- "$0")/gone"', 'exec "${0%/*}/true"', 'exec "${0%/*}/gone"'),
+        *('exec "$(cd "$(dirname "$0")" && pwd)/true"', 'exec "$(cd "$(dirname "$0")" && pwd)/gone"', "exec $(dirname $0)/gone"),
+        *('cd "$(dirname "$0")" && exec ./true', 'cd "$(dirname "$0")/.." && exec ./t/real', 'HERE="$(cd "$(dirname "$0")" && pwd)"; exec "$HERE/gone"', 'A=/t; A=/x true; exec "$A/real"'),
+        *("A=/t; export B=$A/sub; exec $B/run", "A=/t; export B=$A/sub; exec $B/gone", 'A=/t; (A=/x); exec "$A/real"', "A=/t; A+=/sub; exec $A/run"),
+    ])
+} | {"true": "#!/bin/sh\nexit 0\n"}  # fmt: skip
+LAUNCHERS = [
+    *("sudo -E", "sudo -u app --", "setpriv --reuid=1000 --regid=1000 --clear-groups", "setpriv --reuid 1000 --clear-groups --", "runuser -u app --"),
+    *("numactl --", "taskset -c 0", "taskset 1", "ionice -c2 -n7", "ionice -c 3", "prlimit --nofile=1024:1024", "flock /tmp/x", "setsid -f"),
+    *("chpst -u app", "chpst -o 1024 -m 100000000", "s6-setuidgid app", "s6-setuidgid 1000:1000", "s6-envuidgid app", "timeout -k9 5"),
+    *("busybox env A=1", "busybox timeout 5", "busybox setsid", "busybox sh -c", "busybox ash -ec", "mksh -c", "zsh -c", "zsh -o errexit -c"),
+]  # fmt: skip
 CASES = [
     *(shell(text, program=program) for text in TEXTS for program in ["/bin/sh", "/bin/bash"]),
     *(shell('set -- true "$@"; exec "$@"', "sh", name, program=program) for name in ["gone"] for program in ["/bin/sh", "/bin/bash"]),
@@ -110,6 +131,8 @@ CASES = [
     *(shell('exec "$@"', "sh", name) for name in ["true", "gone", "/t/real"]),
     # Programs that start others.
     *(Case((*launcher, name)) for launcher in [("tini", "--"), ("dumb-init",), ("gosu", "app"), ("nohup",), ("nice", "-n", "5"), ("timeout", "9"), ("stdbuf", "-oL"), ("setsid", "-w")] for name in ["/t/real", "/t/gone"]),
+    *(Case(words) for name in SCRIPTS for words in [(f"/s/{name}", "/t/real"), (f"/s/{name}", "/t/gone")]),
+    *(Case((*launcher.split(), name)) for launcher in LAUNCHERS for name in ["/t/real", "/t/gone"]),
     *(Case((*launcher, "/t/plain-text")) for launcher in [("tini", "--"), ("dumb-init",), ("gosu", "app"), ("env",)]),
     Case(("tini", "-g", "--", "dumb-init", "-r", "15:2", "sh", "-c", "cd /t && ./gone")),
     *(Case(("gosu", user, f"/t/{name}")) for user, name in [("app", "closed/real"), ("app", "group"), ("nobody", "group"), ("app:app", "group"), ("gone", "real")]),
@@ -158,7 +181,13 @@ def statuses(started: tuple[Image, LayerIndex]) -> Mapping[Case, int]:
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Image, LayerIndex]]:
     image, name = Image(unique("started")), unique("started").replace("/", "-").replace(":", "-")
-    docker("build", "--tag", image.tag, "-", text=_DOCKERFILE.format(base=base_image()))
+    docker(
+        "build",
+        "--tag",
+        image.tag,
+        "-",
+        text=_DOCKERFILE.format(base=base_image(), scripts=json.dumps(SCRIPTS).encode().hex()),
+    )
     archive = tmp_path_factory.mktemp("started") / "files.tar"
     docker("create", f"--name={name}", image.tag, "true")
     try:

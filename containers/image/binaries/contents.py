@@ -38,14 +38,27 @@ _EXTENSION: Final = re.compile(r"\.(?:abi3|cpython-3[^/.]*)\.so$")
 """How the names of extensions of Python end, and of nothing else."""
 _OTHER_SYSTEMS: Final = (b"MZ", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 """How a library of Windows or macOS begins: `abi3` names no system, and a wheel may be for several."""
-_STARTS_ARGUMENTS: Final = (b'exec "$@"', b"exec $@", b'exec "${@}"')
+_OF_SHELL: Final = re.compile(rb"#![^\n]*[/ \t](?:[bd]?a|mk|k|z)?sh(?:\s|$)")
+_MOST_TEXT: Final = 4 << 10
+"""Bytes of a script that are looked at."""
+_CUT: Final = "`"
+_STARTS_ARGUMENTS: Final = re.compile(rb"""^exec[ \t]+(?:"\$@"|\$@|"\$\{@\}")[ \t;]*\s*\Z""", re.MULTILINE)
+"""How a script ends that starts its arguments."""
+_ENDS_OTHERWISE: Final = re.compile(
+    rb"""\bexec[ \t]+[^\d<>&\s]|\b(?:shift|set[ \t]+--)(?!\S)|\bexit\b(?![ \t]+[1-9])"""
+)
+"""What may start something else, or change the arguments: the end of such a script matches once."""
 
 
 class Script(NamedTuple):
-    """A file that begins with ``#!``: what the kernel reads of it, and whether it starts its own arguments."""
+    """A file that begins with ``#!``: what the kernel reads of it, and whether it starts its own arguments.
+
+    ``text`` is that of a shell's script; a long one ends with a sign that no shell's text ends with.
+    """
 
     start: bytes
     wraps: bool
+    text: str = ""
 
 
 class NotElf(NamedTuple):
@@ -151,15 +164,27 @@ def facts(path: str, size: int, file: IO[bytes]) -> Facts:
             return parse(path, start + file.read())
     if start.startswith(_SCRIPT):
         start += file.read(_LINE - len(start))
-        return _script(start, size <= _LARGEST_WRAPPER and _starts_arguments(start + file.read()))
+        if size > _LARGEST_WRAPPER:
+            return _script(start, wraps=False, text="")
+        content = start + file.read()
+        return _script(start, wraps=_starts_arguments(content), text=_text(content))
     return None
 
 
+def _text(content: bytes) -> str:
+    """Return the text of a shell's script; empty for another one."""
+    if not _OF_SHELL.match(content):
+        return ""
+    text = content[:_MOST_TEXT].decode(errors="replace")
+    return text if len(content) <= _MOST_TEXT else text + _CUT
+
+
 def _starts_arguments(content: bytes) -> bool:
-    return any(text in content for text in _STARTS_ARGUMENTS)
+    """Return whether a script is certain to start its arguments, if it does not fail."""
+    return bool(_STARTS_ARGUMENTS.search(content)) and len(_ENDS_OTHERWISE.findall(content)) == 1
 
 
 @lru_cache(1 << 12)
-def _script(start: bytes, wraps: bool) -> Script:
+def _script(start: bytes, *, wraps: bool, text: str) -> Script:
     """Return a script as a shared object: an environment has hundreds with the same beginning."""
-    return Script(start, wraps)
+    return Script(start, wraps, text)

@@ -127,7 +127,8 @@ GONE = "no folder of PATH has gone"
         ({"x": elf(machine=183, interpreter="/lib/ld")}, entry("/x"), "/x: does not start as Entrypoint: /x is for aarch64, the image for x86-64"),
         ({"x": elf(interpreter="/opt/ld"), "opt/ld": elf(machine=183)}, entry("/x"), "/x: does not start as Entrypoint: /opt/ld, the loader of /x, is for aarch64"),
         ({"x": elf(interpreter="/lib/ld-musl-x86_64.so.1")}, entry("/x"), "/x: does not start as Entrypoint: /lib/ld-musl-x86_64.so.1 does not exist"),
-        ({"x": "#!/bin/sh\nexec \"$@\"\n"}, entry("/x", "gone"), None),
+        ({"x": "#!/bin/sh\nexec \"$@\"\n"}, entry("/x", "gone"), f"/x: does not start as Entrypoint: {GONE}"),
+        ({"x": "#!/bin/sh\n. /y\nexec \"$@\"\n"}, entry("/x", "gone"), None),
         ({"opt/venv/bin/tini/readme": "x"}, entry("tini", "serve"), None),
         ({"x": "#!/bin/sh\nexec \"$@\"\n"}, entry("/x", "/gone"), "/x: does not start as Entrypoint: /gone does not exist"),
         ({"x": "#!/bin/sh\nexec \"$@\"\n"}, entry("/x", "--help"), None),
@@ -234,6 +235,24 @@ def test_number_is_an_id_and_no_name(user: str, *, starts: bool) -> None:
     files = {**APP, "etc/passwd": "root:x:0:0::/root:\napp:x:1000:1000::/:\n5000:x:0:0::/:"}
     closed = {"opt/venv": (0o750, 44)}
     assert (lines(files, entry("/opt/venv/bin/serve", User=user), closed) == []) == starts
+
+
+ACCOUNTS = [
+    "sudo -E -u {}",
+    "sudo -u{} --",
+    "runuser --user={} --",
+    "runuser -u {}",
+    "chpst -o 9 -u {}",
+    "s6-setuidgid {}",
+]
+
+
+@pytest.mark.parametrize("launcher", ACCOUNTS)
+def test_program_is_started_as_the_launcher_s_user(launcher: str) -> None:
+    files, closed = {**APP, f"usr/bin/{launcher.split(maxsplit=1)[0]}": PROGRAM}, {"opt/venv/bin": (0o700, 0)}
+    assert lines(files, entry(*launcher.format("root").split(), "/opt/venv/bin/serve"), closed) == []
+    found = lines(files, entry(*launcher.format("app").split(), "/opt/venv/bin/serve"), closed)
+    assert [line.partition(": user ")[2] for line in found] == ["app may not enter /opt/venv/bin"]
 
 
 def test_program_is_started_as_the_user_of_gosu() -> None:

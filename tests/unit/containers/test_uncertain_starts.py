@@ -34,7 +34,7 @@ APP: Files = {
     "src/mod/main.py": "",
     "src/run": PROGRAM,
     "wrapper": '#!/bin/bash\n. /opt/activate\nexec "$@"\n',
-    "wrapper-by-env": '#!/usr/bin/env bash\nexec "$@"\n',
+    "wrapper-by-env": '#!/usr/bin/env bash\n. /opt/activate\nexec "$@"\n',
     "opt/conda/bin/python3.12": PROGRAM,
     "src/run.py": "#!/usr/bin/env python3.12\n",
 }  # fmt: skip
@@ -54,8 +54,7 @@ def health(text: str) -> Config:
     return {"Cmd": ["serve"], "Healthcheck": {"Test": ["CMD-SHELL", text]}}
 
 
-def lines(config: Config, files: Files | None = None, folders: tuple[str, ...] = ()) -> list[str]:
-    modes = dict.fromkeys(folders, (0o755, 0))
+def lines(config: Config, files: Files | None = None, modes: Mapping[str, tuple[int, int]] | None = None) -> list[str]:
     read = image({**APP, **(files or {})}, {"Env": [PATH], **config}, BASE, modes)
     return [str(fault) for fault in started_programs.faults(read, X86_64, "linux/amd64")]
 
@@ -164,6 +163,27 @@ def test_words_that_only_a_shell_knows_are_no_names(config: Config) -> None:
 
 
 @faultless(
+    entry("setsid", "-f", "/gone"),
+    entry("flock", "-n", "/lock", "/gone"),
+    entry("flock", "/lock", "-c", "gone"),
+    entry("sudo", "gone"),
+    entry("sudo", "-i", "/gone"),
+    entry("sudo", "-D", "/x", "/gone"),
+    entry("taskset", "-p", "1", "/gone"),
+    entry("ionice", "-p", "1", "/gone"),
+    entry("runuser", "-l", "app", "/gone"),
+    entry("numactl", "--show", "/gone"),
+    entry("chpst", "-/", "/x", "/gone"),
+    entry("zsh", "-c", "gone"),
+    entry("sudo", "/closed/run", User="app"),
+)
+def test_launchers_that_start_something_else(config: Config) -> None:
+    names = ("setsid", "flock", "sudo", "taskset", "ionice", "runuser", "numactl", "chpst", "zsh")
+    files: Files = {**{f"usr/bin/{name}": PROGRAM for name in names}, "closed/run": PROGRAM}
+    assert lines(config, files, {"closed": (0o700, 0)}) == []
+
+
+@faultless(
     sh("env > /etc/environment && exec cron -f"),
     sh("env >> /etc/environment; cron -f"),
     sh("exec 2>&1; exec serve"),
@@ -232,10 +252,64 @@ def test_python_looks_for_modules_in_many_places(files: Files, config: Config) -
     sh("cd /link/../src && ./run"),
 )
 def test_volumes_and_empty_folders_get_files_in_a_container(config: Config) -> None:
-    assert lines(config, {"link": "->opt/venv/bin"}, ("empty",)) == []
+    assert lines(config, {"link": "->opt/venv/bin"}, {"empty": (0o755, 0)}) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "set -- serve\nexec \"$@\"",
+        "shift\nexec \"$@\"",
+        "if [ -d \"$1\" ]; then exec serve \"$@\"; fi\nexec \"$@\"",
+        "case $1 in\n  bash) exec \"$@\" ;;\nesac\nexec serve \"$@\"",
+        "case $1 in\n  *.yml) serve; exit 0 ;;\nesac\nexec \"$@\"",
+        "if true; then\n  exec \"$@\"\nfi",
+        "A=/; A=/gone true; exec \"$A/src/run\"",
+        "A=/src; A+=/x; exec $A/gone",
+        "A=$(echo /src); exec $A/gone",
+        "gone && ( x || exit 1; ); true",
+        "set -e; (cd /src; ./gone; true) && true; true",
+        "(cd /src; ./gone); true",
+        "(./gone) &",
+        "((1)) && exec gone; true",
+        "f() (gone); true",
+        "cd /src; exec \"$(dirname \"$0\")/run\"",
+        "mkdir /etc && exec /gone; true",
+        f"set -e; : {'x' * 5000}; exec gone; 'open",
+    ],
+)  # fmt: skip
+def test_script_whose_arguments_or_paths_are_not_certain(text: str) -> None:
+    files: Files = {"src/start": f"#!/bin/sh\n{text}\n"}
+    assert lines(entry("/src/start", "/etc/gone.yml"), files) == []
 
 
 GONE = "no folder of PATH has gone"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("exec gone", GONE),
+        ('exec "$@"', GONE),
+        ("if [ \"$A\" ]; then\n  exit 1\nfi\n. /x\nexec \"$@\"", ""),
+        ("set -e; ( cd /src; exec ./gone ); true", "/src/gone does not exist"),
+        ("( cd /src && exec ./gone )", "/src/gone does not exist"),
+        ("set -e; (gone) > /log 2>&1; true", GONE),
+        ('exec "$(dirname "$0")/gone"', "/src/gone does not exist"),
+        ("exec $(dirname -- ${BASH_SOURCE[0]})/gone", "/src/gone does not exist"),
+        ('exec "${0%/*}/gone"', "/src/gone does not exist"),
+        ('cd "$(dirname "$0")/mod" && exec ./gone', "/src/mod/gone does not exist"),
+        ('HERE="$(cd "$(dirname "$0")" && pwd)"\nexec "$HERE/gone"', "/src/gone does not exist"),
+        ("export A=/src; B=${A}/mod; exec $B/gone", "/src/mod/gone does not exist"),
+        ("set -e; mkdir -p /data; nvidia-smi; exec gone", GONE),
+        ('exec tini -- "$(dirname "$0")/gone"', "/src/gone does not exist"),
+        (f"set -e; gone\n{'true' * 2000}", GONE),
+    ],
+)  # fmt: skip
+def test_script_that_is_certain_to_fail_is_a_fault(text: str, reason: str) -> None:
+    files: Files = {"src/start": f"#!/usr/bin/env bash\n{text}\n"}
+    found = [line.partition(" does not start as Entrypoint: ")[2] for line in lines(entry("/src/start", "gone"), files)]
+    assert found == [reason] * bool(reason)
 
 
 @pytest.mark.parametrize(

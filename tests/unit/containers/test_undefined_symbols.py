@@ -81,3 +81,9 @@ def test_extension_of_another_python_is_a_fault() -> None:
     assert faults({**files, other: module}) == [], "Python 3.11 passes over it"
     library = elf("libpython3.11.so.1.0", defined=["PyList_New", "PyType_Freeze"])
     assert faults({**files, "usr/lib64/libpython3.11.so.1.0": library, path: module}) == []
+
+
+def test_plugin_of_a_compiler_takes_its_symbols_from_it() -> None:
+    plugin = elf("libcp1plugin.so.0", undefined=["_Z22finish_enum_value_listP9tree_node"])
+    assert faults({"usr/lib/gcc/x86_64-linux-gnu/12/plugin/libcp1plugin.so.0.0.0": plugin}) == []
+    assert len(faults({"usr/lib/libcp1plugin.so.0.0.0": plugin})) == 1
