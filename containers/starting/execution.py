@@ -8,7 +8,6 @@ Compared with the kernel in tests/images/test_started.py.
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,7 @@ from typing import Final
 
 from containers.image.binaries.contents import Contents, Script
 from containers.image.binaries.elf_file import AARCH64, I386, X86_64, ElfMachine
-from containers.starting import account, launchers
+from containers.starting import account, file_readers, launchers
 from containers.starting.account import READ, RUN, Account
 from containers.starting.launchers import Words
 from containers.starting.python_modules import PythonModules
@@ -39,8 +38,6 @@ _MOST_LAUNCHES: Final = 8
 """Programs that are followed, each of which starts the next."""
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of a container whose image sets none (moby/moby 9f3e5ee, oci/defaults.go, `defaultUnixPathEnv`)."""
-_READS_FILE: Final = re.compile(r"python[\d.]*|sh|bash|dash|ash|perl|node|Rscript")
-"""Programs that read their first argument, if it is no option."""
 
 
 class _NotStarted(Exception):
@@ -192,7 +189,7 @@ class Execution:
             names.append(path)
             if file in self._contents.binaries:
                 self._check_program(file)
-                self._check_read(path, arguments, words.folder)
+                self._check_read(path, arguments, words)
                 return Words(path, arguments)
             script = self._contents.scripts.get(file)
             if script is None and words.by_text and len(files) == first:
@@ -236,14 +233,20 @@ class Execution:
                 what = f"is for {known.machine}" if known else "is no ELF file"
                 raise _NotStarted(f"/{loader}, the loader of /{path}, {what}", f"/{loader}")
 
-    def _check_read(self, program: str, arguments: tuple[str, ...], folder: str) -> None:
-        """Check that an interpreter may read its file. What is not there may be mounted."""
-        first = next(iter(arguments), "")
-        if not first.startswith("-") and _READS_FILE.fullmatch(posixpath.basename(program)):
-            path = self._absolute(first, folder)
-            trace = self._contents.tree.trace(path)
-            if trace.problem != "does not exist" and trace.entry and trace.entry.kind == "file":
-                self._file(path, READ)
+    def _check_read(self, program: str, arguments: tuple[str, ...], words: Words) -> None:
+        """Check that an interpreter may read its file. What is not there may be mounted, in a folder without files."""
+        name = file_readers.file_of(posixpath.basename(program), arguments)
+        path = self._absolute(name, words.folder)
+        trace = self._contents.tree.trace(path)
+        if not name or (trace.entry and trace.entry.kind != "file"):
+            return
+        folder, certain = posixpath.dirname(path), name.startswith("/") or not words.loose
+        if trace.problem != "does not exist":
+            self._file(path, READ)
+        elif "/" not in name and self._is_there(words._replace(program=name, by_text=True)):
+            return  # a shell looks in PATH too
+        elif certain and self._contents.tree.find(folder) and not self._modules.is_mounted(folder):
+            raise _NotStarted(f"/{trace.path} does not exist, which {posixpath.basename(program)} is to run", path)
 
     def _check_modules(self, files: Sequence[str], names: Sequence[str], invoked: Words, folder: str) -> None:
         place = self._absolute("", folder)

@@ -67,10 +67,12 @@ class PythonModules:
     def _missing(self, module: str, minor: str, base: str, name: str, folder: str) -> Refusal | None:
         first, *further = module.split(".")
         paths = (posixpath.join(folder, path) for path in self._contents.environment.get("PYTHONPATH", "").split(":"))
-        if first in sys.stdlib_module_names or any(map(self.is_mounted, paths)):
+        if any(map(self.is_mounted, paths)):
             return None
         folders = list(dict.fromkeys(map(posixpath.normpath, self._folders(minor, base, name, folder))))
         holders = [holder for holder in folders if self._has(holder, first)]
+        if first in sys.stdlib_module_names and (not holders or further):
+            return None  # which may be built in
         if not holders:
             added = [path for path in self._added if any(path.startswith(f"{each.strip('/')}/") for each in folders)]
             return None if added else Refusal(f"Python 3.{minor} has no module {first}", first)
@@ -93,11 +95,13 @@ class PythonModules:
         settings = self._contents.text(f"{prefix.strip('/')}/pyvenv.cfg")
         for lib in ("lib", "lib64"):
             yield f"{prefix}/{lib}/python3.{minor}/site-packages"
-        if settings is not None and not _SEES_BASE.search(settings):
-            return
+        alone = settings is not None and not _SEES_BASE.search(settings)
         for own in (f"/{base}", "/usr/local", "/usr"):
             for lib in ("lib", "lib64"):
-                yield from (f"{own}/{lib}/python3.{minor}{kind}" for kind in ("", "/site-packages", "/dist-packages"))
+                kinds = ("",) if alone else ("", "/site-packages", "/dist-packages")
+                yield from (f"{own}/{lib}/python3.{minor}{kind}" for kind in kinds)
+        if alone:
+            return
         yield "/usr/lib/python3/dist-packages"
         yield from (f"/{path}" for path in self._paths if path.endswith(f"/.local/lib/python3.{minor}/site-packages"))
         if users := self._contents.environment.get("PYTHONUSERBASE"):

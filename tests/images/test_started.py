@@ -82,9 +82,18 @@ SCRIPTS = {
         *('exec "$(dirname "$0")/true"', 'exec "$(dirname "$0")/gone"', 'exec "$(dirname -- "$0")/gone"', 'exec "${0%/*}/true"', 'exec "${0%/*}/gone"'),
         *('exec "$(cd "$(dirname "$0")" && pwd)/true"', 'exec "$(cd "$(dirname "$0")" && pwd)/gone"', "exec $(dirname $0)/gone"),
         *('cd "$(dirname "$0")" && exec ./true', 'cd "$(dirname "$0")/.." && exec ./t/real', 'HERE="$(cd "$(dirname "$0")" && pwd)"; exec "$HERE/gone"', 'A=/t; A=/x true; exec "$A/real"'),
-        *("A=/t; export B=$A/sub; exec $B/run", "A=/t; export B=$A/sub; exec $B/gone", 'A=/t; (A=/x); exec "$A/real"', "A=/t; A+=/sub; exec $A/run"),
+        *("A=/t; export B=$A/sub; exec $B/run", "A=/t; export B=$A/sub; exec $B/gone", 'A=/t; (A=/x); exec "$A/real"'),
     ])
 } | {"true": "#!/bin/sh\nexit 0\n"}  # fmt: skip
+FILE_READERS = [
+    "python3",
+    "python3 -u",
+    "python3 -Werror -X utf8",
+    "python3 -OO -W ignore",
+    "perl",
+    "perl -w",
+    "env A=1 python3",
+]
 LAUNCHERS = [
     *("sudo -E", "sudo -u app --", "setpriv --reuid=1000 --regid=1000 --clear-groups", "setpriv --reuid 1000 --clear-groups --", "runuser -u app --"),
     *("numactl --", "taskset -c 0", "taskset 1", "ionice -c2 -n7", "ionice -c 3", "prlimit --nofile=1024:1024", "flock /tmp/x", "setsid -f"),
@@ -131,6 +140,10 @@ CASES = [
     *(shell('exec "$@"', "sh", name) for name in ["true", "gone", "/t/real"]),
     # Programs that start others.
     *(Case((*launcher, name)) for launcher in [("tini", "--"), ("dumb-init",), ("gosu", "app"), ("nohup",), ("nice", "-n", "5"), ("timeout", "9"), ("stdbuf", "-oL"), ("setsid", "-w")] for name in ["/t/real", "/t/gone"]),
+    # Files of languages.
+    *(Case((*words.split(), file), folder=folder) for words in FILE_READERS for file, folder in [("module.py", "/t"), ("gone.py", "/t"), ("/t/gone.py", "/"), ("t/module.py", "/"), ("t/gone.py", "/")]),
+    *(Case((shell, *words), folder="/t/sub") for shell in ["sh", "bash"] for words in [("./gone",), ("gone",), ("-e", "../plain-text"), ("-ex", "/t/gone"), ("-c", "true", "/t/gone"), ("-s", "/t/gone")]),
+    *(Case(("python3", *words), folder="/t") for words in [("-c", "0", "gone.py"), ("-m", "json"), ("-m", "json.tool", "-h"), ("-V", "gone.py"), ("-", "gone.py")]),
     *(Case(words) for name in SCRIPTS for words in [(f"/s/{name}", "/t/real"), (f"/s/{name}", "/t/gone")]),
     *(Case((*launcher.split(), name)) for launcher in LAUNCHERS for name in ["/t/real", "/t/gone"]),
     *(Case((*launcher, "/t/plain-text")) for launcher in [("tini", "--"), ("dumb-init",), ("gosu", "app"), ("env",)]),

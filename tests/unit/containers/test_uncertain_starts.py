@@ -283,6 +283,56 @@ def test_script_whose_arguments_or_paths_are_not_certain(text: str) -> None:
     assert lines(entry("/src/start", "/etc/gone.yml"), files) == []
 
 
+@faultless(
+    entry("python", "gone.py", WorkingDir="/nothing"),
+    entry("python", "gone.py", WorkingDir="/src", Volumes={"/src": {}}),
+    entry("python", "/nothing/gone.py"),
+    entry("python", "-c", "0", "/src/gone.py"),
+    entry("python", "-m", "mod", "/src/gone.py", WorkingDir="/mounted"),
+    entry("python", "-", "/src/gone.py"),
+    entry("python", "-V", "/src/gone.py"),
+    entry("python", "-X", "/src/gone.py"),
+    entry("bash", "serve", WorkingDir="/src"),
+    entry("bash", "-s", "/src/gone.sh"),
+    entry("bash", "-c", "true", "/src/gone.sh"),
+    entry("node", "/src/gone"),
+    entry("node", "--require", "x", "/src/gone.js"),
+    entry("/wrapper", "python3.11", "gone.py"),
+    sh("python /src/gone.py || exec serve"),
+    sh("python /src/gone.py; exec serve"),
+    sh("cd $HOME && exec python gone.py", WorkingDir="/src"),
+    entry("python", "-m", "json.tool"),
+    entry("python", "-m", "json.gone"),
+)
+def test_file_of_a_language_that_may_come_later(config: Config) -> None:
+    files: Files = {"usr/bin/node": PROGRAM, "usr/local/lib/python3.11/json/__init__.py": ""}
+    assert lines(config, files) == []
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        entry("python", "gone.py", WorkingDir="/src"),
+        entry("python", "-u", "-X", "dev", "/src/gone.py"),
+        entry("python", "-W", "error", "-u", "/src/gone.py", "--x"),
+        entry("bash", "-ex", "/src/gone.py"),
+        entry("bash", "-o", "pipefail", "./gone.py", WorkingDir="/src"),
+        entry("/wrapper", "python3.11", "/src/gone.py"),
+        sh("cd /src && exec python gone.py"),
+    ],
+)
+def test_file_of_a_language_that_is_not_there(config: Config) -> None:
+    expected = "/src/gone.py does not exist, which"
+    assert [expected for line in lines(config) if expected in line] == [expected]
+
+
+def test_package_of_python_itself_without_a_main_is_a_fault() -> None:
+    found = lines(entry("python", "-m", "json"), {"usr/local/lib/python3.11/json/__init__.py": ""})
+    assert [line.rpartition(": ")[2] for line in found] == [
+        "/usr/local/lib/python3.11/json is a package without __main__"
+    ]
+
+
 GONE = "no folder of PATH has gone"
 
 

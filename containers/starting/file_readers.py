@@ -1,0 +1,52 @@
+"""Programs that run a file of their language: which of their arguments it is.
+
+Options are as `--help` of Python 3.11, Bash 5.2 and Perl 5.36 lists them, and POSIX has those of `sh`. Compared with
+the programs in tests/images/test_started.py, but Node and R.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+
+class _Reader(NamedTuple):
+    """A program: its ``name``, its ``flags`` before the file, its options with a value, and how a file's name ends."""
+
+    name: re.Pattern[str]
+    flags: re.Pattern[str]
+    with_value: frozenset[str] = frozenset()
+    end: str = ""
+
+
+_READERS: Final = (
+    _Reader(
+        re.compile(r"python[\d.]*"),
+        re.compile(r"-[bBdEiIOPqRsSuvx]+|-[WX].+"),
+        frozenset({"-W", "-X", "--check-hash-based-pycs"}),
+    ),
+    _Reader(
+        re.compile("(?:ba|da|a|k|mk|z)?sh"),
+        re.compile(r"[-+][abefhkmnptuvxBCEHPT]+|--(?:norc|noprofile|posix)"),
+        frozenset({"-o", "+o", "-O", "+O"}),
+    ),
+    _Reader(re.compile("perl|Rscript"), re.compile("-[wTtuWXs]+")),
+    # Node takes names without an end for several files.
+    _Reader(re.compile("node|nodejs"), re.compile("(?!)"), end=r".*\.[cm]?js"),
+)
+
+
+def file_of(program: str, arguments: Sequence[str]) -> str:
+    """Return the file that a program, by its name, runs; empty if it is not known to run one."""
+    reader = next((row for row in _READERS if row.name.fullmatch(program)), None)
+    rest = list(arguments)
+    while reader and rest:
+        word = rest.pop(0)
+        if word in reader.with_value and rest:
+            rest.pop(0)
+        elif not word.startswith(("-", "+")):
+            return word if re.fullmatch(reader.end or ".*", word, re.DOTALL) else ""
+        elif not reader.flags.fullmatch(word):
+            break
+    return ""
