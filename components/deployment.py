@@ -19,6 +19,7 @@ from containers.errors import SlipwayError
 from containers.platform_name import architecture
 from scaler.app_key import Unreadable
 from stacks.config import ec2, kubernetes
+from stacks.config.registries.generic import GenericRegistryConfig
 from stacks.differences import file_list
 from stacks.placement import BuildEngine, Placement
 from stacks.plan import Plan, PlannedImage
@@ -194,8 +195,13 @@ def _supply_chain() -> ModuleType:
 
 
 def _registry(plan: Plan) -> Registry:
-    """Declare the registry by the module of its kind: few stacks need what ECR's imports."""
-    module = importlib.import_module(f"components.registry.{plan.config.registry.kind}_registry")
+    """Declare the registry by the module of its kind: few stacks need what ECR's imports.
+
+    The kinds that are a model alone, as those with a user name and a password, have that of ``generic``.
+    """
+    config = plan.config.registry
+    kind = "generic" if isinstance(config, GenericRegistryConfig) else config.kind
+    module = importlib.import_module(f"components.registry.{kind}_registry")
     registry: Registry = module.declare(plan)
     return registry
 

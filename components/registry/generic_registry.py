@@ -1,4 +1,4 @@
-"""``kind: generic``: any registry that takes a user name and a password."""
+"""Any registry that takes a user name and a password: ``kind: generic``, and the kinds that are a model alone."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from stacks.plan import Plan
 class PasswordRegistryArgs(RegistryArgs):
     """A user name and a password or token that outlives a build; both or neither.
 
-    Without them ``short_lived`` returns both, if it is given.
+    Without them ``short_lived`` returns both, if it is given. ``kind`` is the registry's in the configuration.
     """
 
+    kind: str
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     short_lived: Callable[[], tuple[str, str]] | None = None
@@ -32,6 +33,9 @@ class PasswordRegistry(Registry):
     def __init__(self, name: str, args: PasswordRegistryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         self._args = args
         super().__init__(name, args, opts)
+
+    def _component(self) -> str:
+        return f"{self._args.kind.title()}Registry"
 
     @property
     def lasts(self) -> bool:
@@ -61,19 +65,16 @@ def _answer(short_lived: Callable[[], tuple[str, str]]) -> tuple[str, str]:
         raise pulumi.RunError(str(error)) from None
 
 
-class GenericRegistry(PasswordRegistry):
-    """Any registry that takes a user name and a password."""
-
-
-def declare(plan: Plan, component: type[PasswordRegistry] = GenericRegistry) -> Registry:
-    """Declare the registry of a plan, which has a user name and a password, as a component of its kind."""
+def declare(plan: Plan) -> Registry:
+    """Declare the registry of a plan, which has a user name and a password."""
     config = plan.config.registry
-    assert isinstance(config, generic.GenericRegistryConfig)  # noqa: S101 - the kind of registry chose this module
+    assert isinstance(config, generic.GenericRegistryConfig)  # noqa: S101 - the configuration's model chose this module
     args = PasswordRegistryArgs(
         repository=config.repository,
         publish=plan.config.publish,
+        kind=config.kind,
         username=config.username,
         password=config.password.get_secret_value() if config.password else None,
         short_lived=stack_login.short_lived(config),
     )
-    return component("registry", args)
+    return PasswordRegistry("registry", args)

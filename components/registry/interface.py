@@ -39,12 +39,16 @@ class Registry(pulumi.ComponentResource):
     """Whether images are pushed; a build alone needs no credential."""
 
     def __init__(self, name: str, args: RegistryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(f"slipway:registry:{type(self).__name__}", name, {"repository": args.repository}, opts)
+        super().__init__(f"slipway:registry:{self._component()}", name, {"repository": args.repository}, opts)
         self.repository = args.repository
         self.server = Reference(args.repository).host
         self.publish = args.publish
         self._declare()
         self.register_outputs({"repository": args.repository})
+
+    def _component(self) -> str:
+        """Return the last part of the component's type, which states have."""
+        return type(self).__name__
 
     def _declare(self) -> None:
         """Declare the registry's own resources; most registries exist already and have none."""

@@ -1,0 +1,1 @@
+"""Where engines and servers are, and how far a request may be led from there."""

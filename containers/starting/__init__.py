@@ -1,0 +1,1 @@
+"""What a container of an image starts, as which user, and whether it can."""
