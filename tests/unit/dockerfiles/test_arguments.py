@@ -126,7 +126,9 @@ def test_image_target_is_a_stage_of_its_dockerfile(name: str) -> None:
 )
 def test_max_jobs_fields_belong_to_components(flavor: str, key: str) -> None:
     config = flavors.load({"flavor": flavor, **VARIED[flavor]["everything on"], "maxJobs": {key: 3}}, "x")
-    assert [spec for spec in flavors.flavor(flavor).images(config) if spec.tuning.get("MAX_JOBS") == "3"]
+    assert [spec for spec in flavors.flavor(flavor).images(config) if spec.tuning.get("MAX_JOBS") == "3"], (
+        f"nothing of {flavor} is compiled with slipway:maxJobs.{key}: write a version of {key} into 'everything on' of VARIED"
+    )
 
 
 @pytest.mark.parametrize(

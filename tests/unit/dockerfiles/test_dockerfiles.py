@@ -68,12 +68,12 @@ def test_readme_marks_exactly_the_arguments_set_by_hand(dockerfile: str) -> None
     by_hand = {name for name, whom in listed.items() if whom == "by hand"}
     mirrors = {name for name, whom in listed.items() if "slipway:mirrors." in whom}
     assert mirrors == {name for name in listed if MIRRORS.fullmatch(name)}
-    assert by_hand == {name for name in listed if not MIRRORS.fullmatch(name)} - given - {
-        "LABEL_BASE_NAME",
-        REFRESH_ARG,
-        PRODUCT_ARG,
-        CHECKED_ARG,
-    }
+    beside = {"LABEL_BASE_NAME", REFRESH_ARG, PRODUCT_ARG, CHECKED_ARG}
+    by_no_image = {name for name in listed if not MIRRORS.fullmatch(name)} - given - beside
+    assert by_hand == by_no_image, (
+        f"{dockerfile}: no image of a stack, nor of VARIED in test_arguments.py, gets {sorted(by_no_image - by_hand)}: add "
+        f"the key to VARIED, or write no (key) behind the name; images get {sorted(by_hand - by_no_image)}: write their key"
+    )
 
 
 def test_recipe_has_jobs_and_a_source_and_a_key() -> None:

@@ -202,7 +202,7 @@ def test_new_extra_in_the_files_of_its_row_passes_check(copy: Copy) -> None:
     copy.repeat(dockerfile, r"^(?:# XFORMERS_.*\nARG XFORMERS_.*|FROM \S+ AS xformers-wheel)\n", "xformers", "mamba")
     copy.repeat(dockerfile, r"^    --mount=.*,target=/built/xformers \\\n", "xformers", "mamba")
     copy.repeat(dockerfile, r"^RUN .*\n +--mount=.*/wheels/xformers,.*\n(?: +.*\n)+", "xformers", "mamba")
-    assert copy.changed() == files
+    assert copy.changed() == files - {"tests/unit/dockerfiles/test_arguments.py"}
     assert copy.generate() <= {*GENERATED, "dockerfiles/torch/README.md", "dockerfiles/torch-extras/README.md"}
     copy.write("stacks/Pulumi.try.yaml", stack)
     copy.check("try")
