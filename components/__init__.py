@@ -1,4 +1,4 @@
-"""Pulumi component resources for the plans of :mod:`stacks`."""
+"""Pulumi components for the plans of `stacks`: how images, registries, signatures and runners are declared."""
 
 from components import old_states
 

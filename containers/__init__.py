@@ -1,1 +1,1 @@
-"""Registries and the images in them (OCI distribution and image specifications)."""
+"""Reads anybody's Dockerfiles, images, registries and engines; beside the folders, errors and secrets in shown text."""

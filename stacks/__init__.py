@@ -1,4 +1,4 @@
-"""What Slipway builds: pure Python and data, from a stack's YAML to its graph of images.
+"""What Slipway builds: from a stack's YAML to images, their tags, and what a preview shows as changed.
 
 One way through: :mod:`stacks.config` reads the YAML into typed models, :mod:`stacks.flavors` turns them into
 :mod:`stacks.spec`, :mod:`stacks.lock` pins what others publish, :mod:`stacks.checks` looks for mistakes,

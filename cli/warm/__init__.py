@@ -1,1 +1,1 @@
-"""Layers with the caches of a user's script, so that first steps need not compile."""
+"""Layers with the caches of a user's script, so that first steps need not compile, and their evidence."""

@@ -1,1 +1,1 @@
-"""A Docker engine that holds images: how this machine reaches it, and what it saves."""
+"""Docker engines: how they are reached, pools of them, their images, and pushes with layers compressed here."""

@@ -10,6 +10,7 @@ from cli.keys import stack_schema
 from containers.errors import SlipwayError
 from maintenance.generated import (
     architecture_picture,
+    code_reference,
     commands_reference,
     configuration_reference,
     pulumi_project,
@@ -28,6 +29,7 @@ def pages(slipway: Sections) -> dict[Path, str]:
     return {
         **readme_tables.readmes(),
         architecture_picture.PATH: architecture_picture.text(),
+        code_reference.PATH: code_reference.text(),
         configuration_reference.PATH: configuration_reference.text(),
         commands_reference.PATH: commands_reference.text(slipway),
     }

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from maintenance.generated.architecture_picture import PARTS
+from maintenance.generated.code_reference import rooms
 from stacks.config.model import Model
 from stacks.config.stack_file import ROOT
 
@@ -128,6 +129,11 @@ def floor(module: str) -> int:
 
 def test_picture_of_the_code_has_every_folder() -> None:
     assert PARTS.keys() == FOLDERS.keys()
+
+
+def test_folder_of_modules_says_what_it_holds() -> None:
+    silent = [room for room, meaning in rooms().items() if not meaning]
+    assert not silent, f"write what they hold in the first line of their __init__.py: {silent}"
 
 
 def test_import_of_other_folder_runs_downward() -> None:

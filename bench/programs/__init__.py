@@ -1,0 +1,1 @@
+"""The programs that the sections of the benchmark run."""
