@@ -15,7 +15,7 @@ PATH: Final = ROOT / "docs" / "reference" / "code.md"
 
 _HEAD: Final = """# The code
 
-What each folder of modules holds, as its `__init__.py` says. [Layout](../contributing.md#layout) shows which imports which.
+What each folder of modules holds, as its `__init__.py` says. [Layout](../contributing.md#layout) shows their imports.
 `dockerfiles/` has a folder for each image, and `common/`.
 
 """

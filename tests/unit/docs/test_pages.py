@@ -153,9 +153,7 @@ def test_path_on_a_page_exists(one: Page) -> None:
         )
     )
     named = re.findall(rf"(?<![\w./-])(?:{folders})/[\w./-]++(?![<*])", one.prose)
-    created = re.compile(
-        r"stacks/(lock.toml|commits.txt)|stacks/Pulumi.mine.yaml|.*\b(hello|mamba|quay)\b.*"
-    )
+    created = re.compile(r"stacks/(lock.toml|commits.txt)|stacks/Pulumi.mine.yaml|.*\b(hello|mamba|quay)\b.*")
     assert not [path for path in named if not created.fullmatch(path) and not (ROOT / path.rstrip(".")).exists()]
 
 
