@@ -53,7 +53,9 @@ class Step:
                 check=False,
             )
             if done.returncode:
-                return one_line((done.stderr.strip() or done.stdout.strip() or "it fails").splitlines()[-1], 160)
+                lines = (done.stderr.strip() or done.stdout.strip() or "it fails").splitlines()
+                # `gcloud` and `az` say first what is wrong, and then, over some lines, what to do.
+                return one_line(next((line for line in lines if line.startswith("ERROR")), lines[-1]), 160)
             return self.fault(json.loads(done.stdout))
         except FileNotFoundError:
             return f"unknown: {program} is not on PATH"
