@@ -18,6 +18,9 @@ from containers.registry.logins.token_request import ask
 VARIABLES: Final = ("AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE")
 """Environment variables with the client id, the tenant id, and the path of the token."""
 
+WAYS: Final = ", ".join(f"${name}" for name in VARIABLES)
+"""How to have the identity, for errors."""
+
 HOSTS: Final = re.compile(r"[a-z0-9]{5,50}(-[a-z0-9]+)?(\.[a-z0-9-]+)*\.azurecr\.(io|cn|us)")
 """The registries: names, with a domain label's hash, and regional endpoints; the suffixes are Azure's clouds."""
 

@@ -19,6 +19,9 @@ from containers.registry.logins.token_request import ask
 VARIABLES: Final = ("GOOGLE_APPLICATION_CREDENTIALS",)
 """The environment variable with the path of the credentials."""
 
+WAYS: Final = f"${VARIABLES[0]}, or run `gcloud auth application-default login`"
+"""How to have the identity, for errors."""
+
 HOSTS: Final = re.compile(r"(?P<multi>[a-z0-9-]+)-docker\.pkg\.dev|docker\.(?P<region>[a-z0-9-]+)\.rep\.pkg\.dev")
 """The registries of a location, at both kinds of endpoint (docker-credential-gcr v2.1.32, config/const.go:71)."""
 

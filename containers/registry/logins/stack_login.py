@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol, cast
 
@@ -32,8 +32,8 @@ class _Identity(Protocol):
     """A module that logs in to a registry with the program's identity."""
 
     @property
-    def VARIABLES(self) -> Sequence[str]:  # noqa: N802 - a constant of a module
-        """The environment variables with the identity."""
+    def WAYS(self) -> str:  # noqa: N802 - a constant of a module
+        """What to set to have the identity."""
 
     @property
     def HOSTS(self) -> re.Pattern[str]:  # noqa: N802 - a constant of a module
@@ -66,7 +66,7 @@ def check(registry: LoginRegistry) -> None:
         return
     pairs = [" and ".join(f"${name}" for name in sources.variables)] if sources.variables else []
     if sources.identity:
-        pairs.append(", ".join(f"${name}" for name in _identity(sources.identity).VARIABLES))
+        pairs.append(_identity(sources.identity).WAYS)
     variables = ", or ".join(pairs)
     raise SlipwayError(
         f"{_KEY}: no credentials for {host}: set {_KEY}.username and, with `pulumi config set --secret --path`, "

@@ -214,7 +214,9 @@ def registry(**given: str) -> GarRegistryConfig:
 
 
 def test_google_login_is_wanted_where_there_is_no_other(machine: Path) -> None:
-    with pytest.raises(SlipwayError, match=rf"no credentials for {HOST}: .*set \$GOOGLE_APPLICATION_CREDENTIALS; or"):
+    with pytest.raises(
+        SlipwayError, match=rf"no credentials for {HOST}: .*set \$GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud"
+    ):
         stack_login.check(registry())
     key = registry(username="_json_key_base64", password="hush")
     stack_login.check(key)
