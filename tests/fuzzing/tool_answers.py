@@ -21,7 +21,7 @@ from containers.engine.engine import Engine
 from containers.errors import SlipwayError
 from containers.evidence.vulnerabilities import grype, scan_record, verdict
 from containers.image.gpu import node_drivers
-from containers.registry.logins import azure_login
+from containers.registry.logins import azure_login, google_login
 from stacks.config.gates.vulnerabilities import VulnerabilitiesConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
 from tests.fakes.vulnerability_scanner import REPORT
@@ -143,15 +143,42 @@ def azure(data: bytes) -> None:
         stack.enter_context(patch.object(azure_login, "_EXCHANGE", "http://{host}/oauth2/exchange"))
         identity = dict(zip(azure_login.VARIABLES, ("client", "tenant", os.devnull), strict=True))
         stack.enter_context(patch.dict(os.environ, identity))
-        try:
-            user, token = azure_login.login("acme.azurecr.io")
-        except SlipwayError as error:
-            assert "\n" not in str(error)
-        else:
-            assert user == azure_login.USER
-            assert token
-            assert token.isascii()
-            assert token.isprintable()
+        _log_in(azure_login, "acme.azurecr.io")
+
+
+def google(data: bytes) -> None:
+    """Log in to a registry of Google: exchange a job's token, and Google's for one of a service account."""
+    account = "http://iam.example/{}"
+    credentials = {
+        "type": "external_account",
+        "audience": "pool",
+        "subject_token_type": "jwt",
+        "token_url": "http://sts.example",
+        "service_account_impersonation_url": account.format("a@b"),
+        "credential_source": {"file": "token"},
+    }
+    with ExitStack() as stack:
+        stack.enter_context(network_answers._answering(data))
+        for name, value in {
+            "STS": credentials["token_url"],
+            "IMPERSONATE": account,
+            "_file": lambda: "credentials",
+            "_read": lambda file: json.dumps(credentials) if file == "credentials" else "jobs",
+        }.items():
+            stack.enter_context(patch.object(google_login, name, value))
+        _log_in(google_login, "europe-docker.pkg.dev")
+
+
+def _log_in(cloud: Any, host: str) -> None:
+    try:
+        user, token = cloud.login(host)
+    except SlipwayError as error:
+        assert "\n" not in str(error)
+    else:
+        assert user == cloud.USER
+        assert token
+        assert token.isascii()
+        assert token.isprintable()
 
 
 _POLICY = VulnerabilitiesConfig.model_validate(
@@ -258,8 +285,8 @@ CLUSTERS += [
     _cluster([], [], [{"metadata": {"name": "arc"}}], [], [], [_LATE], [], [{**_REPLICA, "status": {}}], [_SMALL]),
     network_answers.BETWEEN.join([_cluster([], [], [], [], []), _NO_RESOURCE, _cluster([], [_REPLICA])]),
 ]
-_TOKENS = {"access_token": "ey.x", "refresh_token": "ey.y"}
-AZURE_ANSWERS = [
+_TOKENS = {"access_token": "ey.x", "accessToken": "ey.z", "refresh_token": "ey.y"}
+LOGIN_ANSWERS = [
     network_answers._http(_TOKENS),
     network_answers._http({"error_description": "no\r\n"}, 400),
     network_answers._http({"errors": [{"message": "no"}]}, 401),
