@@ -35,8 +35,8 @@ def image(request: pytest.FixtureRequest) -> Iterator[Image]:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the pod have a GPU."""
     line = "    return [*_host(), "
-    assert warm_pod.HOOK.count(line) == 1
-    own = warm_pod.HOOK.replace(line, '    return ["gpu NVIDIA H100 80GB HBM3", "driver 580", ')
+    assert warm_run.HOOK.count(line) == 1
+    own = warm_run.HOOK.replace(line, '    return ["gpu NVIDIA H100 80GB HBM3", "driver 580", ')
     monkeypatch.setattr(warm_pod, "HOOK", own)
 
 
