@@ -226,11 +226,13 @@ def test_tag_of_a_flavor_of_ones_own_follows_its_files(again: Team) -> None:
         "images/hello/Dockerfile": "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN true\n",
     }
     again.run("git", "tag", "--force", "start")
+    before = again.tags()
     for name, text in files.items():
         (again.root / name).parent.mkdir(exist_ok=True)
         (again.root / name).write_text(text)
     again.commit()
     first = again.tags("hello")["hello"]
+    assert again.tags() == before  # of a stack of another flavor
     (again.root / "images/hello/Dockerfile").write_text(files["images/hello/Dockerfile"] + "RUN true\n")
     again.commit()
     (head,) = again.run("git", "rev-parse", "--short=7", "HEAD").stdout.split()

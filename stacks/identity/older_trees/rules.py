@@ -6,6 +6,7 @@ import ast
 import hashlib
 import os
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -19,24 +20,30 @@ DECIDING: Final = re.compile(
 )
 """The files that decide which specs a stack's YAML and lock give: what :mod:`stacks.graph` imports, and tables. In a
 repository of one's own, its flavors and rows of tables, and what pins the release that has the others."""
+_STACK: Final = re.compile(r"stacks/Pulumi\.[^/]+\.yaml")
 _SHA256_DIGITS: Final = 64
 
 
 def same(commit: str, root: Path) -> bool:
     """Return whether the deciding files of a commit say the same as the code that runs now.
 
-    Comments, docstrings and blanks of Python count for nothing. A tree without such files is built by the running code,
-    unless that is of a release. ``root`` is the repository.
+    Comments, docstrings and blanks of Python count for nothing, nor does a flavor of one's own that the commit has not,
+    if no stack of the commit selects it. A tree without such files is built by the running code, unless that is of a
+    release. ``root`` is the repository.
 
     Raises:
         SlipwayError: git cannot read the commit.
     """
     listing = os.fsdecode(git.read(root, "ls-tree", "-r", "-z", commit, "stacks", FLAVORS, TABLES, PIN))
     entries = (entry.split("\t") for entry in listing.split("\0") if entry)
-    then = {path: information.split()[2] for information, path in entries if DECIDING.fullmatch(path)}
+    names = {path: information.split()[2] for information, path in entries}
+    then = {path: name for path, name in names.items() if DECIDING.fullmatch(path)}
     if not then:
         return ROOT == CODE
     now = _running("sha256" if any(len(name) == _SHA256_DIGITS for name in then.values()) else "sha1")
+    later = _flavors(now) - _flavors(then)
+    if later and not _selected(later, [name for path, name in names.items() if _STACK.fullmatch(path)], root):
+        now = {path: name for path, name in now.items() if not _flavors([path]) & later}
     if then.keys() != now.keys():
         return False
     # Small files first: the first difference ends the comparison.
@@ -45,6 +52,17 @@ def same(commit: str, root: Path) -> bool:
         _meaning(path, (ROOT / path).read_bytes()) == _meaning(path, git.read(root, "cat-file", "blob", then[path]))
         for path in changed
     )
+
+
+def _flavors(paths: Iterable[str]) -> set[str]:
+    """Return the names of the flavors of one's own that some files are of."""
+    return {path.split("/")[1].removesuffix(".py") for path in paths if path.startswith(f"{FLAVORS}/")}
+
+
+def _selected(flavors: set[str], stacks: Iterable[str], root: Path) -> bool:
+    """Return whether one of some stacks' files, by git's names of them, has the name of a flavor in it."""
+    texts = (git.read(root, "cat-file", "blob", name).decode(errors="replace") for name in stacks)
+    return any(flavors & {*re.findall(r"\w+", text)} for text in texts)
 
 
 @cache
