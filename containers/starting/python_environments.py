@@ -20,6 +20,8 @@ _ASIDE: Final = re.compile(r"(^|/)(\.cache|site-packages|dist-packages|pkgs|test
 """Where environments are that nobody starts: caches, and what packages have for tests."""
 _PYTHON: Final = re.compile(r"python(3\.\d+)t?")
 _PACKAGES: Final = re.compile(r"(?P<prefix>.*?)/?lib(?:64)?/python(?P<version>3[.\d]*)t?/(?:site|dist)-packages/.")
+_HOME: Final = re.compile(rb"^\s*home\s*=\s*(/.*?)\s*$", re.MULTILINE)
+_VERSION: Final = re.compile(rb"^\s*version(?:_info)?\s*=\s*(3\.\d+)", re.MULTILINE)
 _SYSTEM: Final = {"usr", "usr/local"}
 """The prefixes of one environment."""
 
@@ -41,6 +43,9 @@ def faults(contents: Contents, execution: Execution, started: Iterable[Started])
             reason, about = python.refusal
             yield Fault("start", f"/{prefix}/bin/{name}", "does not start", reason, names=(about,))
             continue
+        if reason := _without_modules(contents, prefix):
+            yield Fault("start", f"/{prefix}/bin/{name}", "does not start", reason, names=(f"/{prefix}",))
+            continue
         used.add(prefix)
         match = _PYTHON.fullmatch(posixpath.basename(python.files[-1]))
         versions = installed.get(prefix, set())
@@ -59,6 +64,25 @@ def _environments(contents: Contents) -> Iterator[str]:
         if owned.owner.manager == "conda" and owned.owner.name == "python":
             prefixes.add(path.rpartition("conda-meta/")[0].rstrip("/"))
     yield from (prefix for prefix in sorted(prefixes) if prefix and not _ASIDE.search(f"{prefix}/"))
+
+
+def _without_modules(contents: Contents, prefix: str) -> str:
+    """Return why an environment's Python finds no modules of its own; empty if it may find some.
+
+    It looks beside its `home`, then where it was built for (python/cpython 0017071, Modules/getpath.py, `CALCULATE prefix`).
+    """
+    settings = contents.text(f"{prefix}{_CONFIGURATION}") or b""
+    home, version = _HOME.search(settings), _VERSION.search(settings)
+    if home is None or version is None or contents.tree.find(home[1].decode(errors="replace")):
+        return ""
+    release = version[1].decode()
+    modules = (f"python{release}/encodings", f"python{release}t/encodings", f"python{release.replace('.', '')}.zip")
+    if any(path.endswith(modules) for path, _ in contents.tree.paths()):
+        return ""
+    place = home[1].decode(errors="replace")
+    return (
+        f"its pyvenv.cfg has the home {place}, which does not exist, and the image has no encodings of Python {release}"
+    )
 
 
 def _versions(contents: Contents) -> dict[str, set[str]]:

@@ -336,3 +336,21 @@ def test_library_of_started_program_must_be_readable() -> None:
     reason = "user app may not read /lib64/liba.so, whose mode is 0700; needed by /bin/p"
     assert lines(files, entry("/bin/p", User="app"), closed) == [f"/lib64/liba.so: cannot be loaded: {reason}"]
     assert lines(files, entry("/bin/p"), closed) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "starts"),
+    [
+        ({}, False),
+        ({"usr/lib/python3.11/encodings/__init__.py": ""}, True),  # where it may be built for
+        ({"opt/py/lib/python311.zip": "PK"}, True),
+        ({"gone/bin/python3.11": PROGRAM}, True),
+        ({"opt/venv/pyvenv.cfg": "home = /gone/bin\n"}, True),
+    ],
+)
+def test_copied_python_without_its_modules_is_a_fault(files: Files, *, starts: bool) -> None:
+    """As of `venv --copies` in another stage of a Dockerfile."""
+    settings = "home = /gone/bin\ninclude-system-site-packages = false\nversion = 3.11.2\n"
+    copied: Files = {"opt/venv/pyvenv.cfg": settings, "opt/venv/bin/python": PROGRAM, **files}
+    reason = "/opt/venv/bin/python: does not start: its pyvenv.cfg has the home /gone/bin, which does not exist"
+    assert [line.partition(", and")[0] for line in lines(copied, {})] == ([] if starts else [reason])
