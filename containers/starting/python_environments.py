@@ -69,7 +69,8 @@ def _environments(contents: Contents) -> Iterator[str]:
 def _without_modules(contents: Contents, prefix: str) -> str:
     """Return why an environment's Python finds no modules of its own; empty if it may find some.
 
-    It looks beside its `home`, then where it was built for (python/cpython 0017071, Modules/getpath.py, `CALCULATE prefix`).
+    It looks beside its `home`, then where it was built for (python/cpython 0017071, Modules/getpath.py, `CALCULATE
+    prefix`).
     """
     settings = contents.text(f"{prefix}{_CONFIGURATION}") or b""
     home, version = _HOME.search(settings), _VERSION.search(settings)

@@ -139,13 +139,7 @@ class Text:
         self, words: list[str], separator: str, later: Sequence[tuple[str, str]], *, redirected: bool
     ) -> CertainProgram | None:
         """Return a command's program, one without a name if the shell only sets itself up; None if that is unknown."""
-        rest = list(words)
-        assigned: list[str] = []
-        while rest and (match := ASSIGNMENT.fullmatch(rest[0])):
-            self.sets |= bool(LOOKED_UP.fullmatch(match["name"]))
-            assigned.append(rest.pop(0))
-        for word in () if rest else assigned:  # before a command they are for it alone
-            self._assign(word)
+        rest = self._without_assignments(words)
         replaces = rest[:1] == ["exec"]
         if replaces:
             rest = rest[3:] if rest[1:2] == ["-a"] else rest[1:]
@@ -161,6 +155,15 @@ class Text:
             return None
         certain = replaces and not self._chained and separator in {";", "&&", "||"}
         return CertainProgram(known[0], known[1:], self._folder) if certain or self._fails(separator, later) else None
+
+    def _without_assignments(self, words: Sequence[str]) -> list[str]:
+        """Return a command without the variables before it, which are for it alone; those of no command are noted."""
+        rest = list(dropwhile(ASSIGNMENT.fullmatch, words))
+        assigned = words[: len(words) - len(rest)]
+        self.sets |= any(LOOKED_UP.fullmatch(word.partition("=")[0].removesuffix("+")) for word in assigned)
+        for word in () if rest else assigned:
+            self._assign(word)
+        return rest
 
     def _assign(self, word: str) -> None:
         """Note what a variable is from now on, if that is a plain path or word."""
