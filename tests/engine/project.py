@@ -62,6 +62,8 @@ COPY link{number}/file.txt /link{number}-${{WORD}}.txt
 
 
 MANIFESTS = ", ".join((*IMAGES, *INDEXES))
+OFFICIAL = os.environ.get("SLIPWAY_DOCKER_PROVIDER") == "official"
+"""Whether images are built by the official docker provider: docs/contributing.md, "Two docker providers"."""
 
 
 class Run(subprocess.CompletedProcess[str]):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 
 import pytest
 
 from containers.registry import credentials
-from tests.engine.project import DOCKERFILE, Project
+from tests.engine.project import DOCKERFILE, OFFICIAL, Project
 
 UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
 
@@ -155,7 +154,7 @@ def test_failed_build_quotes_its_step_and_next_up_finishes(project: Project) -> 
     failed = project.up(check=False)
     assert failed.returncode != 0
     assert "exit code: 7" in failed.output
-    if os.environ.get("SLIPWAY_DOCKER_PROVIDER") != "official":
+    if not OFFICIAL:
         assert "RUN echo the reason is here" in failed.output
         assert "the reason is here" in failed.output.replace("RUN echo the reason is here", "")
     assert "Traceback" not in failed.output

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from ci import pulumi_stack
 from stacks.tags import UNCHECKED
-from tests.engine.project import Project
+from tests.engine.project import OFFICIAL, Project
 from tests.helpers.elf_writer import LOADER, elf
 from tests.images.engine import Image, base_image, forget
 
@@ -34,7 +33,7 @@ COPY link0/file.txt /${WORD}.txt
 CHECK = "dockerfiles/link0/checks/10-made"
 PASSING = "cat /made; test -s /made\n"
 FAILING = "echo no good; exit 3\n"
-REASON = "exit code: 3" if os.environ.get("SLIPWAY_DOCKER_PROVIDER") == "official" else "no good"
+REASON = "exit code: 3" if OFFICIAL else "no good"
 """The official provider does not quote what a failed step has printed."""
 
 

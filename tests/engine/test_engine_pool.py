@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.project import Project
+from tests.engine.project import OFFICIAL, Project
 from tests.engine.test_checks import CHECK, DOCKERFILE, PASSING
 from tests.fakes.ssh_engine import SshEngine
 from tests.helpers.elf_writer import LOADER, elf
@@ -50,6 +50,7 @@ def test_unpushed_image_is_inspected_behind_ssh(project: Project, far: SshEngine
     assert far.logins - logins - inspected < inspected
 
 
+@pytest.mark.skipif(OFFICIAL, reason="it asks the engine at a preview")
 def test_engine_behind_ssh_builds_and_may_go(project: Project, far: SshEngine) -> None:
     project.write(
         "dockerfiles/link0/Dockerfile", f"ARG BASE_IMAGE\nFROM ${{BASE_IMAGE}}\nRUN echo {uuid.uuid4()} >/made\n"

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.project import Project, wait_for
+from tests.engine.project import OFFICIAL, Project, wait_for
 from tests.fakes.broken_connections import Cutting
 from tests.fakes.loopback import run_server
 from tests.helpers.free_port import free_port
 from tests.helpers.own_world import login_as
 
 BASE = "debian:bookworm-slim"
-OFFICIAL = os.environ.get("SLIPWAY_DOCKER_PROVIDER") == "official"
 
 
 def slow(project: Project, seconds: int) -> None:

@@ -30,11 +30,14 @@ UPDATED = {
     },
     "ec2": IMAGE
     | {f"pulumi-python:dynamic/runners:{name}" for name in ("Asleep", "Awake")}
-    | {"aws:autoscaling/group:Group", "aws:ec2/launchTemplate:LaunchTemplate", "aws:lambda/function:Function"},
+    | {"aws:autoscaling/group:Group", "aws:ec2/launchTemplate:LaunchTemplate", "aws:lambda/function:Function"}
+    | {"aws:iam/rolePolicy:RolePolicy"},
 }
 """By stack: the types of the resources that are updated, which are images, what has their names or digests, and runners."""
 VOLUME = "kubernetes:core/v1:PersistentVolumeClaim"
 OTHERS = {
+    # Registrations were parameters.
+    "ec2": {("create", "aws:dynamodb/table:Table")},
     "kubernetes": {
         # Kubernetes lets no job have another image.
         ("replace", "kubernetes:batch/v1:Job"),
@@ -47,7 +50,7 @@ OTHERS = {
         ("create", VOLUME),
         # A drain waits for a check.
         ("create", "kubernetes:policy/v1:PodDisruptionBudget"),
-    }
+    },
 }
 """By stack: other operations, and the types of their resources."""
 

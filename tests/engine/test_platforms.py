@@ -14,7 +14,7 @@ import pytest
 from containers.engine.pool import Pool
 from containers.engine.relay import pass_on
 from containers.registry import client
-from tests.engine.project import Project
+from tests.engine.project import OFFICIAL, Project
 from tests.fakes.docker_relay import Relay
 
 PLATFORMS = ["linux/amd64", "linux/arm64"]
@@ -217,6 +217,7 @@ def test_engine_of_another_platform_is_refused_at_once(both: Project) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(OFFICIAL, reason="it asks the engine at a preview")
 def test_engine_that_is_gone_costs_its_build_and_no_preview(project: Project) -> None:
     engine = os.environ["DOCKER_HOST"]
     with Relay(engine) as first, Relay(engine) as second:

@@ -78,6 +78,7 @@ class ReplicatedProject:
 def replicated(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ReplicatedProject]:
     """Yield a project with the replicas that a test names; those of one platform if it names none."""
     project, cluster = on_folder(tmp_path)
+    project.environment.pop("DOCKER_HOST", None)  # the official provider would build there
     with ExitStack() as stack:
         relays = {
             name: stack.enter_context(Relay(os.environ["DOCKER_HOST"], partial(service_context, cluster, name)))
