@@ -166,6 +166,8 @@ def old_state(kind: str, project: Project) -> str:
         text = text.replace(f"${{{name}}}", value)
     text = text.replace('"${port}"', project.registry.rpartition(":")[2])  # a number, in policies of the network
     today = json.loads(project.pulumi("stack", "export", "-s", "t", "--show-secrets").stdout)
+    if isinstance(project, Ec2Project):  # it had no such table
+        project.api("dynamodb").delete_table(TableName="slipway-t-configs")
     state = filled(json.loads(text), today)
     for resource in state["deployment"]["resources"]:
         if "__inputs" in resource.get("outputs", {}):  # with which the provider compares the next ones
