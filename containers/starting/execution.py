@@ -32,6 +32,8 @@ _OF_HOST: Final = {
 }
 """Programs that come with the host's driver (NVIDIA/libnvidia-container 00b4b47, src/nvc_info.c:62, `utility_bins` and
 `compute_bins`; NVIDIA/nvidia-container-toolkit, package nvcdi, `NewDriverBinariesDiscoverer`)."""
+_OF_RUNTIME: Final = ("/proc/", "/sys/", "/dev/")
+"""Folders that each container gets from its runtime, as Docker 26.1 and runc 1.1 give them, with `/dev/stdin`."""
 _MOST_REWRITES: Final = 5
 """Times that ``#!`` may lead from one file to the next."""
 _MOST_LAUNCHES: Final = 8
@@ -108,7 +110,7 @@ class Execution:
 
     def _comes_later(self, words: Words, about: str) -> bool:
         """Return whether a container may have what keeps a program from its start: from the host, or a volume."""
-        if posixpath.basename(words.program) in _OF_HOST:
+        if posixpath.basename(words.program) in _OF_HOST or about.startswith(_OF_RUNTIME):
             return True
         if not about.startswith("/"):
             folders = self._contents.environment.get("PATH", "").split(":")

@@ -143,7 +143,7 @@ CASES = [
     # Files of languages.
     *(Case((*words.split(), file), folder=folder) for words in FILE_READERS for file, folder in [("module.py", "/t"), ("gone.py", "/t"), ("/t/gone.py", "/"), ("t/module.py", "/"), ("t/gone.py", "/")]),
     *(Case((shell, *words), folder="/t/sub") for shell in ["sh", "bash"] for words in [("./gone",), ("gone",), ("-e", "../plain-text"), ("-ex", "/t/gone"), ("-c", "true", "/t/gone"), ("-s", "/t/gone")]),
-    *(Case(("python3", *words), folder="/t") for words in [("-c", "0", "gone.py"), ("-m", "json"), ("-m", "json.tool", "-h"), ("-V", "gone.py"), ("-", "gone.py")]),
+    *(Case(("python3", *words), folder="/t") for words in [("/dev/stdin",), ("-c", "0", "gone.py"), ("-m", "json"), ("-m", "json.tool", "-h"), ("-V", "gone.py"), ("-", "gone.py")]),
     *(Case(words) for name in SCRIPTS for words in [(f"/s/{name}", "/t/real"), (f"/s/{name}", "/t/gone")]),
     *(Case((*launcher.split(), name)) for launcher in LAUNCHERS for name in ["/t/real", "/t/gone"]),
     *(Case((*launcher, "/t/plain-text")) for launcher in [("tini", "--"), ("dumb-init",), ("gosu", "app"), ("env",)]),

@@ -284,6 +284,16 @@ def test_script_whose_arguments_or_paths_are_not_certain(text: str) -> None:
 
 
 @faultless(
+    entry("/proc/self/exe"),
+    entry("bash", "/dev/stdin"),
+    entry("python", "/proc/self/fd/0"),
+    sh("exec bash /dev/stdin"),
+)
+def test_files_of_the_runtime_are_in_each_container(config: Config) -> None:
+    assert lines(config, {"dev/stdin": "->/proc/self/fd/0", "proc/x": "", "dev/x": ""}) == []
+
+
+@faultless(
     entry("python", "gone.py", WorkingDir="/nothing"),
     entry("python", "gone.py", WorkingDir="/src", Volumes={"/src": {}}),
     entry("python", "/nothing/gone.py"),
