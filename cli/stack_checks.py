@@ -123,7 +123,7 @@ def _unread(content: Content) -> Iterator[str]:
 
 
 def unlocked(planned: plan.Plan) -> dict[str, list[str]]:
-    """Return the images that fetch each thing that the lock could have and lacks, by what it is."""
+    """Return the images by each thing that they fetch and the lock lacks."""
     users: dict[str, list[str]] = {}
     for content in (image.content for image in planned.images):
         things = (*_parents(content), *_sources(content), *_packages(content), *_platforms(content, planned.config))

@@ -197,7 +197,7 @@ def _supply_chain() -> ModuleType:
 def _registry(plan: Plan) -> Registry:
     """Declare the registry by the module of its kind: few stacks need what ECR's imports.
 
-    The kinds that are a model alone, as those with a user name and a password, have that of ``generic``.
+    A kind with a user name and a password is a model alone, and has the component of ``generic``.
     """
     config = plan.config.registry
     kind = "generic" if isinstance(config, GenericRegistryConfig) else config.kind

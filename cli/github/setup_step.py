@@ -109,7 +109,7 @@ def shell(text: str) -> str:
 
 
 def held(wanted: Iterable[str], there: Iterable[str]) -> str:
-    """Return in words what is missing of what is wanted, and what is there besides; nothing if all is as wanted."""
+    """Return in words the wanted rights that are missing, and any others that are there; nothing if all fits."""
     more = [f"{each} is more than it needs" for each in sorted({*there} - {*wanted})]
     return one_line("; ".join([*sorted({*wanted} - {*there}), *more]), 400)
 

@@ -186,7 +186,7 @@ def _built(
 
 
 def in_pod(stack: str, image: str | None, root: Path, before: Mapping[str, Any]) -> tuple[str, str]:
-    """Return a stack's published image, and what ``python3 -c`` runs in a job whose container is that image.
+    """Return a stack's published image, and the program for ``python3 -c`` in a job with that image as its container.
 
     Raises:
         SlipwayError: the stack has no script or no such image, or the script cannot be read or is too long.

@@ -23,7 +23,7 @@ from containers.starting.shell_text import ASSIGNMENT, ENDS, LOOKED_UP, Text
 class _Launcher(NamedTuple):
     """A program that starts its arguments.
 
-    ``with_value`` are its options with a value, of which ``user`` names who starts the program, if not ``default``.
+    ``with_value`` are its options with a value. ``user`` among them names the user; without it, ``default`` does.
     ``before`` is how many arguments come before the program: a user if ``by_user``. With an option that matches
     ``unknown`` it starts something else, or fails without saying so. ``loose`` is whether it changes PATH.
     """

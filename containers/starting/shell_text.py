@@ -166,7 +166,7 @@ class Text:
         return rest
 
     def _assign(self, word: str) -> None:
-        """Note what a variable is from now on, if that is a plain path or word."""
+        """Note a variable's value from now on, if it is a plain path or word."""
         name, _, value = word.partition("=")
         known = self._value(value) or ""
         self._known_values.pop(name.removesuffix("+"), None)
@@ -174,7 +174,7 @@ class Text:
             self._known_values[name] = known
 
     def _value(self, word: str) -> str | None:
-        """Return what a word stands for, with variables that the text has set; None if only a shell knows."""
+        """Return the value of a word, with variables that the text has set; None if only a shell knows."""
         if "'" not in word and "\\" not in word:
             word = _READ.sub(lambda match: self._known_values.get(match[1] or match[2], match[0]), word)
         return _value(word)

@@ -37,7 +37,7 @@ def products(graph: Graph) -> Iterator[str]:
 
 
 def missing_warm_script(graph: Graph) -> Iterator[str]:
-    """Yield a message where the checkout lacks the script that `slipway warm` is to run."""
+    """Yield a message if the checkout lacks the script of `slipway:warm`."""
     script = graph.config.warm.script if graph.config.warm else ""
     if script and not (graph.root / script).is_file():
         yield f"slipway:warm.script: '{script}': the checkout has no such file: write it, or leave slipway:warm out"

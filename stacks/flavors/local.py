@@ -122,7 +122,7 @@ def images(config: Config) -> list[ImageSpec]:
 
 
 def _packages(config: Config) -> Packages:
-    """Return what pip installs, for the Python that the base's name says, else for all that torch has a wheel for."""
+    """Return pip's packages for the Python that the base's name says, else for each with a wheel of torch."""
     torch = config.torch.version
     system = base_system(config.base)
     return Packages(

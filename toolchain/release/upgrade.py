@@ -242,7 +242,7 @@ def _key(images: Mapping[str, Any], name: str) -> str | None:
 
 
 def _unlocked(checkout: Checkout, before: Contents, after: Contents) -> str:
-    """Return the command that locks what a release fetches and the lock lacks of late; empty if there is no lock."""
+    """Return the command that locks new downloads of a release; empty if there is no lock, or it lacks none."""
     if not (checkout.root / LOCK).exists():
         return ""
     stacks = [

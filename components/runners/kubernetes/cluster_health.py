@@ -60,7 +60,7 @@ def warnings(config: KubernetesRunnersConfig, specs: Iterable[ImageSpec] = ()) -
 
 
 def ending(config: KubernetesRunnersConfig) -> list[str]:
-    """Return one line for each scale set that is being deleted, after an update or a ``destroy`` that was given up.
+    """Return one line for each scale set that is being deleted, after an interrupted update or ``destroy``.
 
     An update must not begin: Helm takes the object for its own, as it is still there, and it goes with the last job.
     """
