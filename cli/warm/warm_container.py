@@ -123,7 +123,7 @@ def run(names: Any, root: Path, name: str, content: bytes, output: BinaryIO, sec
 
 
 def leave(names: Any, image: str, name: str, script: str, seconds: str) -> None:
-    """Run the script in this pod; leave its caches and the machine's description in a folder, for the job that pushes."""
+    """Run the script in this pod; leave its caches and the machine's description in a folder for the pushing job."""
     about, content = description(names), script.encode("latin-1")
     if not any(line.startswith("gpu ") for line in about["machine"]):
         sys.exit("this job's container has no GPU of NVIDIA's: start `warm` with the labels of runners whose jobs have")
