@@ -13,13 +13,14 @@ from typing import IO, Final, cast
 from cli.warm import warm_hook
 from containers.errors import SlipwayError, one_line
 from containers.image.layers import layer
-from containers.path_prefixes import prefixes
 
 EPOCH: Final = 315_532_800
 """The time of all files, as in the images' other layers: `dockerfiles/common/layers/sealed`."""
 _MOST_FILES: Final = 100_000
 _LONGEST: Final = 255
 """Bytes of a name in a folder on Linux."""
+_LONGEST_PATH: Final = 4000
+"""Bytes of a path below the caches' folder. Linux knows none above 4095 bytes (PATH_MAX, path_resolution(7))."""
 _MODULE: Final = "slipway_warm"
 _BLOCK: Final = 1 << 20
 
@@ -45,21 +46,22 @@ def read(stream: IO[bytes], contents: IO[bytes], limit: int) -> list[CachedFile]
         BlobUnreadable: it is no archive, or is cut off.
     """
     files: dict[str, CachedFile] = {}
+    folders: set[str] = set()
     start = 0
     with layer.opened(stream, "tar") as archive:
         for member in layer.members(archive):
             path = member.name
             _check(member, files)
-            if start + member.size > limit or len(files) == _MOST_FILES:
+            if start + member.size > limit or max(len(files), len(folders)) >= _MOST_FILES:
                 raise SlipwayError(
-                    f"the caches have more than {limit:,} bytes (slipway:warm.size) or {_MOST_FILES:,} files"
+                    f"the caches have more than {limit:,} bytes (slipway:warm.size) or {_MOST_FILES:,} files or folders"
                 )
+            _add_folders(folders, path)
             files[path] = CachedFile(path, start, member.size, bool(member.mode & 0o100))
             content = cast("IO[bytes]", archive.extractfile(member))
             while block := content.read(_BLOCK):
                 contents.write(block)
             start += member.size
-    folders = {folder for path in files for folder in _folders(path)}
     if both := folders & files.keys():
         raise SlipwayError(f"the caches have '{one_line(min(both))}' as a file and as a folder")
     return [files[path] for path in sorted(files)]
@@ -72,7 +74,7 @@ def _check(member: tarfile.TarInfo, files: Iterable[str]) -> None:
         problem = "is no regular file"
     elif names[0] not in warm_hook.CACHES or len(names) == 1 or layer.normal(path) != path:
         problem = "is in no cache"
-    elif not path.isprintable() or any(len(name.encode()) > _LONGEST for name in names):
+    elif not path.isprintable() or _too_long(path):
         problem = "has a name that is too long or cannot be printed"
     elif any(name.startswith(".wh.") for name in names):
         problem = "has a name by which a layer removes files"
@@ -82,9 +84,14 @@ def _check(member: tarfile.TarInfo, files: Iterable[str]) -> None:
         raise SlipwayError(f"what the script left: '{one_line(path)}' {problem}")
 
 
-def _folders(path: str) -> list[str]:
-    """Return the folders above a path, the highest first."""
-    return [*prefixes(path)][:-1]
+def _too_long(path: str) -> bool:
+    return len(path.encode()) > _LONGEST_PATH or any(len(name.encode()) > _LONGEST for name in path.split("/"))
+
+
+def _add_folders(folders: set[str], path: str) -> None:
+    """Add the folders above a path, from the lowest up to one that is there: a path may have two thousand."""
+    while (path := posixpath.dirname(path)) and path not in folders:
+        folders.add(path)
 
 
 @dataclass(frozen=True)
@@ -110,7 +117,9 @@ def write(
     """
     root = warm_hook.ROOT.strip("/")
     below, modules = f"{root}/{key}", owner.modules.strip("/")
-    own = {f"{below}/{folder}" for file in files for folder in _folders(file.path)}
+    own: set[str] = set()
+    for file in files:
+        _add_folders(own, file.path)
     texts = {
         f"{below}/fits": "".join(f"{line}\n" for line in machine),
         f"{modules}/{_MODULE}.py": inspect.getsource(warm_hook),
@@ -129,7 +138,7 @@ def write(
         for folder in (posixpath.dirname(root), root, below):
             archive.addfile(add(folder, 0o755))
         for folder in sorted(own):
-            archive.addfile(add(folder, 0o755, cache=True))
+            archive.addfile(add(f"{below}/{folder}", 0o755, cache=True))
         for path, text in texts.items():
             archive.addfile(add(path, 0o644, size=len(text.encode())), io.BytesIO(text.encode()))
         for file in files:

@@ -41,6 +41,13 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, content: bytes = b"cubin", 
     return header.tobuf(tarfile.PAX_FORMAT) + content[: header.size].ljust(-(-header.size // 512) * 512, b"\0")
 
 
+def sized(size: int) -> bytes:
+    """Return a header that states a size."""
+    header = tarfile.TarInfo("triton/x")
+    header.pax_headers = {"size": str(size)}
+    return header.tobuf(tarfile.PAX_FORMAT)
+
+
 def left(folder: Path, *members: bytes, **claims: object) -> PodCaches:
     """Return what a job with these claims and files left."""
     (folder / "record.json").write_text(json.dumps({**RECORD, **claims}))
@@ -87,6 +94,9 @@ def test_caches_of_an_honest_job_become_a_layer(tmp_path: Path) -> None:
         ([member("triton/x"), member("triton/x/y")], "as a file and as a folder"),
         ([member("triton/x", content=bytes(LIMIT)), member("triton/y")], "more than 1,048,576 bytes"),
         ([member("triton/x", content=bytes(4096))[:2048]], r"^caches.tar of the job with the GPUs: malformed"),
+        ([sized(-5), member("triton/y")], r"^caches.tar of the job with the GPUs: malformed .*: a file of -5 bytes"),
+        ([member("triton/" + "x/" * 2000 + "x")], "has a name that is too long"),
+        ([member(f"triton/{number}/{'x/' * 1900}x") for number in range(60)], "100,000 files or folders"),
         ([b"x" * 2048], r"^caches.tar of the job with the GPUs: malformed"),
         pytest.param(
             [member(f"triton/{number}", content=b"") for number in range(100_001)], "100,000 files",

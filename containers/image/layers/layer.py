@@ -131,6 +131,8 @@ def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         budget.check()
         cast("Any", archive).members.clear()  # tarfile would keep them all
         cast("Any", archive).pax_headers = {}  # and a global header for all entries after it, which engines do not
+        if member.size < 0:
+            raise tarfile.ReadError(f"a file of {member.size} bytes")
         yield member
 
 
