@@ -16,6 +16,7 @@ from ci import actions, identity, published_branch, pulumi_stack
 from ci.repository import ROOT
 from ci.verbs import publish
 from cli.startup.measurement import has_gpu
+from cli.text_table import code
 from cli.warm import warm_build
 from cli.warm.warm_pod import PodCaches
 from cli.warm.warm_run import EngineCaches
@@ -52,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         for line in warm_build.warm(options.stack, image, ROOT, None, onto, caches, before):
             print(line, flush=True)
             lines.append(line)
-    actions.summary("".join(f"- {line}\n" for line in lines))
+    actions.summary("".join(f"- {code(line)}\n" for line in lines))  # another job names its GPUs
     publish.hand_over(statements, options.to)
     return 0
 

@@ -115,8 +115,8 @@ def run(names: Any, root: Path, name: str, content: bytes, output: BinaryIO, sec
         with suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)
     room = os.statvfs(str(root))
-    if room.f_bavail == 0 or room.f_favail == 0:
-        sys.exit(FULL)
+    if room.f_bavail == 0 or (room.f_files and room.f_favail == 0):
+        sys.exit(FULL if seconds is None else f"{name}: its caches have no room left on the disk of {root}")
     if status:
         sys.exit(status if 0 < status < FULL else 1)
     archive(root, sorted(names["CACHES"]), output)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import tarfile
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ci import published_branch
+from ci import published_branch, pulumi_stack
 from ci.verbs import push_warm
 from cli.warm import warm_build, warm_container, warm_hook, warm_layer, warm_run
 from cli.warm.warm_layer import LayerOwner
@@ -218,6 +220,36 @@ def test_state_of_a_branch_of_another_shape_is_one_line(monkeypatch: pytest.Monk
         SlipwayError, match=r"^stack prod: this machine has no driver of NVIDIA's GPUs, .* a runner that"
     ):
         push_warm.run(options)
+
+
+def test_claims_of_a_pod_are_text_in_the_summary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A job names its GPUs, and the summary is of the job that signs."""
+    options: Any = SimpleNamespace(stack="local", image="", onto="", to=tmp_path, caches=tmp_path)
+    line = "torch: 1 file for H100](https://a.example) `<b>`"
+    monkeypatch.setattr(push_warm, "published_outputs", lambda _: {})
+    monkeypatch.setattr(warm_build, "warm", lambda *_: [line])
+    monkeypatch.setattr(pulumi_stack, "prepared", lambda *_, **_options: {})
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary"))
+    push_warm.run(options)
+    assert (tmp_path / "summary").read_text() == "- `torch: 1 file for H100](https://a.example) '<b>'`\n"
+
+
+@pytest.mark.parametrize(
+    ("room", "reason"),
+    [
+        ({"f_bavail": 9, "f_files": 0, "f_favail": 0}, None),
+        ({"f_bavail": 0, "f_files": 0, "f_favail": 0}, "no room left on the disk of "),
+        ({"f_bavail": 9, "f_files": 9, "f_favail": 0}, "no room left on the disk of "),
+    ],
+)
+def test_disk_of_a_pod_is_full_where_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, room: dict[str, int], reason: str | None
+) -> None:
+    """A file system that counts no files, such as btrfs, says that it has none."""
+    asked = os.statvfs
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(**room) if path == str(tmp_path) else asked(path))
+    with pytest.raises(SystemExit, match=reason) if reason else nullcontext():
+        warm_container.run(vars(warm_hook), tmp_path, "steps.py", b"", io.BytesIO(), 60)
 
 
 @pytest.mark.parametrize(
