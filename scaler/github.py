@@ -57,13 +57,17 @@ _OPENER = urllib.request.build_opener(_SameHost)
 class Refused(Exception):
     """A request that failed at GitHub; ``status`` is that of HTTP, or 0 without a usable answer.
 
-    The text leaves out the ``authorization`` of the request. What it means is told by the whole message.
+    The text leaves out the ``authorization`` of the request. What it means is told by the whole message. ``headers``
+    are those of the answer.
     """
 
-    def __init__(self, status: int, message: str, authorization: str = "") -> None:
+    def __init__(
+        self, status: int, message: str, authorization: str = "", headers: Mapping[str, str] | None = None
+    ) -> None:
         text = _scrubbed(message, authorization) if authorization else message
         super().__init__(f"GitHub answers {status}: {text}" if status else f"GitHub does not answer: {text}")
         self.status = status
+        self.headers = headers or {}
         self._message = message.lower()
 
     @property
@@ -253,25 +257,32 @@ class GitHub:
         if left < 1:
             raise Refused(0, f"{method} {path}: this round has no time left; the next one tries again")
         headers = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
-        answer, told = call(
-            method,
-            f"{self._api}{path}",
-            by or self._authorization,
-            body,
-            headers=headers,
-            seconds=min(_SECONDS, left),
-            until=self._until,
-        )
-        if by is None:  # the App itself has a quota of its own
-            self.spare = _spare(told)
+        told: Mapping[str, str] = {}
+        authorization = by or self._authorization
+        try:
+            answer, told = call(
+                method,
+                f"{self._api}{path}",
+                authorization,
+                body,
+                headers=headers,
+                seconds=min(_SECONDS, left),
+                until=self._until,
+            )
+        except Refused as refused:  # as where none is left
+            told = refused.headers
+            raise
+        finally:
+            if by is None:  # the App itself has a quota of its own
+                self.spare = _spare(told, self.spare)
         return answer, told
 
 
-def _spare(headers: Mapping[str, str]) -> float:
-    """Return how many requests a minute GitHub takes until it counts anew, by an answer's headers."""
+def _spare(headers: Mapping[str, str], known: float) -> float:
+    """Return how many requests a minute GitHub takes until it counts anew, by an answer's headers; else ``known``."""
     left, reset = (headers.get(f"X-RateLimit-{name}") or "" for name in ("Remaining", "Reset"))
     if not (left.isdecimal() and reset.isdecimal() and len(left) < 20 and len(reset) < 20):
-        return math.inf
+        return known
     return int(left) / max((int(reset) - time.time()) / 60, 1.0)
 
 
@@ -309,7 +320,8 @@ def call(
         with _OPENER.open(request, timeout=seconds) as answer:
             return json.loads(_content(answer, until) or b"null"), answer.headers
     except urllib.error.HTTPError as error:
-        raise Refused(error.code, _text(error), authorization) from None
+        told: Any = error.headers
+        raise Refused(error.code, _text(error), authorization, told) from None
     # URLError and timeouts are of OSError, what is no JSON of ValueError, and what is nested too deep of the last.
     except (OSError, HTTPException, ValueError, RecursionError) as error:
         why = _scrubbed(str(error), authorization)  # BadStatusLine has the first line of the answer

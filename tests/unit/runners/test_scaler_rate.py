@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import urllib.error
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
@@ -198,9 +200,28 @@ class Limited(WebhookWorld):
         hour = int(self.now - self.start) // 3600
         self.calls[hour] += 1
         self.asked |= {request.full_url} if "/actions/jobs/" in request.full_url else set()
+        told = limits(HOURLY - self.calls[hour], self.start + 3600 * (hour + 1))
+        if self.calls[hour] > HOURLY:
+            spent = io.BytesIO(b'{"message": "API rate limit exceeded for installation ID 678."}')
+            raise urllib.error.HTTPError(request.full_url, 403, "", told, spent)  # type: ignore[arg-type]
         answer = super().urlopen(request, timeout)
-        answer.headers = limits(HOURLY - self.calls[hour], self.start + 3600 * (hour + 1))
+        answer.headers = told
         return answer
+
+    def rounds(self, monkeypatch: pytest.MonkeyPatch, minutes: int) -> None:
+        """Have the webhook's keeper look at this world once a minute."""
+        most = {"most": JOBS}
+        monkeypatch.setattr("tests.fakes.aws.runner_world.RULES", most)
+        for module in (keeper, jobs, github):
+            monkeypatch.setattr(module, "time", SimpleNamespace(time=self.time))
+        monkeypatch.setattr(keeper, "client", self.client)
+        monkeypatch.setattr(keeper, "secret", self.secret)
+        monkeypatch.setattr(github._OPENER, "open", self.urlopen)
+        while self.now < self.start + minutes * MINUTE:
+            begun = self.now
+            keeper.Keeper({**ENVIRONMENT, "RULES": json.dumps({**RULES, **most})}).round()
+            assert self.now < begun + MINUTE
+            self.now = begun + MINUTE
 
 
 def limits(left: int, reset: float) -> dict[str, str]:
@@ -209,21 +230,18 @@ def limits(left: int, reset: float) -> dict[str, str]:
 
 def test_webhooks_rounds_leave_calls_of_github(monkeypatch: pytest.MonkeyPatch) -> None:
     """3,000 runners are 31 calls a minute. With 100 for jobs that wait, none was left for machines after 38 minutes."""
-    most = {"most": JOBS}
-    monkeypatch.setattr("tests.fakes.aws.runner_world.RULES", most)
     world = Limited(1000, 600)
-    for module in (keeper, jobs, github):
-        monkeypatch.setattr(module, "time", SimpleNamespace(time=world.time))
-    monkeypatch.setattr(keeper, "client", world.client)
-    monkeypatch.setattr(keeper, "secret", world.secret)
-    monkeypatch.setattr(github._OPENER, "open", world.urlopen)
-    while world.now < world.start + 100 * MINUTE:
-        begun = world.now
-        keeper.Keeper({**ENVIRONMENT, "RULES": json.dumps({**RULES, **most})}).round()
-        assert world.now < begun + MINUTE
-        world.now = begun + MINUTE
+    world.rounds(monkeypatch, 100)
     assert max(world.calls.values()) < 0.95 * HOURLY
     assert len(world.asked) > 1000  # and each job gets its turn
+
+
+def test_spent_calls_of_github_are_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another stack of the App has spent them. GitHub may ban who goes on ("Rate limits for the REST API")."""
+    world = Limited(1000, 600)
+    world.calls[0] = HOURLY
+    world.rounds(monkeypatch, 20)
+    assert world.calls[0] - HOURLY < 20 * 5
 
 
 def test_listeners_rounds_leave_calls_beside_a_webhook(monkeypatch: pytest.MonkeyPatch) -> None:
