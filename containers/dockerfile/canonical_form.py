@@ -20,6 +20,8 @@ from containers.dockerfile.stages import Reach
 
 _OPTIONS: Final = {"src": "source", "dst": "target", "destination": "target", "ro": "readonly"}
 """Other names of a mount's options (``instructions/commands_runmount.go``)."""
+_WRITES: Final = {"rw": "readonly", "readwrite": "readonly"}
+"""Options that say the contrary of another one, so that the last of them counts."""
 _PLAIN_PATH: Final = re.compile(r"[\w./@+:,~-]+")
 _DEFAULTS: Final = {
     "bind": {"type=bind", "readonly", "readonly=true"},
@@ -114,7 +116,7 @@ def _mount(flag: str, numbers: Mapping[str, str]) -> str:
         name, equals, value = field.partition("=")
         name = _OPTIONS.get(name.lower(), name.lower())
         value = numbers.get(value.lower(), value) if name == "from" else value
-        options[name] = f"{name}{equals}{value}"
+        options[_WRITES.get(name, name)] = f"{name}{equals}{value}"
     if len(options) != len(fields):
         return flag
     kind = options.get("type", "type=bind").partition("=")[2]

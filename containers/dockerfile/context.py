@@ -22,6 +22,9 @@ IGNORE = ".dockerignore"
 MOST_LINKS: Final = 40
 """The most links that Linux follows in one path (path_resolution(7))."""
 
+CAPABILITY: Final = "security.capability"
+"""The attribute with the capabilities of a file, such as what lets `ping` open raw sockets."""
+
 
 @dataclass(frozen=True)
 class ContextEntry:
@@ -192,6 +195,20 @@ def no_dockerfile(path: Path | str) -> SlipwayError:
     )
 
 
+def capability(path: str) -> bytes:
+    """Return the capabilities of a file, as engines take them from a context; empty if it has none.
+
+    Docker's own client sends no other attribute of a file, and leaves out the owner of the namespace that the third
+    revision has (moby/go-archive v0.1.0, archive.go:268, `ReadSecurityXattrToTarHeader`). BuildKit's key has them too
+    (moby/buildkit 73ed682, cache/contenthash/tarsum.go:53).
+    """
+    try:
+        value = os.getxattr(path, CAPABILITY)
+    except (OSError, AttributeError):
+        return b""  # it has none, or its system has no attributes
+    return value[:3] + b"\2" + value[4:20] if value[3] == 3 else value
+
+
 def digest(content: bytes, *, executable: bool = False, link: bool = False) -> str:
     """Return the SHA-256 of what git keeps of a file; for a link, ``content`` is the target."""
     kind = b"link" if link else b"executable" if executable else b"file"
@@ -206,5 +223,6 @@ def _digest(entry: ContextEntry, *, whole: bool) -> str:
         raise OSError(f"{entry.source} is no file, folder or link; a build cannot take it")
     content = b"" if entry.is_directory else Path(entry.source).read_bytes()
     if whole:
-        return hashlib.sha256(b"%o\0%s" % (mode, content)).hexdigest()
+        rights = b"" if entry.is_directory else capability(entry.source)
+        return hashlib.sha256(b"%o%s\0%s" % (mode, rights and b" " + rights.hex().encode(), content)).hexdigest()
     return digest(content, executable=bool(mode & stat.S_IXUSR))

@@ -223,6 +223,14 @@ DIFFERENT = {
         "FROM a\nRUN --mount=source=app,target=/y y\n",
         "FROM a\nRUN --mount=source=app,target=/y,rw y\n",
     ),
+    "mount that is written and then is not": (
+        "FROM a\nRUN --mount=source=app,target=/y,rw,readonly y\n",
+        "FROM a\nRUN --mount=source=app,target=/y,rw y\n",
+    ),
+    "last of what a mount says": (
+        "FROM a\nRUN --mount=source=app,target=/y,readwrite=false,ro=false y\n",
+        "FROM a\nRUN --mount=source=app,target=/y,ro=false,readwrite=false y\n",
+    ),
     "read-only cache": (
         "FROM a\nRUN --mount=type=cache,target=/y,readonly y\n",
         "FROM a\nRUN --mount=type=cache,target=/y y\n",
@@ -259,6 +267,14 @@ def test_key_counts_folders_above_where_they_are_copied(folder: Path) -> None:
     before = key(folder, None)
     (folder / "app").chmod(0o700)
     assert key(folder, None) != before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone gives a file capabilities")
+def test_key_counts_capabilities(folder: Path) -> None:
+    before = key(folder)
+    sets = bytes.fromhex("00200000 00000000 00000000 00000000")
+    os.setxattr(folder / "app/run.sh", "security.capability", b"\1\0\0\2" + sets)
+    assert key(folder) != before
 
 
 def test_key_of_empty_folder_is_known(folder: Path) -> None:

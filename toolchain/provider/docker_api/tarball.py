@@ -10,13 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Protocol, cast
 
-from containers.dockerfile.context import ContextEntry, walk
+from containers.dockerfile.context import CAPABILITY, ContextEntry, capability, walk
 from containers.errors import SlipwayError
 from toolchain.provider.build_context import matcher
 
 _BLOCK_BYTES = 1 << 18
-_CAPABILITY = "security.capability"
-"""The attribute with the capabilities of a file, such as what lets `ping` open raw sockets."""
 
 
 class Sink(Protocol):
@@ -65,7 +63,8 @@ def _add(archive: tarfile.TarFile, entry: ContextEntry, links: dict[tuple[int, i
     header.mode = stat.S_IMODE(status.st_mode)
     header.mtime = int(status.st_mtime)
     if stat.S_ISREG(status.st_mode):
-        header.pax_headers = _capability(entry.source)
+        if value := capability(entry.source):
+            header.pax_headers = {f"SCHILY.xattr.{CAPABILITY}": value.decode("utf-8", "surrogateescape")}
         first = links.setdefault((status.st_dev, status.st_ino), entry.path) if status.st_nlink > 1 else entry.path
         if first != entry.path:
             header.type, header.linkname = tarfile.LNKTYPE, first
@@ -90,18 +89,3 @@ def _add(archive: tarfile.TarFile, entry: ContextEntry, links: dict[tuple[int, i
         header.linkname = os.readlink(entry.source)  # noqa: PTH115 - as it is written, not made a path
     header.devmajor, header.devminor = os.major(status.st_rdev), os.minor(status.st_rdev)
     archive.addfile(header)
-
-
-def _capability(path: str) -> dict[str, str]:
-    """Return the header with the capabilities of a file; empty if it has none.
-
-    Docker's own client sends no other attribute of a file, and leaves out the owner of the namespace that the third
-    revision has (moby/go-archive v0.1.0, archive.go:268, `ReadSecurityXattrToTarHeader`).
-    """
-    try:
-        value = os.getxattr(path, _CAPABILITY)
-    except OSError:
-        return {}  # it has none, or its file system has no attributes
-    if value[3] == 3:
-        value = value[:3] + b"\2" + value[4:20]
-    return {f"SCHILY.xattr.{_CAPABILITY}": value.decode("utf-8", "surrogateescape")}
