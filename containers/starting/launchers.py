@@ -17,7 +17,7 @@ from itertools import takewhile
 from typing import Final, NamedTuple
 
 from containers.image.binaries.contents import Script
-from containers.starting.shell_text import ASSIGNMENT, ENDS, LOOKED_UP, Text
+from containers.starting.shell_text import ENDS, LOOKED_UP, Text
 
 
 class _Launcher(NamedTuple):
@@ -73,8 +73,8 @@ _LAUNCHERS: Final[Mapping[str, _Launcher]] = {
     ),
     "numactl": _Launcher(
         _options(
-            "-i --interleave -p --preferred -P --preferred-many -C --physcpubind -N --cpunodebind -m --membind "
-            "-f --file -w --weighted-interleave"
+            "-i --interleave -p --preferred -P --preferred-many -C --physcpubind -N --cpunodebind -c --cpubind "
+            "-m --membind -f --file -w --weighted-interleave"
         ),
         unknown=re.compile("-[sHLSo].*|--(?:show|hardware|length|shm|offset).*"),
     ),
@@ -164,6 +164,8 @@ def _after_options(arguments: Sequence[str], launcher: _Launcher, name: str) -> 
         if launcher.unknown and launcher.unknown.fullmatch(option):
             return None
         option, _, value = option.partition("=")
+        while re.match("-[A-Za-z]{2}", option) and option[:2] not in launcher.with_value:  # as in `-gp KILL`
+            option = f"-{option[2:]}"
         if option[:2] in launcher.with_value and not value:  # as in `-uapp`
             option, value = option[:2], option[2:]
         if option in launcher.with_value and rest and not value:
@@ -173,13 +175,15 @@ def _after_options(arguments: Sequence[str], launcher: _Launcher, name: str) -> 
     if not rest or rest[0].startswith("-") or (launcher.loose and "/" not in rest[0]):
         return None
     user = before[0] if launcher.by_user else user
+    if name == "runuser" and not user:
+        return None  # whose first argument is a user, and no program, without the option
     by_text = name != "gosu"  # which starts it as the kernel does
     return Words(rest[0], tuple(rest[1:]), by_text=by_text, user=user, loose=launcher.loose)
 
 
 def _of_env(arguments: Sequence[str], environment: Mapping[str, str]) -> Words | None:
     rest = list(arguments)
-    options = list(takewhile(lambda word: word.startswith("-") or ASSIGNMENT.fullmatch(word), rest))
+    options = list(takewhile(_is_setting, rest))
     split = next((number for number, option in enumerate(options) if _SPLITS.match(option)), None)
     if split is not None:
         text = " ".join((_SPLITS.sub("", rest[split], count=1), *rest[split + 1 : split + 2]))
@@ -187,7 +191,7 @@ def _of_env(arguments: Sequence[str], environment: Mapping[str, str]) -> Words |
             return None
         rest[split : split + 2] = words
     folder, loose = "", False
-    while rest and (rest[0].startswith("-") or ASSIGNMENT.fullmatch(rest[0])):
+    while rest and _is_setting(rest[0]):
         option, value = _option(rest)
         if option in {"-C", "--chdir"}:
             folder = value
@@ -196,6 +200,11 @@ def _of_env(arguments: Sequence[str], environment: Mapping[str, str]) -> Words |
     if not rest or (loose and "/" not in rest[0]):
         return None
     return Words(rest[0], tuple(rest[1:]), folder=folder, must_enter=True, by_text=True, loose=loose)
+
+
+def _is_setting(word: str) -> bool:
+    """Return whether an argument of `env` is an option or a variable, whose name may have any characters."""
+    return word.startswith("-") or "=" in word
 
 
 def _option(rest: list[str]) -> tuple[str, str]:

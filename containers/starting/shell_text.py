@@ -20,6 +20,8 @@ _TOKEN: Final = re.compile(
     rf"|(?P<separator>&&|\|\||[;&|\n])|(?P<open>\((?!\())|(?P<close>\))|(?P<word>{_WORD}))",
     re.DOTALL,
 )
+_JOINED: Final = re.compile(r"(?<![^ \t\n;&|()])#[^\n]*|\\.", re.DOTALL)
+"""A comment, or an escaped character; an escaped end of line joins lines, but ends a comment."""
 _PART: Final = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|[^'\"]+", re.DOTALL)
 _EXPANDED: Final = re.compile(r"[$\\*?\[\]{}~]")
 """Characters by which a word outside of quotes is another one."""
@@ -38,6 +40,8 @@ _OPTION: Final = re.compile(r"-[a-zA-Z]+|errexit|nounset|pipefail|xtrace|verbose
 """Arguments of `set` that leave the text's own arguments as they are."""
 _NO_HANDLER: Final = re.compile(r"\"\"|''|-|[A-Z]+[12]?")
 """Arguments of `trap` without a command, which may end the text in another way."""
+_NO_VARIABLE: Final = re.compile(r"(?!-v).*", re.DOTALL)
+"""Arguments of `printf` by which it sets no variable."""
 ENDS: Final = re.compile(r"-[a-zA-Z]*e[a-zA-Z]*|errexit")
 """Options by which a shell ends at the first failure."""
 LOOKED_UP: Final = re.compile(r"PATH|CDPATH|ENV|BASH_ENV|IFS|HOME|PYTHON\w*")
@@ -110,9 +114,9 @@ class Text:
             if kind == "word":
                 command.append(word)
             redirected |= kind == "redirection"
-            if kind != "separator":
-                continue
-            if not skipped and (command or redirected):
+            if kind != "separator" or not (command or redirected):
+                continue  # an end of line after `||` ends nothing
+            if not skipped:
                 found = self._command(command, word, tokens[number:], redirected=redirected)
                 if found is None or found.name:
                     return found
@@ -161,17 +165,27 @@ class Text:
         rest = list(dropwhile(ASSIGNMENT.fullmatch, words))
         assigned = words[: len(words) - len(rest)]
         self.sets |= any(LOOKED_UP.fullmatch(word.partition("=")[0].removesuffix("+")) for word in assigned)
-        for word in () if rest else assigned:
-            self._assign(word)
+        for name, value in () if rest else map(self._assigned, assigned):
+            self._note(name, value)
         return rest
 
-    def _assign(self, word: str) -> None:
-        """Note a variable's value from now on, if it is a plain path or word."""
+    def _assigned(self, word: str) -> tuple[str, str]:
+        """Return the name and the value of a variable that a word sets; an unknown value is empty."""
         name, _, value = word.partition("=")
-        known = self._value(value) or ""
+        return name, self._value(value) or ""
+
+    def _note(self, name: str, value: str) -> None:
+        """Note a variable's value from now on, if it is a plain path or word."""
         self._known_values.pop(name.removesuffix("+"), None)
-        if _PLAIN.fullmatch(known):
-            self._known_values[name] = known
+        if _PLAIN.fullmatch(value):
+            self._known_values[name] = value
+
+    def _export(self, words: Sequence[str]) -> None:
+        """Note the values that `export` sets, all of which are made before the first one is set."""
+        if any("=" in word and not ASSIGNMENT.fullmatch(word) for word in words):
+            self._known_values.clear()  # as `export "NAME=value"` has it
+        for name, value in list(map(self._assigned, filter(ASSIGNMENT.fullmatch, words))):
+            self._note(name, value)
 
     def _value(self, word: str) -> str | None:
         """Return the value of a word, with variables that the text has set; None if only a shell knows."""
@@ -217,10 +231,9 @@ class Text:
         else:
             self.sets |= any(_NAMES.search(word) for word in arguments)
             self.sets |= command == "export" and any(_value(word.partition("=")[0]) is None for word in arguments)
-            for word in filter(ASSIGNMENT.fullmatch, arguments if command == "export" else ()):
-                self._assign(word)
+            self._export(arguments if command == "export" else ())
             self._ends |= command == "set" and any(ENDS.fullmatch(word) for word in arguments)
-            known = {"set": _OPTION, "trap": _NO_HANDLER}.get(command)
+            known = {"set": _OPTION, "trap": _NO_HANDLER, "printf": _NO_VARIABLE}.get(command)
             plain = separator in {";", "&&"} and (known is None or all(map(known.fullmatch, arguments)))
         self._chained = separator == "&&"
         return plain
@@ -238,7 +251,7 @@ class Text:
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
     """Yield the kind and content of each token; the last one is a separator, an unknown one if the text has others."""
     place = 0
-    text = text.replace("\\\n", "").rstrip(" \t\n")
+    text = _JOINED.sub(lambda match: "" if match[0] == "\\\n" else match[0], text).rstrip(" \t\n")
     while place < len(text):
         match = _TOKEN.match(text, place)
         if match is None:

@@ -176,7 +176,8 @@ def _text(content: bytes) -> str:
     if not _OF_SHELL.match(content):
         return ""
     text = content[:_MOST_TEXT].decode(errors="replace")
-    return text if len(content) <= _MOST_TEXT else text + _CUT
+    # The sign stands on a line of its own: a comment would hide it, and half a word be taken for a whole one.
+    return text if len(content) <= _MOST_TEXT else text.rpartition("\n")[0] + f"\n{_CUT}"
 
 
 def _starts_arguments(content: bytes) -> bool:
