@@ -117,6 +117,8 @@ class Text:
             if kind != "separator" or not (command or redirected):
                 continue  # an end of line after `||` ends nothing
             if not skipped:
+                if _is_beside(tokens[number - 1 :]):
+                    return None
                 found = self._command(command, word, tokens[number:], redirected=redirected)
                 if found is None or found.name:
                     return found
@@ -261,6 +263,20 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         if kind != "comment":
             yield kind, ";" if match[kind] == "\n" else match[kind]
     yield "separator", ";"
+
+
+def _is_beside(tokens: Sequence[tuple[str, str]]) -> bool:
+    """Return whether a list runs beside the text, or may; its first separator and what follows are given."""
+    joined = False
+    for kind, word in tokens:
+        if kind in {"open", "close"}:
+            return True
+        if joined and word == ";":
+            continue  # an end of line after `||` ends nothing
+        joined = kind == "separator" and word in {"&&", "||", "|"}
+        if kind == "separator" and not joined:
+            return word in {"&", _UNREADABLE}
+    return False
 
 
 def _is_name(word: str) -> bool:
