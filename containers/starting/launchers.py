@@ -164,8 +164,7 @@ def _after_options(arguments: Sequence[str], launcher: _Launcher, name: str) -> 
         if launcher.unknown and launcher.unknown.fullmatch(option):
             return None
         option, _, value = option.partition("=")
-        while re.match("-[A-Za-z]{2}", option) and option[:2] not in launcher.with_value:  # as in `-gp KILL`
-            option = f"-{option[2:]}"
+        option = _last_of(option, launcher)
         if option[:2] in launcher.with_value and not value:  # as in `-uapp`
             option, value = option[:2], option[2:]
         if option in launcher.with_value and rest and not value:
@@ -179,6 +178,13 @@ def _after_options(arguments: Sequence[str], launcher: _Launcher, name: str) -> 
         return None  # whose first argument is a user, and no program, without the option
     by_text = name != "gosu"  # which starts it as the kernel does
     return Words(rest[0], tuple(rest[1:]), by_text=by_text, user=user, loose=launcher.loose)
+
+
+def _last_of(option: str, launcher: _Launcher) -> str:
+    """Return the last of several options of one letter, which alone may have a value, as in `-gp KILL`."""
+    while re.match("-[A-Za-z]{2}", option) and option[:2] not in launcher.with_value:
+        option = f"-{option[2:]}"
+    return option
 
 
 def _of_env(arguments: Sequence[str], environment: Mapping[str, str]) -> Words | None:
