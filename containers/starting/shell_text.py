@@ -93,6 +93,7 @@ class Text:
         self._searches, self._arguments, self._ends = searches, arguments, ends
         self._folder, self._chained = "", False
         self._known_values: dict[str, str] = {}
+        self._splits = False
         self.must_enter, self.sets = True, False
 
     def program(self, text: str, name: str = "") -> CertainProgram | None:
@@ -137,6 +138,7 @@ class Text:
         ends = self._ends and after[0][1] == ";"
         inner = Text(self._arguments, searches=self._searches, ends=ends)
         inner._folder, inner.must_enter, inner._known_values = self._folder, self.must_enter, dict(self._known_values)
+        inner._splits = self._splits
         found = inner._first([*tokens[:end], ("separator", ";")])
         self.sets, self.must_enter = self.sets or inner.sets, inner.must_enter
         return found if found and self._fails(after[0][1], after[1:]) else None
@@ -177,9 +179,11 @@ class Text:
         return name, self._value(value) or ""
 
     def _note(self, name: str, value: str) -> None:
-        """Note a variable's value from now on, if it is a plain path or word."""
+        """Note a variable's value from now on, if it is a plain path or word that no `cd` and no IFS changes."""
         self._known_values.pop(name.removesuffix("+"), None)
-        if _PLAIN.fullmatch(value):
+        if name.removesuffix("+") == "IFS":
+            self._known_values, self._splits = {}, True
+        elif _PLAIN.fullmatch(value) and name not in {"PWD", "OLDPWD"} and not self._splits:
             self._known_values[name] = value
 
     def _export(self, words: Sequence[str]) -> None:
