@@ -10,19 +10,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from cli.github.setup_step import BRANCH, ENVIRONMENT, ISSUER, ROLE, Step, asked, differs, held, subject, variable
+from cli.github.setup_step import BRANCH, ENVIRONMENT, ISSUER, ROLE, Step, asked, differs, held, variable
 from containers.errors import SlipwayError
 from stacks.config.registries.gar import GarRegistryConfig
 
 _APIS: Final = {f"{name}.googleapis.com" for name in ("artifactregistry", "iam", "iamcredentials", "sts")}
 _PROVIDER: Final = "github"
-_MAPPING: Final = {"google.subject": "assertion.sub"}
+_MAPPING: Final = {"google.subject": "assertion.repository_id + ':' + assertion.environment"}
+_SUBJECT: Final = f"${{id}}:{ENVIRONMENT}"
+"""Whom a token names, of claims of their own. The claim `sub` is of the repository's name, or for a repository made or
+renamed since 2026-07-15 of ids too: repo:acme@1/images@2:... (docs.github.com, "OpenID Connect reference")."""
 _USER: Final = "roles/iam.workloadIdentityUser"
 _ACCOUNT: Final = f"{ROLE}@$project.iam.gserviceaccount.com"
 _POOL: Final = f"projects/$number/locations/global/workloadIdentityPools/{ROLE}"
 _NUMBER: Final = "number=$(gcloud projects describe \"$project\" --format 'value(projectNumber)')"
-_LONGEST: Final = 127
-"""Bytes of the longest subject (google-github-actions/auth v3.0.0, docs/TROUBLESHOOTING.md:105)."""
 
 
 def steps(
@@ -31,15 +32,12 @@ def steps(
     """Yield the steps for stacks that push to ``registries``; none where Google has neither these nor the state.
 
     Raises:
-        SlipwayError: the registries are in several projects, of which a repository has one account; or the name of the
-            repository is longer than Google takes.
+        SlipwayError: the registries are in several projects, of which a repository has one account.
     """
     roles = dict(_roles(registries, backend, secrets_provider))
     if not roles:
         return
-    who, projects = subject(repository), sorted({each.place[1] for each in registries})
-    if len(who) > _LONGEST:
-        raise SlipwayError(f"github init: '{who}' has {len(who)} characters, and Google takes at most {_LONGEST}")
+    projects = sorted({each.place[1] for each in registries})
     if len(projects) > 1:
         raise SlipwayError(
             f"github init: the stacks push to the projects {', '.join(projects)} of Google, and a repository has one "
@@ -60,7 +58,8 @@ def steps(
         asked(f"{project}; {pool.format('describe')} --format json"),
         lambda answer: differs("pool", (answer["state"], answer.get("disabled", False)), ("ACTIVE", False)),
     )
-    yield _trust(repository, project)
+    identity = f"id=$(gh api repos/{repository} --jq .id)"
+    yield _trust(identity, project)
     account = 'gcloud iam service-accounts {} --project "$project"'
     yield Step(
         f"service account {ROLE}",
@@ -68,11 +67,16 @@ def steps(
         asked(f"{project}; {account.format(f'describe {_ACCOUNT}')} --format json"),
         lambda answer: "it is disabled" if answer.get("disabled") else "",
     )
-    member = f"principal://iam.googleapis.com/{_POOL}/subject/{who}"
+    member = f"principal://iam.googleapis.com/{_POOL}/subject/{_SUBJECT}"
     yield Step(
         f"service account {ROLE} is for jobs of {ENVIRONMENT} alone",
-        (project, _NUMBER, f"{account.format(f'add-iam-policy-binding {_ACCOUNT}')} {_binding(member, _USER)}"),
-        _question(f"{project}; {_NUMBER}", member, account.format(f"get-iam-policy {_ACCOUNT}")),
+        (
+            project,
+            _NUMBER,
+            identity,
+            f"{account.format(f'add-iam-policy-binding {_ACCOUNT}')} {_binding(member, _USER)}",
+        ),
+        _question(f"{project}; {_NUMBER}; {identity}", member, account.format(f"get-iam-policy {_ACCOUNT}")),
         lambda answer: held(
             {f"{_USER} of {answer['name']}"},
             {f"{each['role']} of {one}" for each in answer["there"][0].get("bindings", ()) for one in each["members"]},
@@ -104,15 +108,14 @@ def steps(
         yield variable(repository, name, environment=ENVIRONMENT, command=command)
 
 
-def _trust(repository: str, project: str) -> Step:
+def _trust(identity: str, project: str) -> Step:
     """Return the step of the provider, which wants the id of the repository: another may get its name later."""
-    claims = {"repository_id": "$id", "sub": subject(repository), "ref": f"refs/heads/{BRANCH}"}
+    claims = {"repository_id": "$id", "environment": ENVIRONMENT, "ref": f"refs/heads/{BRANCH}"}
     condition = " && ".join(f"assertion.{claim} == '{value}'" for claim, value in claims.items())
-    identity = f"id=$(gh api repos/{repository} --jq .id)"
     mapping = ",".join(f"{key}={value}" for key, value in _MAPPING.items())
     providers = "gcloud iam workload-identity-pools providers"
     pool = f'--workload-identity-pool {ROLE} --location global --project "$project"'
-    given = f"{_PROVIDER} {pool} --issuer-uri https://{ISSUER} --attribute-mapping {mapping}"
+    given = f'{_PROVIDER} {pool} --issuer-uri https://{ISSUER} --attribute-mapping "{mapping}"'
     given += f' --attribute-condition "{condition}"'
 
     def fault(answer: Any) -> str:

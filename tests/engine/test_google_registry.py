@@ -20,7 +20,7 @@ from tests.provider.conftest import _HTPASSWD, PASSWORD, USER, private_registry
 class OneToken(Google):
     """A Google whose tokens for registries are the one that the registry takes."""
 
-    condition = f"assertion.repository_id == '{CLAIMS['repository_id']}' && assertion.sub == '{CLAIMS['sub']}'"
+    condition = f"assertion.repository_id == '{CLAIMS['repository_id']}' && assertion.environment == 'publish'"
 
     def _issue(self, kind: str) -> str:
         token = PASSWORD if kind == "access" else kind

@@ -515,10 +515,13 @@ def test_google_trusts_the_jobs_that_publish_alone(in_google: Path) -> None:
     condition = state["providers"]["github"]["attributeCondition"]
     assert admits(condition, CLAIMS)
     assert [whose for whose, claims in FOREIGN.items() if admits(condition, {**CLAIMS, **claims})] == []
-    for claim in ("repository_id", "sub", "ref"):
+    assert admits(condition, {**CLAIMS, "sub": "repo:acme@1/images@4711:environment:publish"})  # since 2026-07-15
+    for claim in ("repository_id", "environment", "ref"):
         assert not admits(condition, {name: value for name, value in CLAIMS.items() if name != claim})
     users = state["policies"][f"iam service-accounts {ACCOUNT}"]
-    principal = f"principal://iam.googleapis.com/{POOL}/subject/{CLAIMS['sub']}"
+    words = state["providers"]["github"]["attributeMapping"]["google.subject"].split(" + ")
+    subject = "".join(CLAIMS.get(word.removeprefix("assertion."), word.strip("'")) for word in words)
+    principal = f"principal://iam.googleapis.com/{POOL}/subject/{subject}"
     assert {(each["role"], *each["members"]) for each in users} == {("roles/iam.workloadIdentityUser", principal)}
     variables = json.loads(in_google.with_name("github.json").read_text())
     assert {path.rpartition("/")[2]: each["value"] for path, each in variables.items() if "/GOOGLE_" in path} == {
@@ -643,9 +646,7 @@ def test_address_in_google_mistaken_is_one_line(backend: str, provider: str, mes
     assert str(caught.value).isprintable()
 
 
-def test_google_refuses_two_projects_and_long_names() -> None:
+def test_registries_of_two_projects_of_google_are_refused() -> None:
     other = {**GAR, "repository": "europe-docker.pkg.dev/other-ml/images"}
     with pytest.raises(SlipwayError, match="projects acme-ml, other-ml of Google"):
         [*steps("acme/images", map(GarRegistryConfig.model_validate, (GAR, other)), "https://api.pulumi.com")]
-    with pytest.raises(SlipwayError, match="has 130 characters, and Google takes at most 127"):
-        [*steps(f"acme/{'i' * 100}", [GarRegistryConfig.model_validate(GAR)], "https://api.pulumi.com")]
