@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -106,9 +107,14 @@ def _of_job(file: str, credentials: Mapping[str, Any]) -> str:
 
 def _file() -> str:
     """Return the path of the credentials; empty if there are none in a file."""
-    folder = Path(os.environ.get("CLOUDSDK_CONFIG") or "~/.config/gcloud").expanduser()
-    stored = folder / "application_default_credentials.json"
-    return os.environ.get(VARIABLES[0]) or (str(stored) if stored.is_file() else "")
+    if given := os.environ.get(VARIABLES[0]):
+        return given
+    with suppress(OSError, RuntimeError):  # a folder of others; or a user without a home
+        folder = Path(os.environ.get("CLOUDSDK_CONFIG") or "~/.config/gcloud").expanduser()
+        stored = folder / "application_default_credentials.json"
+        if stored.is_file():
+            return str(stored)
+    return ""
 
 
 def _read(file: str) -> str:

@@ -45,7 +45,7 @@ def ask(
         identity: where the identity comes from, such as ``$AZURE_CLIENT_ID``; for errors.
         url: it follows no redirect.
         key: the response's field.
-        form: what is posted. Default: it is a GET.
+        form: what is posted. Default: it is a GET, which no proxy sees: it asks this machine for its identity.
         bearer: a token that allows the request; what is posted is JSON then.
         headers: further headers.
 
@@ -63,6 +63,8 @@ def ask(
     sent["headers"] = {**(headers or {}), **({"Authorization": f"Bearer {bearer}"} if bearer else {})}
     with requests.Session() as session:
         session.mount("http", HTTPAdapter(max_retries=retry))
+        session.auth = lambda request: request  # or requests would send the credentials of a .netrc, for the bearer's
+        session.trust_env = form is not None
         try:
             for tried in range(_TRIES + 1):
                 response = session.request(

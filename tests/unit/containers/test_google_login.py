@@ -22,7 +22,7 @@ from tests.fakes.pulumi_mocks import SECRET, run
 
 HOST = "europe-docker.pkg.dev"
 GAR = {"kind": "gar", "repository": f"{HOST}/acme-ml/images"}
-CONDITION = " && ".join(f"assertion.{claim} == '{CLAIMS[claim]}'" for claim in ("repository_id", "sub", "ref"))
+CONDITION = " && ".join(f"assertion.{claim} == '{CLAIMS[claim]}'" for claim in ("repository_id", "environment", "ref"))
 PERSON = {"type": "authorized_user", "client_id": "id", "client_secret": "hush", "refresh_token": "1//mine"}
 
 
@@ -198,11 +198,30 @@ def test_google_login_of_a_person_is_gclouds(machine: Path) -> None:
     assert message.endswith("/token: Token has been expired or revoked.")
 
 
+@pytest.mark.usefixtures("job")
+def test_google_login_sends_no_password_of_a_netrc(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (machine / "netrc").write_text("default login me password hush\n")
+    monkeypatch.setenv("NETRC", str(machine / "netrc"))
+    assert google_login.login(HOST)[1] == "access-1"
+
+
+@pytest.mark.usefixtures("cloud")
+def test_google_login_is_looked_for_without_a_home(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLOUDSDK_CONFIG", "~nobody-of-this-name/gcloud")
+    assert not google_login.available()
+    (machine / "product_name").write_text("Google Compute Engine\n")
+    assert google_login.available()
+
+
 def test_google_login_of_a_machine_is_its_own(machine: Path, cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (machine / "product_name").write_text("Google Compute Engine\n")
     assert google_login.available()
     monkeypatch.setenv("GCE_METADATA_HOST", cloud)
     assert google_login.login(HOST) == ("oauth2accesstoken", "access-0")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # where a proxy would be asked for the token, and nobody is
+    assert google_login.login(HOST) == ("oauth2accesstoken", "access-1")
     Google.lies[google_login._METADATA.format("")[len("http://") :]] = 404, {"error": "not found"}
     assert refused().startswith("slipway:registry: login with this machine's identity failed: http://")
 
