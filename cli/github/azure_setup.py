@@ -11,7 +11,21 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from cli.github.setup_step import ENVIRONMENT, ISSUER, ROLE, Step, asked, differs, document, held, subject, variable
+from cli.github.setup_step import (
+    ENVIRONMENT,
+    ISSUER,
+    ROLE,
+    SUBJECT,
+    Step,
+    asked,
+    asked_with,
+    differs,
+    document,
+    held,
+    named,
+    subject,
+    variable,
+)
 from containers.errors import SlipwayError
 from containers.registry.reference import Reference
 from stacks.config.registries.acr import AcrRegistryConfig
@@ -62,8 +76,8 @@ def steps(
     )
     trust = {
         "name": ROLE,
+        "subject": SUBJECT,  # before the address: what follows one up to an @ reads as its password, and is hidden
         "issuer": f"https://{ISSUER}",
-        "subject": subject(repository),
         "audiences": [_AUDIENCE],
     }
     credential = "az ad app federated-credential"
@@ -72,10 +86,15 @@ def steps(
         f"app {ROLE} trusts GitHub's tokens",
         (
             _APP,
+            subject(repository),
             f"{credential} create {given} || {credential} update --federated-credential-id {ROLE} {given}",
         ),
-        asked(f'{_APP}; {credential} list --id "$app" --output json'),
-        lambda answer: differs("credentials", [{key: each[key] for key in trust} for each in answer], [trust]),
+        asked_with(f"{_APP}; {subject(repository)}", SUBJECT, f'{credential} list --id "$app" --output json'),
+        lambda answer: differs(
+            "credentials",
+            [{key: each[key] for key in trust} for each in answer["there"][0]],
+            [named(trust, answer["name"])],
+        ),
     )
     assign = 'az role assignment create --role "{}" --assignee "$app" --scope {}'
     yield Step(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from cli.github.setup_step import BRANCH, ENVIRONMENT, ISSUER, ROLE, Step, asked, differs, held, variable
+from cli.github.setup_step import BRANCH, ENVIRONMENT, ISSUER, ROLE, Step, asked, asked_with, differs, held, variable
 from containers.errors import SlipwayError
 from stacks.config.registries.gar import GarRegistryConfig
 
@@ -161,10 +161,7 @@ def _binding(member: str, role: str) -> str:
 
 
 def _question(first: str, name: str, *commands: str) -> tuple[str, ...]:
-    """Return the question for a name that the shell knows after ``first``, and for what the commands answer."""
-    lines = "; ".join(f"there{number}=$({command} --format json)" for number, command in enumerate(commands))
-    there = ",".join(f"$there{number}" for number in range(len(commands)))
-    return asked(f'{first}; {lines}; printf \'{{"name": "%s", "there": [%s]}}\' "{name}" "{there}"')
+    return asked_with(first, name, *(f"{command} --format json" for command in commands))
 
 
 def _assigned(answer: Any, roles: Mapping[tuple[str, str], str]) -> str:

@@ -9,7 +9,20 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from cli.github import azure_setup, google_setup
-from cli.github.setup_step import BRANCH, ENVIRONMENT, ISSUER, ROLE, Step, differs, document, subject, variable
+from cli.github.setup_step import (
+    BRANCH,
+    ENVIRONMENT,
+    ISSUER,
+    ROLE,
+    SUBJECT,
+    Step,
+    asked_with,
+    differs,
+    document,
+    named,
+    subject,
+    variable,
+)
 from containers.errors import SlipwayError, one_line
 from containers.registry.reference import Reference
 from stacks.config.registries.acr import AcrRegistryConfig
@@ -147,7 +160,7 @@ def _aws(
                 "Condition": {
                     "StringEquals": {
                         f"{ISSUER}:aud": "sts.amazonaws.com",
-                        f"{ISSUER}:sub": subject(repository),
+                        f"{ISSUER}:sub": SUBJECT,
                     }
                 },
             }
@@ -161,11 +174,16 @@ def _aws(
         f"role {ROLE}",
         (
             *lookup,
+            subject(repository),
             f"trust={document(trust)}",
             f"{create} || {update}",
         ),
-        ("aws", "iam", "get-role", "--role-name", ROLE, "--output", "json"),
-        lambda answer: differs("trust", _of_any_account(answer["Role"]["AssumeRolePolicyDocument"], accounts), trust),
+        asked_with(subject(repository), SUBJECT, f"aws iam get-role --role-name {ROLE} --output json"),
+        lambda answer: differs(
+            "trust",
+            _of_any_account(answer["there"][0]["Role"]["AssumeRolePolicyDocument"], accounts),
+            named(trust, answer["name"]),
+        ),
     )
     yield Step(
         f"policy of role {ROLE}",

@@ -21,6 +21,8 @@ BRANCH: Final = "main"
 """The branch whose jobs may use it."""
 ISSUER: Final = "token.actions.githubusercontent.com"
 """The issuer of GitHub's tokens."""
+SUBJECT: Final = "$subject"
+"""In a shell, whom GitHub's tokens name, after the line :func:`subject`."""
 _SECONDS: Final = 60
 """How long a question may take."""
 
@@ -66,13 +68,28 @@ class Step:
 
 
 def subject(repository: str) -> str:
-    """Return whom GitHub's tokens name in a job of the environment."""
-    return f"repo:{repository}:environment:{ENVIRONMENT}"
+    """Return the line of a shell that asks GitHub whom its tokens name in a job of the environment.
+
+    That is repo:acme/images:..., or for a repository made, renamed or moved since 2026-07-15 repo:acme@1/images@2:...
+    (github/docs at 051718f2, content/actions/reference/security/oidc.md, "Immutable subject claims"). An answer without
+    ``sub_claim_prefix`` is of the first (github.com/Azure/azure-dev/pull/9430).
+    """
+    prefix = (
+        f"gh api repos/{repository}/actions/oidc/customization/sub --jq '.sub_claim_prefix // \"repo:{repository}\"'"
+    )
+    return f"subject=$({prefix}):environment:{ENVIRONMENT}"
 
 
 def asked(line: str) -> tuple[str, ...]:
     """Return a question that is a line of a shell: it first asks for what only the cloud knows."""
     return ("sh", "-euc", line)
+
+
+def asked_with(first: str, name: str, *commands: str) -> tuple[str, ...]:
+    """Return the question for a name that the shell knows after ``first``, and for what the commands answer."""
+    lines = "; ".join(f"there{number}=$({command})" for number, command in enumerate(commands))
+    there = ",".join(f"$there{number}" for number in range(len(commands)))
+    return asked(f'{first}; {lines}; printf \'{{"name": "%s", "there": [%s]}}\' "{name}" "{there}"')
 
 
 def variable(repository: str, name: str, value: str = "", environment: str = "", *, command: str = "") -> Step:
@@ -99,8 +116,13 @@ def variable(repository: str, name: str, value: str = "", environment: str = "",
 
 
 def document(content: Any) -> str:
-    """Return JSON as a word of a shell."""
-    return shell(json.dumps(content, indent=2))
+    """Return JSON as a word of a shell, in which ``SUBJECT`` is the variable."""
+    return shell(json.dumps(content, indent=2)).replace(SUBJECT, f"'\"{SUBJECT}\"'")
+
+
+def named(content: Any, whom: str) -> Any:
+    """Return JSON in which ``SUBJECT`` is whom GitHub's tokens name."""
+    return json.loads(json.dumps(content).replace(SUBJECT, whom))
 
 
 def shell(text: str) -> str:
@@ -119,5 +141,5 @@ def differs(what: str, there: Any, wanted: Any) -> str:
     return (
         ""
         if there == wanted
-        else f"{what}: {one_line(json.dumps(there), 160)}, expected {one_line(json.dumps(wanted), 400)}"
+        else f"{what}: {one_line(json.dumps(there), 160)}, expected {one_line(json.dumps(wanted), 600)}"
     )

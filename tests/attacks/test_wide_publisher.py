@@ -25,7 +25,8 @@ BACKEND = f"s3://acme-pulumi/state?region={REGION}"
 def documents(folder: Path, registries: list[dict[str, Any]], backend: str, provider: str) -> dict[str, Any]:
     """Return the documents that the printed commands give to AWS, run by a shell."""
     log = folder / "log"
-    for name, text in {"gh": "cat > /dev/null", "aws": f'printf "%s\\0" "$@" >> {log}; echo {ACCOUNT}'}.items():
+    gh = 'case "$*" in *customization/sub*) echo repo:acme@1/images@2 ;; *) cat > /dev/null ;; esac'
+    for name, text in {"gh": gh, "aws": f'printf "%s\\0" "$@" >> {log}; echo {ACCOUNT}'}.items():
         (folder / name).write_text(f"#!/bin/sh\n{text}\n")
         (folder / name).chmod(0o755)
     listed = steps("acme/images", map(EcrRegistryConfig.model_validate, registries), backend, provider)
@@ -87,7 +88,10 @@ def test_trust_is_one_environment_of_one_repository(tmp_path: Path, registries: 
     issuer = "token.actions.githubusercontent.com"
     assert statement["Principal"] == {"Federated": f"arn:aws:iam::{ACCOUNT}:oidc-provider/{issuer}"}
     assert statement["Condition"] == {
-        "StringEquals": {f"{issuer}:aud": "sts.amazonaws.com", f"{issuer}:sub": "repo:acme/images:environment:publish"}
+        "StringEquals": {
+            f"{issuer}:aud": "sts.amazonaws.com",
+            f"{issuer}:sub": "repo:acme@1/images@2:environment:publish",
+        }
     }
 
 

@@ -60,6 +60,10 @@ else:
             state.setdefault(path, {"branch_policies": []})["branch_policies"].append({"name": name})
         case _ if path.count("/") == 2 and options.get("--jq") == ".id":
             print(4711)
+        case _ if path.endswith("/oidc/customization/sub"):
+            repository = path.removeprefix("repos/").removesuffix("/actions/oidc/customization/sub")
+            assert options["--jq"] == f'.sub_claim_prefix // "repo:{repository}"'
+            print(state.get(path, {}).get("sub_claim_prefix") or f"repo:{repository}")
         case _ if path in state:
             print(state[path]["value"] if "--jq" in options else json.dumps(state[path]))
         case _:
@@ -148,7 +152,7 @@ def test_commands_make_all_that_the_check_asks_for(registries: list[dict[str, An
     assert len(faults(wanted)) == len(wanted) == 10
     run(wanted)
     assert faults(wanted) == {}
-    run([step for step in wanted if step.question[0] == "aws"])  # again, as after a failure in the middle
+    run([step for step in wanted if "aws " in step.commands[-1]])  # again, as after a failure in the middle
     assert faults(wanted) == {}
 
 
@@ -195,9 +199,34 @@ def test_check_names_what_differs_at_github(programs: Path, change: Callable[[di
 def test_check_refuses_a_role_that_others_may_take() -> None:
     wanted = listed(EcrRegistryConfig.model_validate(ECR))
     trust = next(step for step in wanted if step.title == "role slipway-publish")
-    loose = [line.replace("repo:acme/images:environment:publish", "repo:acme/images:*") for line in trust.commands]
+    loose = [line.replace(":environment:publish", ":*") for line in trust.commands]
     run([step if step is not trust else replace(trust, commands=tuple(loose)) for step in wanted])
     assert list(faults(wanted)) == ["role slipway-publish"]
+
+
+_CUSTOMIZATION = "repos/acme/images/actions/oidc/customization/sub"
+
+
+def _says(store: Path, prefix: str) -> None:
+    """Have GitHub name the repository's jobs so."""
+    state = json.loads(store.read_text()) if store.exists() else {}
+    state[_CUSTOMIZATION] = {"use_default": True, "sub_claim_prefix": prefix}
+    store.write_text(json.dumps(state))
+
+
+def test_role_trusts_the_subject_that_github_says(programs: Path) -> None:
+    wanted = listed(EcrRegistryConfig.model_validate(ECR))
+    _says(programs / "github.json", "repo:acme@1/images@4711")  # as for a repository made since 2026-07-15
+    run(wanted)
+    role = boto3.client("iam").get_role(RoleName="slipway-publish")["Role"]
+    [statement] = role["AssumeRolePolicyDocument"]["Statement"]
+    subject = statement["Condition"]["StringEquals"]["token.actions.githubusercontent.com:sub"]
+    assert subject == "repo:acme@1/images@4711:environment:publish"
+    assert faults(wanted) == {}
+    _says(programs / "github.json", "repo:acme@1/pictures@4711")
+    [(title, fault)] = faults(wanted).items()
+    assert title == "role slipway-publish"
+    assert '"repo:acme@1/pictures@4711:environment:publish"' in fault
 
 
 def test_policy_is_that_of_the_guide() -> None:
@@ -252,7 +281,8 @@ def test_registries_of_two_accounts_are_refused() -> None:
 
 def test_check_without_programs_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert {fault.partition(" is not")[0] for fault in faults(listed()).values()} == {"unknown: gh", "unknown: aws"}
+    whats = {fault.partition(" is not")[0] for fault in faults(listed()).values()}
+    assert whats == {"unknown: gh", "unknown: aws", "unknown: sh"}
 
 
 ACR = {"kind": "acr", "repository": "acmeimages.azurecr.io/images"}
@@ -341,6 +371,19 @@ def test_commands_for_azure_make_all_that_the_check_asks_for() -> None:
     assert faults(wanted) == {}
     run([step for step in wanted if "az " in step.commands[0]])  # again, as after a failure in the middle
     assert faults(wanted) == {}
+
+
+def test_app_in_azure_trusts_the_subject_that_github_says(azure: Path) -> None:
+    wanted = in_azure()
+    _says(azure.with_name("github.json"), "repo:acme@1/images@4711")
+    run(wanted)
+    subject = json.loads(azure.read_text())["trust"]["slipway-publish"]["subject"]
+    assert subject == "repo:acme@1/images@4711:environment:publish"
+    assert faults(wanted) == {}
+    _says(azure.with_name("github.json"), "repo:acme@1/pictures@4711")
+    [(title, fault)] = faults(wanted).items()
+    assert title == "app slipway-publish trusts GitHub's tokens"
+    assert '"repo:acme@1/pictures@4711:environment:publish"' in fault
 
 
 def _any_job(state: dict[str, Any]) -> None:
