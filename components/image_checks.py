@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 import pulumi_docker as docker
@@ -27,6 +28,9 @@ def build(
     opts: pulumi.ResourceOptions,
 ) -> docker.Image:
     """Declare a build from the folder that has its content."""
+    given: Any = docker.RegistryArgs(server=registry.server, username=login.username, password=login.password)
+    if login.short_lived:  # a key of the embedded provider alone, so it is in no class
+        given = {"server": registry.server, "username": login.username, "password": login.password, "shortLived": True}
     return docker.Image(
         name,
         image_name=image_name,
@@ -38,7 +42,7 @@ def build(
             target=content.spec.target,
             args={**args, **content.label_args},
         ),
-        registry=docker.RegistryArgs(server=registry.server, username=login.username, password=login.password),
+        registry=given,
         skip_push=not push,
         opts=opts,
     )

@@ -55,7 +55,7 @@ class PasswordRegistry(Registry):
         if short_lived is None or pulumi.runtime.is_dry_run():
             return PushLogin()
         pair = pulumi.Output.all(*after).apply(lambda _: _answer(short_lived))
-        return PushLogin(pair[0], pulumi.Output.secret(pair[1]))
+        return PushLogin(pair[0], pulumi.Output.secret(pair[1]), short_lived=True)
 
 
 def _answer(short_lived: Callable[[], tuple[str, str]]) -> tuple[str, str]:

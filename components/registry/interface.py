@@ -12,10 +12,14 @@ from containers.registry.reference import Reference
 
 @dataclass(frozen=True)
 class PushLogin:
-    """User name and password for a push. Without both, the machine's Docker login is used."""
+    """User name and password for a push. Without both, the machine's Docker login is used.
+
+    ``short_lived`` is whether the environment's cloud identity gave them, and gives new ones.
+    """
 
     username: pulumi.Input[str] | None = None
     password: pulumi.Input[str] | None = None
+    short_lived: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

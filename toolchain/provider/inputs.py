@@ -21,11 +21,16 @@ _ARCHITECTURES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "i686
 
 @dataclass(frozen=True)
 class RegistryInputs:
-    """The registry to push to, and its login. Omitted values are empty."""
+    """The registry to push to, and its login. Omitted values are empty.
+
+    ``short_lived`` is whether the program has the login from its cloud identity, as ``shortLived``. The official
+    provider reads no such key (pulumi-docker at 237b7899, provider/image.go:663).
+    """
 
     server: str = ""
     username: str = ""
     password: str = field(default="", repr=False)
+    short_lived: bool = False
 
 
 @dataclass(frozen=True)
@@ -217,4 +222,5 @@ def _cache_from(build: Properties) -> list[str]:
 def _registry(value: Any) -> RegistryInputs:
     if not isinstance(value, dict):
         return RegistryInputs()
-    return RegistryInputs(_text(value, "server"), _text(value, "username"), _text(value, "password"))
+    server, username, password = (_text(value, key) for key in ("server", "username", "password"))
+    return RegistryInputs(server, username, password, short_lived=_flag(value, "shortLived"))

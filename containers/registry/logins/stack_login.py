@@ -105,9 +105,10 @@ def short_lived(registry: LoginRegistry) -> Callable[[], tuple[str, str]] | None
 
 
 def renewed(login: Login) -> Login:
-    """Return a login with a newer token, if a cloud's identity gave it; itself if not, or if the cloud gives none.
+    """Return a short-lived login with a newer token; itself if the cloud gives none.
 
-    A build may take longer than its token lasts. Only the registries of a cloud get a token of it.
+    The caller knows that it is short-lived: a configured login may have the same user name. A build may take longer
+    than its token lasts. Only the registries of a cloud get a token of it.
     """
     for identity in map(_identity, _IDENTITIES):
         if login.username == identity.USER and identity.HOSTS.fullmatch(login.host) and identity.available():

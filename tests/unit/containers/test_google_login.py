@@ -257,8 +257,11 @@ def test_google_login_is_secret_and_of_each_image(capfd: pytest.CaptureFixture[s
     passwords = {one["value"]["password"] for one in given}
     assert len(passwords) == 2
     assert all(one["value"]["username"] == google_login.USER for one in given)
+    assert all(one["value"]["shortLived"] for one in given)
     assert "access-" not in repr(values["outputs"]) + "".join(capfd.readouterr())
     Google.requests.clear()
+    recorder, _ = run(registry={**GAR, "username": google_login.USER, "password": "of another"})
+    assert "shortLived" not in recorder.image("torch")["registry"]["value"]
     run(registry=GAR, preview=True)
     run(registry=GAR, publish=False)
     assert not Google.requests

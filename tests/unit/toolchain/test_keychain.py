@@ -11,7 +11,7 @@ import pytest
 from containers.errors import SlipwayError
 from containers.registry.credentials import Login
 from containers.registry.logins import stack_login
-from toolchain.provider import image_name
+from toolchain.provider import image_name, inputs
 from toolchain.provider.build import _push_error, _Work
 from toolchain.provider.docker_api import docker_config as docker_config_
 from toolchain.provider.docker_api.docker_config import Keychain
@@ -103,11 +103,22 @@ def test_keychain_renews_a_clouds_token_after_the_build(monkeypatch: pytest.Monk
         return Login(login.host, login.username, f"token-{len(asked)}")
 
     monkeypatch.setattr(stack_login, "renewed", renewed)
-    keychain = Keychain(image(RegistryInputs(HOST, "oauth2accesstoken", "token-0")))
+    keychain = Keychain(image(RegistryInputs(HOST, "oauth2accesstoken", "token-0", short_lived=True)))
     assert keychain.for_host(HOST).password == "token-0"
     keychain._since -= docker_config_._FRESH + 1
     assert [keychain.for_host(HOST).password for _ in range(2)] == ["token-1"] * 2
     assert asked == ["token-0"]
+
+
+def test_keychain_never_renews_a_configured_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever gives a token of another identity pushes as that one, and not as this machine's."""
+    monkeypatch.setattr(stack_login, "renewed", lambda login: Login(login.host, login.username, "of this machine"))
+    keychain = Keychain(image(RegistryInputs(HOST, "oauth2accesstoken", "given")))
+    keychain._since -= docker_config_._FRESH + 1
+    assert keychain.for_host(HOST).password == "given"
+    given = {"username": "oauth2accesstoken", "password": "token-0"}
+    for mark in ({}, {"shortLived": True}):
+        assert inputs.image({"build": {}, "registry": {**given, **mark}}).registry.short_lived == bool(mark)
 
 
 def test_build_lends_the_password_to_its_own_registry_alone() -> None:

@@ -58,6 +58,7 @@ class Keychain:
         registry = image.registry
         self.warning = ""
         self._given: Credential | None = None
+        self._short_lived = registry.short_lived
         self._since = time.monotonic()
         self._servers = {_key(host): image_name.registry_of(host, "") for host in registries}
         self._own = ""
@@ -87,8 +88,11 @@ class Keychain:
         return self._configured(server)
 
     def _renewed(self, given: Credential) -> Credential:
-        """Return the program's credential; a new one where a cloud's identity gave it, and a build has run since."""
-        if time.monotonic() - self._since > _FRESH:
+        """Return the program's credential; a new one where a cloud's identity gave it, and a build has run since.
+
+        One that is configured may be another identity's, with the same user name.
+        """
+        if self._short_lived and time.monotonic() - self._since > _FRESH:
             login = stack_login.renewed(Login(given.server, given.username, given.password))
             self._given = Credential(login.host, login.username, login.password)
             self._since = time.monotonic()
