@@ -21,8 +21,12 @@ _SUBJECT: Final = f"${{id}}:{ENVIRONMENT}"
 """Whom a token names, of claims of their own. The claim `sub` is of the repository's name, or for a repository made or
 renamed since 2026-07-15 of ids too: repo:acme@1/images@2:... (docs.github.com, "OpenID Connect reference")."""
 _USER: Final = "roles/iam.workloadIdentityUser"
-_ACCOUNT: Final = f"{ROLE}@$project.iam.gserviceaccount.com"
-_POOL: Final = f"projects/$number/locations/global/workloadIdentityPools/{ROLE}"
+_NAME: Final = f"{ROLE}-$id"
+"""The name of the pool and of the account of one repository, so that another in the project has its own. Google allows
+32 characters and 30 ("Method: projects.locations.workloadIdentityPools.create", "projects.serviceAccounts.create")."""
+_TITLE: Final = f"{ROLE}-ID"
+_ACCOUNT: Final = f"{_NAME}@$project.iam.gserviceaccount.com"
+_POOL: Final = f"projects/$number/locations/global/workloadIdentityPools/{_NAME}"
 _NUMBER: Final = "number=$(gcloud projects describe \"$project\" --format 'value(projectNumber)')"
 
 
@@ -44,6 +48,8 @@ def steps(
             "account: name the stacks of one project with --stack"
         )
     project = f"project={projects[0] if projects else '$(gcloud config get-value project)'}"
+    identity = f"id=$(gh api repos/{repository} --jq .id)"
+    place = f"{project}; {identity}"
     enable = f'gcloud services enable {" ".join(sorted(_APIS))} --project "$project"'
     yield Step(
         "APIs of Google",
@@ -51,49 +57,53 @@ def steps(
         asked(f'{project}; gcloud services list --enabled --project "$project" --format json'),
         lambda answer: held(_APIS, _APIS & {each["config"]["name"] for each in answer}),
     )
-    pool = f'gcloud iam workload-identity-pools {{}} {ROLE} --location global --project "$project"'
+    pool = f'gcloud iam workload-identity-pools {{}} {_NAME} --location global --project "$project"'
     yield Step(
-        f"pool {ROLE} in Google",
-        (project, f"{pool.format('describe')} || {pool.format('create')}"),
-        asked(f"{project}; {pool.format('describe')} --format json"),
+        f"pool {_TITLE} in Google",
+        (project, identity, f"{pool.format('describe')} || {pool.format('create')}"),
+        asked(f"{place}; {pool.format('describe')} --format json"),
         lambda answer: differs("pool", (answer["state"], answer.get("disabled", False)), ("ACTIVE", False)),
     )
-    identity = f"id=$(gh api repos/{repository} --jq .id)"
     yield _trust(identity, project)
     account = 'gcloud iam service-accounts {} --project "$project"'
     yield Step(
-        f"service account {ROLE}",
-        (project, f"{account.format(f'describe {_ACCOUNT}')} || {account.format(f'create {ROLE}')}"),
-        asked(f"{project}; {account.format(f'describe {_ACCOUNT}')} --format json"),
+        f"service account {_TITLE}",
+        (project, identity, f"{account.format(f'describe {_ACCOUNT}')} || {account.format(f'create {_NAME}')}"),
+        asked(f"{place}; {account.format(f'describe {_ACCOUNT}')} --format json"),
         lambda answer: "it is disabled" if answer.get("disabled") else "",
     )
     member = f"principal://iam.googleapis.com/{_POOL}/subject/{_SUBJECT}"
     yield Step(
-        f"service account {ROLE} is for jobs of {ENVIRONMENT} alone",
+        f"service account {_TITLE} is for jobs of {ENVIRONMENT} alone",
         (
             project,
             _NUMBER,
             identity,
             f"{account.format(f'add-iam-policy-binding {_ACCOUNT}')} {_binding(member, _USER)}",
         ),
-        _question(f"{project}; {_NUMBER}; {identity}", member, account.format(f"get-iam-policy {_ACCOUNT}")),
+        _question(f"{place}; {_NUMBER}", member, account.format(f"get-iam-policy {_ACCOUNT}")),
         lambda answer: held(
             {f"{_USER} of {answer['name']}"},
-            {f"{each['role']} of {one}" for each in answer["there"][0].get("bindings", ()) for one in each["members"]},
+            {
+                f"{_granted(each)} of {one}"
+                for each in answer["there"][0].get("bindings", ())
+                for one in each["members"]
+            },
         ),
     )
     member = f"serviceAccount:{_ACCOUNT}"
     yield Step(
-        f"roles of service account {ROLE}",
+        f"roles of service account {_TITLE}",
         (
             project,
+            identity,
             *(
                 f"gcloud {program} add-iam-policy-binding {resource} {_binding(member, role)}"
                 for (program, resource), role in roles.items()
             ),
         ),
         _question(
-            project,
+            place,
             member,
             *(f"gcloud {program} get-iam-policy {resource}" for program, resource in roles),
             'gcloud projects get-iam-policy "$project"',
@@ -104,7 +114,7 @@ def steps(
         ("GOOGLE_WORKLOAD_IDENTITY_PROVIDER", f"{_POOL}/providers/{_PROVIDER}"),
         ("GOOGLE_SERVICE_ACCOUNT", _ACCOUNT),
     ):
-        command = f'{project}; {_NUMBER}; echo "{value}"'
+        command = f'{place}; {_NUMBER}; echo "{value}"'
         yield variable(repository, name, environment=ENVIRONMENT, command=command)
 
 
@@ -114,7 +124,7 @@ def _trust(identity: str, project: str) -> Step:
     condition = " && ".join(f"assertion.{claim} == '{value}'" for claim, value in claims.items())
     mapping = ",".join(f"{key}={value}" for key, value in _MAPPING.items())
     providers = "gcloud iam workload-identity-pools providers"
-    pool = f'--workload-identity-pool {ROLE} --location global --project "$project"'
+    pool = f'--workload-identity-pool {_NAME} --location global --project "$project"'
     given = f'{_PROVIDER} {pool} --issuer-uri https://{ISSUER} --attribute-mapping "{mapping}"'
     given += f' --attribute-condition "{condition}"'
 
@@ -133,7 +143,7 @@ def _trust(identity: str, project: str) -> Step:
         return differs("providers", there, [wanted])
 
     return Step(
-        f"pool {ROLE} trusts GitHub's tokens",
+        f"pool {_TITLE} trusts GitHub's tokens",
         (project, identity, f"{providers} create-oidc {given} || {providers} update-oidc {given}"),
         _question(f"{project}; {identity}", "$id", f"{providers} list {pool}"),
         fault,
@@ -164,10 +174,16 @@ def _question(first: str, name: str, *commands: str) -> tuple[str, ...]:
     return asked_with(first, name, *(f"{command} --format json" for command in commands))
 
 
+def _granted(binding: Any) -> str:
+    """Return the role of a binding in words. Under a condition it is another: its time may be over."""
+    condition = binding.get("condition")
+    return f"{binding['role']} under the condition '{condition['title']}'" if condition else str(binding["role"])
+
+
 def _assigned(answer: Any, roles: Mapping[tuple[str, str], str]) -> str:
     places = [f"{program} {resource}" for program, resource in roles] + ["the project"]
     there = {
-        f"{binding['role']} on {place}"
+        f"{_granted(binding)} on {place}"
         for place, policy in zip(places, answer["there"], strict=True)
         for binding in policy.get("bindings", ())
         if answer["name"] in binding["members"]

@@ -16,7 +16,7 @@ from containers.errors import MALFORMED, one_line
 ENVIRONMENT: Final = "publish"
 """The environment of the jobs that publish, in the workflows."""
 ROLE: Final = "slipway-publish"
-"""The name of what the jobs are in a cloud: a role of AWS, an app of Azure, a service account of Google."""
+"""The name of what the jobs are in a cloud: a role of AWS, an app of Azure, with an id a service account of Google."""
 BRANCH: Final = "main"
 """The branch whose jobs may use it."""
 ISSUER: Final = "token.actions.githubusercontent.com"

@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 from urllib.parse import parse_qsl
 
 NUMBER = "123456789012"
-POOL = f"projects/{NUMBER}/locations/global/workloadIdentityPools/slipway-publish"
+POOL = f"projects/{NUMBER}/locations/global/workloadIdentityPools/slipway-publish-4711"
 PROVIDER = f"{POOL}/providers/github"
-ACCOUNT = "slipway-publish@acme-ml.iam.gserviceaccount.com"
+ACCOUNT = "slipway-publish-4711@acme-ml.iam.gserviceaccount.com"
 SUBJECT = "repo:acme/images:environment:publish"
 CLAIMS = {
     "aud": f"https://iam.googleapis.com/{PROVIDER}",

@@ -59,7 +59,7 @@ else:
             name = options["--field"].removeprefix("name=")
             state.setdefault(path, {"branch_policies": []})["branch_policies"].append({"name": name})
         case _ if path.count("/") == 2 and options.get("--jq") == ".id":
-            print(4711)
+            print(4711 if path == "repos/acme/images" else 4712)
         case _ if path.endswith("/oidc/customization/sub"):
             repository = path.removeprefix("repos/").removesuffix("/actions/oidc/customization/sub")
             assert options["--jq"] == f'.sub_claim_prefix // "repo:{repository}"'
@@ -485,6 +485,7 @@ match verb:
         print(NUMBER) if options["--format"] == "value(projectNumber)" else sys.exit("ERROR")
     case ["iam", "workload-identity-pools", "create", name]:
         place()
+        assert re.fullmatch("[a-z0-9-]{4,32}", name)
         state["pools"][name] = {"name": f"{POOL}/{name}", "state": "ACTIVE"}
     case ["iam", "workload-identity-pools", "describe", name]:
         place()
@@ -492,11 +493,12 @@ match verb:
         show(state["pools"][name])
     case ["iam", "workload-identity-pools", "providers", ("create-oidc" | "update-oidc") as what, name]:
         place()
-        known("pools", options["--workload-identity-pool"])
-        if (name in state["providers"]) == (what == "create-oidc"):
+        pool = options["--workload-identity-pool"]
+        known("pools", pool)
+        if (f"{pool}/{name}" in state["providers"]) == (what == "create-oidc"):
             sys.exit("ERROR: (gcloud) ALREADY_EXISTS or NOT_FOUND")
-        state["providers"][name] = {
-            "name": f"{POOL}/{options['--workload-identity-pool']}/providers/{name}",
+        state["providers"][f"{pool}/{name}"] = {
+            "name": f"{POOL}/{pool}/providers/{name}",
             "state": "ACTIVE",
             "oidc": {"issuerUri": options["--issuer-uri"]},
             "attributeMapping": dict(each.split("=", 1) for each in options["--attribute-mapping"].split(",")),
@@ -504,7 +506,8 @@ match verb:
         }
     case ["iam", "workload-identity-pools", "providers", "list"]:
         place()
-        show([*state["providers"].values()])
+        pool = options["--workload-identity-pool"]
+        show([each for name, each in state["providers"].items() if name.partition("/")[0] == pool])
     case ["iam", "service-accounts", "create", name]:
         assert re.fullmatch("[a-z][a-z0-9-]{4,28}[a-z0-9]", name)
         state["accounts"].append(f"{name}@{options['--project']}.iam.gserviceaccount.com")
@@ -537,6 +540,10 @@ def in_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "google.json"
 
 
+OURS = "slipway-publish-4711/github"
+"""The provider of the repository acme/images, in its pool."""
+
+
 def google_steps(backend: str = GOOGLE_BACKEND, provider: str = GOOGLE_PROVIDER, **changed: str) -> list[Step]:
     return [*steps("acme/images", [GarRegistryConfig.model_validate({**GAR, **changed})], backend, provider)]
 
@@ -555,14 +562,14 @@ def test_commands_for_google_make_all_that_the_check_asks_for(registries: list[d
 def test_google_trusts_the_jobs_that_publish_alone(in_google: Path) -> None:
     run(google_steps())
     state = json.loads(in_google.read_text())
-    condition = state["providers"]["github"]["attributeCondition"]
+    condition = state["providers"][OURS]["attributeCondition"]
     assert admits(condition, CLAIMS)
     assert [whose for whose, claims in FOREIGN.items() if admits(condition, {**CLAIMS, **claims})] == []
     assert admits(condition, {**CLAIMS, "sub": "repo:acme@1/images@4711:environment:publish"})  # since 2026-07-15
     for claim in ("repository_id", "environment", "ref"):
         assert not admits(condition, {name: value for name, value in CLAIMS.items() if name != claim})
     users = state["policies"][f"iam service-accounts {ACCOUNT}"]
-    words = state["providers"]["github"]["attributeMapping"]["google.subject"].split(" + ")
+    words = state["providers"][OURS]["attributeMapping"]["google.subject"].split(" + ")
     subject = "".join(CLAIMS.get(word.removeprefix("assertion."), word.strip("'")) for word in words)
     principal = f"principal://iam.googleapis.com/{POOL}/subject/{subject}"
     assert {(each["role"], *each["members"]) for each in users} == {("roles/iam.workloadIdentityUser", principal)}
@@ -571,6 +578,21 @@ def test_google_trusts_the_jobs_that_publish_alone(in_google: Path) -> None:
         "GOOGLE_WORKLOAD_IDENTITY_PROVIDER": google.PROVIDER,
         "GOOGLE_SERVICE_ACCOUNT": ACCOUNT,
     }
+
+
+def test_repositories_in_one_project_of_google_share_nothing(in_google: Path) -> None:
+    ours = google_steps()
+    run(ours)
+    made = json.loads(in_google.read_text())
+    other = [GarRegistryConfig.model_validate({**GAR, "repository": "europe-docker.pkg.dev/acme-ml/others"})]
+    theirs = [*steps("acme/others", other, "https://api.pulumi.com")]
+    run(theirs)
+    state = json.loads(in_google.read_text())
+    for place in ("pools", "providers"):
+        assert {name: state[place][name] for name in made[place]} == made[place]
+        assert len(state[place]) == 2
+    assert sorted(state["accounts"]) == [ACCOUNT, ACCOUNT.replace("4711", "4712")]
+    assert faults(ours) == faults(theirs) == {}
 
 
 def test_account_in_google_has_the_roles_that_the_stacks_need(in_google: Path) -> None:
@@ -582,7 +604,7 @@ def test_account_in_google_has_the_roles_that_the_stacks_need(in_google: Path) -
         {"role": "roles/artifactregistry.writer", "members": [f"serviceAccount:{ACCOUNT}"]}
     ]
     assert [*policies] == [f"iam service-accounts {ACCOUNT}"]
-    assert faults(google_steps())["roles of service account slipway-publish"] == (
+    assert faults(google_steps())["roles of service account slipway-publish-ID"] == (
         "roles/cloudkms.cryptoKeyEncrypterDecrypter on kms keys state --keyring pulumi --location europe --project "
         "acme-ml; roles/storage.objectUser on storage buckets gs://acme-pulumi"
     )
@@ -593,32 +615,32 @@ _MADE: dict[str, str] = {}
 
 
 def _any_repository(state: dict[str, Any]) -> None:
-    state["providers"]["github"]["attributeCondition"] = "assertion.repository_owner == 'acme'"
+    state["providers"][OURS]["attributeCondition"] = "assertion.repository_owner == 'acme'"
 
 
 def _repository_by_name(state: dict[str, Any]) -> None:
-    provider = state["providers"]["github"]
+    provider = state["providers"][OURS]
     provider["attributeCondition"] = provider["attributeCondition"].partition(" && ")[2]
 
 
 def _subject_of_another_claim(state: dict[str, Any]) -> None:
-    state["providers"]["github"]["attributeMapping"] = {"google.subject": "assertion.actor"}
+    state["providers"][OURS]["attributeMapping"] = {"google.subject": "assertion.actor"}
 
 
 def _any_audience(state: dict[str, Any]) -> None:
-    state["providers"]["github"]["oidc"]["allowedAudiences"] = ["https://github.com/evil"]
+    state["providers"][OURS]["oidc"]["allowedAudiences"] = ["https://github.com/evil"]
 
 
 def _more_providers(state: dict[str, Any]) -> None:
-    state["providers"]["more"] = {**state["providers"]["github"], "name": f"{POOL}/providers/more"}
+    state["providers"]["slipway-publish-4711/more"] = {**state["providers"][OURS], "name": f"{POOL}/providers/more"}
 
 
 def _switched_off(state: dict[str, Any]) -> None:
-    state["providers"]["github"]["disabled"] = True
+    state["providers"][OURS]["disabled"] = True
 
 
 def _deleted_pool(state: dict[str, Any]) -> None:
-    state["pools"]["slipway-publish"]["state"] = "DELETED"
+    state["pools"]["slipway-publish-4711"]["state"] = "DELETED"
 
 
 def _more_users(state: dict[str, Any]) -> None:
@@ -636,6 +658,17 @@ def _admin(state: dict[str, Any]) -> None:
     state["policies"]["artifacts repositories images"][0]["role"] = "roles/artifactregistry.repoAdmin"
 
 
+_PAST = {"expression": "request.time < timestamp('2026-01-01T00:00:00Z')", "title": "for a while"}
+
+
+def _expired(state: dict[str, Any]) -> None:
+    state["policies"]["artifacts repositories images"][0]["condition"] = _PAST
+
+
+def _expired_user(state: dict[str, Any]) -> None:
+    state["policies"][f"iam service-accounts {ACCOUNT}"][0]["condition"] = _PAST
+
+
 def _no_api(state: dict[str, Any]) -> None:
     state["apis"].remove("sts.googleapis.com")
 
@@ -650,10 +683,12 @@ def _no_api(state: dict[str, Any]) -> None:
         (_more_providers, "providers: [{"),
         (_switched_off, "providers: [{"),
         (_deleted_pool, 'pool: ["DELETED", false], expected ["ACTIVE", false]'),
-        (_more_users, "/workloadIdentityPools/slipway-publish/* is more than it needs"),
+        (_more_users, "/workloadIdentityPools/slipway-publish-4711/* is more than it needs"),
         (_editor, "roles/editor on the project is more than it needs"),
         (_admin, "roles/artifactregistry.writer on artifacts repositories images --location europe"),
         (_no_api, "sts.googleapis.com"),
+        (_expired, "roles/artifactregistry.writer under the condition 'for a while' on artifacts repositories images"),
+        (_expired_user, "roles/iam.workloadIdentityUser under the condition 'for a while' of principal://"),
     ],
 )
 def test_check_names_what_differs_in_google(
