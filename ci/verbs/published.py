@@ -13,7 +13,7 @@ from ci.repository import ROOT
 def run(_: argparse.Namespace) -> int:
     """Set the output ``matrix`` to one job for each published image; an image shared by two stacks counts once.
 
-    An index has a job for the image of each platform.
+    An index has a job for the image of each platform. The job logs in by the ``host``: a path may look like another.
     """
     refs: dict[str, dict[str, str]] = {}
     for name in names(ROOT):
@@ -22,6 +22,8 @@ def run(_: argparse.Namespace) -> int:
             of_platforms = outputs.get("platforms", {})
             parts = {f"{image} {platform}": part for platform, part in of_platforms.items()} or {image: outputs}
             for each, part in parts.items():
-                refs.setdefault(part["ref"], {"stack": name, "image": each, "ref": part["ref"]})
+                ref = part["ref"]
+                row = {"stack": name, "image": each, "ref": ref, "host": ref.partition("/")[0]}
+                refs.setdefault(ref, row)
     actions.output("matrix", json.dumps({"include": list(refs.values())}))
     return 0

@@ -179,6 +179,10 @@ GOOGLE = "docker login --username oauth2accesstoken --password-stdin https://us-
         ("acme.azurecr.io/ml/torch@sha256:0", ROLES, ["Azure/login", "az acr login --name acme"]),
         ("us-docker.pkg.dev/acme-ml/x/torch@sha256:0", ROLES, ["google-github-actions/auth", GOOGLE]),
         ("us-docker.pkg.dev/acme-ml/x/torch@sha256:0", {}, []),
+        ("evil.example/x.pkg.dev/y/torch@sha256:0", ROLES, []),
+        ("pkg.dev.evil.example/x.pkg.dev@sha256:0", ROLES, []),
+        ("evil.example/x.dkr.ecr.y/torch@sha256:0", ROLES, []),
+        ("evil.example/x.azurecr.io/torch@sha256:0", ROLES, []),
         ("ghcr.io/acme/torch@sha256:0", ROLES, []),
         (ECR, {}, []),
     ],
@@ -187,7 +191,7 @@ def test_scan_logs_in_with_pull_access_alone(ref: str, variables: Mapping[str, s
     job = workflow(ROOT, "nightly.yml")["jobs"]["scan"]
     assert "environment" not in job, "its subject would be that of who publishes"
     google = {"google": {"outputs": {"access_token": "hush"}}}
-    contexts = {"matrix": {"ref": ref}, "vars": variables, "steps": google}
+    contexts = {"matrix": {"ref": ref, "host": ref.partition("/")[0]}, "vars": variables, "steps": google}
     used = []
     for step in job["steps"][:-1]:
         if not evaluate(step["if"], contexts):
@@ -305,7 +309,7 @@ def test_matrix_has_stacks_images_platforms_and_runners(
     read = {
         name for workflow_ in NAMES for name in re.findall(r"matrix\.(\w+)", (ROOT / WORKFLOWS / workflow_).read_text())
     }
-    assert read <= {*rows[0], *previews[0]} | {"image", "ref"} | {
+    assert read <= {*rows[0], *previews[0]} | {"host", "image", "ref"} | {
         "shard",
         "engine",
         "provider",

@@ -118,6 +118,8 @@ class _Parser:
                 return _text(arguments[1]).lower() in arguments[0].lower()
             case "startsWith":
                 return _text(arguments[0]).lower().startswith(_text(arguments[1]).lower())
+            case "endsWith":
+                return _text(arguments[0]).lower().endswith(_text(arguments[1]).lower())
             case "format":
                 return _text(arguments[0]).format(*arguments[1:])
             case "always":

@@ -150,6 +150,7 @@ def test_published_index_is_scanned_by_platform(
         ("multi linux/amd64", "r/multi@amd64"),
         ("multi linux/arm64", "r/multi@arm64"),
     ]
+    assert {row["host"] for row in rows} == {"r"}
 
 
 def test_indexes_of_state_have_digest_and_tag() -> None:
