@@ -78,7 +78,7 @@ def test_init_writes_a_git_repository_without_our_code(site: Path, tmp_path: Pat
     assert files == {
         *(".gitignore", "Pulumi.yaml", "__main__.py", "requirements.txt", "stacks/Pulumi.local.yaml"),
         *("images/trainer/Dockerfile", "images/trainer/train.py"),
-        *(f".github/workflows/{name}.yml" for name in ("preview", "publish", "up")),
+        *(f".github/workflows/{name}.yml" for name in ("preview", "publish", "up", "warm")),
     }
     done = subprocess.run(
         ["git", "-C", tmp_path / "team", "symbolic-ref", "HEAD"], capture_output=True, text=True, check=True
