@@ -8,6 +8,7 @@ import json
 from ci import actions
 from ci.published_branch import names, stack
 from ci.repository import ROOT
+from containers.registry.reference import Reference
 
 
 def run(_: argparse.Namespace) -> int:
@@ -23,7 +24,7 @@ def run(_: argparse.Namespace) -> int:
             parts = {f"{image} {platform}": part for platform, part in of_platforms.items()} or {image: outputs}
             for each, part in parts.items():
                 ref = part["ref"]
-                row = {"stack": name, "image": each, "ref": ref, "host": ref.partition("/")[0]}
+                row = {"stack": name, "image": each, "ref": ref, "host": Reference.of(ref).host}
                 refs.setdefault(ref, row)
     actions.output("matrix", json.dumps({"include": list(refs.values())}))
     return 0

@@ -113,7 +113,7 @@ class Execution:
         if posixpath.basename(words.program) in _OF_HOST or about.startswith(_OF_RUNTIME):
             return True
         if not about.startswith("/"):
-            folders = self._contents.environment.get("PATH", "").split(":")
+            folders = self._contents.folders("PATH")
             return "/" not in words.program and any(map(self._modules.is_volume, folders))
         folder = posixpath.dirname(about)
         is_there = self._contents.tree.find(folder) is not None or not words.program.startswith("/")
@@ -139,7 +139,7 @@ class Execution:
         program = words.program
         if "/" in program:
             return self._absolute(program, words.folder)
-        folders = self._contents.environment.get("PATH", _PATH).split(":")
+        folders = self._contents.folders("PATH", _PATH)
         # runc takes no program of a folder that is relative; the C library and shells do, and an empty one is `.`.
         used = (folder for folder in folders if words.by_text or folder.startswith("/"))
         paths = [posixpath.join(self._absolute(folder, words.folder), program) for folder in used]

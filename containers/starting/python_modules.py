@@ -66,7 +66,7 @@ class PythonModules:
 
     def _missing(self, module: str, minor: str, base: str, name: str, folder: str) -> Refusal | None:
         first, *further = module.split(".")
-        paths = (posixpath.join(folder, path) for path in self._contents.environment.get("PYTHONPATH", "").split(":"))
+        paths = (posixpath.join(folder, path) for path in self._contents.folders("PYTHONPATH"))
         if any(map(self.is_mounted, paths)):
             return None
         folders = list(dict.fromkeys(map(posixpath.normpath, self._folders(minor, base, name, folder))))
@@ -89,7 +89,7 @@ class PythonModules:
     def _folders(self, minor: str, base: str, name: str, folder: str) -> Iterator[str]:
         """Yield where Python looks for modules, the first one first."""
         yield folder
-        for path in self._contents.environment.get("PYTHONPATH", "").split(":"):
+        for path in self._contents.folders("PYTHONPATH"):
             yield posixpath.join(folder, path)
         prefix = posixpath.dirname(posixpath.dirname(name))
         settings = self._contents.text(f"{prefix.strip('/')}/pyvenv.cfg")

@@ -93,6 +93,10 @@ class Contents:
     entries: dict[str, Entry] = field(default_factory=dict)
     space: Space = field(default_factory=Space)
 
+    def folders(self, variable: str, default: str = "") -> list[str]:
+        """Return what a variable such as PATH lists; ``default`` if unset. An empty text lists an empty folder."""
+        return self.environment.get(variable, default).split(":")
+
     def text(self, path: str) -> bytes | None:
         """Return the content of a configuration file, after following links."""
         place = self.tree.find(path)

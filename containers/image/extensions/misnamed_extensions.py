@@ -62,7 +62,7 @@ def _is_imported(contents: Contents, machine: ElfMachine, match: re.Match[str]) 
     if any(path.startswith(package) for path in contents.binaries):
         return False
     if folder is None:
-        roots = [contents.folder, *contents.environment.get("PYTHONPATH", "").split(":")]
+        roots = [contents.folder, *contents.folders("PYTHONPATH")]
         found = any(root.strip("/") and f"/{module}".startswith(f"/{root.strip('/')}/") for root in roots)
         return found and named_for(match[0], machine) and not match["flags"] and match["minor"] in _minors(contents)
     if match["platform"]:

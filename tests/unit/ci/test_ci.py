@@ -139,18 +139,18 @@ def test_published_index_is_scanned_by_platform(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("GITHUB_OUTPUT", raising=False)
-    platforms = {platform: {"ref": f"r/multi@{platform[6:]}"} for platform in ("linux/amd64", "linux/arm64")}
-    images = {"alone": {"ref": "r/alone@1"}, "multi": {"ref": "r/multi@index", "platforms": platforms}}
+    platforms = {platform: {"ref": f"r.example/multi@{platform[6:]}"} for platform in ("linux/amd64", "linux/arm64")}
+    images = {"alone": {"ref": "r.example/alone@1"}, "multi": {"ref": "r.example/multi@index", "platforms": platforms}}
     monkeypatch.setattr(published, "names", lambda _: ["t"])
     monkeypatch.setattr(published, "stack", lambda *_: {"outputs": {"images": images}})
     assert published.run(argparse.Namespace()) == 0
     rows = json.loads(capsys.readouterr().out.partition("matrix=")[2])["include"]
     assert [(row["image"], row["ref"]) for row in rows] == [
-        ("alone", "r/alone@1"),
-        ("multi linux/amd64", "r/multi@amd64"),
-        ("multi linux/arm64", "r/multi@arm64"),
+        ("alone", "r.example/alone@1"),
+        ("multi linux/amd64", "r.example/multi@amd64"),
+        ("multi linux/arm64", "r.example/multi@arm64"),
     ]
-    assert {row["host"] for row in rows} == {"r"}
+    assert {row["host"] for row in rows} == {"r.example"}
 
 
 def test_indexes_of_state_have_digest_and_tag() -> None:
