@@ -22,6 +22,7 @@ _REGISTRIES: Final = (
     rf"DOCKER_CONFIG|REGISTRY_AUTH_FILE|{_CLOUDS}|GNUPGHOME|PASSWORD_STORE_DIR|DBUS_SESSION_BUS_ADDRESS"
 )
 """The variables of Docker's credential helpers (docker/docker-credential-helpers; the clouds' own)."""
+_GITHUB: Final = r"G(H|ITHUB)_(ENTERPRISE_)?TOKEN|GH_\w+"
 _SSH: Final = r"SSH_(AUTH_SOCK|AGENT_PID|ASKPASS\w*)|DISPLAY|KRB5CCNAME"
 _GIT: Final = rf"GIT_\w+|{_SSH}"
 _DOCKER: Final = rf"DOCKER_(?!REGISTRY_)\w+|BUILD(X|KIT)_\w+|{_REGISTRIES}|{_SSH}"
@@ -37,7 +38,9 @@ PROGRAMS: Final = {
     "cosign": rf"{_REGISTRIES}|(VAULT|TUF)_\w+|TRANSIT_SECRET_ENGINE_PATH|SIGSTORE_(?!ID_TOKEN)\w+",
     "docker": _DOCKER,
     "dockerd": r"MOBY_\w+",
-    "gh": r"G(H|ITHUB)_(ENTERPRISE_)?TOKEN|GH_\w+",
+    "gh": _GITHUB,
+    # A line of a shell that asks `gh`, and `aws`, `az` or `gcloud`.
+    "github init": rf"{_GITHUB}|{_CLOUDS}|REQUESTS_CA_BUNDLE",
     "git": _GIT,
     "go": rf"GO[A-Z0-9]+|CGO_\w+|NETRC|{_GIT}",
     "grype": _REGISTRIES,

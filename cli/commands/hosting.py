@@ -52,6 +52,7 @@ def github(
     docs/guides/github-actions.md. In JSON, `missing` is null without --check, and empty for what is there.
     """
     from cli.github import publishing_setup
+    from cli.github.setup_step import FIRST
     from stacks import plan
     from stacks.identity.git import git
 
@@ -66,7 +67,7 @@ def github(
         print(json.dumps({"steps": listed}, indent=2))
         ctx.exit(int(any(each["missing"] for each in listed)))
     if not check:
-        print("set -eu")
+        print(*FIRST, sep="\n")
         for step in steps:
             print(f"\n# {step.title}", *step.commands, sep="\n")
         return

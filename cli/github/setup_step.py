@@ -23,6 +23,9 @@ ISSUER: Final = "token.actions.githubusercontent.com"
 """The issuer of GitHub's tokens."""
 SUBJECT: Final = "$subject"
 """In a shell, whom GitHub's tokens name, after the line :func:`subject`."""
+_HOST: Final = "github.com"
+FIRST: Final = ("set -eu", f"export GH_HOST={_HOST}")
+"""What the commands begin with: `gh` may be logged in to another host, or `GH_HOST` name one ("gh help environment")."""
 _SECONDS: Final = 60
 """How long a question may take."""
 
@@ -50,7 +53,7 @@ class Step:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                env=child_environment(program),
+                env=child_environment("github init" if program == "sh" else program, GH_HOST=_HOST),
                 timeout=_SECONDS,
                 check=False,
             )

@@ -20,7 +20,7 @@ from moto.server import ThreadedMotoServer
 
 from cli.github import publishing_setup
 from cli.github.publishing_setup import repository_of, steps
-from cli.github.setup_step import Step
+from cli.github.setup_step import FIRST, Step
 from cli.main import main
 from containers.errors import SlipwayError
 from stacks.config.registries.acr import AcrRegistryConfig
@@ -35,8 +35,10 @@ ECR = {"kind": "ecr", "repository": "123456789012.dkr.ecr.eu-west-1.amazonaws.co
 BACKEND = "s3://acme-pulumi/state?region=eu-west-1"
 PROVIDER = "awskms://alias/pulumi?region=eu-west-1"
 GH = """\
-import json, sys
+import json, os, sys
 from pathlib import Path
+if (os.environ.get("GH_TOKEN"), os.environ.get("GH_HOST")) != ("hush", "github.com"):
+    sys.exit("To get started with GitHub CLI, please run:  gh auth login")
 store = Path(__file__).with_name("github.json")
 state = json.loads(store.read_text()) if store.exists() else {}
 words, options, kind = [], {}, sys.argv[1]
@@ -72,7 +74,8 @@ store.write_text(json.dumps(state))
 """
 """GitHub's API as far as these commands use it ("REST API endpoints" for deployment environments, variables, actions)."""
 AWS = """\
-import json, socket, sys
+import json, os, socket, sys
+os.environ.get("AWS_SECRET_ACCESS_KEY") == "b" or sys.exit("Unable to locate credentials")
 with socket.create_connection(("127.0.0.1", {port})) as connection, connection.makefile("rw") as stream:
     print(json.dumps(sys.argv[1:]), file=stream, flush=True)
     status, text = json.loads(stream.readline())
@@ -123,6 +126,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "AWS_DEFAULT_REGION": "eu-west-1",
         "AWS_ACCESS_KEY_ID": "a",
         "AWS_SECRET_ACCESS_KEY": "b",
+        "GH_TOKEN": "hush",
     }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
@@ -133,7 +137,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def run(listed: list[Step]) -> None:
-    script = "\n".join(["set -eu", *(command for step in listed for command in step.commands)])
+    script = "\n".join([*FIRST, *(command for step in listed for command in step.commands)])
     subprocess.run(["sh"], input=script, text=True, check=True, capture_output=True)
 
 
@@ -154,6 +158,18 @@ def test_commands_make_all_that_the_check_asks_for(registries: list[dict[str, An
     assert faults(wanted) == {}
     run([step for step in wanted if "aws " in step.commands[-1]])  # again, as after a failure in the middle
     assert faults(wanted) == {}
+
+
+@pytest.mark.usefixtures("programs")
+def test_commands_and_check_ask_github_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever works with a GitHub Enterprise Server too may have its name in GH_HOST."""
+    monkeypatch.setenv("GH_HOST", "github.acme.example")
+    words = ["github", "init", "--backend", BACKEND, "--repository", "acme/images", "--stack", "local"]
+    assert main(words) == 0
+    subprocess.run(["sh"], input=capsys.readouterr().out, text=True, check=True, capture_output=True)
+    assert main([*words, "--check"]) == 0
 
 
 @pytest.mark.usefixtures("programs")
@@ -355,6 +371,7 @@ def azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in {"gh": GH, "az": AZ}.items():
         (tmp_path / name).write_text(f"#!{sys.executable} -IS\n{text}")
         (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("GH_TOKEN", "hush")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     return tmp_path / "azure.json"
 
@@ -536,6 +553,7 @@ def in_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in {"gh": GH, "gcloud": GCLOUD}.items():
         (tmp_path / name).write_text(f"#!{sys.executable} -IS\n{text}")
         (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("GH_TOKEN", "hush")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     return tmp_path / "google.json"
 

@@ -28,6 +28,7 @@ NEEDED = {
     "cosign": {"AWS_SECRET_ACCESS_KEY", "VAULT_TOKEN"},
     "docker": {"AWS_SECRET_ACCESS_KEY"},
     "gh": {"GITHUB_TOKEN", "GH_TOKEN"},
+    "github init": {"GITHUB_TOKEN", "GH_TOKEN", "AWS_SECRET_ACCESS_KEY"},
     "grype": {"AWS_SECRET_ACCESS_KEY"},
     "kubectl": {"AWS_SECRET_ACCESS_KEY"},
     "pulumi": {
