@@ -190,6 +190,7 @@ class Text:
         """Note the values that `export` sets, all of which are made before the first one is set."""
         if any("=" in word and not ASSIGNMENT.fullmatch(word) for word in words):
             self._known_values.clear()  # as `export "NAME=value"` has it
+            self._splits |= any("IFS" in word for word in words)
         for name, value in list(map(self._assigned, filter(ASSIGNMENT.fullmatch, words))):
             self._note(name, value)
 

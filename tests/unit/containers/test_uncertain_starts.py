@@ -292,6 +292,7 @@ def test_volumes_and_empty_folders_get_files_in_a_container(config: Config) -> N
         "PWD=/gone; cd /src; exec $PWD/run",
         "IFS=:; A=/src/run:x; exec $A",
         "A=/src/run:x; export IFS=:; exec $A",
+        "export \"IFS=:\"; A=/src/run:x; exec $A",
         "A=/src; export A=/gone B=$A/run; exec $B",
         "A=/gone; export \"A=/src/run\"; exec $A",
     ],
