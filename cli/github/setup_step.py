@@ -25,7 +25,7 @@ SUBJECT: Final = "$subject"
 """In a shell, whom GitHub's tokens name, after the line :func:`subject`."""
 _HOST: Final = "github.com"
 FIRST: Final = ("set -eu", f"export GH_HOST={_HOST}")
-"""What the commands begin with: `gh` may be logged in to another host, or `GH_HOST` name one ("gh help environment")."""
+"""What the commands begin with: `gh` may be logged in to another host, or `GH_HOST` name it ("gh help environment")."""
 _SECONDS: Final = 60
 """How long a question may take."""
 
@@ -59,8 +59,9 @@ class Step:
             )
             if done.returncode:
                 lines = (done.stderr.strip() or done.stdout.strip() or "it fails").splitlines()
-                # `gcloud` and `az` say first what is wrong, and then, over some lines, what to do.
-                return one_line(next((line for line in lines if line.startswith("ERROR")), lines[-1]), 160)
+                # `gcloud` and `az` say first what is wrong, and then, over some lines, what to do; so does `gh`.
+                first = ("ERROR", "To get started")
+                return one_line(next((line for line in lines if line.startswith(first)), lines[-1]), 160)
             return self.fault(json.loads(done.stdout))
         except FileNotFoundError:
             return f"unknown: {program} is not on PATH"

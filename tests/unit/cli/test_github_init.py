@@ -38,7 +38,8 @@ GH = """\
 import json, os, sys
 from pathlib import Path
 if (os.environ.get("GH_TOKEN"), os.environ.get("GH_HOST")) != ("hush", "github.com"):
-    sys.exit("To get started with GitHub CLI, please run:  gh auth login")
+    hint = "Alternatively, populate the GH_TOKEN environment variable with a GitHub API authentication token."
+    sys.exit(f"To get started with GitHub CLI, please run:  gh auth login\\n{hint}")
 store = Path(__file__).with_name("github.json")
 state = json.loads(store.read_text()) if store.exists() else {}
 words, options, kind = [], {}, sys.argv[1]
@@ -293,6 +294,13 @@ def test_registries_of_two_accounts_are_refused() -> None:
     other = {**ECR, "repository": "210987654321.dkr.ecr.eu-west-1.amazonaws.com/ml"}
     with pytest.raises(SlipwayError, match="123456789012, 210987654321 of AWS"):
         listed(*map(EcrRegistryConfig.model_validate, (ECR, other)))
+
+
+@pytest.mark.usefixtures("in_google")
+def test_check_without_a_login_says_how_to_log_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GH_TOKEN")
+    trust = next(step for step in google_steps() if step.title == "pool slipway-publish-ID in Google")
+    assert trust.missing() == "To get started with GitHub CLI, please run:  gh auth login"
 
 
 def test_check_without_programs_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
