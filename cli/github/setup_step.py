@@ -76,11 +76,13 @@ def subject(repository: str) -> str:
 
     That is repo:acme/images:..., or for a repository made, renamed or moved since 2026-07-15 repo:acme@1/images@2:...
     (github/docs at 051718f2, content/actions/reference/security/oidc.md, "Immutable subject claims"). An answer without
-    ``sub_claim_prefix`` is of the first (github.com/Azure/azure-dev/pull/9430).
+    ``sub_claim_prefix`` is of the first (github.com/Azure/azure-dev/pull/9430). A subject of other claims is refused:
+    it has another form ("Set the customization template for an OIDC subject claim for a repository").
     """
-    prefix = (
-        f"gh api repos/{repository}/actions/oidc/customization/sub --jq '.sub_claim_prefix // \"repo:{repository}\"'"
-    )
+    path = f"repos/{repository}/actions/oidc/customization/sub"
+    own = f"the repository has a subject of its own: gh api --method PUT {path} --field use_default=true"
+    query = f'if .use_default == false and .include_claim_keys != ["repo","context"] then error("{own}")'
+    prefix = f"gh api {path} --jq '{query} else .sub_claim_prefix // \"repo:{repository}\" end'"
     return f"subject=$({prefix}):environment:{ENVIRONMENT}"
 
 

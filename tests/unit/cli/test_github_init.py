@@ -65,8 +65,14 @@ else:
             print(4711 if path == "repos/acme/images" else 4712)
         case _ if path.endswith("/oidc/customization/sub"):
             repository = path.removeprefix("repos/").removesuffix("/actions/oidc/customization/sub")
-            assert options["--jq"] == f'.sub_claim_prefix // "repo:{repository}"'
-            print(state.get(path, {}).get("sub_claim_prefix") or f"repo:{repository}")
+            condition, otherwise = options["--jq"].split(" then ", 1)
+            assert condition == 'if .use_default == false and .include_claim_keys != ["repo","context"]'
+            error, prefix = otherwise.split(" else ")
+            assert prefix == f'.sub_claim_prefix // "repo:{repository}" end'
+            said = state.get(path, {})
+            if said.get("use_default") is False and said.get("include_claim_keys") != ["repo", "context"]:
+                sys.exit("error: " + json.loads(error.removeprefix("error(").removesuffix(")")))
+            print(said.get("sub_claim_prefix") or f"repo:{repository}")
         case _ if path in state:
             print(state[path]["value"] if "--jq" in options else json.dumps(state[path]))
         case _:
@@ -244,6 +250,23 @@ def test_role_trusts_the_subject_that_github_says(programs: Path) -> None:
     [(title, fault)] = faults(wanted).items()
     assert title == "role slipway-publish"
     assert '"repo:acme@1/pictures@4711:environment:publish"' in fault
+
+
+def test_subject_of_other_claims_is_refused(programs: Path) -> None:
+    """The printed trust would be for jobs that there are not, and the check would call it right."""
+    role = next(step for step in listed() if step.title == "role slipway-publish")
+    run([role])
+    assert role.missing() == ""
+    of_workflow = {
+        "use_default": False,
+        "include_claim_keys": ["job_workflow_ref"],
+        "sub_claim_prefix": "repo:acme/images",
+    }
+    (programs / "github.json").write_text(json.dumps({_CUSTOMIZATION: of_workflow}))
+    reset = f"gh api --method PUT {_CUSTOMIZATION} --field use_default=true"
+    assert role.missing() == f"error: the repository has a subject of its own: {reset}"
+    with pytest.raises(subprocess.CalledProcessError):
+        run([role])
 
 
 def test_policy_is_that_of_the_guide() -> None:
