@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from containers.errors import SlipwayError
+from containers.evidence import shape
 from stacks.identity.git import git
 
 BRANCH = "published"
@@ -40,6 +41,19 @@ def stack(root: Path, name: str) -> dict[str, Any] | None:
     except ValueError as error:
         raise SlipwayError(f"branch {BRANCH}: {FOLDER}/{name}.json: {error}; publish the stack again") from None
     return state
+
+
+def outputs(root: Path, name: str) -> dict[str, Any]:
+    """Return the outputs of a published stack.
+
+    Raises:
+        SlipwayError: it is not published, or the file is not what ``record`` writes.
+    """
+    published = stack(root, name)
+    if published is None:
+        raise SlipwayError(f"stack {name}: the branch {BRANCH} has nothing of it; the workflow publish comes first")
+    with shape.expected(f"branch {BRANCH}: {FOLDER}/{name}.json", "record"):
+        return dict(published["outputs"])
 
 
 def names(root: Path) -> list[str]:

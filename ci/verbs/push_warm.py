@@ -10,7 +10,6 @@ import argparse
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from ci import actions, identity, published_branch, pulumi_stack
 from ci.repository import ROOT
@@ -21,7 +20,6 @@ from cli.warm import warm_build
 from cli.warm.warm_pod import PodCaches
 from cli.warm.warm_run import EngineCaches
 from containers.errors import SlipwayError
-from containers.evidence import shape
 from stacks import plan
 from toolchain.checkout import Checkout
 from toolchain.pulumi_run import stack_command, withheld
@@ -39,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
             f"stack {options.stack}: this machine has no driver of NVIDIA's GPUs, and a warm layer is for those "
             "that it is made on: start `warm` with the labels of a runner that has some"
         )
-    before = published_outputs(options.stack)
+    before = published_branch.outputs(ROOT, options.stack)
     checkout, lines = Checkout.here(), []
     tracked = stack_command.check_name(checkout, options.stack)
     statements = publish.left_statements(plan.make(options.stack).config.signing)
@@ -56,17 +54,3 @@ def run(options: argparse.Namespace) -> int:
     actions.summary("".join(f"- {code(line)}\n" for line in lines))  # another job names its GPUs
     publish.hand_over(statements, options.to)
     return 0
-
-
-def published_outputs(stack: str) -> dict[str, Any]:
-    """Return a stack's outputs, as the branch ``published`` has them.
-
-    Raises:
-        SlipwayError: it has none.
-    """
-    published = published_branch.stack(ROOT, stack)
-    if published is None:
-        branch = published_branch.BRANCH
-        raise SlipwayError(f"stack {stack}: the branch {branch} has nothing of it; the workflow publish comes first")
-    with shape.expected(f"branch {published_branch.BRANCH}: {published_branch.FOLDER}/{stack}.json", "record"):
-        return dict(published["outputs"])

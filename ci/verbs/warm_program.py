@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ci import actions
+from ci import actions, published_branch
 from ci.repository import ROOT
-from ci.verbs.push_warm import published_outputs
 from cli.warm import warm_build
 
 
@@ -16,7 +15,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         SlipwayError: the stack is not published, or see :func:`cli.warm.warm_build.in_pod`.
     """
-    outputs = published_outputs(options.stack)
+    outputs = published_branch.outputs(ROOT, options.stack)
     image, program = warm_build.in_pod(options.stack, options.image or None, ROOT, outputs)
     actions.output("image", image)
     actions.output("program", program)

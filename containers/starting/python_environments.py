@@ -74,13 +74,15 @@ def _without_modules(contents: Contents, prefix: str) -> str:
     """
     settings = contents.text(f"{prefix}{_CONFIGURATION}") or b""
     home, version = _HOME.search(settings), _VERSION.search(settings)
-    if home is None or version is None or contents.tree.find(home[1].decode(errors="replace")):
+    if home is None or version is None:
+        return ""
+    place = home[1].decode(errors="replace")
+    if contents.tree.find(place):
         return ""
     release = version[1].decode()
     modules = (f"python{release}/encodings", f"python{release}t/encodings", f"python{release.replace('.', '')}.zip")
     if any(path.endswith(modules) for path, _ in contents.tree.paths()):
         return ""
-    place = home[1].decode(errors="replace")
     return (
         f"its pyvenv.cfg has the home {place}, which does not exist, and the image has no encodings of Python {release}"
     )

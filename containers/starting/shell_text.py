@@ -180,8 +180,9 @@ class Text:
 
     def _note(self, name: str, value: str) -> None:
         """Note a variable's value from now on, if it is a plain path or word that no `cd` and no IFS changes."""
-        self._known_values.pop(name.removesuffix("+"), None)
-        if name.removesuffix("+") == "IFS":
+        variable = name.removesuffix("+")
+        self._known_values.pop(variable, None)
+        if variable == "IFS":
             self._known_values, self._splits = {}, True
         elif _PLAIN.fullmatch(value) and name not in {"PWD", "OLDPWD"} and not self._splits:
             self._known_values[name] = value

@@ -226,7 +226,7 @@ def test_claims_of_a_pod_are_text_in_the_summary(monkeypatch: pytest.MonkeyPatch
     """A job names its GPUs, and the summary is of the job that signs."""
     options: Any = SimpleNamespace(stack="local", image="", onto="", to=tmp_path, caches=tmp_path)
     line = "torch: 1 file for H100](https://a.example) `<b>`"
-    monkeypatch.setattr(push_warm, "published_outputs", lambda _: {})
+    monkeypatch.setattr(published_branch, "outputs", lambda *_: {})
     monkeypatch.setattr(warm_build, "warm", lambda *_: [line])
     monkeypatch.setattr(pulumi_stack, "prepared", lambda *_, **_options: {})
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary"))
