@@ -6,7 +6,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -295,6 +296,28 @@ def test_preview_of_fork_builds_changes_and_pushes_nothing(world: World, github:
     assert report.strip() in comment["body"]
 
 
+@contextmanager
+def to_warm(world: World, dockerfile: str, name: str) -> Iterator[Event]:
+    """Have a script for a stack whose image, with Python, is published; yield the commit of both."""
+    base = pushed(dockerfile, name)
+    world.repository.configure("one", length=1, base=base.tag, warm={"script": "warm/leaves.py", "size": "4 MB"})
+    world.repository.write("warm/leaves.py", LEAVES)
+    event = world.repository.push("an image with python3")
+    try:
+        assert world.actions().run("publish.yml", event).job("branch published").result == "success"
+        yield event
+    finally:
+        remove(base)
+
+
+def warm_tag(world: World, before: Iterable[str]) -> str:
+    """Return the one tag that is new: that of the published image with a warm layer."""
+    (tag,) = set(world.tags()) - set(before)
+    image = world.published_state("one")["outputs"]["images"]["link0"]
+    assert re.fullmatch(rf"one/link0:{re.escape(image['tag'])}-warm-[0-9a-f]{{8}}", tag), tag
+    return tag
+
+
 def warmed(world: World, event: Event, *, pods: bool = False) -> Run:
     """Return a run of ``warm.yml`` on a commit of main."""
     inputs = {"stack": "one", "image": "link0", "runner": '["self-hosted", "gpu"]', "pods": pods}
@@ -357,26 +380,17 @@ def test_warm_pushes_the_published_image_with_caches(
 ) -> None:
     asked = engine_with_gpus(tmp_path, monkeypatch)
     with_driver(world, "/dev/null")
-    base = pushed(PYTHON.format(base=base_image()), "warm-job")
-    world.repository.configure("one", length=1, base=base.tag, warm={"script": "warm/leaves.py", "size": "4 MB"})
-    world.repository.write("warm/leaves.py", LEAVES)
-    event = world.repository.push("an image with python3")
-    try:
-        assert world.actions().run("publish.yml", event).job("branch published").result == "success"
+    with to_warm(world, PYTHON.format(base=base_image()), "warm-job") as event:
         before = world.tags()
         run = warmed(world, event)
         assert run.job("one / build / up").result == "success", run.log
         assert set(asked.read_text().split()) == {"all"}
-        (tag,) = set(world.tags()) - set(before)
-        image = world.published_state("one")["outputs"]["images"]["link0"]
-        assert re.fullmatch(rf"one/link0:{re.escape(image['tag'])}-warm-[0-9a-f]{{8}}", tag), tag
+        tag = warm_tag(world, before)
         assert tag.partition(":")[2] in run.job("one / build / up").summary
         assert world.published_state("one")["commit"] == event.sha, "it records nothing"
         again = warmed(world, event)
         assert "is there already" in again.job("one / build / up").log, again.log
         assert set(world.tags()) == {*before, tag}
-    finally:
-        remove(base)
 
 
 def with_gpu(world: World) -> None:
@@ -391,21 +405,14 @@ def with_gpu(world: World) -> None:
 @pytest.mark.slow
 def test_warm_in_a_pod_pushes_the_image_with_caches(world: World) -> None:
     with_gpu(world)
-    base = pushed(PYTHON.format(base=base_image()) + "USER 1234:55\n", "warm-pod")
-    world.repository.configure("one", length=1, base=base.tag, warm={"script": "warm/leaves.py", "size": "4 MB"})
-    world.repository.write("warm/leaves.py", LEAVES)
-    event = world.repository.push("an image with python3")
-    try:
-        assert world.actions().run("publish.yml", event).job("branch published").result == "success"
+    with to_warm(world, PYTHON.format(base=base_image()) + "USER 1234:55\n", "warm-pod") as event:
         before = world.tags()
         run = warmed(world, event, pods=True)
         assert run.job("one / build / up").result == "success", run.log
         assert run.job("caches").runs_on == ["self-hosted", "gpu"]
         assert run.job("one / build / up").runs_on == ["ubuntu-24.04"]
         assert run.job("caches").permissions == {"packages": "read"}
-        (tag,) = set(world.tags()) - set(before)
-        image = world.published_state("one")["outputs"]["images"]["link0"]
-        assert re.fullmatch(rf"one/link0:{re.escape(image['tag'])}-warm-[0-9a-f]{{8}}", tag), tag
+        tag = warm_tag(world, before)
         again = warmed(world, event, pods=True)
         assert "is there already" in again.job("one / build / up").log, again.log
         world.repository.write("warm/leaves.py", "raise SystemExit('no such kernel')\n")
@@ -413,8 +420,6 @@ def test_warm_in_a_pod_pushes_the_image_with_caches(world: World) -> None:
         assert "no such kernel" in failed.job("caches").log
         assert (failed.job("caches").result, failed.job("warm").result) == ("failure", "skipped")
         assert set(world.tags()) == {*before, tag}
-    finally:
-        remove(base)
 
 
 @pytest.mark.slow

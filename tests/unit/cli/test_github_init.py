@@ -7,7 +7,7 @@ import os
 import socketserver
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -116,6 +116,15 @@ class Aws(socketserver.StreamRequestHandler):
         return answer[options["--query"]] if "--query" in options else json.dumps(answer, default=str)
 
 
+def clouds(folder: Path, monkeypatch: pytest.MonkeyPatch, texts: Mapping[str, str]) -> None:
+    """Have `gh` and a cloud's command in a folder, by their programs, first on PATH; `gh` is logged in."""
+    for name, text in texts.items():
+        (folder / name).write_text(f"#!{sys.executable} -IS\n{text}")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("GH_TOKEN", "hush")
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of `gh` and `aws`, with an empty GitHub and an empty AWS behind them."""
@@ -125,18 +134,14 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     requests.post(f"http://127.0.0.1:{port}/moto-api/reset", timeout=10)
     commands = socketserver.TCPServer(("127.0.0.1", 0), Aws)
     Thread(target=commands.serve_forever, args=(0.01,), daemon=True).start()
-    for name, text in {"gh": GH, "aws": AWS.replace("{port}", str(commands.server_address[1]))}.items():
-        (tmp_path / name).write_text(f"#!{sys.executable} -IS\n{text}")
-        (tmp_path / name).chmod(0o755)
+    clouds(tmp_path, monkeypatch, {"gh": GH, "aws": AWS.replace("{port}", str(commands.server_address[1]))})
     for name, value in {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
         "AWS_DEFAULT_REGION": "eu-west-1",
         "AWS_ACCESS_KEY_ID": "a",
         "AWS_SECRET_ACCESS_KEY": "b",
-        "GH_TOKEN": "hush",
     }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     yield tmp_path
     commands.shutdown()
     commands.server_close()
@@ -399,11 +404,7 @@ store.write_text(json.dumps(state))
 @pytest.fixture
 def azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file with what an Azure has, empty, behind `az`; with an empty GitHub behind `gh`."""
-    for name, text in {"gh": GH, "az": AZ}.items():
-        (tmp_path / name).write_text(f"#!{sys.executable} -IS\n{text}")
-        (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("GH_TOKEN", "hush")
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    clouds(tmp_path, monkeypatch, {"gh": GH, "az": AZ})
     return tmp_path / "azure.json"
 
 
@@ -581,11 +582,7 @@ store.write_text(json.dumps(state))
 @pytest.fixture
 def in_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file with what a Google has, empty, behind `gcloud`; with an empty GitHub behind `gh`."""
-    for name, text in {"gh": GH, "gcloud": GCLOUD}.items():
-        (tmp_path / name).write_text(f"#!{sys.executable} -IS\n{text}")
-        (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("GH_TOKEN", "hush")
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    clouds(tmp_path, monkeypatch, {"gh": GH, "gcloud": GCLOUD})
     return tmp_path / "google.json"
 
 

@@ -310,27 +310,26 @@ def test_webhooks_jobs_get_runners_outside_of_the_set() -> None:
     assert outside(3, noted[:2], assigned, [idle], {"i-1"}) == 2
 
 
-def test_many_jobs_and_foreign_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_jobs_and_foreign_names_are_bounded() -> None:
     """The row in which they are kept has a limit."""
-    monkeypatch.setattr("scaler.listening.assigned_jobs._MOST", 3)
-    monkeypatch.setattr("scaler.listening.assigned_jobs._MOST_BUSY", 4)
     known = AssignedJobs()
-    known.take(message(0, 9, 9, *(("JobStarted", number, f"i-{number}") for number in range(1, 10))), START)
-    assert known.busy == {f"i-{number}": number for number in range(6, 10)}
+    started = range(1, 3006)
+    known.take(message(0, 3005, 3005, *(("JobStarted", number, f"i-{number}") for number in started)), START)
+    assert known.busy == {f"i-{number}": number for number in range(6, 3006)}
     known = AssignedJobs()
-    numbers = range(11, 31)
-    known.take(message(1, 20, 0, *(("JobAssigned", number, "") for number in numbers)), START)
-    assert (len(known.waiting), len(known.jobs() or [])) == (3, 20)
-    known.take(message(2, 20, 20, *(("JobCompleted", number, f"i-{number}") for number in numbers)), START)
-    assert (len(known.ended), len(known.failed)) == (6, 3)
-    foreign = message(3, 21, 20, ("JobAssigned", 40, ""))
+    numbers = range(101, 1121)
+    known.take(message(1, 1020, 0, *(("JobAssigned", number, "") for number in numbers)), START)
+    assert (len(known.waiting), len(known.jobs() or [])) == (1000, 1020)
+    known.take(message(2, 1020, 1020, *(("JobCompleted", number, f"i-{number}") for number in numbers)), START)
+    assert (len(known.ended), len(known.failed)) == (2000, 1000)
+    foreign = message(3, 1021, 1020, ("JobAssigned", 40, ""))
     body = foreign["body"].replace('"images"', '"../x"').replace("queueTime", "scaleSetAssignTime")
     known.take({**foreign, "body": body}, 1_900_000_000.0)
     assert [(job.repository, job.since) for job in known.jobs() or []] == [("", 1_800_000_000.123456)]
-    known.take(message(4, 22, 21, ("JobStarted", 41, "i-41")), START)
-    known.take(message(5, 22, 21, ("JobAssigned", 41, "")), 1_900_000_000.0)
+    known.take(message(4, 1022, 1021, ("JobStarted", 41, "i-41")), START)
+    known.take(message(5, 1022, 1021, ("JobAssigned", 41, "")), 1_900_000_000.0)
     assert -41 not in [job.id for job in known.jobs() or []]
     assert known.acknowledge({"messageId": "5"}) == 0
-    timeless = message(6, 23, 21, ("JobAssigned", 50, ""))
+    timeless = message(6, 1023, 1021, ("JobAssigned", 50, ""))
     known.take({**timeless, "body": timeless["body"].replace("2027", "0001")}, START)
     assert START in [job.since for job in known.jobs() or [] if job.id == -50]
