@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import requests
@@ -13,21 +12,15 @@ from containers.registry.guarded_adapter import GuardedAdapter
 class GuardedSession(requests.Session):
     """Sends requests to the server at ``address``, a URL, and to where it leads, by :class:`GuardedAdapter`.
 
-    The session sends one login, that of ``authorize``, to the server alone: none of a ``.netrc`` and none of a URL.
+    The session sends no login but that of a request's own ``auth``, to its server alone: none of a ``.netrc`` and none
+    of a URL.
     Without ``verify`` it takes any certificate.
     """
 
-    def __init__(
-        self,
-        address: str,
-        authorize: Callable[[requests.PreparedRequest], requests.PreparedRequest] = lambda request: request,
-        *,
-        verify: bool = True,
-        **options: Any,
-    ) -> None:
+    def __init__(self, address: str, *, verify: bool = True, **options: Any) -> None:
         super().__init__()
         self.verify = verify
-        self.auth = authorize  # or requests would send the credentials of a .netrc
+        self.auth = lambda request: request  # or requests would send the credentials of a .netrc
         self.headers["User-Agent"] = "slipway"
         adapter = GuardedAdapter(address, verify=verify, **options)
         for prefix in ("http://", "https://"):

@@ -37,11 +37,12 @@ _PUSHES: Final = 3
 _BLOCK: Final = 1 << 20
 _PAUSE: Final = 0.5
 """Seconds after which a wait looks for what has failed, or was cancelled."""
-_REFUSED: Final = PUSH_REASONS | dict.fromkeys(
+_REFUSED: Final = dict.fromkeys(
     (400, 404, 405, 406, 415, 422),
     "the registry does not take an OCI image whose layers are compressed with zstd, or has a tag that must not move; "
     "where it takes none, leave slipway:compression out",
 )
+"""Statuses of a manifest that a registry refuses."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def push(
     """
     named = Reference.of(reference)
     records = PushedLayers(folder, zstd_layer.method(level))
-    work = _Push(image, Repository(reference, login, reasons=_REFUSED), named.host, named.path, records, progress)
+    work = _Push(image, Repository(reference, login, reasons=PUSH_REASONS), named.host, named.path, records, progress)
     work.find()
     if not work.complete:
         work.read(level)
@@ -135,7 +136,7 @@ class _Push:
         self.progress("Pushing the manifest")
         # A registry with immutable tags may refuse even the digest that a tag has.
         if self.repository.visible_digest() != digest:
-            self.repository.put(tag, body, IMAGES[0])
+            self.repository.put(tag, body, IMAGES[0], _REFUSED)
         return digest
 
     def _missing(

@@ -38,8 +38,8 @@ _BINARY: Final = "application/octet-stream"
 _ACCEPT: Final = ", ".join((*INDEXES, *IMAGES))
 _RETRY_SECONDS: Final = (0.5, 2.0)
 """Seconds before each further attempt to read or to push a blob whose connection broke."""
-_BUSY: Final = (408, 429, 500, 502, 503, 504)
-"""Statuses after which a blob is pushed again."""
+_AGAIN: Final = (404, 408, 429, 500, 502, 503, 504)
+"""Statuses after which a blob is pushed again. With 404, a registry has forgotten the upload (BLOB_UPLOAD_UNKNOWN)."""
 _ABSENT: Final = (401, 403, 404)
 """Statuses by which registries report what is missing or hidden."""
 _MOST_TAGS: Final = 1_000_000
@@ -57,6 +57,11 @@ _PULL_REASONS: Final = _REASONS | dict.fromkeys(
 PUSH_REASONS: Final = _REASONS | dict.fromkeys(
     (401, 403), "the registry rejected the login, or the login has no push access; check slipway:registry's credentials"
 )
+_UPLOAD_REASONS: Final = {
+    404: "the registry has no such repository, or has forgotten the upload; create the repository, or try again",
+    413: "the registry, or a proxy before it, takes no blob this large; raise its limit (nginx: client_max_body_size)",
+}
+"""More of them for the upload of a blob."""
 
 
 @dataclass(frozen=True)
@@ -208,13 +213,20 @@ class Repository:
         _, media_type, body = self._manifest()
         self.put(name, body, media_type)
 
-    def put(self, version: str, body: bytes, media_type: str) -> None:
-        """Push a manifest under ``version``, its digest or a tag.
+    def put(self, version: str, body: bytes, media_type: str, reasons: Mapping[int, str] | None = None) -> None:
+        """Push a manifest under ``version``, its digest or a tag. ``reasons`` explain more error statuses.
 
         Raises:
-            SlipwayError: the registry rejects the manifest or the tag, or does not respond.
+            SlipwayError: the registry rejects the manifest or the tag, keeps another one, or does not respond.
         """
-        self._request("PUT", f"manifests/{version}", version, body, media_type).close()
+        with self._request("PUT", f"manifests/{version}", version, body, media_type, reasons) as response:
+            expected = f"sha256:{hashlib.sha256(body).hexdigest()}"
+            kept = response.headers.get("Docker-Content-Digest", expected)
+            if kept != expected:
+                raise SlipwayError(
+                    f"{self.reference}: {self.host} was sent the manifest {expected} and keeps {one_line(kept)}: in a "
+                    "registry that rewrites images neither digests nor signatures hold; name another one"
+                )
 
     def blob_size(self, digest: str) -> int | None:
         """Return the bytes of a blob; None if the registry does not have it, or does not show it to this login.
@@ -249,12 +261,12 @@ class Repository:
             try:
                 if self.blob_size(digest) == size:
                     return
-                with self._request("POST", "blobs/uploads/", digest, b"", _BINARY) as response:
+                with self._request("POST", "blobs/uploads/", digest, b"", _BINARY, _UPLOAD_REASONS) as response:
                     location = response.headers.get("Location", "")
                 place = f"{location}{'&' if '?' in location else '?'}{urlencode({'digest': digest})}"
                 with self._transport.request("PUT", place, _ACCEPT, file, _BINARY) as response:
-                    if wait is None or response.status_code not in _BUSY:
-                        self._check(response, digest)
+                    if wait is None or response.status_code not in _AGAIN:
+                        self._check(response, digest, _UPLOAD_REASONS)
                         return
             except Untrusted:
                 raise
@@ -313,18 +325,25 @@ class Repository:
             return read_blob(source, read, reference=self.reference, digest=digest, size=size)
 
     def _request(
-        self, method: str, path: str, version: str, body: bytes | None = None, media_type: str = ""
+        self,
+        method: str,
+        path: str,
+        version: str,
+        body: bytes | None = None,
+        media_type: str = "",
+        reasons: Mapping[int, str] | None = None,
     ) -> requests.Response:
         """Return the response to a request for ``version``, a tag or digest, which names it in errors."""
         response = self._transport.request(method, path, _ACCEPT, body, media_type)
-        self._check(response, version)
+        self._check(response, version, reasons)
         return response
 
-    def _check(self, response: requests.Response, version: str) -> None:
+    def _check(self, response: requests.Response, version: str, reasons: Mapping[int, str] | None = None) -> None:
         if not response.ok:
             response.close()
             name = "" if version == self._version else f" {version}:"
-            explanation = self._reasons.get(response.status_code, "the registry responds with an error")
+            known = {**self._reasons, **(reasons or {})}
+            explanation = known.get(response.status_code, "the registry responds with an error")
             raise SlipwayError(f"{self.reference}:{name} {explanation.format(host=self.host)} ({response.status_code})")
 
     def _digest_of(self, response: requests.Response) -> str:

@@ -75,7 +75,7 @@ class Transport:
         self._scope = f"repository:{path}:pull"
         self._login = login
         self._authorization = ""
-        self._session = GuardedSession(self._url, self._authorized, verify=verify, max_retries=_RETRY)
+        self._session = GuardedSession(self._url, verify=verify, max_retries=_RETRY)
 
     def request(
         self, method: str, path: str, accept: str, body: bytes | IO[bytes] | None = None, media_type: str = ""
@@ -89,12 +89,13 @@ class Transport:
             RegistryUnreachable: there is no response.
         """
         try:
-            response = self._send(method, path, accept, body, media_type)
+            response = self._send(method, path, accept, body, media_type, self._authorization)
             if response.status_code == requests.codes.unauthorized:
                 challenge = response.headers.get("WWW-Authenticate", "")
                 response.close()
-                self._authorization = self._authenticate(challenge)
-                response = self._send(method, path, accept, body, media_type)
+                # Of its own: a request in another thread may have another one, for less, by the time this one is sent.
+                authorization = self._authorization = self._authenticate(challenge)
+                response = self._send(method, path, accept, body, media_type, authorization)
         except (requests.RequestException, ValueError, KeyError) as error:
             kind = Untrusted if isinstance(error, requests.exceptions.SSLError) else RegistryUnreachable
             raise kind(f"{self._reference}: request to {self.host} failed: {reason(error)}") from None
@@ -121,7 +122,7 @@ class Transport:
         return bytes(body)
 
     def _send(
-        self, method: str, path: str, accept: str, body: bytes | IO[bytes] | None, media_type: str
+        self, method: str, path: str, accept: str, body: bytes | IO[bytes] | None, media_type: str, authorization: str
     ) -> requests.Response:
         headers = {"Accept": accept, "Accept-Encoding": "identity"}
         if body is not None:
@@ -136,16 +137,11 @@ class Transport:
             url,
             data=body,
             headers=headers,
-            auth=None if at_home else _unauthorized,
+            auth=_authorized(authorization if at_home else ""),
             stream=True,
             timeout=_UPLOAD_TIMEOUTS if is_file else _TIMEOUTS,
             allow_redirects=True,
         )
-
-    def _authorized(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        if self._authorization:
-            request.headers["Authorization"] = self._authorization
-        return request
 
     def _authenticate(self, challenge: str) -> str:
         """Return the ``Authorization`` header that answers a 401 (distribution specification, token authentication)."""
@@ -163,13 +159,14 @@ class Transport:
         if realm.startswith("http://") and (basic or identity) and not on_loopback(urlsplit(realm).netloc):
             raise ValueError(f"its token server, {one_line(realm)}, would get the login without encryption")
         query = {"service": parameters.get("service", ""), "scope": parameters.get("scope") or self._scope}
-        self._authorization = basic
         exchange: dict[str, Any] = {"params": query}
         if identity:  # distribution specification, OAuth2 token authentication
             form = {"grant_type": "refresh_token", "refresh_token": identity, "client_id": "slipway"}
             exchange = {"data": {**query, **form}, "allow_redirects": False}
         method = "POST" if identity else "GET"
-        with self._session.request(method, realm, **exchange, stream=True, timeout=_TIMEOUTS) as response:
+        with self._session.request(
+            method, realm, **exchange, auth=_authorized(basic), stream=True, timeout=_TIMEOUTS
+        ) as response:
             if not response.ok:
                 # A known login without the right gets a token for fewer rights, not a 401 (same source).
                 self.refused = bool(basic or identity) and response.status_code == requests.codes.unauthorized
@@ -178,8 +175,15 @@ class Transport:
         return f"Bearer {token}"
 
 
-def _unauthorized(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    return request
+def _authorized(value: str) -> Callable[[requests.PreparedRequest], requests.PreparedRequest]:
+    """Return what gives a request its ``Authorization``; an empty one is none, and none of a ``.netrc``."""
+
+    def authorize(request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if value:
+            request.headers["Authorization"] = value
+        return request
+
+    return authorize
 
 
 def chunk(read: Callable[..., bytes], size: int, *, decode_content: bool) -> bytes:

@@ -265,6 +265,15 @@ def test_registry_without_oci_images_is_one_line(maker: Maker, status: int) -> N
         assert "\n" not in str(failure.value)
 
 
+def test_registry_without_the_repository_is_told_so(maker: Maker) -> None:
+    """What refuses a blob does not refuse its compression."""
+    with serve() as registry:
+        registry.uploads = [404] * 9
+        with pytest.raises(Failure, match="the registry has no such repository") as failure:
+            push(maker, two_layers(maker), imageName=f"{registry.address}/a:v1")
+        assert "slipway:compression" not in str(failure.value)
+
+
 def test_wrong_password_names_the_login(maker: Maker, locked_registry: Registry) -> None:
     name = f"{locked_registry.address}/parity/{maker.folder.parent.name}:v1"
     login = {"server": locked_registry.address, "username": USER, "password": Secret("wrong-canary")}

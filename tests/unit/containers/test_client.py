@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO
@@ -162,3 +164,36 @@ def test_blob_with_docker_login_is_read(registry: Registry, tmp_path: Path, monk
 def test_repository_of_invalid_reference_is_refused(reference: str) -> None:
     with pytest.raises(SlipwayError, match="expected an image reference with a tag or a digest"):
         Repository(reference)
+
+
+def upload(registry: Registry) -> Callable[[], None]:
+    """Return what pushes a blob that the registry lacks."""
+    content = b"a layer"
+    repository = Repository(f"{registry.address}/a/b:1")
+    return lambda: repository.push_blob(digest_of(content), len(content), io.BytesIO(content))
+
+
+def test_upload_that_the_registry_forgot_begins_anew(registry: Registry) -> None:
+    """Behind one name there may be several registries that do not share what they have of an upload."""
+    registry.uploads = [404]
+    upload(registry)()
+    assert [request.split()[0] for request in registry.requests] == ["HEAD", "POST", "PUT"] * 2
+    assert b"a layer" in registry.blobs.values()
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [(404, "the registry has no such repository, or has forgotten the upload"), (413, "takes no blob this large")],
+)
+def test_refused_upload_says_what_to_do(registry: Registry, status: int, reason: str) -> None:
+    registry.uploads = [status] * 3
+    error = refusal_line(upload(registry))
+    assert reason in error
+    assert error.endswith(f"({status})")
+
+
+def test_registry_that_rewrites_manifests_is_refused(registry: Registry) -> None:
+    """What is signed and pulled by its digest would not be there."""
+    registry.rewritten = digest_of(b"another manifest")
+    error = refusal_line(Repository(f"{registry.address}/a/b:1").put, "1", b"{}", MANIFEST)
+    assert f"was sent the manifest {digest_of(b'{}')} and keeps {registry.rewritten}" in error

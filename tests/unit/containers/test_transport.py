@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from http.server import BaseHTTPRequestHandler
+from typing import Any, ClassVar
 
 import pytest
 
 from containers.registry import credentials, transport
+from containers.registry.credentials import Login
+from tests.fakes.loopback import serving
 
 
 class TokenServer:
@@ -66,3 +70,61 @@ def test_identity_token_is_exchanged_and_not_in_clear(realm: str, monkeypatch: p
         "refresh_token": "secret",
         "client_id": "slipway",
     }
+
+
+class Scoped(BaseHTTPRequestHandler):
+    """A registry that wants another token for a push than for the rest, and gives that one once it is let."""
+
+    heard: ClassVar[list[str]] = []
+    asked: ClassVar[threading.Event] = threading.Event()
+    let: ClassVar[threading.Event] = threading.Event()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        scope = "push" if "push" in self.path else "pull"
+        if scope == "push":
+            self.asked.set()
+            self.let.wait(20)
+        self._answer(200, {}, f'{{"token": "{scope}"}}'.encode())
+
+    def do_HEAD(self) -> None:
+        self._guarded("pull")
+
+    def do_POST(self) -> None:
+        self._guarded("push")
+
+    def _guarded(self, scope: str) -> None:
+        given = self.headers.get("Authorization", "")
+        self.heard.append(given)
+        realm = f'Bearer realm="http://{self.headers["Host"]}/token",service="s",scope="repository:a/b:{scope}"'
+        if given == f"Bearer {scope}":
+            self._answer(200, {})
+        else:
+            self._answer(401, {"WWW-Authenticate": realm})
+
+    def _answer(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_login_for_tokens_is_not_sent_to_the_registry() -> None:
+    """Several layers are pushed at once. While one waits for another token, the others go with the one that there is."""
+    with serving(Scoped) as address:
+        connection = transport.Transport(f"{address}/a/b:1", address, "a/b", Login(address, "user", "secret"))
+        assert connection.request("HEAD", "blobs/1", "*/*").ok
+        pushed: list[int] = []
+        push = threading.Thread(
+            target=lambda: pushed.append(connection.request("POST", "blobs/uploads/", "*/*", b"").status_code)
+        )
+        push.start()
+        assert Scoped.asked.wait(20)
+        assert connection.request("HEAD", "blobs/1", "*/*").ok
+        Scoped.let.set()
+        push.join()
+    assert pushed == [200]
+    assert Scoped.heard == ["", "Bearer pull", "Bearer pull", "Bearer pull", "Bearer push"]
