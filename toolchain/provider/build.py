@@ -77,6 +77,12 @@ _LOGIN: Final = re.compile(
 """The messages of git, apt, pip and curl about a host that asks for a login, or takes not this one."""
 _ASKING: Final = re.compile(r'ask_input\(f?"User for')
 """The line of pip's traceback where an index asks for a login and nobody can type one; it names no host."""
+_NO_CONTEXT: Final = re.compile(r"lookup build-context-\w+[^\n]*: no such host")
+_OLD_STORE: Final = (
+    "\nA Docker daemon before 27.5 takes no build context where containerd keeps its images: update it, or set "
+    '"features": {"containerd-snapshotter": false} in its daemon.json.'
+)
+"""Since moby 623af652 (v27.5.0) the builder of that store reads a context from the request for the build."""
 _DISK_FULL: Final = "\nFree space where the Docker daemon keeps its data; `docker system df` shows what takes it."
 
 
@@ -341,6 +347,8 @@ def _advice(error: str, indexes: Sequence[str] = ()) -> str:
     """
     if "no space left" in error.lower():
         return _DISK_FULL
+    if _NO_CONTEXT.search(error):
+        return _OLD_STORE
     closed = dict.fromkeys(name for match in _LOGIN.findall(error) for name in match if name)
     if _ASKING.search(error):
         closed |= dict.fromkeys(host for url in indexes if (host := urlsplit(url).hostname))
