@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from bench.measure import MeasuredRun, run
 from toolchain.checkout import Checkout
 from toolchain.machine import golang
 from toolchain.machine.steps import step
@@ -40,3 +42,17 @@ def write_bake(file: Path, registry: str, images: Mapping[str, Mapping[str, str]
         for name, args in images.items()
     }
     file.write_text(json.dumps({"group": {"default": {"targets": list(targets)}}, "target": targets}, indent=2) + "\n")
+
+
+def bake(program: Path, file: Path, *, host: str = "", watch: bool = False) -> MeasuredRun:
+    """Build and push the images of a bake file, with the engine at ``host``, else that of the environment.
+
+    Raises:
+        BenchError: it fails.
+    """
+    folder = file.parent
+    environment = {**os.environ, "BUILDX_CONFIG": str(folder / "buildx")}  # leaves the user's own unchanged
+    if host:
+        environment["DOCKER_HOST"] = host
+    words: list[str | Path] = [program, "bake", "--file", file, "--push", "--progress", "plain"]
+    return run(words, cwd=folder, env=environment, watch=watch)

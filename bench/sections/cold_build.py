@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +11,6 @@ from typing import Final
 from bench import buildx, program, synthetic_images
 from bench.figures import Measurement, Target
 from bench.measure import MeasuredRun, alternate
-from bench.measure import run as run_program
 from bench.setting import BenchSetting
 from toolchain.machine.steps import step
 
@@ -108,14 +106,5 @@ def _bake(setting: BenchSetting) -> BuildTool:
     synthetic_images.write(folder / "dockerfiles", COUNT, layer_bytes=LAYER_BYTES)
     file = folder / "docker-bake.json"
     buildx.write_bake(file, f"{setting.registry.address}/build/bake", _arguments(setting))
-    words: list[str | Path] = [
-        buildx.program(setting.checkout),
-        "bake",
-        "--file",
-        file,
-        "--push",
-        "--progress",
-        "plain",
-    ]
-    environment = {**os.environ, "BUILDX_CONFIG": str(folder / "buildx")}  # leaves the user's own unchanged
-    return BuildTool(folder / "dockerfiles", lambda watch: run_program(words, cwd=folder, env=environment, watch=watch))
+    bake = buildx.program(setting.checkout)
+    return BuildTool(folder / "dockerfiles", lambda watch: buildx.bake(bake, file, watch=watch))
