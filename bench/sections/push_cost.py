@@ -45,7 +45,7 @@ def run(setting: BenchSetting) -> Iterator[Measurement]:
     if why := private_engine.refusal(engines=1):
         say(f"  j: left out: {why}")
         return
-    setting.engine.check_space(4_000_000_000 if setting.quick else 40_000_000_000)
+    setting.engine.check_space(5_000_000_000 if setting.quick else 60_000_000_000)
     name = f"{setting.registry.address}/pushed:1"
     with (
         private_engine.started(setting.scratch / "builder") as builder,
