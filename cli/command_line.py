@@ -10,7 +10,7 @@ import click
 from containers.errors import suggest
 
 HELP: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-"""Settings of click's contexts."""
+"""Settings of click's contexts. A subcommand's has them from its group's."""
 
 
 def is_reference(word: str) -> bool:
@@ -30,7 +30,7 @@ class Command(click.Command):
     """
 
     def __init__(self, *arguments: Any, examples: Sequence[tuple[str, str]], json: str = "", **options: Any) -> None:
-        super().__init__(*arguments, **{"context_settings": HELP, **options})
+        super().__init__(*arguments, **options)
         self.examples = examples
         self.json = json
 
@@ -56,7 +56,7 @@ class Sections(click.Group):
     """
 
     def __init__(self, *arguments: Any, sections: Mapping[str, Sequence[click.Command]], **options: Any) -> None:
-        super().__init__(*arguments, **{"context_settings": HELP, **options})
+        super().__init__(*arguments, context_settings=HELP, **options)
         self.sections = sections
         for command in (command for commands in sections.values() for command in commands):
             self.add_command(command)

@@ -159,6 +159,8 @@ def produce(
     """
     context = source(image)
     name = image_name.parse(image.name)
+    if push and name.digest:
+        raise SlipwayError(f"imageName {name}: cannot push a digest reference; name a tag")
     reach = build_reach.of(image, Path(context.root, context.dockerfile))
     if reach.unread:
         display.log(f"builds without logins of parents' registries and without secrets: {reach.unread}", "WARNING")
@@ -271,8 +273,6 @@ class _Work:
 
     def push(self, name: Reference, image_id: str, level: int | None) -> str:
         """Push the image, with zstd of a ``level`` if there is one, and return `repository@digest`."""
-        if name.digest:
-            raise SlipwayError(f"imageName {name}: cannot push a digest reference; name a tag")
         if level is not None:
             return f"{name.repository}@{self._push_zstd(replace(name, tag=name.tag or 'latest'), image_id, level)}"
         self.display.status("Pushing image to the registry")

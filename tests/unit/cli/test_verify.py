@@ -243,6 +243,32 @@ def test_evidence_shows_the_newest_inspection(monkeypatch: pytest.MonkeyPatch) -
         assert facts[0] == ("loading", "everything loads: 25 files resolved, inspected 2026-11-25T00:00:00+00:00")
 
 
+def test_evidence_shows_the_newest_scan_of_our_scanner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may attest theirs by the same key; an image that has those alone was not scanned."""
+    keys = {"key": OURS, "sbom": False, "provenance": False}
+    registry = {"kind": "local"}
+    signing = StackConfig.model_validate({"flavor": "local", "registry": registry, "signing": keys}).signing
+    assert signing
+
+    def record(scanner: str, day: int) -> dict[str, Any]:
+        result = {"matches": [{}] * day, "notListed": 0}
+        database = {"uri": "", "version": "2026-11-01T00:00:00+00:00"}
+        at = f"2026-11-{day}T00:00:00+00:00"
+        return {
+            "scanner": {"uri": f"pkg:golang/github.com/{scanner}@v1", "version": "1", "db": database, "result": result},
+            "metadata": {"scanStartedOn": at, "scanFinishedOn": at},
+        }
+
+    grypes, other = [record("anchore/grype", day) for day in (25, 19)], record("aquasecurity/trivy", 26)
+    monkeypatch.setattr(cosign, "every_attested", lambda *_: [*grypes, other])
+    facts = verify.Evidence(TORCH, signing, None, ["scan"]).facts()
+    assert facts[0] == ("scan", "25 known vulnerabilities on 2026-11-25, by the database of 2026-11-01")
+    monkeypatch.setattr(cosign, "every_attested", lambda *_: [other])
+    with pytest.raises(SlipwayError) as caught:
+        verify.Evidence(TORCH, signing, None, ["scan"])
+    assert str(caught.value) == f"{TORCH}: scan: attested by other scanners alone; `slipway` attests Grype's"
+
+
 def test_verify_as_json_has_facts_and_mistakes(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     ask(checkout, monkeypatch, [f"{DEBIAN}@{THEN}"])
     result = verify.as_json(verify.verify("local", checkout.root))

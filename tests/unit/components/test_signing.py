@@ -424,6 +424,20 @@ def test_cosign_failure_is_one_line_and_has_its_own_login(tmp_path: Path, monkey
     assert str(caught.value) == f"{ref}: cosign verify: no signatures found"
 
 
+@pytest.mark.parametrize(("status", "unsigned"), [(1, 0), (9, 0), (10, 1), (11, 1), (12, 1), (13, 1), (14, 0)])
+def test_image_is_unsigned_by_four_statuses_of_cosign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, unsigned: bool
+) -> None:
+    """With any other, nothing is known of its signatures (sigstore/cosign v2.6.3, cmd/cosign/errors/exit_codes.go)."""
+    program = tmp_path / "cosign"
+    program.write_text(f"#!/bin/sh\necho 'Error: it failed' >&2\nexit {status}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(SlipwayError, match="cosign verify: it failed") as caught:
+        cosign.verify(f"r.example/x@sha256:{'a' * 64}", SignerConfig.model_validate({"publicKey": PUBLIC}), None)
+    assert isinstance(caught.value, cosign.Unsigned) == unsigned
+
+
 def test_signature_of_earlier_version_is_renewed_by_request() -> None:
     """A preview shows no change; a refresh asks for it."""
     old: dict[str, Any] = {"ref": "r.example/x/torch@sha256:1", "signing": {"key": KMS}, "signature": "s"}

@@ -111,7 +111,7 @@ def test_copies_of_two_wheels_are_each_called_by_their_own(site: Site) -> None:
     second = site.module(f"b/m{TAG}", [other], rpath="$ORIGIN/../b.libs")
     assert site.asked(first, second) == [1, 2]
     [found] = site.copies()
-    assert (found.family, found.how, found.case) == ("OpenMP", "both", None)
+    assert (found.family, found.process, found.how, found.case) == ("OpenMP", "the Python of /opt/venv", "both", None)
     assert [copy.by for copy in found.copies] == [(f"/{SITE}/a/m{TAG}",), (f"/{SITE}/b/m{TAG}",)]
     assert [copy.path.rpartition("/")[2] for copy in found.copies] == [one.name, other.name]
     assert found.mixing == "all are loaded, each called by those that need it"

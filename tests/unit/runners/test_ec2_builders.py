@@ -107,6 +107,12 @@ def test_second_builder_has_keys_and_defaults_of_its_own() -> None:
         ),
         (
             FIRST,
+            {"engines": {AMD64: "amd"}},
+            ("slipway:engines.linux/amd64.0: 'amd': expected ssh://[user@]host[:port], unix:///path/of/socket or "
+            "tcp://host:port"),
+        ),
+        (
+            FIRST,
             {},
             ("slipway:buildOn: 'runners': runners.build is one machine, for linux/amd64, the first of slipway:platforms: "
             "give an instanceType in runners.build.platforms.linux/arm64, or an engine in slipway:engines.linux/arm64"),
@@ -155,6 +161,14 @@ def test_second_builder_config_wrong_is_refused_in_one_line(
     with pytest.raises(SlipwayError) as caught:
         loaded(build, **values)
     assert str(caught.value) == f"stack x: {message}"
+
+
+def test_builder_of_no_platform_is_refused_in_one_line() -> None:
+    values = {key: value for key, value in stack(FIRST).items() if key != "platforms"}
+    with pytest.raises(SlipwayError) as caught:
+        flavors.load({**values, "platform": "linux/riscv64"}, "stack x")
+    line = "slipway:platform: 'linux/riscv64': input should be 'linux/amd64' or 'linux/arm64'"
+    assert str(caught.value) == f"stack x: {line}"
 
 
 @pytest.mark.parametrize("keys", [{"buildOn": "engine"}, {}], ids=["engine", "default"])

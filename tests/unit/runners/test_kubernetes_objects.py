@@ -23,6 +23,7 @@ from containers.image.gpu.node_labels import GPU
 from stacks import plan
 from stacks.checks.secrets import check_clear_text
 from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunnersConfig, ValidationConfig
+from stacks.config.stack_config import StackConfig
 from stacks.versions.nodes import EFA, INFINIBAND, node, node_names
 
 GITHUB = {"url": "https://github.com/acme", "secret": "github"}
@@ -210,6 +211,10 @@ def test_runners_that_a_node_has_room_for_are_counted(
     config = runners(**values)
     assert config.per_node == most
     assert [(warning or "") in line for line in config.warnings] == [True] * (warning is not None)
+    stack = StackConfig.model_validate(
+        {"flavor": "runners", "registry": {"kind": "ghcr", "repository": "ghcr.io/acme/x"}, "runners": config}
+    )
+    assert stack.warnings == config.warnings
 
 
 @pytest.mark.parametrize(("build", "variable"), [({}, "DOCKER_HOST"), ({"rootless": True}, "BUILDKIT_HOST")])
