@@ -60,12 +60,12 @@ def as_json(verified: Iterator[Verified]) -> dict[str, Any]:
     return {"verified": images, "mistakes": mistakes}
 
 
-def verify(stack: str, root: Path, image: str | None = None, now: datetime | None = None) -> Iterator[Verified]:
+def verify(stack: str, root: Path, image: str | None = None) -> Iterator[Verified]:
     """Verify the last published images of a stack, or one of them, and yield each with its parents.
 
     With an index, the images that it names are verified.
 
-    What the policy refuses is raised last, for all images at once. ``now`` is the time at which their age counts.
+    What the policy refuses is raised last, for all images at once.
 
     Raises:
         SlipwayError: there is no such stack or image, the stack does not sign or has published nothing, a required
@@ -98,7 +98,7 @@ def verify(stack: str, root: Path, image: str | None = None, now: datetime | Non
             if name not in indexes and name not in products:
                 evidence = Evidence(ref, signing, login, signed.get(name, {}))
                 facts += evidence.facts()
-                violations += evidence.violations(now or datetime.now(UTC))
+                violations += evidence.violations(datetime.now(UTC))
                 parents |= evidence.parents(planned)
             yield Verified(name, ref, tuple(facts))
     siblings = {

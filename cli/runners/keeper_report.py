@@ -29,7 +29,7 @@ def keeper_report(stack: str, config: Ec2RunnersConfig, profile: str | None = No
     try:
         session = boto3.Session(profile_name=profile, region_name=config.region)
         client = session.client("dynamodb")
-        item: Any = client.get_item(TableName=table, Key=_ROW, ConsistentRead=True).get("Item")
+        item: Any = client.get_item(TableName=table, Key=_ROW).get("Item")
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
         if code == "ResourceNotFoundException":

@@ -73,7 +73,6 @@ def check(signing: ImageSigning | None) -> None:
         SlipwayError: a program, the key or its password is missing.
     """
     where = "slipway:signing" if signing else "slipway:trust"
-    _require("cosign", where)
     version = re.search(r"GitVersion:\s*(v?(\d+)\.\d+\.\d+\S*)", _run(["cosign", "version"], where, "", None))
     if version and int(version[2]) != _MAJOR:
         raise SlipwayError(
@@ -82,8 +81,8 @@ def check(signing: ImageSigning | None) -> None:
         )
     if signing is None:
         return
-    if signing.sbom:
-        _require("syft", "slipway:signing.sbom")
+    if signing.sbom and not shutil.which("syft"):
+        raise SlipwayError(f"slipway:signing.sbom: {programs.missing('syft')}")
     key = signing.key
     if key is None or ("://" in key and not key.startswith("env://")):
         return
@@ -299,8 +298,3 @@ def _run(words: Sequence[str], subject: str, ref: str, login: Login | None, secr
         if words[0] == "cosign" and error.status in _UNSIGNED:
             raise Unsigned(str(error)) from None
         raise
-
-
-def _require(name: str, key: str) -> None:
-    if not shutil.which(name):
-        raise SlipwayError(f"{key}: {programs.missing(name)}")

@@ -381,7 +381,7 @@ def test_squashfs_has_container_files_and_enroot_config(reference: str, tmp_path
     assert (root / "work/here").is_dir()
     assert (root / "dev").is_dir()
     assert stat.S_IMODE((root / "a").stat().st_mode) == 0o755
-    assert script.startswith("# title one\\nexec evil\n")
+    assert script.startswith("# title one\\nexec evil\n\nmkdir -p ")
 
 
 def test_squashfs_rc_has_folder_entry_point_and_command(reference: str, tmp_path: Path) -> None:

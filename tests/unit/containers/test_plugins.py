@@ -127,6 +127,16 @@ def test_nvrtc_with_sections_beyond_end_is_read() -> None:
     assert (read(damaged).holds, read(damaged).problem) == ((), "")
 
 
+def test_library_whose_names_lie_in_no_segment_is_a_fault() -> None:
+    """The loader would read them from wherever that address is, and end."""
+    content = elf("libx.so", needed=["liby.so"])
+    end = len(content)
+    start = content.index(struct.pack("<Q", 5), content.index(struct.pack("<QQ", 1, 1))) + 8  # DT_STRTAB's value
+    for address in (end, 1 << 40):
+        damaged = content[:start] + struct.pack("<Q", address) + content[start + 8 :]
+        assert read(damaged).problem == f"malformed: address {address:#x} is in no segment"
+
+
 def test_plugin_of_python_environment_may_be_preloaded() -> None:
     folder, name = f"{SITE}/nvidia/cu13/lib", "libnvrtc-builtins.so.13.0"
     result = resolved({f"{folder}/libnvrtc.so.13": nvrtc("13.0"), f"{folder}/{name}": elf(name)})

@@ -83,6 +83,14 @@ def test_base_without_a_wheel_is_refused(values: dict[str, Any], reason: str) ->
     assert reason in refusal_line(load, **values)
 
 
+def test_bases_that_are_offered_take_the_wheel() -> None:
+    """Of those with a glibc that is new enough, where an older one was the reason."""
+    line = refusal_line(load, base="acme/python:3.11-bionic", torch=torch("2.7.0"))
+    assert "; allowed: ubuntu:20.04, " in line
+    line = refusal_line(load, base="rockylinux/rockylinux:9", torch=torch("2.7.0"))
+    assert "; allowed: ubuntu:18.04, " in line
+
+
 @pytest.mark.parametrize(
     "values",
     [

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from scaler import github, jobs, keeper, webhook
+from scaler.decide import Decision
 from tests.fakes.aws.runner_world import ENVIRONMENT, MINUTE, Faults, Killed, World
 
 HISTORIES = int(os.environ.get("SLIPWAY_HISTORIES", "30"))
@@ -28,6 +29,13 @@ def played(seed: int, monkeypatch: pytest.MonkeyPatch, **faults: Any) -> World:
         Faults(**{"rate": (0.02, 0.2, 0.5)[seed % 3], "dead": (dead, dead + 25 * MINUTE), "until": FAULTY, **faults}),
         8,
     )
+    rounds(world, monkeypatch, ALL)
+    return world
+
+
+def rounds(world: World, monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[Decision | None]:
+    """Let time pass, with a round of the keeper each minute; return what each decided that came to its end."""
+    decisions: list[Decision | None] = []
     with monkeypatch.context() as patch:
         for module in (keeper, jobs, github):
             patch.setattr(module, "time", SimpleNamespace(time=world.time))
@@ -37,16 +45,16 @@ def played(seed: int, monkeypatch: pytest.MonkeyPatch, **faults: Any) -> World:
         patch.setattr(github._OPENER, "open", world.urlopen)
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)
-        while world.now < world.start + ALL:
+        while world.now < world.start + seconds:
             begun = world.now
             world.tick(webhook)
             if not world.faults.dead[0] <= begun - world.start < world.faults.dead[1]:
                 world.killed_at = begun + 55
                 with contextlib.suppress(Killed):
-                    keeper.Keeper(ENVIRONMENT).round()
+                    decisions.append(keeper.Keeper(ENVIRONMENT).round())
                 world.killed_at = float("inf")
             world.now = max(begun + MINUTE, world.now)
-    return world
+    return decisions
 
 
 @pytest.mark.parametrize("part", range(3))
@@ -57,6 +65,23 @@ def test_faults_lose_no_job_and_keep_no_machine(part: int, monkeypatch: pytest.M
         assert not unfinished, f"history {seed}: jobs {unfinished}"
         late = {one.id: (one.ended or world.now) - one.used_until for one in world.machines.values()}
         assert max(late.values()) <= 10 * MINUTE, f"history {seed}: {late}"
+
+
+def test_round_that_cannot_tell_its_machines_changes_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """AWS lists the groups, and one of their machines in another shape than documented."""
+    world = World(0, Faults(0, (0, 0), 0), 8)
+    listed = keeper.Keeper._group_descriptions
+
+    def groups(own: keeper.Keeper) -> Any:
+        return {kind: {**group, "Instances": [{"LifecycleState": "InService"}]} for kind, group in listed(own).items()}
+
+    monkeypatch.setattr(keeper.Keeper, "_group_descriptions", groups)
+    assert rounds(world, monkeypatch, 30 * MINUTE) == [None] * 30
+    assert {job.state for job in world.jobs.values()} == {"queued"}
+    assert not world.machines
+    assert '"to": "list the machines"' in capsys.readouterr().out
 
 
 def test_github_request_ends_within_its_round(monkeypatch: pytest.MonkeyPatch) -> None:
