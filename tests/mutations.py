@@ -48,11 +48,11 @@ OPPOSITES: dict[type[ast.AST], type[ast.AST]] = {
 NAMES = {"all": "any", "any": "all", "min": "max", "max": "min"}
 
 EQUIVALENT = (
-    *("frozen", "slots", "kw_only", "strict", "timeout", "SECONDS", "TIMEOUT"),
+    *("frozen", "slots", "kw_only", "strict", "timeout", "maxsize", "SECONDS", "TIMEOUT"),
     *("encoding", "errors", "description", "help", "metavar", "examples", "repr"),
 )
 """Ends of names whose value is neither mutated nor dropped. Those of a dataclass refuse what mypy refuses, `zip(strict=...)`
-what cannot happen, one second more changes nothing, text is UTF-8 here anyway, and prose is read by people."""
+what cannot happen, a second more or a larger cache changes nothing, text is UTF-8 here anyway, and prose is read by people."""
 
 
 class Mutation(NamedTuple):
@@ -141,9 +141,13 @@ def mutations(root: Path, file: Path) -> Iterator[Mutation]:
     equivalent: set[ast.AST] = set()
     for node in ast.walk(tree):
         match node:
-            case ast.keyword(arg=str(name), value=value) | ast.Assign(targets=[ast.Name(id=name)], value=value):
+            case (
+                ast.keyword(arg=str(name), value=ast.expr() as value)
+                | ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ):
                 if name.endswith(EQUIVALENT):
-                    equivalent.add(value)
+                    equivalent.update(ast.walk(value))
             case ast.FunctionDef(returns=returns, body=[*_, end]):
                 if isinstance(end, ast.Return) and ast.unparse(end) == "return None":
                     equivalent.add(end)

@@ -311,6 +311,18 @@ def test_manifest_without_end_or_bomb_is_refused(monkeypatch: pytest.MonkeyPatch
             assert "sent more than 4 MiB" in refusal_line(Repository(f"{address}/a/b:1").manifest)
 
 
+def test_manifest_of_4_mib_is_the_largest() -> None:
+    text = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": []}).encode()
+    for size in (4 << 20, (4 << 20) + 1):
+        body = text.ljust(size)
+        with serving(hostile(lambda request, body=body: request.reply(200, {"Content-Type": INDEX}, body))) as address:
+            repository = Repository(f"{address}/a/b:1")
+            if size == 4 << 20:
+                assert repository.manifest().body == body
+            else:
+                assert "sent more than 4 MiB" in refusal_line(repository.manifest)
+
+
 def header(kind: bytes, size: int) -> bytes:
     member = tarfile.TarInfo("x")
     member.type, member.size = kind, size

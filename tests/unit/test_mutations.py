@@ -11,6 +11,7 @@ from tests.helpers.called import Calls, Chosen, run
 from tests.mutations import FOLDERS, choices, direct, mutations, replace, tried
 
 SOURCE = """\
+WAIT_SECONDS: Final = 7 * 24
 def safe(name, pod, online):
     if name and pod.lives and name in online:
         refuse(name, quietly=False, timeout=3)

@@ -450,7 +450,7 @@ class _Tables:
             else:
                 name, _, _, info, _, section = symbol
             binding = info >> 4
-            if not name or binding == _LOCAL:
+            if binding == _LOCAL:
                 continue
             budget.check()
             text = strings[name : end(b"\0", name)]

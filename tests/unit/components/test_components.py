@@ -132,7 +132,7 @@ def test_supply_chain_follows_each_images_digest() -> None:
 
 def test_supply_chain_of_an_index_is_its_signature_and_tags() -> None:
     ref = f"r.example/x/torch@sha256:{'b' * 64}"
-    answers = {"torch": {"index": ref}}
+    answers = {"torch": {"index": ref, "digest": f"sha256:{'b' * 64}"}}
     platforms = ["linux/amd64", "linux/arm64"]
     recorder, values = run(
         signing={"key": KEY}, extraTags=["latest"], answers=answers, indexed=True, platforms=platforms
@@ -143,6 +143,16 @@ def test_supply_chain_of_an_index_is_its_signature_and_tags() -> None:
     assert sorted(outputs["signed"]["torch"]) == ["by", "signature"]
     assert sorted(outputs["signed"]["torch-arm64"]) == ["by", "provenance", "sbom", "signature"]
     assert set(outputs["extraTags"]) == {"torch", "extras"}
+    platform = {"ref": f"r.example/x/torch@{DIGEST}", "digest": DIGEST}
+    assert outputs["images"]["torch"] == {
+        "ref": ref,
+        "digest": f"sha256:{'b' * 64}",
+        "tag": "abc1234-base",
+        "platforms": {name: {**platform, "tag": "abc1234-base"} for name in platforms},
+    }
+    _, values = run(indexed=True, platforms=platforms, publish=False)
+    unpushed = values["outputs"]["images"]["torch"]
+    assert (unpushed["merged"], unpushed.get("ref"), [*unpushed["platforms"]]) == (False, None, platforms)
 
 
 def test_supply_chain_left_out_declares_nothing() -> None:

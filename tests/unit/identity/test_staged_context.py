@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -142,10 +143,12 @@ def test_folder_that_cannot_be_written_is_one_line(root: Path) -> None:
 def test_folder_without_use_for_a_week_is_removed(root: Path) -> None:
     content = planned(root)
     staged_context.write([content], root)
-    unused = root / CONTEXTS / "0123456789abcdef"
-    unused.mkdir()
-    for folder in (root / content.folder, unused):
-        os.utime(folder, (0, 0))
+    day = 24 * 3600
+    of_another, unused = (root / CONTEXTS / name for name in ("fedcba9876543210", "0123456789abcdef"))
+    for folder, age in ((root / content.folder, 30 * day), (of_another, 6.9 * day), (unused, 7.1 * day)):
+        folder.mkdir(exist_ok=True)
+        os.utime(folder, (0, time.time() - age))
     staged_context.write([content], root)
     assert (root / content.folder).is_dir()
+    assert of_another.is_dir()
     assert not unused.exists()
