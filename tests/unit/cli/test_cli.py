@@ -182,6 +182,16 @@ def test_help_names_every_section_or_the_examples(words: list[str], capsys: pyte
     assert [line for line in (printed.out + printed.err).splitlines() if line in headings] == headings
 
 
+def test_command_without_the_words_it_needs_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    of_stacks = "destroy history rollback show inspect start scan new diff verify warm evidence promote export compose job"
+    further = ["evidence local", "evidence local torch", "promote local", "promote local torch"]
+    for line in (*of_stacks.split(), "key", "runners", "init", "completion", "github --backend s3://a", *further):
+        assert main(line.split()) == 2, line
+        assert "\nError: Missing argument '" in capsys.readouterr().err, line
+    assert main(["affected"]) == main(["github", "init"]) == 2
+    assert capsys.readouterr().err.count("\nError: Missing option '--") == 2
+
+
 def test_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["shwo", "local"]) == 2
     assert capsys.readouterr().err.endswith("Error: no such command 'shwo' (did you mean 'show'?)\n")
