@@ -114,7 +114,7 @@ def _read(root: Path) -> Mapping[str, Any]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise _unreadable(error.strerror or error) from None
+        raise _unreadable(error.strerror) from None
     except UnicodeDecodeError as error:
         raise _unreadable(f"byte {error.start + 1} is not UTF-8") from None
     return _parsed(text)
@@ -206,7 +206,7 @@ def write(
     except OSError as error:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
-        raise SlipwayError(f"{FILE} cannot be written: {error.strerror or error}") from None
+        raise SlipwayError(f"{FILE} cannot be written: {error.strerror}") from None
 
 
 def tagged_parents(spec: ImageSpec, mirrors: MirrorsConfig) -> dict[str, str]:

@@ -60,7 +60,7 @@ def _secrets(dockerfile: Dockerfile) -> Iterator[str]:
     for instruction in dockerfile.instructions:
         for flag in instruction.flags:
             name, _, mount = flag.partition("=")
-            if instruction.keyword != "RUN" or name != "--mount":
+            if name != "--mount":  # which RUN alone has
                 continue
             options = dict(option.partition("=")[::2] for option in next(csv.reader([mount]), []))
             if options.get("type", "").lower() == "secret":

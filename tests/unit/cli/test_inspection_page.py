@@ -33,8 +33,9 @@ def page_of(registry: Registry, files: Mapping[str, bytes], capsys: pytest.Captu
     """Return the page of an image, whose elements are closed."""
     reference = registry.image("a:1", [files_archive({**BASE, **files})])
     main(["inspect", reference, "--html", *options])
-    page = Page()
-    page.feed(capsys.readouterr().out)
+    page, text = Page(), capsys.readouterr().out
+    assert text.startswith('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">')  # else as the browser likes
+    page.feed(text)
     assert page.open == []
     return page
 

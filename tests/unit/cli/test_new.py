@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -221,6 +223,14 @@ def test_new_file_that_appears_meanwhile_stays(root: Path, monkeypatch: pytest.M
     with pytest.raises(Exception, match=r"^stacks/Pulumi.mine.yaml exists already"):
         written(root, "local")
     assert [(file.name, file.read_text()) for file in path.parent.iterdir()] == [(path.name, "precious")]
+
+
+def test_new_file_is_whole_from_its_first_moment(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written beside its place: the folder for temporary files may be on another disk, or full."""
+    monkeypatch.setattr(tempfile, "tempdir", "/dev/null/full")
+    written(root, "local")
+    (file,) = (root / "stacks").iterdir()
+    assert (file.name, stat.S_IMODE(file.stat().st_mode)) == ("Pulumi.mine.yaml", 0o644)
 
 
 @pytest.fixture

@@ -61,6 +61,22 @@ def test_resolve_program_reports_missing_library(files: dict[str, bytes | str], 
     assert faults({"bin/p": PROGRAM, **files}) == expected
 
 
+def test_library_of_another_machine_is_named_with_it() -> None:
+    """By binutils' numbers (include/elf/common.h)."""
+    machines = {3: "i386", 8: "mips", 20: "powerpc", 21: "powerpc64", 22: "s390x", 40: "arm", 183: "aarch64"}
+    machines |= {224: "AMD GPU", 243: "riscv", 247: "bpf", 258: "loongarch", 9: "machine 9"}
+    for number, name in machines.items():
+        other = {"bin/p": PROGRAM, "usr/lib64/liba.so": elf("liba.so", machine=number)}
+        assert faults(other) == [f"/bin/p: misses liba.so: /usr/lib64/liba.so is for {name}"]
+
+
+def test_loader_that_is_none_is_missing() -> None:
+    files: dict[str, bytes | str] = {"bin/p": PROGRAM, "usr/lib64/liba.so": LIBRARY}
+    assert faults({**files, LOADER.lstrip("/"): "text"}) == [f"/bin/p: misses {LOADER}: no such loader"]
+    malformed = f"{LOADER}: cannot be loaded: malformed: a table at 64 ends after the file"
+    assert faults({**files, LOADER.lstrip("/"): LIBRARY[:64]}) == [malformed]
+
+
 def test_resolve_library_of_environment_is_found() -> None:
     files: dict[str, bytes | str] = {"bin/p": PROGRAM, "opt/liba.so": LIBRARY}
     assert faults(files, {"Env": ["LD_LIBRARY_PATH=/nowhere:/opt"]}) == []
