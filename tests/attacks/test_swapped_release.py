@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import http.server
 import ssl
 import threading
@@ -103,6 +104,19 @@ def test_pin_replaces_no_hash(checkout: Checkout, release: Release) -> None:
     assert releases.pin(checkout, {tool: "2.0", releases.Release("none", release.url, "none"): "1"}) == 2
     assert [*releases._pins(checkout)] == ["tool"]
     assert [*releases._pins(checkout)["tool"]] == ["2.0"]
+
+
+def test_download_is_from_an_address_without_a_password_alone() -> None:
+    for url in ("https://a.example/x", "https://a.example:8443/x", "http://127.0.0.1:1/x", "http://localhost/x"):
+        net.check_scheme(url)
+    refused = {
+        "is not an https:// address": ["http://a.example/x", "ftp://a.example/x", "file:///x", "https:///x", "https://[x"],
+        "an address with user:password@ is not taken": ["https://me:word@a.example/x", "https://me@a.example/x"],
+    }
+    for line, urls in refused.items():
+        for url in urls:
+            with pytest.raises(net.UnavailableError, match=re.escape(line)):
+                net.check_scheme(url)
 
 
 def test_redirection_from_https_to_http_is_refused(

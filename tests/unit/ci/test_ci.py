@@ -760,10 +760,14 @@ def test_propose_after_file_changed_on_main_pushes_again(night: Checkout, github
 @pytest.mark.parametrize(
     ("there", "kept"), [("2026-01-12", "2026-01-12"), ("2025-12-29", "2026-01-05"), (None, "2026-01-05")]
 )
-def test_lock_date_of_open_pull_is_kept(there: str | None, kept: str, night: Checkout, github: GitHub) -> None:
+def test_lock_date_of_open_pull_is_kept(
+    there: str | None, kept: str, night: Checkout, github: GitHub, capsys: pytest.CaptureFixture[str]
+) -> None:
     proposing(night, locked=MOVED, refresh=there)
+    capsys.readouterr()
     assert lock_date.run(REQUEST) == 0
-    assert lock.refresh_date(night.root) == kept
+    line = f"kept the refresh of {there} from the open pull request\n"
+    assert (lock.refresh_date(night.root), capsys.readouterr().out) == (kept, line if kept == there else "")
     assert not lock.read(night.root), "the next lock looks up all digests"
     night.git("checkout", "-q", LOCK)
     github.pulls.clear()

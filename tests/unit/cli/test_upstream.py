@@ -164,7 +164,7 @@ def test_row_says_what_is_missing(check: dict[str, object], missing: str, tmp_pa
         tmp_path / "tree",
         {
             **FILES,
-            "setup.py": "# reads OLD_JOBS\nos.getenv('MAX_JOBS')\nsetup(setup_requires=['Packaging>1', 'ninja'])\n",
+            "setup.py": "# reads OLD_JOBS\nos.getenv('MAX_JOBS')\nsetup(setup_requires=['Packaging>1', os.name, 3, 'ninja'])\n",
             "requirements.txt": "# of all\n-r more.txt\npy_cpuinfo  # CPU\ntorch>=2\n",
             "broken.toml": "= 1",
         },
