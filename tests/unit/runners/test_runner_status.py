@@ -252,6 +252,8 @@ def test_metrics_are_openmetrics_and_count_the_jobs(site: Site, capsys: pytest.C
         if name.endswith("longest_wait_seconds") and "capacity" in labels
     )
     assert 290 < longest < 400
+    (age,) = (float(value) for name, _, value in samples if name.endswith("report_age_seconds"))
+    assert 0 <= age < 3600  # it is of this run
 
 
 @pytest.mark.usefixtures("site")
