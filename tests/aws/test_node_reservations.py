@@ -101,6 +101,11 @@ def test_each_set_has_reservations_of_its_own() -> None:
     plant(reservation(State="cancelled", Tags=tags, **P5))
     with pytest.raises(SlipwayError, match=r"^slipway:runners.sets.h100.reservation: cr-\w+ is cancelled, not active"):
         reservation_lookup.of_nodes(config)
+    plant(reservation(**P5))
+    with pytest.raises(SlipwayError) as caught:
+        reservation_lookup.of_nodes(config)
+    line = f"slipway:runners.sets.h100.reservation: team=ml: {REGION} has no such reservation"
+    assert str(caught.value) == line
 
 
 def test_profile_of_the_stack_looks_them_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -284,6 +284,7 @@ def test_docker_login_of_registry_is_used(monkeypatch: pytest.MonkeyPatch, tmp_p
 @pytest.mark.parametrize("registry", [{"kind": "local"}, ECR, {"kind": "generic", "repository": PASSWORDS["generic"]}])
 def test_registry_without_login_needs_none_before_push(registry: dict[str, Any]) -> None:
     stack_login.check(load(registry).registry)
+    assert stack_login.configured(load(registry).registry) is None
 
 
 def test_password_in_clear_text_is_refused_and_hidden() -> None:

@@ -372,6 +372,7 @@ GONE = "no folder of PATH has gone"
         ('exec "$@"', GONE),
         ("if [ \"$A\" ]; then\n  exit 1\nfi\n. /x\nexec \"$@\"", ""),
         ("set -e; ( cd /src; exec ./gone ); true", "/src/gone does not exist"),
+        ("set -e; cd /src; ./gone; ( true )", "/src/gone does not exist"),
         ("( cd /src && exec ./gone )", "/src/gone does not exist"),
         ("set -e; (gone) > /log 2>&1; true", GONE),
         ('exec "$(dirname "$0")/gone"', "/src/gone does not exist"),

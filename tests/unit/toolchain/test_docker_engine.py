@@ -15,6 +15,7 @@ from containers.engine import engine
 from containers.engine.connection import Address, EngineUnreachable
 from containers.engine.engine import BodyWriter, Engine, EngineError
 from containers.errors import SlipwayError
+from tests.fakes import tls_engine
 from toolchain.provider.docker_api import session
 
 Serve = Callable[[bytes | None], Engine]
@@ -51,6 +52,19 @@ def serve(tmp_path: Path, request: pytest.FixtureRequest) -> Serve:
         return Engine(Address(f"unix://{tmp_path}/socket"))
 
     return start
+
+
+def test_engine_of_the_environment_gets_its_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Docker's client: DOCKER_CERT_PATH is the folder of ca.pem, cert.pem and key.pem."""
+    with tls_engine.serve(tmp_path) as served:
+        for name, text in served.tls.items():
+            (tmp_path / f"{name}.pem").write_text(text)
+        monkeypatch.setenv("DOCKER_HOST", f"tcp://{served.address}")
+        monkeypatch.setenv("DOCKER_CERT_PATH", str(tmp_path))
+        assert Engine.at(Address("")).address == Address(f"tcp://{served.address}", tls=served.tls)
+        (tmp_path / "key.pem").unlink()
+        with pytest.raises(SlipwayError, match=r"^certPath \S+: \S+/key\.pem: No such file or directory$"):
+            Engine.at(Address(""))
 
 
 def test_upgrade_of_an_engine_that_agrees_is_its_channel(serve: Serve) -> None:
