@@ -18,10 +18,13 @@ from ..github import REPOSITORY
 from ..jobs import Job
 
 _MOST = 1000
-"""Most jobs, and most ended ones, that are kept by name: a row of DynamoDB has at most 400 KB. Others are counted."""
+"""Most jobs, and most failed ones, that are kept by name: a row of DynamoDB has at most 400 KB. Others are counted."""
 
-_MOST_BUSY = 3000
-"""Most busy runners that are kept: as many as a set may have machines. A lost message leaves one for ever."""
+_MOST_RUNNERS = 3000
+"""Most busy runners that are kept, and most ended jobs with theirs: as many as a set may have machines.
+
+A lost message leaves a busy one for ever.
+"""
 
 _NAMELESS = -(1 << 62)
 """The id of the first job that is counted without a message about it. Those of messages are their requests, negated."""
@@ -159,11 +162,11 @@ class AssignedJobs:
         self.waiting.pop(request, None)
         if kind == "JobStarted" and runner and runner not in self.ended:
             self.busy[runner] = request
-            self.busy = dict([*self.busy.items()][-_MOST_BUSY:])
+            self.busy = dict([*self.busy.items()][-_MOST_RUNNERS:])
         elif kind == "JobCompleted":
             self.busy.pop(runner, None)
             self.ended |= dict.fromkeys([str(request), *([runner] if runner else [])])
-            self.ended = dict.fromkeys([*self.ended][-2 * _MOST :])
+            self.ended = dict.fromkeys([*self.ended][-2 * _MOST_RUNNERS :])
             if runner and str(one.get("result")).lower() not in {"succeeded", "skipped"}:
                 run = int(one["workflowRunId"])
                 self.failed[runner] = (f"{one['ownerName']}/{one['repositoryName']}", run)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from scaler import jobs as table
-from scaler.decide import Decision, Machine, Runner
+from scaler.decide import Decision, Machine, Rules, Runner, decide
 from scaler.fleet_status import status
 from scaler.jobs import LISTENER, Job, Rows
 from scaler.listening.assigned_jobs import AssignedJobs
@@ -310,6 +310,23 @@ def test_webhooks_jobs_get_runners_outside_of_the_set() -> None:
     assert outside(3, noted[:2], assigned, [idle], {"i-1"}) == 2
 
 
+def test_1500_jobs_that_end_at_once_leave_no_runner_free() -> None:
+    """GitHub lists each runner for some seconds more. As a free one, it would stand for a machine that a job needs."""
+    known, numbers = AssignedJobs(), range(1, 1501)
+    known.take(message(1, 1500, 1500, *(("JobStarted", number, f"x-i-{number}") for number in numbers)), START)
+    known.take(message(2, 1500, 0, *(("JobAssigned", 1500 + number, "") for number in numbers)), START)
+    known.take(message(3, 1500, 0, *(("JobCompleted", number, f"x-i-{number}") for number in numbers)), START)
+    known = AssignedJobs.of(known.text())
+    runners = known.seen([Runner(n, f"i-{n}", online=True, busy=False) for n in numbers], "x-")
+    machines = [Machine(f"i-{n}", "spot", START - 3600) for n in numbers]
+    rules = Rules(("spot",), 0, 3000, patience=300, idle=300, boot=600, lifetime=86400)
+    registered = {machine.id: machine.started for machine in machines}
+    decision = decide(START + 700, rules, known.jobs(), machines, runners, registered)
+    assert (decision.desired, decision.unassigned, decision.end) == ({"spot": 3000}, [], {})
+    known.take(message(4, 1500, 0, ("JobAssigned", 1, "")), START)  # late, and once more
+    assert -1 not in [job.id for job in known.jobs() or []]
+
+
 def test_many_jobs_and_foreign_names_are_bounded() -> None:
     """The row in which they are kept has a limit."""
     known = AssignedJobs()
@@ -320,8 +337,8 @@ def test_many_jobs_and_foreign_names_are_bounded() -> None:
     numbers = range(101, 1121)
     known.take(message(1, 1020, 0, *(("JobAssigned", number, "") for number in numbers)), START)
     assert (len(known.waiting), len(known.jobs() or [])) == (1000, 1020)
-    known.take(message(2, 1020, 1020, *(("JobCompleted", number, f"i-{number}") for number in numbers)), START)
-    assert (len(known.ended), len(known.failed)) == (2000, 1000)
+    known.take(message(2, 4020, 4020, *(("JobCompleted", number, f"i-{number}") for number in range(101, 4121))), START)
+    assert (len(known.ended), len(known.failed)) == (6000, 1000)
     foreign = message(3, 1021, 1020, ("JobAssigned", 40, ""))
     body = foreign["body"].replace('"images"', '"../x"').replace("queueTime", "scaleSetAssignTime")
     known.take({**foreign, "body": body}, 1_900_000_000.0)
