@@ -31,7 +31,10 @@ POSTPONED_RECHECK_SECONDS = 600
 """The same for a job that waits for something else than a runner."""
 
 _MOST_RECHECKED = 50
-"""Most jobs of each kind that GitHub is asked about in one round, if it takes so many calls. The next round goes on."""
+"""Most jobs of each kind that GitHub is asked about in one round, if it takes so many calls. Later rounds ask for others."""
+
+_GOLDEN = (5**0.5 - 1) / 2
+"""By which part of the jobs each minute's first one is after the last minute's: the most even of all such steps."""
 
 _GITHUB_SECONDS = 42.0
 """Seconds of a round for GitHub. Lambda ends a round at 55, and AWS's own calls take at most the rest."""
@@ -257,7 +260,7 @@ class Keeper:
         """
         now, most = time.time(), max(self._github.spare - self._listing, 2.0) / 2
         waiting = _turn(now, [job for job in rows.waiting if now - job.since > RECHECK_SECONDS], most)
-        most -= len(waiting)
+        most = max(most - len(waiting), 1.0)  # however many wait for a runner, the others have their turn
         postponed = _turn(now, [job for job in rows.postponed if now - job.since > POSTPONED_RECHECK_SECONDS], most)
         for job in waiting + postponed:
             with refusal("ask for", job=job.id):
@@ -479,9 +482,13 @@ def _without_room(rules: Rules, machines: Sequence[Machine]) -> list[str]:
 
 
 def _turn(now: float, jobs: Sequence[Job], most: float) -> list[Job]:
-    """Return the jobs whose turn it is in the round of this time, at most ``most``."""
+    """Return the jobs whose turn it is in the round of this time, at most ``most``.
+
+    How many that is changes from round to round, and no round knows of another: of ``n`` jobs, each has its turn within
+    ``2 * n / most`` rounds of any ``most``.
+    """
     count = int(min(most, _MOST_RECHECKED))
-    first = int(now // 60) * count % max(len(jobs), 1)
+    first = int(now // 60 * _GOLDEN % 1 * len(jobs))
     return [*jobs[first:], *jobs[:first]][:count]
 
 
