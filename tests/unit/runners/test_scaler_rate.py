@@ -200,7 +200,7 @@ class Limited(WebhookWorld):
         hour = int(self.now - self.start) // 3600
         self.calls[hour] += 1
         self.asked |= {request.full_url} if "/actions/jobs/" in request.full_url else set()
-        told = self.told(hour)
+        told = self.told()
         if self.calls[hour] > HOURLY:
             spent = io.BytesIO(b'{"message": "API rate limit exceeded for installation ID 678."}')
             raise urllib.error.HTTPError(request.full_url, 403, "", told, spent)  # type: ignore[arg-type]
@@ -208,8 +208,9 @@ class Limited(WebhookWorld):
         answer.headers = told
         return answer
 
-    def told(self, hour: int) -> dict[str, str]:
+    def told(self) -> dict[str, str]:
         """Return what GitHub says of its limit."""
+        hour = int(self.now - self.start) // 3600
         return limits(HOURLY - self.calls[hour], self.start + 3600 * (hour + 1))
 
     def rounds(self, monkeypatch: pytest.MonkeyPatch, minutes: int) -> None:
@@ -231,7 +232,7 @@ class Limited(WebhookWorld):
 class Alternating(Limited):
     """A GitHub of which somebody else takes ten calls in each second minute: 20 are left for jobs that wait, or 25."""
 
-    def told(self, hour: int) -> dict[str, str]:
+    def told(self) -> dict[str, str]:
         lists = JOBS // 100 + 1
         return limits(lists + (40 if int(self.now // MINUTE) % 2 else 50), self.now + MINUTE)
 
