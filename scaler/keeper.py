@@ -31,7 +31,7 @@ POSTPONED_RECHECK_SECONDS = 600
 """The same for a job that waits for something else than a runner."""
 
 _MOST_RECHECKED = 50
-"""Most jobs of each kind that GitHub is asked about in one round, if it takes so many calls. Later ones take the rest."""
+"""Most jobs of each kind that GitHub is asked about in one round, if it takes so many calls. The next ones ask more."""
 
 _GOLDEN = (5**0.5 - 1) / 2
 """By which part of the jobs each minute's first one is after the last minute's: the most even of all such steps."""
