@@ -60,10 +60,12 @@ SCOPES: Final = (
     "workflows",
     "cluster",
     "jobs",
+    "unit/runners/test_scaler_rate.py",
+    "unit/test_hanging.py",
 )
 """Files and folders whose tests one worker of pytest-xdist runs, as they share what they start and build. A test is of the
 first that holds it. The longest come first, so that no worker has one left when the others are done. The other files run
-anywhere, after these, each in one worker."""
+anywhere, after these, each in one worker: none of them takes 5 s."""
 
 
 def _scope(nodeid: str) -> str | None:
