@@ -168,3 +168,19 @@ def test_script_of_step_with_login_calls_no_compiler() -> None:
     ]
     assert len(scripts) > 20
     assert [str(path) for path in scripts if compilers.search(path.read_text())] == []
+
+
+def with_login(dockerfile: str) -> set[str]:
+    """Return the components whose step in the stage `installed` has a login."""
+    steps = [run for run in stages(dockerfile)["installed"][1] if "/wheels/" in " ".join(run.flags)]
+    sources = {re.sub(r".*,source=/wheels/([^,]+),.*", r"\1", " ".join(run.flags)): run for run in steps}
+    assert len(sources) == len(steps) > 1
+    return {component for component, run in sources.items() if has_login(run)}
+
+
+def test_only_component_with_packages_has_their_login() -> None:
+    """With a login, Docker 26.1.5 hashes the whole image below the step: BuildKit from moby/buildkit@ab17c1dd to @157efce4."""
+    rows = (line.split() for line in (FOLDER / "torch/wheels/components.txt").read_text().splitlines())
+    packaged = {row[0] for row in rows if len(row) == 2 and (row[1] == "*" or row[1].startswith("deb:"))}
+    assert with_login("torch/Dockerfile") == packaged == {"cublas", "cuda", "cudnn", "comm", "rest"}
+    assert "rest" not in with_login("torch-extras/Dockerfile")
