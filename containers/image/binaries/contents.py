@@ -160,7 +160,7 @@ def facts(path: str, size: int, file: IO[bytes]) -> Facts:
             return Unread(f"{size} bytes, at most {_LARGEST_DATABASE} are read")
         return rpm_records.of_database(path, start + file.read())
     if distributions.is_metadata(path):
-        return distributions.distribution(start + file.read(distributions.LARGEST))
+        return distributions.distribution(path, start + file.read(distributions.LARGEST))
     if size <= _LARGEST_TEXT:
         if loader_config.is_configuration(path) or path in _TEXTS or path.endswith(_ENVIRONMENT):
             return start + file.read()

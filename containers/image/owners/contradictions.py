@@ -1,7 +1,6 @@
 """Python packages of one environment whose requirements contradict what is installed beside them, or the Python itself.
 
-Debian's Python finds those below /usr/local before its own, and has them in `dist-packages`; a Python of its own below
-/usr/local has `site-packages`, and sees none of Debian's. Compared with `uv pip check`.
+Compared with `uv pip check`.
 """
 
 from __future__ import annotations
@@ -24,13 +23,11 @@ from containers.image.binaries.elf_file import PLATFORM_MACHINES, ElfMachine
 from containers.image.binaries.loading import Fault, exceptions
 from containers.image.extensions.misnamed_extensions import named_for
 from containers.image.extensions.numpy_api import NumpyBuild
-from containers.image.owners import ownership
+from containers.image.owners import distributions, ownership
 from containers.image.owners.distributions import Distribution
+from containers.image.owners.package_folders import SHARED, Environment, PackageFolders
 
-_FOLDER: Final = re.compile(
-    r"(?P<prefix>.*?)/?(?P<local>(?<=usr)/local)?/?lib(?:64)?/python(?P<version>3(?:\.\d+)?)t?/(?P<kind>site|dist)-packages/.*"
-)
-_EXTENSION: Final = re.compile(r"(?P<module>.*/[^/.]+)\.cpython-3(?P<minor>\d+)t?-[^/]*\.so")
+_EXTENSION: Final = re.compile(r"(?P<module>.*/[^/.]+)\.cpython-3(?P<minor>\d+t?)-[^/]*\.so")
 """An extension that one release of Python alone imports (importlib.machinery.EXTENSION_SUFFIXES)."""
 _ANY_EXTENSION: Final = re.compile(r".*/[^/.]+\.(?:cpython-3\d+t?-[^/]*|abi3)\.so")
 """An extension, by a name that nothing else has."""
@@ -73,34 +70,38 @@ def unmet(contents: Contents, architecture: str) -> list[Contradiction]:
 
     ``architecture`` is that of the image's platform.
     """
-    environments = sorted(_environments(contents).items())
-    requirements = (
-        contradiction
-        for (prefix, version), installed in environments
-        for one in installed.values()
-        for contradiction in _unmet(f"/{prefix}".rstrip("/") or "/", version, installed, one, architecture)
-    )
-    foreign = [*_foreign(contents), *_of_other_processor(contents, architecture)]
-    return [*requirements, *foreign, *_of_other_numpy(contents, dict(environments))]
+    folders = PackageFolders(contents)
+    packages = _packages(contents, folders)
+    requirements: dict[tuple[str, str, str], Contradiction] = {}
+    for environment in folders.environments:
+        for one in packages[environment].values():
+            for row in _unmet(environment, packages[environment], one, architecture):
+                requirements.setdefault((row.by, row.requirement, row.has), row)
+    foreign = [*_foreign(contents, folders), *_of_other_processor(contents, folders, architecture)]
+    return [*requirements.values(), *foreign, *_of_other_numpy(contents, folders, packages)]
 
 
-def _foreign(contents: Contents) -> Iterator[Contradiction]:
+def _foreign(contents: Contents, folders: PackageFolders) -> Iterator[Contradiction]:
     """Yield the extensions that the folder's Python passes over, if nothing else has the module's name."""
     for path in sorted(contents.binaries):
-        place, built = _FOLDER.fullmatch(path), _EXTENSION.fullmatch(path)
-        if not place or not built or place["version"] in {"3", f"3.{built['minor']}"}:
+        built = _EXTENSION.fullmatch(path)
+        environments = folders.of(path) if built else ()
+        if not built or not environments or path.startswith(f"{SHARED}/"):
             continue
-        module, own = built["module"], f".cpython-{place['version'].replace('.', '')}"
+        release = f"3.{built['minor']}"
+        if any(environment.version == release for environment in environments):
+            continue
+        module, version = built["module"], environments[0].version
+        own = f".cpython-{version.replace('.', '')}-"
         others = (f"{module}{suffix}" for suffix in (".py", ".abi3.so", ".so"))
         if any(contents.tree.find(other) for other in others) or any(
             other.startswith(f"{module}{own}") for other in contents.binaries
         ):
             continue
-        prefix = f"/{place['prefix']}".rstrip("/") or "/"
-        yield Contradiction(prefix, f"/{path}", f"Python 3.{built['minor']}", f"Python {place['version']}")
+        yield Contradiction(environments[0].place, f"/{path}", f"Python {release}", f"Python {version}")
 
 
-def _of_other_processor(contents: Contents, architecture: str) -> Iterator[Contradiction]:
+def _of_other_processor(contents: Contents, folders: PackageFolders, architecture: str) -> Iterator[Contradiction]:
     """Yield the packages whose extensions are for another processor, as `pip install --platform` may bring them.
 
     All of a package are, or those whose names say that they are for this one: a package may have files for several.
@@ -108,18 +109,18 @@ def _of_other_processor(contents: Contents, architecture: str) -> Iterator[Contr
     """
     machine = PLATFORM_MACHINES.get(architecture)
     extensions = {
-        path: place["prefix"]
+        path: environments[0]
         for path in contents.binaries
-        if (place := _FOLDER.fullmatch(path)) and _ANY_EXTENSION.fullmatch(path)
+        if _ANY_EXTENSION.fullmatch(path) and (environments := folders.of(path))
     }
     if machine is None or all(contents.binaries[path].machine == machine for path in extensions):
         return
     known = ownership.owners(contents, extensions)
     by_package: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for path, prefix in extensions.items():
+    for path, environment in extensions.items():
         owner = known.get(path)
         if owner is None or owner.manager in {"pip", "conda"}:
-            by_package[f"/{prefix}".rstrip("/") or "/", str(owner or f"/{posixpath.dirname(path)}")].append(path)
+            by_package[environment.place, str(owner or f"/{posixpath.dirname(path)}")].append(path)
     for (prefix, by), paths in sorted(by_package.items()):
         if other := _other(contents, machine, paths):
             machines = sorted({str(contents.binaries[path].machine) for path in other})
@@ -136,58 +137,66 @@ def _other(contents: Contents, machine: ElfMachine, paths: Sequence[str]) -> lis
 
 
 def _of_other_numpy(
-    contents: Contents, environments: Mapping[tuple[str, str], Mapping[str, Distribution]]
+    contents: Contents, folders: PackageFolders, packages: Mapping[Environment, Mapping[str, Distribution]]
 ) -> Iterator[Contradiction]:
     """Yield the packages with files that are built for another NumPy than the environment's.
 
-    A package with files for this NumPy too opens these, as h5py does.
+    A package with files for this NumPy too opens these, as h5py does. A file that another environment has the right
+    NumPy for is of use there.
     """
-    numpys: dict[str, tuple[str, Distribution]] = {}
-    for path in sorted(path for path, binary in contents.binaries.items() if binary.numpy):
-        match = _FOLDER.fullmatch(path)
-        numpy = environments.get((match["prefix"], match["version"]), {}).get("numpy") if match else None
-        if match and numpy:
-            numpys[path] = (f"/{match['prefix']}".rstrip("/") or "/", numpy)
-    known = ownership.owners(contents, numpys)
+    places = dict(_numpys(contents, folders, packages))
+    known = ownership.owners(contents, places)
     by_package: defaultdict[tuple[str, str, Distribution], list[tuple[str, NumpyBuild]]] = defaultdict(list)
-    for path, (place, numpy) in numpys.items():
-        if build := contents.binaries[path].numpy:
-            by_package[place, str(known.get(path) or f"/{path}"), numpy].append((path, build))
+    refused: set[str] = set()
+    for path, (build, numpys) in places.items():
+        bad = [one for one in numpys if not _admits(build.releases, one[1].version)]
+        if bad == numpys and build.refuses and not _is_lenient(path):
+            refused.add(path)
+        place, numpy = (bad or numpys)[0]
+        by_package[place, str(known.get(path) or f"/{path}"), numpy].append((path, build))
     for (place, by, numpy), files in by_package.items():
         others = [(path, build) for path, build in files if not _admits(build.releases, numpy.version)]
-        refusing = tuple(f"/{path}" for path, build in others if build.refuses and not _is_lenient(path))
+        refusing = tuple(f"/{path}" for path, _ in others if path in refused)
         if others:
             requirement = f"numpy{others[0][1].releases} by its build"
             yield Contradiction(place, by, requirement, str(numpy), refusing if len(others) == len(files) else ())
+
+
+def _numpys(
+    contents: Contents, folders: PackageFolders, packages: Mapping[Environment, Mapping[str, Distribution]]
+) -> Iterator[tuple[str, tuple[NumpyBuild, list[tuple[str, Distribution]]]]]:
+    """Yield the files that call NumPy, each with its build and with the NumPy of each environment that sees it."""
+    for path, binary in sorted(contents.binaries.items()):
+        seen = [(one.place, packages[one].get("numpy")) for one in folders.of(path)] if binary.numpy else []
+        numpys = [(place, numpy) for place, numpy in seen if numpy]
+        if binary.numpy and numpys:
+            yield path, (binary.numpy, numpys)
 
 
 def _is_lenient(path: str) -> bool:
     return exceptions().is_optional(path, "numpy")
 
 
-def _environments(contents: Contents) -> dict[tuple[str, str], dict[str, Distribution]]:
+def _packages(contents: Contents, folders: PackageFolders) -> dict[Environment, dict[str, Distribution]]:
     """Return the packages of each environment by name: the one that Python finds first."""
-    folders: defaultdict[tuple[str, str, str], list[tuple[str, Distribution]]] = defaultdict(list)
-    shared: defaultdict[str, list[tuple[str, Distribution]]] = defaultdict(list)
+    by_folder: defaultdict[str, dict[str, Distribution]] = defaultdict(dict)
     for path, distribution in contents.distributions.items():
         budget.check()
-        if match := _FOLDER.fullmatch(path):
-            one = ("0" if match["local"] else "1", distribution)
-            if match["version"] == "3":
-                shared[match["prefix"]].append(one)
-            else:
-                folders[match["prefix"], match["version"], match["kind"]].append(one)
-    environments = {}
-    for (prefix, version, kind), placed in folders.items():
-        everything = [*placed, *(shared[prefix] if kind == "dist" else ())]
-        ordered = sorted(everything, key=lambda one: one[0], reverse=True)  # so that the first one found is the last
-        environments[prefix, version] = {one.name: one for _, one in ordered}
-    return environments
+        folder = distributions.folder(path)
+        known = by_folder[folder].get(distribution.name, distribution)
+        by_folder[folder][distribution.name] = distribution.joined(known)
+    return {
+        environment: {
+            name: one for folder in reversed(environment.folders) for name, one in by_folder.get(folder, {}).items()
+        }
+        for environment in folders.environments
+    }
 
 
 def _unmet(
-    prefix: str, version: str, installed: Mapping[str, Distribution], one: Distribution, architecture: str
+    environment: Environment, installed: Mapping[str, Distribution], one: Distribution, architecture: str
 ) -> Iterator[Contradiction]:
+    prefix, version = environment.place, environment.version.rstrip("t")
     python = f"{version}.{_NEWEST_PATCH}"
     if one.python and not _admits(one.python, python):
         yield Contradiction(prefix, str(one), f"Python {one.python}", f"Python {version}")

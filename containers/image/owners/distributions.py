@@ -10,7 +10,13 @@ from packaging.utils import canonicalize_name
 
 from containers import budget
 
-_METADATA: Final = re.compile(r"(?:.*/)?(?:site|dist)-packages/[^/]+\.dist-info/METADATA")
+_METADATA: Final = re.compile(
+    r"(?P<folder>.*)/(?:[^/]+\.dist-info/METADATA|(?P<egg>[^/]+)\.egg-info(?P<requires>/requires\.txt|/PKG-INFO)?)"
+)
+"""What a wheel leaves, and what setuptools and distutils leave, as Debian's packages have it."""
+_EGG: Final = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+)(?:-py3[.\d]*)?")
+_SECTION: Final = re.compile(rb"\[(?P<extra>[^:\]]*)(?::(?P<marker>[^\]]*))?\]")
+"""How a part of `requires.txt` begins that an extra or a marker is for."""
 LARGEST: Final = 1 << 20
 """Bytes of the beginning of a file of metadata that are read: its fields come before the description."""
 _LONGEST: Final = 1 << 10
@@ -26,6 +32,13 @@ class Distribution(NamedTuple):
     requires: tuple[str, ...] = ()
     python: str = ""
 
+    def joined(self, other: Distribution) -> Distribution:
+        """Return this one with the requirements of another file of the same package."""
+        same = other is not self and other.version == self.version
+        return (
+            self._replace(requires=self.requires + other.requires, python=self.python or other.python) if same else self
+        )
+
     def __str__(self) -> str:
         """Return the name with the version."""
         return f"{self.name} {self.version}"
@@ -33,11 +46,21 @@ class Distribution(NamedTuple):
 
 def is_metadata(path: str) -> bool:
     """Return whether a file has the metadata of an installed package."""
-    return path.endswith(".dist-info/METADATA") and bool(_METADATA.fullmatch(path))
+    return path.endswith(("/METADATA", "-info", "-info/PKG-INFO", "/requires.txt")) and bool(_METADATA.fullmatch(path))
 
 
-def distribution(content: bytes) -> Distribution | None:
-    """Return what metadata says; None if it has no name or version."""
+def folder(path: str) -> str:
+    """Return the folder of packages that a file of metadata is in."""
+    match = _METADATA.fullmatch(path)
+    return match["folder"] if match else ""
+
+
+def distribution(path: str, content: bytes) -> Distribution | None:
+    """Return what a file of metadata says; None if it has no name or version."""
+    if path.endswith("/requires.txt"):
+        match = _METADATA.fullmatch(path)
+        egg = _EGG.fullmatch(match["egg"]) if match else None
+        return Distribution(canonicalize_name(egg["name"]), egg["version"], tuple(_of_egg(content))) if egg else None
     name = version = python = ""
     requires: list[str] = []
     for field, value in _fields(content):
@@ -50,6 +73,17 @@ def distribution(content: bytes) -> Distribution | None:
         elif not re.search(r"\bextra\s*==", value) or " or " in value:
             requires.append(value)
     return Distribution(name, version, tuple(requires), python) if name and version else None
+
+
+def _of_egg(content: bytes) -> Iterator[str]:
+    """Yield the requirements of a file of setuptools, without those of extras."""
+    extra, marker = b"", b""
+    for line in map(bytes.strip, content.split(b"\n")):
+        budget.check()
+        if match := _SECTION.fullmatch(line):
+            extra, marker = match["extra"], match["marker"] or b""
+        elif line and not extra and len(line) <= _LONGEST:
+            yield (line + b"; " + marker if marker else line).decode(errors="replace")
 
 
 def _fields(content: bytes) -> Iterator[tuple[bytes, str]]:

@@ -103,8 +103,8 @@ def test_malformed_metadata_says_nothing() -> None:
         changed = bytearray(content.encode())
         for _ in range(drawn.randrange(1, 9)):
             changed[drawn.randrange(len(changed))] = drawn.randrange(256)
-        distributions.distribution(bytes(changed))
-    assert distributions.distribution(b"Version: 1\n") is None
+        distributions.distribution("x.dist-info/METADATA", bytes(changed))
+    assert distributions.distribution("x.dist-info/METADATA", b"Version: 1\n") is None
     assert unmet({f"{SITE}/user-1.dist-info/METADATA": f"Name: user\nVersion: 1\nRequires-Dist: a{'(' * 5000}"}) == []
     nested: Files = {
         f"{SITE}/setuptools/_vendor/user-1.dist-info/METADATA": "Name: user\nVersion: 1\nRequires-Dist: a>2"
@@ -213,3 +213,95 @@ def test_package_with_an_extension_for_this_numpy_is_no_fault() -> None:
         image({**files, **package("numpy", "1.24.4"), f"{SITE}/user/_b.so": OF_NUMPY_2}), "amd64"
     )
     assert (str(row), row.files) == ("user 1.5 requires numpy>=1.25 by its build, and /opt/venv has numpy 1.24.4", ())
+
+
+TARGET, HOME, BASE = "opt/target", "root/.local/lib/python3.11/site-packages", f"{LOCAL}/site-packages"
+SEES_BASE: Files = {
+    "opt/venv/pyvenv.cfg": "home = /usr/local/bin\ninclude-system-site-packages = true\nversion = 3.11.9\n",
+    "usr/local/bin/python3.11": elf(),
+}
+ALONE: Files = {**SEES_BASE, "opt/venv/pyvenv.cfg": "home = /usr/local/bin\ninclude-system-site-packages = false\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "user", "numpy", "place"),
+    [
+        (SEES_BASE, SITE, BASE, "/opt/venv"),
+        (ALONE, SITE, BASE, ""),
+        (ALONE, BASE, SITE, ""),
+        (SEES_BASE, BASE, SITE, "/opt/venv"),
+        (SEES_BASE, SITE, HOME, "/opt/venv"),
+        (ALONE, SITE, HOME, ""),
+        (SEES_BASE, HOME, BASE, "/usr/local"),
+        (SEES_BASE, "home/app/.local/lib/python3.11/site-packages", BASE, ""),
+        (SEES_BASE, TARGET, TARGET, "/usr/local"),
+        (ALONE, SITE, TARGET, "/opt/venv"),
+        (ALONE, SITE, "opt/other/lib/python3.11/site-packages", ""),
+        ({"usr/bin/python3.11": elf()}, TARGET, DEBIAN, "/usr"),
+        ({"usr/bin/python3.11": elf()}, f"{LOCAL}/dist-packages", DEBIAN, "/usr"),
+    ],
+)
+def test_packages_of_each_folder_that_python_searches_count(files: Files, user: str, numpy: str, place: str) -> None:
+    packages = {**package("user", "1", "numpy>=2", site=user), **package("numpy", "1.26.4", site=numpy)}
+    read = image({**files, **packages}, {"Env": [f"PYTHONPATH=/{TARGET}:/opt/other/lib/python3.12/site-packages"]})
+    expected = [f"user 1 requires numpy>=2, and {place} has numpy 1.26.4"] if place else []
+    assert [str(one) for one in contradictions.unmet(read, "amd64")] == expected
+
+
+def test_metadata_of_setuptools_and_distutils_counts() -> None:
+    head = "Metadata-Version: 1.1\nName: {}\nVersion: {}\n"
+    files: Files = {
+        f"{SITE}/user-1.0-py3.11.egg-info/PKG-INFO": head.format("user", "1.0"),
+        f"{SITE}/user-1.0-py3.11.egg-info/requires.txt": "old<2\n\n[dev]\nnumpy>=3\n[:python_version > '3']\nnumpy>=2\n[x:y]\nold<1\n",
+        f"{SITE}/old-2.5.egg-info": head.format("old", "2.5"),
+        f"{SITE}/numpy-1.26.4.egg-info/PKG-INFO": head.format("numpy", "1.26.4") + "Requires-Dist: old>2.4\n",
+        f"{SITE}/numpy-1.26.4.egg-info/requires.txt": "[:platform_machine == 'aarch64']\nold<2\n",
+    }
+    assert unmet(files) == [
+        "user 1.0 requires old<2, and /opt/venv has old 2.5",
+        "user 1.0 requires numpy>=2, and /opt/venv has numpy 1.26.4",
+    ]
+
+
+@pytest.mark.parametrize(("user", "numpy", "refused"), [(SITE, BASE, True), (BASE, SITE, False), (BASE, BASE, True)])
+def test_extension_counts_by_each_numpy_that_it_may_meet(user: str, numpy: str, *, refused: bool) -> None:
+    """A file that one environment can load is no fault."""
+    files = {
+        **SEES_BASE,
+        **package("numpy", "2.1.0", site=numpy),
+        **package("numpy", "1.26.4" if user != numpy else "2.1.0", site=user if user == BASE else HOME),
+        f"{user}/user/_m.cpython-311-x86_64-linux-gnu.so": OF_NUMPY_1,
+        f"{BASE}/numpy/random/_m.cpython-311-x86_64-linux-gnu.so": OF_NUMPY_2,
+    }
+    rows = contradictions.unmet(image(files, {"Env": ["HOME=/nobody"]}), "amd64")
+    assert [(row.has, bool(row.files)) for row in rows] == [("numpy 2.1.0", refused)]
+
+
+def test_package_that_an_earlier_folder_hides_is_not_imported() -> None:
+    """As Debian's NumPy beside a newer one of the Python index."""
+    local = f"{LOCAL}/dist-packages"
+    files = {
+        **package("numpy", "2.1.0", site=local),
+        **package("numpy", "1.24.2", site=DEBIAN),
+        f"{local}/numpy/__init__.py": "",
+        f"{DEBIAN}/numpy/random/_m.cpython-311-x86_64-linux-gnu.so": OF_NUMPY_1,
+        "usr/bin/python3.11": elf(),
+    }
+    assert unmet(files) == []
+    assert len(unmet({**files, f"{DEBIAN}/pandas/_m.cpython-311-x86_64-linux-gnu.so": OF_NUMPY_1})) == 1
+
+
+@pytest.mark.parametrize(("built", "named"), [("313t", True), ("313", False)])
+def test_extension_of_a_python_without_its_lock_is_of_another(built: str, *, named: bool) -> None:
+    files: Files = {f"opt/venv/lib/python3.13/site-packages/a/_a.cpython-{built}-x86_64-linux-gnu.so": elf()}
+    assert bool(unmet(files)) is named
+
+
+def test_extension_in_a_folder_of_pythonpath_is_for_a_python_of_the_image() -> None:
+    extension = f"{TARGET}/a/_a.cpython-310-x86_64-linux-gnu.so"
+    for python, expected in (
+        ("11", [f"/{extension} requires Python 3.10, and /usr/local has Python 3.11"]),
+        ("10", []),
+    ):
+        read = image({extension: elf(), f"usr/local/bin/python3.{python}": elf()}, {"Env": [f"PYTHONPATH=/{TARGET}/"]})
+        assert [str(one) for one in contradictions.unmet(read, "amd64")] == expected
