@@ -12,12 +12,16 @@ from typing import Final, NamedTuple
 
 
 class _Reader(NamedTuple):
-    """A program: its ``name``, its ``flags`` before the file, its options with a value, and how a file's name ends."""
+    """A program: its ``name``, its ``flags`` before the file, its options with a value, and how a file's name ends.
+
+    ``command`` is its first argument, of a program that does something else with another one.
+    """
 
     name: re.Pattern[str]
     flags: re.Pattern[str]
     with_value: frozenset[str] = frozenset()
     end: str = ""
+    command: str = ""
 
 
 _READERS: Final = (
@@ -34,6 +38,14 @@ _READERS: Final = (
     _Reader(re.compile("perl|Rscript"), re.compile("-[wTtuWXs]+")),
     # Node takes names without an end for several files.
     _Reader(re.compile("node|nodejs"), re.compile("(?!)"), end=r".*\.[cm]?js"),
+    # uv starts what it does not find as a command (astral-sh/uv 0.13.8, `uv run --help`).
+    _Reader(
+        re.compile("uv"),
+        re.compile("-[qvns]|--(?:no-sync|frozen|locked|no-dev|active|isolated|offline|quiet|no-project|no-cache|script|all-extras|)"),
+        frozenset({"-p", "--python", "--with", "--extra", "--group"}),
+        end=r".*\.py",
+        command="run",
+    ),
 )
 
 
@@ -41,10 +53,15 @@ def file_of(program: str, arguments: Sequence[str]) -> str:
     """Return the file that a program, by its name, runs; empty if it is not known to run one."""
     reader = next((row for row in _READERS if row.name.fullmatch(program)), None)
     rest = list(arguments)
+    if reader and reader.command and rest[:1] != [reader.command]:
+        return ""
+    rest = rest[1:] if reader and reader.command else rest
     while reader and rest:
         word = rest.pop(0)
         if word in reader.with_value and rest:
             rest.pop(0)
+        elif reader.command and re.fullmatch(r"python[\d.]*", word):
+            return file_of(word, rest)
         elif not word.startswith(("-", "+")):
             return word if re.fullmatch(reader.end or ".*", word, re.DOTALL) else ""
         elif not reader.flags.fullmatch(word):

@@ -84,12 +84,17 @@ _LAUNCHERS: Final[Mapping[str, _Launcher]] = {
     "flock": _Launcher(
         _options("-w --timeout --wait -E --conflict-exit-code"), 1, unknown=re.compile("-[nEF]+|--nonblock|--nb")
     ),
+    "chroot": _Launcher(
+        _options("--userspec --groups"), 1, user=_options("--userspec"), unknown=re.compile("--skip-chdir")
+    ),
     "nohup": _Launcher(),
     "setsid": _Launcher(unknown=re.compile("-[a-z]*f[a-z]*|--fork")),
     "nice": _Launcher(frozenset({"-n", "--adjustment"})),
     "stdbuf": _Launcher(frozenset({"-i", "-o", "-e", "--input", "--output", "--error"})),
     "timeout": _Launcher(frozenset({"-k", "-s", "--kill-after", "--signal"}), 1),
 }
+_OF_SU: Final = {"-s", "--shell", "-g", "--group", "-G", "--supp-group", "-w", "--whitelist-environment"}
+"""Options of `su` with a value, but for its text."""
 _WITH_VALUE: Final = {"-u", "--unset", "-C", "--chdir", "-a", "--argv0"}
 """Options of `env` that the next argument is the value of."""
 _SHELLS: Final = {"sh", "bash", "dash", "ash", "ksh", "mksh", "zsh"}
@@ -146,6 +151,8 @@ def launched(words: Words, environment: Mapping[str, str], script: Callable[[str
     if name in _SHELLS:
         started = _of_shell(words.arguments, environment, script)
         return tuple(each._replace(loose=each.loose or name == _READS_ITS_FILES) for each in started)
+    if name == "su":
+        return tuple(_of_su(words.arguments, environment, script))
     if name == "busybox" and words.arguments:
         return launched(Words(words.arguments[0], words.arguments[1:]), environment, script)
     launcher = _LAUNCHERS.get(name)
@@ -171,13 +178,38 @@ def _after_options(arguments: Sequence[str], launcher: _Launcher, name: str) -> 
             value = rest.pop(0)
         user = value if option in launcher.user else user
     before, rest = rest[: launcher.before], rest[launcher.before :]
+    if name == "chroot" and before != ["/"]:
+        return None  # whose program, with its loader, is of another root
     if not rest or rest[0].startswith("-") or (launcher.loose and "/" not in rest[0]):
         return None
     user = before[0] if launcher.by_user else user
     if name == "runuser" and not user:
         return None  # whose first argument is a user, and no program, without the option
     by_text = name != "gosu"  # which starts it as the kernel does
-    return Words(rest[0], tuple(rest[1:]), by_text=by_text, user=user, loose=launcher.loose)
+    folder = "/" if name == "chroot" else ""
+    return Words(rest[0], tuple(rest[1:]), folder=folder, by_text=by_text, user=user, loose=launcher.loose)
+
+
+def _of_su(
+    arguments: Sequence[str], environment: Mapping[str, str], script: Callable[[str], Script | None]
+) -> Iterator[Words]:
+    """Yield what the text of `su -c` starts; the accounts' settings may set PATH."""
+    rest, others, text = list(arguments), list[str](), ""
+    while rest:
+        option, _, value = rest.pop(0).partition("=")
+        if option in {"-c", "--command"}:
+            text = value or "".join(rest[:1])
+            rest = rest if value else rest[1:]
+        elif option in _OF_SU and not value:
+            rest = rest[1:]
+        elif not option.startswith("-"):
+            others.append(option)
+        elif option not in {"-", "-l", "--login", "-m", "-p", "--preserve-environment"} and option not in _OF_SU:
+            return
+    if text and len(others) <= 1:
+        for each in _of_shell(("-c", text), environment, script):
+            if each.program.startswith("/"):
+                yield each._replace(user="".join(others) or "root", loose=True)
 
 
 def _last_of(option: str, launcher: _Launcher) -> str:

@@ -13,6 +13,7 @@ from containers.image.binaries.loading import Fault
 from containers.starting.account import READ, RUN
 from containers.starting.execution import Execution, Started
 from containers.starting.launchers import Words
+from containers.starting.python_modules import PythonModules
 
 _CONFIGURATION: Final = "/pyvenv.cfg"
 _NAMES: Final = ("python", "python3")
@@ -77,7 +78,7 @@ def _without_modules(contents: Contents, prefix: str) -> str:
     if home is None or version is None:
         return ""
     place = home[1].decode(errors="replace")
-    if contents.tree.find(place):
+    if contents.tree.find(place) or PythonModules(contents).is_volume(place):
         return ""
     release = version[1].decode()
     modules = (f"python{release}/encodings", f"python{release}t/encodings", f"python{release.replace('.', '')}.zip")

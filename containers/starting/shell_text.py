@@ -55,6 +55,14 @@ _BUILT_IN: Final = re.compile(
 )
 """Further words that a shell itself knows."""
 _EXIT: Final = re.compile(r"exit(?: [1-9]\d*)?")
+_BLOCKS: Final = {"{": "}", "if": "fi"}
+"""The words that begin and end blocks that are read."""
+_BEFORE_COMMAND: Final = frozenset(["if", "then", "elif", "else", "!"])
+_PLAIN_COMMANDS: Final = frozenset(
+    ["[", "test", ":", "true", "false", "echo", "sleep", "date", "id", "uname", "mkdir", "ls", "cat", "grep", "export"]
+)
+"""Commands that change nothing of what a shell starts later."""
+_TO_NOTHING: Final = re.compile(r"\d*>>?[ \t]*/dev/null|\d*>&[ \t]*\d")
 
 
 _OWN_FOLDER: Final = re.compile(
@@ -110,6 +118,9 @@ class Text:
         command: list[str] = []
         redirected = skipped = False
         for number, (kind, word) in enumerate(tokens, 1):
+            if kind == "word" and word in _BLOCKS and not (command or redirected):
+                rest = None if skipped else self._of_block(word, tokens[number:])
+                return None if rest is None else self._first(rest)
             if kind in {"open", "close"}:
                 return None if skipped or command or redirected else self._of_subshell(tokens[number:])
             if kind == "word":
@@ -125,6 +136,57 @@ class Text:
                     return found
             skipped, command, redirected = word == "||", [], False  # what follows is for a failure
         return None
+
+    def _of_block(self, start: str, tokens: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]] | None:
+        """Return what a shell goes on with at a block, without its braces, or after it; None if that is not known.
+
+        The tokens after its first word are given. A condition, and what it decides, is passed over if all of it is
+        plain.
+        """
+        commands: list[list[str]] = [[]]
+        depth = 1
+        for number, (kind, word) in enumerate(tokens):
+            if kind in {"open", "close"} or (kind == "separator" and word not in {";", "&&", "||"}):
+                return None
+            if kind == "separator":
+                commands.append([])
+            elif kind == "redirection" and not _TO_NOTHING.fullmatch(word):
+                return None
+            elif kind == "word" and not set(commands[-1]) - _BEFORE_COMMAND and word in (*_BLOCKS, *_BLOCKS.values()):
+                depth += 1 if word in _BLOCKS else -1
+                if depth == 0:
+                    return self._after_block(start, word, commands, tokens[:number], tokens[number + 1 :])
+            elif kind == "word":
+                commands[-1].append(word)
+        return None
+
+    def _after_block(
+        self,
+        start: str,
+        end: str,
+        commands: Sequence[Sequence[str]],
+        within: Sequence[tuple[str, str]],
+        after: Sequence[tuple[str, str]],
+    ) -> Sequence[tuple[str, str]] | None:
+        if end != _BLOCKS[start] or after[0] != ("separator", ";"):
+            return None
+        if start == "{":
+            return [*within, *after[1:]]
+        plain = [list(dropwhile(_BEFORE_COMMAND.__contains__, command)) for command in commands]
+        if not all(map(self._changes_nothing, plain)):
+            return None
+        return after[1:]
+
+    def _changes_nothing(self, words: Sequence[str]) -> bool:
+        """Return whether a command leaves alone what follows it, but for variables that it sets; these are noted."""
+        rest = list(dropwhile(ASSIGNMENT.fullmatch, words))
+        exported = rest[1:] if rest[:1] == ["export"] else []
+        for word in (*words[: len(words) - len(rest)], *exported):
+            name = word.partition("=")[0].removesuffix("+")
+            self.sets |= not ASSIGNMENT.fullmatch(word) or bool(LOOKED_UP.fullmatch(name))
+            self._known_values.pop(name, None)
+            self._splits |= name == "IFS"
+        return not rest or rest[0] in _PLAIN_COMMANDS or rest[:2] == ["command", "-v"]
 
     def _of_subshell(self, tokens: Sequence[tuple[str, str]]) -> CertainProgram | None:
         """Return the program of a subshell, whose tokens and those after it are given, if the text fails as it does."""

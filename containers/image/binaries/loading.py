@@ -336,7 +336,12 @@ class _Resolution:
         if not environment or missing.problem:
             return None
         if key not in self._before:
-            own = (one for one in self._elsewhere(*key) if self._environments.of(one) == environment)
+            own = (
+                one
+                for one in self._elsewhere(*key)
+                if self._environments.of(one) == environment
+                and self._contents.binaries[one].machine == self._loader.machine
+            )
             self._before[key] = next(own, None)
         return self._before[key]
 
@@ -420,9 +425,11 @@ class _Resolution:
             binary = self._contents.binaries[path]
             if binary.kind == "program" and binary.interpreter:
                 place = self._contents.tree.find(binary.interpreter)
-                if place is None or place[0] not in self._contents.binaries:
+                loader = self._contents.binaries.get(place[0]) if place else None
+                if loader is None or loader.machine != binary.machine:
+                    why = f"/{place[0]} is for {loader.machine}" if place and loader else "no such loader"
                     names = (binary.interpreter,)
-                    yield Fault("loader", f"/{path}", f"misses {names[0]}", "no such loader", names=names)
+                    yield Fault("loader", f"/{path}", f"misses {names[0]}", why, names=names)
 
     def _ambiguous(self, files: Iterable[str]) -> dict[str, list[str]]:
         """Return the paths of different libraries with one soname."""

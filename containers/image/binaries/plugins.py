@@ -159,8 +159,10 @@ class Plugins:
 
     def _is_unused(self, path: str, name: _Name, users: Iterable[str]) -> bool:
         """Return whether no process loads an opener that has the library in its folder."""
-        neighbour = posixpath.join(posixpath.dirname(path), name.name)
-        return all(user == path for user in users) and self._contents.tree.find(neighbour) is not None
+        place = self._contents.tree.find(posixpath.join(posixpath.dirname(path), name.name))
+        neighbour = self._contents.binaries.get(place[0]) if place else None
+        is_for_it = neighbour is None or neighbour.machine == self._contents.binaries[path].machine
+        return all(user == path for user in users) and place is not None and is_for_it
 
     def _needed(self, path: str, name: _Name, missed: Collection[tuple[str, str]]) -> bool:
         """Return whether an opener cannot work without a library: not in an edition that has none of its group.

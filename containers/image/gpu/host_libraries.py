@@ -7,6 +7,7 @@ cache stay, and so does a file of that name in the driver's folder.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -14,6 +15,7 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from containers.image.binaries.contents import Contents
+from containers.image.binaries.elf_file import Binary
 from containers.image.binaries.loader import Loaded, Loader, Place, Process
 from containers.image.copies.families import plain
 
@@ -21,6 +23,8 @@ _OPENED: Final = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-
 """What CUDA's runtime, NCCL, Warp and Numba open by name."""
 _STUBS: Final = "stubs"
 """The folder of CUDA's toolkit with libraries to link with, whose functions fail."""
+_REACHES_NOTHING: Final = re.compile(rb"_\w*|f?printf|f?puts|fwrite|std(?:out|err)|abort|exit")
+"""What a library may call that opens no device, and asks no other library: only the functions of a stub fail so."""
 
 
 class Hiding(NamedTuple):
@@ -64,6 +68,7 @@ class HostLibraries:
                 ):
                     self._users[library.place.name, library.place.path, name] += ()
         stubs = [one for path, one in self._contents.binaries.items() if f"/{_STUBS}/" in path]
+        stubs += [one for _, path, _ in self._users if _reaches_nothing(one := self._contents.binaries[path])]
         for (place, path, name), users in self._users.items():
             is_stub = _STUBS in PurePosixPath(place, path).parts or self._contents.binaries[path] in stubs
             yield Hiding(place, name, is_stub, tuple(dict.fromkeys(users)))
@@ -82,3 +87,9 @@ class HostLibraries:
             return not self._loader.is_system_link(place)
         by_path = self._loader.by_path(name, by, environment) == place
         return by_path or self._loader.is_system_file(place)
+
+
+def _reaches_nothing(binary: Binary) -> bool:
+    """Return whether a library with functions can reach no device: a stub that was copied from its folder."""
+    calls = filter(None, binary.undefined.split(b"\0"))
+    return bool(binary.defined) and all(map(_REACHES_NOTHING.fullmatch, calls))

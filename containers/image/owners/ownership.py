@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from containers.image.binaries.contents import Contents
 from containers.image.binaries.loading import Fault
 from containers.image.layers import packages
 from containers.image.owners.ownership_records import DIVERSIONS, STATUS, Owned, Owner, RecordedContent
 
+_BUILD: Final = re.compile("-(?:cpu|headless)$")
+"""What the name of a build without GPUs, or without windows, ends with."""
+
 
 @dataclass(frozen=True)
 class Contested:
-    """A file with its owners, of which the ``winner``'s content is there, if sizes tell; ``binary`` for an ELF file."""
+    """A file with its owners, of which the ``winner``'s content is there, if sizes tell; ``binary`` for an ELF file.
+
+    ``whole`` is whether the owners are builds of one release, of which one has won all files: it works.
+    """
 
     path: str
     owners: tuple[Owner, ...]
     winner: Owner | None
     binary: bool
+    whole: bool = False
 
     def fault(self) -> Fault:
         """Return it as a fault."""
@@ -40,7 +49,22 @@ def contested(contents: Contents) -> list[Contested]:
             place = contents.tree.find(folder)
             places[folder] = place[0] if place else folder
         owners[posixpath.join(places[folder], name)][owner] = content
-    return [one for path, recorded in sorted(owners.items()) if (one := _contested(contents, path, recorded))]
+    rows = [one for path, recorded in sorted(owners.items()) if (one := _contested(contents, path, recorded))]
+    winners: defaultdict[tuple[Owner, ...], set[Owner]] = defaultdict(set)
+    for one in rows:
+        winners[one.owners].update((one.winner,) if one.binary and one.winner else ())
+    whole = {same for same, winning in winners.items() if len(winning) == 1 and _are_builds_of_one(same)}
+    return [replace(one, whole=one.owners in whole) for one in rows]
+
+
+def _are_builds_of_one(owners: Iterable[Owner]) -> bool:
+    """Return whether distributions are builds of one release for the same use, as tensorflow and tensorflow-cpu.
+
+    A package that requires one of them, as tf-keras does, brings it beside the other. Not so builds for a GPU or for
+    another CUDA: what works by the one does not by the other.
+    """
+    same = {(owner.manager, _BUILD.sub("", owner.name), owner.version) for owner in owners}
+    return len(same) == 1 and all(owner.manager == "pip" for owner in owners)
 
 
 def _contested(contents: Contents, path: str, recorded: dict[Owner, RecordedContent]) -> Contested | None:

@@ -297,7 +297,7 @@ def test_extension_of_a_python_without_its_lock_is_of_another(built: str, *, nam
     assert bool(unmet(files)) is named
 
 
-def test_extension_in_a_folder_of_pythonpath_is_for_a_python_of_the_image() -> None:
+def test_extension_of_pythonpath_is_for_a_python_of_the_image() -> None:
     extension = f"{TARGET}/a/_a.cpython-310-x86_64-linux-gnu.so"
     for python, expected in (
         ("11", [f"/{extension} requires Python 3.10, and /usr/local has Python 3.11"]),

@@ -13,7 +13,7 @@ CUDA = "usr/local/cuda-12.9"
 STUBS = f"{CUDA}/targets/x86_64-linux/lib/stubs"
 STUB, DRIVER = (
     elf("libcuda.so.1", defined=["cuInit"]),
-    elf("libcuda.so.1", defined=["cuInit", "cuDriver"], data=bytes(64)),
+    elf("libcuda.so.1", defined=["cuInit", "cuDriver"], undefined=["cuDriverOfHost"]),
 )
 NAMED_STUBS: Files = {
     "usr/local/cuda": "->cuda-12.9",

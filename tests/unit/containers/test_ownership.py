@@ -89,3 +89,28 @@ def test_rpm_own_format_is_not_read() -> None:
 def test_rpm_digest_is_of_algorithm_that_header_names() -> None:
     read = of_database(DATABASE, rpmdb(header("a", "1", "1", files={"/a": (A, 5)})))
     assert read == [Owned(Owner("rpm", "a", "1-1"), {"a": RecordedContent(f"sha256:{A}", 5)})]
+
+
+@pytest.mark.parametrize(
+    ("other", "version", "winners", "works"),
+    [
+        ("tool-cpu", "2.1", "aa", True),
+        ("tool-headless", "2.1", "bb", True),
+        ("tool-cpu", "2.2", "aa", False),
+        ("tool-cpu", "2.1", "ab", False),
+        ("tool-gpu", "2.1", "aa", False),
+        ("tool-cu13", "2.1", "aa", False),
+    ],
+)
+def test_builds_of_one_release_work_if_one_has_won(other: str, version: str, winners: str, *, works: bool) -> None:
+    """As tensorflow-cpu with tensorflow, which tf-keras requires."""
+    site = "opt/venv/lib/python3.11/site-packages"
+    sizes = {"a": 200, "b": 300}
+
+    def record(mark: str) -> str:
+        return "".join(f"tool/{name}.so,sha256={mark * 43},{sizes[mark]}\n" for name in "xy")
+
+    files: Files = {f"{site}/tool-2.1.dist-info/RECORD": record("a"), f"{site}/{other}-{version}.dist-info/RECORD": record("b")}
+    files |= {f"{site}/tool/{name}.so": elf().ljust(sizes[winner], b"\0")[: sizes[winner]] for name, winner in zip("xy", winners, strict=True)}
+    rows = ownership.contested(image(files))
+    assert [(row.binary, row.whole) for row in rows] == [(True, works)] * 2

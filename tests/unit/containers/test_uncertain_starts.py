@@ -21,6 +21,9 @@ PROGRAMS = (
     "usr/bin/nice",
     "usr/sbin/cron",
     "usr/bin/wget",
+    "usr/bin/su",
+    "usr/bin/uv",
+    "usr/sbin/chroot",
 )
 APP: Files = {
     **dict.fromkeys([*PROGRAMS, "bin/sh", "bin/bash", "usr/local/bin/python3.11"], PROGRAM),
@@ -180,9 +183,12 @@ def test_words_that_only_a_shell_knows_are_no_names(config: Config) -> None:
     entry("chpst", "-/", "/x", "/gone"),
     entry("zsh", "-c", "gone"),
     entry("sudo", "/closed/run", User="app"),
+    *(entry("su", *words) for words in [("app", "-c", "serve"), ("-", "app", "-c", "gone"), ("app", "-c", "/gone || serve"), ("-x", "-c", "/gone"), ("app", "/gone")]),
+    *(entry("chroot", *words) for words in [("/opt", "/gone"), ("/", "src/run"), ("--skip-chdir", "/", "./gone"), ("--userspec=app", "/", "serve"), ("/",)]),
+    *(entry("uv", *words, WorkingDir="/src") for words in [("run", "gone"), ("run", "--directory", "/x", "gone.py"), ("sync", "gone.py"), ("run", "-m", "gone.py"), ("run", "python", "-c", "gone.py"), ("run", "--with", "x.py", "run.py")]),
 )
 def test_launchers_that_start_something_else(config: Config) -> None:
-    names = ("setsid", "flock", "sudo", "taskset", "ionice", "runuser", "numactl", "chpst", "zsh")
+    names = ("su", "chroot", "uv", "setsid", "flock", "sudo", "taskset", "ionice", "runuser", "numactl", "chpst", "zsh")
     files: Files = {**{f"usr/bin/{name}": PROGRAM for name in names}, "closed/run": PROGRAM}
     assert lines(config, files, {"closed": (0o700, 0)}) == []
 
@@ -295,6 +301,12 @@ def test_volumes_and_empty_folders_get_files_in_a_container(config: Config) -> N
         "export \"IFS=:\"; A=/src/run:x; exec $A",
         "A=/src; export A=/gone B=$A/run; exec $B",
         "A=/gone; export \"A=/src/run\"; exec $A",
+        *("if true; then exec /src/run; fi\nexec /gone", "if true; then PATH=/src; fi\nexec run", "if true; then export PATH=/src; fi; exec run"),
+        *("if true; then exit 0; fi\nexec /gone", "if true; then { exit 0; }; fi; exec /gone", "if true; then cp /src/run /gone; fi\nexec /gone"),
+        *("A=/gone; if true; then A=/src/run; fi; exec $A", "if true; then IFS=:; fi; A=/src/run:x; exec $A", "if true; then cat /x > /gone; fi\nexec /gone"),
+        *("if true; then eval exec /src/run; fi; exec /gone", "if true; then cd /src; fi; exec ./run", "if true; then echo; fi || exec /gone", "if true; then echo; fi &\nexec /src/run"),
+        *("{ /gone; }; true", "{ exec /gone; } || true", "{ /gone; } | cat", "cd /gone || { exec /src/run; }", "/gone || { exec /src/run; }", "if true; then export \"PATH=/src\"; fi; exec run"),
+        *("f() { exec /gone; }\nexec /src/run", "case a in a) exec /src/run;; esac\nexec /gone", "while true; do exec /src/run; done\nexec /gone", "if true; then trap 'exit 0' EXIT; fi; /gone"),
     ],
 )  # fmt: skip
 def test_script_whose_arguments_or_paths_are_not_certain(text: str) -> None:
@@ -384,6 +396,11 @@ GONE = "no folder of PATH has gone"
         ("set -e; mkdir -p /data; nvidia-smi; exec gone", GONE),
         ('exec tini -- "$(dirname "$0")/gone"', "/src/gone does not exist"),
         (f"set -e; gone\n{'true' * 2000}", GONE),
+        ("if [ -z \"$A\" ]; then\n  echo a\nelif grep -q x /y; then mkdir -p /z\nelse\n  B=1\nfi\n\nexec gone", GONE),
+        ("if command -v nvidia-smi > /dev/null 2>&1; then if ! false; then echo gpu; fi; fi\nexec gone", GONE),
+        ("{ echo a; { exec gone; }; }", GONE),
+        ("{ cd /src; ./gone; }", "/src/gone does not exist"),
+        ("set -e\n{ gone; }\ntrue", GONE),
     ],
 )  # fmt: skip
 def test_script_that_is_certain_to_fail_is_a_fault(text: str, reason: str) -> None:
@@ -397,6 +414,10 @@ def test_script_that_is_certain_to_fail_is_a_fault(text: str, reason: str) -> No
     [
         (entry("/wrapper-by-env", "/gone"), "/gone does not exist"),
         (entry("bash", "/wrapper", "/gone"), "/gone does not exist"),
+        *((entry("su", *words), "/gone does not exist") for words in [("app", "-c", "/gone"), ("-", "app", "-c", "/gone"), ("-s", "/bin/sh", "--command=/gone", "app"), ("-c", "set -e; /gone; true")]),
+        *((entry("chroot", *words, "/", "/gone"), "/gone does not exist") for words in [(), ("--userspec=app:app",), ("--groups", "app")]),
+        (entry("chroot", "/", "gone"), "no folder of PATH has gone"),
+        *((entry("uv", "run", *words, WorkingDir="/src"), "/src/gone.py does not exist, which uv is to run") for words in [("gone.py",), ("--no-sync", "-p", "3.11", "gone.py", "--x"), ("--", "gone.py"), ("python", "-u", "/src/gone.py")]),
         (entry("/wrapper", "/src/gone"), "/src/gone does not exist"),
         (sh("serve\r\n"), "serve ends with a carriage return: the text has line ends of Windows"),
         (entry("/bin/bash", "-o", "errexit", "-c", "gone; serve"), GONE),
