@@ -65,7 +65,7 @@ def _body(inspection: Inspection) -> Iterator[Element]:
     yield from _table("Copies of one library", ("library", "process", "copies", "what the loader does"), copies)
     owners = [
         (
-            "bad" if one.binary else "",
+            "bad" if one.is_fault else "",
             (one.path, ", ".join(map(str, one.owners)), str(one.winner) if one.winner else "of neither"),
         )
         for one in inspection.contested

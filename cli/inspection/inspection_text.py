@@ -86,7 +86,7 @@ def _loading(loading: Loading) -> Iterator[tuple[str, str]]:
 
 
 def _packages(inspection: Inspection) -> Iterator[tuple[str, str]]:
-    if files := [one.path for one in inspection.contested if not one.binary or one.whole]:
+    if files := [one.path for one in inspection.contested if not one.is_fault]:
         yield "two owners", abridged(files, _LISTED_CONTESTED)
     unmet = inspection.allowed
     yield from (("requirements", str(one)) for one in unmet[:_LISTED_CONTRADICTIONS])

@@ -41,7 +41,9 @@ _READERS: Final = (
     # uv starts what it does not find as a command (astral-sh/uv 0.13.8, `uv run --help`).
     _Reader(
         re.compile("uv"),
-        re.compile("-[qvns]|--(?:no-sync|frozen|locked|no-dev|active|isolated|offline|quiet|no-project|no-cache|script|all-extras|)"),
+        re.compile(
+            "-[qvns]|--(?:no-sync|frozen|locked|no-dev|active|isolated|offline|quiet|no-project|no-cache|script|all-extras|)"
+        ),
         frozenset({"-p", "--python", "--with", "--extra", "--group"}),
         end=r".*\.py",
         command="run",

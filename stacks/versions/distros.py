@@ -57,10 +57,20 @@ class BaseSystem:
     packages: str | None = None
 
 
-_OTHER_MANAGERS = {"alpine": "apk", "fedora": "dnf", "almalinux": "dnf", "centos": "yum", "amazonlinux": "dnf"}
+_OTHER_MANAGERS = {
+    **dict.fromkeys(("alpine", "wolfi-base"), "apk"),
+    **dict.fromkeys(("fedora", "almalinux", "oraclelinux", "amazonlinux"), "dnf"),
+    "centos": "yum",
+    "tumbleweed": "zypper",
+    "archlinux": "pacman",
+}
 """Package managers of distributions that no image of ours is built on, by words of references."""
 _WITH_OWN_PYTHON = {"buildpack-deps", "cuda"}
 """Public images, by name, that have the Python of their distribution; so has the distribution's own."""
+_OF_PUBLISHER = re.compile(r"(?:(?:.*/)?(?:library|nvidia|redhat|rockylinux)/)?[^/]+")
+"""Repositories of the publisher of an image, or their mirrors: another one's may have another Python."""
+_USUAL = re.compile(r"slim|backports|scm|curl|base|runtime|devel|cudnn\d*|minimal|ubi|[\d.]+")
+"""Words of their tags beside the name of the release."""
 
 
 def base_system(reference: str) -> BaseSystem:
@@ -71,13 +81,16 @@ def base_system(reference: str) -> BaseSystem:
     if manager := next((_OTHER_MANAGERS[other] for other in others if other in _OTHER_MANAGERS), None):
         return BaseSystem(packages=manager)
     release = next(
-        (release for release in map(distro_release, distro_names()) if _is_named(release, image.name, words)), None
+        (release for release in map(_release, table("distros")) if _is_named(release, image.name, words)), None
     )
     number = re.match(r"3\.\d+(?![\d])", image.tag) if image.name == "python" else None
     if release is None:
         return BaseSystem(number[0], packages="apt") if number else BaseSystem()
     families = {*distro_families(), *_WITH_OWN_PYTHON}
-    own = release.python if image.name.rstrip("0123456789.") in families else None
+    named = (release.name, release.codename)
+    usual = all(word in named or _USUAL.fullmatch(word) for word in image.tag.split("-"))
+    is_own = image.name.rstrip("0123456789.") in families and _OF_PUBLISHER.fullmatch(image.path) and usual
+    own = release.python if is_own else None
     return BaseSystem(number[0] if number else own, release.glibc, release.packages)
 
 
@@ -110,6 +123,12 @@ def distro_release(name: str) -> Distro:
         raise Incompatible("distro", name, "is not a known distribution", distro_names(), _SOURCE, known=False)
     if "refused" in row:
         raise Incompatible("distro", name, f"cannot be built on ({row['refused']})", distro_names(), _SOURCE)
+    return _release(name)
+
+
+def _release(name: str) -> Distro:
+    """Return the row of a distribution, whether anything can be built on it or not."""
+    row = {key: value for key, value in table("distros")[name].items() if key != "refused"}
     return Distro(name, **{**facts(row), "pythons": (row["python"], *row.get("pythons", ()))})
 
 

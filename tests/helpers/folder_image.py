@@ -39,5 +39,5 @@ def image(layers: Iterable[LayerIndex], environment: Mapping[str, str] | None = 
 
 def faults(read: Contents, machine: ElfMachine = X86_64) -> Sequence[Fault]:
     """Return the faults of loading and of owners."""
-    owners = [contested.fault() for contested in ownership.contested(read) if contested.binary and not contested.whole]
+    owners = [contested.fault() for contested in ownership.contested(read) if contested.is_fault]
     return [*loading.resolve(read, machine).faults, *owners]

@@ -91,7 +91,7 @@ class Inspection:
         """The faults, those of what the image starts first."""
         nodes = self.question.nodes.by_driver if self.question.nodes else None
         drivers = self.driver.faults(self.question.driver, nodes) if self.driver else []
-        owners = [contested.fault() for contested in self.contested if contested.binary and not contested.whole]
+        owners = [contested.fault() for contested in self.contested if contested.is_fault]
         known = {fault.file for fault in self.loading.faults if fault.kind in {"loader", "file"}}
         unstarted = [fault for fault in self.unstarted if not known.intersection((fault.file, *fault.names))]
         twice = [fault for one in self.copies if (fault := one.fault())]

@@ -31,6 +31,11 @@ class Contested:
     binary: bool
     whole: bool = False
 
+    @property
+    def is_fault(self) -> bool:
+        """Whether what needs the file may get another one than it is built for."""
+        return self.binary and not self.whole
+
     def fault(self) -> Fault:
         """Return it as a fault."""
         owners = " and ".join(map(str, self.owners))

@@ -110,7 +110,13 @@ def test_builds_of_one_release_work_if_one_has_won(other: str, version: str, win
     def record(mark: str) -> str:
         return "".join(f"tool/{name}.so,sha256={mark * 43},{sizes[mark]}\n" for name in "xy")
 
-    files: Files = {f"{site}/tool-2.1.dist-info/RECORD": record("a"), f"{site}/{other}-{version}.dist-info/RECORD": record("b")}
-    files |= {f"{site}/tool/{name}.so": elf().ljust(sizes[winner], b"\0")[: sizes[winner]] for name, winner in zip("xy", winners, strict=True)}
+    files: Files = {
+        f"{site}/tool-2.1.dist-info/RECORD": record("a"),
+        f"{site}/{other}-{version}.dist-info/RECORD": record("b"),
+    }
+    files |= {
+        f"{site}/tool/{name}.so": elf().ljust(sizes[winner], b"\0")[: sizes[winner]]
+        for name, winner in zip("xy", winners, strict=True)
+    }
     rows = ownership.contested(image(files))
-    assert [(row.binary, row.whole) for row in rows] == [(True, works)] * 2
+    assert [row.is_fault for row in rows] == [not works] * 2

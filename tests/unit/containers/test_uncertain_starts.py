@@ -183,9 +183,37 @@ def test_words_that_only_a_shell_knows_are_no_names(config: Config) -> None:
     entry("chpst", "-/", "/x", "/gone"),
     entry("zsh", "-c", "gone"),
     entry("sudo", "/closed/run", User="app"),
-    *(entry("su", *words) for words in [("app", "-c", "serve"), ("-", "app", "-c", "gone"), ("app", "-c", "/gone || serve"), ("-x", "-c", "/gone"), ("app", "/gone")]),
-    *(entry("chroot", *words) for words in [("/opt", "/gone"), ("/", "src/run"), ("--skip-chdir", "/", "./gone"), ("--userspec=app", "/", "serve"), ("/",)]),
-    *(entry("uv", *words, WorkingDir="/src") for words in [("run", "gone"), ("run", "--directory", "/x", "gone.py"), ("sync", "gone.py"), ("run", "-m", "gone.py"), ("run", "python", "-c", "gone.py"), ("run", "--with", "x.py", "run.py")]),
+    *(
+        entry("su", *words)
+        for words in [
+            ("app", "-c", "serve"),
+            ("-", "app", "-c", "gone"),
+            ("app", "-c", "/gone || serve"),
+            ("-x", "-c", "/gone"),
+            ("app", "/gone"),
+        ]
+    ),
+    *(
+        entry("chroot", *words)
+        for words in [
+            ("/opt", "/gone"),
+            ("/", "src/run"),
+            ("--skip-chdir", "/", "./gone"),
+            ("--userspec=app", "/", "serve"),
+            ("/",),
+        ]
+    ),
+    *(
+        entry("uv", *words, WorkingDir="/src")
+        for words in [
+            ("run", "gone"),
+            ("run", "--directory", "/x", "gone.py"),
+            ("sync", "gone.py"),
+            ("run", "-m", "gone.py"),
+            ("run", "python", "-c", "gone.py"),
+            ("run", "--with", "x.py", "run.py"),
+        ]
+    ),
 )
 def test_launchers_that_start_something_else(config: Config) -> None:
     names = ("su", "chroot", "uv", "setsid", "flock", "sudo", "taskset", "ionice", "runuser", "numactl", "chpst", "zsh")

@@ -41,6 +41,16 @@ def torch(version: str) -> dict[str, Any]:
         ("debian:latest", (None, None, None)),
         ("acme/base:12", (None, None, None)),
         ("python:3-slim", (None, None, None)),
+        ("debian:buster-slim", ("3.7", "2.28", "apt")),
+        ("ubuntu:16.04", ("3.5", "2.23", "apt")),
+        ("opensuse/tumbleweed:latest", (None, None, "zypper")),
+        ("archlinux:base", (None, None, "pacman")),
+        ("public.ecr.aws/docker/library/debian:bookworm-slim", ("3.11", "2.36", "apt")),
+        ("nvcr.io/nvidia/cuda:12.8.1-cudnn-devel-ubuntu22.04", ("3.10", "2.35", "apt")),
+        ("localhost:5000/debian:bookworm-slim", ("3.11", "2.36", "apt")),
+        ("acme/debian:bookworm-slim", (None, "2.36", "apt")),  # which may have another Python
+        ("debian:bookworm-py312", (None, "2.36", "apt")),
+        ("ghcr.io/acme/ubuntu:22.04", (None, "2.35", "apt")),
     ],
 )
 def test_base_system_is_what_the_reference_says(reference: str, expected: tuple[str | None, ...]) -> None:
@@ -100,6 +110,7 @@ def test_bases_that_are_offered_take_the_wheel() -> None:
         {"base": "acme/base:1.0", "torch": torch("1.12.1")},
         {"base": "acme/python:3.11-bionic", "torch": torch("2.6.0")},
         {"base": "nvidia/cuda:13.2.1-base-ubuntu24.04"},
+        {"base": "acme/debian:bookworm-py310", "torch": torch("1.12.1")},
     ],
 )
 def test_base_with_a_wheel_or_unknown_is_taken(values: dict[str, Any]) -> None:
