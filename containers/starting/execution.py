@@ -116,7 +116,8 @@ class Execution:
             folders = self._contents.folders("PATH")
             return "/" not in words.program and any(map(self._modules.is_volume, folders))
         folder = posixpath.dirname(about)
-        is_there = self._contents.tree.find(folder) is not None or not words.program.startswith("/")
+        is_relative = "/" in words.program and not words.program.startswith("/")
+        is_there = self._contents.tree.find(folder) is not None or is_relative
         return self._modules.is_volume(about) or (is_there and self._modules.is_mounted(folder))
 
     def refusal(self, path: str, right: int) -> Refusal | None:
@@ -237,6 +238,9 @@ class Execution:
 
     def _check_read(self, program: str, arguments: tuple[str, ...], words: Words) -> None:
         """Check that an interpreter may read its file. What is not there may be mounted, in a folder without files."""
+        own = posixpath.basename(words.program)
+        if own != posixpath.basename(program) and file_readers.file_of(own, words.arguments):
+            program, arguments = words.program, words.arguments  # a script that is found, and runs another one
         name = file_readers.file_of(posixpath.basename(program), arguments)
         path = self._absolute(name, words.folder)
         trace = self._contents.tree.trace(path)

@@ -1,7 +1,7 @@
 """Programs that run a file of their language: which of their arguments it is.
 
 Options are as `--help` of Python 3.11, Bash 5.2 and Perl 5.36 lists them, and POSIX has those of `sh`. Compared with
-the programs in tests/images/test_started.py, but Node and R.
+the programs in tests/images/test_started.py, but Node, R, Java and those that name a source.
 """
 
 from __future__ import annotations
@@ -38,6 +38,24 @@ _READERS: Final = (
     _Reader(re.compile("perl|Rscript"), re.compile("-[wTtuWXs]+")),
     # Node takes names without an end for several files.
     _Reader(re.compile("node|nodejs"), re.compile("(?!)"), end=r".*\.[cm]?js"),
+    _Reader(
+        re.compile("java"), re.compile("-[XD].+|-(?:ea|server|jar)|--add-opens=.+|--enable-[a-z-]+.*"), end=r".*\.jar"
+    ),
+    # They start Python with the file (pytorch/pytorch 010929f, torch/distributed/run.py, `get_args_parser`;
+    # huggingface/accelerate 00785cd, src/accelerate/commands/launch.py, `launch_command_parser`).
+    _Reader(
+        re.compile("torchrun"),
+        re.compile(r"--[\w-]+=.*|--standalone"),
+        frozenset({"--nproc_per_node", "--nproc-per-node", "--nnodes", "--node_rank", "--node-rank"}),
+        end=r".*\.py",
+    ),
+    _Reader(
+        re.compile("accelerate"),
+        re.compile(r"--[\w-]+=.*|--multi_gpu|--use_(?:deepspeed|fsdp)"),
+        frozenset({"--num_processes", "--num_machines", "--mixed_precision", "--config_file"}),
+        end=r".*\.py",
+        command="launch",
+    ),
     # uv starts what it does not find as a command (astral-sh/uv 0.13.8, `uv run --help`).
     _Reader(
         re.compile("uv"),

@@ -83,6 +83,9 @@ SCRIPTS = {
         *('exec "$(cd "$(dirname "$0")" && pwd)/true"', 'exec "$(cd "$(dirname "$0")" && pwd)/gone"', "exec $(dirname $0)/gone"),
         *('cd "$(dirname "$0")" && exec ./true', 'cd "$(dirname "$0")/.." && exec ./t/real', 'HERE="$(cd "$(dirname "$0")" && pwd)"; exec "$HERE/gone"', 'A=/t; A=/x true; exec "$A/real"'),
         *("A=/t; export B=$A/sub; exec $B/run", "A=/t; export B=$A/sub; exec $B/gone", 'A=/t; (A=/x); exec "$A/real"'),
+        *('if [ -z "$A" ]; then echo a; fi; exec /t/gone', "if true; then exec /t/real; fi; exec /t/gone", "A=/t/gone; if true; then A=/t/real; fi; exec $A"),
+        *("if true; then if false; then exit; fi; fi; exec /t/real", "if true; then if ! false; then echo; fi; fi; exec gone", "if true; then PATH=/t; fi; exec real"),
+        *("{ echo; exec /t/gone; }", "{ /t/gone; }; true", "{ exec /t/gone; } || true", "set -e\n{ gone; }\ntrue", "{ cd /t; ./real; }", "/t/gone || { exec /t/real; }"),
     ])
 } | {"true": "#!/bin/sh\nexit 0\n"}  # fmt: skip
 FILE_READERS = [
@@ -98,6 +101,7 @@ LAUNCHERS = [
     *("sudo -E", "sudo -u app --", "setpriv --reuid=1000 --regid=1000 --clear-groups", "setpriv --reuid 1000 --clear-groups --", "runuser -u app --"),
     *("numactl --", "taskset -c 0", "taskset 1", "ionice -c2 -n7", "ionice -c 3", "prlimit --nofile=1024:1024", "flock /tmp/x", "setsid -f"),
     *("chpst -u app", "chpst -o 1024 -m 100000000", "s6-setuidgid app", "s6-setuidgid 1000:1000", "s6-envuidgid app", "timeout -k9 5"),
+    *("chroot /", "chroot --userspec=app /", "su app -c", "su - app -c", "su -s /bin/sh -c", "su --command"),
     *("busybox env A=1", "busybox timeout 5", "busybox setsid", "busybox sh -c", "busybox ash -ec", "mksh -c", "zsh -c", "zsh -o errexit -c"),
 ]  # fmt: skip
 CASES = [

@@ -41,6 +41,11 @@ APP: Files = {
     "opt/conda/bin/python3.12": PROGRAM,
     "src/run.py": "#!/usr/bin/env python3.12\n",
 }  # fmt: skip
+MORE: Files = {
+    **{f"opt/venv/bin/{name}": "#!/opt/venv/bin/python\n" for name in ("torchrun", "accelerate")},
+    "usr/bin/java": PROGRAM,
+    "src/run.py": "",
+}
 PATH = "PATH=/opt/venv/bin:/usr/local/bin:/usr/bin:/usr/sbin:/bin"
 Config = Mapping[str, Any]
 
@@ -372,9 +377,16 @@ def test_files_of_the_runtime_are_in_each_container(config: Config) -> None:
     sh("cd $HOME && exec python gone.py", WorkingDir="/src"),
     entry("python", "-m", "json.tool"),
     entry("python", "-m", "json.gone"),
+    entry("java", "-cp", "gone.jar", "Main", WorkingDir="/src"),
+    entry("java", "-jar", "gone.jar", WorkingDir="/nothing"),
+    entry("torchrun", "-m", "gone.py", WorkingDir="/src"),
+    entry("torchrun", "--rdzv-conf", "x.py", "run.py", WorkingDir="/src"),
+    entry("torchrun", "--nproc_per_node=2", "run.py", WorkingDir="/src"),
+    entry("torchrun", "gone.py", WorkingDir="/nothing"),
+    entry("accelerate", "config", "gone.py", WorkingDir="/src"),
 )
 def test_file_of_a_language_that_may_come_later(config: Config) -> None:
-    files: Files = {"usr/bin/node": PROGRAM, "usr/local/lib/python3.11/json/__init__.py": ""}
+    files: Files = {**MORE, "usr/bin/node": PROGRAM, "usr/local/lib/python3.11/json/__init__.py": ""}
     assert lines(config, files) == []
 
 
@@ -388,11 +400,29 @@ def test_file_of_a_language_that_may_come_later(config: Config) -> None:
         entry("bash", "-o", "pipefail", "./gone.py", WorkingDir="/src"),
         entry("/wrapper", "python3.11", "/src/gone.py"),
         sh("cd /src && exec python gone.py"),
+        entry(
+            "torchrun", "--standalone", "--nproc_per_node=8", "--nnodes", "1", "gone.py", "--lr", "1", WorkingDir="/src"
+        ),
+        entry("tini", "--", "torchrun", "/src/gone.py"),
+        entry("accelerate", "launch", "--multi_gpu", "gone.py", WorkingDir="/src"),
     ],
 )
 def test_file_of_a_language_that_is_not_there(config: Config) -> None:
     expected = "/src/gone.py does not exist, which"
-    assert [expected for line in lines(config) if expected in line] == [expected]
+    assert [expected for line in lines(config, MORE) if expected in line] == [expected]
+
+
+def test_archive_of_java_that_is_not_there_is_a_fault() -> None:
+    [line] = lines(entry("java", "-Xmx1g", "-Da=b", "-jar", "/src/gone.jar"), MORE)
+    assert "/src/gone.jar does not exist, which java is to run" in line
+
+
+@pytest.mark.parametrize("program", ["run", "/usr/local/bin/run"])
+def test_link_into_a_folder_that_is_not_there_is_a_fault(program: str) -> None:
+    [line] = lines(
+        entry(program), {"usr/local/bin/run": "->/opt/app/now/run", "opt/app/now": "->v2", "opt/app/v1/x": ""}
+    )
+    assert "/opt/app/v2/run, where /usr/local/bin/run leads, does not exist" in line
 
 
 def test_package_of_python_itself_without_a_main_is_a_fault() -> None:
