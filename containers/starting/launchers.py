@@ -85,7 +85,7 @@ _LAUNCHERS: Final[Mapping[str, _Launcher]] = {
         _options("-w --timeout --wait -E --conflict-exit-code"), 1, unknown=re.compile("-[nEF]+|--nonblock|--nb")
     ),
     "chroot": _Launcher(
-        _options("--userspec --groups"), 1, user=_options("--userspec"), unknown=re.compile("--skip-chdir")
+        _options("--userspec --groups"), user=_options("--userspec"), unknown=re.compile("--skip-chdir")
     ),
     "nohup": _Launcher(),
     "setsid": _Launcher(unknown=re.compile("-[a-z]*f[a-z]*|--fork")),
@@ -159,6 +159,8 @@ def launched(words: Words, environment: Mapping[str, str], script: Callable[[str
     other = _after_options(words.arguments, launcher, name) if launcher else None
     if name == "env":
         other = _of_env(words.arguments, environment)
+    if name == "chroot" and other:
+        other = _in_root(other)
     return (other,) if other else ()
 
 
@@ -178,16 +180,20 @@ def _after_options(arguments: Sequence[str], launcher: _Launcher, name: str) -> 
             value = rest.pop(0)
         user = value if option in launcher.user else user
     before, rest = rest[: launcher.before], rest[launcher.before :]
-    if name == "chroot" and before != ["/"]:
-        return None  # whose program, with its loader, is of another root
     if not rest or rest[0].startswith("-") or (launcher.loose and "/" not in rest[0]):
         return None
     user = before[0] if launcher.by_user else user
     if name == "runuser" and not user:
         return None  # whose first argument is a user, and no program, without the option
     by_text = name != "gosu"  # which starts it as the kernel does
-    folder = "/" if name == "chroot" else ""
-    return Words(rest[0], tuple(rest[1:]), folder=folder, by_text=by_text, user=user, loose=launcher.loose)
+    return Words(rest[0], tuple(rest[1:]), by_text=by_text, user=user, loose=launcher.loose)
+
+
+def _in_root(words: Words) -> Words | None:
+    """Return what `chroot` starts in a folder, its program so far; of another root than the image's nothing is known."""
+    if words.program != "/" or not words.arguments:
+        return None
+    return words._replace(program=words.arguments[0], arguments=words.arguments[1:], folder="/")
 
 
 def _of_su(
