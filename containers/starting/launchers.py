@@ -190,7 +190,7 @@ def _after_options(arguments: Sequence[str], launcher: _Launcher, name: str) -> 
 
 
 def _in_root(words: Words) -> Words | None:
-    """Return what `chroot` starts in a folder, its program so far; of another root than the image's nothing is known."""
+    """Return what `chroot` starts in a folder, its program so far; nothing is known of another root."""
     if words.program != "/" or not words.arguments:
         return None
     return words._replace(program=words.arguments[0], arguments=words.arguments[1:], folder="/")
