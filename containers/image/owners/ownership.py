@@ -22,7 +22,7 @@ _BUILD: Final = re.compile("-(?:cpu|headless)$")
 class Contested:
     """A file with its owners, of which the ``winner``'s content is there, if sizes tell; ``binary`` for an ELF file.
 
-    ``whole`` is whether the owners are builds of one release, of which one has won all files: it works.
+    ``whole`` is whether the owners are builds of one release line, of which one has won all files: it works.
     """
 
     path: str
@@ -57,18 +57,18 @@ def contested(contents: Contents) -> list[Contested]:
     rows = [one for path, recorded in sorted(owners.items()) if (one := _contested(contents, path, recorded))]
     winners: defaultdict[tuple[Owner, ...], set[Owner]] = defaultdict(set)
     for one in rows:
-        winners[one.owners].update((one.winner,) if one.binary and one.winner else ())
+        winners[one.owners].update((one.winner,) if one.winner else ())
     whole = {same for same, winning in winners.items() if len(winning) == 1 and _are_builds_of_one(same)}
     return [replace(one, whole=one.owners in whole) for one in rows]
 
 
 def _are_builds_of_one(owners: Iterable[Owner]) -> bool:
-    """Return whether distributions are builds of one release for the same use, as tensorflow and tensorflow-cpu.
+    """Return whether distributions are builds of one release line for the same use, as tensorflow and tensorflow-cpu.
 
     A package that requires one of them, as tf-keras does, brings it beside the other. Not so builds for a GPU or for
     another CUDA: what works by the one does not by the other.
     """
-    same = {(owner.manager, _BUILD.sub("", owner.name), owner.version) for owner in owners}
+    same = {(owner.manager, _BUILD.sub("", owner.name), *owner.version.split(".")[:2]) for owner in owners}
     return len(same) == 1 and all(owner.manager == "pip" for owner in owners)
 
 

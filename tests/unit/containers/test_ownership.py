@@ -95,6 +95,7 @@ def test_rpm_digest_is_of_algorithm_that_header_names() -> None:
     ("other", "version", "winners", "works"),
     [
         ("tool-cpu", "2.1", "aa", True),
+        ("tool-cpu", "2.1.4", "bb", True),
         ("tool-headless", "2.1", "bb", True),
         ("tool-cpu", "2.2", "aa", False),
         ("tool-cpu", "2.1", "ab", False),
