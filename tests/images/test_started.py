@@ -85,7 +85,7 @@ SCRIPTS = {
         *("A=/t; export B=$A/sub; exec $B/run", "A=/t; export B=$A/sub; exec $B/gone", 'A=/t; (A=/x); exec "$A/real"'),
         *('if [ -z "$A" ]; then echo a; fi; exec /t/gone', "if true; then exec /t/real; fi; exec /t/gone", "A=/t/gone; if true; then A=/t/real; fi; exec $A"),
         *("if true; then if false; then exit; fi; fi; exec /t/real", "if true; then if ! false; then echo; fi; fi; exec gone", "if true; then PATH=/t; fi; exec real"),
-        *("{ echo; exec /t/gone; }", "{ /t/gone; }; true", "{ exec /t/gone; } || true", "set -e\n{ gone; }\ntrue", "{ cd /t; ./real; }", "/t/gone || { exec /t/real; }"),
+        *("{ echo; exec /t/gone; }", "{ /t/gone; }; true", "set -e\n{ gone; }\ntrue", "{ cd /t; ./real; }", "/t/gone || { exec /t/real; }"),
     ])
 } | {"true": "#!/bin/sh\nexit 0\n"}  # fmt: skip
 FILE_READERS = [
