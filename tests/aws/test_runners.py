@@ -55,6 +55,27 @@ def documented() -> set[str]:
     return {action for statement in policy["Statement"] for action in statement["Action"]}
 
 
+REFUSED = ["ec2:DescribeRouteTables", "ec2:GetInstanceUefiData"]
+"""Actions that the policy leaves out: the plugin goes on without an answer, as docs/runners/ec2.md says."""
+
+
+def test_policies_allow_what_the_plugin_itself_calls() -> None:
+    """It reads more than the stand-in: a policy of what that calls alone would fail every deployment.
+
+    plugin_calls.json has the calls of terraform-provider-aws 5.100.0, below Pulumi's bridge 3.137.0, for stacks with a
+    listener, with a webhook, with EFA, with a builder, and with repositories of images. It read a VPC and an image with
+    :data:`REFUSED` refused (internal/service/ec2/vpc_data_source.go at 01606926, ec2_ami_data_source.go at 0389eecf).
+    """
+    called = {
+        f"{service}:{action}"
+        for service, actions in json.loads(Path(__file__).with_name("plugin_calls.json").read_text()).items()
+        for action in actions
+    }
+    registry = json.loads((ROOT / "docs/guides/ecr-policy.json").read_text())
+    pushed = {action for statement in registry["Statement"] for action in statement["Action"]}
+    assert sorted(called - documented() - pushed) == REFUSED
+
+
 def rules(project: RunnersProject, group: str, *, egress: bool) -> list[tuple[str, str]]:
     """Return the rules of a security group: protocol, and where from or to, itself as ``self``."""
     answer = project.api("ec2").describe_security_group_rules(Filters=[{"Name": "group-id", "Values": [group]}])
