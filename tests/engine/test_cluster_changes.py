@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,20 @@ pytestmark = pytest.mark.slow
 ACME = "https://github.com/acme"
 
 
-def up(project: Any, url: str = ACME, **runners: Any) -> str:
-    """Deploy runners; return the engine's report of what it replaced."""
+UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
+
+
+def configured(project: Any, url: str = ACME, **runners: Any) -> Any:
+    """Write the runners' keys; return the project."""
     github = {"url": url, "secret": "github"}
     runners = {"kind": "kubernetes", "profile": "eks-p5", "github": github, **runners}
     project.configure(flavor="runners", runners=runners)
-    return str(project.up().output)
+    return project
+
+
+def up(project: Any, url: str = ACME, **runners: Any) -> str:
+    """Deploy runners; return the engine's report of what it replaced."""
+    return str(configured(project, url, **runners).up().output)
 
 
 def labels(cluster: Path) -> list[str]:
@@ -38,3 +47,31 @@ def test_changed_label_makes_the_scale_set_anew(tmp_path: Path) -> None:
     assert "1 replaced" in up(project, "https://github.com/other", labels=["gpu", "h100"])
     assert "replaced" not in up(project, "https://github.com/other", labels=["gpu", "h100"], maxRunners=9, group="ml")
     assert "1 replaced" in up(project)
+
+
+def test_kubeconfig_may_be_elsewhere_on_the_next_machine(tmp_path: Path) -> None:
+    """A refresh and a destroy take the provider's settings from the state."""
+    project, _ = on_folder(tmp_path)
+    up(project)
+    exported = project.pulumi("stack", "export", "-s", "t").stdout
+    assert "runners-cluster" in exported
+    assert project.environment["KUBECONFIG"] not in exported
+    project.environment["KUBECONFIG"] = str(tmp_path / "elsewhere")
+    assert UNCHANGED.search(up(project))
+
+
+def test_another_context_is_another_cluster(tmp_path: Path) -> None:
+    project, _ = on_folder(tmp_path)
+    up(project, context="one")
+    assert UNCHANGED.search(up(project, context="one"))
+    steps = json.loads(configured(project, context="two").preview("--json").stdout)["steps"]
+    replaced = {step["urn"].rpartition("::")[2] for step in steps if step["op"] == "replace"}
+    assert {"runners-cluster", "runners-namespace-slipway-runners", "runners-gha-runner-scale-set"} <= replaced
+
+
+def test_build_service_is_awaited_for_its_grace(tmp_path: Path) -> None:
+    project, _ = on_folder(tmp_path)
+    up(project, build={"jobs": True, "nodeSelector": {"acme.example/pool": "builds"}}, grace=30)
+    resources = json.loads(project.pulumi("stack", "export", "-s", "t").stdout)["deployment"]["resources"]
+    limits = {each["urn"].rpartition("::")[2]: each.get("customTimeouts") for each in resources}
+    assert limits["runners-deployment-build"] == {"update": 2400, "delete": 2400}

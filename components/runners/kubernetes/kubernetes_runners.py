@@ -43,6 +43,27 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def _cluster(name: str, config: Config, opts: pulumi.ResourceOptions) -> k8s.Provider:
+    """Declare the provider of the cluster.
+
+    An empty ``kubeconfig`` has it look for one at each run. From None the SDK makes the path in ``KUBECONFIG``, which
+    would be in the state. A refresh or a destroy takes it from there, and finds no cluster on a machine that has its
+    kubeconfig elsewhere (pulumi-kubernetes 9497796, provider/pkg/provider/provider.go, Configure). Without a kubeconfig
+    to compare, it takes every context for the same cluster, but for an identifier (DiffConfig).
+    """
+    by_context = {"cluster_identifier": config.context} if config.context and not config.kubeconfig else {}
+    return k8s.Provider(
+        f"{name}-cluster",
+        **{
+            **by_context,
+            **provider_arguments.of(k8s.Provider),
+            "kubeconfig": config.kubeconfig or "",
+            "context": config.context,
+        },
+        opts=opts,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class KubernetesRunnersArgs:
     """What :class:`KubernetesRunners` consists of.
@@ -84,13 +105,7 @@ class KubernetesRunners(pulumi.ComponentResource):
         inputs = config.model_dump(mode="json", by_alias=True, exclude={"github": {"app", "token"}}, exclude_none=True)
         super().__init__("slipway:runners:KubernetesRunners", name, inputs, opts)
         self._name, self._config = name, config
-        self.provider = k8s.Provider(
-            f"{name}-cluster",
-            **provider_arguments.of(k8s.Provider),
-            kubeconfig=config.kubeconfig,
-            context=config.context,
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+        self.provider = _cluster(name, config, pulumi.ResourceOptions(parent=self))
         self._opts = pulumi.ResourceOptions(parent=self, provider=self.provider)
         self.scale_set = config.namespace
         self._guards = self._guarded(

@@ -41,11 +41,29 @@ FINAL: Mapping[str, tuple[str, ...]] = {"PriorityClass": ("value", "preemptionPo
 """Fields by kind that are immutable for the API server but not for Pulumi's provider: a change replaces the object."""
 
 
+_PATIENCE = 600
+"""Seconds that Pulumi's provider waits for an object, where nothing else is said."""
+
+
+def _patient(manifest: Manifest) -> pulumi.ResourceOptions | None:
+    """Return how long a workload's old pods are awaited beyond that: they may take their grace to end.
+
+    A deletion is awaited with its pods, and so is a new pod where the old one has to end first (pulumi-kubernetes
+    9497796, provider/pkg/await/await.go:498 and :977).
+    """
+    grace = manifest.get("spec", {}).get("template", {}).get("spec", {}).get("terminationGracePeriodSeconds")
+    if not grace:
+        return None
+    seconds = f"{grace + _PATIENCE}s"
+    return pulumi.ResourceOptions(custom_timeouts=pulumi.CustomTimeouts(update=seconds, delete=seconds))
+
+
 def declare(prefix: str, manifest: Manifest, opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
     """Declare one object. Its resource name is the prefix, its kind and its name."""
     kind, name = manifest["kind"], manifest["metadata"]["name"]
     if kind in FINAL:
         replacement = pulumi.ResourceOptions(replace_on_changes=list(FINAL[kind]), delete_before_replace=True)
         opts = pulumi.ResourceOptions.merge(opts, replacement)
+    opts = pulumi.ResourceOptions.merge(opts, _patient(manifest))
     body = {to_snake(key): value for key, value in manifest.items() if key not in {"apiVersion", "kind"}}
     return KINDS[manifest["apiVersion"], kind](f"{prefix}-{kind}-{name}".lower(), **body, opts=opts)

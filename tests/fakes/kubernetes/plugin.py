@@ -1,8 +1,9 @@
 """A stand-in for Pulumi's Kubernetes plugin, which no package registry has: real calls to a real API server.
 
 It is run as ``python -m tests.fakes.plugin tests.fakes.kubernetes.plugin``. Objects are applied by the server
-(server-side apply, strict field validation), awaited as the plugin awaits them, and their deletion too; charts are installed by Helm itself. What it takes from
-the plugin are names, annotations, and which changes replace an object.
+(server-side apply, strict field validation), awaited as the plugin awaits them, and their deletion too; charts are
+installed by Helm itself. What it takes from the plugin are names, annotations, limits of time, and which changes replace
+an object or a cluster.
 """
 
 # ruff: noqa: ARG002, N802 - the service's methods are named, and take what they take, as the protocol has it
@@ -38,13 +39,15 @@ from toolchain.provider.provider_base import (
 
 RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 MANAGER: Final = "pulumi-test"
-SECONDS: Final = 300.0
+SECONDS: Final = 600.0
+"""How long an object is awaited, where neither a resource nor its annotation says (await.go, `Update`)."""
 REPLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "ConfigMap": ("data", "binaryData"),
     "Deployment": ("spec.selector",),
     "Job": ("spec.completions", "spec.parallelism", "spec.selector", "spec.template"),
     "PersistentVolumeClaim": ("spec.accessModes", "spec.selector", "spec.storageClassName", "spec.volumeName"),
     "ResourceQuota": ("spec.scopes",),
+    "RoleBinding": ("roleRef",),
     "Secret": ("type", "stringData", "data"),
     "Service": ("spec.clusterIP",),
 }
@@ -105,22 +108,22 @@ class Api:
         return _read(response)
 
     def apply(self, manifest: Properties) -> Properties:
-        """Apply an object on the server, which refuses unknown fields."""
+        """Apply an object on the server, which refuses unknown fields and what another manager has set."""
         response = self.session.patch(
             self.url(manifest),
-            params={"fieldManager": MANAGER, "fieldValidation": "Strict", "force": "true"},
+            params={"fieldManager": MANAGER, "fieldValidation": "Strict"},
             headers={"Content-Type": "application/apply-patch+yaml"},
             data=json.dumps(manifest),
             timeout=60,
         )
         return _read(response)
 
-    def delete(self, manifest: Properties) -> None:
+    def delete(self, manifest: Properties, seconds: float) -> None:
         """Delete an object and wait for the end of its deletion."""
         response = self.session.delete(self.url(manifest), params={"propagationPolicy": "Foreground"}, timeout=60)
         if response.status_code != 404:
             _read(response)
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + seconds
         while self.find(manifest) is not None:
             if time.monotonic() > end:
                 raise SlipwayError(f"{_named(manifest)} is still there: finalizers {_finalizers(self.find(manifest))}")
@@ -211,8 +214,7 @@ class KubernetesProvider(Provider):
         changed = sorted(
             key for key in olds.keys() | news.keys() if olds.get(key) != news.get(key) and key != "version"
         )
-        # Another cluster: nothing of the old one is of use there.
-        return _diff(changed, [key for key in changed if key in {"kubeconfig", "context"}])
+        return _diff(changed, _moved(olds, news, changed))
 
     def Configure(
         self, request: provider_pb2.ConfigureRequest, context: grpc.ServicerContext
@@ -268,14 +270,15 @@ class KubernetesProvider(Provider):
             return provider_pb2.CreateResponse(properties=request.properties)
         manifest = plain(inputs)
         if _type(request.urn) == RELEASE:
-            name, state = f"{manifest['namespace']}/{manifest['name']}", self._install(manifest)
+            name = f"{manifest['namespace']}/{manifest['name']}"
+            state = self._released("install", name, request.properties, context)
         else:
             if self._api.find(manifest) is not None:
                 raise SlipwayError(f"{_named(manifest)} already exists")
             state = self._api.apply(manifest)
             name = f"{manifest['metadata'].get('namespace', '')}/{manifest['metadata']['name']}"
             try:
-                state = self._await(manifest, request.urn)
+                state = self._await(manifest, request.urn, request.timeout)
             except SlipwayError as error:  # it is there, and the next update goes on with it
                 _init_failed(context, name.lstrip("/"), state, request.properties, str(error))
                 raise
@@ -287,9 +290,15 @@ class KubernetesProvider(Provider):
             return provider_pb2.UpdateResponse(properties=request.news)
         manifest = plain(inputs)
         if _type(request.urn) == RELEASE:
-            return provider_pb2.UpdateResponse(properties=encode_struct(self._install(manifest)))
-        self._api.apply(manifest)
-        return provider_pb2.UpdateResponse(properties=encode_struct(self._await(manifest, request.urn)))
+            state = self._released("upgrade", request.id, request.news, context)
+            return provider_pb2.UpdateResponse(properties=encode_struct(state))
+        state = self._api.apply(manifest)
+        try:
+            state = self._await(manifest, request.urn, request.timeout)
+        except SlipwayError as error:  # it is as asked for, and the next update goes on with it
+            _init_failed(context, request.id, state, request.news, str(error))
+            raise
+        return provider_pb2.UpdateResponse(properties=encode_struct(state))
 
     def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:
         known = plain(decode_struct(request.properties))
@@ -297,13 +306,13 @@ class KubernetesProvider(Provider):
             words = ["uninstall", known["name"], "--namespace", known["namespace"]]
             self._helm(*words, *_waiting(known))  # one that is gone is an error (provider/helm_release.go, Delete)
         else:
-            self._api.delete(known)
+            self._api.delete(known, _seconds(known, request.timeout))
         return empty_pb2.Empty()
 
-    def _await(self, manifest: Properties, urn: str) -> Properties:
+    def _await(self, manifest: Properties, urn: str, limit: float) -> Properties:
         """Wait until an object is as it should be, and show beside it what keeps its pods from running."""
         annotations = manifest["metadata"].get("annotations", {})
-        seconds = float(annotations.get("pulumi.com/timeoutSeconds", SECONDS))
+        seconds = _seconds(manifest, limit)
         end = time.monotonic() + seconds
         logged: set[str] = set()
         while True:
@@ -323,13 +332,30 @@ class KubernetesProvider(Provider):
                 self.host.log(urn, reasons, "WARNING")
             time.sleep(0.3)
 
-    def _install(self, release: Properties) -> Properties:
-        words = ["upgrade", "--install", release["name"], release["chart"], "--namespace", release["namespace"]]
+    def _released(self, verb: str, name: str, inputs: struct_pb2.Struct, context: grpc.ServicerContext) -> Properties:
+        """Install or upgrade a release; one that then has failed is there, and the next update upgrades it."""
+        release = plain(decode_struct(inputs))
+        words = [verb, release["name"], release["chart"], "--namespace", release["namespace"]]
         version = ["--version", release["version"]] if "version" in release else []
-        self._helm(*words, *version, *_waiting(release), "--values", "-", text=json.dumps(release.get("values", {})))
-        return {**release, "status": {"name": release["name"], "namespace": release["namespace"], "status": "deployed"}}
+        state = {**release, "status": {"name": release["name"], "namespace": release["namespace"]}}
+        try:
+            self._helm(
+                *words, *version, *_waiting(release), "--values", "-", text=json.dumps(release.get("values", {}))
+            )
+        except SlipwayError as error:
+            if "cannot re-use a name" not in str(error) and self._failed(release):
+                _init_failed(context, name, {**state, "status": {"status": "failed"}}, inputs, str(error))
+            raise
+        return state | {"status": {**state["status"], "status": "deployed"}}
 
-    def _helm(self, *words: str, text: str = "") -> None:
+    def _failed(self, release: Properties) -> bool:
+        try:
+            status = self._helm("status", release["name"], "--namespace", release["namespace"], "--output", "json")
+        except SlipwayError:
+            return False
+        return bool(json.loads(status)["info"]["status"] == "failed")
+
+    def _helm(self, *words: str, text: str = "") -> str:
         done = subprocess.run(
             [program("helm"), *words, "--kubeconfig", self._api.path, "--kube-context", self._api.context],
             input=text,
@@ -340,6 +366,38 @@ class KubernetesProvider(Provider):
         )
         if done.returncode:
             raise SlipwayError(f"helm {words[0]}: {' '.join(done.stderr.split())}")
+        return done.stdout
+
+
+def _seconds(manifest: Properties, limit: float) -> float:
+    """Return how long an object is awaited: as its resource says, or its annotation (metadata/overrides.go)."""
+    annotations = manifest["metadata"].get("annotations") or {}
+    return limit or float(annotations.get("pulumi.com/timeoutSeconds", SECONDS))
+
+
+def _active_cluster(settings: Properties) -> Properties | None:
+    """Return the cluster that a kubeconfig, given as a path or a text, names; None where none is known (util.go:135-226)."""
+    if not (text := settings.get("kubeconfig")):
+        return None
+    path = Path(text).expanduser()
+    config = yaml.safe_load(path.read_text() if path.exists() else text)
+    if not isinstance(config, dict):
+        return None
+    contexts = {entry["name"]: entry["context"] for entry in config.get("contexts", [])}
+    clusters = {entry["name"]: entry["cluster"] for entry in config.get("clusters", [])}
+    context = contexts.get(settings.get("context") or config.get("current-context"), {})
+    return clusters.get(context.get("cluster"))
+
+
+def _moved(olds: Properties, news: Properties, changed: list[str]) -> list[str]:
+    """Return the settings by which a provider is another cluster's (provider.go, DiffConfig)."""
+    identifiers = olds.get("clusterIdentifier"), news.get("clusterIdentifier")
+    clusters = _active_cluster(olds), _active_cluster(news)
+    if all(identifiers):
+        return ["clusterIdentifier"] if identifiers[0] != identifiers[1] else []
+    if None in clusters or clusters[0] == clusters[1]:
+        return []
+    return [key for key in changed if key in {"kubeconfig", "context"}]
 
 
 def _waiting(release: Properties) -> list[str]:
