@@ -108,7 +108,10 @@ class Api:
         return _read(response)
 
     def apply(self, manifest: Properties) -> Properties:
-        """Apply an object on the server, which refuses unknown fields and what another manager has set."""
+        """Apply an object on the server, which refuses unknown fields and what another manager has set.
+
+        The plugin first takes over what kubectl has set (await.go, fixCSAFieldManagers).
+        """
         response = self.session.patch(
             self.url(manifest),
             params={"fieldManager": MANAGER, "fieldValidation": "Strict"},
