@@ -49,7 +49,8 @@ def github(
     Azure, a service account in Google) with the least rights on the stacks' registries and the state, and the
     variables of the workflows. Read them, then run them: they are for `gh`, and for `aws`, `az` or `gcloud`, with the
     logins of an owner. Each is explained in
-    docs/guides/github-actions.md. In JSON, `missing` is null without --check, and empty for what is there.
+    docs/guides/github-actions.md. In JSON, each command stands alone and ends at its first failure; `missing` is null
+    without --check, and empty for what is there.
     """
     from cli.github import publishing_setup
     from cli.github.setup_step import FIRST
@@ -61,7 +62,7 @@ def github(
     steps = [*publishing_setup.steps(name, registries, backend, secrets_provider)]
     if as_json:
         listed = [
-            {"title": step.title, "commands": [*step.commands], "missing": step.missing() if check else None}
+            {"title": step.title, "commands": [step.alone()], "missing": step.missing() if check else None}
             for step in steps
         ]
         print(json.dumps({"steps": listed}, indent=2))

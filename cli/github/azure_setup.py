@@ -13,15 +13,19 @@ from urllib.parse import parse_qs, urlsplit
 
 from cli.github.setup_step import (
     ENVIRONMENT,
+    FORMER,
     ISSUER,
+    NAME,
     ROLE,
     SUBJECT,
+    TITLE,
     Step,
     asked,
     asked_with,
     differs,
     document,
     held,
+    identity,
     named,
     subject,
     variable,
@@ -31,9 +35,11 @@ from containers.registry.reference import Reference
 from stacks.config.registries.acr import AcrRegistryConfig
 
 _AUDIENCE: Final = "api://AzureADTokenExchange"
-_APPS: Final = f"az ad app list --filter \"displayName eq '{ROLE}'\""
-_APP: Final = f"app=$({_APPS} --query '[0].appId' --output tsv)"
-_ACCOUNT: Final = "az account show --query {} --output tsv"
+_APPS: Final = "az ad app list --filter \"displayName eq '{}'\""
+_APP: Final = (
+    f"app=$({_APPS.format(NAME)} --query '[0].appId' --output tsv)\n: \"${{app:?there is no app of the name {NAME}}}\""
+)
+_ACCOUNT: Final = "value=$(az account show --query {} --output tsv)"
 
 
 @dataclass(frozen=True)
@@ -47,9 +53,12 @@ class _Role:
     below: str = ""
 
     @property
-    def scope(self) -> str:
-        """The id of the resource in a shell."""
-        return f'"$({self.program} --name {self.resource} --query id --output tsv){self.below}"'
+    def commands(self) -> tuple[str, str]:
+        """The lines of a shell that give the app the role; the first asks for the resource's id."""
+        return (
+            f"scope=$({self.program} --name {self.resource} --query id --output tsv){self.below}",
+            f'az role assignment create --role "{self.name}" --assignee "$app" --scope "$scope"',
+        )
 
     @property
     def end(self) -> tuple[str, str]:
@@ -68,11 +77,17 @@ def steps(
     roles = [*_roles(registries, backend, secrets_provider)]
     if not roles:
         return
+    whose = identity(repository)
     yield Step(
-        f"app {ROLE} in Azure",
-        (f"az ad app create --display-name {ROLE}", _APP, 'az ad sp show --id "$app" || az ad sp create --id "$app"'),
-        asked(f"{_APPS} --output json"),
-        lambda answer: "" if len(answer) == 1 else f"there are {len(answer)} of this name, expected one",
+        f"app {TITLE} in Azure",
+        (
+            whose,
+            f'az ad app create --display-name "{NAME}"',
+            _APP,
+            'az ad sp show --id "$app" || az ad sp create --id "$app"',
+        ),
+        asked_with(whose, NAME, *(f"{_APPS.format(name)} --output json" for name in (NAME, ROLE))),
+        lambda answer: _one(*answer["there"]),
     )
     trust = {
         "name": ROLE,
@@ -83,34 +98,31 @@ def steps(
     credential = "az ad app federated-credential"
     given = f'--id "$app" --parameters {document(trust)}'
     yield Step(
-        f"app {ROLE} trusts GitHub's tokens",
+        f"app {TITLE} trusts GitHub's tokens",
         (
+            whose,
             _APP,
             subject(repository),
             f"{credential} create {given} || {credential} update --federated-credential-id {ROLE} {given}",
         ),
-        asked_with(f"{_APP}; {subject(repository)}", SUBJECT, f'{credential} list --id "$app" --output json'),
+        asked_with(f"{whose}; {_APP}; {subject(repository)}", SUBJECT, f'{credential} list --id "$app" --output json'),
         lambda answer: differs(
             "credentials",
             [{key: each[key] for key in trust} for each in answer["there"][0]],
             [named(trust, answer["name"])],
         ),
     )
-    assign = 'az role assignment create --role "{}" --assignee "$app" --scope {}'
     yield Step(
-        f"roles of app {ROLE}",
-        (_APP, *(assign.format(role.name, role.scope) for role in roles)),
-        asked(f'{_APP}; az role assignment list --assignee "$app" --all --output json'),
+        f"roles of app {TITLE}",
+        (whose, _APP, *(line for role in roles for line in role.commands)),
+        asked(f'{whose}; {_APP}; az role assignment list --assignee "$app" --all --output json'),
         lambda answer: _assigned(answer, roles),
     )
-    for name, command in (
-        ("AZURE_CLIENT_ID", f'{_APPS} --query "[0].appId" --output tsv'),
-        ("AZURE_TENANT_ID", _ACCOUNT.format("tenantId")),
-        ("AZURE_SUBSCRIPTION_ID", _ACCOUNT.format("id")),
-    ):
-        yield variable(repository, name, environment=ENVIRONMENT, command=command)
+    yield variable(repository, "AZURE_CLIENT_ID", "$app", ENVIRONMENT, lines=(whose, _APP))
+    for name, key in (("AZURE_TENANT_ID", "tenantId"), ("AZURE_SUBSCRIPTION_ID", "id")):
+        yield variable(repository, name, "$value", ENVIRONMENT, lines=(_ACCOUNT.format(key),))
     if account := _storage_account(backend):
-        yield variable(repository, "AZURE_STORAGE_ACCOUNT", account, environment=ENVIRONMENT)
+        yield variable(repository, "AZURE_STORAGE_ACCOUNT", account, ENVIRONMENT)
 
 
 def _roles(registries: Sequence[AcrRegistryConfig], backend: str, secrets_provider: str) -> Iterator[_Role]:
@@ -137,6 +149,12 @@ def _storage_account(backend: str) -> str:
             f"azblob://{address.netloc}?storage_account=acme"
         )
     return account
+
+
+def _one(there: Sequence[Any], former: Sequence[Any]) -> str:
+    if len(there) == 1:
+        return ""
+    return f"there are {len(there)} of this name, expected one" + (f"; {FORMER}" if former and not there else "")
 
 
 def _assigned(answer: Any, roles: Sequence[_Role]) -> str:

@@ -10,7 +10,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from cli.github.setup_step import BRANCH, ENVIRONMENT, ISSUER, ROLE, Step, asked, asked_with, differs, held, variable
+from cli.github.setup_step import (
+    BRANCH,
+    ENVIRONMENT,
+    ISSUER,
+    NAME,
+    TITLE,
+    Step,
+    asked,
+    asked_with,
+    differs,
+    held,
+    identity,
+    variable,
+)
 from containers.errors import SlipwayError
 from stacks.config.registries.gar import GarRegistryConfig
 
@@ -21,12 +34,8 @@ _SUBJECT: Final = f"${{id}}:{ENVIRONMENT}"
 """Whom a token names, of claims of their own. The claim `sub` is of the repository's name, or for a repository made or
 renamed since 2026-07-15 of ids too: repo:acme@1/images@2:... (docs.github.com, "OpenID Connect reference")."""
 _USER: Final = "roles/iam.workloadIdentityUser"
-_NAME: Final = f"{ROLE}-$id"
-"""The name of the pool and of the account of one repository, so that another in the project has its own. Google allows
-32 characters and 30 ("Method: projects.locations.workloadIdentityPools.create", "projects.serviceAccounts.create")."""
-_TITLE: Final = f"{ROLE}-ID"
-_ACCOUNT: Final = f"{_NAME}@$project.iam.gserviceaccount.com"
-_POOL: Final = f"projects/$number/locations/global/workloadIdentityPools/{_NAME}"
+_ACCOUNT: Final = f"{NAME}@$project.iam.gserviceaccount.com"
+_POOL: Final = f"projects/$number/locations/global/workloadIdentityPools/{NAME}"
 _NUMBER: Final = "number=$(gcloud projects describe \"$project\" --format 'value(projectNumber)')"
 
 
@@ -48,8 +57,8 @@ def steps(
             "account: name the stacks of one project with --stack"
         )
     project = f"project={projects[0] if projects else '$(gcloud config get-value project)'}"
-    identity = f"id=$(gh api repos/{repository} --jq .id)"
-    place = f"{project}; {identity}"
+    whose = identity(repository)
+    place = f"{project}; {whose}"
     enable = f'gcloud services enable {" ".join(sorted(_APIS))} --project "$project"'
     yield Step(
         "APIs of Google",
@@ -57,28 +66,28 @@ def steps(
         asked(f'{project}; gcloud services list --enabled --project "$project" --format json'),
         lambda answer: held(_APIS, _APIS & {each["config"]["name"] for each in answer}),
     )
-    pool = f'gcloud iam workload-identity-pools {{}} {_NAME} --location global --project "$project"'
+    pool = f'gcloud iam workload-identity-pools {{}} {NAME} --location global --project "$project"'
     yield Step(
-        f"pool {_TITLE} in Google",
-        (project, identity, f"{pool.format('describe')} || {pool.format('create')}"),
+        f"pool {TITLE} in Google",
+        (project, whose, f"{pool.format('describe')} || {pool.format('create')}"),
         asked(f"{place}; {pool.format('describe')} --format json"),
         lambda answer: differs("pool", (answer["state"], answer.get("disabled", False)), ("ACTIVE", False)),
     )
-    yield _trust(identity, project)
+    yield _trust(whose, project)
     account = 'gcloud iam service-accounts {} --project "$project"'
     yield Step(
-        f"service account {_TITLE}",
-        (project, identity, f"{account.format(f'describe {_ACCOUNT}')} || {account.format(f'create {_NAME}')}"),
+        f"service account {TITLE}",
+        (project, whose, f"{account.format(f'describe {_ACCOUNT}')} || {account.format(f'create {NAME}')}"),
         asked(f"{place}; {account.format(f'describe {_ACCOUNT}')} --format json"),
         lambda answer: "it is disabled" if answer.get("disabled") else "",
     )
     member = f"principal://iam.googleapis.com/{_POOL}/subject/{_SUBJECT}"
     yield Step(
-        f"service account {_TITLE} is for jobs of {ENVIRONMENT} alone",
+        f"service account {TITLE} is for jobs of {ENVIRONMENT} alone",
         (
             project,
             _NUMBER,
-            identity,
+            whose,
             f"{account.format(f'add-iam-policy-binding {_ACCOUNT}')} {_binding(member, _USER)}",
         ),
         _question(f"{place}; {_NUMBER}", member, account.format(f"get-iam-policy {_ACCOUNT}")),
@@ -93,10 +102,10 @@ def steps(
     )
     member = f"serviceAccount:{_ACCOUNT}"
     yield Step(
-        f"roles of service account {_TITLE}",
+        f"roles of service account {TITLE}",
         (
             project,
-            identity,
+            whose,
             *(
                 f"gcloud {program} add-iam-policy-binding {resource} {_binding(member, role)}"
                 for (program, resource), role in roles.items()
@@ -114,17 +123,16 @@ def steps(
         ("GOOGLE_WORKLOAD_IDENTITY_PROVIDER", f"{_POOL}/providers/{_PROVIDER}"),
         ("GOOGLE_SERVICE_ACCOUNT", _ACCOUNT),
     ):
-        command = f'{place}; {_NUMBER}; echo "{value}"'
-        yield variable(repository, name, environment=ENVIRONMENT, command=command)
+        yield variable(repository, name, value, ENVIRONMENT, lines=(project, whose, _NUMBER))
 
 
-def _trust(identity: str, project: str) -> Step:
+def _trust(whose: str, project: str) -> Step:
     """Return the step of the provider, which wants the id of the repository: another may get its name later."""
     claims = {"repository_id": "$id", "environment": ENVIRONMENT, "ref": f"refs/heads/{BRANCH}"}
     condition = " && ".join(f"assertion.{claim} == '{value}'" for claim, value in claims.items())
     mapping = ",".join(f"{key}={value}" for key, value in _MAPPING.items())
     providers = "gcloud iam workload-identity-pools providers"
-    pool = f'--workload-identity-pool {_NAME} --location global --project "$project"'
+    pool = f'--workload-identity-pool {NAME} --location global --project "$project"'
     given = f'{_PROVIDER} {pool} --issuer-uri https://{ISSUER} --attribute-mapping "{mapping}"'
     given += f' --attribute-condition "{condition}"'
 
@@ -143,9 +151,9 @@ def _trust(identity: str, project: str) -> Step:
         return differs("providers", there, [wanted])
 
     return Step(
-        f"pool {_TITLE} trusts GitHub's tokens",
-        (project, identity, f"{providers} create-oidc {given} || {providers} update-oidc {given}"),
-        _question(f"{project}; {identity}", "$id", f"{providers} list {pool}"),
+        f"pool {TITLE} trusts GitHub's tokens",
+        (project, whose, f"{providers} create-oidc {given} || {providers} update-oidc {given}"),
+        _question(f"{project}; {whose}", "$id", f"{providers} list {pool}"),
         fault,
     )
 

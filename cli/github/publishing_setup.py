@@ -12,13 +12,18 @@ from cli.github import azure_setup, google_setup
 from cli.github.setup_step import (
     BRANCH,
     ENVIRONMENT,
+    FORMER,
     ISSUER,
+    NAME,
     ROLE,
     SUBJECT,
+    TITLE,
     Step,
+    asked,
     asked_with,
     differs,
     document,
+    identity,
     named,
     subject,
     variable,
@@ -167,18 +172,21 @@ def _aws(
         ],
     }
     policy = {"Version": "2012-10-17", "Statement": [*_statements(registries, account, backend, secrets_provider)]}
-    create = f'aws iam create-role --role-name {ROLE} --assume-role-policy-document "$trust"'
-    update = f'aws iam update-assume-role-policy --role-name {ROLE} --policy-document "$trust"'
-    lookup = () if accounts else ("account=$(aws sts get-caller-identity --query Account --output text)",)
+    create = f'aws iam create-role --role-name "{NAME}" --assume-role-policy-document "$trust"'
+    update = f'aws iam update-assume-role-policy --role-name "{NAME}" --policy-document "$trust"'
+    number = "$(aws sts get-caller-identity --query Account --output text)"
+    lookup = (f"account={accounts[0] if accounts else number}", identity(repository))
+    get = "aws iam get-role --output json --role-name"
+    former = f"{{ {get} {ROLE} > /dev/null 2>&1 && echo '{FORMER}' >&2; exit 1; }}"
     yield Step(
-        f"role {ROLE}",
+        f"role {TITLE}",
         (
             *lookup,
             subject(repository),
             f"trust={document(trust)}",
             f"{create} || {update}",
         ),
-        asked_with(subject(repository), SUBJECT, f"aws iam get-role --role-name {ROLE} --output json"),
+        asked_with(f"{lookup[1]}; {subject(repository)}", SUBJECT, f'{get} "{NAME}" || {former}'),
         lambda answer: differs(
             "trust",
             _of_any_account(answer["there"][0]["Role"]["AssumeRolePolicyDocument"], accounts),
@@ -186,15 +194,17 @@ def _aws(
         ),
     )
     yield Step(
-        f"policy of role {ROLE}",
-        (f"aws iam put-role-policy --role-name {ROLE} --policy-name slipway --policy-document {document(policy)}",),
-        ("aws", "iam", "get-role-policy", "--role-name", ROLE, "--policy-name", "slipway", "--output", "json"),
+        f"policy of role {TITLE}",
+        (
+            *lookup,
+            f'aws iam put-role-policy --role-name "{NAME}" --policy-name slipway --policy-document {document(policy)}',
+        ),
+        asked(f'{lookup[1]}; aws iam get-role-policy --role-name "{NAME}" --policy-name slipway --output json'),
         lambda answer: differs("policy", _of_any_account(answer["PolicyDocument"], accounts), policy),
     )
-    role = f"arn:aws:iam::{account}:role/{ROLE}"
-    yield variable(repository, "AWS_ROLE_ARN", role, environment=ENVIRONMENT)
+    yield variable(repository, "AWS_ROLE_ARN", f"arn:aws:iam::$account:role/{NAME}", ENVIRONMENT, lines=lookup)
     if region := next((each.region for each in registries), _region(backend)):
-        yield variable(repository, "AWS_REGION", region, environment=ENVIRONMENT)
+        yield variable(repository, "AWS_REGION", region, ENVIRONMENT)
 
 
 def _statements(

@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,7 +16,18 @@ from containers.errors import MALFORMED, one_line
 ENVIRONMENT: Final = "publish"
 """The environment of the jobs that publish, in the workflows."""
 ROLE: Final = "slipway-publish"
-"""The name of what the jobs are in a cloud: a role of AWS, an app of Azure, with an id a service account of Google."""
+"""What the names begin with of what the jobs are in a cloud: a role of AWS, an app of Azure, an account of Google."""
+NAME: Final = f"{ROLE}-$id"
+"""In a shell, after the line :func:`identity`, the name of one repository's: another in the account has its own. AWS
+allows 64 characters ("CreateRole"), Google 32 for a pool and 30 for an account ("Method:
+projects.locations.workloadIdentityPools.create", "projects.serviceAccounts.create")."""
+TITLE: Final = f"{ROLE}-ID"
+"""The name in a title: the id is GitHub's to say."""
+FORMER: Final = (
+    f"an earlier release made {ROLE}: if it trusts this repository, jobs publish with it until you run the commands; "
+    "then delete it"
+)
+"""What a check says where what has no id in its name is there instead."""
 BRANCH: Final = "main"
 """The branch whose jobs may use it."""
 ISSUER: Final = "token.actions.githubusercontent.com"
@@ -42,6 +53,10 @@ class Step:
     commands: tuple[str, ...]
     question: tuple[str, ...]
     fault: Callable[[Any], str]
+
+    def alone(self) -> str:
+        """Return the commands as one, whose first failure is its own wherever it is run."""
+        return shlex.join(["env", f"GH_HOST={_HOST}", "sh", "-euc", "\n".join(self.commands)])
 
     def missing(self) -> str:
         """Return what is missing on one line; empty if all is there. Nothing is changed."""
@@ -86,6 +101,11 @@ def subject(repository: str) -> str:
     return f"subject=$({prefix}):environment:{ENVIRONMENT}"
 
 
+def identity(repository: str) -> str:
+    """Return the line of a shell that asks GitHub for the repository's id, which no later one of its name has."""
+    return f"id=$(gh api repos/{repository} --jq .id)"
+
+
 def asked(line: str) -> tuple[str, ...]:
     """Return a question that is a line of a shell: it first asks for what only the cloud knows."""
     return ("sh", "-euc", line)
@@ -98,26 +118,20 @@ def asked_with(first: str, name: str, *commands: str) -> tuple[str, ...]:
     return asked(f'{first}; {lines}; printf \'{{"name": "%s", "there": [%s]}}\' "{name}" "{there}"')
 
 
-def variable(repository: str, name: str, value: str = "", environment: str = "", *, command: str = "") -> Step:
+def variable(repository: str, name: str, value: str, environment: str = "", *, lines: Sequence[str] = ()) -> Step:
     """Return the step of a variable of the repository, or of an environment of it.
 
-    Its value is given, or is the output of ``command``, a shell's, where only the cloud knows it.
+    With ``lines`` of a shell, ``value`` has variables that these set, for what only the cloud or GitHub knows.
     """
     place = f"environments/{environment}/variables" if environment else "actions/variables"
     option = f" --env {environment}" if environment else ""
-    there, wanted = f"gh api repos/{repository}/{place}/{name} --jq .value", f'"$({command})"'
-
-    def fault(answer: Any) -> str:
-        present, needed = answer if command else (answer["value"], value)
-        return differs(name, re.sub("[0-9]{12}", "*", present) if "*" in needed else present, needed)
-
+    there, word = f"repos/{repository}/{place}/{name}", f'"{value}"' if lines else shlex.quote(value)
+    question = f'there=$(gh api {there} --jq .value); printf \'["%s", "%s"]\' "$there" {word}'
     return Step(
         f"variable {name}",
-        (f"gh variable set {name} --repo {repository}{option} --body {wanted if command else shell(value)}",),
-        asked(f'there=$({there}); wanted={wanted}; printf \'["%s", "%s"]\' "$there" "$wanted"')
-        if command
-        else ("gh", "api", f"repos/{repository}/{place}/{name}"),
-        fault,
+        (*lines, f"gh variable set {name} --repo {repository}{option} --body {word}"),
+        asked("; ".join([*lines, question])) if lines else ("gh", "api", there),
+        lambda answer: differs(name, *(answer if lines else (answer["value"], value))),
     )
 
 

@@ -20,7 +20,7 @@ from moto.server import ThreadedMotoServer
 
 from cli.github import publishing_setup
 from cli.github.publishing_setup import repository_of, steps
-from cli.github.setup_step import FIRST, Step
+from cli.github.setup_step import FIRST, FORMER, Step
 from cli.main import main
 from containers.errors import SlipwayError
 from stacks.config.registries.acr import AcrRegistryConfig
@@ -226,10 +226,73 @@ def test_check_names_what_differs_at_github(programs: Path, change: Callable[[di
 @pytest.mark.usefixtures("programs")
 def test_check_refuses_a_role_that_others_may_take() -> None:
     wanted = listed(EcrRegistryConfig.model_validate(ECR))
-    trust = next(step for step in wanted if step.title == "role slipway-publish")
+    trust = next(step for step in wanted if step.title == "role slipway-publish-ID")
     loose = [line.replace(":environment:publish", ":*") for line in trust.commands]
     run([step if step is not trust else replace(trust, commands=tuple(loose)) for step in wanted])
-    assert list(faults(wanted)) == ["role slipway-publish"]
+    assert list(faults(wanted)) == ["role slipway-publish-ID"]
+
+
+OTHER = {**ECR, "repository": ECR["repository"].replace("/ml", "/others")}
+
+
+@pytest.mark.usefixtures("programs")
+def test_repositories_in_one_account_of_aws_share_nothing() -> None:
+    ours = listed(EcrRegistryConfig.model_validate(ECR))
+    run(ours)
+    theirs = [*steps("acme/others", [EcrRegistryConfig.model_validate(OTHER)], "https://api.pulumi.com")]
+    run([step for step in theirs if step.title != "AWS trusts GitHub's tokens"])
+    assert {each["RoleName"] for each in boto3.client("iam").list_roles()["Roles"]} == {
+        "slipway-publish-4711",
+        "slipway-publish-4712",
+    }
+    assert faults(ours) == faults(theirs) == {}
+
+
+@pytest.mark.usefixtures("programs")
+def test_check_says_how_to_leave_the_role_without_an_id() -> None:
+    wanted = listed(EcrRegistryConfig.model_validate(ECR))
+    boto3.client("iam").create_role(RoleName="slipway-publish", AssumeRolePolicyDocument="{}")
+    assert faults(wanted)["role slipway-publish-ID"] == FORMER
+    run(wanted)
+    assert faults(wanted) == {}
+    assert boto3.client("iam").get_role(RoleName="slipway-publish")  # an owner's to delete, when all have left it
+
+
+def _json_commands(words: list[str], capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    assert main(["github", "init", "--repository", "acme/images", "--stack", "local", *words, "--json"]) == 0
+    return [each["commands"] for each in json.loads(capsys.readouterr().out)["steps"]]
+
+
+@pytest.mark.usefixtures("programs")
+def test_each_command_of_the_json_stands_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GH_HOST", "github.acme.example")
+    for [command] in _json_commands(["--backend", BACKEND, "--secrets-provider", PROVIDER], capsys):
+        subprocess.run(["bash", "-c", command], check=True, capture_output=True)
+    assert faults(listed()) == {}
+
+
+@pytest.mark.parametrize("cloud", ["programs", "azure", "in_google"])
+def test_no_command_of_the_json_goes_on_after_a_failure(
+    cloud: str, request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`gh` fails, and the shell that runs a command looks at no failure: nothing is made for an empty name."""
+    request.getfixturevalue(cloud)
+    (tmp_path / "gh").write_text("#!/bin/sh\nexit 1\n")
+    backend = {"programs": BACKEND, "azure": AZURE_BACKEND, "in_google": GOOGLE_BACKEND}[cloud]
+    ran = [
+        subprocess.run(["bash", "-c", f"set +e; {command} || exit 3"], capture_output=True, check=False).returncode
+        for [command] in _json_commands(["--backend", backend], capsys)
+        if "gh " in command
+    ]
+    assert set(ran) == {3}
+    if cloud == "programs":
+        assert boto3.client("iam").list_roles()["Roles"] == []
+    else:
+        files = [tmp_path / name for name in ("azure.json", "google.json")]
+        made = [json.loads(each.read_text()) for each in files if each.exists()]
+        assert [name for state in made for name in ("apps", "pools", "accounts", "policies") if state.get(name)] == []
 
 
 _CUSTOMIZATION = "repos/acme/images/actions/oidc/customization/sub"
@@ -246,20 +309,20 @@ def test_role_trusts_the_subject_that_github_says(programs: Path) -> None:
     wanted = listed(EcrRegistryConfig.model_validate(ECR))
     _says(programs / "github.json", "repo:acme@1/images@4711")  # as for a repository made since 2026-07-15
     run(wanted)
-    role = boto3.client("iam").get_role(RoleName="slipway-publish")["Role"]
+    role = boto3.client("iam").get_role(RoleName="slipway-publish-4711")["Role"]
     [statement] = role["AssumeRolePolicyDocument"]["Statement"]
     subject = statement["Condition"]["StringEquals"]["token.actions.githubusercontent.com:sub"]
     assert subject == "repo:acme@1/images@4711:environment:publish"
     assert faults(wanted) == {}
     _says(programs / "github.json", "repo:acme@1/pictures@4711")
     [(title, fault)] = faults(wanted).items()
-    assert title == "role slipway-publish"
+    assert title == "role slipway-publish-ID"
     assert '"repo:acme@1/pictures@4711:environment:publish"' in fault
 
 
 def test_subject_of_other_claims_is_refused(programs: Path) -> None:
     """The printed trust would be for jobs that there are not, and the check would call it right."""
-    role = next(step for step in listed() if step.title == "role slipway-publish")
+    role = next(step for step in listed() if step.title == "role slipway-publish-ID")
     run([role])
     assert role.missing() == ""
     of_workflow = {
@@ -339,9 +402,10 @@ def test_check_without_programs_says_which(tmp_path: Path, monkeypatch: pytest.M
 
 ACR = {"kind": "acr", "repository": "acmeimages.azurecr.io/images"}
 AZURE_BACKEND = "azblob://pulumi?storage_account=acmestate"
+APP = "33333333-0000-0000-0000-000000000000"
 AZURE_PROVIDER = "azurekeyvault://acmekeys.vault.azure.net/keys/pulumi"
 AZ = """\
-import json, sys
+import json, re, sys
 from pathlib import Path
 store = Path(__file__).with_name("azure.json")
 state = json.loads(store.read_text()) if store.exists() else {"apps": [], "principals": [], "trust": {}, "roles": []}
@@ -365,10 +429,13 @@ match verb:
     case ["account", "show"]:
         print({"tenantId": TENANT, "id": SUBSCRIPTION}[options["--query"]])
     case ["ad", "app", "create"]:
-        state["apps"] = [{"appId": APP, "displayName": options["--display-name"]}]
+        there = [each for each in state["apps"] if each["displayName"] == options["--display-name"]]
+        app = APP.replace("3", str(len(state["apps"]) + 3))
+        state["apps"] += [] if there else [{"appId": app, "displayName": options["--display-name"]}]
     case ["ad", "app", "list"]:
-        assert options["--filter"] == "displayName eq 'slipway-publish'"
-        print("".join(each["appId"] for each in state["apps"]) if "--query" in options else json.dumps(state["apps"]))
+        [name] = re.findall("^displayName eq '(.*)'$", options["--filter"])
+        apps = [each for each in state["apps"] if each["displayName"] == name]
+        print("".join(each["appId"] for each in apps) if "--query" in options else json.dumps(apps))
     case ["ad", "sp", "show"]:
         known(options["--id"])
         options["--id"] in state["principals"] or sys.exit("ERROR: no such principal")
@@ -377,23 +444,25 @@ match verb:
         state["principals"].append(options["--id"])
     case ["ad", "app", "federated-credential", "list"]:
         known(options["--id"])
-        print(json.dumps([{"description": None, "id": "4", **each} for each in state["trust"].values()]))
+        trust = state["trust"].get(options["--id"], {}).values()
+        print(json.dumps([{"description": None, "id": "4", **each} for each in trust]))
     case ["ad", "app", "federated-credential", ("create" | "update") as what]:
         known(options["--id"])
         given = json.loads(options["--parameters"])
         name = given["name"] if what == "create" else options["--federated-credential-id"]
-        if (name in state["trust"]) == (what == "create"):
+        trust = state["trust"].setdefault(options["--id"], {})
+        if (name in trust) == (what == "create"):
             sys.exit("ERROR: FederatedIdentityCredential with this name, issuer and subject: another verb")
-        state["trust"][name] = given
+        trust[name] = given
     case [("acr" | "storage" | "keyvault") as kind, *_, "show"]:
         print(f"/subscriptions/{SUBSCRIPTION}/resourceGroups/Images/providers/{KINDS[kind]}/{options['--name']}")
     case ["role", "assignment", "create"]:
         assert options["--assignee"] in state["principals"]
-        given = {"roleDefinitionName": options["--role"], "scope": options["--scope"]}
+        given = {"principalName": options["--assignee"], "roleDefinitionName": options["--role"], "scope": options["--scope"]}
         state["roles"] += [given] if given not in state["roles"] else []
     case ["role", "assignment", "list"]:
         assert options["--all"]
-        print(json.dumps([{"principalName": options["--assignee"], **each} for each in state["roles"]]))
+        print(json.dumps([each for each in state["roles"] if each["principalName"] == options["--assignee"]]))
     case _:
         sys.exit(f"ERROR: '{verb}' is misspelled or not recognized by the system.")
 store.write_text(json.dumps(state))
@@ -418,7 +487,9 @@ def test_commands_for_azure_make_all_that_the_check_asks_for() -> None:
     assert len(faults(wanted)) == len(wanted) == 12
     run(wanted)
     assert faults(wanted) == {}
-    run([step for step in wanted if "az " in step.commands[0]])  # again, as after a failure in the middle
+    run(
+        [step for step in wanted if any("az " in line for line in step.commands)]
+    )  # again, as after a failure in the middle
     assert faults(wanted) == {}
 
 
@@ -426,25 +497,51 @@ def test_app_in_azure_trusts_the_subject_that_github_says(azure: Path) -> None:
     wanted = in_azure()
     _says(azure.with_name("github.json"), "repo:acme@1/images@4711")
     run(wanted)
-    subject = json.loads(azure.read_text())["trust"]["slipway-publish"]["subject"]
+    subject = json.loads(azure.read_text())["trust"][APP]["slipway-publish"]["subject"]
     assert subject == "repo:acme@1/images@4711:environment:publish"
     assert faults(wanted) == {}
     _says(azure.with_name("github.json"), "repo:acme@1/pictures@4711")
     [(title, fault)] = faults(wanted).items()
-    assert title == "app slipway-publish trusts GitHub's tokens"
+    assert title == "app slipway-publish-ID trusts GitHub's tokens"
     assert '"repo:acme@1/pictures@4711:environment:publish"' in fault
 
 
+def test_repositories_in_one_directory_of_azure_share_nothing(azure: Path) -> None:
+    ours = in_azure()
+    run(ours)
+    made = json.loads(azure.read_text())
+    other = [AcrRegistryConfig.model_validate({**ACR, "repository": "acmeothers.azurecr.io/images"})]
+    theirs = [*steps("acme/others", other, "https://api.pulumi.com")]
+    run(theirs)
+    state = json.loads(azure.read_text())
+    assert {name: trust for name, trust in state["trust"].items() if name in made["trust"]} == made["trust"]
+    assert len(state["trust"]) == len(state["apps"]) == 2
+    assert faults(ours) == faults(theirs) == {}
+
+
+def test_check_says_how_to_leave_the_app_without_an_id(azure: Path) -> None:
+    wanted = in_azure()
+    former = {"appId": "22222222-0000-0000-0000-000000000000", "displayName": "slipway-publish"}
+    azure.write_text(json.dumps({"apps": [former], "principals": [], "trust": {}, "roles": []}))
+    there = faults(wanted)
+    assert there["app slipway-publish-ID in Azure"] == f"there are 0 of this name, expected one; {FORMER}"
+    assert there["variable AZURE_CLIENT_ID"].endswith("there is no app of the name slipway-publish-4711")
+    run(wanted)
+    assert faults(wanted) == {}
+    assert former in json.loads(azure.read_text())["apps"]
+
+
 def _any_job(state: dict[str, Any]) -> None:
-    state["trust"]["slipway-publish"]["subject"] = "repo:acme/images:pull_request"
+    state["trust"][APP]["slipway-publish"]["subject"] = "repo:acme/images:pull_request"
 
 
 def _more_trust(state: dict[str, Any]) -> None:
-    state["trust"]["more"] = {**state["trust"]["slipway-publish"], "name": "more", "subject": "repo:acme/other"}
+    trust = state["trust"][APP]
+    trust["more"] = {**trust["slipway-publish"], "name": "more", "subject": "repo:acme/other"}
 
 
 def _owner(state: dict[str, Any]) -> None:
-    state["roles"].append({"roleDefinitionName": "Owner", "scope": "/subscriptions/1"})
+    state["roles"].append({**state["roles"][0], "roleDefinitionName": "Owner", "scope": "/subscriptions/1"})
 
 
 def _other_registry(state: dict[str, Any]) -> None:
@@ -478,7 +575,7 @@ def test_app_in_azure_has_the_roles_that_the_stacks_need() -> None:
     assert list(faults(in_azure())) == [
         "variable PULUMI_BACKEND_URL",
         "variable PULUMI_SECRETS_PROVIDER",
-        "roles of app slipway-publish",
+        "roles of app slipway-publish-ID",
         "variable AZURE_STORAGE_ACCOUNT",
     ]
 
