@@ -24,7 +24,8 @@ class BuildKey:
 
     Attributes:
         dockerfile: the instructions of the reached stages, in their canonical form.
-        files: the SHA-256 of each file, folder and link that these read, with its mode, by its path in the context.
+        files: the SHA-256 of each file, folder and link that these read, with its mode, by its path in the context, or
+            behind a link by the instruction's name for it.
         arguments: the given build arguments that they read.
         platform: the platform to build for.
         outside: the images and addresses that they fetch without a digest: these may move under one key.
@@ -63,9 +64,9 @@ def build_key(file: Path, context: Path, target: str | None, arguments: Mapping[
     folder, path = Folder(context, whole=True), str(file.absolute())
     dockerfile = instructions.parse(folder.read(path), str(file))
     reach = stages.reach(dockerfile, target, arguments, platform)
-    files = ContextFiles(dockerfile, folder, folder.paths(path)).of(reach.sources)
+    files = ContextFiles(dockerfile, folder, folder.paths(path)).followed(reach.sources)
     read = {name: value for name, value in arguments.items() if name in reach.arguments}
     outside = sorted(name for name in reach.outside if name != "scratch" and "@sha256:" not in name)
-    digests = {name: folder.digest(name) for name in sorted(files)}
+    digests = {name: folder.digest(files[name]) for name in sorted(files)}
     form = reach.render(read, canonical(reach))
     return BuildKey(form, digests, read, platform, tuple(outside))

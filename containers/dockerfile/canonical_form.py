@@ -1,8 +1,9 @@
 """The one form of instructions that BuildKit builds as the same: for keys alone, as it is no Dockerfile.
 
 Not in it are the names of stages and of a script's here-document, the order of a mount's options and those that are
-defaults, quotes around values that need none, the older form of ``ENV`` and ``LABEL``, a port's default protocol, and
-the ways to write one path. What is not plain stays as it is written.
+defaults, quotes around values that need none, the older form of ``ENV`` and ``LABEL``, a port's default protocol and
+ports given twice, the units of times, variables whose value is known, the place of settings that no step reads, and the
+ways to write one path. What is not plain stays as it is written.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import csv
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Final
 
-from containers.dockerfile.instructions import Instruction, split_words
+from containers.dockerfile.instructions import Instruction, json_array, split_words
 from containers.dockerfile.stages import Reach
 
 _OPTIONS: Final = {"src": "source", "dst": "target", "destination": "target", "ro": "readonly"}
@@ -37,48 +39,188 @@ _QUOTED: Final = re.compile(r"""([^="']+=)"([\w./:@+,${}-]*)\"""")
 """A value in double quotes that means the same without: a variable's value is never split."""
 _OLDER: Final = re.compile(r"([\w.-]+)[ \t]+([\w./:@+,${}-]+(?:[ \t]+[\w./:@+,${}-]+)*)")
 _OCTAL: Final = re.compile(r"--chmod=0*([0-7]+)")
-_PORT: Final = re.compile(r"(?<!\S)(\d+)(?!\S)")
+_PORT: Final = re.compile(r"([0-9]+)(?:/((?i:tcp|udp|sctp)))?")
+_SETTINGS: Final = {"CMD", "ENTRYPOINT", "EXPOSE", "HEALTHCHECK", "LABEL", "STOPSIGNAL", "VOLUME"}
+"""Instructions that set what no step of a build reads (``dockerfile2llb/convert.go``: each changes the image alone)."""
+_STEPS: Final = {"ADD", "COPY", "USER", "WORKDIR"}
+"""Steps that no variable reaches but by their words."""
+_OF_BUILDKIT: Final = re.compile(r"BUILDKIT_|SOURCE_DATE_EPOCH")
+"""How an argument begins that BuildKit itself may read."""
+_COMMAND: Final = re.compile(r"(?i:CMD)[ \t]+(.*)", re.DOTALL)
+_UNITS: Final = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ns|us|µs|ms|s|m|h)")
+"""A number and a unit of Go's ``time.ParseDuration``, as ``HEALTHCHECK`` has them (``instructions/parse.go``)."""
 _SCRIPT: Final = re.compile(r"(<<-?)(['\"]?)\w+\2")
 """The whole command of a ``RUN`` whose script is a here-document."""
 
 
 def canonical(reach: Reach) -> Iterator[Instruction]:
     """Yield the reached instructions in their one form."""
-    numbers: dict[str, str] = {}
-    count = 0
-    for each in reach.instructions:
-        match each.keyword:
-            case "FROM" if not reach.by_variable:
-                image, *name = each.words
-                yield replace(each, rest=numbers.get(image.lower(), image))
-                numbers |= {word.lower(): f"#{count}" for word in name[1:]}  # which no image is called
-                count += 1
-            case "COPY":
-                yield _copy(each, numbers)
-            case "RUN":
-                flags = tuple(
-                    _mount(flag, numbers) if flag.startswith("--mount=") else flag
-                    for flag in each.flags
-                    if flag not in _RUN_DEFAULTS
-                )
-                yield _script(replace(each, flags=flags))
-            case "ENV" | "LABEL":
-                yield replace(each, rest=_pairs(each.rest, reach.dockerfile.escape))
-            case "ARG":
-                yield replace(each, rest=" ".join(map(_unquoted, split_words(each.rest, reach.dockerfile.escape))))
-            case "EXPOSE":
-                yield replace(each, rest=_PORT.sub(r"\1/tcp", each.rest))
-            case _:
-                yield each
+    return _Form(reach).instructions()
 
 
-def _pairs(rest: str, escape: str) -> str:
-    """Return names and values without quotes around plain values; also of the older form, a name and one value."""
-    words = split_words(rest, escape)
-    if words and "=" in words[0]:
-        return " ".join(map(_unquoted, words))
-    older = _OLDER.fullmatch(rest)
-    return _unquoted(f'{older[1]}="{older[2]}"') if older else rest
+class _Form:
+    """The form of a reach, stage by stage.
+
+    Settings of which no step reads any stand at a stage's end, in their order. An ``ARG`` stands before the next
+    instruction that may read it otherwise than by a word whose value is known, or nowhere.
+    """
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach, self._escape = reach, reach.dockerfile.escape
+        self._stages: dict[str, str] = {}
+        self._count = 0
+        self._settings: list[Instruction] = []
+        self._arguments: list[Instruction] = []
+        self._ports: set[str] = set()
+
+    def instructions(self) -> Iterator[Instruction]:
+        firsts = [each for each in self._reach.instructions if each.keyword == "FROM"]
+        outer = self._reach.by_variable or any("$" in flag for each in firsts for flag in each.flags)
+        for each in self._reach.instructions:
+            values = self._reach.values.get(each.line, ())
+            known = bool(values) and not any(value is None or "$" in value for value in values)
+            if each.keyword == "FROM":
+                if not self._count:
+                    self._arguments.clear()  # each FROM and ARG of a stage has their values
+                yield from self._end()
+                yield self._first(each, values)
+            elif each.keyword == "ARG":
+                yield from self._argument(each, values, kept=not known or (outer and not self._count))
+            elif each.keyword in _SETTINGS:
+                yield from self._set(each, values, known=known or not values)
+            else:
+                if not (known and each.keyword in _STEPS):
+                    yield from _emptied(self._arguments)
+                if each.keyword == "SHELL":  # which ENTRYPOINT and CMD read
+                    yield from _emptied(self._settings)
+                yield _step(each, values, self._stages, self._escape)
+        self._arguments.clear()
+        yield from self._end()
+
+    def _end(self) -> Iterator[Instruction]:
+        yield from _emptied(self._arguments)
+        yield from _emptied(self._settings)
+        if self._ports:
+            yield Instruction("EXPOSE", rest=" ".join(sorted(self._ports)))
+        self._ports.clear()
+
+    def _first(self, each: Instruction, values: Sequence[str | None]) -> Instruction:
+        self._count += 1
+        if self._reach.by_variable:
+            return each
+        image, *name = each.words
+        image = _known(image, values[0])
+        first = replace(each, rest=self._stages.get(image.lower(), image))
+        self._stages |= {word.lower(): f"#{self._count - 1}" for word in name[1:]}  # which no image is called
+        return first
+
+    def _argument(self, each: Instruction, values: Sequence[str | None], *, kept: bool) -> Iterator[Instruction]:
+        words = split_words(each.rest, self._escape)
+        if kept or any(map(_OF_BUILDKIT.match, words)):
+            yield from _emptied(self._arguments)
+            yield replace(each, rest=" ".join(map(_unquoted, words)))
+        else:
+            names = [word.partition("=")[0] for word in words]
+            self._arguments.append(Instruction("ARGUMENT", rest=json.dumps([*zip(names, values, strict=True)])))
+
+    def _set(self, each: Instruction, values: Sequence[str | None], *, known: bool) -> Iterator[Instruction]:
+        setting = _setting(each, values, self._ports, self._escape)
+        if not known:
+            yield from _emptied(self._arguments)
+            yield from _emptied(self._settings)
+            yield setting
+        elif setting.rest:
+            self._settings.append(setting)
+
+
+def _emptied(instructions: list[Instruction]) -> Iterator[Instruction]:
+    yield from instructions
+    instructions.clear()
+
+
+def _step(each: Instruction, values: Sequence[str | None], numbers: Mapping[str, str], escape: str) -> Instruction:
+    """Return an instruction that makes a layer, or that those after it read."""
+    match each.keyword:
+        case "COPY" if not each.heredocs:
+            return _copy(each, values, numbers)
+        case "ADD" if not each.heredocs:
+            return replace(each, rest=json.dumps([*map(_known, each.words, values)]))
+        case "RUN":
+            flags = tuple(
+                _mount(flag, numbers) if flag.startswith("--mount=") else flag
+                for flag in each.flags
+                if flag not in _RUN_DEFAULTS
+            )
+            return _script(replace(each, flags=flags))
+        case "ENV":
+            return replace(each, rest=_pairs(each, values, escape))
+        case "ARG":
+            return replace(each, rest=" ".join(map(_unquoted, split_words(each.rest, escape))))
+        case "USER":
+            return replace(each, rest=json.dumps(_known(each.rest, values[0])))
+        case "WORKDIR":
+            return replace(each, rest=json.dumps(_folder(_known(each.rest, values[0]))))
+    return each
+
+
+def _setting(each: Instruction, values: Sequence[str | None], ports: set[str], escape: str) -> Instruction:
+    """Return an instruction that sets what no step reads; without a text for ports, which are added to ``ports``."""
+    match each.keyword:
+        case "LABEL":
+            return replace(each, rest=_pairs(each, values, escape))
+        case "HEALTHCHECK":
+            return _healthcheck(each)
+        case "CMD" | "ENTRYPOINT":
+            return each
+    known = [*map(_known, [each.rest] if each.keyword == "STOPSIGNAL" else each.words, values)]
+    numbers = [match for match in map(_PORT.fullmatch, known) if match]
+    if each.keyword != "EXPOSE" or len(numbers) < len(known):
+        return replace(each, rest=json.dumps(known))
+    ports |= {f"{int(number[1])}/{(number[2] or 'tcp').lower()}" for number in numbers}
+    return replace(each, rest="")
+
+
+def _known(word: str, value: str | None) -> str:
+    """Return a word's value, or the word where only the build knows it. A value with ``$`` stays as it is written."""
+    return word if value is None or "$" in value else value
+
+
+def _folder(path: str) -> str:
+    return posixpath.normpath(f"/{path.lstrip('/')}") if path.startswith("/") and _PLAIN_PATH.fullmatch(path) else path
+
+
+def _healthcheck(each: Instruction) -> Instruction:
+    """Return a ``HEALTHCHECK`` with times in nanoseconds, and without those of zero: the engine's defaults."""
+    flags = []
+    for flag in each.flags:
+        name, _, value = flag.partition("=")
+        amount = int(value) if name == "--retries" and value.isdecimal() else _nanoseconds(value)
+        if amount != 0:
+            flags.append(flag if amount is None else f"{name}={amount}")
+    command = _COMMAND.fullmatch(each.rest)
+    rest = f"CMD {json.dumps(json_array(command[1]) or command[1])}" if command else each.rest
+    return replace(each, flags=tuple(flags), rest=rest)
+
+
+def _nanoseconds(text: str) -> int | None:
+    """Return the nanoseconds of a time as Go writes it, such as ``1m30s``; None for any other text."""
+    if not re.fullmatch(rf"(?:{_TIME.pattern})+", text):
+        return 0 if text in ("", "0") else None
+    return int(sum(Decimal(number) * _UNITS[unit] for number, unit in _TIME.findall(text)))
+
+
+def _pairs(each: Instruction, values: Sequence[str | None], escape: str) -> str:
+    """Return names and values; without quotes around plain values where only the build knows them."""
+    rest, words = each.rest, split_words(each.rest, escape)
+    if not words or "=" not in words[0]:
+        older = _OLDER.fullmatch(rest)
+        words = [f'{older[1]}="{older[2]}"' if older else rest]
+    result = []
+    for word, *pair in zip(words, values[::2], values[1::2], strict=True):
+        known = None not in pair and not any("$" in str(part) for part in pair)
+        result.append(json.dumps(pair) if known else _unquoted(word) if "=" in word else word)
+    return " ".join(result)
 
 
 def _unquoted(word: str) -> str:
@@ -88,12 +230,14 @@ def _unquoted(word: str) -> str:
     return _QUOTED.sub(r"\1\2", word) if _QUOTED.fullmatch(word) else word
 
 
-def _copy(copy: Instruction, numbers: Mapping[str, str]) -> Instruction:
+def _copy(copy: Instruction, values: Sequence[str | None], numbers: Mapping[str, str]) -> Instruction:
     """Return a ``COPY`` with paths relative to the root of its source."""
-    *sources, target = copy.words
-    if not copy.heredocs and copy.flag("parents") is None:
+    *sources, target = map(_known, copy.words, values)
+    if copy.flag("parents") is None:
         sources = [_path(source) for source in sources]
     flags = [_numbered(flag, numbers) if flag.startswith("--from=") else flag for flag in copy.flags]
+    for name, value in zip(("--chown=", "--chmod="), values[-2:], strict=True):
+        flags = [f"{name}{_known(flag.removeprefix(name), value)}" if flag.startswith(name) else flag for flag in flags]
     flags = [_unquoted(flag) if flag.startswith("--chown=") else _OCTAL.sub(r"--chmod=\1", flag) for flag in flags]
     return replace(copy, flags=tuple(flags), rest=json.dumps([*sources, "./" if target == "." else target]))
 

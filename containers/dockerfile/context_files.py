@@ -25,29 +25,49 @@ class ContextFiles:
 
     def of(self, sources: Iterable[Source]) -> set[str]:
         """Return the files and links that instructions read, and the folders, if the context has these."""
-        files: set[str] = set()
+        return {path for _, paths in self._read(sources) for path in paths}
+
+    def followed(self, sources: Iterable[Source]) -> dict[str, str]:
+        """Return the paths of :meth:`of` by the names that instructions have for them.
+
+        BuildKit follows the links in a source and sees what is behind them alone (``solver/llbsolver/ops/file.go``,
+        ``exec.go``: ``FollowLinks``). A name ends in ``/.`` where the source's last part is such a link, as the context
+        may have the link too.
+        """
+        names: dict[str, str] = {}
+        for (path, behind), paths in self._read(sources):
+            inner = (each for each in paths if each == behind or each.startswith(f"{behind}/"))
+            names |= (
+                {each: each for each in paths}
+                if path == behind
+                else {f"{path}{each[len(behind) :] or '/.'}": each for each in inner}
+            )
+        return names
+
+    def _read(self, sources: Iterable[Source]) -> Iterator[tuple[tuple[str, str], set[str]]]:
+        """Yield each source and what it is behind links, with the files, folders and links that are read for it."""
         for source in {(source.path, source.pattern): source for source in sources}.values():
             try:
                 paths = list(self._matches(source.path)) if source.pattern else [source.path]
             except re.error as error:
                 raise self._dockerfile.error(source.instruction, f"{one_line(source.path)}: {error}") from None
             for path in paths:
-                files |= self._below(path, source)
-        return files
+                yield self._below(path, source)
 
-    def _below(self, path: str, source: Source) -> set[str]:
+    def _below(self, source_path: str, source: Source) -> tuple[tuple[str, str], set[str]]:
         """Return a file, or the files in a folder, and the links that lead there."""
-        path, links = self._resolve(path, source)
+        path, links = self._resolve(source_path, source)
         if not path:
-            return {*self._paths}
-        above = prefixes(path) if source.instruction.flag("parents") is not None else (path,)
+            return (source_path, source_path), {*self._paths}
+        parents = source.instruction.flag("parents") is not None
+        above = prefixes(path) if parents else (path,)
         itself = {each for each in above if self._has(each)}
         inner = self._inner(path)
         if path not in itself and not inner:
             raise self._dockerfile.error(
                 source.instruction, f"{one_line(source.path)}: the context has no such file; see the ignore file too"
             )
-        return {*itself, *inner, *links}
+        return (path if parents else source_path, path), {*itself, *inner, *links}
 
     def _has(self, path: str) -> bool:
         start = bisect_left(self._paths, path)

@@ -92,7 +92,8 @@ class Reach:
     of ``# syntax=`` or ``BUILDKIT_SYNTAX`` too, and every ``ADD`` without a checksum. ``environment`` maps the names
     that ``ENV`` sets in these stages to the values, None for one known to the build only. ``user`` is whom the built
     image runs as: empty for its parent's user, None where only the build knows. ``by_variable`` says that a ``FROM``
-    names a stage by a variable.
+    names a stage by a variable. ``values`` maps the line of an instruction to the values of :func:`words`, of
+    ``FROM`` to the image, of ``ARG`` to each argument's value; None for one that only the build knows, or of no value.
     """
 
     dockerfile: Dockerfile
@@ -105,6 +106,7 @@ class Reach:
     runs: tuple[Run, ...]
     user: str | None
     by_variable: bool
+    values: Mapping[int, Sequence[str | None]]
 
     def render(self, given: Mapping[str, object], instructions: Iterable[Instruction] | None = None) -> str:
         """Return a Dockerfile of these instructions alone, each in its one form; ``instructions`` stand in their place.
@@ -153,6 +155,33 @@ class _Scope:
         """Return the scope at the start of a child: there ``ENV``, the parent's too, wins over a later ``ARG``."""
         arguments = self.variables if self.complete else dict.fromkeys(self.variables)
         return _Scope({**arguments, **self.environment}, dict(self.environment), self.complete, self.user)
+
+
+def words(instruction: Instruction, escape: str) -> Sequence[str]:
+    """Return the words of an instruction in which BuildKit replaces variables, but of ``FROM``, ``ARG`` and ``RUN``.
+
+    For ``ENV`` and ``LABEL`` these are names and values; for ``COPY`` and ``ADD`` sources, target, owner and mode
+    (``instructions/commands.go``, each ``Expand``; ``dockerfile2llb/convert_expose.go``).
+    """
+    match instruction.keyword:
+        case "ENV" | "LABEL":
+            return [word for pair in pairs(instruction, escape) for word in pair]
+        case "COPY" | "ADD" if not instruction.heredocs:
+            return [*instruction.words, instruction.flag("chown") or "", instruction.flag("chmod") or ""]
+        case "EXPOSE" | "VOLUME":
+            return instruction.words
+        case "WORKDIR" | "USER" | "STOPSIGNAL":
+            return [instruction.rest]
+    return []
+
+
+def pairs(instruction: Instruction, escape: str) -> Sequence[tuple[str, str]]:
+    """Return the names and values of ``ENV`` or ``LABEL``: ``name=value...``, or one name and the rest of the line."""
+    words = split_words(instruction.rest, escape)
+    if words and "=" in words[0]:
+        return [(word.partition("=")[0], word.partition("=")[2]) for word in words]
+    name, *value = re.split(SEPARATOR, instruction.rest, maxsplit=1)
+    return [(name, value[0] if value else "")]
 
 
 def is_named(dockerfile: Dockerfile, name: str) -> bool:
@@ -204,6 +233,7 @@ class _Search:
         if platform.count("/") == 1:
             builtin |= zip(_TARGET, (platform, system(platform), architecture(platform), ""), strict=True)
         self._expanded = self._inherited = 0
+        self._values: dict[int, Sequence[str | None]] = {}
         self._outer = _Scope({name: arguments.get(name, value) for name, value in builtin.items()}, {}, complete=True)
         self._builtin = frozenset(builtin)
         self._stages: list[_Stage] = []
@@ -262,6 +292,7 @@ class _Search:
             tuple(_run(*run, sources) for run in self._runs),
             self._reached[index].user,
             self._by_variable,
+            self._values,
         )
 
     def _global_arguments(self, inner: Sequence[Instruction]) -> tuple[Sequence[Instruction], Set[str]]:
@@ -329,6 +360,7 @@ class _Search:
                 stage.first,
                 f"{one_line(stage.image)} is empty; declare it by ARG before the first FROM, with a value or a default",
             )
+        self._values[stage.first.line] = [image]
         base = self._find(image, index)
         if base is None:
             self._outside.add(image)
@@ -350,17 +382,19 @@ class _Search:
         return scope
 
     def _read(self, instruction: Instruction, index: int, scope: _Scope) -> None:
+        values = [self._try(word, scope) for word in words(instruction, self._dockerfile.escape)]
+        self._values[instruction.line] = values
         match instruction.keyword:
             case "ARG":
                 self._declare(instruction, scope)
             case "ENV":
-                values = {
-                    self._expand(instruction, name, scope): self._try(value, scope)
-                    for name, value in self._pairs(instruction)
-                }
-                scope.variables |= values
-                scope.environment |= values
-                for name, value in values.items():
+                names = [
+                    self._expand(instruction, name, scope) for name, _ in pairs(instruction, self._dockerfile.escape)
+                ]
+                given = dict(zip(names, values[1::2], strict=True))
+                scope.variables |= given
+                scope.environment |= given
+                for name, value in given.items():
                     self._environment[name].add(value)
             case "USER":
                 scope.user = self._try(instruction.rest, scope)
@@ -383,6 +417,8 @@ class _Search:
             )
 
     def _declare(self, instruction: Instruction, scope: _Scope) -> None:
+        values: list[str | None] = []
+        self._values[instruction.line] = values
         for word, default in self._declarations(instruction):
             # Words after `#` are names too, in BuildKit as here: a comment is a line of its own.
             name = self._expand(instruction, word, scope)
@@ -398,6 +434,7 @@ class _Search:
                 scope.variables[name] = self._try(default, scope)
             elif name in self._outer.variables:
                 scope.variables[name] = self._outer.variables[name]
+            values.append(scope.variables[name] if set_here else None)
 
     def _read_paths(self, instruction: Instruction, index: int, scope: _Scope) -> int:
         """Read a ``COPY`` or an ``ADD``; return the sources that the stage has by it."""
@@ -475,14 +512,6 @@ class _Search:
             for word in split_words(instruction.rest, self._dockerfile.escape):
                 name, equals, default = word.partition("=")
                 yield name, default if equals else None
-
-    def _pairs(self, instruction: Instruction) -> Sequence[tuple[str, str]]:
-        """Return the names and values of an ``ENV``: ``name=value...``, or one name and the rest of the line."""
-        words = split_words(instruction.rest, self._dockerfile.escape)
-        if words and "=" in words[0]:
-            return [(word.partition("=")[0], word.partition("=")[2]) for word in words]
-        name, *value = re.split(SEPARATOR, instruction.rest, maxsplit=1)
-        return [(name, value[0] if value else "")]
 
     def _expand(self, instruction: Instruction, word: str, scope: _Scope) -> str:
         try:

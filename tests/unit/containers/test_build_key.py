@@ -192,6 +192,27 @@ EQUAL = {
     "older form with words": ("FROM a\nENV A b  c:$D\n", 'FROM a\nENV A="b  c:$D"\n'),
     "argument of the client": ("ARG BUILDKIT_SYNTAX=x\nARG BUILDKIT_INLINE_CACHE=1\nFROM a\n", "FROM a\n"),
     "mode": ("FROM a\nCOPY --chmod=755 app /\n", "FROM a\nCOPY --chmod=0755 app /\n"),
+    "ports": ("FROM a\nEXPOSE 443 80/TCP\nEXPOSE 80\n", "FROM a\nEXPOSE 80 443\n"),
+    "times": (
+        "FROM a\nHEALTHCHECK --interval=90s --timeout=0s --retries=03 CMD [ 'x' ]\n",
+        "FROM a\nHEALTHCHECK --interval=1m30s --retries=3 CMD  [ 'x' ]\n",
+    ),
+    "array of a check": (
+        'FROM a\nHEALTHCHECK --start-period=1.5s cmd [ "x","y" ]\n',
+        'FROM a\nHEALTHCHECK --start-period=1500ms CMD ["x", "y"]\n',
+    ),
+    "constants for variables": (
+        "ARG B=a\nARG D=/x\nFROM $B:1 AS n\nARG D\nENV E=$D/y\nWORKDIR $D/\nCOPY app ${D}/\nUSER ${U:-me}\n",
+        "FROM a:1 AS n\nARG D=/x\nENV E=/x/y\nWORKDIR /x\nCOPY app /x/\nUSER ${U:-me}\n",
+    ),
+    "constants for an argument that ends": (
+        "FROM a\nARG V=1\nCOPY app /$V\nLABEL v=$V\nEXPOSE 80$V\nVOLUME /v$V\n",
+        'FROM a\nCOPY app /1\nLABEL v=1\nEXPOSE 801\nVOLUME ["/v1"]\n',
+    ),
+    "place of settings": (
+        'FROM a AS n\nCMD ["x"]\nLABEL v=1\nSTOPSIGNAL 9\nRUN y\nFROM n\nRUN z\n',
+        'FROM a AS n\nRUN y\nCMD ["x"]\nLABEL v=1\nSTOPSIGNAL 9\nFROM n\nRUN z\n',
+    ),
     "port": ("FROM a\nEXPOSE 80 53/udp\n", "FROM a\nEXPOSE 80/tcp 53/udp\n"),
     "name of a script": ("FROM a\nRUN <<A\nx\n\ty\nA\n", "FROM a\nRUN <<'B'\nx\n\ty\nB\n"),
 }
@@ -241,6 +262,32 @@ DIFFERENT = {
     "scan of a stage": ("ARG BUILDKIT_SBOM_SCAN_STAGE=true\nFROM a\n", "FROM a\n"),
     "modes": ("FROM a\nCOPY --chmod=755 app /\n", "FROM a\nCOPY --chmod=4755 app /\n"),
     "ports": ("FROM a\nEXPOSE 80\n", "FROM a\nEXPOSE 80/udp\n"),
+    "times": ("FROM a\nHEALTHCHECK --interval=1m x\n", "FROM a\nHEALTHCHECK --interval=1h x\n"),
+    "check by a shell": ('FROM a\nHEALTHCHECK CMD "x"\n', 'FROM a\nHEALTHCHECK CMD ["x"]\n'),
+    "command before a child's": (
+        'FROM a AS n\nCMD ["x"]\nENTRYPOINT ["y"]\nFROM n\n',
+        'FROM a AS n\nCMD ["x"]\nFROM n\nENTRYPOINT ["y"]\n',
+    ),
+    "later command": ('FROM a\nCMD x\nCMD ["y"]\n', 'FROM a\nCMD ["y"]\nCMD x\n'),
+    "command before its shell": ('FROM a\nCMD x\nSHELL ["y"]\n', 'FROM a\nSHELL ["y"]\nCMD x\n'),
+    "later label": ("FROM a\nLABEL x=1\nLABEL x=$Y\n", "FROM a\nLABEL x=$Y\nLABEL x=1\n"),
+    "label of the parent's variable": (
+        "FROM a\nLABEL x=$PATH\nENV PATH=/x:$PATH\n",
+        "FROM a\nENV PATH=/x:$PATH\nLABEL x=$PATH\n",
+    ),
+    "argument that a command sees": ("FROM a\nARG V=1\nCOPY app /\nRUN x\n", "FROM a\nCOPY app /\nRUN x\n"),
+    "argument of a child": ("FROM a AS n\nARG V=1\nFROM n\nRUN x\n", "FROM a AS n\nFROM n\nRUN x\n"),
+    "argument after a variable": (
+        "FROM a\nARG V=1\nENV V=2\nRUN x\n",
+        "FROM a\nENV V=2\nARG V=1\nRUN x\n",
+    ),
+    "argument of a script": ("FROM a\nARG V=1\nCOPY <<E /x\n$V\nE\n", "FROM a\nCOPY <<E /x\n$V\nE\nARG V=1\n"),
+    "argument before the first stage": ("ARG V=1\nFROM a\nARG V\nRUN x\n", "ARG V=2\nFROM a\nARG V\nRUN x\n"),
+    "platform": (
+        "ARG P=linux/arm64\nFROM --platform=$P a\n",
+        "ARG P=linux/amd64\nFROM --platform=$P a\n",
+    ),
+    "value with a variable's sign": ("FROM a\nLABEL x='$Y'\n", "FROM a\nLABEL x=$Y\n"),
     "script's end": ("FROM a\nRUN <<A\nx\nA\nRUN y\n", "FROM a\nRUN <<A\nx\nRUN y\nA\n"),
     "tabs of a script": ("FROM a\nRUN <<A\n\tx\nA\n", "FROM a\nRUN <<-A\n\tx\nA\n"),
     "name of a program": ("FROM a\nRUN <<A\n#!/x\nA\n", "FROM a\nRUN <<B\n#!/x\nB\n"),
@@ -260,6 +307,48 @@ def test_key_follows_what_a_text_builds(texts: tuple[str, str], equal: bool, fol
         (folder / "Dockerfile").write_text(text)
         keys.append(key(folder, None))
     assert (keys[0] == keys[1]) is equal
+
+
+def _relinked(path: str, target: str) -> Callable[[Path], None]:
+    def relink(folder: Path) -> None:
+        (folder / path).unlink()
+        (folder / path).symlink_to(target)
+
+    return relink
+
+
+@pytest.mark.parametrize(
+    ("edit", "moved"),
+    [
+        (_relinked("now", "two"), False),
+        (_relinked("now", "./one"), False),
+        (_relinked("now", "three"), True),
+        (_relinked("file", "two/x"), False),
+        (_relinked("file", "three/x"), True),
+        (written("one/x", "2\n"), True),
+        (lambda folder: (folder / "one/x").chmod(0o600), True),
+        (lambda folder: (folder / "one").chmod(0o700), True),
+    ],
+)
+def test_key_is_of_what_a_link_leads_to(edit: Callable[[Path], None], moved: bool, folder: Path) -> None:
+    for name, text in {"one": "1\n", "two": "1\n", "three": "3\n"}.items():
+        written(f"{name}/x", text)(folder)
+    (folder / "now").symlink_to("one")
+    (folder / "file").symlink_to("one/x")
+    (folder / "Dockerfile").write_text("FROM a\nCOPY now file /x/\nRUN --mount=source=now,target=/y y\n")
+    before = key(folder, None)
+    edit(folder)
+    assert (key(folder, None) != before) is moved
+
+
+def test_key_counts_a_link_that_is_copied_as_one(folder: Path) -> None:
+    for name in ("one", "two"):
+        written(f"app/{name}/x", "1\n")(folder)
+    (folder / "app/now").symlink_to("one")
+    (folder / "Dockerfile").write_text("FROM a\nCOPY app/now /x\nCOPY app /y\n")
+    before = key(folder, None)
+    _relinked("app/now", "two")(folder)
+    assert key(folder, None) != before
 
 
 def test_key_counts_folders_above_where_they_are_copied(folder: Path) -> None:
