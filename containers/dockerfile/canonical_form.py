@@ -2,8 +2,8 @@
 
 Not in it are the names of stages and of a script's here-document, the order of a mount's options and those that are
 defaults, quotes around values that need none, the older form of ``ENV`` and ``LABEL``, a port's default protocol and
-ports given twice, the units of times, variables whose value is known, the place of settings that no step reads, and the
-ways to write one path. What is not plain stays as it is written.
+ports given twice, the units of times, variables whose value is known, the place and order of settings that no step
+reads, and the ways to write one path. What is not plain stays as it is written.
 """
 
 from __future__ import annotations
@@ -62,17 +62,19 @@ def canonical(reach: Reach) -> Iterator[Instruction]:
 class _Form:
     """The form of a reach, stage by stage.
 
-    Settings of which no step reads any stand at a stage's end, in their order. An ``ARG`` stands before the next
-    instruction that may read it otherwise than by a word whose value is known, or nowhere.
+    Settings of which no step reads any stand at a stage's end, sorted, without those that a later one replaces. An
+    ``ARG`` stands before the next instruction that may read it otherwise than by a word whose value is known, or
+    nowhere, as one that an ``ENV`` replaces.
     """
 
     def __init__(self, reach: Reach) -> None:
         self._reach, self._escape = reach, reach.dockerfile.escape
         self._stages: dict[str, str] = {}
+        self._folders: dict[str, str] = {}
+        self._folder = ""
         self._count = 0
-        self._settings: list[Instruction] = []
-        self._arguments: list[Instruction] = []
-        self._ports: set[str] = set()
+        self._settings: dict[tuple[str, str], Instruction] = {}
+        self._arguments: dict[str, str] = {}
 
     def instructions(self) -> Iterator[Instruction]:
         firsts = [each for each in self._reach.instructions if each.keyword == "FROM"]
@@ -83,102 +85,106 @@ class _Form:
             if each.keyword == "FROM":
                 if not self._count:
                     self._arguments.clear()  # each FROM and ARG of a stage has their values
-                yield from self._end()
+                yield from self._declared()
+                yield from self._set()
                 yield self._first(each, values)
             elif each.keyword == "ARG":
                 yield from self._argument(each, values, kept=not known or (outer and not self._count))
-            elif each.keyword in _SETTINGS:
-                yield from self._set(each, values, known=known or not values)
+            elif each.keyword in _SETTINGS and (known or not values):
+                self._settings |= _settings(each, values, self._escape)
             else:
+                if each.keyword == "ENV" and known:
+                    self._arguments = {name: it for name, it in self._arguments.items() if name not in values[::2]}
                 if not (known and each.keyword in _STEPS):
-                    yield from _emptied(self._arguments)
-                if each.keyword == "SHELL":  # which ENTRYPOINT and CMD read
-                    yield from _emptied(self._settings)
-                yield _step(each, values, self._stages, self._escape)
-        self._arguments.clear()
-        yield from self._end()
+                    yield from self._declared()
+                if each.keyword == "SHELL" or each.keyword in _SETTINGS:
+                    yield from self._set()  # ENTRYPOINT and CMD read the one, and the other stands for them
+                yield from self._steps(each, values)
+        yield from self._set()
 
-    def _end(self) -> Iterator[Instruction]:
-        yield from _emptied(self._arguments)
-        yield from _emptied(self._settings)
-        if self._ports:
-            yield Instruction("EXPOSE", rest=" ".join(sorted(self._ports)))
-        self._ports.clear()
+    def _declared(self) -> Iterator[Instruction]:
+        yield from (Instruction("ARGUMENT", rest=json.dumps(pair)) for pair in self._arguments.items())
+        self._arguments.clear()
+
+    def _set(self) -> Iterator[Instruction]:
+        yield from (self._settings[name] for name in sorted(self._settings))
+        self._settings.clear()
 
     def _first(self, each: Instruction, values: Sequence[str | None]) -> Instruction:
         self._count += 1
+        self._folder = ""
         if self._reach.by_variable:
             return each
         image, *name = each.words
         image = _known(image, values[0])
         first = replace(each, rest=self._stages.get(image.lower(), image))
+        self._folder = self._folders[f"#{self._count - 1}"] = self._folders.get(first.rest, "")
         self._stages |= {word.lower(): f"#{self._count - 1}" for word in name[1:]}  # which no image is called
         return first
 
     def _argument(self, each: Instruction, values: Sequence[str | None], *, kept: bool) -> Iterator[Instruction]:
         words = split_words(each.rest, self._escape)
         if kept or any(map(_OF_BUILDKIT.match, words)):
-            yield from _emptied(self._arguments)
+            yield from self._declared()
             yield replace(each, rest=" ".join(map(_unquoted, words)))
-        else:
-            names = [word.partition("=")[0] for word in words]
-            self._arguments.append(Instruction("ARGUMENT", rest=json.dumps([*zip(names, values, strict=True)])))
+            return
+        for word, value in zip(words, values, strict=True):
+            name = word.partition("=")[0]
+            self._arguments.pop(name, None)
+            self._arguments[name] = value or ""
 
-    def _set(self, each: Instruction, values: Sequence[str | None], *, known: bool) -> Iterator[Instruction]:
-        setting = _setting(each, values, self._ports, self._escape)
-        if not known:
-            yield from _emptied(self._arguments)
-            yield from _emptied(self._settings)
-            yield setting
-        elif setting.rest:
-            self._settings.append(setting)
-
-
-def _emptied(instructions: list[Instruction]) -> Iterator[Instruction]:
-    yield from instructions
-    instructions.clear()
-
-
-def _step(each: Instruction, values: Sequence[str | None], numbers: Mapping[str, str], escape: str) -> Instruction:
-    """Return an instruction that makes a layer, or that those after it read."""
-    match each.keyword:
-        case "COPY" if not each.heredocs:
-            return _copy(each, values, numbers)
-        case "ADD" if not each.heredocs:
-            return replace(each, rest=json.dumps([*map(_known, each.words, values)]))
-        case "RUN":
-            flags = tuple(
-                _mount(flag, numbers) if flag.startswith("--mount=") else flag
-                for flag in each.flags
-                if flag not in _RUN_DEFAULTS
-            )
-            return _script(replace(each, flags=flags))
-        case "ENV":
-            return replace(each, rest=_pairs(each, values, escape))
-        case "ARG":
-            return replace(each, rest=" ".join(map(_unquoted, split_words(each.rest, escape))))
-        case "USER":
-            return replace(each, rest=json.dumps(_known(each.rest, values[0])))
-        case "WORKDIR":
-            return replace(each, rest=json.dumps(_folder(_known(each.rest, values[0]))))
-    return each
+    def _steps(self, each: Instruction, values: Sequence[str | None]) -> Iterator[Instruction]:
+        """Yield an instruction that makes a layer, or that those after it read."""
+        match each.keyword:
+            case "COPY" if not each.heredocs:
+                yield _copy(each, values, self._stages, self._folder)
+            case "ADD" if not each.heredocs:
+                *sources, target = map(_known, each.words, values)
+                yield replace(each, rest=json.dumps([*sources, _target(target, self._folder)]))
+            case "RUN":
+                flags = tuple(
+                    _mount(flag, self._stages) if flag.startswith("--mount=") else flag
+                    for flag in each.flags
+                    if flag not in _RUN_DEFAULTS
+                )
+                yield _script(replace(each, flags=flags))
+            case "ENV" | "LABEL":
+                pairs = [rest for _, rest in _pairs(each, values, self._escape)]
+                if any(value is None or "$" in value for value in values):
+                    pairs = [" ".join(pairs)]  # each of them reads what was before all of them
+                yield from (replace(each, rest=rest) for rest in pairs)
+            case "USER":
+                yield replace(each, rest=json.dumps(_known(each.rest, values[0])))
+            case "WORKDIR":
+                folder = _known(each.rest, values[0])
+                if self._folder and not folder.startswith("/"):
+                    folder = _target(folder, self._folder).rstrip("/") or "/"
+                self._folder = folder if folder.startswith("/") and _PLAIN_PATH.fullmatch(folder) else ""
+                self._folders[f"#{self._count - 1}"] = self._folder
+                yield replace(each, rest=json.dumps(folder))  # Docker 26.1.5 keeps a slash at its end
+            case _:
+                yield each
 
 
-def _setting(each: Instruction, values: Sequence[str | None], ports: set[str], escape: str) -> Instruction:
-    """Return an instruction that sets what no step reads; without a text for ports, which are added to ``ports``."""
+def _settings(each: Instruction, values: Sequence[str | None], escape: str) -> Mapping[tuple[str, str], Instruction]:
+    """Return what an instruction sets, by what a later one replaces. Each value is known."""
     match each.keyword:
         case "LABEL":
-            return replace(each, rest=_pairs(each, values, escape))
+            return {("LABEL", name): replace(each, rest=rest) for name, rest in _pairs(each, values, escape)}
         case "HEALTHCHECK":
-            return _healthcheck(each)
-        case "CMD" | "ENTRYPOINT":
-            return each
-    known = [*map(_known, [each.rest] if each.keyword == "STOPSIGNAL" else each.words, values)]
-    numbers = [match for match in map(_PORT.fullmatch, known) if match]
-    if each.keyword != "EXPOSE" or len(numbers) < len(known):
-        return replace(each, rest=json.dumps(known))
-    ports |= {f"{int(number[1])}/{(number[2] or 'tcp').lower()}" for number in numbers}
-    return replace(each, rest="")
+            each = _healthcheck(each)
+        case "EXPOSE":
+            return {("EXPOSE", port): replace(each, rest=port) for port in map(_port, filter(None, values))}
+        case "VOLUME":
+            return {("VOLUME", path): replace(each, rest=json.dumps(path)) for path in filter(None, values)}
+        case "STOPSIGNAL":
+            each = replace(each, rest=json.dumps(values[0]))
+    return {(each.keyword, ""): each}
+
+
+def _port(text: str) -> str:
+    number = _PORT.fullmatch(text)
+    return f"{int(number[1])}/{(number[2] or 'tcp').lower()}" if number else json.dumps(text)
 
 
 def _known(word: str, value: str | None) -> str:
@@ -186,8 +192,16 @@ def _known(word: str, value: str | None) -> str:
     return word if value is None or "$" in value else value
 
 
-def _folder(path: str) -> str:
-    return posixpath.normpath(f"/{path.lstrip('/')}") if path.startswith("/") and _PLAIN_PATH.fullmatch(path) else path
+def _target(path: str, folder: str) -> str:
+    """Return the path of a target, from the root where the folder that it is relative to is known.
+
+    It keeps a slash at its end. One that ends in a dot after a slash stays, as engines read it differently.
+    """
+    if not _PLAIN_PATH.fullmatch(path) or path.endswith(("/.", "/..")):
+        return path
+    whole = posixpath.normpath(f"{folder}/{path}" if folder and not path.startswith("/") else path)
+    whole = f"/{whole.lstrip('/')}" if whole.startswith("/") else whole
+    return f"{whole.rstrip('/')}/" if path == "." or path.endswith("/") else whole
 
 
 def _healthcheck(each: Instruction) -> Instruction:
@@ -210,17 +224,15 @@ def _nanoseconds(text: str) -> int | None:
     return int(sum(Decimal(number) * _UNITS[unit] for number, unit in _TIME.findall(text)))
 
 
-def _pairs(each: Instruction, values: Sequence[str | None], escape: str) -> str:
-    """Return names and values; without quotes around plain values where only the build knows them."""
+def _pairs(each: Instruction, values: Sequence[str | None], escape: str) -> Iterator[tuple[str, str]]:
+    """Yield each name, with it and its value as they are known, or without quotes around plain values."""
     rest, words = each.rest, split_words(each.rest, escape)
     if not words or "=" not in words[0]:
         older = _OLDER.fullmatch(rest)
         words = [f'{older[1]}="{older[2]}"' if older else rest]
-    result = []
-    for word, *pair in zip(words, values[::2], values[1::2], strict=True):
-        known = None not in pair and not any("$" in str(part) for part in pair)
-        result.append(json.dumps(pair) if known else _unquoted(word) if "=" in word else word)
-    return " ".join(result)
+    for word, name, value in zip(words, values[::2], values[1::2], strict=True):
+        known = name is not None and value is not None and "$" not in name + value
+        yield name or word, json.dumps([name, value]) if known else _unquoted(word) if "=" in word else word
 
 
 def _unquoted(word: str) -> str:
@@ -230,8 +242,8 @@ def _unquoted(word: str) -> str:
     return _QUOTED.sub(r"\1\2", word) if _QUOTED.fullmatch(word) else word
 
 
-def _copy(copy: Instruction, values: Sequence[str | None], numbers: Mapping[str, str]) -> Instruction:
-    """Return a ``COPY`` with paths relative to the root of its source."""
+def _copy(copy: Instruction, values: Sequence[str | None], numbers: Mapping[str, str], folder: str) -> Instruction:
+    """Return a ``COPY`` with paths relative to the root of its source, into ``folder`` if its target is relative."""
     *sources, target = map(_known, copy.words, values)
     if copy.flag("parents") is None:
         sources = [_path(source) for source in sources]
@@ -239,7 +251,7 @@ def _copy(copy: Instruction, values: Sequence[str | None], numbers: Mapping[str,
     for name, value in zip(("--chown=", "--chmod="), values[-2:], strict=True):
         flags = [f"{name}{_known(flag.removeprefix(name), value)}" if flag.startswith(name) else flag for flag in flags]
     flags = [_unquoted(flag) if flag.startswith("--chown=") else _OCTAL.sub(r"--chmod=\1", flag) for flag in flags]
-    return replace(copy, flags=tuple(flags), rest=json.dumps([*sources, "./" if target == "." else target]))
+    return replace(copy, flags=tuple(flags), rest=json.dumps([*sources, _target(target, folder)]))
 
 
 def _path(path: str) -> str:

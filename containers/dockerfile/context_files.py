@@ -31,18 +31,17 @@ class ContextFiles:
         """Return the paths of :meth:`of` by the names that instructions have for them.
 
         BuildKit follows the links in a source and sees what is behind them alone (``solver/llbsolver/ops/file.go``,
-        ``exec.go``: ``FollowLinks``). A name ends in ``/.`` where the source's last part is such a link, as the context
-        may have the link too.
+        ``exec.go``: ``FollowLinks``). What is behind a link that is read too has a name that ends in ``/.``.
         """
         names: dict[str, str] = {}
+        followed: dict[str, str] = {}
         for (path, behind), paths in self._read(sources):
-            inner = (each for each in paths if each == behind or each.startswith(f"{behind}/"))
-            names |= (
-                {each: each for each in paths}
-                if path == behind
-                else {f"{path}{each[len(behind) :] or '/.'}": each for each in inner}
-            )
-        return names
+            if path == behind:
+                names |= {each: each for each in paths}
+            else:
+                inner = (each for each in paths if each == behind or each.startswith(f"{behind}/"))
+                followed |= {path + each[len(behind) :]: each for each in inner}
+        return names | {f"{name}/." if name in names else name: path for name, path in followed.items()}
 
     def _read(self, sources: Iterable[Source]) -> Iterator[tuple[tuple[str, str], set[str]]]:
         """Yield each source and what it is behind links, with the files, folders and links that are read for it."""

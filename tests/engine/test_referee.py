@@ -58,6 +58,8 @@ ENV ONE=1
 RUN {RANDOM} > /final
 ARG LABEL_TITLE
 LABEL title=${{LABEL_TITLE}}
+EXPOSE 80 443
+HEALTHCHECK --interval=60s CMD app
 CMD ["app"]
 """
 FILES = {
@@ -222,12 +224,24 @@ def made(path: str) -> Edit:
     return lambda root: (root / path).mkdir()
 
 
+def relinked_to_a_copy(root: Path) -> None:
+    (root / "app/link").unlink()
+    shutil.copy2(root / "app/one.txt", root / "app/same")
+    (root / "app/link").symlink_to("same")
+
+
 KEPT: dict[str, Edit] = {
     "mode of the context": mode(".", 0o700),
     "mode of the folder above": mode("app", 0o700),
     "mode of a file that nothing reads": mode("app/unread", 0o600),
     "empty folder that nothing reads": made("empty"),
     "older form of a variable": text("ENV ONE=1", "ENV ONE 1"),
+    "time in another unit": text("--interval=60s", "--interval=1m0s --retries=0"),
+    "ports in another order, and twice": text("80 443", "443/TCP 80\nEXPOSE 80/tcp"),
+    "setting above a step": text("WORKDIR", 'CMD ["app"]\nWORKDIR'),
+    "constant for a variable": text("app/recipes/${COMPONENT}", "app/recipes/one"),
+    "target with a dot": text("/archive/", "/./archive/"),
+    "another link to the content": relinked_to_a_copy,
     "argument that the client has": text("ARG UNREAD=1", "ARG UNREAD=1\nARG BUILDKIT_INLINE_CACHE=0"),
 }
 MOVED: dict[str, Edit] = {
@@ -236,6 +250,9 @@ MOVED: dict[str, Edit] = {
     "mode of a mounted folder": mode("app/layers", 0o700),
     "mode of a deep folder": mode("app/layers/deep", 0o700),
     "empty mounted folder": made("app/layers/empty"),
+    "another time": text("--interval=60s", "--interval=61s"),
+    "another port": text("443", "444"),
+    "link to other content": relinked,
 }
 
 

@@ -202,13 +202,25 @@ EQUAL = {
         'FROM a\nHEALTHCHECK --start-period=1500ms CMD ["x", "y"]\n',
     ),
     "constants for variables": (
-        "ARG B=a\nARG D=/x\nFROM $B:1 AS n\nARG D\nENV E=$D/y\nWORKDIR $D/\nCOPY app ${D}/\nUSER ${U:-me}\n",
+        "ARG B=a\nARG D=/x\nFROM $B:1 AS n\nARG D\nENV E=$D/y\nWORKDIR $D\nCOPY app ${D}/\nUSER ${U:-me}\n",
         "FROM a:1 AS n\nARG D=/x\nENV E=/x/y\nWORKDIR /x\nCOPY app /x/\nUSER ${U:-me}\n",
     ),
     "constants for an argument that ends": (
         "FROM a\nARG V=1\nCOPY app /$V\nLABEL v=$V\nEXPOSE 80$V\nVOLUME /v$V\n",
         'FROM a\nCOPY app /1\nLABEL v=1\nEXPOSE 801\nVOLUME ["/v1"]\n',
     ),
+    "targets from the root": (
+        "FROM a AS n\nWORKDIR /x\nFROM n\nCOPY app ./y\nWORKDIR z\nADD app .\n",
+        "FROM a AS n\nWORKDIR /x\nFROM n\nCOPY app /x/y\nWORKDIR /x/z\nADD app /x/z/\n",
+    ),
+    "target with a dot": ("FROM a\nCOPY app ./y\n", "FROM a\nCOPY app y\n"),
+    "pairs in one": ("FROM a\nENV A=1 B=2\nLABEL y=2 x=1\nLABEL x=3\n", "FROM a\nENV A=1\nENV B=2\nLABEL x=3 y=2\n"),
+    "volumes": ("FROM a\nVOLUME /x /y\n", 'FROM a\nVOLUME ["/y", "/x"]\n'),
+    "argument that a variable replaces": (
+        'FROM a\nARG V=""\nENV V="$V"\nRUN x\n',
+        "FROM a\nENV V=\nRUN x\n",
+    ),
+    "argument twice": ("FROM a\nARG V=1\nARG V=1\nRUN x\n", "FROM a\nARG V=1\nRUN x\n"),
     "place of settings": (
         'FROM a AS n\nCMD ["x"]\nLABEL v=1\nSTOPSIGNAL 9\nRUN y\nFROM n\nRUN z\n',
         'FROM a AS n\nRUN y\nCMD ["x"]\nLABEL v=1\nSTOPSIGNAL 9\nFROM n\nRUN z\n',
@@ -268,6 +280,25 @@ DIFFERENT = {
         'FROM a AS n\nCMD ["x"]\nENTRYPOINT ["y"]\nFROM n\n',
         'FROM a AS n\nCMD ["x"]\nFROM n\nENTRYPOINT ["y"]\n',
     ),
+    "target in another folder": (
+        "FROM a\nWORKDIR /x\nWORKDIR $Y\nCOPY app y\n",
+        "FROM a\nWORKDIR /x\nWORKDIR $Y\nCOPY app /x/y\n",
+    ),
+    "target of another stage": (
+        "FROM a AS n\nWORKDIR /x\nCOPY app y\nFROM b\nCOPY app y\nCOPY --from=n y /\n",
+        "FROM a AS n\nWORKDIR /x\nCOPY app y\nFROM b\nCOPY app /x/y\nCOPY --from=n y /\n",
+    ),
+    "folder with a slash": ("FROM a\nWORKDIR /x/\n", "FROM a\nWORKDIR /x\n"),  # Docker 26.1.5 keeps it
+    "variables that read the one before": (
+        "FROM a\nENV P=/x:$P Q=$P\n",
+        "FROM a\nENV P=/x:$P\nENV Q=$P\n",
+    ),
+    "arguments in turn": (
+        "FROM a\nARG V=1\nARG V=2\nARG V=1\nRUN x\n",
+        "FROM a\nARG V=1\nARG V=2\nRUN x\n",
+    ),
+    "variables in another order": ("FROM a\nENV A=1 B=2\n", "FROM a\nENV B=2 A=1\n"),
+    "target that ends in a dot": ("FROM a\nCOPY app /y/.\n", "FROM a\nCOPY app /y/\n"),
     "later command": ('FROM a\nCMD x\nCMD ["y"]\n', 'FROM a\nCMD ["y"]\nCMD x\n'),
     "command before its shell": ('FROM a\nCMD x\nSHELL ["y"]\n', 'FROM a\nSHELL ["y"]\nCMD x\n'),
     "later label": ("FROM a\nLABEL x=1\nLABEL x=$Y\n", "FROM a\nLABEL x=$Y\nLABEL x=1\n"),
@@ -325,6 +356,7 @@ def _relinked(path: str, target: str) -> Callable[[Path], None]:
         (_relinked("now", "three"), True),
         (_relinked("file", "two/x"), False),
         (_relinked("file", "three/x"), True),
+        (lambda folder: ((folder / "file").unlink(), written("file", "1\n")(folder)), False),
         (written("one/x", "2\n"), True),
         (lambda folder: (folder / "one/x").chmod(0o600), True),
         (lambda folder: (folder / "one").chmod(0o700), True),
