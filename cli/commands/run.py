@@ -207,7 +207,7 @@ def init(folder: Path) -> None:
         ("slipway upgrade 0.2.0 --json", "one that pip finds; the same for a program"),
         ("slipway upgrade 0.2.0 --write", "say so, and then pin it in requirements.txt"),
     ],
-    json="{from, to, stacks: {STACK: {anew: {IMAGE: []}, gone: [], kept: []}}, written}",
+    json="{from, to, stacks: {STACK: {anew: {IMAGE: []}, gone: [], kept: []}}, lock, written}",
 )
 @click.argument("release", metavar="[WHEEL|VERSION]", required=False)
 @click.option("--write", is_flag=True, help="Pin the release, if it refuses no stack.")
@@ -216,7 +216,8 @@ def upgrade(release: str | None, *, write: bool, as_json: bool) -> None:
     """Say which images a newer release of Slipway would build anew, and why; with --write, pin it.
 
     This is for a repository of your own. Without a release, it is the newest that pip finds. The release's own
-    code lists its images. Unchanged images keep their tags.
+    code lists its images. Unchanged images keep their tags. In JSON, `lock` is the command that pins what the
+    release fetches and stacks/lock.toml lacks, empty if it lacks nothing.
     """
     named = release or ""
     if named.endswith(".whl") and "://" not in named:

@@ -41,6 +41,8 @@ _UNRESOLVED: Final = 1
 _NO_SOLUTION: Final = "error: No solution found when resolving dependencies cause: "
 """What uv 0.13.8 says before the chain of requirements."""
 _ABSENT: Final = re.compile(r"(\S+) was not found in the package registry")
+_BROKEN: Final = re.compile(r"([^\s=]+)(?:==\S+)? has an invalid package format")
+"""What uv 0.13.8 says of a file that it cannot read, as one that was cut off on its way."""
 
 
 class NotLockable(SlipwayError):
@@ -124,22 +126,33 @@ def _resolved(
         if completed.returncode:
             reason = " ".join(re.sub(r"[^\x20-\x7e]", " ", completed.stderr).split()).removeprefix(_NO_SOLUTION)
             where = f"Python {python} on {platform}"
-            indexes = f"uv finds no packages on {', '.join((default, *more))}"
+            there = ", ".join((default, *more))
+            indexes = f"uv finds no packages on {there}"
             absent = _ABSENT.search(reason)
+            requirements = one_line(" ".join((asked if asked.onto else packages).requirements))
+            if broken := _BROKEN.search(reason):
+                raise SlipwayError(
+                    f"{requirements}: {where}: the file of {broken[1]} on {there} is broken, or was cut off on its way: "
+                    f"{one_line(reason, 300)}; try again, or let slipway:mirrors.pythonIndex name another"
+                )
             if asked.onto and completed.returncode == _UNRESOLVED and not absent:
                 raise NotLockable(
                     f"{one_line(' '.join(asked.requirements))}: {where}: nothing that the image has is replaced, and "
                     f"what is asked for does not go with it: {one_line(reason, _LONGEST_CHAIN)} Ask for other "
                     "versions, or leave one out"
                 )
-            requirements = one_line(" ".join((asked if asked.onto else packages).requirements))
             if completed.returncode == _UNRESOLVED:
                 first = f"correct {absent[1]}" if absent else "ask for other versions"
                 advice = f"{first}, or let slipway:mirrors.pythonIndex name an index that has it"
                 raise NotLockable(f"{requirements}: {where}: {indexes}: {one_line(reason, 300)} To mend it, {advice}")
             causes = reason.split(" cause: ")
             why = one_line(": ".join(dict.fromkeys((causes[0], causes[-1]))), 300)
-            advice = "see that it is up and reached from here, or let slipway:mirrors.pythonIndex name another"
+            see = (
+                "let this machine trust its certificate"
+                if "certificate" in why
+                else "see that it is up and reached from here"
+            )
+            advice = f"{see}, or let slipway:mirrors.pythonIndex name another"
             raise SlipwayError(f"{requirements}: {where}: {indexes}: {why}; {advice}")
         return tomllib.loads((folder / "pylock.toml").read_text(encoding="utf-8"))
 

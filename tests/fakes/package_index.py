@@ -95,7 +95,9 @@ class Index:
                 self.send_header("Content-Type", "text/html" if self.path.endswith("/") else "application/octet-stream")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                self.wfile.write(body if self.command == "GET" else b"")
+
+            do_HEAD = do_GET  # noqa: N815 - the name that the server looks for
 
             def log_message(self, *_: object) -> None:
                 """Say nothing."""

@@ -123,7 +123,7 @@ def upgrade(checkout: Checkout, release: str, *, writing: bool, as_json: bool = 
         else:
             say("Nothing was changed: `--write` pins the release")
         if as_json:
-            json_answer.give({"from": running, "to": wheel.version, "stacks": stacks, "written": writing})
+            json_answer.give({"from": running, "to": wheel.version, "stacks": stacks, "lock": lock, "written": writing})
     return 0
 
 

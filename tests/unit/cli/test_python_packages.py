@@ -178,6 +178,31 @@ def test_index_that_does_not_respond_is_an_error_of_the_lock(index: OneProject) 
     assert str(caught.value).endswith("reached from here, or let slipway:mirrors.pythonIndex name another")
 
 
+def test_wheel_that_is_cut_off_is_an_error_of_the_lock(index: OneProject) -> None:
+    """Without its metadata, uv reads these in the wheel, of which it gets what is no archive."""
+    index.page = f'<a href="/files/{WHEEL}#sha256={"0" * 64}">{WHEEL}</a>'
+    with pytest.raises(
+        SlipwayError, match="^hello: .* the file of hello on http.* is broken, or was cut off "
+    ) as caught:
+        files(index)
+    assert not isinstance(caught.value, NotLockable)
+    assert "; try again, or let slipway:mirrors.pythonIndex name another" in str(caught.value)
+
+
+def test_index_of_an_unknown_certificate_says_what_to_trust(tmp_path: Path) -> None:
+    pair = tmp_path / "pair.pem"
+    name = ["-subj", "/CN=company", "-addext", "subjectAltName=IP:127.0.0.1"]
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *name, "-keyout", str(pair), "-out", "-"]
+    certificate = subprocess.run(make, check=True, capture_output=True, text=True).stdout
+    pair.write_text(pair.read_text() + certificate)
+    served = OneProject(tmp_path, certificate=pair)
+    with pytest.raises(
+        SlipwayError, match=r"certificate.*; let this machine trust its certificate, or let slipway:mir"
+    ):
+        files(served)
+    served.close()
+
+
 @pytest.mark.parametrize(
     ("platform", "glibc", "target"),
     [
