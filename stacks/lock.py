@@ -204,9 +204,10 @@ def write(
         fresh.write_text(_HEADER + date + "".join(lines) + "".join(blocks), encoding="utf-8")
         fresh.replace(path(root))
     except OSError as error:
+        raise SlipwayError(f"{FILE} cannot be written: {error.strerror}") from None
+    finally:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
-        raise SlipwayError(f"{FILE} cannot be written: {error.strerror}") from None
 
 
 def tagged_parents(spec: ImageSpec, mirrors: MirrorsConfig) -> dict[str, str]:

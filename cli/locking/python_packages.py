@@ -132,7 +132,7 @@ def _resolved(
             requirements = one_line(" ".join((asked if asked.onto else packages).requirements))
             if broken := _BROKEN.search(reason):
                 raise SlipwayError(
-                    f"{requirements}: {where}: the file of {broken[1]} on {there} is broken, or was cut off on its way: "
+                    f"{requirements}: {where}: the file of {broken[1]} on {there} is broken, or was cut off: "
                     f"{one_line(reason, 300)}; try again, or let slipway:mirrors.pythonIndex name another"
                 )
             if asked.onto and completed.returncode == _UNRESOLVED and not absent:

@@ -6,16 +6,21 @@ from collections.abc import Collection
 from pathlib import Path
 
 
+def temporary(path: Path) -> Path:
+    """Return the name under which a file is written."""
+    return path.with_name(f".{path.name}.new")
+
+
 def write(path: Path, text: str, mode: int = 0o644) -> None:
     """Write a text file through a temporary name, with permissions `mode`. Leaves a file with that text alone."""
     if path.is_file() and path.read_text() == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
+    fresh = temporary(path)
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
         file.write(text)
-    temporary.replace(path)
+    fresh.replace(path)
 
 
 def close(folder: Path, *, open_folders: Collection[str], closed_folders: Collection[str]) -> None:

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from containers.child_environment import child_environment
 from stacks.places import CHECKED, CODE, PIN, ROOT
 from toolchain.checkout import Checkout
-from toolchain.machine.files import write
+from toolchain.machine.files import temporary, write
 from toolchain.machine.network.net import netloc
 from toolchain.machine.steps import say
 from toolchain.machine.toolchain_error import ToolchainError
@@ -68,12 +68,33 @@ def _target(folder: Path) -> Path:
     if target.exists() and not target.is_dir():
         raise ToolchainError(f"init: {target} is a file: name a new folder")
     there = sorted(entry.name for entry in target.iterdir() if entry.name not in KEPT) if target.exists() else []
-    if there:
+    if there and not _begun(target):
         raise ToolchainError(f"init: {target} has {', '.join(there[:5])} already: name a new folder, or an empty one")
     existing = next(parent for parent in (target, *target.parents) if parent.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
         raise ToolchainError(f"init: {existing} cannot be written to: name a folder of yours")
     return target
+
+
+def _template() -> dict[Path, str]:
+    """Return the files of a new repository, by their paths in it, but for the pin."""
+    files = {path.relative_to(TEMPLATE): path.read_text() for path in TEMPLATE.rglob("*") if path.is_file()}
+    return {path.with_name(path.name.replace("gitignore", ".gitignore")): text for path, text in files.items()}
+
+
+def _begun(target: Path) -> bool:
+    """Return whether all that a folder has is what an `init` that was ended writes; the pin is the last of it."""
+    ours = _template()
+    partial = {temporary(path) for path in (*ours, Path(PIN))}
+    folders = {folder for path in ours for folder in path.parents}
+
+    def is_ours(path: Path, name: Path) -> bool:
+        if path.is_symlink() or path.is_dir():
+            return name in folders and not path.is_symlink()
+        return name in partial or (name in ours and path.read_bytes() == ours[name].encode())
+
+    there = {path.relative_to(target): path for path in target.rglob("*")}
+    return all(name.parts[0] in KEPT or is_ours(path, name) for name, path in there.items())
 
 
 def git(target: Path, *words: str) -> str | None:
@@ -106,17 +127,18 @@ def make(folder: Path) -> int:
             f"file, such as `pip install ./slipway-{version}-py3-none-any.whl`, or with pip 23.1 or newer"
         )
     target = _target(folder)
-    shutil.copytree(TEMPLATE, target, copy_function=shutil.copyfile, dirs_exist_ok=True)
-    (target / "gitignore").rename(target / ".gitignore")
-    source = f"slipway @ {address}" if address else f"slipway=={version}"
-    options = "" if address else " --no-index --find-links <the folder with the wheel>"
-    (target / PIN).write_text(
-        "# The release of Slipway that this repository uses, which has a lock of all else that it needs:\n"
-        f"# pip install --require-hashes -r {PIN}{options}\n"
-        f"{source} --hash=sha256:{digest}\n"
-    )
+    for path, text in _template().items():
+        write(target / path, text)
     steps = (("rev-parse", "--is-inside-work-tree"), ("init", "--quiet", "--initial-branch=main"))
     tracked = any(git(target, *words) is not None for words in steps)
+    source = f"slipway @ {address}" if address else f"slipway=={version}"
+    options = "" if address else " --no-index --find-links <the folder with the wheel>"
+    write(
+        target / PIN,
+        "# The release of Slipway that this repository uses, which has a lock of all else that it needs:\n"
+        f"# pip install --require-hashes -r {PIN}{options}\n"
+        f"{source} --hash=sha256:{digest}\n",
+    )
     say(f"{target}: a repository with Slipway {version}. In it:")
     say("  slipway check     look for mistakes in its stacks")
     say("  slipway preview   say what would be built")

@@ -182,7 +182,7 @@ def test_wheel_that_is_cut_off_is_an_error_of_the_lock(index: OneProject) -> Non
     """Without its metadata, uv reads these in the wheel, of which it gets what is no archive."""
     index.page = f'<a href="/files/{WHEEL}#sha256={"0" * 64}">{WHEEL}</a>'
     with pytest.raises(
-        SlipwayError, match="^hello: .* the file of hello on http.* is broken, or was cut off "
+        SlipwayError, match="^hello: .* the file of hello on http.* is broken, or was cut off: "
     ) as caught:
         files(index)
     assert not isinstance(caught.value, NotLockable)

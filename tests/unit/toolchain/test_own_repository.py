@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import re
 import stat
 import subprocess
@@ -101,6 +102,7 @@ def test_init_keeps_what_a_host_put_there(site: Path, tmp_path: Path) -> None:
         ("team", "team is a file: name a new folder"),
         ("team/stacks/x", "team has stacks already: name a new folder, or an empty one"),
         ("team/.gitignore", "team has .gitignore already"),
+        ("team/data/x", "team has data already"),
     ],
 )
 def test_init_where_something_is_changes_nothing(existing: str, message: str, site: Path, tmp_path: Path) -> None:
@@ -111,6 +113,35 @@ def test_init_where_something_is_changes_nothing(existing: str, message: str, si
     with pytest.raises(ToolchainError, match=re.escape(message)):
         own_repository.make(tmp_path / "team")
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_init_goes_on_where_one_was_ended(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ended before each of its files is in place, with a half of it beside; the pin is the last one."""
+    installed_from(site, "https://example.com/s.whl", sha256=DIGEST)
+
+    def there(folder: Path) -> dict[str, str]:
+        files = (path for path in folder.rglob("*") if path.is_file() and ".git/" not in path.as_posix())
+        return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
+
+    own_repository.make(tmp_path / "whole")
+    whole = there(tmp_path / "whole")
+    for number in range(len(whole)):
+        left = [number]
+
+        def ended(path: Path, target: Path, left: list[int] = left) -> Path:
+            left[0] -= 1
+            if left[0] < 0:
+                path.write_text(path.read_text()[:10])
+                raise KeyboardInterrupt
+            return Path(os.replace(path, target) or target)  # noqa: PTH105 - what is replaced here
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "replace", ended)
+            with pytest.raises(KeyboardInterrupt):
+                own_repository.make(tmp_path / f"team{number}")
+        assert "requirements.txt" not in there(tmp_path / f"team{number}")
+        assert own_repository.make(tmp_path / f"team{number}") == 0
+        assert there(tmp_path / f"team{number}") == whole
 
 
 def test_init_without_git_says_so(
