@@ -32,8 +32,10 @@ def environment(folder: Path, log: Path) -> None:
     """Make an environment of this Python with its own pip, in place of what is there. Raises ToolchainError.
 
     It equals that of `python -m venv`, without the bytecode of pip and the setuptools of Python up to 3.11. These take
-    half of the time.
+    half of the time. Of a link, the link is what is there: `--clear` would empty the environment that it leads to.
     """
+    if folder.is_symlink():
+        folder.unlink()
     command([sys.executable, "-m", "venv", "--clear", "--without-pip", folder], log)
     command([folder / "bin" / "python", "-I", "-c", _SEED], log)
 

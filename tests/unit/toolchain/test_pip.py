@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from stacks.config.stack_file import ROOT
 from toolchain.machine import pip
 
 
 def test_environment_gets_pip_as_in_an_image() -> None:
     assert pip._SEED in (ROOT / "dockerfiles/common/layers/pip-venv").read_text()
+
+
+def test_link_to_another_environment_is_replaced_alone(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    (shared / "bin").mkdir(parents=True)
+    (tmp_path / "venv").symlink_to(shared)
+    pip.environment(tmp_path / "venv", tmp_path / "venv.log")
+    assert (shared / "bin").is_dir()
+    assert (tmp_path / "venv/bin/pip").exists()
+    assert not (tmp_path / "venv").is_symlink()
