@@ -138,8 +138,8 @@ def _resolved(
             if asked.onto and completed.returncode == _UNRESOLVED and not absent:
                 raise NotLockable(
                     f"{one_line(' '.join(asked.requirements))}: {where}: nothing that the image has is replaced, and "
-                    f"what is asked for does not go with it: {one_line(reason, _LONGEST_CHAIN)} Ask for other "
-                    "versions, or leave one out"
+                    f"what is asked for does not go with it or with itself: {one_line(reason, _LONGEST_CHAIN)} Ask for "
+                    "other versions, or leave one out"
                 )
             if completed.returncode == _UNRESOLVED:
                 first = f"correct {absent[1]}" if absent else "ask for other versions"
