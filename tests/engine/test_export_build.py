@@ -43,10 +43,28 @@ FROM base AS final
 LABEL word=${WORD}
 """
 
+OWN = """# An image of the team's own, with its context beside its Dockerfile.
+ARG BASE_IMAGE
+FROM scratch AS parts
+COPY part*.txt /parts/
+FROM ${BASE_IMAGE}
+ARG LEVEL=low
+COPY --from=parts /parts /parts
+COPY --chmod=0755 run.sh /run-${LEVEL}
+ENV LEVEL=${LEVEL}
+WORKDIR parts
+LABEL level=${LEVEL}
+"""
+ON_OWN = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY common/x.txt /x.txt\n"
+
 
 @pytest.fixture
 def chain(project: Project) -> Project:
-    """A published chain of three images, with stages, patterns, quotes and arguments of one name in all of them."""
+    """A published chain of three images, with stages, patterns, quotes and arguments of one name in all of them.
+
+    Two images of the team's own stand on the second one. No step copies into a folder that it makes or changes: that has the
+    time of the step.
+    """
     project.write("dockerfiles/link0/Dockerfile", ROOTS)
     project.write("dockerfiles/link0/with space", "space\n")
     project.write("dockerfiles/link0/folder/deep/a.txt", "deep\n")
@@ -54,7 +72,17 @@ def chain(project: Project) -> Project:
     project.write("dockerfiles/link0/unused", "unused\n")
     project.write("dockerfiles/link1/Dockerfile", LINK)
     (project.root / "dockerfiles/link0/file.txt").chmod(0o755)
-    project.configure(length=3, word='it\'s a ${word} "here"')
+    for path, text in {
+        "Dockerfile": OWN,
+        ".dockerignore": "*.log\nDockerfile\n",
+        **{name: f"{name} {project.path}\n" for name in ("part1.txt", "part2.txt", "run.sh", "left.log", "deep/file")},
+    }.items():
+        project.write(f"images/own/{path}", text)
+    project.write("images/last.Dockerfile", ON_OWN)
+    project.write("images/common/x.txt", f"x {project.path}\n")
+    own = {"name": "own", "dockerfile": "images/own/Dockerfile", "on": "link1", "args": {"LEVEL": "a ${b}"}}
+    last = {"name": "last", "dockerfile": "images/last.Dockerfile", "context": "images", "on": "own"}
+    project.configure(length=3, word='it\'s a ${word} "here"', images=[own, last])
     project.up()
     return project
 
@@ -74,7 +102,7 @@ def on_engine(tag: str) -> dict[str, Any]:
     return shown({"config": image["Config"], "rootfs": {"diff_ids": image["RootFS"]["Layers"]}})
 
 
-@pytest.mark.parametrize("name", ["link0", "link1", "link2"])
+@pytest.mark.parametrize("name", ["link0", "link1", "link2", "own", "last"])
 def test_exported_dockerfile_builds_equal_layers(chain: Project, name: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     line = chain.stacks("export", "dockerfile", "t", name, "--output", str(out))
@@ -92,9 +120,10 @@ def test_exported_dockerfile_builds_equal_layers(chain: Project, name: str, tmp_
 def test_exported_bake_file_builds_equal_layers(chain: Project, tmp_path: Path) -> None:
     out = tmp_path / "out"
     chain.stacks("export", "bake", "t", "--output", str(out))
-    before = {name: shown(published(chain, name)) for name in ("link0", "link1", "link2")}
+    names = ["link0", "link1", "link2", "own", "last"]
+    before = {name: shown(published(chain, name)) for name in names}
     document = json.loads((out / "docker-bake.json").read_text())
-    assert document["group"]["default"]["targets"] == ["link0", "link1", "link2"]
+    assert document["group"]["default"]["targets"] == names
     for name, target in document["target"].items():
         target["tags"] = [f"exported-{chain.path}-bake-{name}"]
     (out / "docker-bake.json").write_text(json.dumps(document))
