@@ -103,16 +103,17 @@ def _place(
     job_pod: Item | None,
     events: Mapping[str, Sequence[str]],
 ) -> RunnerPlace:
-    ready, job = runner.get("status", {}).get("ready"), _job(runner)
+    # ARC's `ready` is the pod's, which has a job.
+    runs, job = runner.get("status", {}).get("phase") == "Running", _job(runner)
     passed: dict[str, float | None] = {"requested": _seconds(runner["metadata"]["creationTimestamp"])}
     booted, works = _started(pod), _started(job_pod)
-    if booted or ready or job:
+    if booted or runs or job:
         passed["booted"] = booted
-    if ready or job:
+    if runs or job:
         passed["registered"] = None
     if job and (works or not config.job_pods):
         passed["started"] = works
-    waits = "started" not in passed and (job is not None or not ready)
+    waits = "started" not in passed and (job is not None or not runs)
     return RunnerPlace(_name(runner), passed, _signs(runner, job_pod if job else pod, events) if waits else (), job)
 
 

@@ -23,7 +23,7 @@ from tests.cluster.conftest import STORAGE, ClusterProject
 from tests.cluster.control_plane import Cluster, control_plane, until
 from tests.cluster.machine import GATEWAY, IMAGE, NODE, Machine, build, engine, machine
 from tests.cluster.programs import program
-from tests.cluster.test_runners import SETS
+from tests.cluster.test_runners import POLICY, SETS
 from tests.fakes.kubernetes.load_balancer import relay
 from tests.helpers.free_port import free_port
 from tests.provider.plugin import CHECKOUT
@@ -40,12 +40,18 @@ HOOKS = [
 RUNNER = "slipway.test/hook-runner:{}"
 DOCKERFILE = f"""FROM {IMAGE}
 RUN apt-get update -q && apt-get install -q -y --no-install-recommends nodejs && rm -rf /var/lib/apt/lists/*
-RUN useradd --uid 1001 --create-home runner && mkdir -p /home/runner/externals/node20 && \\
-    printf '#!/bin/sh\\nexec sleep infinity\\n' > /home/runner/run.sh && chmod +x /home/runner/run.sh && \\
-    chown -R runner /home/runner
+RUN useradd --uid 1001 --create-home runner && mkdir -p /home/runner/externals/node20 && chown -R runner /home/runner
+COPY run.sh /home/runner/run.sh
 COPY index.js /home/runner/k8s-novolume/index.js
 """
 """In place of GitHub's runner: what starts its hook."""
+RUN = """#!/bin/bash
+trap 'exit 143' INT TERM
+until [ -e /home/runner/job ]; do sleep 0.2; done
+(exec -a Runner.Worker sleep infinity) & wait
+exit 0
+"""
+"""As GitHub's: a job has a process of its own, TERM ends both, and so does the end of the job."""
 
 WORK = "/home/runner/_work"
 TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -69,6 +75,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Ma
             until(lambda: cluster.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"].get(GPU) == "1")
             its_node.ctr("images", "tag", image, "slipway.test/gha-runner-scale-set-controller:0.0.1")
             yield cluster, its_node
+
+
+class JobsProject(ClusterProject):
+    """A project whose runners make pods for their jobs."""
+
+    def deploy(self, image: str, **more: Any) -> None:
+        """Have runners of an image; ``more`` keys take the place of their devices."""
+        small = {"profile": PROFILE, "jobPods": True, "image": image, "cpu": "100m", "memory": "512Mi", "shm": "64Mi"}
+        devices = more or {"gpus": 1, "infiniband": 1, "maxRunners": 2}
+        self.configure({**small, **devices}, mirrors={"images": {"ghcr.io/actions": "slipway.test"}})
+        self.up()
 
 
 class Runner:
@@ -102,6 +119,13 @@ class Runner:
     def job(self) -> dict[str, Any]:
         """The job's pod."""
         return self.project.cluster.get(self.project.at("pods", f"{self.name}-workflow", of="-jobs"))
+
+    @property
+    def ended(self) -> int | None:
+        """The exit status of the runner; None while it runs."""
+        (container,) = self.pod["status"]["containerStatuses"]
+        status: int | None = container["state"].get("terminated", {}).get("exitCode")
+        return status
 
     def why_unscheduled(self) -> str:
         """Return why the job's pod has no node; nothing while it is not there, or has one."""
@@ -139,6 +163,19 @@ class Runner:
             "prepare_job", {"container": {"image": IMAGE, "workingDirectory": "/__w/repo/repo", **container}}
         )
 
+    def waits_for(self, resource: str) -> None:
+        """Have a job that waits for devices until it is given up."""
+        stopped = f"{WORK}/stopped"
+        hook = f"$ACTIONS_RUNNER_CONTAINER_HOOKS <&0 & until [ -e {stopped} ]; do sleep 1; done; kill %1; :"
+        with ThreadPoolExecutor() as pool:
+            waits = pool.submit(self.hook, "prepare_job", {"container": {"image": IMAGE}}, hook=hook)
+            try:
+                until(lambda: f"Insufficient {resource}" in self.why_unscheduled(), description="the job waits")
+            finally:
+                self.run(f"touch {stopped}")
+            assert waits.result().endswith("exit 0\n"), waits.result()
+        assert self.hook("cleanup_job", {}).endswith("exit 0\n")
+
     def step(self, script: str, **options: str) -> str:
         """Run a step of the job by GitHub's hook."""
         (self.project.root / "step").write_text(script)
@@ -156,33 +193,21 @@ class Runner:
 @pytest.fixture(params=HOOKS, ids=["stand-in", "GitHub's"][: len(HOOKS)])
 def runners(
     request: pytest.FixtureRequest, tmp_path: Path, site: tuple[Cluster, Machine]
-) -> Iterator[tuple[ClusterProject, str, bool]]:
+) -> Iterator[tuple[JobsProject, str, bool]]:
     """A project whose runners have a hook, the address of the cluster for pods, and whether the hook is GitHub's own."""
     cluster, its_node = site
     own = request.param != HOOKS[0]
     image = RUNNER.format("official" if own else "stand-in")
     with tempfile.TemporaryDirectory() as context:
         Path(context, "Dockerfile").write_text(DOCKERFILE)
+        Path(context, "run.sh").write_text(RUN)
+        Path(context, "run.sh").chmod(0o755)
         Path(context, "index.js").write_bytes(Path(request.param).read_bytes())
         engine().images.build(path=context, tag=image, rm=True)
     its_node.load(image)
-    project = ClusterProject(tmp_path / "project", cluster, f"j{free_port()}")
+    project = JobsProject(tmp_path / "project", cluster, f"j{free_port()}")
     project.add_stack()
-    project.configure(
-        {
-            "profile": PROFILE,
-            "gpus": 1,
-            "infiniband": 1,
-            "jobPods": True,
-            "image": image,
-            "cpu": "100m",
-            "memory": "512Mi",
-            "shm": "64Mi",
-            "maxRunners": 2,
-        },
-        mirrors={"images": {"ghcr.io/actions": "slipway.test"}},
-    )
-    project.up()
+    project.deploy(image)
     with relay(lambda: ("127.0.0.1", cluster.port), GATEWAY) as server:
         yield project, server, own
     for space in ("-jobs", ""):
@@ -194,7 +219,7 @@ def runners(
     assert not [name for name in left if name.startswith(project.namespace)]
 
 
-def test_job_pod_has_what_the_runner_has_not(runners: tuple[ClusterProject, str, bool]) -> None:
+def test_job_pod_has_what_the_runner_has_not(runners: tuple[JobsProject, str, bool]) -> None:
     project, server, own = runners
     cluster = project.cluster
     first, second = (Runner(project, name, server) for name in ("first", "second"))
@@ -220,17 +245,7 @@ def test_job_pod_has_what_the_runner_has_not(runners: tuple[ClusterProject, str,
     )
     assert [line.strip() for line in inside.splitlines()][:3:2] == ["64", str(512 * 1024**2)], inside
     assert f"cannot access '{TOKEN}'" in inside
-    # Another job waits for the GPU that this one has.
-    stopped = f"{WORK}/stopped"
-    hook = f"$ACTIONS_RUNNER_CONTAINER_HOOKS <&0 & until [ -e {stopped} ]; do sleep 1; done; kill %1; :"
-    with ThreadPoolExecutor() as pool:
-        waits = pool.submit(second.hook, "prepare_job", {"container": {"image": IMAGE}}, hook=hook)
-        try:
-            until(lambda: f"Insufficient {GPU}" in second.why_unscheduled(), description="the second job waits")
-        finally:
-            second.run(f"touch {stopped}")
-        assert waits.result().endswith("exit 0\n"), waits.result()
-    assert second.hook("cleanup_job", {}).endswith("exit 0\n")
+    second.waits_for(GPU)  # which the other job has
     # The volumes of a container would be folders of the runner, such as that with its token.
     volume = {"sourceVolumePath": TOKEN, "targetVolumePath": "/token", "readOnly": True}
     stolen = second.prepare(userMountVolumes=[volume])
@@ -259,7 +274,75 @@ def steps_of_github(runner: Runner) -> None:
     assert "trapped" in runner.run("ls /home/runner"), alone  # without ours, a job's program runs beside the token
 
 
-def test_runner_rights_end_at_its_jobs(runners: tuple[ClusterProject, str, bool]) -> None:
+def test_drain_takes_idle_runners_and_waits_for_jobs(runners: tuple[JobsProject, str, bool]) -> None:
+    project, server, _ = runners
+    cluster = project.cluster
+    _, busy = (Runner(project, name, server) for name in ("idle", "busy"))
+    kept = {"metadata": {"finalizers": ["acme.example/seen"]}}  # its end can be read then
+    cluster.call("PATCH", project.at("pods", "busy"), kept, headers=MERGE)
+    busy.run("touch /home/runner/job")
+    assert busy.prepare().endswith("exit 0\n")
+    for space in ("", "-jobs"):
+        name = "jobs-runners" if space else "runners"
+        budget = project.at("poddisruptionbudgets", name, POLICY, of=space)
+        until(lambda path=budget: cluster.get(path)["status"].get("currentHealthy") == 1, description=f"{name} counts")
+    kubectl = [str(program("kubectl")), "--kubeconfig", str(cluster.kubeconfig)]
+    drain = subprocess.Popen(
+        [
+            *kubectl,
+            "drain",
+            NODE,
+            "--force",
+            "--delete-emptydir-data",
+            "--pod-selector=app.kubernetes.io/part-of=slipway",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        until(lambda: {pod["metadata"]["name"] for pod in cluster.items(project.at("pods"))} == {"busy"})
+        assert (busy.ended, busy.job["metadata"].get("deletionTimestamp")) == (None, None)
+        # What no budget keeps, such as a preemption, tells the runner to end.
+        cluster.call("DELETE", project.at("pods", "busy"))
+        assert busy.hook("cleanup_job", {}).endswith("exit 0\n")
+        assert busy.ended is None
+        assert drain.poll() is None
+        busy.run("for each in /proc/[0-9]*; do grep -qs ^Runner.Worker $each/cmdline && kill ${each#/proc/}; done")
+        until(lambda: busy.ended is not None, description="the runner ends with its job")
+        assert busy.ended == 0
+        cluster.call("PATCH", project.at("pods", "busy"), {"metadata": {"finalizers": None}}, headers=MERGE)
+        output, _ = drain.communicate(timeout=60)
+        assert drain.returncode == 0, output
+    finally:
+        drain.kill()
+        cluster.session.patch(
+            f"{cluster.server}{project.at('pods', 'busy')}", json={"metadata": {"finalizers": None}}, headers=MERGE
+        )
+        subprocess.run([*kubectl, "uncordon", NODE], check=True, capture_output=True)
+
+
+def test_jobs_with_parts_of_gpus_fill_a_node(runners: tuple[JobsProject, str, bool]) -> None:
+    """Names that only the cluster knows: MIG's, and that of a shared InfiniBand device."""
+    project, server, own = runners
+    cluster = project.cluster
+    mig, shared = "nvidia.com/mig-3g.40gb", "rdma/shared_ib"
+    capacity = {"status": {"capacity": {mig: "3", shared: "63"}}}
+    cluster.call("PATCH", f"/api/v1/nodes/{NODE}/status", capacity, headers=MERGE)
+    named = {"gpuResource": mig, "gpus": 2, "infinibandResource": shared, "infiniband": 1}
+    project.deploy(RUNNER.format("official" if own else "stand-in"), **named, maxRunners=2)
+    first, second = (Runner(project, name, server) for name in ("first", "second"))
+    assert first.prepare().endswith("exit 0\n")
+    (container,) = first.job["spec"]["containers"]
+    assert container["resources"]["limits"] == {mig: "2", shared: "1", "memory": "512Mi", "ephemeral-storage": "2Gi"}
+    assert {"name": "shm", "mountPath": "/dev/shm"} in container["volumeMounts"]
+    # What tells a container to see no GPU, as the runner's has it.
+    assert "NVIDIA_VISIBLE_DEVICES" not in {entry["name"] for entry in container.get("env", ())}
+    assert first.run("echo $NVIDIA_VISIBLE_DEVICES") == "void\nexit 0\n"
+    second.waits_for(mig)
+
+
+def test_runner_rights_end_at_its_jobs(runners: tuple[JobsProject, str, bool]) -> None:
     project, _, _ = runners
     cluster, space = project.cluster, project.namespace
     runner, job = f"system:serviceaccount:{space}:runner", f"system:serviceaccount:{space}-jobs:job"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from components.runners.kubernetes.pod import ACCOUNT, labels, pins, priority_class
+from components.runners.kubernetes.pod import ACCOUNT, Spec, labels, pins, priority_class
 from stacks.config.kubernetes import DEFAULT_REQUESTS, KubernetesRunnersConfig
 
 Manifest = dict[str, Any]
@@ -200,10 +200,13 @@ def disruption_budget(config: KubernetesRunnersConfig, namespace: str) -> Manife
     """Return the budget that keeps nodes from being drained during builds, which end by themselves.
 
     Kubernetes does not know the controller of a runner's pod, so only an absolute ``minAvailable`` works ("Specifying a
-    Disruption Budget for your Application", arbitrary controllers).
+    Disruption Budget for your Application", arbitrary controllers). A runner without a job is not ready, and may go.
+    The pod of a job always has one, also while one of its services is not ready.
     """
     most = sum(own.max_runners for own in config.all_sets)
-    spec = {"minAvailable": most, "selector": {"matchLabels": labels(config)}}
+    spec: Spec = {"minAvailable": most, "selector": {"matchLabels": labels(config)}}
+    if namespace == config.namespace:
+        spec["unhealthyPodEvictionPolicy"] = "AlwaysAllow"
     return manifest("policy/v1", "PodDisruptionBudget", _name(config, namespace, "runners"), namespace, spec=spec)
 
 

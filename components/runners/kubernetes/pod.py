@@ -41,17 +41,30 @@ _DOCKER_GROUP = "123"
 _CANCELLATION = 120
 """Seconds after ``grace`` in which a runner cancels its job and reports that (actions/runner v2.335.1,
 src/Runner.Listener/JobDispatcher.cs:180 and 304: 60 s for the job's process, 45 s for the report)."""
-_FINISH = """\
+_BUSY = "grep -qas 'Runner[.]Worker' /proc/[0-9]*/cmdline"
+"""Whether a runner has a job, which has a process of its own: ``Runner.Worker``. It starts moments after the runner
+took the job."""
+_FINISH = f"""\
 idle=0
 while [ "$idle" -lt 3 ] && [ "$SECONDS" -lt "$1" ]; do
   idle=$((idle + 1))
-  if grep -qas 'Runner[.]Worker' /proc/[0-9]*/cmdline; then idle=0; fi
+  if {_BUSY}; then idle=0; fi
   sleep 1
 done"""
 """Waits for the end of the runner's job, ``$1`` seconds at most. Without a job it ends in three seconds.
 
-TERM makes ``run.sh`` interrupt the runner, which cancels its job at once. A job has a process of its own,
-``Runner.Worker``, which starts moments after the runner took the job.
+TERM makes ``run.sh`` interrupt the runner, which cancels its job at once.
+"""
+_READY: Spec = {
+    "exec": {"command": ["bash", "-c", _BUSY]},
+    "periodSeconds": 5,
+    "timeoutSeconds": 10,
+    # A runner has one job, and ends with it. On a node at its limits, no probe that is late says otherwise.
+    "failureThreshold": 100_000,
+}
+"""A runner is ready while it has a job, so that :func:`isolation.disruption_budget` keeps it, and no other.
+ARC 0.14.2 tells nothing of a job to a runner's pod (cmd/ghalistener/scaler/scaler.go, HandleJobStarted), and copies the
+pod's readiness to the status of its object alone (controllers/actions.github.com/ephemeralrunner_controller.go:800).
 """
 
 
@@ -230,6 +243,7 @@ def _runner(config: KubernetesRunnersConfig, image: str, service: Spec | None) -
         "name": "runner",
         "image": image,
         "command": ["/home/runner/run.sh"],
+        "readinessProbe": _READY,
         "lifecycle": {"preStop": {"exec": {"command": ["bash", "-c", _FINISH, "finish", str(config.grace * 60)]}}},
         "env": [
             *({"name": name, "value": value} for name, value in env.items()),

@@ -77,23 +77,30 @@ def layout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def stopped(layout: Path, job: str, grace: str) -> tuple[str, float]:
-    """Run a runner in processes of its own, stop it as the kubelet does, and return its job's end and the seconds."""
+APART = ["unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child", "bash", "-c"]
+"""A namespace of processes, as a container has it: hook and probe look at every process of their own."""
+
+
+def container() -> dict[str, Any]:
+    """Return a runner's container."""
     config = KubernetesRunnersConfig.model_validate(
         {"kind": "kubernetes", "github": {"url": "https://github.com/acme", "secret": "github"}, "grace": 1}
     )
-    container: dict[str, Any] = pod.template(config, "runner", "docker")["spec"]["containers"][0]
-    hook = container["lifecycle"]["preStop"]["exec"]["command"]
+    template: dict[str, Any] = pod.template(config, "runner", "docker")["spec"]["containers"][0]
+    return template
+
+
+def stopped(layout: Path, job: str, grace: str) -> tuple[str, float]:
+    """Run a runner in processes of its own, stop it as the kubelet does, and return its job's end and the seconds."""
+    hook = container()["lifecycle"]["preStop"]["exec"]["command"]
     assert hook[-1] == "60"
-    env = {entry["name"]: entry["value"] for entry in container["env"] if "DOCKER" not in entry["name"]}
-    # A namespace of processes, as a container has it: the hook looks at every process of its own.
-    apart = ["unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child", "bash", "-c"]
+    env = {entry["name"]: entry["value"] for entry in container()["env"] if "DOCKER" not in entry["name"]}
     play = 'SECONDS=0; "$1/run.sh" & run=$!; until [ -e "$1/bin/up" ]; do sleep 0.1; done; sleep "$2"; shift 2;\n'
     play += '"$@"; kill -TERM "$run"; wait "$run"'
     settled = "0" if job == "idle" else "1"
     begun = time.monotonic()
     process = subprocess.Popen(
-        [*apart, play, "play", str(layout), settled, *hook[:-1], grace],
+        [*APART, play, "play", str(layout), settled, *hook[:-1], grace],
         env={**os.environ, **env, "JOB_SECONDS": job, "RUNNER_ALLOW_RUNASROOT": "1"},
         start_new_session=True,
     )
@@ -104,6 +111,18 @@ def stopped(layout: Path, job: str, grace: str) -> tuple[str, float]:
             os.killpg(process.pid, signal.SIGKILL)
     result = layout / "bin/result"
     return result.read_text() if result.exists() else "lost", time.monotonic() - begun
+
+
+def test_runner_is_ready_while_it_has_a_job(layout: Path) -> None:
+    """Else its pod may be evicted."""
+    play = 'probe=("$@"); for job in "" x; do "${probe[@]}"; echo $?; "$0"/bin/Runner.W* 9 & sleep 0.5; done'
+    done = subprocess.run(
+        [*APART, play, str(layout), *container()["readinessProbe"]["exec"]["command"]],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split() == ["1", "0"], done
 
 
 def test_stopped_runner_finishes_its_job(layout: Path) -> None:

@@ -124,7 +124,7 @@ WAITING: dict[str, dict[str, Any]] = {
     "quota": {"runners": [item("r1", status={"phase": "Pending", "message": QUOTA})]},
     "starting": {"pods": [unscheduled("r1", "")]},
     "late": {"runners": [item("r1", 45, status={})]},
-    "github": {"runners": [item("r1", status={"ready": True})], "pods": [up("r1")]},
+    "github": {"runners": [item("r1", status={"phase": "Running"})], "pods": [up("r1")]},
     "controller": {"runners": [], "own": [pod("controller-1")]},
 }
 
@@ -140,7 +140,7 @@ def test_status_of_a_waiting_job_has_its_cause(kind: str, site: Site, capsys: py
 
 
 def test_status_of_a_job_that_runs_has_all_steps(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
-    about = {"jobId": "77", "jobRepositoryName": "images", "jobDisplayName": "build", "ready": True}
+    about = {"jobId": "77", "jobRepositoryName": "images", "jobDisplayName": "build", "phase": "Running"}
     site.cluster(assigned=1, runners=[item("r1", status=about)], pods=[up("r1")])
     (job,) = report(capsys)["jobs"]
     assert (job["job"], job["about"], job["step"], job["kind"]) == ("77", "images build", "started", "")
@@ -150,7 +150,7 @@ def test_status_of_a_job_that_runs_has_all_steps(site: Site, capsys: pytest.Capt
 def test_status_of_a_job_without_its_pod_says_why(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     """With pods for jobs, GitHub counts a job as in progress that waits for a GPU."""
     site.stack("\n    jobPods: true")
-    runner = item("r1", status={"jobId": "77", "ready": True})
+    runner = item("r1", status={"jobId": "77", "phase": "Running"})
     site.cluster(runners=[runner], pods=[up("r1")], jobs=[unscheduled("r1-workflow", NO_GPU, {"runner-pod": "r1"})])
     (job,) = report(capsys)["jobs"]
     assert (job["job"], job["step"], job["kind"], job["cause"]) == ("77", "registered", "capacity", NO_GPU)
@@ -169,7 +169,7 @@ def test_status_with_githubs_queue_names_every_job(
         {**queued, "id": 3, "labels": ["h200"]},
         {**queued, "id": 4, "labels": ["h100"], "status": "completed"},
     ]
-    busy = item("r1", status={"jobId": "9", "ready": True})
+    busy = item("r1", status={"jobId": "9", "phase": "Running"})
     site.cluster(assigned=2, runners=[busy, item("r2", status={})], pods=[up("r1"), unscheduled("r2", NO_GPU)])
     shown = report(capsys)
     assert shown["troubles"] == []
