@@ -24,7 +24,8 @@ def check(plan: Plan) -> None:
 
     Raises:
         SlipwayError: credentials, a program or a key is missing, a parent of another stack is not published, a parent
-            lacks a platform, or a scale set of the runners is being deleted; one line for each.
+            lacks a platform, or a scale set of the runners is being deleted, or not prepared for another release
+            of ARC; one line for each.
     """
     signing = plan.config.signing if plan.config.publish else None
     if plan.config.publish:
@@ -41,8 +42,8 @@ def check(plan: Plan) -> None:
     if isinstance(plan.config.runners, KubernetesRunnersConfig):
         from components.runners.kubernetes import cluster_health  # noqa: PLC0415 - as above
 
-        if ending := cluster_health.ending(plan.config.runners):
-            raise SlipwayError("\n".join(ending))
+        if refusals := cluster_health.refusals(plan.config.runners):
+            raise SlipwayError("\n".join(refusals))
     if mistakes := list(_unpublished(plan)):
         raise SlipwayError("\n".join(mistakes))
     if plan.config.every_platform != (_USUAL,) and (mistakes := list(_lacking(plan))):

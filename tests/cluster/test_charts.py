@@ -96,6 +96,14 @@ def test_minor_release_ends_the_sets_before_their_controller(project: ClusterPro
         project.up()
         assert born() == first
         release("0.15.0")
+        of_before: dict[str, Any] = {"metadata": {"annotations": None}}
+        prepared = cluster.get(path)["metadata"]["annotations"]
+        cluster.call("PATCH", path, of_before, headers=merge)
+        refused = project.up(check=False)
+        assert refused.returncode != 0
+        assert f"{space}/{space}: the scale set is of ARC 0.14.2, and this release of Slipway has not" in refused.output
+        assert born() == first
+        cluster.call("PATCH", path, {"metadata": {"annotations": prepared}}, headers=merge)
         cluster.call("PATCH", path, {"metadata": {"finalizers": ["acme.example/job"]}}, headers=merge)
         update = project.start("up", "-s", "t", "--yes", "--skip-preview")
         until(lambda: cluster.get(path)["metadata"].get("deletionTimestamp"))

@@ -10,7 +10,7 @@ from typing import Any
 from components.runners.kubernetes.pod import Spec
 from scaler.app_key import pem
 from stacks.checks.clusters import arc_release
-from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunnersConfig
+from stacks.config.kubernetes import ARC_CHARTS, ARC_PREPARED, KubernetesRunnersConfig
 from stacks.config.stack_file import ROOT
 
 Values = dict[str, Any]
@@ -69,6 +69,8 @@ def scale_set_values(config: KubernetesRunnersConfig, template: Spec) -> Values:
         },
         "template": template,
     }
+    if generation(config):
+        values["resourceMeta"] = {"autoscalingRunnerSet": {"annotations": {ARC_PREPARED: generation(config)}}}
     return {**values, "scaleSetLabels": [config.scale_set, *config.labels]} if config.labels else values
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
+from components.runners.kubernetes import arc
 from components.runners.kubernetes.build_daemon import NAME
 from containers.errors import MALFORMED, one_line, printable
 from containers.image.gpu import kubectl, node_drivers
 from containers.image.gpu.kubectl import Item, Unanswered, not_ready
 from containers.image.gpu.node_labels import GPU
 from stacks.checks import drivers
-from stacks.config.kubernetes import KubernetesRunnersConfig
+from stacks.config.kubernetes import ARC_LABEL, ARC_PREPARED, KubernetesRunnersConfig
 from stacks.spec import ImageSpec
 from stacks.versions.nodes import EFA, INFINIBAND, node
 
@@ -59,23 +60,46 @@ def warnings(config: KubernetesRunnersConfig, specs: Iterable[ImageSpec] = ()) -
         return [f"the cluster answers kubectl with objects of another shape than documented: {type(error).__name__}"]
 
 
-def ending(config: KubernetesRunnersConfig) -> list[str]:
-    """Return one line for each scale set that is being deleted, after an interrupted update or ``destroy``.
-
-    An update must not begin: Helm takes the object for its own, as it is still there, and it goes with the last job.
-    """
+def refusals(config: KubernetesRunnersConfig) -> list[str]:
+    """Return one line for each scale set with which an update must not begin; none if the cluster does not answer."""
     try:
         present = _known_items(config, _SETS, f"--namespace={config.namespace}")
-        names = [each["metadata"]["name"] for each in present if each["metadata"].get("deletionTimestamp")]
+        lines = [line for each in present for line in (_ending(config, each), _unprepared(config, each)) if line]
     except (FileNotFoundError, Unanswered, *MALFORMED):  # the warnings say so
         return []
-    return [
-        printable(
-            f"{config.namespace}/{name}: the scale set is being deleted, and waits for the jobs of its runners: run "
-            f"`pulumi up --refresh` once kubectl get --namespace {config.namespace} {_SETS} no longer has it"
-        )
-        for name in names
-    ]
+    return [printable(line) for line in lines]
+
+
+def _ending(config: KubernetesRunnersConfig, scale_set: Item) -> str:
+    """Refuse a scale set that is being deleted, after an interrupted update or ``destroy``.
+
+    Helm takes the object for its own, as it is still there, and it goes with the last job.
+    """
+    if not scale_set["metadata"].get("deletionTimestamp"):
+        return ""
+    return (
+        f"{config.namespace}/{scale_set['metadata']['name']}: the scale set is being deleted, and waits for the jobs "
+        f"of its runners: run `pulumi up --refresh` once kubectl get --namespace {config.namespace} {_SETS} no longer "
+        "has it"
+    )
+
+
+def _unprepared(config: KubernetesRunnersConfig, scale_set: Item) -> str:
+    """Refuse another minor release of ARC where the state does not have the present one, with which all is made anew.
+
+    The engine replaces nothing where the old state has no trigger (pulumi v3.246.0, pkg/resource/deploy,
+    shouldTriggerReplace). The controller alone would become another, and would delete the sets as it finds them.
+    """
+    metadata = scale_set["metadata"]
+    present: str = metadata.get("labels", {}).get(ARC_LABEL, "")
+    wanted = arc.generation(config)
+    if not present or wanted in {None, present.rpartition(".")[0]} or ARC_PREPARED in metadata.get("annotations", {}):
+        return ""
+    return (
+        f"{config.namespace}/{metadata['name']}: the scale set is of ARC {present}, and this release of Slipway has "
+        f"not updated it yet, so that a change to {wanted} would not end its jobs first: run `pulumi up` once with the "
+        f"charts of {present}, then with those of {wanted}"
+    )
 
 
 def _items(config: KubernetesRunnersConfig, *words: str) -> list[Item]:

@@ -259,9 +259,9 @@ def test_scale_set_that_is_being_deleted_is_told(kubectl: Path) -> None:
     well, gone = pod("warm"), pod("h100-8")
     gone["metadata"]["deletionTimestamp"] = "2026-11-28T09:45:02Z"
     says(kubectl, sets=[well])
-    assert cluster_health.ending(CONFIG) == []
+    assert cluster_health.refusals(CONFIG) == []
     says(kubectl, sets=[well, gone])
-    (line,) = cluster_health.ending(CONFIG)
+    (line,) = cluster_health.refusals(CONFIG)
     assert line.startswith("slipway-runners/h100-8: the scale set is being deleted, and waits for the jobs")
     assert "pulumi up --refresh" in line
     for broken in (
@@ -270,4 +270,24 @@ def test_scale_set_that_is_being_deleted_is_told(kubectl: Path) -> None:
         "echo 'error: the server doesn\\'t have a resource type' >&2; exit 1",
     ):
         (kubectl / "kubectl").write_text(f"#!/bin/sh\n{broken}\n")
-        assert cluster_health.ending(CONFIG) == []  # the warnings say why
+        assert cluster_health.refusals(CONFIG) == []  # the warnings say why
+
+
+def test_other_minor_release_needs_a_prepared_state(kubectl: Path) -> None:
+    """Without it, the controller alone would become another, and would delete the sets that it finds."""
+
+    def lines(present: str, wanted: str, **annotations: str) -> list[str]:
+        labels = {"app.kubernetes.io/version": present}
+        says(kubectl, sets=[{"metadata": {"name": "gpu", "labels": labels, "annotations": annotations}}])
+        return cluster_health.refusals(
+            CONFIG.model_copy(update={"arc": CONFIG.arc.model_copy(update={"version": wanted})})
+        )
+
+    (line,) = lines("0.14.2", "0.15.0")
+    assert line == (
+        "slipway-runners/gpu: the scale set is of ARC 0.14.2, and this release of Slipway has not updated it yet, so that "
+        "a change to 0.15 would not end its jobs first: run `pulumi up` once with the charts of 0.14.2, then with those of "
+        "0.15"
+    )
+    assert lines("0.14.2", "0.14.3") == []
+    assert lines("0.14.2", "0.15.0", **{"slipway/arc": "0.14"}) == []
