@@ -92,7 +92,9 @@ def destroy(stack: str, *, yes: bool) -> None:
 
     Published images stay in their registry, for who uses them by digest. `slipway prune` frees this machine's.
     """
-    read_stack(stack)
+    from cli.runners import hasty_destroy
+
+    hasty_destroy.check(stack, read_stack(stack))
     _agreed(f"Destroy what stack {stack} has made? Its file and its published images stay.", yes=yes)
     _toolchain("destroy", "--", stack)
 

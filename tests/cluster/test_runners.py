@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
+import signal
 import subprocess
 from collections.abc import Mapping
 from itertools import product
@@ -264,6 +266,26 @@ def test_given_up_deletion_takes_no_new_scale_set_with_it(project: ClusterProjec
         assert "deletionTimestamp" not in cluster.get(path)["metadata"]
         assert UNCHANGED.search(project.up().output)
         project.destroy()
+
+
+def test_interrupted_destroy_goes_on_with_a_refresh(project: ClusterProject) -> None:
+    cluster, path = project.cluster, project.at("autoscalingrunnersets", project.namespace, SETS)
+    merge = {"Content-Type": "application/merge-patch+json"}
+    project.configure({"profile": "cpu"})
+    with pool(cluster, "cpu"):
+        project.up()
+        cluster.call("PATCH", path, {"metadata": {"finalizers": ["acme.example/job"]}}, headers=merge)
+        destroy = project.start("destroy", "-s", "t", "--yes", "--skip-preview")
+        until(lambda: cluster.get(path)["metadata"].get("deletionTimestamp"))
+        os.killpg(destroy.pid, signal.SIGKILL)  # as when its machine is lost; an interrupt waits for Helm
+        destroy.communicate()
+        project.pulumi("cancel", "-s", "t", "--yes")
+        assert cluster.items(project.at("pods", of="-controller"))
+        cluster.call("PATCH", path, {"metadata": {"finalizers": None}}, headers=merge)
+        until(lambda: not cluster.items(project.at("autoscalingrunnersets", api=SETS)))
+        project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview", "--refresh")
+    spaces = {entry["metadata"]["name"] for entry in cluster.items("/api/v1/namespaces")}
+    assert not [name for name in spaces if name.startswith(project.namespace)]
 
 
 def test_missing_devices_and_waiting_runners_warn(project: ClusterProject) -> None:

@@ -1,0 +1,69 @@
+"""Refuses a ``destroy`` of runners on a cluster that would take from a scale set what ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from containers.errors import MALFORMED, SlipwayError, printable
+from containers.image.gpu import kubectl
+from containers.image.gpu.kubectl import Item, Unanswered
+from stacks.config.kubernetes import ARC_LABEL, ARC_PREPARED, KubernetesRunnersConfig
+
+_SETS: Final = "autoscalingrunnersets.actions.github.com"
+_RUNNERS: Final = "ephemeralrunners.actions.github.com"
+_SET_NAME: Final = "actions.github.com/scale-set-name"
+
+
+def check(stack: str, values: Mapping[str, Any]) -> None:
+    """Refuse where a scale set of the stack is being deleted, or where its jobs would not be waited for.
+
+    A set that is being deleted waits for its jobs, and needs the controller, which would go: Helm has forgotten the
+    set's release. And Helm's releases of before :data:`ARC_PREPARED` give up after 300 s (pulumi-kubernetes v4.34.2,
+    provider/pkg/provider/helm_release.go), with the same result. A cluster that does not answer refuses nothing here.
+
+    Args:
+        stack: its name.
+        values: the stack's own keys. They may have mistakes: what is wrong can be destroyed.
+
+    Raises:
+        SlipwayError: one line for each scale set, with what to do.
+    """
+    runners = values.get("runners")
+    if not isinstance(runners, dict) or runners.get("kind") != "kubernetes":
+        return
+    space = str(runners.get("namespace", KubernetesRunnersConfig.model_fields["namespace"].default))
+    try:
+        lines = _lines(stack, space, runners)
+    except (FileNotFoundError, Unanswered, *MALFORMED):
+        return
+    if lines:
+        raise SlipwayError("\n".join(printable(line) for line in lines))
+
+
+def _lines(stack: str, space: str, runners: Mapping[str, Any]) -> list[str]:
+    def items(kind: str) -> list[Item]:
+        where = {key: runners.get(key) for key in ("kubeconfig", "context")}
+        return kubectl.items(kind, f"--namespace={space}", **where)
+
+    sets = [each["metadata"] for each in items(_SETS)]
+    if ending := [each["name"] for each in sets if each.get("deletionTimestamp")]:
+        return [
+            f"{space}/{name}: the scale set is being deleted, and waits for the jobs of its runners: run `pulumi "
+            f"destroy --stack {stack} --refresh` once kubectl get --namespace {space} {_SETS} no longer has it"
+            for name in ending
+        ]
+    busy = {each["metadata"].get("labels", {}).get(_SET_NAME) for each in items(_RUNNERS) if _has_job(each)}
+    return [
+        f"{space}/{each['name']}: a job runs, and an earlier release of Slipway made the scale set, which is given up "
+        f"after 5 minutes: run `slipway up {stack}` first, then destroy waits for the job"
+        for each in sets
+        if each["name"] in busy
+        and ARC_LABEL in each.get("labels", {})
+        and ARC_PREPARED not in each.get("annotations", {})
+    ]
+
+
+def _has_job(runner: Item) -> bool:
+    status = runner.get("status", {})
+    return bool(status.get("jobId") or status.get("jobRequestId"))
