@@ -117,8 +117,9 @@ class BuildProject(ClusterProject):
     """A project whose images are built on the node."""
 
     def configure(self, runners: dict[str, Any] | None = None, **values: Any) -> None:
-        small = {"cpu": "100m", "memory": "1Gi", "cache": "2Gi"}
-        settings = {"dockerImage": IMAGE, "image": RUNNER, **small, **(runners or {})}
+        given = {"dockerImage": IMAGE, "image": RUNNER, **(runners or {})}
+        of_daemon = {"cpu": "100m", "memory": "1Gi", "cache": "2Gi"} if given.get("daemon", True) else {}
+        settings = {**of_daemon, **given}
         mirrors = {"images": {"ghcr.io/actions": "slipway.test", "docker.io/moby": "slipway.test/moby"}}
         super().configure(settings, mirrors=mirrors, **values)
 

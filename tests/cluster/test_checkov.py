@@ -52,7 +52,10 @@ ALL = RUNNERS | BUILDS | {CHECKS}
 
 EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     "CKV_K8S_8": (RUNNERS | BUILDS, "a build in progress must not be ended by a probe that it starves"),
-    "CKV_K8S_9": (RUNNERS | {BUILD}, "nobody connects to a runner, nor to what makes room beside the daemon"),
+    "CKV_K8S_9": (
+        {BUILD},
+        "nobody connects to what makes room beside the daemon; a runner is ready while it has a job",
+    ),
     "CKV_K8S_10": ({RUNNER}, "the limit range gives a container its CPU where it names none"),
     "CKV_K8S_11": (ALL, "a build may have what CPU is idle"),
     "CKV_K8S_12": ({RUNNER}, "the limit range gives a container its memory where it names none"),
