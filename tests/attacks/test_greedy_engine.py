@@ -259,7 +259,9 @@ def test_push_to_another_host_takes_no_login_along(tmp_path: Path) -> None:
 
 def test_push_of_a_digest_is_refused_before_the_build(tmp_path: Path) -> None:
     with greedy(hosts=(OWN,)) as engine:
-        with pytest.raises(SlipwayError, match=r"^imageName ghcr\.io/acme/x@.*: cannot push a digest reference; name a tag$"):
+        with pytest.raises(
+            SlipwayError, match=r"^imageName ghcr\.io/acme/x@.*: cannot push a digest reference; name a tag$"
+        ):
             built(engine, tmp_path, "FROM scratch\nCOPY . /\n", name=f"{OWN}/acme/x@{IMAGE_ID}")
         assert engine.loot == {}
         built(engine, tmp_path, "FROM scratch\nCOPY . /\n", name=f"{OWN}/acme/x@{IMAGE_ID}", push=False)

@@ -315,7 +315,8 @@ def test_manifest_of_4_mib_is_the_largest() -> None:
     text = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": []}).encode()
     for size in (4 << 20, (4 << 20) + 1):
         body = text.ljust(size)
-        with serving(hostile(lambda request, body=body: request.reply(200, {"Content-Type": INDEX}, body))) as address:
+        reply = partial(Hostile.reply, status=200, headers={"Content-Type": INDEX}, body=body)
+        with serving(hostile(reply)) as address:
             repository = Repository(f"{address}/a/b:1")
             if size == 4 << 20:
                 assert repository.manifest().body == body

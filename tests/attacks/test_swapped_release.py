@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import http.server
+import re
 import ssl
 import threading
 from collections.abc import Iterator
@@ -110,7 +110,13 @@ def test_download_is_from_an_address_without_a_password_alone() -> None:
     for url in ("https://a.example/x", "https://a.example:8443/x", "http://127.0.0.1:1/x", "http://localhost/x"):
         net.check_scheme(url)
     refused = {
-        "is not an https:// address": ["http://a.example/x", "ftp://a.example/x", "file:///x", "https:///x", "https://[x"],
+        "is not an https:// address": [
+            "http://a.example/x",
+            "ftp://a.example/x",
+            "file:///x",
+            "https:///x",
+            "https://[x",
+        ],
         "an address with user:password@ is not taken": ["https://me:word@a.example/x", "https://me@a.example/x"],
     }
     for line, urls in refused.items():

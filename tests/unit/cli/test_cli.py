@@ -183,7 +183,9 @@ def test_help_names_every_section_or_the_examples(words: list[str], capsys: pyte
 
 
 def test_command_without_the_words_it_needs_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    of_stacks = "destroy history rollback show inspect start scan new diff verify warm evidence promote export compose job"
+    of_stacks = (
+        "destroy history rollback show inspect start scan new diff verify warm evidence promote export compose job"
+    )
     further = ["evidence local", "evidence local torch", "promote local", "promote local torch"]
     for line in (*of_stacks.split(), "key", "runners", "init", "completion", "github --backend s3://a", *further):
         assert main(line.split()) == 2, line

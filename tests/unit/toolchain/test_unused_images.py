@@ -12,7 +12,7 @@ import pytest
 from toolchain import json_answer
 from toolchain.checkout import Checkout
 from toolchain.machine.toolchain_error import ToolchainError
-from toolchain.parts import unused_space
+from toolchain.parts import docker_engine, docker_registry, unused_space
 
 NAMED, USED, COPIED, BARE = (
     {"Repository": repository, "Tag": tag, "ID": f"sha256:{number}", "Size": f"{number}GB"}
@@ -40,8 +40,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         return "\n".join(map(json.dumps, (NAMED, USED, COPIED, BARE))) if given[1] == "ls" else ""
 
     monkeypatch.setattr(unused_space, "_docker", docker)
-    monkeypatch.setattr(unused_space.docker_engine, "daemon", lambda _: SimpleNamespace(pid=lambda: 1))
-    monkeypatch.setattr(unused_space.docker_registry, "own_address", lambda _: None)
+    monkeypatch.setattr(docker_engine, "daemon", lambda _: SimpleNamespace(pid=lambda: 1))
+    monkeypatch.setattr(docker_registry, "own_address", lambda _: None)
     return words
 
 
