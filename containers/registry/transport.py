@@ -90,7 +90,8 @@ class Transport:
         """
         try:
             response = self._send(method, path, accept, body, media_type, self._authorization)
-            if response.status_code == requests.codes.unauthorized:
+            # A storage to which the registry leads may be another's: its token server gets no login.
+            if response.status_code == requests.codes.unauthorized and self._is_home(response.url):
                 challenge = response.headers.get("WWW-Authenticate", "")
                 response.close()
                 # Of its own: a request in another thread may have another one, for less, by the time this one is sent.
@@ -131,17 +132,19 @@ class Transport:
         if not isinstance(body, bytes | None):
             body.seek(0)
         url = urljoin(f"{self._url}/", path)
-        at_home = urlsplit(url)[:2] == urlsplit(self._url)[:2]
         return self._session.request(
             method,
             url,
             data=body,
             headers=headers,
-            auth=_authorized(authorization if at_home else ""),
+            auth=_authorized(authorization if self._is_home(url) else ""),
             stream=True,
             timeout=_UPLOAD_TIMEOUTS if is_file else _TIMEOUTS,
             allow_redirects=True,
         )
+
+    def _is_home(self, url: str) -> bool:
+        return urlsplit(url.lower())[:2] == urlsplit(self._url.lower())[:2]
 
     def _authenticate(self, challenge: str) -> str:
         """Return the ``Authorization`` header that answers a 401 (distribution specification, token authentication)."""

@@ -221,6 +221,22 @@ def test_login_does_not_follow_a_redirect(monkeypatch: pytest.MonkeyPatch) -> No
     assert {authorization for _, authorization in thief.headers_seen} == {None}
 
 
+def test_login_is_not_for_a_storage_that_asks_for_one() -> None:
+    """A registry's storage may be another's, and would name a token server of its own."""
+
+    def ask(request: Any) -> None:
+        realm = f'Bearer realm="http://{request.headers["Host"]}/token",service="x"'
+        request.reply(401, {"WWW-Authenticate": realm, "Content-Length": "0"})
+
+    storage = hostile(ask)
+    with serving(storage) as elsewhere:
+        place = {"Location": f"http://{elsewhere}/blob", "Content-Length": "0"}
+        with serving(hostile(lambda request: request.reply(307, place))) as address:
+            login = Login(address, "user", "canary")
+            assert "(401)" in refusal_line(Repository(f"{address}/a/b:1", login).manifest)
+    assert storage.headers_seen == [("/blob", None)]
+
+
 def test_login_is_not_sent_to_token_server_in_clear(monkeypatch: pytest.MonkeyPatch) -> None:
     skip_retry_waits(monkeypatch)
     challenge = 'Bearer realm="http://tokens.example.com/token",service="x"'
