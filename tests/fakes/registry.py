@@ -33,7 +33,7 @@ class Registry:
     ``digests`` maps ``name:tag`` to a digest, or to the status of a refusal. ``manifests`` and ``blobs`` are by digest;
     content that does not fit its digest makes a corrupt one. ``swapped`` has, by the digest of a request, that of the
     manifest which answers it, coherent in itself. ``refusals`` are the statuses of the next responses.
-    ``uploads`` are the statuses of the next uploads of blobs; ``rewritten`` is the digest of what it makes of a manifest.
+    ``uploads`` are the statuses of the next uploads of blobs; ``rewritten`` is the digest that it states of a pushed manifest.
     ``endless`` are the digests of blobs that go on with blanks. ``broken`` is the number of responses that end in the middle; while ``slow`` is set, blobs halt there, and while
     ``silent`` is set, there is no response. ``unknown`` maps media types that it takes no manifest of to the status of
     its refusal, and ``kept`` maps each ``name:tag`` that must not move to that of a move's. ``login`` is required for a
@@ -197,7 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
         digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
         self.registry.manifests[digest] = (self.headers["Content-Type"], body)
         self.registry.digests[f"{name}:{tag}"] = digest
-        self._answer(201, {"Docker-Content-Digest": self.registry.rewritten or digest})
+        self._answer(201, {"Docker-Content-Digest": self.registry.rewritten} if self.registry.rewritten else {})
 
     def _answer_endlessly(self, body: bytes) -> None:
         self.send_response(200)

@@ -194,6 +194,9 @@ def test_refused_upload_says_what_to_do(registry: Registry, status: int, reason:
 
 def test_registry_that_rewrites_manifests_is_refused(registry: Registry) -> None:
     """What is signed and pulled by its digest would not be there."""
+    repository = Repository(f"{registry.address}/a/b:1")
+    for registry.rewritten in ("", digest_of(b"{}")):  # one that states none has its word taken
+        repository.put("1", b"{}", MANIFEST)
     registry.rewritten = digest_of(b"another manifest")
-    error = refusal_line(Repository(f"{registry.address}/a/b:1").put, "1", b"{}", MANIFEST)
+    error = refusal_line(repository.put, "1", b"{}", MANIFEST)
     assert f"was sent the manifest {digest_of(b'{}')} and keeps {registry.rewritten}" in error
