@@ -77,7 +77,7 @@ _LOGIN: Final = re.compile(
 """The messages of git, apt, pip and curl about a host that asks for a login, or takes not this one."""
 _ASKING: Final = re.compile(r'ask_input\(f?"User for')
 """The line of pip's traceback where an index asks for a login and nobody can type one; it names no host."""
-_NO_CONTEXT: Final = re.compile(r"lookup build-context-\w+[^\n]*: no such host")
+_NO_CONTEXT: Final = re.compile(r"lookup build-context-\w+")
 _OLD_STORE: Final = (
     "\nA Docker daemon before 27.5 takes no build context where containerd keeps its images: update it, or set "
     '"features": {"containerd-snapshotter": false} in its daemon.json.'
