@@ -132,7 +132,7 @@ class Transport:
         if not isinstance(body, bytes | None):
             body.seek(0)
         url = urljoin(f"{self._url}/", path)
-        return self._session.request(
+        response = self._session.request(
             method,
             url,
             data=body,
@@ -142,6 +142,10 @@ class Transport:
             timeout=_UPLOAD_TIMEOUTS if is_file else _TIMEOUTS,
             allow_redirects=True,
         )
+        if response.request.method != method:  # GET, after 301, 302 or 303
+            response.close()
+            raise ValueError(f"it leads from {method} to a page, {one_line(response.url)}")
+        return response
 
     def _is_home(self, url: str) -> bool:
         return urlsplit(url.lower())[:2] == urlsplit(self._url.lower())[:2]

@@ -237,6 +237,20 @@ def test_login_is_not_for_a_storage_that_asks_for_one() -> None:
     assert storage.headers_seen == [("/blob", None)]
 
 
+def test_push_that_ends_at_a_page_is_no_push() -> None:
+    """A proxy may send whoever it does not know to a page. As browsers do, requests then asks for the page by GET."""
+
+    def lead(request: Any) -> None:
+        request.rfile.read(int(request.headers["Content-Length"]))
+        request.reply(302, {"Location": "/login", "Content-Length": "0"})
+
+    page = hostile(lambda request: request.reply(200, {"Content-Length": "0"}))
+    proxy = type("Proxy", (page,), {"do_PUT": lead})
+    with serving(proxy) as address:
+        error = refusal_line(Repository(f"{address}/a/b:1").put, "1", b"{}", MANIFEST)
+    assert error.endswith(f"it leads from PUT to a page, http://{address}/login")
+
+
 def test_login_is_not_sent_to_token_server_in_clear(monkeypatch: pytest.MonkeyPatch) -> None:
     skip_retry_waits(monkeypatch)
     challenge = 'Bearer realm="http://tokens.example.com/token",service="x"'
