@@ -45,9 +45,9 @@ class ContextFiles:
 
     def _read(self, sources: Iterable[Source]) -> Iterator[tuple[tuple[str, str], set[str]]]:
         """Yield each source and what it is behind links, with the files, folders and links that are read for it."""
-        for source in {(source.path, source.pattern): source for source in sources}.values():
+        for source in {(each.path, each.pattern, _parents(each)): each for each in sources}.values():
             try:
-                paths = list(self._matches(source.path)) if source.pattern else [source.path]
+                paths = list(self._matches(source)) if source.pattern else [source.path]
             except re.error as error:
                 raise self._dockerfile.error(source.instruction, f"{one_line(source.path)}: {error}") from None
             for path in paths:
@@ -58,7 +58,7 @@ class ContextFiles:
         path, links = self._resolve(source_path, source)
         if not path:
             return (source_path, source_path), {*self._paths}
-        parents = source.instruction.flag("parents") is not None
+        parents = _parents(source)
         above = prefixes(path) if parents else (path,)
         itself = {each for each in above if self._has(each)}
         inner = self._inner(path)
@@ -93,19 +93,28 @@ class ContextFiles:
             path = "" if path == "." else path
         raise self._dockerfile.error(source.instruction, f"{one_line(source.path)}: more than {MOST_LINKS} links")
 
-    def _matches(self, pattern: str) -> Iterator[str]:
+    def _matches(self, source: Source) -> Iterator[str]:
         """Yield the files and folders that a pattern names, by the rule of Go's filepath.Match: `*` stops at `/`.
 
+        Links before the first wildcard are followed, as ``ResolveWildcards`` of tonistiigi/fsutil does (``copy.go``).
         Where BuildKit lets `**` stand for several folders (``COPY --parents``), the whole folder above counts.
         """
+        pattern = source.path
         if "**" in pattern:
             yield posixpath.dirname(pattern[: pattern.index("**")])
             return
-        parts = [comparing(_expression(part), re.DOTALL) for part in pattern.split("/")]
-        matches = dict.fromkeys(tuple(path.split("/")[: len(parts)]) for path in self._paths)
-        for match in matches:
+        above = posixpath.dirname(re.split(r"[*?[]", pattern, maxsplit=1)[0])
+        behind = self._resolve(above, source)[0] if above else ""
+        start = len(behind) + 1 if behind else 0
+        parts = [comparing(_expression(part), re.DOTALL) for part in pattern[len(above) :].lstrip("/").split("/")]
+        inner = self._inner(behind) if behind else self._paths
+        for match in dict.fromkeys(tuple(path[start:].split("/")[: len(parts)]) for path in inner):
             if len(match) == len(parts) and all(fits(name) for fits, name in zip(parts, match, strict=True)):
-                yield "/".join(match)
+                yield posixpath.join(above, *match)
+
+
+def _parents(source: Source) -> bool:
+    return source.instruction.flag("parents") is not None
 
 
 def _expression(pattern: str) -> str:

@@ -390,6 +390,26 @@ def test_key_counts_folders_above_where_they_are_copied(folder: Path) -> None:
     assert key(folder, None) != before
 
 
+def test_key_counts_folders_above_beside_another_copy(folder: Path) -> None:
+    text = "FROM a\nCOPY --parents app/data/words.txt /x/\nCOPY app/data/words.txt /y/\n"
+    (folder / "Dockerfile").write_text(text)
+    before = key(folder, None)
+    (folder / "app").chmod(0o700)
+    assert key(folder, None) != before
+
+
+@pytest.mark.parametrize("path", ["now/*.txt", "deep/now/d?ta/*", "./now/data/w*"])
+def test_key_counts_files_of_a_pattern_behind_a_link(path: str, folder: Path) -> None:
+    written("app/words.txt")(folder)
+    (folder / "now").symlink_to("app" if path == "now/*.txt" else "app/.")
+    (folder / "deep").symlink_to(".")
+    (folder / "Dockerfile").write_text(f"FROM a\nCOPY {path} /x/\n")
+    before = key(folder, None)
+    written("app/words.txt", "other\n")(folder)
+    written("app/data/words.txt", "other\n")(folder)
+    assert key(folder, None) != before
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone gives a file capabilities")
 def test_key_counts_capabilities(folder: Path) -> None:
     before = key(folder)
