@@ -69,4 +69,7 @@ def build_key(file: Path, context: Path, target: str | None, arguments: Mapping[
     outside = sorted(name for name in reach.outside if name != "scratch" and "@sha256:" not in name)
     digests = {name: folder.digest(files[name]) for name in sorted(files)}
     form = reach.render(read, canonical(reach))
+    if "TARGETSTAGE" in reach.arguments:  # the one name of a stage that a step reads (dockerfile2llb/platform.go:56)
+        last = [each.words for each in dockerfile.instructions if each.keyword == "FROM"][-1]
+        form += f"# {target or ' '.join(last[2:]).lower()}\n"
     return BuildKey(form, digests, read, platform, tuple(outside))

@@ -39,7 +39,7 @@ _QUOTED: Final = re.compile(r"""([^="']+=)"([\w./:@+,${}-]*)\"""")
 """A value in double quotes that means the same without: a variable's value is never split."""
 _OLDER: Final = re.compile(r"([\w.-]+)[ \t]+([\w./:@+,${}-]+(?:[ \t]+[\w./:@+,${}-]+)*)")
 _OCTAL: Final = re.compile(r"--chmod=0*([0-7]+)")
-_PORT: Final = re.compile(r"([0-9]+)(?:/((?i:tcp|udp|sctp)))?")
+_PORT: Final = re.compile(r"([0-9]{1,9})(?:/((?i:tcp|udp|sctp)))?")
 _SETTINGS: Final = {"CMD", "ENTRYPOINT", "EXPOSE", "HEALTHCHECK", "LABEL", "STOPSIGNAL", "VOLUME"}
 """Instructions that set what no step of a build reads (``dockerfile2llb/convert.go``: each changes the image alone)."""
 _STEPS: Final = {"ADD", "COPY", "USER", "WORKDIR"}
@@ -117,7 +117,7 @@ class _Form:
             return each
         image, *name = each.words
         image = _known(image, values[0])
-        first = replace(each, rest=self._stages.get(image.lower(), image))
+        first = replace(each, rest=self._stages.get(image, image))  # in small letters alone: convert.go:1250
         self._folder = self._folders[f"#{self._count - 1}"] = self._folders.get(first.rest, "")
         self._stages |= {word.lower(): f"#{self._count - 1}" for word in name[1:]}  # which no image is called
         return first
@@ -136,11 +136,8 @@ class _Form:
     def _steps(self, each: Instruction, values: Sequence[str | None]) -> Iterator[Instruction]:
         """Yield an instruction that makes a layer, or that those after it read."""
         match each.keyword:
-            case "COPY" if not each.heredocs:
+            case "COPY" | "ADD":
                 yield _copy(each, values, self._stages, self._folder)
-            case "ADD" if not each.heredocs:
-                *sources, target = map(_known, each.words, values)
-                yield replace(each, rest=json.dumps([*sources, _target(target, self._folder)]))
             case "RUN":
                 flags = tuple(
                     _mount(flag, self._stages) if flag.startswith("--mount=") else flag
@@ -157,7 +154,7 @@ class _Form:
                 yield replace(each, rest=json.dumps(_known(each.rest, values[0])))
             case "WORKDIR":
                 folder = _known(each.rest, values[0])
-                if self._folder and not folder.startswith("/"):
+                if folder and self._folder and not folder.startswith("/") and "$" not in folder:
                     folder = _target(folder, self._folder).rstrip("/") or "/"
                 self._folder = folder if folder.startswith("/") and _PLAIN_PATH.fullmatch(folder) else ""
                 self._folders[f"#{self._count - 1}"] = self._folder
@@ -176,7 +173,7 @@ def _settings(each: Instruction, values: Sequence[str | None], escape: str) -> M
         case "EXPOSE":
             return {("EXPOSE", port): replace(each, rest=port) for port in map(_port, filter(None, values))}
         case "VOLUME":
-            return {("VOLUME", path): replace(each, rest=json.dumps(path)) for path in filter(None, values)}
+            return {("VOLUME", path): replace(each, rest=json.dumps(path)) for path in values if path is not None}
         case "STOPSIGNAL":
             each = replace(each, rest=json.dumps(values[0]))
     return {(each.keyword, ""): each}
@@ -209,9 +206,12 @@ def _healthcheck(each: Instruction) -> Instruction:
     flags = []
     for flag in each.flags:
         name, _, value = flag.partition("=")
-        amount = int(value) if name == "--retries" and value.isdecimal() else _nanoseconds(value)
+        if name == "--retries":
+            amount, unit = int(value or 0) if re.fullmatch("[0-9]{0,9}", value) else None, ""
+        else:
+            amount, unit = _nanoseconds(value), "ns"
         if amount != 0:
-            flags.append(flag if amount is None else f"{name}={amount}")
+            flags.append(flag if amount is None else f"{name}={amount}{unit}")
     command = _COMMAND.fullmatch(each.rest)
     rest = f"CMD {json.dumps(json_array(command[1]) or command[1])}" if command else each.rest
     return replace(each, flags=tuple(flags), rest=rest)
@@ -229,7 +229,7 @@ def _pairs(each: Instruction, values: Sequence[str | None], escape: str) -> Iter
     rest, words = each.rest, split_words(each.rest, escape)
     if not words or "=" not in words[0]:
         older = _OLDER.fullmatch(rest)
-        words = [f'{older[1]}="{older[2]}"' if older else rest]
+        words = [f'{older[1]}="{older[2]}"' if older else f" {rest}"]  # no word begins with a space
     for word, name, value in zip(words, values[::2], values[1::2], strict=True):
         known = name is not None and value is not None and "$" not in name + value
         yield name or word, json.dumps([name, value]) if known else _unquoted(word) if "=" in word else word
@@ -243,12 +243,17 @@ def _unquoted(word: str) -> str:
 
 
 def _copy(copy: Instruction, values: Sequence[str | None], numbers: Mapping[str, str], folder: str) -> Instruction:
-    """Return a ``COPY`` with paths relative to the root of its source, into ``folder`` if its target is relative."""
-    *sources, target = map(_known, copy.words, values)
-    if copy.flag("parents") is None:
-        sources = [_path(source) for source in sources]
+    """Return a ``COPY`` or ``ADD`` with its stage's number and with what is known of its words.
+
+    Paths of ``COPY`` are relative to the root of their source, and a relative target is in ``folder``.
+    """
     flags = [_numbered(flag, numbers) if flag.startswith("--from=") else flag for flag in copy.flags]
-    for name, value in zip(("--chown=", "--chmod="), values[-2:], strict=True):
+    if copy.heredocs:
+        return replace(copy, flags=tuple(flags))
+    *sources, target = map(_known, copy.words, values)
+    if copy.keyword == "COPY" and copy.flag("parents") is None:
+        sources = [_path(source) for source in sources]
+    for name, value in zip(("--chown=", "--chmod=", "--checksum="), values[-3:], strict=True):
         flags = [f"{name}{_known(flag.removeprefix(name), value)}" if flag.startswith(name) else flag for flag in flags]
     flags = [_unquoted(flag) if flag.startswith("--chown=") else _OCTAL.sub(r"--chmod=\1", flag) for flag in flags]
     return replace(copy, flags=tuple(flags), rest=json.dumps([*sources, _target(target, folder)]))
@@ -265,16 +270,17 @@ def _numbered(option: str, numbers: Mapping[str, str]) -> str:
 
 
 def _mount(flag: str, numbers: Mapping[str, str]) -> str:
-    """Return a mount with its options but defaults, sorted; as it is, if one is given twice: the last one counts."""
+    """Return a mount with its options but defaults, sorted; with all in their order, if one is given twice."""
     fields = next(csv.reader([flag.partition("=")[2]]), [])
-    options = {}
+    options, written = {}, []
     for field in fields:
         name, equals, value = field.partition("=")
         name = _OPTIONS.get(name.lower(), name.lower())
         value = numbers.get(value.lower(), value) if name == "from" else value
-        options[_WRITES.get(name, name)] = f"{name}{equals}{value}"
+        written.append(f"{name}{equals}{value}")
+        options[_WRITES.get(name, name)] = written[-1]
     if len(options) != len(fields):
-        return flag
+        return f"--mount={json.dumps(written)}"
     kind = options.get("type", "type=bind").partition("=")[2]
     return f"--mount={json.dumps(sorted(set(options.values()) - _DEFAULTS.get(kind, set())))}"
 

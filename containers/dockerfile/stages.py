@@ -160,14 +160,14 @@ class _Scope:
 def words(instruction: Instruction, escape: str) -> Sequence[str]:
     """Return the words of an instruction in which BuildKit replaces variables, but of ``FROM``, ``ARG`` and ``RUN``.
 
-    For ``ENV`` and ``LABEL`` these are names and values; for ``COPY`` and ``ADD`` sources, target, owner and mode
-    (``instructions/commands.go``, each ``Expand``; ``dockerfile2llb/convert_expose.go``).
+    For ``ENV`` and ``LABEL`` these are names and values; for ``COPY`` and ``ADD`` sources, target, owner, mode and
+    checksum (``instructions/commands.go``, each ``Expand``; ``dockerfile2llb/convert_expose.go``).
     """
     match instruction.keyword:
         case "ENV" | "LABEL":
             return [word for pair in pairs(instruction, escape) for word in pair]
         case "COPY" | "ADD" if not instruction.heredocs:
-            return [*instruction.words, instruction.flag("chown") or "", instruction.flag("chmod") or ""]
+            return [*instruction.words, *(instruction.flag(name) or "" for name in ("chown", "chmod", "checksum"))]
         case "EXPOSE" | "VOLUME":
             return instruction.words
         case "WORKDIR" | "USER" | "STOPSIGNAL":

@@ -166,7 +166,7 @@ def test_key_after_edit_outside_reach_stays(edit: Callable[[Path], object], fold
 EQUAL = {
     "name of a stage": (
         "FROM a AS one\nFROM one\nCOPY --from=One /x /\nRUN --mount=from=one,target=/y y\n",
-        "FROM a AS other\nFROM OTHER\nCOPY --from=0 x /\nRUN --mount=target=/y,from=other y\n",
+        "FROM a AS Other\nFROM other\nCOPY --from=0 x /\nRUN --mount=target=/y,from=other y\n",
     ),
     "options of a mount": (
         "FROM a\nRUN --mount=type=bind,src=app,dst=/y,ro y\n",
@@ -323,6 +323,41 @@ DIFFERENT = {
     "tabs of a script": ("FROM a\nRUN <<A\n\tx\nA\n", "FROM a\nRUN <<-A\n\tx\nA\n"),
     "name of a program": ("FROM a\nRUN <<A\n#!/x\nA\n", "FROM a\nRUN <<B\n#!/x\nB\n"),
     "name of a copied script": ("FROM a\nCOPY <<A /x/\n1\nA\n", "FROM a\nCOPY <<B /x/\n1\nB\n"),
+    "owner of what is added": ("FROM a\nARG U=1\nADD --chown=$U app /\n", "FROM a\nARG U=2\nADD --chown=$U app /\n"),
+    "mode of what is added": ("FROM a\nARG M=1\nADD --chmod=$M app /\n", "FROM a\nARG M=2\nADD --chmod=$M app /\n"),
+    "checksum": (
+        f"FROM a\nARG C=sha256:{'a' * 64}\nADD --checksum=$C https://x.org/f /\n",
+        f"FROM a\nARG C=sha256:{'b' * 64}\nADD --checksum=$C https://x.org/f /\n",
+    ),
+    "empty folder": ('FROM a\nWORKDIR /x\nWORKDIR ""\n', "FROM a\nWORKDIR /x\nWORKDIR /\n"),
+    "target in an empty folder": (
+        'FROM a\nARG E=""\nWORKDIR /x\nWORKDIR $E\nCOPY app y\n',
+        'FROM a\nARG E=""\nWORKDIR /x\nWORKDIR $E\nCOPY app /y\n',
+    ),
+    "unknown folder with a slash": ("FROM a\nWORKDIR /x\nWORKDIR $Y/\n", "FROM a\nWORKDIR /x\nWORKDIR $Y\n"),
+    "name of the target": (
+        "FROM a AS one\nARG TARGETSTAGE\nRUN x $TARGETSTAGE\n",
+        "FROM a AS two\nARG TARGETSTAGE\nRUN x $TARGETSTAGE\n",
+    ),
+    "stage beside a script": (
+        "FROM a AS x\nFROM b AS y\nFROM c\nCOPY --from=x f <<E /d/\n1\nE\nCOPY --from=y f <<E /e/\n1\nE\n",
+        "FROM a AS y\nFROM b AS x\nFROM c\nCOPY --from=x f <<E /d/\n1\nE\nCOPY --from=y f <<E /e/\n1\nE\n",
+    ),
+    "stages of mounts with a target twice": (
+        "FROM a AS x\nFROM b AS y\nFROM c\nRUN --mount=from=x,target=/v,target=/w --mount=from=y,target=/,target=/u z\n",
+        "FROM a AS y\nFROM b AS x\nFROM c\nRUN --mount=from=x,target=/v,target=/w --mount=from=y,target=/,target=/u z\n",
+    ),
+    "stage in capitals": (
+        "FROM a AS one\nFROM ONE\nCOPY --from=one / /\n",
+        "FROM a AS one\nFROM one\nCOPY --from=one / /\n",
+    ),
+    "time without a unit": (
+        "FROM a\nHEALTHCHECK --interval=90000000000 CMD x\n",
+        "FROM a\nHEALTHCHECK --interval=90s CMD x\n",
+    ),
+    "number with a unit": ("FROM a\nHEALTHCHECK --retries=3ns CMD x\n", "FROM a\nHEALTHCHECK --retries=3 CMD x\n"),
+    "empty volume": ("FROM a\nARG X=\nVOLUME $X\n", "FROM a\n"),
+    "variable whose name is an array": ('FROM a\nENV ["A", "1"] B=$X\n', "FROM a\nENV A=1 B=$X\n"),
     "parents of a path": ("FROM a\nCOPY --parents ./app/./data /x/\n", "FROM a\nCOPY --parents app/data /x/\n"),
 }
 
@@ -468,6 +503,7 @@ def test_key_of_dockerfile_outside_context_is_known(
         ("FROM a\nCOPY $X /\n", ":2: COPY: "),
         ("FROM a\nONBUILD COPY . /\nFROM 0\n", ""),
         ("FRM a\n", "no such instruction"),
+        (f"FROM a\nEXPOSE {'1' * 5000}\nHEALTHCHECK --retries={'1' * 5000} CMD x\n", ""),
     ],
 )
 def test_key_that_nobody_knows_is_one_line(
