@@ -17,8 +17,11 @@ _GROUP: Final = "actions.github.com"
 _SETS: Final = f"ephemeralrunnersets.{_GROUP}"
 _BOOT: Final = 20 * 60.0
 """Seconds in which a node with GPUs comes up and pulls the runner's image."""
-_USUAL: Final = ("ContainerCreating", "PodInitializing", "it is not scheduled yet")
-"""What a pod that comes up as it should says."""
+_USUAL: Final = (
+    *("ContainerCreating", "PodInitializing", "it is not scheduled yet"),
+    *("containers with unready status: [runner]", "Unhealthy: Readiness probe failed"),
+)
+"""How begins what a pod says that comes up as it should, and a runner's that has no job: its probe fails until then."""
 
 
 def cluster_jobs(

@@ -158,6 +158,27 @@ def test_status_of_a_job_without_its_pod_says_why(site: Site, capsys: pytest.Cap
     assert report(capsys)["jobs"][0]["step"] == "started"
 
 
+def test_status_tells_no_idle_runner_from_its_probe(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    """A runner without a job is not ready, which the kubelet reports for an hour. That is no cause of anything."""
+    site.stack("\n    jobPods: true")
+    about: dict[str, Any] = {"involvedObject": {"name": "r1"}, "lastTimestamp": ago(1)}
+    events = [item("e", type="Warning", reason="Unhealthy", message="Readiness probe failed: ", **about)]
+    coming = unscheduled("r1-workflow", "", {"runner-pod": "r1"})
+    busy = item("r1", status={"jobId": "77", "phase": "Running"})
+    site.cluster(runners=[busy], pods=[up("r1")], jobs=[coming], events=events)
+    (job,) = report(capsys)["jobs"]
+    assert (job["kind"], job["cause"].endswith("the pod of its job comes up")) == ("starting", True), job
+    events = [item("e", type="Warning", reason="Unhealthy", message="Startup probe failed: no daemon", **about)]
+    site.cluster(runners=[busy], pods=[up("r1")], jobs=[coming], events=events)
+    assert report(capsys)["jobs"][0]["cause"] == "Unhealthy: Startup probe failed: no daemon"
+    # Its pod runs, and ARC has not seen that yet.
+    idle = pod(
+        "r1", conditions=[{"type": "Ready", "status": "False", "message": "containers with unready status: [runner]"}]
+    )
+    site.cluster(assigned=1, runners=[item("r1", status={"phase": "Pending"})], pods=[idle])
+    assert report(capsys)["jobs"][0]["kind"] == "starting"
+
+
 def test_status_with_githubs_queue_names_every_job(
     site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
