@@ -61,12 +61,16 @@ def test_kubeconfig_may_be_elsewhere_on_the_next_machine(tmp_path: Path) -> None
 
 
 def test_another_context_is_another_cluster(tmp_path: Path) -> None:
-    project, _ = on_folder(tmp_path)
+    """Or the same one, as here, of another name: nothing that is new may go with the old."""
+    project, cluster = on_folder(tmp_path)
     up(project, context="one")
     assert UNCHANGED.search(up(project, context="one"))
     steps = json.loads(configured(project, context="two").preview("--json").stdout)["steps"]
     replaced = {step["urn"].rpartition("::")[2] for step in steps if step["op"] == "replace"}
     assert {"runners-cluster", "runners-namespace-slipway-runners", "runners-gha-runner-scale-set"} <= replaced
+    before = sorted(cluster.iterdir())
+    project.up()
+    assert sorted(cluster.iterdir()) == before
 
 
 def test_build_service_is_awaited_for_its_grace(tmp_path: Path) -> None:

@@ -50,6 +50,8 @@ def _cluster(name: str, config: Config, opts: pulumi.ResourceOptions) -> k8s.Pro
     would be in the state. A refresh or a destroy takes it from there, and finds no cluster on a machine that has its
     kubeconfig elsewhere (pulumi-kubernetes 9497796, provider/pkg/provider/provider.go, Configure). Without a kubeconfig
     to compare, it takes every context for the same cluster, but for an identifier (DiffConfig).
+
+    What is in the old context goes first: where both names are one cluster's, what is new would go with the old.
     """
     by_context = {"cluster_identifier": config.context} if config.context and not config.kubeconfig else {}
     return k8s.Provider(
@@ -105,7 +107,8 @@ class KubernetesRunners(pulumi.ComponentResource):
         inputs = config.model_dump(mode="json", by_alias=True, exclude={"github": {"app", "token"}}, exclude_none=True)
         super().__init__("slipway:runners:KubernetesRunners", name, inputs, opts)
         self._name, self._config = name, config
-        self.provider = _cluster(name, config, pulumi.ResourceOptions(parent=self))
+        options = pulumi.ResourceOptions(parent=self, delete_before_replace=True)
+        self.provider = _cluster(name, config, options)
         self._opts = pulumi.ResourceOptions(parent=self, provider=self.provider)
         self.scale_set = config.namespace
         self._guards = self._guarded(

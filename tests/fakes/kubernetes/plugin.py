@@ -217,7 +217,9 @@ class KubernetesProvider(Provider):
         changed = sorted(
             key for key in olds.keys() | news.keys() if olds.get(key) != news.get(key) and key != "version"
         )
-        return _diff(changed, _moved(olds, news, changed))
+        response = _diff(changed, _moved(olds, news, changed))
+        response.deleteBeforeReplace = False  # the other cluster's objects are made first (provider.go, DiffConfig)
+        return response
 
     def Configure(
         self, request: provider_pb2.ConfigureRequest, context: grpc.ServicerContext
