@@ -52,8 +52,8 @@ below 0.13.1 a runner that the quota refuses once gets no pod (0.13.1: #4305).""
 ARC_CHARTS = ("gha-runner-scale-set-controller", "gha-runner-scale-set")
 """The names of the charts: of the controller, and of the runners."""
 ARC_PREPARED = "slipway/arc"
-"""The annotation of a scale set whose state has its minor release of ARC, with which it is made anew, and the time in
-which its jobs end."""
+"""The annotation of a scale set whose state has the time in which its jobs end, and its minor release of ARC, with
+which it is made anew: empty where the charts name none."""
 ARC_LABEL = "app.kubernetes.io/version"
 """The charts' label of a scale set: their release of ARC."""
 

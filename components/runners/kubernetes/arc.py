@@ -68,9 +68,8 @@ def scale_set_values(config: KubernetesRunnersConfig, template: Spec) -> Values:
             }
         },
         "template": template,
+        "resourceMeta": {"autoscalingRunnerSet": {"annotations": {ARC_PREPARED: generation(config) or ""}}},
     }
-    if generation(config):
-        values["resourceMeta"] = {"autoscalingRunnerSet": {"annotations": {ARC_PREPARED: generation(config)}}}
     return {**values, "scaleSetLabels": [config.scale_set, *config.labels]} if config.labels else values
 
 

@@ -93,7 +93,7 @@ def _unprepared(config: KubernetesRunnersConfig, scale_set: Item) -> str:
     metadata = scale_set["metadata"]
     present: str = metadata.get("labels", {}).get(ARC_LABEL, "")
     wanted = arc.generation(config)
-    if not present or wanted in {None, present.rpartition(".")[0]} or ARC_PREPARED in metadata.get("annotations", {}):
+    if not present or wanted in {None, present.rpartition(".")[0]} or metadata.get("annotations", {}).get(ARC_PREPARED):
         return ""
     return (
         f"{config.namespace}/{metadata['name']}: the scale set is of ARC {present}, and this release of Slipway has "

@@ -39,3 +39,11 @@ def test_scale_set_listener_has_no_privileges() -> None:
     assert container["name"] == "listener"
     assert container["securityContext"]["allowPrivilegeEscalation"] is False
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_scale_set_of_nameless_charts_has_the_time_for_jobs() -> None:
+    """Charts of a fork may name a release of another form: there is none to compare, and a destroy waits all the same."""
+    for arc, prepared in (({"version": "0.14.2"}, "0.14"), ({"charts": "a/fork"}, "")):
+        assert values_of(arc=arc)["resourceMeta"] == {
+            "autoscalingRunnerSet": {"annotations": {"slipway/arc": prepared}}
+        }
