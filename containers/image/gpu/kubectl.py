@@ -50,10 +50,10 @@ def items(*words: str, kubeconfig: str | None = None, context: str | None = None
         FileNotFoundError: there is no ``kubectl`` on PATH.
         Unanswered: the cluster does not answer, refuses, or does not list objects.
     """
-    flags = [("--kubeconfig", kubeconfig and str(Path(kubeconfig).expanduser())), ("--context", context)]
-    options = [word for name, value in flags if value for word in (name, value)]
-    command = ["kubectl", *options, "get", *words, "--output=json", f"--request-timeout={SECONDS}s"]
     try:
+        flags = [("--kubeconfig", kubeconfig and str(Path(kubeconfig).expanduser())), ("--context", context)]
+        options = [word for name, value in flags if value for word in (name, value)]
+        command = ["kubectl", *options, "get", *words, "--output=json", f"--request-timeout={SECONDS}s"]
         process = subprocess.run(
             command, check=True, capture_output=True, text=True, timeout=SECONDS * 2, env=child_environment("kubectl")
         )
@@ -62,7 +62,7 @@ def items(*words: str, kubeconfig: str | None = None, context: str | None = None
         raise
     except (KeyError, TypeError, RecursionError):
         raise Unanswered("what it printed is no list of objects") from None
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
+    except (OSError, subprocess.SubprocessError, ValueError, RuntimeError) as error:  # the last: ~ of an unknown user
         raise Unanswered(_reason(error)) from None
     return listed
 

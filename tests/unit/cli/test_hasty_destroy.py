@@ -72,5 +72,7 @@ def test_destroy_goes_on_without_an_answer(bin_folder: Path) -> None:
     (bin_folder / "kubectl").write_text("#!/bin/sh\nexit 1\n")
     (bin_folder / "kubectl").chmod(0o755)
     assert refusal() == ""
+    for wrong in ({"kubeconfig": "~no-such-user/config"}, {"context": ["a"]}, {"namespace": None}, {"kubeconfig": 7}):
+        hasty_destroy.check("mine", {"runners": {"kind": "kubernetes", **wrong}})
     hasty_destroy.check("mine", {"runners": {"kind": "ec2"}})
     hasty_destroy.check("mine", {})
