@@ -13,13 +13,15 @@ from stacks.config.kubernetes import ARC_LABEL, ARC_PREPARED, KubernetesRunnersC
 _SETS: Final = "autoscalingrunnersets.actions.github.com"
 _RUNNERS: Final = "ephemeralrunners.actions.github.com"
 _SET_NAME: Final = "actions.github.com/scale-set-name"
+_CONTROLLER: Final = "app.kubernetes.io/part-of=gha-rs-controller"
+"""ARC's own label (charts/gha-runner-scale-set-controller/templates/_helpers.tpl:59)."""
 
 
 def check(stack: str, values: Mapping[str, Any]) -> None:
     """Refuse where a scale set of the stack is being deleted, or where its jobs would not be waited for.
 
     A set that is being deleted waits for its jobs, and needs the controller, which would go: Helm has forgotten the
-    set's release. And Helm's releases of before :data:`ARC_PREPARED` give up after 300 s (pulumi-kubernetes v4.34.2,
+    set's release. Where the controller is gone already, nothing is left to lose. And Helm's releases of before :data:`ARC_PREPARED` give up after 300 s (pulumi-kubernetes v4.34.2,
     provider/pkg/provider/helm_release.go), with the same result. A cluster that does not answer refuses nothing here.
 
     Args:
@@ -42,12 +44,13 @@ def check(stack: str, values: Mapping[str, Any]) -> None:
 
 
 def _lines(stack: str, space: str, runners: Mapping[str, Any]) -> list[str]:
-    def items(kind: str) -> list[Item]:
+    def items(kind: str, *options: str) -> list[Item]:
         where = {key: runners.get(key) for key in ("kubeconfig", "context")}
-        return kubectl.items(kind, f"--namespace={space}", **where)
+        return kubectl.items(kind, *(options or [f"--namespace={space}"]), **where)
 
     sets = [each["metadata"] for each in items(_SETS)]
-    if ending := [each["name"] for each in sets if each.get("deletionTimestamp")]:
+    ending = [each["name"] for each in sets if each.get("deletionTimestamp")]
+    if ending and items("deployments.apps", "--all-namespaces", f"--selector={_CONTROLLER}"):
         return [
             f"{space}/{name}: the scale set is being deleted, and waits for the jobs of its runners: run `pulumi "
             f"destroy --stack {stack} --refresh` once kubectl get --namespace {space} {_SETS} no longer has it"

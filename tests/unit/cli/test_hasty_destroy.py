@@ -20,17 +20,20 @@ def bin_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def says(folder: Path, sets: list[Any], jobs: tuple[str, ...] = ()) -> None:
-    """Have kubectl list these scale sets, and a runner with a job of each set named."""
+def says(folder: Path, sets: list[Any], jobs: tuple[str, ...] = (), controllers: int = 1) -> None:
+    """Have kubectl list these scale sets, a runner with a job of each set named, and controllers."""
     runners = [
         {"metadata": {"labels": {"actions.github.com/scale-set-name": name}}, "status": {"jobId": "7"}} for name in jobs
     ]
     (folder / "sets.json").write_text(json.dumps({"items": [{"metadata": each} for each in sets]}))
     (folder / "runners.json").write_text(json.dumps({"items": runners}))
+    (folder / "controllers.json").write_text(json.dumps({"items": [{}] * controllers}))
     script = f"""#!/bin/sh
 case "$*" in
   "--context mine get autoscalingrunnersets.actions.github.com --namespace=slipway-runners "*) cat {folder}/sets.json;;
   "--context mine get ephemeralrunners.actions.github.com --namespace=slipway-runners "*) cat {folder}/runners.json;;
+  "--context mine get deployments.apps --all-namespaces --selector=app.kubernetes.io/part-of=gha-rs-controller "*)
+    cat {folder}/controllers.json;;
   *) exit 1;;
 esac
 """
@@ -47,12 +50,15 @@ def refusal() -> str:
 
 
 def test_destroy_leaves_a_set_its_controller(bin_folder: Path) -> None:
-    says(bin_folder, [{"name": "gpu", "deletionTimestamp": "2027-01-01T00:00:00Z"}, {"name": "cpu"}])
+    sets = [{"name": "gpu", "deletionTimestamp": "2027-01-01T00:00:00Z"}, {"name": "cpu"}]
+    says(bin_folder, sets)
     assert refusal() == (
         "slipway-runners/gpu: the scale set is being deleted, and waits for the jobs of its runners: run `pulumi destroy "
         "--stack mine --refresh` once kubectl get --namespace slipway-runners autoscalingrunnersets.actions.github.com no "
         "longer has it"
     )
+    says(bin_folder, sets, controllers=0)
+    assert refusal() == ""
 
 
 def test_destroy_of_an_earlier_set_with_a_job_is_refused(bin_folder: Path) -> None:
