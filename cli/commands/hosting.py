@@ -47,10 +47,9 @@ def github(
 
     They make the environment `publish` for the branch main, what its jobs are in a cloud (a role in AWS, an app in
     Azure, a service account in Google) with the least rights on the stacks' registries and the state, and the
-    variables of the workflows. Read them, then run them: they are for `gh`, and for `aws`, `az` or `gcloud`, with the
-    logins of an owner. Each is explained in
-    docs/guides/github-actions.md. In JSON, each command stands alone and ends at its first failure; `missing` is null
-    without --check, and empty for what is there.
+    variables of the workflows. Write them to a file, read it, and run it with `sh`: they are for `gh`, and for `aws`,
+    `az` or `gcloud`, with the logins of an owner. Each is explained in docs/guides/github-actions.md. In JSON, each
+    command stands alone and ends at its first failure; `missing` is null without --check, and empty for what is there.
     """
     from cli.github import publishing_setup
     from cli.github.setup_step import FIRST

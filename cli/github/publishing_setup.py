@@ -53,6 +53,9 @@ _PLACES: Final = {
 }
 """A bucket with a path in it, and a key or an alias ("Bucket naming rules", "Safe characters", "CreateAlias"); likewise
 in Azure ("Naming rules and restrictions for Azure resources") and in Google ("About Cloud Storage buckets")."""
+_AUDIENCE: Final = "sts.amazonaws.com"
+_PROVIDER: Final = f"arn:aws:iam::${{account}}:oidc-provider/{ISSUER}"
+"""The one provider that an account can have of this issuer. zsh takes `$account:oidc` for a changed `$account`."""
 _ECR: Final[Mapping[str, tuple[str, ...]]] = {
     "Repositories": (
         *("CreateRepository", "DeleteLifecyclePolicy", "DeleteRepository", "DescribeRepositories"),
@@ -144,10 +147,13 @@ def _aws(
             "role: name the stacks of one account with --stack"
         )
     account = accounts[0] if accounts else "*"
-    provider = f"aws iam create-open-id-connect-provider --url https://{ISSUER} --client-id-list sts.amazonaws.com"
+    number = "$(aws sts get-caller-identity --query Account --output text)"
+    lookup = (f"account={accounts[0] if accounts else number}", identity(repository))
+    create = f"aws iam create-open-id-connect-provider --url https://{ISSUER} --client-id-list {_AUDIENCE}"
+    add = f'aws iam add-client-id-to-open-id-connect-provider --open-id-connect-provider-arn "{_PROVIDER}"'
     yield Step(
         "AWS trusts GitHub's tokens",
-        (f"{provider} || echo 'An account has one such provider: see whether it was there.' >&2",),
+        (lookup[0], f"{create} || {add} --client-id {_AUDIENCE}"),
         ("aws", "iam", "list-open-id-connect-providers", "--output", "json"),
         lambda answer: (
             ""
@@ -164,7 +170,7 @@ def _aws(
                 "Action": "sts:AssumeRoleWithWebIdentity",
                 "Condition": {
                     "StringEquals": {
-                        f"{ISSUER}:aud": "sts.amazonaws.com",
+                        f"{ISSUER}:aud": _AUDIENCE,
                         f"{ISSUER}:sub": SUBJECT,
                     }
                 },
@@ -174,8 +180,6 @@ def _aws(
     policy = {"Version": "2012-10-17", "Statement": [*_statements(registries, account, backend, secrets_provider)]}
     create = f'aws iam create-role --role-name "{NAME}" --assume-role-policy-document "$trust"'
     update = f'aws iam update-assume-role-policy --role-name "{NAME}" --policy-document "$trust"'
-    number = "$(aws sts get-caller-identity --query Account --output text)"
-    lookup = (f"account={accounts[0] if accounts else number}", identity(repository))
     get = "aws iam get-role --output json --role-name"
     former = f"{{ {get} {ROLE} > /dev/null 2>&1 && echo '{FORMER}' >&2; exit 1; }}"
     yield Step(
@@ -202,7 +206,7 @@ def _aws(
         asked(f'{lookup[1]}; aws iam get-role-policy --role-name "{NAME}" --policy-name slipway --output json'),
         lambda answer: differs("policy", _of_any_account(answer["PolicyDocument"], accounts), policy),
     )
-    yield variable(repository, "AWS_ROLE_ARN", f"arn:aws:iam::$account:role/{NAME}", ENVIRONMENT, lines=lookup)
+    yield variable(repository, "AWS_ROLE_ARN", f"arn:aws:iam::${{account}}:role/{NAME}", ENVIRONMENT, lines=lookup)
     if region := next((each.region for each in registries), _region(backend)):
         yield variable(repository, "AWS_REGION", region, ENVIRONMENT)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socketserver
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from typing import Any
 import boto3
 import pytest
 import requests
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.iam.models import iam_backends
 from moto.server import ThreadedMotoServer
 
 from cli.github import publishing_setup
@@ -103,6 +106,11 @@ class Aws(socketserver.StreamRequestHandler):
 
     def _call(self, service: str, verb: str, *words: str) -> str:
         options = dict(zip(words[::2], words[1::2], strict=True))
+        if verb == "add-client-id-to-open-id-connect-provider":  # which moto has not; it fails where there is none
+            providers = iam_backends[DEFAULT_ACCOUNT_ID]["aws"]
+            there = providers.get_open_id_connect_provider(options["--open-id-connect-provider-arn"]).client_id_list
+            there += {options["--client-id"]} - {*there}
+            return ""
         names = {"--url": "Url", "--client-id-list": "ClientIDList"}
         values: dict[str, Any] = {
             names.get(key, "".join(part.capitalize() for part in key.strip("-").split("-"))): value
@@ -293,6 +301,30 @@ def test_no_command_of_the_json_goes_on_after_a_failure(
         files = [tmp_path / name for name in ("azure.json", "google.json")]
         made = [json.loads(each.read_text()) for each in files if each.exists()]
         assert [name for state in made for name in ("apps", "pools", "accounts", "policies") if state.get(name)] == []
+
+
+@pytest.mark.usefixtures("programs")
+def test_provider_that_is_there_gets_the_audience(tmp_path: Path) -> None:
+    """It is one for all repositories of an account. Any other failure ends the step."""
+    issuer = "https://token.actions.githubusercontent.com"
+    iam = boto3.client("iam")
+    arn = iam.create_open_id_connect_provider(Url=issuer, ClientIDList=["of others"])["OpenIDConnectProviderArn"]
+    step = next(step for step in listed(EcrRegistryConfig.model_validate(ECR)) if step.title.startswith("AWS trusts"))
+    run([step])
+    provider = iam.get_open_id_connect_provider(OpenIDConnectProviderArn=arn)
+    assert provider["ClientIDList"] == ["of others", "sts.amazonaws.com"]
+    (tmp_path / "aws").write_text("#!/bin/sh\nexit 1\n")
+    assert subprocess.run(["bash", "-c", step.alone()], capture_output=True, check=False).returncode == 1
+
+
+def _in_each_cloud() -> list[Step]:
+    states = (BACKEND, AZURE_BACKEND, GOOGLE_BACKEND)
+    return [step for backend in states for step in steps("acme/images", [], backend)]
+
+
+def test_commands_mean_the_same_in_zsh() -> None:
+    """It reads `$account:role` as a modifier, and sets `123456789012ole`: "Modifiers" of zshexpn(1)."""
+    assert [line for step in _in_each_cloud() for line in step.commands if re.search(r"\$\w+:[a-z]", line)] == []
 
 
 _CUSTOMIZATION = "repos/acme/images/actions/oidc/customization/sub"
