@@ -100,7 +100,8 @@ def _go_on(words: list[str]) -> int:
         )
         return 1
     venv = root / ".slipway" / "venv"
-    if Path(sys.prefix).resolve() == venv.resolve():  # it would start itself without end
+    # It would start itself without end. Path.resolve() fails at a link that leads to itself, up to Python 3.12.
+    if os.path.realpath(sys.prefix) == os.path.realpath(venv):
         print(
             f"slipway: {venv} has a wheel of Slipway, and is for what that needs alone: remove the folder, and use pip "
             "and slipway of an environment of yours, in a shell without `. .slipway/env`",

@@ -88,13 +88,15 @@ def _begun(target: Path) -> bool:
     partial = {temporary(path) for path in (*ours, Path(PIN))}
     folders = {folder for path in ours for folder in path.parents}
 
-    def is_ours(path: Path, name: Path) -> bool:
+    def is_ours(path: Path) -> bool:
+        name = path.relative_to(target)
+        if name.parts[0] in KEPT:
+            return True
         if path.is_symlink() or path.is_dir():
             return name in folders and not path.is_symlink()
         return name in partial or (name in ours and path.read_bytes() == ours[name].encode())
 
-    there = {path.relative_to(target): path for path in target.rglob("*")}
-    return all(name.parts[0] in KEPT or is_ours(path, name) for name, path in there.items())
+    return all(map(is_ours, target.rglob("*")))  # up to the first of others': it may be a folder of a million files
 
 
 def git(target: Path, *words: str) -> str | None:

@@ -88,6 +88,16 @@ def test_command_of_the_repositorys_own_environment_stops(
     assert err.count("\n") == 1
 
 
+def test_environment_that_is_a_link_to_itself_is_replaced(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repository / ".slipway").mkdir()
+    (repository / ".slipway/venv").symlink_to("venv")
+    monkeypatch.setattr(launcher, "_unpacked", lambda root: root)
+    monkeypatch.setattr(launcher, "_run", lambda *_: 3)  # the toolchain does it
+    assert ended(monkeypatch, capsys, "check") == (3, "", "")
+
+
 def test_repository_that_cannot_be_written_is_one_line(
     repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
