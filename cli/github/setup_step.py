@@ -35,8 +35,11 @@ ISSUER: Final = "token.actions.githubusercontent.com"
 SUBJECT: Final = "$subject"
 """In a shell, whom GitHub's tokens name, after the line :func:`subject`."""
 _HOST: Final = "github.com"
-FIRST: Final = ("set -eu", f"export GH_HOST={_HOST}")
-"""What the commands begin with: `gh` may be logged in to another host, or `GH_HOST` name it ("gh help environment")."""
+_SETTINGS: Final = (f"GH_HOST={_HOST}", "AWS_PAGER=")
+"""`gh` may be logged in to another host, or `GH_HOST` name it ("gh help environment"). In a terminal `aws` shows what
+is longer than a screen in a pager, and waits (aws-cli at 01feddff, awscli/utils.py, OutputStreamFactory)."""
+FIRST: Final = ("set -eu", f"export {' '.join(_SETTINGS)}")
+"""What the commands begin with."""
 _SECONDS: Final = 60
 """How long a question may take."""
 
@@ -56,7 +59,7 @@ class Step:
 
     def alone(self) -> str:
         """Return the commands as one, whose first failure is its own wherever it is run."""
-        return shlex.join(["env", f"GH_HOST={_HOST}", "sh", "-euc", "\n".join(self.commands)])
+        return shlex.join(["env", *_SETTINGS, "sh", "-euc", "\n".join(self.commands)])
 
     def missing(self) -> str:
         """Return what is missing on one line; empty if all is there. Nothing is changed."""

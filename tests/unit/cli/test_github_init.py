@@ -322,6 +322,13 @@ def _in_each_cloud() -> list[Step]:
     return [step for backend in states for step in steps("acme/images", [], backend)]
 
 
+def test_no_command_waits_in_a_pager() -> None:
+    asking = 'printf %s "${AWS_PAGER-less}"'
+    step = Step("a step", (asking,), (), str)
+    for script in ("\n".join([*FIRST, asking]), step.alone()):
+        assert subprocess.run(["sh", "-c", script], text=True, check=True, capture_output=True).stdout == ""
+
+
 def test_commands_mean_the_same_in_zsh() -> None:
     """It reads `$account:role` as a modifier, and sets `123456789012ole`: "Modifiers" of zshexpn(1)."""
     assert [line for step in _in_each_cloud() for line in step.commands if re.search(r"\$\w+:[a-z]", line)] == []
