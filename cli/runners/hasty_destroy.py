@@ -21,8 +21,9 @@ def check(stack: str, values: Mapping[str, Any]) -> None:
     """Refuse where a scale set of the stack is being deleted, or where its jobs would not be waited for.
 
     A set that is being deleted waits for its jobs, and needs the controller, which would go: Helm has forgotten the
-    set's release. Where the controller is gone already, nothing is left to lose. And Helm's releases of before :data:`ARC_PREPARED` give up after 300 s (pulumi-kubernetes v4.34.2,
-    provider/pkg/provider/helm_release.go), with the same result. A cluster that does not answer refuses nothing here.
+    set's release. Where the controller is gone already, nothing is left to lose. And Helm's releases of before
+    :data:`ARC_PREPARED` give up after 300 s (pulumi-kubernetes v4.34.2, helm_release.go), with the
+    same result. A cluster that does not answer refuses nothing here.
 
     Args:
         stack: its name.
