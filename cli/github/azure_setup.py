@@ -36,9 +36,13 @@ from stacks.config.registries.acr import AcrRegistryConfig
 
 _AUDIENCE: Final = "api://AzureADTokenExchange"
 _APPS: Final = "az ad app list --filter \"displayName eq '{}'\""
-_APP: Final = (
-    f"app=$({_APPS.format(NAME)} --query '[0].appId' --output tsv)\n: \"${{app:?there is no app of the name {NAME}}}\""
-)
+_APP: Final = f"""app=$({_APPS.format(NAME)} --query '[].appId' --output tsv)
+: "${{app:?there is no app of the name {NAME}}}"
+case $app in *[!0-9a-f-]*)
+  echo "{NAME}: several apps have this name, delete what is not yours:" $app >&2
+  exit 1
+esac"""
+"""In a shell, the app's id. A name is no identity: whoever may register an app in the directory may choose it."""
 _ACCOUNT: Final = "value=$(az account show --query {} --output tsv)"
 
 

@@ -474,7 +474,7 @@ match verb:
     case ["ad", "app", "list"]:
         [name] = re.findall("^displayName eq '(.*)'$", options["--filter"])
         apps = [each for each in state["apps"] if each["displayName"] == name]
-        print("".join(each["appId"] for each in apps) if "--query" in options else json.dumps(apps))
+        print("\\n".join(each["appId"] for each in apps) if "--query" in options else json.dumps(apps))
     case ["ad", "sp", "show"]:
         known(options["--id"])
         options["--id"] in state["principals"] or sys.exit("ERROR: no such principal")
@@ -556,6 +556,19 @@ def test_repositories_in_one_directory_of_azure_share_nothing(azure: Path) -> No
     assert {name: trust for name, trust in state["trust"].items() if name in made["trust"]} == made["trust"]
     assert len(state["trust"]) == len(state["apps"]) == 2
     assert faults(ours) == faults(theirs) == {}
+
+
+def test_no_app_has_a_role_while_another_has_its_name(azure: Path) -> None:
+    wanted = in_azure()
+    run([step for step in wanted if step.title == "app slipway-publish-ID in Azure"])
+    state = json.loads(azure.read_text())
+    state["apps"].insert(0, {**state["apps"][0], "appId": "33333333-0000-0000-0000-00000000000f"})
+    azure.write_text(json.dumps(state))
+    with pytest.raises(subprocess.CalledProcessError):
+        run(wanted)
+    assert json.loads(azure.read_text())["roles"] == []
+    fault = faults(wanted)["variable AZURE_CLIENT_ID"]
+    assert "slipway-publish-4711: several apps have this name, delete what is not yours: 33333333" in fault
 
 
 def test_check_says_how_to_leave_the_app_without_an_id(azure: Path) -> None:
