@@ -32,8 +32,9 @@ _OF_HOST: Final = {
 }
 """Programs that come with the host's driver (NVIDIA/libnvidia-container 00b4b47, src/nvc_info.c:62, `utility_bins` and
 `compute_bins`; NVIDIA/nvidia-container-toolkit, package nvcdi, `NewDriverBinariesDiscoverer`)."""
-_OF_RUNTIME: Final = ("/proc/", "/sys/", "/dev/")
-"""Folders that each container gets from its runtime, as Docker 26.1 and runc 1.1 give them, with `/dev/stdin`."""
+_OF_RUNTIME: Final = ("/proc/", "/sys/", "/dev/", "/run/", "/var/run/", "/mnt/", "/media/")
+"""Folders that each container gets from its runtime, as Docker 26.1 and runc 1.1 give them, with `/dev/stdin`, and
+those for files of a running system and for mounts (Filesystem Hierarchy Standard 3.0, 3.11, 3.12 and 3.15)."""
 _MOST_REWRITES: Final = 5
 """Times that ``#!`` may lead from one file to the next."""
 _MOST_LAUNCHES: Final = 8
@@ -159,6 +160,10 @@ class Execution:
     def _is_there(self, words: Words) -> bool:
         return bool(path := self.located(words)) and self.exists(path)
 
+    def _is_command(self, words: Words) -> bool:
+        """Return whether a shell finds a name in PATH, or `uv run` in an environment."""
+        return self._is_there(words) or any(path.endswith(f"/bin/{words.program}") for path in self._contents.scripts)
+
     def _enters(self, words: Words) -> bool:
         """Return whether a program starts in its folder, as far as that is known: one that is not there may be mounted.
 
@@ -239,7 +244,8 @@ class Execution:
     def _check_read(self, program: str, arguments: tuple[str, ...], words: Words) -> None:
         """Check that an interpreter may read its file. What is not there may be mounted, in a folder without files."""
         own = posixpath.basename(words.program)
-        if own != posixpath.basename(program) and file_readers.file_of(own, words.arguments):
+        by_python = posixpath.basename(program).startswith("python")  # and not by a shell, which may enter a folder
+        if own != posixpath.basename(program) and by_python and file_readers.file_of(own, words.arguments):
             program, arguments = words.program, words.arguments  # a script that is found, and runs another one
         name = file_readers.file_of(posixpath.basename(program), arguments)
         path = self._absolute(name, words.folder)
@@ -249,8 +255,8 @@ class Execution:
         folder, certain = posixpath.dirname(path), name.startswith("/") or not words.loose
         if trace.problem != "does not exist":
             self._file(path, READ)
-        elif "/" not in name and self._is_there(words._replace(program=name, by_text=True)):
-            return  # a shell looks in PATH too
+        elif "/" not in name and self._is_command(words._replace(program=name, by_text=True)):
+            return
         elif certain and self._contents.tree.find(folder) and not self._modules.is_mounted(folder):
             raise _NotStarted(f"/{trace.path} does not exist, which {posixpath.basename(program)} is to run", path)
 

@@ -39,7 +39,9 @@ _READERS: Final = (
     # Node takes names without an end for several files.
     _Reader(re.compile("node|nodejs"), re.compile("(?!)"), end=r".*\.[cm]?js"),
     _Reader(
-        re.compile("java"), re.compile("-[XD].+|-(?:ea|server|jar)|--add-opens=.+|--enable-[a-z-]+.*"), end=r".*\.jar"
+        re.compile("java"),
+        re.compile("-[XD].+|-(?:ea|server|jar)|--add-opens=.+|--enable-[a-z-]+.*"),
+        end=r"[^@].*\.jar",
     ),
     # They start Python with the file (pytorch/pytorch 010929f, torch/distributed/run.py, `get_args_parser`;
     # huggingface/accelerate 00785cd, src/accelerate/commands/launch.py, `launch_command_parser`).

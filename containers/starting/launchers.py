@@ -53,16 +53,16 @@ _LAUNCHERS: Final[Mapping[str, _Launcher]] = {
         _options("-u -U -b -n -l -L -m -d -o -p -f -c"), user=_options("-u"), unknown=re.compile("-[/e].*")
     ),
     "sudo": _Launcher(
-        _options("-u --user -g --group -C --close-from -D --chdir -p --prompt -T --command-timeout"),
+        _options("-u --user -C --close-from -D --chdir -p --prompt -T --command-timeout"),
         user=_options("-u --user"),
         default="root",
-        unknown=re.compile(r"-[A-Za-z]*[eilshvDR]\w*|--(?:login|shell|edit|list|host|chroot|chdir|validate).*"),
+        unknown=re.compile(r"-[A-Za-z]*[egilshvDR]\w*|--(?:login|shell|edit|list|host|chroot|chdir|validate|group).*"),
         loose=True,
     ),
     "runuser": _Launcher(
-        _options("-u --user -g --group -G --supp-group -w --whitelist-environment"),
+        _options("-u --user -w --whitelist-environment"),
         user=_options("-u --user"),
-        unknown=re.compile("-[lcsf]?|--(?:login|command|session-command|shell|fast).*"),
+        unknown=re.compile("-[lcsf]?|-[gG].*|--(?:login|command|session-command|shell|fast|group|supp-group).*"),
     ),
     "setpriv": _Launcher(
         _options(
@@ -85,7 +85,7 @@ _LAUNCHERS: Final[Mapping[str, _Launcher]] = {
         _options("-w --timeout --wait -E --conflict-exit-code"), 1, unknown=re.compile("-[nEF]+|--nonblock|--nb")
     ),
     "chroot": _Launcher(
-        _options("--userspec --groups"), user=_options("--userspec"), unknown=re.compile("--skip-chdir")
+        _options("--userspec"), user=_options("--userspec"), unknown=re.compile("--(?:skip-chdir|groups.*)")
     ),
     "nohup": _Launcher(),
     "setsid": _Launcher(unknown=re.compile("-[a-z]*f[a-z]*|--fork")),
@@ -93,8 +93,8 @@ _LAUNCHERS: Final[Mapping[str, _Launcher]] = {
     "stdbuf": _Launcher(frozenset({"-i", "-o", "-e", "--input", "--output", "--error"})),
     "timeout": _Launcher(frozenset({"-k", "-s", "--kill-after", "--signal"}), 1),
 }
-_OF_SU: Final = {"-s", "--shell", "-g", "--group", "-G", "--supp-group", "-w", "--whitelist-environment"}
-"""Options of `su` with a value, but for its text."""
+_OF_SU: Final = {"-s", "--shell", "-w", "--whitelist-environment"}
+"""Options of `su` with a value, but for its text and for groups, which nothing is known of."""
 _WITH_VALUE: Final = {"-u", "--unset", "-C", "--chdir", "-a", "--argv0"}
 """Options of `env` that the next argument is the value of."""
 _SHELLS: Final = {"sh", "bash", "dash", "ash", "ksh", "mksh", "zsh"}

@@ -23,7 +23,8 @@ _ISOLATED: Final = re.compile(r"-[bBdEiIOPqRsSuvx]*[EI].*")
 """Options without Python's variables, and perhaps without the folder where it starts."""
 _WITH_VALUE: Final = {"-W", "-X", "--check-hash-based-pycs"}
 _NAME: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
-_SEES_BASE: Final = re.compile(rb"^\s*include-system-site-packages\s*=\s*true\s*$", re.IGNORECASE | re.MULTILINE)
+_ALONE: Final = re.compile(rb"^\s*include-system-site-packages\s*=(?!\s*true\s*$)", re.IGNORECASE | re.MULTILINE)
+"""A setting by which an environment does not see its base's packages; without it, it does."""
 _FILE: Final = re.compile(
     r".*/python3(?:\.\d+t?)?/(?:site|dist)-packages/(?P<name>[^/]+\.pth|(?:site|user)customize\.py)"
 )
@@ -95,7 +96,7 @@ class PythonModules:
         settings = self._contents.text(f"{prefix.strip('/')}/pyvenv.cfg")
         for lib in ("lib", "lib64"):
             yield f"{prefix}/{lib}/python3.{minor}/site-packages"
-        alone = settings is not None and not _SEES_BASE.search(settings)
+        alone = settings is not None and _ALONE.search(settings) is not None
         for own in (f"/{base}", "/usr/local", "/usr"):
             for lib in ("lib", "lib64"):
                 kinds = ("",) if alone else ("", "/site-packages", "/dist-packages")

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from itertools import dropwhile, takewhile
 from typing import Final, NamedTuple
 
+from containers import budget
+
 _VARIABLE: Final = r"\$(?:\w+|[@*#?!$-]|\{[\w@*#]+(?:[^{}\"'`\\$\w][^{}\"'`\\$]*)?\})"
 _QUOTED: Final = rf"'[^']*'|\"(?:[^\"`\\$]|\\.|{_VARIABLE}|\$(?=[ \"]))*\""
 _WORD: Final = rf"(?:[^ \t\n;&|()<>\"'`\\$]|\\.|{_QUOTED}|{_VARIABLE})+"
@@ -36,6 +38,8 @@ _PASSED: Final = frozenset(
     ]
 )
 """Commands after which a shell looks the next one up as before."""
+_SUCCEED: Final = {"", "set", ":", "true", "echo", "export", "cd"}
+"""Those that do not fail: an assignment has no name, and `cd` is noted by itself."""
 _OPTION: Final = re.compile(r"-[a-zA-Z]+|errexit|nounset|pipefail|xtrace|verbose|allexport|monitor|noglob")
 """Arguments of `set` that leave the text's own arguments as they are."""
 _NO_HANDLER: Final = re.compile(r"\"\"|''|-|[A-Z]+[12]?")
@@ -57,11 +61,15 @@ _BUILT_IN: Final = re.compile(
 _EXIT: Final = re.compile(r"exit(?: [1-9]\d*)?")
 _BLOCKS: Final = {"{": "}", "if": "fi"}
 """The words that begin and end blocks that are read."""
+_DEEPEST: Final = 20
+"""Blocks within each other that are read."""
 _BEFORE_COMMAND: Final = frozenset(["if", "then", "elif", "else", "!"])
 _PLAIN_COMMANDS: Final = frozenset(
-    ["[", "test", ":", "true", "false", "echo", "sleep", "date", "id", "uname", "mkdir", "ls", "cat", "grep", "export"]
+    ["[", "test", ":", "true", "false", "echo", "date", "id", "uname", "mkdir", "ls", "cat", "grep", "export"]
 )
 """Commands that change nothing of what a shell starts later."""
+_SHORT: Final = re.compile(r"[\d.]{1,4}s?")
+"""What `sleep` waits for; a longer time, as `infinity`, is a start too."""
 _TO_NOTHING: Final = re.compile(r"\d*>>?[ \t]*/dev/null|\d*>&[ \t]*\d")
 
 
@@ -99,7 +107,7 @@ class Text:
 
     def __init__(self, arguments: tuple[str, ...], *, searches: bool, ends: bool) -> None:
         self._searches, self._arguments, self._ends = searches, arguments, ends
-        self._folder, self._chained = "", False
+        self._folder, self._chained, self._if_succeeded = "", False, False
         self._known_values: dict[str, str] = {}
         self._splits = False
         self.must_enter, self.sets = True, False
@@ -115,14 +123,24 @@ class Text:
         return self._first(list(_tokens(text)))
 
     def _first(self, tokens: Sequence[tuple[str, str]]) -> CertainProgram | None:
+        found, rest = self._up_to_block(tokens)
+        while rest is not None:
+            budget.check()
+            found, rest = self._up_to_block(rest)
+        return found
+
+    def _up_to_block(
+        self, tokens: Sequence[tuple[str, str]]
+    ) -> tuple[CertainProgram | None, Sequence[tuple[str, str]] | None]:
+        """Return the first program before a block, or else what a shell goes on with at the block."""
         command: list[str] = []
         redirected = skipped = False
         for number, (kind, word) in enumerate(tokens, 1):
             if kind == "word" and word in _BLOCKS and not (command or redirected):
-                rest = None if skipped else self._of_block(word, tokens[number:])
-                return None if rest is None else self._first(rest)
+                # What comes before `&&` decides whether a shell runs the block.
+                return None, None if skipped or self._chained else self._of_block(word, tokens[number:])
             if kind in {"open", "close"}:
-                return None if skipped or command or redirected else self._of_subshell(tokens[number:])
+                return None if skipped or command or redirected else self._of_subshell(tokens[number:]), None
             if kind == "word":
                 command.append(word)
             redirected |= kind == "redirection"
@@ -130,12 +148,12 @@ class Text:
                 continue  # an end of line after `||` ends nothing
             if not skipped:
                 if _is_beside(tokens[number - 1 :]):
-                    return None
+                    return None, None
                 found = self._command(command, word, tokens[number:], redirected=redirected)
                 if found is None or found.name:
-                    return found
+                    return found, None
             skipped, command, redirected = word == "||", [], False  # what follows is for a failure
-        return None
+        return None, None
 
     def _of_block(self, start: str, tokens: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]] | None:
         """Return what a shell goes on with at a block, without its braces, or after it; None if that is not known.
@@ -146,6 +164,7 @@ class Text:
         commands: list[list[str]] = [[]]
         depth = 1
         for number, (kind, word) in enumerate(tokens):
+            budget.check()
             if kind in {"open", "close"} or (kind == "separator" and word not in {";", "&&", "||"}):
                 return None
             if kind == "separator":
@@ -154,6 +173,8 @@ class Text:
                 return None
             elif kind == "word" and not set(commands[-1]) - _BEFORE_COMMAND and word in (*_BLOCKS, *_BLOCKS.values()):
                 depth += 1 if word in _BLOCKS else -1
+                if depth > _DEEPEST:
+                    return None
                 if depth == 0:
                     return self._after_block(start, word, commands, tokens[:number], tokens[number + 1 :])
             elif kind == "word":
@@ -186,6 +207,8 @@ class Text:
             self.sets |= not ASSIGNMENT.fullmatch(word) or bool(LOOKED_UP.fullmatch(name))
             self._known_values.pop(name, None)
             self._splits |= name == "IFS"
+        if rest[:1] == ["sleep"]:
+            return all(map(_SHORT.fullmatch, rest[1:]))
         return not rest or rest[0] in _PLAIN_COMMANDS or rest[:2] == ["command", "-v"]
 
     def _of_subshell(self, tokens: Sequence[tuple[str, str]]) -> CertainProgram | None:
@@ -303,9 +326,12 @@ class Text:
             self.sets |= command == "export" and any(_value(word.partition("=")[0]) is None for word in arguments)
             self._export(arguments if command == "export" else ())
             self._ends |= command == "set" and any(ENDS.fullmatch(word) for word in arguments)
-            known = {"set": _OPTION, "trap": _NO_HANDLER, "printf": _NO_VARIABLE}.get(command)
+            known = {"set": _OPTION, "trap": _NO_HANDLER, "printf": _NO_VARIABLE, "sleep": _SHORT}.get(command)
             plain = separator in {";", "&&"} and (known is None or all(map(known.fullmatch, arguments)))
+        # A failure before `&&` leaves the shell as it was, which then goes on.
+        plain &= not self._if_succeeded or separator == "&&"
         self._chained = separator == "&&"
+        self._if_succeeded = self._chained and (self._if_succeeded or command not in _SUCCEED)
         return plain
 
     def _enter(self, arguments: Sequence[str], separator: str) -> bool:

@@ -120,6 +120,16 @@ def test_variables_by_which_names_are_looked_up_last(config: Config) -> None:
     sh("set -e; gone && echo gpu; exec serve"),
     sh("cd /opt && gone; exec serve"),
     sh("set -e; id app && exec gone; serve"),
+    sh("nvidia-smi && { echo gpu; exec /gone; }; exec serve"),
+    sh("set -e; nvidia-smi && { echo gpu; /gone; }; exec serve"),
+    sh("ls /x && cd /opt; exec ./run", WorkingDir="/src"),
+    sh("ls /x && cd /opt || true; exec ./run", WorkingDir="/src"),
+    sh("A=serve; nvidia-smi && A=/gone; exec $A"),
+    sh("A=serve; nvidia-smi && export A=/gone; exec $A"),
+    sh("ls /x && set -e; /gone; exec serve"),
+    sh("if [ ! -x /src/gone ]; then sleep infinity; fi; exec /src/gone"),
+    sh("sleep inf; exec gone"),
+    sh("sleep 1d && exec gone"),
     sh("gone | cat; exec serve"),
     sh("exec gone | cat"),
     sh("cd /opt && gone | cat"),
@@ -140,6 +150,13 @@ def test_variables_by_which_names_are_looked_up_last(config: Config) -> None:
 )
 def test_text_goes_on_after_a_failure(config: Config) -> None:
     assert lines(config) == []
+
+
+def test_any_number_of_blocks_is_read() -> None:
+    assert lines(sh("{ " * 3000 + "serve" + "; }" * 3000)) == []
+    assert lines(sh("if true; then echo; fi\n" * 1200 + "exec gone")) == [
+        "/bin/sh: does not start as Entrypoint: no folder of PATH has gone"
+    ]
 
 
 @faultless(
@@ -188,6 +205,8 @@ def test_words_that_only_a_shell_knows_are_no_names(config: Config) -> None:
     entry("chpst", "-/", "/x", "/gone"),
     entry("zsh", "-c", "gone"),
     entry("sudo", "/closed/run", User="app"),
+    entry("sudo", "-u", "app", "-g", "web", "/closed/run"),
+    entry("runuser", "-u", "app", "-G", "web", "--", "/closed/run"),
     *(
         entry("su", *words)
         for words in [
@@ -196,6 +215,7 @@ def test_words_that_only_a_shell_knows_are_no_names(config: Config) -> None:
             ("app", "-c", "/gone || serve"),
             ("-x", "-c", "/gone"),
             ("app", "/gone"),
+            ("-g", "web", "app", "-c", "/closed/run"),
         ]
     ),
     *(
@@ -205,6 +225,7 @@ def test_words_that_only_a_shell_knows_are_no_names(config: Config) -> None:
             ("/", "src/run"),
             ("--skip-chdir", "/", "./gone"),
             ("--userspec=app", "/", "serve"),
+            ("--userspec=app", "--groups", "web", "/", "/closed/run"),
             ("/",),
         ]
     ),
@@ -217,12 +238,14 @@ def test_words_that_only_a_shell_knows_are_no_names(config: Config) -> None:
             ("run", "-m", "gone.py"),
             ("run", "python", "-c", "gone.py"),
             ("run", "--with", "x.py", "run.py"),
+            ("run", "rst2html.py"),
         ]
     ),
 )
 def test_launchers_that_start_something_else(config: Config) -> None:
     names = ("su", "chroot", "uv", "setsid", "flock", "sudo", "taskset", "ionice", "runuser", "numactl", "chpst", "zsh")
     files: Files = {**{f"usr/bin/{name}": PROGRAM for name in names}, "closed/run": PROGRAM}
+    files = {**files, "src/.venv/bin/rst2html.py": "#!/src/.venv/bin/python\n"}
     assert lines(config, files, {"closed": (0o700, 0)}) == []
 
 
@@ -273,6 +296,7 @@ LOCAL = ".local/lib/python3.11/site-packages/far/__main__.py"
         ({f"srv/base/{LOCAL.removeprefix('.local/')}": ""}, entry("python3.11", "-m", "far", Env=[PATH, "PYTHONUSERBASE=/srv/base"], WorkingDir="/src")),
         ({f"opt/airflow/{LOCAL}": ""}, entry("python3.11", "-m", "far", WorkingDir="/src")),
         ({"usr/bin/python3.11": PROGRAM, "usr/lib/python3/dist-packages/x.pth": "/src"}, entry("/usr/bin/python3.11", "-m", "mod.main")),
+        ({"opt/venv/pyvenv.cfg": "home = /usr/local/bin", f"usr/local/{LOCAL.removeprefix('.local/')}": ""}, entry("python", "-m", "far")),
         ({f"{SITE}/sitecustomize.py": ""}, entry("python", "-m", "mod.main")),
         ({f"{SITE}/app/__init__.py": "__path__ = extend_path"}, entry("python", "-m", "app.far")),
         ({}, entry("python", "-I", "-c", "0", Env=[PATH, "PYTHONHOME=/gone"])),
@@ -296,6 +320,24 @@ def test_python_looks_for_modules_in_many_places(files: Files, config: Config) -
 )
 def test_volumes_and_empty_folders_get_files_in_a_container(config: Config) -> None:
     assert lines(config, {"link": "->opt/venv/bin"}, {"empty": (0o755, 0)}) == []
+
+
+@faultless(
+    entry("/run/app/tool"),
+    entry("tool", Env=["PATH=/usr/local/bin"]),
+    entry("data", Env=["PATH=/usr/local/bin"]),
+    entry("python", "/mnt/app/gone.py"),
+)
+def test_files_of_a_running_system_and_of_mounts_come_later(config: Config) -> None:
+    links: Files = {"usr/local/bin/tool": "->/var/run/app/tool", "usr/local/bin/data": "->/mnt/app/data"}
+    assert lines(config, {**links, "mnt/app/x": ""}) == []
+
+
+@faultless(entry("python3", "gone.py", WorkingDir="/src"), entry("java", "-jar", "gone.jar", WorkingDir="/src"))
+def test_script_of_a_shell_may_enter_a_folder_first(config: Config) -> None:
+    names = {"python3": "/usr/local/bin/python3.11", "java": "/usr/bin/java"}
+    files: Files = {f"opt/venv/bin/{name}": f'#!/bin/sh\ncd /x\nexec {to} "$@"\n' for name, to in names.items()}
+    assert lines(config, {**MORE, **files}) == []
 
 
 @pytest.mark.parametrize(
@@ -378,6 +420,7 @@ def test_files_of_the_runtime_are_in_each_container(config: Config) -> None:
     entry("python", "-m", "json.tool"),
     entry("python", "-m", "json.gone"),
     entry("java", "-cp", "gone.jar", "Main", WorkingDir="/src"),
+    entry("java", "@gone.jar", WorkingDir="/src"),
     entry("java", "-jar", "gone.jar", WorkingDir="/nothing"),
     entry("torchrun", "-m", "gone.py", WorkingDir="/src"),
     entry("torchrun", "--rdzv-conf", "x.py", "run.py", WorkingDir="/src"),
@@ -473,7 +516,7 @@ def test_script_that_is_certain_to_fail_is_a_fault(text: str, reason: str) -> No
         (entry("/wrapper-by-env", "/gone"), "/gone does not exist"),
         (entry("bash", "/wrapper", "/gone"), "/gone does not exist"),
         *((entry("su", *words), "/gone does not exist") for words in [("app", "-c", "/gone"), ("-", "app", "-c", "/gone"), ("-s", "/bin/sh", "--command=/gone", "app"), ("-c", "set -e; /gone; true")]),
-        *((entry("chroot", *words, "/", "/gone"), "/gone does not exist") for words in [(), ("--userspec=app:app",), ("--groups", "app")]),
+        *((entry("chroot", *words, "/", "/gone"), "/gone does not exist") for words in [(), ("--userspec=app:app",)]),
         (entry("chroot", "/", "gone"), "no folder of PATH has gone"),
         *((entry("uv", "run", *words, WorkingDir="/src"), "/src/gone.py does not exist, which uv is to run") for words in [("gone.py",), ("--no-sync", "-p", "3.11", "gone.py", "--x"), ("--", "gone.py"), ("python", "-u", "/src/gone.py")]),
         (entry("/wrapper", "/src/gone"), "/src/gone does not exist"),
