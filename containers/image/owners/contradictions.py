@@ -167,10 +167,16 @@ def _numpys(
 ) -> Iterator[tuple[str, tuple[NumpyBuild, list[tuple[str, Distribution]]]]]:
     """Yield the files that call NumPy, each with its build and with the NumPy of each environment that sees it."""
     for path, binary in sorted(contents.binaries.items()):
-        seen = [(one.place, packages[one].get("numpy")) for one in folders.of(path)] if binary.numpy else []
+        seen = [(one.place, packages[one].get("numpy")) for one in _importing(path, folders)] if binary.numpy else []
         numpys = [(place, numpy) for place, numpy in seen if numpy]
         if binary.numpy and numpys:
             yield path, (binary.numpy, numpys)
+
+
+def _importing(path: str, folders: PackageFolders) -> list[Environment]:
+    """Return the environments that see an extension, and whose release of Python its name does not exclude."""
+    built = _EXTENSION.fullmatch(path)
+    return [one for one in folders.of(path) if built is None or one.version == f"3.{built['minor']}"]
 
 
 def _is_lenient(path: str) -> bool:

@@ -23,7 +23,8 @@ _FOLDER: Final = re.compile(
 _PYTHON: Final = re.compile(r"(?P<prefix>.+)/bin/python(?P<version>3\.\d+t?)")
 _CONFIGURATION: Final = "pyvenv.cfg"
 _HOME: Final = re.compile(rb"^\s*home\s*=\s*(/.*?)\s*$", re.MULTILINE)
-_SEES_BASE: Final = re.compile(rb"^\s*include-system-site-packages\s*=\s*true\s*$", re.IGNORECASE | re.MULTILINE)
+_ALONE: Final = re.compile(rb"^\s*include-system-site-packages\s*=(?!\s*true\s*$)", re.IGNORECASE | re.MULTILINE)
+"""A setting by which an environment does not see its base's packages; without it, it does."""
 _OF_DEBIAN: Final = "usr"
 SHARED: Final = "usr/lib/python3/dist-packages"
 """Debian's packages, of all its Pythons."""
@@ -101,10 +102,11 @@ class PackageFolders:
 
     @cached_property
     def _added(self) -> list[str]:
-        """The folders of PYTHONPATH."""
+        """The folders of PYTHONPATH that are there, after following links."""
         listed = filter(None, self._contents.folders("PYTHONPATH"))
-        paths = (posixpath.normpath(posixpath.join("/", self._contents.folder, path)).lstrip("/") for path in listed)
-        return list(dict.fromkeys(path for path in paths if path))
+        paths = (posixpath.normpath(posixpath.join("/", self._contents.folder, path)) for path in dict.fromkeys(listed))
+        places = filter(None, map(self._contents.tree.find, paths))
+        return list(dict.fromkeys(path for path, _ in places if path))
 
     def _all(self) -> Iterator[Environment]:
         keys = {*self._own, *(self._pythons if self._added else ())}
@@ -124,14 +126,17 @@ class PackageFolders:
             yield from (*self._of_user(version), *own)
             return
         yield from own
-        if _SEES_BASE.search(settings) and (home := _HOME.search(settings)):
+        if not _ALONE.search(settings) and (home := _HOME.search(settings)):
             yield from self._of_user(version)
             base = posixpath.dirname(self._contents.tree.trace(home[1].decode(errors="replace")).path)
             yield from self._own.get((base, version), ())
 
     def _of_user(self, version: str) -> Iterable[str]:
-        home = self._contents.environment.get("HOME") or self._home()
-        return self._own.get((posixpath.join(home, ".local").strip("/"), version), ())
+        variables = self._contents.environment
+        if variables.get("PYTHONNOUSERSITE"):
+            return ()
+        base = variables.get("PYTHONUSERBASE") or posixpath.join(variables.get("HOME") or self._home(), ".local")
+        return self._own.get((base.strip("/"), version), ())
 
     def _home(self) -> str:
         """Return the home of the image's user, as its account has it."""

@@ -277,6 +277,55 @@ def test_extension_counts_by_each_numpy_that_it_may_meet(user: str, numpy: str, 
     assert [(row.has, bool(row.files)) for row in rows] == [("numpy 2.1.0", refused)]
 
 
+@pytest.mark.parametrize(
+    ("variables", "faults"),
+    [
+        ([], 1),
+        (["PYTHONNOUSERSITE=1"], 0),
+        (["PYTHONUSERBASE=/srv"], 0),
+        (["PYTHONUSERBASE=/root/.local", "HOME=/nobody"], 1),
+    ],
+)
+def test_users_packages_count_where_python_searches_them(variables: list[str], faults: int) -> None:
+    files = {
+        **package("numpy", "2.1.0", site=BASE),
+        **package("numpy", "1.24.4", site=HOME),
+        f"{BASE}/user/_m.cpython-311-x86_64-linux-gnu.so": OF_NUMPY_2,
+    }
+    assert len(contradictions.unmet(image(files, {"Env": variables}), "amd64")) == faults
+
+
+def test_environment_that_does_not_say_so_sees_its_base() -> None:
+    settings: Files = {
+        "opt/venv/pyvenv.cfg": "home = /usr/local/bin\nversion = 3.11.9\n",
+        "usr/local/bin/python3.11": elf(),
+    }
+    files = {**settings, **package("user", "1", "numpy>=2"), **package("numpy", "1.26.4", site=BASE)}
+    assert unmet(files) == ["user 1 requires numpy>=2, and /opt/venv has numpy 1.26.4"]
+
+
+def test_extension_counts_for_the_python_that_it_is_for() -> None:
+    """As Debian's pandas beside a newer Python with a NumPy of its own."""
+    newer = "usr/local/lib/python3.12/dist-packages"
+    files: Files = {
+        **package("numpy", "1.24.2", site=DEBIAN),
+        **package("numpy", "2.1.0", site=newer),
+        f"{DEBIAN}/pandas/_m.cpython-311-x86_64-linux-gnu.so": OF_NUMPY_1,
+        **dict.fromkeys(["usr/bin/python3.11", "usr/bin/python3.12"], elf()),
+    }
+    assert unmet(files) == []
+
+
+def test_folder_of_pythonpath_may_be_a_link() -> None:
+    files: Files = {
+        **package("user", "1", "numpy>=2", site="opt/v2"),
+        **package("numpy", "1.26.4", site=BASE),
+        "opt/now": "->v2",
+    }
+    rows = contradictions.unmet(image(files, {"Env": ["PYTHONPATH=/opt/now"]}), "amd64")
+    assert [str(one) for one in rows] == ["user 1 requires numpy>=2, and /usr/local has numpy 1.26.4"]
+
+
 def test_package_that_an_earlier_folder_hides_is_not_imported() -> None:
     """As Debian's NumPy beside a newer one of the Python index."""
     local = f"{LOCAL}/dist-packages"
