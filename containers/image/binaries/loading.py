@@ -426,7 +426,7 @@ class _Resolution:
             if binary.kind == "program" and binary.interpreter:
                 place = self._contents.tree.find(binary.interpreter)
                 loader = self._contents.binaries.get(place[0]) if place else None
-                if loader is None or loader.machine != binary.machine:
+                if loader is None or not (loader.problem or loader.machine == binary.machine):
                     why = f"/{place[0]} is for {loader.machine}" if place and loader else "no such loader"
                     names = (binary.interpreter,)
                     yield Fault("loader", f"/{path}", f"misses {names[0]}", why, names=names)
