@@ -24,7 +24,9 @@ _OPENED: Final = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-
 _STUBS: Final = "stubs"
 """The folder of CUDA's toolkit with libraries to link with, whose functions fail."""
 _REACHES_NOTHING: Final = re.compile(rb"_\w*|f?printf|f?puts|fwrite|std(?:out|err)|abort|exit")
-"""What a library may call that opens no device, and asks no other library: only the functions of a stub fail so."""
+"""What a library may call that opens no device: only the functions of a stub fail so."""
+_OF_C: Final = re.compile(r"(?:libc|libm|libdl|libpthread|librt|libgcc_s|ld-linux[\w-]*|libc\.musl-\w+)\.so\.\d+")
+"""What a stub needs: a library in C++ that asks another one may have names of the same kind as the compiler's alone."""
 
 
 class Hiding(NamedTuple):
@@ -92,4 +94,5 @@ class HostLibraries:
 def _reaches_nothing(binary: Binary) -> bool:
     """Return whether a library with functions can reach no device: a stub that was copied from its folder."""
     calls = filter(None, binary.undefined.split(b"\0"))
-    return bool(binary.defined) and all(map(_REACHES_NOTHING.fullmatch, calls))
+    asks_none = all(map(_OF_C.fullmatch, binary.needed))
+    return bool(binary.defined) and asks_none and all(map(_REACHES_NOTHING.fullmatch, calls))

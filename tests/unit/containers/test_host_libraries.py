@@ -67,6 +67,16 @@ def test_copy_of_a_stub_is_one() -> None:
     ]
 
 
+def test_library_that_asks_another_one_is_no_stub() -> None:
+    shim = elf("libcuda.so.1", ["libshim.so.1"], defined=["cuInit"], undefined=["_ZN4shim4initEv"])
+    files: Files = {
+        **NAMED_STUBS,
+        "opt/driver/libcuda.so.1": shim,
+        "opt/driver/libshim.so.1": elf("libshim.so.1", defined=["_ZN4shim4initEv"]),
+    }
+    assert inspected(files, "LD_LIBRARY_PATH=/opt/driver") == ([], {"libcuda.so.1": ["/opt/driver/libcuda.so.1"]})
+
+
 def test_stub_in_the_folder_of_the_driver_stays_unless_a_link() -> None:
     """`ldconfig` in the container leads a link to the host's library, and leaves a file."""
     copied = {**NAMED_STUBS, "usr/lib64/libcuda.so.1": STUB}
