@@ -71,11 +71,15 @@ class PackageFolders:
         return any(self._contents.tree.find(f"{one}/{package}") for one in earlier)
 
     def folder(self, path: str) -> str:
-        """Return the folder of packages that a file is in; empty if it is in none."""
+        """Return the folder of packages that a file is in; empty if it is in none.
+
+        Of a folder of PYTHONPATH only what has a module's name counts: others are as a build leaves them.
+        """
         match = _FOLDER.fullmatch(path)
         if match and match["folder"] in self._by_folder:
             return match["folder"]
-        return next((folder for folder in self._added if path.startswith(f"{folder}/")), "")
+        holders = (folder for folder in self._added if path.startswith(f"{folder}/"))
+        return next((one for one in holders if all(map(str.isidentifier, path[len(one) + 1 :].split("/")[:-1]))), "")
 
     def _installed(self) -> Mapping[tuple[str, str], Sequence[str]]:
         """Return the own folders of each Python, by its prefix and version."""

@@ -316,6 +316,13 @@ def test_extension_counts_for_the_python_that_it_is_for() -> None:
     assert unmet(files) == []
 
 
+def test_file_that_a_build_has_left_below_pythonpath_is_no_module() -> None:
+    files: Files = {**package("numpy", "2.1.0", site=BASE), "app/m/_m.cpython-311-x86_64-linux-gnu.so": OF_NUMPY_1}
+    left = {path.replace("app/m", "app/build/lib.linux-x86_64-cpython-311/m"): file for path, file in files.items()}
+    rows = [contradictions.unmet(image(each, {"Env": ["PYTHONPATH=/app"]}), "amd64") for each in (files, left)]
+    assert [len(row) for row in rows] == [1, 0]
+
+
 def test_folder_of_pythonpath_may_be_a_link() -> None:
     files: Files = {
         **package("user", "1", "numpy>=2", site="opt/v2"),
