@@ -316,7 +316,7 @@ def test_extension_counts_for_the_python_that_it_is_for() -> None:
     assert unmet(files) == []
 
 
-def test_file_that_a_build_has_left_below_pythonpath_is_no_module() -> None:
+def test_file_that_a_build_has_left_is_no_module() -> None:
     files: Files = {**package("numpy", "2.1.0", site=BASE), "app/m/_m.cpython-311-x86_64-linux-gnu.so": OF_NUMPY_1}
     left = {path.replace("app/m", "app/build/lib.linux-x86_64-cpython-311/m"): file for path, file in files.items()}
     rows = [contradictions.unmet(image(each, {"Env": ["PYTHONPATH=/app"]}), "amd64") for each in (files, left)]
