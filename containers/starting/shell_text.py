@@ -192,7 +192,7 @@ class Text:
         if end != _BLOCKS[start] or after[0] != ("separator", ";"):
             return None
         if start == "{":
-            return [*within, *after[1:]]
+            return [*within, *after]  # whose separator ends a block at the end, as in `{ { true; } }`
         plain = [list(dropwhile(_BEFORE_COMMAND.__contains__, command)) for command in commands]
         if not all(map(self._changes_nothing, plain)):
             return None

@@ -147,6 +147,7 @@ def test_variables_by_which_names_are_looked_up_last(config: Config) -> None:
     sh("trap 'exit 0' EXIT; gone"),
     sh("set +e; gone; exec serve"),
     sh("if gone; then serve; fi"),
+    *(sh(f"{{ {text} }}") for text in ("{ gone || serve; }", "if true; then echo; fi", "(serve)", "gone ||", "{ {", "")),
 )
 def test_text_goes_on_after_a_failure(config: Config) -> None:
     assert lines(config) == []
@@ -527,6 +528,7 @@ def test_script_that_is_certain_to_fail_is_a_fault(text: str, reason: str) -> No
         (sh("gone && serve || exit 1"), GONE),
         (sh("gone || exit 3; serve"), GONE),
         (sh("gone ;"), GONE),
+        (sh("{ { gone; } }"), GONE),
         (sh("exec gone; serve"), GONE),
         (sh("exec nice gone --x $Y"), GONE),
         (sh('exec gone --x "{\\"a\\": 1}"'), GONE),
