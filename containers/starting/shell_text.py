@@ -302,8 +302,10 @@ class Text:
     def _fails(self, separator: str, later: Sequence[tuple[str, str]]) -> bool:
         """Return whether the text is certain to fail where a command does."""
         chained, rest = self._chained or separator == "&&", list(later)
-        if separator in {"&&", "||"} and any(kind in {"open", "close"} for kind, _ in later):
-            return False
+        of_list = takewhile(lambda token: token != ("separator", ";"), later)
+        has_block = any(word in _BLOCKS for _, word in of_list) or any(kind in {"open", "close"} for kind, _ in later)
+        if separator in {"&&", "||"} and has_block:
+            return False  # whose own `|| exit 1` is not the list's
         if separator == "&&":  # a failure passes over what follows
             skipped = takewhile(lambda token: token[0] != "separator" or token[1] in {"&&", "|"}, later)
             rest = rest[len(list(skipped)) :]

@@ -147,7 +147,12 @@ def test_variables_by_which_names_are_looked_up_last(config: Config) -> None:
     sh("trap 'exit 0' EXIT; gone"),
     sh("set +e; gone; exec serve"),
     sh("if gone; then serve; fi"),
-    *(sh(f"{{ {text} }}") for text in ("{ gone || serve; }", "if true; then echo; fi", "(serve)", "gone ||", "{ {", "")),
+    sh("gone && { serve || exit 1; }; serve"),
+    sh("gone && true && if serve || exit 1; then exit 0; fi; exec serve"),
+    *(
+        sh(f"{{ {text} }}")
+        for text in ("{ gone || serve; }", "if true; then echo; fi", "(serve)", "gone ||", "{ {", "")
+    ),
 )
 def test_text_goes_on_after_a_failure(config: Config) -> None:
     assert lines(config) == []
