@@ -124,37 +124,39 @@ def _resolved(
             timeout=NETWORK_SECONDS,
         )
         if completed.returncode:
-            reason = " ".join(re.sub(r"[^\x20-\x7e]", " ", completed.stderr).split()).removeprefix(_NO_SOLUTION)
             where = f"Python {python} on {platform}"
-            there = ", ".join((default, *more))
-            indexes = f"uv finds no packages on {there}"
-            absent = _ABSENT.search(reason)
-            requirements = one_line(" ".join((asked if asked.onto else packages).requirements))
-            if broken := _BROKEN.search(reason):
-                raise SlipwayError(
-                    f"{requirements}: {where}: the file of {broken[1]} on {there} is broken, or was cut off: "
-                    f"{one_line(reason, 300)}; try again, or let slipway:mirrors.pythonIndex name another"
-                )
-            if asked.onto and completed.returncode == _UNRESOLVED and not absent:
-                raise NotLockable(
-                    f"{one_line(' '.join(asked.requirements))}: {where}: nothing that the image has is replaced, and "
-                    f"what is asked for does not go with it or with itself: {one_line(reason, _LONGEST_CHAIN)} Ask for "
-                    "other versions, or leave one out"
-                )
-            if completed.returncode == _UNRESOLVED:
-                first = f"correct {absent[1]}" if absent else "ask for other versions"
-                advice = f"{first}, or let slipway:mirrors.pythonIndex name an index that has it"
-                raise NotLockable(f"{requirements}: {where}: {indexes}: {one_line(reason, 300)} To mend it, {advice}")
-            causes = reason.split(" cause: ")
-            why = one_line(": ".join(dict.fromkeys((causes[0], causes[-1]))), 300)
-            see = (
-                "let this machine trust its certificate"
-                if "certificate" in why
-                else "see that it is up and reached from here"
-            )
-            advice = f"{see}, or let slipway:mirrors.pythonIndex name another"
-            raise SlipwayError(f"{requirements}: {where}: {indexes}: {why}; {advice}")
+            raise _failure(asked, packages, where, ", ".join((default, *more)), completed.returncode, completed.stderr)
         return tomllib.loads((folder / "pylock.toml").read_text(encoding="utf-8"))
+
+
+def _failure(asked: Packages, packages: Packages, where: str, there: str, status: int, text: str) -> SlipwayError:
+    """Return what uv's failure means for those who ask; ``packages`` are theirs with those that the image has."""
+    reason = " ".join(re.sub(r"[^\x20-\x7e]", " ", text).split()).removeprefix(_NO_SOLUTION)
+    indexes = f"uv finds no packages on {there}"
+    absent = _ABSENT.search(reason)
+    requirements = one_line(" ".join((asked if asked.onto else packages).requirements))
+    if broken := _BROKEN.search(reason):
+        return SlipwayError(
+            f"{requirements}: {where}: the file of {broken[1]} on {there} is broken, or was cut off: "
+            f"{one_line(reason, 300)}; try again, or let slipway:mirrors.pythonIndex name another"
+        )
+    if asked.onto and status == _UNRESOLVED and not absent:
+        return NotLockable(
+            f"{one_line(' '.join(asked.requirements))}: {where}: nothing that the image has is replaced, and "
+            f"what is asked for does not go with it or with itself: {one_line(reason, _LONGEST_CHAIN)} Ask for "
+            "other versions, or leave one out"
+        )
+    if status == _UNRESOLVED:
+        first = f"correct {absent[1]}" if absent else "ask for other versions"
+        advice = f"{first}, or let slipway:mirrors.pythonIndex name an index that has it"
+        return NotLockable(f"{requirements}: {where}: {indexes}: {one_line(reason, 300)} To mend it, {advice}")
+    causes = reason.split(" cause: ")
+    why = one_line(": ".join(dict.fromkeys((causes[0], causes[-1]))), 300)
+    see = (
+        "let this machine trust its certificate" if "certificate" in why else "see that it is up and reached from here"
+    )
+    advice = f"{see}, or let slipway:mirrors.pythonIndex name another"
+    return SlipwayError(f"{requirements}: {where}: {indexes}: {why}; {advice}")
 
 
 def _with_parents(packages: Packages) -> Packages:

@@ -83,24 +83,30 @@ class _Form:
             values = self._reach.values.get(each.line, ())
             known = bool(values) and not any(value is None or "$" in value for value in values)
             if each.keyword == "FROM":
-                if not self._count:
-                    self._arguments.clear()  # each FROM and ARG of a stage has their values
-                yield from self._declared()
-                yield from self._set()
-                yield self._first(each, values)
+                yield from self._begun(each, values)
             elif each.keyword == "ARG":
                 yield from self._argument(each, values, kept=not known or (outer and not self._count))
             elif each.keyword in _SETTINGS and (known or not values):
                 self._settings |= _settings(each, values, self._escape)
             else:
-                if each.keyword == "ENV" and known:
-                    self._arguments = {name: it for name, it in self._arguments.items() if name not in values[::2]}
-                if not (known and each.keyword in _STEPS):
-                    yield from self._declared()
-                if each.keyword == "SHELL" or each.keyword in _SETTINGS:
-                    yield from self._set()  # ENTRYPOINT and CMD read the one, and the other stands for them
-                yield from self._steps(each, values)
+                yield from self._other(each, values, known=known)
         yield from self._set()
+
+    def _begun(self, each: Instruction, values: Sequence[str | None]) -> Iterator[Instruction]:
+        if not self._count:
+            self._arguments.clear()  # each FROM and ARG of a stage has their values
+        yield from self._declared()
+        yield from self._set()
+        yield self._first(each, values)
+
+    def _other(self, each: Instruction, values: Sequence[str | None], *, known: bool) -> Iterator[Instruction]:
+        if each.keyword == "ENV" and known:
+            self._arguments = {name: it for name, it in self._arguments.items() if name not in values[::2]}
+        if not (known and each.keyword in _STEPS):
+            yield from self._declared()
+        if each.keyword == "SHELL" or each.keyword in _SETTINGS:
+            yield from self._set()  # ENTRYPOINT and CMD read the one, and the other stands for them
+        yield from self._steps(each, values)
 
     def _declared(self) -> Iterator[Instruction]:
         yield from (Instruction("ARGUMENT", rest=json.dumps(pair)) for pair in self._arguments.items())
@@ -153,14 +159,16 @@ class _Form:
             case "USER":
                 yield replace(each, rest=json.dumps(_known(each.rest, values[0])))
             case "WORKDIR":
-                folder = _known(each.rest, values[0])
-                if folder and self._folder and not folder.startswith("/") and "$" not in folder:
-                    folder = _target(folder, self._folder).rstrip("/") or "/"
-                self._folder = folder if folder.startswith("/") and _PLAIN_PATH.fullmatch(folder) else ""
-                self._folders[f"#{self._count - 1}"] = self._folder
-                yield replace(each, rest=json.dumps(folder))  # Docker 26.1.5 keeps a slash at its end
+                yield self._moved(each, _known(each.rest, values[0]))
             case _:
                 yield each
+
+    def _moved(self, each: Instruction, folder: str) -> Instruction:
+        if folder and self._folder and not folder.startswith("/") and "$" not in folder:
+            folder = _target(folder, self._folder).rstrip("/") or "/"
+        self._folder = folder if folder.startswith("/") and _PLAIN_PATH.fullmatch(folder) else ""
+        self._folders[f"#{self._count - 1}"] = self._folder
+        return replace(each, rest=json.dumps(folder))  # Docker 26.1.5 keeps a slash at its end
 
 
 def _settings(each: Instruction, values: Sequence[str | None], escape: str) -> Mapping[tuple[str, str], Instruction]:
