@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import shutil
+import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,12 +36,15 @@ def megabytes(size: float) -> str:
 
 
 def folder_size(folder: Path) -> int:
-    """Return the bytes of a folder on its disk, without other mounts below it."""
-    if not folder.exists():
-        return 0
+    """Return the bytes of a folder on its disk, without other mounts below it; 0 if it is not there."""
+    command = ["du", "--summarize", "--one-file-system", "--block-size=1", str(folder)]
     try:
-        return int(output(["du", "--summarize", "--one-file-system", "--block-size=1", folder], timeout=300).split()[0])
-    except (ToolchainError, ValueError, IndexError):
+        # It fails where a file goes in the meantime, and says the size nonetheless.
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", env=child_environment("du"), timeout=300, check=False
+        )
+        return int(done.stdout.split()[0])
+    except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
         return 0
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from scaler.github import GitHub, Refused
 
-NOW = time.time()
+
 NEXT = {"Link": '<https://api.example/app/hook/deliveries?per_page=100&cursor=two>; rel="next"'}
 
 
 def delivery(number: int, minutes: float, **changed: Any) -> dict[str, Any]:
     """Return a failed delivery of some minutes ago."""
-    at = datetime.fromtimestamp(NOW - minutes * 60, UTC).isoformat().replace("+00:00", "Z")
+    at = datetime.fromtimestamp(time.time() - minutes * 60, UTC).isoformat().replace("+00:00", "Z")
     return {
         "id": number,
         "guid": f"g{number}",
@@ -46,7 +46,7 @@ def redelivered(
         return pages[number - 1], NEXT if number < len(pages) else {}
 
     monkeypatch.setattr(GitHub, "_request", request)
-    api = GitHub("https://api.example", "acme", lambda: {"token": "t"}, NOW + 60)
+    api = GitHub("https://api.example", "acme", lambda: {"token": "t"}, time.time() + 60)
     monkeypatch.setattr(api, "_app", "jwt")
     return api.redeliver(), asked
 

@@ -102,3 +102,14 @@ def test_prune_as_json_names_what_it_is_to_delete(
     assert json.loads(capfd.readouterr().out)["bytesAfter"] < listed["bytes"]
     assert not context.exists()
     assert asked
+
+
+def test_size_of_a_folder_is_told_while_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `du` says it then: a total, and a failure."""
+    du = tmp_path / "du"
+    du.write_text("#!/bin/sh\necho 'du: cannot access x: No such file or directory' >&2\necho 4096 .\nexit 1\n")
+    du.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert unused_space.folder_size(tmp_path) == 4096
+    du.unlink()
+    assert unused_space.folder_size(tmp_path / "none") == 0
