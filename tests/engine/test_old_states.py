@@ -27,7 +27,7 @@ UPDATED = {
         "kubernetes:networking.k8s.io/v1:NetworkPolicy",
         "pulumi-python:dynamic/runners:Reached",
         "pulumi:providers:docker",
-        "pulumi:providers:kubernetes",
+        "kubernetes:policy/v1:PodDisruptionBudget",
     },
     "ec2": IMAGE
     | {f"pulumi-python:dynamic/runners:{name}" for name in ("Asleep", "Awake")}

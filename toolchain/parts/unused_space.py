@@ -41,7 +41,13 @@ def folder_size(folder: Path) -> int:
     try:
         # It fails where a file goes in the meantime, and says the size nonetheless.
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", env=child_environment("du"), timeout=300, check=False
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=child_environment("du"),
+            timeout=300,
+            check=False,
         )
         return int(done.stdout.split()[0])
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):

@@ -11,7 +11,6 @@ import pytest
 
 from scaler.github import GitHub, Refused
 
-
 NEXT = {"Link": '<https://api.example/app/hook/deliveries?per_page=100&cursor=two>; rel="next"'}
 
 
