@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ import pytest
 
 from cli.export import selection
 from cli.main import main
+from containers import budget
 from containers.errors import SlipwayError
 from containers.image.binaries import contents
 from containers.image.local_image import open_image
@@ -213,3 +215,10 @@ def test_open_layout_for_other_platform_is_refused(layout: Path, capsys: pytest.
 def test_inspect_wrong_option_is_one_line(arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "./x", *arguments]) == 1
     assert capsys.readouterr().err.startswith(error)
+
+
+def test_end_of_the_process_that_reads_is_told() -> None:
+    """As where the system ends it for its memory; what it prints is no answer."""
+    assert budget.apart("acme/image", max, 1, 2) == 2
+    with pytest.raises(SlipwayError, match="^acme/image: the process that read it ended with 3$"):
+        budget.apart("acme/image", os._exit, 3)
