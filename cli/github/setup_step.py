@@ -105,7 +105,7 @@ def subject(repository: str) -> str:
 
 
 def identity(repository: str) -> str:
-    """Return the line of a shell that asks GitHub for the repository's id, which no later one of its name has."""
+    """Return the line of a shell that asks GitHub for the repository's id. A later one of its name has another."""
     return f"id=$(gh api repos/{repository} --jq .id)"
 
 

@@ -130,7 +130,7 @@ def _resolved(
 
 
 def _failure(asked: Packages, packages: Packages, where: str, there: str, status: int, text: str) -> SlipwayError:
-    """Return what uv's failure means for those who ask; ``packages`` are theirs with those that the image has."""
+    """Return uv's failure as an error for the user. ``packages`` are the asked ones with those of the image."""
     reason = " ".join(re.sub(r"[^\x20-\x7e]", " ", text).split()).removeprefix(_NO_SOLUTION)
     indexes = f"uv finds no packages on {there}"
     absent = _ABSENT.search(reason)

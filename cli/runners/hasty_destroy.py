@@ -1,4 +1,4 @@
-"""Refuses a ``destroy`` of runners on a cluster that would take from a scale set what ends it."""
+"""Refuses a ``destroy`` of runners that would delete a scale set's controller too early."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _CONTROLLER: Final = "app.kubernetes.io/part-of=gha-rs-controller"
 
 
 def check(stack: str, values: Mapping[str, Any]) -> None:
-    """Refuse where a scale set of the stack is being deleted, or where its jobs would not be waited for.
+    """Refuse while a scale set of the stack is being deleted, or if its jobs would not be awaited.
 
-    A set that is being deleted waits for its jobs, and needs the controller, which would go: Helm has forgotten the
-    set's release. Where the controller is gone already, nothing is left to lose. And Helm's releases of before
+    A deleted set waits for its jobs and needs the controller. Helm has forgotten the set's release, so the controller
+    would go first. Where the controller is gone already, nothing is left to lose. And Helm's releases of before
     :data:`ARC_PREPARED` give up after 300 s (pulumi-kubernetes v4.34.2, helm_release.go), with the
     same result. A cluster that does not answer refuses nothing here.
 

@@ -62,7 +62,7 @@ def canonical(reach: Reach) -> Iterator[Instruction]:
 class _Form:
     """The form of a reach, stage by stage.
 
-    Settings of which no step reads any stand at a stage's end, sorted, without those that a later one replaces. An
+    Settings that no step reads stand at a stage's end, sorted, each once with its last value. An
     ``ARG`` stands before the next instruction that may read it otherwise than by a word whose value is known, or
     nowhere, as one that an ``ENV`` replaces.
     """
@@ -140,7 +140,7 @@ class _Form:
             self._arguments[name] = value or ""
 
     def _steps(self, each: Instruction, values: Sequence[str | None]) -> Iterator[Instruction]:
-        """Yield an instruction that makes a layer, or that those after it read."""
+        """Yield an instruction that makes a layer or affects later ones."""
         match each.keyword:
             case "COPY" | "ADD":
                 yield _copy(each, values, self._stages, self._folder)
@@ -172,7 +172,7 @@ class _Form:
 
 
 def _settings(each: Instruction, values: Sequence[str | None], escape: str) -> Mapping[tuple[str, str], Instruction]:
-    """Return what an instruction sets, by what a later one replaces. Each value is known."""
+    """Return an instruction's settings by name. A later one of the same name replaces it. Each value is known."""
     match each.keyword:
         case "LABEL":
             return {("LABEL", name): replace(each, rest=rest) for name, rest in _pairs(each, values, escape)}
@@ -198,7 +198,7 @@ def _known(word: str, value: str | None) -> str:
 
 
 def _target(path: str, folder: str) -> str:
-    """Return the path of a target, from the root where the folder that it is relative to is known.
+    """Return the path of a target, from the root if its folder is known.
 
     It keeps a slash at its end. One that ends in a dot after a slash stays, as engines read it differently.
     """

@@ -31,7 +31,8 @@ class ContextFiles:
         """Return the paths of :meth:`of` by the names that instructions have for them.
 
         BuildKit follows the links in a source and sees what is behind them alone (``solver/llbsolver/ops/file.go``,
-        ``exec.go``: ``FollowLinks``). What is behind a link that is read too has a name that ends in ``/.``.
+        ``exec.go``: ``FollowLinks``). The content behind a link that is read too is named
+        with ``/.`` at its end.
         """
         names: dict[str, str] = {}
         followed: dict[str, str] = {}
@@ -44,7 +45,7 @@ class ContextFiles:
         return names | {f"{name}/." if name in names else name: path for name, path in followed.items()}
 
     def _read(self, sources: Iterable[Source]) -> Iterator[tuple[tuple[str, str], set[str]]]:
-        """Yield each source and what it is behind links, with the files, folders and links that are read for it."""
+        """Yield each source, its target behind links, and the files, folders and links read for it."""
         for source in {(each.path, each.pattern, _parents(each)): each for each in sources}.values():
             try:
                 paths = list(self._matches(source)) if source.pattern else [source.path]

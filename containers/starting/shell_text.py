@@ -199,7 +199,7 @@ class Text:
         return after[1:]
 
     def _changes_nothing(self, words: Sequence[str]) -> bool:
-        """Return whether a command leaves alone what follows it, but for variables that it sets; these are noted."""
+        """Return whether a command changes nothing for the next ones but variables; these are noted."""
         rest = list(dropwhile(ASSIGNMENT.fullmatch, words))
         exported = rest[1:] if rest[:1] == ["export"] else []
         for word in (*words[: len(words) - len(rest)], *exported):

@@ -83,7 +83,7 @@ def _template() -> dict[Path, str]:
 
 
 def _begun(target: Path) -> bool:
-    """Return whether all that a folder has is what an `init` that was ended writes; the pin is the last of it."""
+    """Return whether a folder has nothing but files of an interrupted `init`; the pin is the last of it."""
     ours = _template()
     partial = {temporary(path) for path in (*ours, Path(PIN))}
     folders = {folder for path in ours for folder in path.parents}

@@ -85,7 +85,7 @@ def _ending(config: KubernetesRunnersConfig, scale_set: Item) -> str:
 
 
 def _unprepared(config: KubernetesRunnersConfig, scale_set: Item) -> str:
-    """Refuse another minor release of ARC where the state does not have the present one, with which all is made anew.
+    """Refuse another minor release of ARC if the state does not have the present one.
 
     The engine replaces nothing where the old state has no trigger (pulumi v3.246.0, pkg/resource/deploy,
     shouldTriggerReplace). The controller alone would become another, and would delete the sets as it finds them.

@@ -51,7 +51,7 @@ def _cluster(name: str, config: Config, opts: pulumi.ResourceOptions) -> k8s.Pro
     kubeconfig elsewhere (pulumi-kubernetes 9497796, provider/pkg/provider/provider.go, Configure). Without a kubeconfig
     to compare, it takes every context for the same cluster, but for an identifier (DiffConfig).
 
-    What is in the old context goes first: where both names are one cluster's, what is new would go with the old.
+    What is in the old context goes first: if both names are one cluster's, its deletion would take the new objects.
     """
     by_context = {"cluster_identifier": config.context} if config.context and not config.kubeconfig else {}
     return k8s.Provider(

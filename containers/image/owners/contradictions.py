@@ -165,7 +165,7 @@ def _of_other_numpy(
 def _numpys(
     contents: Contents, folders: PackageFolders, packages: Mapping[Environment, Mapping[str, Distribution]]
 ) -> Iterator[tuple[str, tuple[NumpyBuild, list[tuple[str, Distribution]]]]]:
-    """Yield the files that call NumPy, each with its build and with the NumPy of each environment that sees it."""
+    """Yield the files that call NumPy, each with its build and the NumPy of each environment around it."""
     for path, binary in sorted(contents.binaries.items()):
         seen = [(one.place, packages[one].get("numpy")) for one in _importing(path, folders)] if binary.numpy else []
         numpys = [(place, numpy) for place, numpy in seen if numpy]
@@ -174,7 +174,7 @@ def _numpys(
 
 
 def _importing(path: str, folders: PackageFolders) -> list[Environment]:
-    """Return the environments that see an extension, and whose release of Python its name does not exclude."""
+    """Return the environments that see an extension and have a Python of its name."""
     built = _EXTENSION.fullmatch(path)
     return [one for one in folders.of(path) if built is None or one.version == f"3.{built['minor']}"]
 
