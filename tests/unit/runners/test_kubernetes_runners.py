@@ -14,6 +14,7 @@ import kubernetes_validate
 import pulumi
 import pytest
 
+from components.runners.ec2 import reservation_lookup
 from components.runners.kubernetes import build_daemon, gpu_validation, pod
 from containers.registry.logins import azure_login
 from stacks import graph
@@ -69,6 +70,15 @@ def test_runners_without_images_declare_all_objects() -> None:
         "planFiles": {},
         "runners": {"kind": "kubernetes", "namespace": "slipway-runners", "scaleSet": "slipway-runners"},
     }
+
+
+def test_reserved_nodes_are_an_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As tests/aws/test_node_reservations.py has them looked up."""
+    reserved = {"ids": ["cr-0a1b2c3d4e5f60718"], "region": "eu-west-1", "account": "123456789012", "nodeClass": "gpus"}
+    found = {"slipway-runners": "8 of 8 free"}
+    monkeypatch.setattr(reservation_lookup, "of_nodes", lambda config: found if config.reservation else {})
+    _, values = run(chain={}, runners=runners(reservation=reserved))
+    assert values["outputs"]["runners"]["reservations"] == found
 
 
 def test_manifest_keys_reach_the_api_unchanged() -> None:
