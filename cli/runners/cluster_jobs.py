@@ -11,10 +11,9 @@ from containers.errors import MALFORMED, SlipwayError, one_line
 from containers.image.gpu import kubectl
 from containers.image.gpu.kubectl import Item, Unanswered, not_ready
 from scaler.waiting import RunnerPlace, Surroundings, WaitingJob
-from stacks.config.kubernetes import KubernetesRunnersConfig
+from stacks.config.kubernetes import ARC_RUNNERS, ARC_SET_NAME, KubernetesRunnersConfig
 
-_GROUP: Final = "actions.github.com"
-_SETS: Final = f"ephemeralrunnersets.{_GROUP}"
+_SETS: Final = "ephemeralrunnersets.actions.github.com"
 _BOOT: Final = 20 * 60.0
 """Seconds in which a node with GPUs comes up and pulls the runner's image."""
 _USUAL: Final = (
@@ -48,7 +47,7 @@ def cluster_jobs(
 
 
 def _read(config: KubernetesRunnersConfig) -> tuple[list[WaitingJob], list[RunnerPlace], Surroundings]:
-    runners = _own(config, f"ephemeralrunners.{_GROUP}")
+    runners = _own(config, ARC_RUNNERS)
     pods = {_name(pod): pod for pod in _items(config, "pods", config.namespace)}
     events = _events(config, config.namespace)
     job_pods: dict[str, Item] = {}
@@ -78,10 +77,10 @@ def _items(config: KubernetesRunnersConfig, kind: str, namespace: str) -> list[I
 
 def _own(config: KubernetesRunnersConfig, kind: str) -> list[Item]:
     """Return ARC's objects of the runners, without those of the stack's other sets."""
-    label = f"{_GROUP}/scale-set-name"
     items = _items(config, kind, config.namespace)
-    several = config.is_one_of_several
-    return [item for item in items if not several or item["metadata"].get("labels", {}).get(label) == config.scale_set]
+    if not config.is_one_of_several:
+        return items
+    return [item for item in items if item["metadata"].get("labels", {}).get(ARC_SET_NAME) == config.scale_set]
 
 
 def _name(item: Item) -> str:
@@ -120,12 +119,17 @@ def _place(
     return RunnerPlace(_name(runner), passed, _signs(runner, job_pod if job else pod, events) if waits else (), job)
 
 
+def job_number(runner: Item) -> str:
+    """Return GitHub's number of the job that a runner has; empty if it has none."""
+    status = runner.get("status", {})
+    return str(status.get("jobId") or status.get("jobRequestId") or "")
+
+
 def _job(runner: Item) -> WaitingJob | None:
     """Return the job that a runner has."""
-    status = runner.get("status", {})
-    number = status.get("jobId") or status.get("jobRequestId") or ""
+    status, number = runner.get("status", {}), job_number(runner)
     names = [str(status[key]) for key in ("jobRepositoryName", "jobDisplayName") if status.get(key)]
-    return WaitingJob(str(number), about=" ".join(names)) if number or names else None
+    return WaitingJob(number, about=" ".join(names)) if number or names else None
 
 
 def _signs(runner: Item, pod: Item | None, events: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

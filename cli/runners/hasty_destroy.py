@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from cli.runners.cluster_jobs import job_number
 from containers.errors import MALFORMED, SlipwayError, printable
 from containers.image.gpu import kubectl
 from containers.image.gpu.kubectl import Item, Unanswered
-from stacks.config.kubernetes import ARC_LABEL, ARC_PREPARED, KubernetesRunnersConfig
+from stacks.config.kubernetes import (
+    ARC_LABEL,
+    ARC_PREPARED,
+    ARC_RUNNERS,
+    ARC_SET_NAME,
+    ARC_SETS,
+    KubernetesRunnersConfig,
+)
 
-_SETS: Final = "autoscalingrunnersets.actions.github.com"
-_RUNNERS: Final = "ephemeralrunners.actions.github.com"
-_SET_NAME: Final = "actions.github.com/scale-set-name"
 _CONTROLLER: Final = "app.kubernetes.io/part-of=gha-rs-controller"
 """ARC's own label (charts/gha-runner-scale-set-controller/templates/_helpers.tpl:59)."""
 
@@ -49,15 +54,15 @@ def _lines(stack: str, space: str, runners: Mapping[str, Any]) -> list[str]:
         where = {key: runners.get(key) for key in ("kubeconfig", "context")}
         return kubectl.items(kind, *(options or [f"--namespace={space}"]), **where)
 
-    sets = [each["metadata"] for each in items(_SETS)]
+    sets = [each["metadata"] for each in items(ARC_SETS)]
     ending = [each["name"] for each in sets if each.get("deletionTimestamp")]
     if ending and items("deployments.apps", "--all-namespaces", f"--selector={_CONTROLLER}"):
         return [
             f"{space}/{name}: the scale set is being deleted, and waits for the jobs of its runners: run `pulumi "
-            f"destroy --stack {stack} --refresh` once kubectl get --namespace {space} {_SETS} no longer has it"
+            f"destroy --stack {stack} --refresh` once kubectl get --namespace {space} {ARC_SETS} no longer has it"
             for name in ending
         ]
-    busy = {each["metadata"].get("labels", {}).get(_SET_NAME) for each in items(_RUNNERS) if _has_job(each)}
+    busy = {each["metadata"].get("labels", {}).get(ARC_SET_NAME) for each in items(ARC_RUNNERS) if job_number(each)}
     return [
         f"{space}/{each['name']}: a job runs, and an earlier release of Slipway made the scale set, which is given up "
         f"after 5 minutes: run `slipway up {stack}` first, then destroy waits for the job"
@@ -66,8 +71,3 @@ def _lines(stack: str, space: str, runners: Mapping[str, Any]) -> list[str]:
         and ARC_LABEL in each.get("labels", {})
         and ARC_PREPARED not in each.get("annotations", {})
     ]
-
-
-def _has_job(runner: Item) -> bool:
-    status = runner.get("status", {})
-    return bool(status.get("jobId") or status.get("jobRequestId"))

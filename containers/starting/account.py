@@ -49,6 +49,15 @@ def of_image(contents: Contents) -> Account:
     return named(contents, str(contents.config.get("User") or ""))
 
 
+def home(contents: Contents) -> str:
+    """Return the home of the account of an image's configuration; empty if no row says it, but for root."""
+    user = str(contents.config.get("User") or "0").partition(":")[0]
+    row = _row(contents, "etc/passwd", user)
+    if row and len(row) > 5:
+        return row[5]
+    return "/root" if user in {"0", "root"} else ""
+
+
 def named(contents: Contents, setting: str) -> Account:
     """Return the account of a user, and a group after a colon, each by name or id; root without either."""
     user, _, group = setting.partition(":")

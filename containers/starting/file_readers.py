@@ -75,9 +75,10 @@ def file_of(program: str, arguments: Sequence[str]) -> str:
     """Return the file that a program, by its name, runs; empty if it is not known to run one."""
     reader = next((row for row in _READERS if row.name.fullmatch(program)), None)
     rest = list(arguments)
-    if reader and reader.command and rest[:1] != [reader.command]:
-        return ""
-    rest = rest[1:] if reader and reader.command else rest
+    if reader and reader.command:
+        if rest[:1] != [reader.command]:
+            return ""
+        rest.pop(0)
     while reader and rest:
         word = rest.pop(0)
         if word in reader.with_value and rest:

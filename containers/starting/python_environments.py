@@ -10,6 +10,7 @@ from typing import Final
 
 from containers.image.binaries.contents import Contents
 from containers.image.binaries.loading import Fault
+from containers.image.owners.package_folders import HOME
 from containers.starting.account import READ, RUN
 from containers.starting.execution import Execution, Started
 from containers.starting.launchers import Words
@@ -21,7 +22,6 @@ _ASIDE: Final = re.compile(r"(^|/)(\.cache|site-packages|dist-packages|pkgs|test
 """Where environments are that nobody starts: caches, and what packages have for tests."""
 _PYTHON: Final = re.compile(r"python(3\.\d+)t?")
 _PACKAGES: Final = re.compile(r"(?P<prefix>.*?)/?lib(?:64)?/python(?P<version>3[.\d]*)t?/(?:site|dist)-packages/.")
-_HOME: Final = re.compile(rb"^\s*home\s*=\s*(/.*?)\s*$", re.MULTILINE)
 _VERSION: Final = re.compile(rb"^\s*version(?:_info)?\s*=\s*(3\.\d+)", re.MULTILINE)
 _SYSTEM: Final = {"usr", "usr/local"}
 """The prefixes of one environment."""
@@ -74,7 +74,7 @@ def _without_modules(contents: Contents, prefix: str) -> str:
     prefix`).
     """
     settings = contents.text(f"{prefix}{_CONFIGURATION}") or b""
-    home, version = _HOME.search(settings), _VERSION.search(settings)
+    home, version = HOME.search(settings), _VERSION.search(settings)
     if home is None or version is None:
         return ""
     place = home[1].decode(errors="replace")

@@ -15,6 +15,7 @@ from itertools import takewhile
 from typing import Final
 
 from containers.image.binaries.contents import Contents
+from containers.image.owners.package_folders import ALONE
 from containers.starting.refusals import Refusal
 
 _PYTHON: Final = re.compile(r"python3\.(\d+)")
@@ -23,8 +24,6 @@ _ISOLATED: Final = re.compile(r"-[bBdEiIOPqRsSuvx]*[EI].*")
 """Options without Python's variables, and perhaps without the folder where it starts."""
 _WITH_VALUE: Final = {"-W", "-X", "--check-hash-based-pycs"}
 _NAME: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
-_ALONE: Final = re.compile(rb"^\s*include-system-site-packages\s*=(?!\s*true\s*$)", re.IGNORECASE | re.MULTILINE)
-"""A setting by which an environment does not see its base's packages; without it, it does."""
 _FILE: Final = re.compile(
     r".*/python3(?:\.\d+t?)?/(?:site|dist)-packages/(?P<name>[^/]+\.pth|(?:site|user)customize\.py)"
 )
@@ -96,7 +95,7 @@ class PythonModules:
         settings = self._contents.text(f"{prefix.strip('/')}/pyvenv.cfg")
         for lib in ("lib", "lib64"):
             yield f"{prefix}/{lib}/python3.{minor}/site-packages"
-        alone = settings is not None and _ALONE.search(settings) is not None
+        alone = settings is not None and ALONE.search(settings) is not None
         for own in (f"/{base}", "/usr/local", "/usr"):
             for lib in ("lib", "lib64"):
                 kinds = ("",) if alone else ("", "/site-packages", "/dist-packages")

@@ -8,7 +8,8 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import product
 from typing import Any
 
@@ -240,14 +241,35 @@ def test_clear_text_token_or_missing_context_is_one_line(project: ClusterProject
     assert "Traceback" not in failed.output
 
 
-def test_given_up_deletion_takes_no_new_scale_set_with_it(project: ClusterProject) -> None:
-    """ARC ends a scale set with the last job of its runners; Helm forgets the release, and would take the rest for the new one."""
-    cluster, path = project.cluster, project.at("autoscalingrunnersets", project.namespace, SETS)
-    merge = {"Content-Type": "application/merge-patch+json"}
+def scale_set(project: ClusterProject) -> str:
+    """Return the path of the project's scale set."""
+    return project.at("autoscalingrunnersets", project.namespace, SETS)
+
+
+@contextmanager
+def busy_set(project: ClusterProject) -> Iterator[Callable[[], None]]:
+    """Deploy a scale set that is not gone before its job, as ARC has it; yield what ends the job and waits for that."""
+    cluster = project.cluster
+
+    def finalizers(names: list[str] | None) -> None:
+        merge = {"Content-Type": "application/merge-patch+json"}
+        cluster.call("PATCH", scale_set(project), {"metadata": {"finalizers": names}}, headers=merge)
+
+    def end_job() -> None:
+        finalizers(None)
+        until(lambda: not cluster.items(project.at("autoscalingrunnersets", api=SETS)))
+
     project.configure({"profile": "cpu"})
     with pool(cluster, "cpu"):
         project.up()
-        cluster.call("PATCH", path, {"metadata": {"finalizers": ["acme.example/job"]}}, headers=merge)
+        finalizers(["acme.example/job"])
+        yield end_job
+
+
+def test_given_up_deletion_takes_no_new_scale_set_with_it(project: ClusterProject) -> None:
+    """ARC ends a scale set with the last job of its runners; Helm forgets the release, and would take the rest for the new one."""
+    cluster, path = project.cluster, scale_set(project)
+    with busy_set(project) as end_job:
         of_set = ["--namespace", project.namespace, "--kubeconfig", str(cluster.kubeconfig)]
         given_up = subprocess.run(
             [program("helm"), "uninstall", project.namespace, "--wait", "--timeout", "2s", *of_set],
@@ -260,8 +282,7 @@ def test_given_up_deletion_takes_no_new_scale_set_with_it(project: ClusterProjec
         refused = project.up(check=False)
         assert refused.returncode != 0
         assert f"{project.namespace}/{project.namespace}: the scale set is being deleted, and waits" in refused.output
-        cluster.call("PATCH", path, {"metadata": {"finalizers": None}}, headers=merge)
-        until(lambda: not cluster.items(project.at("autoscalingrunnersets", api=SETS)))
+        end_job()
         project.pulumi("up", "-s", "t", "--yes", "--skip-preview", "--refresh")
         assert "deletionTimestamp" not in cluster.get(path)["metadata"]
         assert UNCHANGED.search(project.up().output)
@@ -269,20 +290,15 @@ def test_given_up_deletion_takes_no_new_scale_set_with_it(project: ClusterProjec
 
 
 def test_interrupted_destroy_goes_on_with_a_refresh(project: ClusterProject) -> None:
-    cluster, path = project.cluster, project.at("autoscalingrunnersets", project.namespace, SETS)
-    merge = {"Content-Type": "application/merge-patch+json"}
-    project.configure({"profile": "cpu"})
-    with pool(cluster, "cpu"):
-        project.up()
-        cluster.call("PATCH", path, {"metadata": {"finalizers": ["acme.example/job"]}}, headers=merge)
+    cluster, path = project.cluster, scale_set(project)
+    with busy_set(project) as end_job:
         destroy = project.start("destroy", "-s", "t", "--yes", "--skip-preview")
         until(lambda: cluster.get(path)["metadata"].get("deletionTimestamp"))
         os.killpg(destroy.pid, signal.SIGKILL)  # as when its machine is lost; an interrupt waits for Helm
         destroy.communicate()
         project.pulumi("cancel", "-s", "t", "--yes")
         assert cluster.items(project.at("pods", of="-controller"))
-        cluster.call("PATCH", path, {"metadata": {"finalizers": None}}, headers=merge)
-        until(lambda: not cluster.items(project.at("autoscalingrunnersets", api=SETS)))
+        end_job()
         project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview", "--refresh")
     spaces = {entry["metadata"]["name"] for entry in cluster.items("/api/v1/namespaces")}
     assert not [name for name in spaces if name.startswith(project.namespace)]

@@ -15,17 +15,12 @@ from containers.image.gpu import kubectl, node_drivers
 from containers.image.gpu.kubectl import Item, Unanswered, not_ready
 from containers.image.gpu.node_labels import GPU
 from stacks.checks import drivers
-from stacks.config.kubernetes import ARC_LABEL, ARC_PREPARED, KubernetesRunnersConfig
+from stacks.config.kubernetes import ARC_LABEL, ARC_PREPARED, ARC_RUNNERS, ARC_SETS, KubernetesRunnersConfig
 from stacks.spec import ImageSpec
 from stacks.versions.nodes import EFA, INFINIBAND, node
 
 PENDING_LIMIT = timedelta(minutes=2)
 """The time that a pod may be pending before it is reported."""
-
-_RUNNERS = "ephemeralrunners.actions.github.com"
-"""ARC's object for each runner, older than its pod. Only this object says why a pod could not be created."""
-
-_SETS = "autoscalingrunnersets.actions.github.com"
 
 _NODE_CLASSES = "ec2nodeclasses.karpenter.k8s.aws"
 """Karpenter's object for nodes on EC2. Its status lists the reservations that it selects."""
@@ -63,7 +58,7 @@ def warnings(config: KubernetesRunnersConfig, specs: Iterable[ImageSpec] = ()) -
 def refusals(config: KubernetesRunnersConfig) -> list[str]:
     """Return one line for each scale set with which an update must not begin; none if the cluster does not answer."""
     try:
-        present = _known_items(config, _SETS, f"--namespace={config.namespace}")
+        present = _known_items(config, ARC_SETS, f"--namespace={config.namespace}")
         lines = [line for each in present for line in (_ending(config, each), _unprepared(config, each)) if line]
     except (FileNotFoundError, Unanswered, *MALFORMED):  # the warnings say so
         return []
@@ -79,8 +74,8 @@ def _ending(config: KubernetesRunnersConfig, scale_set: Item) -> str:
         return ""
     return (
         f"{config.namespace}/{scale_set['metadata']['name']}: the scale set is being deleted, and waits for the jobs "
-        f"of its runners: run `pulumi up --refresh` once kubectl get --namespace {config.namespace} {_SETS} no longer "
-        "has it"
+        f"of its runners: run `pulumi up --refresh` once kubectl get --namespace {config.namespace} {ARC_SETS} no "
+        "longer has it"
     )
 
 
@@ -216,7 +211,7 @@ def _without_pod(config: KubernetesRunnersConfig, pod_names: Collection[str]) ->
         if status.get("phase") == "Failed":
             yield (
                 f"{config.namespace}/{name} has failed, and takes a runner's place until it is deleted: {reason}; "
-                f"kubectl delete --namespace {config.namespace} {_RUNNERS} {name}"
+                f"kubectl delete --namespace {config.namespace} {ARC_RUNNERS} {name}"
             )
         elif status.get("phase") in {None, "", "Pending"} and name not in pod_names and _age(runner) > PENDING_LIMIT:
             yield f"{config.namespace}/{name} has waited {_minutes(runner)} and has no pod: {reason or _log(config)}"
@@ -245,7 +240,7 @@ def _replicas(config: KubernetesRunnersConfig) -> Iterator[str]:
 
 
 def _runners(config: KubernetesRunnersConfig) -> list[Item]:
-    return _known_items(config, _RUNNERS, f"--namespace={config.namespace}")
+    return _known_items(config, ARC_RUNNERS, f"--namespace={config.namespace}")
 
 
 def _known_items(config: KubernetesRunnersConfig, *words: str) -> list[Item]:

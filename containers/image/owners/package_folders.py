@@ -16,14 +16,16 @@ from typing import Final, NamedTuple
 
 from containers import budget
 from containers.image.binaries.contents import Contents
+from containers.starting import account
 
 _FOLDER: Final = re.compile(
     r"(?P<folder>(?P<prefix>.*?)/?lib(?:64)?/python(?P<version>3(?:\.\d+)?t?)/(?P<kind>site|dist)-packages)/.*"
 )
 _PYTHON: Final = re.compile(r"(?P<prefix>.+)/bin/python(?P<version>3\.\d+t?)")
 _CONFIGURATION: Final = "pyvenv.cfg"
-_HOME: Final = re.compile(rb"^\s*home\s*=\s*(/.*?)\s*$", re.MULTILINE)
-_ALONE: Final = re.compile(rb"^\s*include-system-site-packages\s*=(?!\s*true\s*$)", re.IGNORECASE | re.MULTILINE)
+HOME: Final = re.compile(rb"^\s*home\s*=\s*(/.*?)\s*$", re.MULTILINE)
+"""The folder of the Python that a virtual environment is made from, in its settings."""
+ALONE: Final = re.compile(rb"^\s*include-system-site-packages\s*=(?!\s*true\s*$)", re.IGNORECASE | re.MULTILINE)
 """A setting by which an environment does not see its base's packages; without it, it does."""
 _OF_DEBIAN: Final = "usr"
 SHARED: Final = "usr/lib/python3/dist-packages"
@@ -84,18 +86,18 @@ class PackageFolders:
     def _installed(self) -> Mapping[tuple[str, str], Sequence[str]]:
         """Return the own folders of each Python, by its prefix and version."""
         folders: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-        of_debian: dict[str, None] = {}
+        has_shared = False
         for path in (*self._contents.distributions, *self._contents.binaries):
             budget.check()
             if match := _FOLDER.fullmatch(path):
                 prefix, version = match["prefix"], match["version"]
                 if version == "3":
-                    of_debian[match["folder"]] = None
+                    has_shared |= match["folder"] == SHARED
                 else:
                     is_local = match["kind"] == "dist" and prefix == "usr/local"
                     folders[_OF_DEBIAN if is_local else prefix, version][match["folder"]] = None
         pythons = {version for prefix, version in (*folders, *self._pythons) if prefix == _OF_DEBIAN}
-        for version in pythons if SHARED in of_debian else ():
+        for version in pythons if has_shared else ():
             folders[_OF_DEBIAN, version][SHARED] = None
         return {key: sorted(each, key=lambda folder: "/local/" not in folder) for key, each in folders.items()}
 
@@ -130,7 +132,7 @@ class PackageFolders:
             yield from (*self._of_user(version), *own)
             return
         yield from own
-        if not _ALONE.search(settings) and (home := _HOME.search(settings)):
+        if not ALONE.search(settings) and (home := HOME.search(settings)):
             yield from self._of_user(version)
             base = posixpath.dirname(self._contents.tree.trace(home[1].decode(errors="replace")).path)
             yield from self._own.get((base, version), ())
@@ -139,14 +141,6 @@ class PackageFolders:
         variables = self._contents.environment
         if variables.get("PYTHONNOUSERSITE"):
             return ()
-        base = variables.get("PYTHONUSERBASE") or posixpath.join(variables.get("HOME") or self._home(), ".local")
+        home = variables.get("HOME") or account.home(self._contents)
+        base = variables.get("PYTHONUSERBASE") or posixpath.join(home, ".local")
         return self._own.get((base.strip("/"), version), ())
-
-    def _home(self) -> str:
-        """Return the home of the image's user, as its account has it."""
-        user = str(self._contents.config.get("User") or "0").partition(":")[0]
-        for line in (self._contents.text("etc/passwd") or b"").decode(errors="replace").splitlines():
-            row = line.split(":")
-            if len(row) > 5 and user in {row[0], row[2]}:
-                return row[5]
-        return "/root" if user in {"0", "root"} else ""
