@@ -85,10 +85,7 @@ def _call(address: str, user: int) -> str:
 
 
 def _as_stranger(program: str, *words: str) -> str:
-    """Run a program of the standard library as the stranger; return what it prints, or its error's last line.
-
-    Standard error of a program that ends well is not read: gRPC's threads of this process write to it in the fork.
-    """
+    """Run a program of the standard library as the stranger; return what it prints, or its error's last line."""
     done = subprocess.run(
         ["/usr/bin/python3", "-I", "-c", program, *words],
         user=STRANGER, group=STRANGER, extra_groups=[], cwd="/", capture_output=True, text=True, timeout=60, check=False,

@@ -49,6 +49,8 @@ def _files(home: Path) -> dict[str, str]:
         "AZURE_CONFIG_DIR": str(home / ".azure"),
         "GNUPGHOME": str(home / ".gnupg"),
         "LANG": "C.UTF-8",
+        # A child that is to be another user is forked, and gRPC's handlers in it can end it before it is the program.
+        "GRPC_ENABLE_FORK_SUPPORT": "0",
     }
 
 
