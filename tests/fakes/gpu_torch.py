@@ -93,11 +93,13 @@ class _Torch:
 
     def operation(self, name: str, whole: int, output: int) -> Callable[..., None]:
         def run(*tensors: list[_Tensor]) -> None:
-            size = 4 * tensors[whole][0].length >> 20
+            size = -(-4 * tensors[whole][0].length >> 20)
             by_size = self.machine.operations[name]
             took = by_size[max(known for known in by_size if known <= max(size, 1))]
             if (name, size) == ("broadcast", 1024) and next(self.runs) < self.machine.hiccup:
                 took *= 10
+            if name == "all-gather" and tensors[0][0].length % 4:  # no whole 16 bytes
+                took *= 1.6
             for gpu, tensor in enumerate(tensors[output]):
                 self.clocks[gpu] += took
                 tensor.wrong = self.machine.wrong == name

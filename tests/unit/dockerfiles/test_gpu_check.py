@@ -34,13 +34,15 @@ def machine(row: dict[str, Any]) -> Machine:
 
 ROWS = [json.loads(line) for line in Path(__file__).with_name("gpu_machines.jsonl").read_text().splitlines()]
 MACHINES = {row["name"]: machine(row) for row in ROWS}
-"""Two H100 with NVLink, and four (torch 2.11.0, NCCL 2.28.9, driver 580.159.04), with each fault and without.
+"""Two H100 with NVLink, and four, and four H200, of which three as well (torch 2.11.0, NCCL 2.28.9, driver 580.159.04),
+with each fault and without.
 
-``ring`` of the four was measured on the first of them alone. What the check no longer measured on a busy GPU is of the
-healthy machine.
+``ring`` of the four H100 was measured on the first of them alone. What the check no longer measured on a busy GPU is of
+the healthy machine.
 """
-HEALTHY = [name for name in MACHINES if "healthy" in name or name == "NCCL_PROTO=Simple"]
-"""NCCL's protocol for large vectors, which costs nothing but at 1 MiB, is not a fault."""
+HARMLESS = {"NCCL_PROTO=Simple", "4 H200: NCCL_MAX_NCHANNELS=16"}
+"""NCCL's protocol for large vectors costs nothing but at 1 MiB, and 16 of 24 channels 12 % at most from 4 MiB on."""
+HEALTHY = [name for name in MACHINES if "healthy" in name or name in HARMLESS]
 
 
 def driver(change: Callable[[object, str, object], None]) -> None:
@@ -84,24 +86,24 @@ def test_healthy_machine_passes(run: Any, name: str) -> None:
     done = run(MACHINES[name])
     assert done.failure == ""
     assert re.fullmatch(
-        rf"NCCL adds up right: 3[235]\d GB/s bus bandwidth over {len(MACHINES[name].own)} GPUs; "
-        r"one copies to another at 39\d GB/s",
+        rf"NCCL adds up right: 3[2345]\d GB/s bus bandwidth over {len(MACHINES[name].own)} GPUs; "
+        r"one copies to another at 3[89]\d GB/s",
         done.lines[-1],
     )
 
 
 @pytest.mark.parametrize("name", [name for name in MACHINES if name not in HEALTHY])
 def test_planted_fault_fails_in_one_line(run: Any, name: str) -> None:
-    setting, count = name.removeprefix("4: "), len(MACHINES[name].own)
+    setting, count = name.rpartition(": ")[2], len(MACHINES[name].own)
     variable, _, value = setting.partition("=")
     done = run(MACHINES[name], **({variable: value} if value else {}))
     if value:
         pattern = (
-            rf"NCCL is slow: \S+ of \d+ MiB over {count} GPUs moves \d+ GB/s of \d+ expected of GPUs that copy 39\d "
+            rf"NCCL is slow: \S+ of \d+ MiB over {count} GPUs moves \d+ GB/s of \d+ expected of GPUs that copy 3[89]\d "
             rf"to each other: \d\d% are lost, and too much in \d+ of 44 measurements; look at {setting}, .*nvidia-smi.*"
         )
     else:
-        pattern = r"GPU [013] is slow: it .*, and GPU [01] .*: \d\d% are lost; look at .*nvidia-smi.*"
+        pattern = r"GPU [013] is slow: it .*, and GPU [012] .*: \d\d% are lost; look at .*nvidia-smi.*"
     assert re.fullmatch(pattern, done.failure)
     assert len(done.failure) < 300  # what a report keeps
 
@@ -121,23 +123,23 @@ HEALTH = MACHINES["healthy"]
 FOUR = MACHINES["4: healthy"]
 
 
-def slower(machine: Machine, name: str, share: float) -> Machine:
-    """Return a machine on which an operation of a GiB loses a share of its rate."""
-    took = {**machine.operations[name], 1024: machine.operations[name][1024] / (1 - share)}
-    return replace(machine, operations={**machine.operations, name: took})
+def slower(machine: Machine, size: int, share: float) -> Machine:
+    """Return a machine on which each operation loses a share of its rate on vectors of so many MiB."""
+    return replace(
+        machine,
+        operations={name: {**took, size: took[size] / (1 - share)} for name, took in machine.operations.items()},
+    )
 
 
-@pytest.mark.parametrize("name", HEALTH.operations)
-@pytest.mark.parametrize("machine", [HEALTH, FOUR], ids=["two", "four"])
-@pytest.mark.parametrize(("share", "fails"), [(0.15, True), (0.1, False)])
-def test_loss_of_15_percent_of_one_size_is_found(
-    run: Any, machine: Machine, name: str, share: float, *, fails: bool
-) -> None:
-    done = run(slower(machine, name, share))
-    assert bool(done.failure) == fails
-    if fails:
-        assert done.failure.startswith(f"NCCL is slow: {name} of 1024 MiB over {len(machine.own)} GPUs moves ")
-        assert re.search(r": 1[345]% are lost, and too much in 1 of 44 ", done.failure)
+@pytest.mark.parametrize("name", ["healthy", "4: healthy", "4 H200: healthy", "3 H200: healthy"])
+@pytest.mark.parametrize(("size", "share", "slow"), [(1024, 0.15, 4), (256, 0.15, 4), (64, 0.25, 4), (1024, 0.1, 0)])
+def test_loss_on_one_size_is_found_for_each_operation(run: Any, name: str, size: int, share: float, slow: int) -> None:
+    failure = run(slower(MACHINES[name], size, share)).failure
+    if slow:
+        of = f"of {size} MiB over {len(MACHINES[name].own)} GPUs"
+        assert re.match(rf"NCCL is slow: \S+ {of} moves .*: \d\d% are lost, and too much in {slow} of 44 ", failure)
+    else:
+        assert failure == ""
 
 
 def test_accepted_loss_lets_a_slow_machine_pass_and_no_slower(run: Any) -> None:
