@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from io import BufferedReader, BytesIO
 from pathlib import Path
 from threading import BoundedSemaphore, Event
-from typing import IO, Any, Final, cast
+from typing import IO, Any, Final, NamedTuple, cast
 
 from containers.blob import BlobUnreadable
 from containers.engine.pushed_layers import PushedBlob, PushedLayers
@@ -57,6 +57,14 @@ class EngineImage:
     saved: Callable[[], AbstractContextManager[IO[bytes]]]
 
 
+class Pushed(NamedTuple):
+    """The digests of a pushed image's manifest and configuration, and a line about each wait for a busy registry."""
+
+    digest: str
+    config: str
+    waits: Sequence[str]
+
+
 def push(
     image: EngineImage,
     reference: str,
@@ -64,21 +72,28 @@ def push(
     login: Login | None,
     folder: Path,
     progress: Callable[[str], None],
-) -> tuple[str, str]:
-    """Push an image to ``repository:tag``; return the digests of its manifest and of its configuration.
+) -> Pushed:
+    """Push an image to ``repository:tag``.
 
     ``folder`` has the records of earlier pushes. ``progress`` takes a line at each step, and may raise to end the push.
 
     Raises:
         SlipwayError: the engine's archive is not the image's, or the registry refuses something or does not respond.
     """
-    named = Reference.of(reference)
+    named, failed = Reference.of(reference), Event()
+
+    def going(line: str) -> None:
+        if failed.is_set():
+            raise SlipwayError("the push has ended")
+        progress(line)
+
+    repository = Repository(reference, login, reasons=PUSH_REASONS, progress=going)
     records = PushedLayers(folder, zstd_layer.method(level))
-    work = _Push(image, Repository(reference, login, reasons=PUSH_REASONS), named.host, named.path, records, progress)
+    work = _Push(image, repository, named.host, named.path, records, going, failed)
     work.find()
     if not work.complete:
         work.read(level)
-    return work.finish(named.tag), work.known[image.identity].digest
+    return Pushed(work.finish(named.tag), work.known[image.identity].digest, repository.waits)
 
 
 @dataclass
@@ -91,8 +106,8 @@ class _Push:
     path: str
     records: PushedLayers
     progress: Callable[[str], None]
+    failed: Event
     known: dict[str, PushedBlob] = field(default_factory=dict)
-    ended: Event = field(default_factory=Event)
 
     @property
     def complete(self) -> bool:
@@ -115,8 +130,10 @@ class _Push:
                 pushes.append(threads.submit(self._push, content, file, blob, slots))
             while not self._ended(pushes):
                 self.progress("Pushing layers")
+        except BaseException:
+            self.failed.set()
+            raise
         finally:
-            self.ended.set()
             threads.shutdown(wait=False, cancel_futures=True)  # a registry that says nothing is not waited for
 
     def finish(self, tag: str) -> str:
@@ -207,7 +224,7 @@ class _Push:
     def _push(self, content: str, file: IO[bytes], blob: PushedBlob, slots: BoundedSemaphore) -> None:
         try:
             with file:
-                body = _Body(file, blob, self.ended, self.progress)
+                body = _Body(file, blob, self.progress)
                 self.repository.push_blob(blob.digest, blob.size, cast("IO[bytes]", body))
             self._keep(content, blob)
         finally:
@@ -253,10 +270,10 @@ class _Watched:
 
 
 class _Body:
-    """A blob as the body of a request, which ends when the push does."""
+    """A blob as the body of a request, which says how much of it was read."""
 
-    def __init__(self, file: IO[bytes], blob: PushedBlob, ended: Event, progress: Callable[[str], None]) -> None:
-        self._file, self._blob, self._ended, self._progress = file, blob, ended, progress
+    def __init__(self, file: IO[bytes], blob: PushedBlob, progress: Callable[[str], None]) -> None:
+        self._file, self._blob, self._progress = file, blob, progress
 
     def __len__(self) -> int:
         return self._blob.size
@@ -272,8 +289,6 @@ class _Body:
         return self._file.seek(place)
 
     def read(self, size: int) -> bytes:
-        if self._ended.is_set():
-            raise SlipwayError("the push has ended")
         content = self._file.read(max(size, _BLOCK))
         name, total = self._blob.digest[7:19], self._blob.size / 1e6
         self._progress(f"Pushing {name}: {self._file.tell() / 1e6:.0f} of {total:.0f} MB")

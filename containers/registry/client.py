@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, Any, Final
@@ -19,6 +18,7 @@ from urllib3.exceptions import HTTPError
 
 from containers.blob import DIGEST, Result, read_blob
 from containers.errors import SlipwayError, one_line
+from containers.registry.attempts import BUSY, Attempts
 from containers.registry.credentials import Login
 from containers.registry.reference import Reference, check_reference
 from containers.registry.transport import LIMIT, RegistryUnreachable, Transport, Untrusted, chunk, reason
@@ -36,10 +36,9 @@ IMAGES: Final = (
 
 _BINARY: Final = "application/octet-stream"
 _ACCEPT: Final = ", ".join((*INDEXES, *IMAGES))
-_RETRY_SECONDS: Final = (0.5, 2.0)
-"""Seconds before each further attempt to read or to push a blob whose connection broke."""
-_AGAIN: Final = (404, 408, 429, 500, 502, 503, 504)
+_UPLOADED_AGAIN: Final = BUSY | {404}
 """Statuses after which a blob is pushed again. With 404, a registry has forgotten the upload (BLOB_UPLOAD_UNKNOWN)."""
+_PAGE: Final = "text/html"
 _ABSENT: Final = (401, 403, 404)
 """Statuses by which registries report what is missing or hidden."""
 _MOST_TAGS: Final = 1_000_000
@@ -96,7 +95,7 @@ class Repository:
     """One repository of a registry, and the tag or digest in it that a reference names.
 
     ``login`` is used if it is for this registry; else the machine's own login. ``reasons`` explain error statuses.
-    ``scheme`` and ``verify`` are those of :class:`~containers.registry.transport.Transport`.
+    ``scheme``, ``verify`` and ``progress`` are those of :class:`~containers.registry.transport.Transport`.
 
     Raises:
         SlipwayError: ``reference`` has no tag and no digest.
@@ -110,6 +109,7 @@ class Repository:
         *,
         scheme: str = "",
         verify: bool = True,
+        progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.reference = reference
         self._reasons = reasons or _PULL_REASONS
@@ -120,7 +120,14 @@ class Repository:
         named = Reference.of(reference)
         self.host, self._version = named.host, named.version
         applicable = login if login and login.applies_to(reference) else None
-        self._transport = Transport(reference, self.host, named.path, applicable, scheme=scheme, verify=verify)
+        self._transport = Transport(
+            reference, self.host, named.path, applicable, scheme=scheme, verify=verify, progress=progress
+        )
+
+    @property
+    def waits(self) -> list[str]:
+        """A line about each request that a busy registry was sent again, and then answered."""
+        return self._transport.waits
 
     def digest(self) -> str:
         """Return the digest of what the reference names.
@@ -129,9 +136,7 @@ class Repository:
             SlipwayError: it does not exist, or the registry does not respond.
         """
         with self._request("HEAD", f"manifests/{self._version}", self._version) as response:
-            if "Docker-Content-Digest" in response.headers:
-                return self._digest_of(response)
-        return self._manifest()[0]  # the specification lets a registry leave the header out
+            return self._named(response, self._version)
 
     def visible_digest(self) -> str | None:
         """Return the digest of what the reference names; None if it does not exist or this login may not see it.
@@ -141,12 +146,7 @@ class Repository:
         Raises:
             SlipwayError: the registry rejects the login, responds with another error, or does not respond.
         """
-        with self._transport.request("HEAD", f"manifests/{self._version}", _ACCEPT) as response:
-            rejected = self._transport.refused and response.status_code == requests.codes.unauthorized
-            if response.status_code in _ABSENT and not rejected:
-                return None
-            self._check(response, self._version)
-            return self._digest_of(response)
+        return self._visible(self._version)
 
     def exists(self) -> bool:
         """Return whether the registry has what the reference names.
@@ -154,11 +154,9 @@ class Repository:
         Raises:
             SlipwayError: the registry responds with an error other than 404, or does not respond.
         """
-        with self._transport.request("HEAD", f"manifests/{self._version}", _ACCEPT) as response:
-            if response.status_code == requests.codes.not_found:
-                return False
-            self._check(response, self._version)
-            return True
+        path = f"manifests/{self._version}"
+        with self._request("HEAD", path, self._version, passed=(requests.codes.not_found,)) as response:
+            return response.ok and bool(self._named(response, self._version))
 
     def manifest(self) -> Manifest:
         """Return the manifest that the reference names.
@@ -166,9 +164,7 @@ class Repository:
         Raises:
             SlipwayError: it does not exist, does not have its digest, or the registry does not respond.
         """
-        actual, media_type, body = self._manifest()
-        content = self._parsed(body, "the manifest")
-        return Manifest(actual, content.get("mediaType") or media_type, content, body)
+        return self._manifest(self._version)
 
     def tags(self) -> list[str]:
         """Return all tags of the repository, page by page (distribution specification, "Listing Tags").
@@ -210,8 +206,8 @@ class Repository:
         Raises:
             SlipwayError: as for :meth:`manifest`, or the registry rejects the tag.
         """
-        _, media_type, body = self._manifest()
-        self.put(name, body, media_type)
+        manifest = self.manifest()
+        self.put(name, manifest.body, manifest.media_type)
 
     def put(self, version: str, body: bytes, media_type: str, reasons: Mapping[int, str] | None = None) -> None:
         """Push a manifest under ``version``, its digest or a tag. ``reasons`` explain more error statuses.
@@ -219,8 +215,13 @@ class Repository:
         Raises:
             SlipwayError: the registry rejects the manifest or the tag, keeps another one, or does not respond.
         """
-        with self._request("PUT", f"manifests/{version}", version, body, media_type, reasons) as response:
-            expected = f"sha256:{hashlib.sha256(body).hexdigest()}"
+        expected = f"sha256:{hashlib.sha256(body).hexdigest()}"
+        attempts = self._transport.attempts()
+        with self._transport.request("PUT", f"manifests/{version}", _ACCEPT, body, media_type, attempts) as response:
+            # A first attempt may have been taken by a registry whose tags must not move, which refuses the next one.
+            if attempts.count > 1 and not response.ok and self._visible(version) == expected:
+                return
+            self._check(response, version, reasons, attempts)
             kept = response.headers.get("Docker-Content-Digest", expected)
             if kept != expected:
                 raise SlipwayError(
@@ -234,10 +235,9 @@ class Repository:
         Raises:
             SlipwayError: the registry responds with another error, or does not respond.
         """
-        with self._transport.request("HEAD", f"blobs/{digest}", _ACCEPT) as response:
-            if response.status_code in _ABSENT:
+        with self._request("HEAD", f"blobs/{digest}", digest, passed=_ABSENT) as response:
+            if not response.ok or response.headers.get("Docker-Content-Digest", digest) != digest:
                 return None
-            self._check(response, digest)
             size = response.headers.get("Content-Length", "")
             return int(size) if size.isdecimal() else None
 
@@ -257,23 +257,22 @@ class Repository:
         Raises:
             SlipwayError: the registry rejects it, or does not respond.
         """
-        for wait in (*_RETRY_SECONDS, None):
+        attempts = self._transport.attempts()
+        while self.blob_size(digest) != size:
+            with self._request("POST", "blobs/uploads/", digest, b"", _BINARY, _UPLOAD_REASONS) as response:
+                location = response.headers.get("Location", "")
+            place = f"{location}{'&' if '?' in location else '?'}{urlencode({'digest': digest})}"
             try:
-                if self.blob_size(digest) == size:
-                    return
-                with self._request("POST", "blobs/uploads/", digest, b"", _BINARY, _UPLOAD_REASONS) as response:
-                    location = response.headers.get("Location", "")
-                place = f"{location}{'&' if '?' in location else '?'}{urlencode({'digest': digest})}"
                 with self._transport.request("PUT", place, _ACCEPT, file, _BINARY) as response:
-                    if wait is None or response.status_code not in _AGAIN:
-                        self._check(response, digest, _UPLOAD_REASONS)
-                        return
+                    if not attempts.again(response, _UPLOADED_AGAIN):
+                        self._check(response, digest, _UPLOAD_REASONS, attempts)
+                        break
             except Untrusted:
                 raise
             except RegistryUnreachable:
-                if wait is None:
+                if not attempts.again(None):
                     raise
-            time.sleep(wait or 0)
+        self.waits.extend(filter(None, [attempts.summary]))
 
     def blob(self, digest: str, read: Callable[[IO[bytes]], Result], size: int | None = None) -> Result:
         """Stream a blob to ``read``, check the blob's digest, and return the result of ``read``.
@@ -287,15 +286,14 @@ class Repository:
         """
         if not DIGEST.fullmatch(digest):
             raise SlipwayError(f"{self.reference}: '{one_line(digest)}' is no digest of a blob")
-        for wait in (*_RETRY_SECONDS, None):
+        attempts = self._transport.attempts()
+        while True:
             try:
                 return self._blob(digest, read, size)
             except (HTTPError, requests.RequestException, OSError) as error:
-                if wait is None:
+                if not attempts.again(None):
                     where = f"{self.reference}: {digest}"
                     raise SlipwayError(f"{where}: connection to {self.host} broke: {reason(error)}") from None
-                time.sleep(wait)
-        raise AssertionError
 
     def json(self, digest: str, size: int = LIMIT) -> dict[str, Any]:
         """Return a small blob that is a JSON object, such as an image's configuration; ``size`` as for :meth:`blob`.
@@ -306,18 +304,41 @@ class Repository:
         body = self.blob(digest, lambda stream: stream.read(), min(size, LIMIT))
         return self._parsed(body, digest)
 
-    def _manifest(self) -> tuple[str, str, bytes]:
-        """Return a manifest's digest, which is checked, its media type and its bytes."""
-        with self._request("GET", f"manifests/{self._version}", self._version) as response:
+    def _visible(self, version: str) -> str | None:
+        with self._request("HEAD", f"manifests/{version}", version, passed=_ABSENT) as response:
+            if not response.ok:
+                if self._transport.refused and response.status_code == requests.codes.unauthorized:
+                    self._check(response, version)
+                return None
+            return self._named(response, version)
+
+    def _named(self, response: requests.Response, version: str) -> str:
+        """Return the digest that a HEAD's answer states; the specification lets a registry leave it out."""
+        if "Docker-Content-Digest" not in response.headers:
+            return self._manifest(version).digest
+        value = response.headers["Docker-Content-Digest"]
+        if not DIGEST.fullmatch(value):
+            raise SlipwayError(f"{self.reference}: {self.host} sends no valid digest, but '{one_line(value)}'")
+        if DIGEST.fullmatch(version) and value != version:
+            raise SlipwayError(f"{self.reference}: {self.host} sends another manifest, {value}")
+        return value
+
+    def _manifest(self, version: str) -> Manifest:
+        """Return a manifest, whose digest is checked."""
+        with self._request("GET", f"manifests/{version}", version) as response:
             body = self._transport.body(response)
             actual = f"sha256:{hashlib.sha256(body).hexdigest()}"
             stated = response.headers.get("Docker-Content-Digest", actual)
-            expected = self._version if DIGEST.fullmatch(self._version) else stated
+            expected = version if DIGEST.fullmatch(version) else stated
             if actual != expected:
                 raise SlipwayError(
                     f"{self.reference}: the manifest is corrupt: its digest is {actual}, not {one_line(expected)}"
                 )
-            return actual, response.headers.get("Content-Type", "").partition(";")[0].strip(), body
+            media_type = response.headers.get("Content-Type", "").partition(";")[0].strip()
+        content = self._parsed(body, "the manifest")
+        if media_type not in (*INDEXES, *IMAGES) and "schemaVersion" not in content:
+            raise SlipwayError(f"{self.reference}: {self.host} sends no manifest, but '{one_line(media_type)}'")
+        return Manifest(actual, content.get("mediaType") or media_type, content, body)
 
     def _blob(self, digest: str, read: Callable[[IO[bytes]], Result], size: int | None) -> Result:
         with self._request("GET", f"blobs/{digest}", digest) as response:
@@ -332,27 +353,40 @@ class Repository:
         body: bytes | None = None,
         media_type: str = "",
         reasons: Mapping[int, str] | None = None,
+        passed: Collection[int] = (),
     ) -> requests.Response:
-        """Return the response to a request for ``version``, a tag or digest, which names it in errors."""
-        response = self._transport.request(method, path, _ACCEPT, body, media_type)
-        self._check(response, version, reasons)
+        """Return the response to a request for ``version``, a tag or digest, which names it in errors.
+
+        ``passed`` are the statuses of errors that are returned too.
+        """
+        attempts = self._transport.attempts()
+        response = self._transport.request(method, path, _ACCEPT, body, media_type, attempts)
+        if response.status_code not in passed:
+            self._check(response, version, reasons, attempts)
         return response
 
-    def _check(self, response: requests.Response, version: str, reasons: Mapping[int, str] | None = None) -> None:
+    def _check(
+        self,
+        response: requests.Response,
+        version: str,
+        reasons: Mapping[int, str] | None = None,
+        attempts: Attempts | None = None,
+    ) -> None:
+        name = "" if version == self._version else f" {version}:"
         if not response.ok:
             response.close()
-            name = "" if version == self._version else f" {version}:"
             known = {**self._reasons, **(reasons or {})}
             explanation = known.get(response.status_code, "the registry responds with an error")
-            raise SlipwayError(f"{self.reference}:{name} {explanation.format(host=self.host)} ({response.status_code})")
-
-    def _digest_of(self, response: requests.Response) -> str:
-        value = response.headers.get("Docker-Content-Digest", "")
-        if not DIGEST.fullmatch(value):
-            raise SlipwayError(f"{self.reference}: {self.host} sends no valid digest, but '{one_line(value)}'")
-        if DIGEST.fullmatch(self._version) and value != self._version:
-            raise SlipwayError(f"{self.reference}: {self.host} sends another manifest, {value}")
-        return value
+            said = f", {attempts.said}" if attempts and attempts.said else ""
+            explained = explanation.format(host=self.host)
+            raise SlipwayError(f"{self.reference}:{name} {explained} ({response.status_code}){said}")
+        # Some answer a push with an empty page, and 201 or 202.
+        if response.status_code == requests.codes.ok and response.headers.get("Content-Type", "").startswith(_PAGE):
+            response.close()
+            raise SlipwayError(
+                f"{self.reference}:{name} {self.host} answers with a web page, as a login does; check the registry's "
+                "address, and what this machine's proxy lets through"
+            )
 
     def _parsed(self, body: bytes, name: str) -> dict[str, Any]:
         try:

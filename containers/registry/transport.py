@@ -7,16 +7,17 @@ import json
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import IO, Any, Final
 from urllib.parse import urljoin, urlsplit
 
 import requests
 from urllib3.exceptions import HTTPError, ProtocolError
-from urllib3.util.retry import Retry
 
 from containers.addresses.guarded_session import GuardedSession
 from containers.errors import SlipwayError, one_line
 from containers.registry import credentials
+from containers.registry.attempts import BUSY, Attempts
 from containers.registry.credentials import Login
 from containers.registry.reference import on_loopback
 
@@ -33,16 +34,7 @@ _TIMEOUTS: Final = (10, 30)
 """Seconds to connect, and between two bytes of a response."""
 _UPLOAD_TIMEOUTS: Final = (60, 900)
 """The same of an upload: a registry that keeps blobs elsewhere answers after it has copied the whole of one."""
-_RETRY: Final = Retry(
-    total=3,
-    backoff_factor=0.5,
-    backoff_max=10,
-    retry_after_max=10,
-    status_forcelist=(429, 500, 502, 503, 504),
-    allowed_methods=("GET", "HEAD"),
-    redirect=10,
-    raise_on_status=False,
-)
+_BROKEN: Final = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
 _CHALLENGE: Final = re.compile(r'\b(\w+)="([^"]*)"')
 
 
@@ -60,11 +52,19 @@ class Transport:
     A registry on the loopback interface is reached over plain HTTP, as Docker does, and others over HTTPS, unless
     ``scheme`` is given. ``login`` is sent to this registry only, and one without a user name is anonymous; without one,
     :func:`containers.registry.credentials.of_machine` decides. ``reference`` begins each error. ``verify`` is whether
-    the registry's certificate is verified.
+    the registry's certificate is verified. ``progress`` is that of :class:`~containers.registry.attempts.Attempts`.
     """
 
     def __init__(
-        self, reference: str, host: str, path: str, login: Login | None, *, scheme: str = "", verify: bool = True
+        self,
+        reference: str,
+        host: str,
+        path: str,
+        login: Login | None,
+        *,
+        scheme: str = "",
+        verify: bool = True,
+        progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.host = host
         self.refused = False
@@ -75,31 +75,64 @@ class Transport:
         self._scope = f"repository:{path}:pull"
         self._login = login
         self._authorization = ""
-        self._session = GuardedSession(self._url, verify=verify, max_retries=_RETRY)
+        self._session = GuardedSession(self._url, verify=verify)
+        self._progress = progress
+        self.waits: list[str] = []
+        """A line about each request that was sent again, and then got its answer."""
+
+    def attempts(self) -> Attempts:
+        """Return the attempts of one request."""
+        return Attempts(self.host, self._progress)
 
     def request(
-        self, method: str, path: str, accept: str, body: bytes | IO[bytes] | None = None, media_type: str = ""
+        self,
+        method: str,
+        path: str,
+        accept: str,
+        body: bytes | IO[bytes] | None = None,
+        media_type: str = "",
+        attempts: Attempts | None = None,
     ) -> requests.Response:
         """Send a request, again with a token if the registry requires one; return the response, whatever its status.
 
         ``path`` is below the repository, or a whole address that the registry named. A login is sent to the registry's
-        own host alone. A file is sent from its beginning.
+        own host alone. A file is sent from its beginning. Without ``attempts`` the request is sent once.
 
         Raises:
             RegistryUnreachable: there is no response.
         """
         try:
-            response = self._send(method, path, accept, body, media_type, self._authorization)
-            # A storage to which the registry leads may be another's: its token server gets no login.
-            if response.status_code == requests.codes.unauthorized and self._is_home(response.url):
-                challenge = response.headers.get("WWW-Authenticate", "")
-                response.close()
-                # Of its own: a request in another thread may have another one, for less, by the time this one is sent.
-                authorization = self._authorization = self._authenticate(challenge)
-                response = self._send(method, path, accept, body, media_type, authorization)
+            return self._repeated(lambda: self._authenticated(method, path, accept, body, media_type), attempts)
         except (requests.RequestException, ValueError, KeyError) as error:
             kind = Untrusted if isinstance(error, requests.exceptions.SSLError) else RegistryUnreachable
-            raise kind(f"{self._reference}: request to {self.host} failed: {reason(error)}") from None
+            said = f" ({attempts.said})" if attempts and attempts.said else ""
+            raise kind(f"{self._reference}: request to {self.host} failed: {reason(error)}{said}") from None
+
+    def _repeated(self, send: Callable[[], requests.Response], attempts: Attempts | None) -> requests.Response:
+        """Send a request as often as its attempts allow; return the last response."""
+        while True:
+            try:
+                response = send()
+            except _BROKEN as error:
+                if isinstance(error, requests.exceptions.SSLError) or not (attempts and attempts.again(None)):
+                    raise
+                continue
+            if not (attempts and attempts.again(response)):
+                if attempts and response.status_code not in BUSY:
+                    self.waits.extend(filter(None, [attempts.summary]))
+                return response
+
+    def _authenticated(
+        self, method: str, path: str, accept: str, body: bytes | IO[bytes] | None, media_type: str
+    ) -> requests.Response:
+        response = self._send(method, path, accept, body, media_type, self._authorization)
+        # A storage to which the registry leads may be another's: its token server gets no login.
+        if response.status_code == requests.codes.unauthorized and self._is_home(response.url):
+            challenge = response.headers.get("WWW-Authenticate", "")
+            response.close()
+            # Of its own: a request in another thread may have another one, for less, by the time this one is sent.
+            authorization = self._authorization = self._authenticate(challenge)
+            response = self._send(method, path, accept, body, media_type, authorization)
         return response
 
     def body(self, response: requests.Response) -> bytes:
@@ -171,9 +204,11 @@ class Transport:
             form = {"grant_type": "refresh_token", "refresh_token": identity, "client_id": "slipway"}
             exchange = {"data": {**query, **form}, "allow_redirects": False}
         method = "POST" if identity else "GET"
-        with self._session.request(
-            method, realm, **exchange, auth=_authorized(basic), stream=True, timeout=_TIMEOUTS
-        ) as response:
+        attempts = self.attempts()
+        ask = partial(self._session.request, method, realm, **exchange, auth=_authorized(basic), stream=True)
+        with self._repeated(lambda: ask(timeout=_TIMEOUTS), attempts) as response:
+            if response.status_code in BUSY:
+                raise ValueError(f"its token server answers {response.status_code} ({attempts.said})")
             if not response.ok:
                 # A known login without the right gets a token for fewer rights, not a 401 (same source).
                 self.refused = bool(basic or identity) and response.status_code == requests.codes.unauthorized

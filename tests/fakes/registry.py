@@ -16,7 +16,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-import containers.registry.transport
 from tests.fakes.loopback import serving
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -33,6 +32,8 @@ class Registry:
     ``digests`` maps ``name:tag`` to a digest, or to the status of a refusal. ``manifests`` and ``blobs`` are by digest;
     content that does not fit its digest makes a corrupt one. ``swapped`` has, by the digest of a request, that of the
     manifest which answers it, coherent in itself. ``refusals`` are the statuses of the next responses.
+    ``answers`` are the statuses and headers of the next answers to a method, by its name, and ``token_answers`` the
+    statuses of the token server's.
     ``uploads`` are the statuses of the next uploads of blobs; ``rewritten`` is the digest that it states of a pushed manifest.
     ``endless`` are the digests of blobs that go on with blanks. ``broken`` is the number of responses that end in the middle; while ``slow`` is set, blobs halt there, and while
     ``silent`` is set, there is no response. ``unknown`` maps media types that it takes no manifest of to the status of
@@ -47,6 +48,8 @@ class Registry:
         self.swapped: dict[str, str] = {}
         self.blobs: dict[str, bytes] = {}
         self.refusals: list[int] = []
+        self.answers: dict[str, list[tuple[int, dict[str, str]]]] = {}
+        self.token_answers: list[int] = []
         self.uploads: list[int] = []
         self.rewritten = ""
         self.unknown: dict[str, int] = {}
@@ -133,7 +136,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _give_token(self) -> None:
         login = self.registry.login
-        if login and self.headers["Authorization"] != _basic(login):
+        if self.registry.token_answers:
+            self._answer(self.registry.token_answers.pop(0), {})
+        elif login and self.headers["Authorization"] != _basic(login):
             self._answer(401, {})
         else:
             self._answer(200, {}, json.dumps({"token": self.registry.token}).encode())
@@ -142,6 +147,8 @@ class _Handler(BaseHTTPRequestHandler):
         while self.registry.silent.is_set():
             time.sleep(0.02)
         self.registry.accepted = self.headers["Accept"]
+        if self._answered():
+            return
         token = self.registry.token
         name, kind, what = self.path.removeprefix("/v2/").rsplit("/", 2)
         basic = self.registry.login and _basic(self.registry.login)
@@ -173,6 +180,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.registry.requests.append(f"POST {self.path}")
+        if self._answered():
+            return
         self._answer(202, {"Location": f"{urlsplit(self.path).path}1"})
 
     def do_PUT(self) -> None:
@@ -184,6 +193,8 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             self.registry.blob(body)
             self._answer(201, {})
+            return
+        if self._answered():
             return
         name, _, tag = self.path.removeprefix("/v2/").rsplit("/", 2)
         login = self.registry.login
@@ -199,6 +210,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.registry.digests[f"{name}:{tag}"] = digest
         self._answer(201, {"Docker-Content-Digest": self.registry.rewritten} if self.registry.rewritten else {})
 
+    def _answered(self) -> bool:
+        if answers := self.registry.answers.get(self.command):
+            with suppress(OSError):  # whoever is told to come back does not read on
+                self._answer(*answers.pop(0), b"<html> ")
+            return True
+        return False
+
     def _answer_endlessly(self, body: bytes) -> None:
         self.send_response(200)
         self.end_headers()
@@ -209,7 +227,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
         self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
@@ -228,10 +246,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 def skip_retry_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retry requests without waits, and without the user's credentials."""
-    monkeypatch.setattr(
-        "containers.registry.transport._RETRY", containers.registry.transport._RETRY.new(backoff_factor=0)
-    )
-    monkeypatch.setattr("containers.registry.client._RETRY_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("containers.registry.attempts._WAITS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr("containers.registry.attempts._LIMITED", 0.0)
     for name in ("GITHUB_ACTOR", "GITHUB_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DOCKER_CONFIG", "/nonexistent")

@@ -73,8 +73,8 @@ def test_digest_fetches_anonymous_token_on_request(registry: Registry) -> None:
     [
         (404, "/acme/base:1.0: no such image, tag or digest in the registry; it may have been deleted (404)"),
         (403, "/acme/base:1.0: the registry requires a login with pull access; run `docker login HOST` (403)"),
-        (429, "/acme/base:1.0: the registry's request limit is reached; try again later (429)"),
-        (500, "/acme/base:1.0: the registry responds with an error (500)"),
+        (429, "/acme/base:1.0: the registry's request limit is reached; try again later (429), sent 4 times in 0 s"),
+        (500, "/acme/base:1.0: the registry responds with an error (500), sent 4 times in 0 s"),
         ("sha256:1", " sends no valid digest, but 'sha256:1'"),
     ],
 )
@@ -338,7 +338,7 @@ def test_lock_of_reachable_hosts_lists_what_is_left(checkout: Checkout) -> None:
     done = checkout.run("lock", "base-cu121", "--reachable")
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        f"{base} is left as it was: {base}: the registry responds with an error (500)",
+        f"{base} is left as it was: {base}: the registry responds with an error (500), sent 4 times in 3.5 s",
     ]
     locked = lock.read(checkout.root)
     assert (locked[base], locked[builder]) == (TWO, ONE)

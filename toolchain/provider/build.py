@@ -303,10 +303,12 @@ class _Work:
         diff_ids = (self.engine.json(f"/images/{image_id}/json").get("RootFS") or {}).get("Layers") or []
         image = EngineImage(image_id, [*filter(_is_text, diff_ids)], partial(self._saved, image_id))
         try:
-            digest, config = zstd_push.push(image, str(name), level, login, _PUSHED_LAYERS, self._progress)
+            digest, config, waits = zstd_push.push(image, str(name), level, login, _PUSHED_LAYERS, self._progress)
         except SlipwayError as error:
             raise SlipwayError(f"error pushing image {name}: {error}. {_NEXT}") from None
         self.display.status(f"Pushed image with digest {digest}")
+        for line in waits:
+            self.display.log(f"{name}: {line}", "INFO")
         if config == image_id:
             try:
                 self._transfer(name, "/images/create", {"fromImage": name.repository, "tag": digest})

@@ -5,24 +5,25 @@ from __future__ import annotations
 import base64
 import io
 import json
+import time
 from collections.abc import Callable
+from email.utils import formatdate
 from pathlib import Path
-from types import SimpleNamespace
 from typing import IO
 
 import pytest
 
 from containers.blob import BlobUnreadable
 from containers.errors import SlipwayError
-from containers.registry import credentials
+from containers.registry import attempts, credentials
 from containers.registry.client import Repository
 from containers.registry.credentials import Login
-from containers.registry.transport import _RETRY
 from tests.fakes.registry import MANIFEST, Registry, digest_of, skip_retry_waits
 from tests.helpers.refusals import refusal_line
 
-AS_IT_IS = _RETRY
-"""How requests are made again, before :func:`skip_retry_waits` takes the waits out."""
+AS_IT_IS = {"_WAITS": attempts._WAITS, "_LIMITED": attempts._LIMITED}
+"""The waits, before :func:`skip_retry_waits` takes them out."""
+BUSY = [429, 500, 502, 503, 504]
 
 
 def read(stream: IO[bytes]) -> bytes:
@@ -75,31 +76,190 @@ def test_blob_corrupt_and_unreadable_is_reported_corrupt(registry: Registry) -> 
         Repository(f"{registry.address}/a/b:1").blob(digest, senseless)
 
 
-@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+@pytest.mark.parametrize("status", BUSY)
 def test_blob_after_temporary_error_is_retried(registry: Registry, status: int) -> None:
     digest = registry.blob(b"content")
     registry.refusals = [status] * 3
     assert Repository(f"{registry.address}/a/b:1").blob(digest, read) == b"content"
     registry.refusals = [status] * 4
-    assert unreadable(Repository(f"{registry.address}/a/b:1"), digest).endswith(f"({status})")
+    assert unreadable(Repository(f"{registry.address}/a/b:1"), digest).endswith(f"({status}), sent 4 times in 0 s")
 
 
-def test_retry_waits_grow(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits: list[float] = []
-    monkeypatch.setattr("containers.registry.transport._RETRY", AS_IT_IS)
-    monkeypatch.setattr("urllib3.util.retry.time", SimpleNamespace(sleep=waits.append))  # no other thread's waits
+class Clock:
+    """A clock that a sleep moves; no other thread's."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> Clock:  # noqa: ARG001 - it takes the waits out
+    value = Clock()
+    for name, wait in AS_IT_IS.items():
+        monkeypatch.setattr(attempts, name, wait)
+    monkeypatch.setattr(attempts, "time", value)
+    return value
+
+
+CONTENT = b"a layer"
+
+
+def start_upload(repository: Repository) -> None:
+    repository.push_blob(digest_of(CONTENT), len(CONTENT), io.BytesIO(CONTENT))
+
+
+REQUESTS: dict[str, Callable[[Repository], object]] = {
+    "POST": start_upload,
+    "PUT": lambda repository: repository.put("1", b"{}", MANIFEST),
+    "HEAD": Repository.exists,
+    "GET": Repository.manifest,
+}
+
+
+@pytest.mark.parametrize("method", REQUESTS)
+@pytest.mark.parametrize("status", BUSY)
+def test_each_request_waits_for_a_busy_registry(registry: Registry, clock: Clock, method: str, status: int) -> None:
+    """Waits grow, and what was waited for is said once in the end, or with the refusal."""
+    registry.manifest("a/b:1", MANIFEST, {"layers": []})
+    said: list[str] = []
+    repository = Repository(f"{registry.address}/a/b:1", progress=said.append)
+    registry.answers[method] = [(status, {})] * 3
+    REQUESTS[method](repository)
+    waited = 15 if status == 429 else 3.5
+    assert clock.now == waited
+    (line,) = repository.waits
+    assert line.startswith(f"{registry.address}: sent 4 times in {waited} s, after {status} ")
+    assert said[-1].startswith(f"{registry.address} answers with {status} ")
+    if method != "GET":
+        registry.blobs.clear()
+        registry.digests.clear()
+    registry.answers[method] = [(status, {})] * 4
+    assert refusal_line(REQUESTS[method], repository).endswith(f"({status}), sent 4 times in {waited} s")
+    assert not registry.answers[method]
+
+
+@pytest.mark.parametrize(
+    ("header", "waited"),
+    [
+        ("7", 7.0),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.5),
+        ("0", 0.5),
+        ("-1", 0.5),
+        ("soon", 0.5),
+        ("9" * 5000, 0.5),
+        ("Fri, 31 Dec 99999999 23:59:59 GMT", 0.5),
+    ],
+    ids=range(7),
+)
+def test_busy_registry_is_given_the_time_it_asks_for(
+    registry: Registry, clock: Clock, header: str, waited: float
+) -> None:
+    registry.answers["PUT"] = [(503, {"Retry-After": header})]
+    REQUESTS["PUT"](Repository(f"{registry.address}/a/b:1"))
+    assert clock.now == waited
+
+
+def test_busy_registry_may_name_a_date(registry: Registry, clock: Clock) -> None:
+    registry.answers["POST"] = [(503, {"Retry-After": formatdate(time.time() + 40, usegmt=True)})]
+    REQUESTS["POST"](Repository(f"{registry.address}/a/b:1"))
+    assert 30 < clock.now <= 40
+
+
+def test_registry_that_asks_for_hours_is_not_waited_for(registry: Registry, clock: Clock) -> None:
+    registry.answers["HEAD"] = [(429, {"Retry-After": "7200"})]
+    error = refusal_line(Repository(f"{registry.address}/a/b:1").exists)
+    assert error.endswith("try again later (429), the registry asks for a wait of 7200 s")
+    assert clock.now == 0
+
+
+def test_wait_for_a_busy_registry_can_be_ended(registry: Registry, clock: Clock) -> None:
+    def cancel(_: str) -> None:
+        if clock.now > 1:
+            raise SlipwayError("cancelled")
+
+    registry.answers["PUT"] = [(429, {"Retry-After": "50"})]
+    assert refusal_line(REQUESTS["PUT"], Repository(f"{registry.address}/a/b:1", progress=cancel)) == "cancelled"
+    assert clock.now < 3
+
+
+def test_tag_that_must_not_move_may_be_there_already(registry: Registry) -> None:
+    """A proxy gave up while the registry took the manifest, which it then refuses to take again."""
+    repository = Repository(f"{registry.address}/a/b:1")
+    for there, refused in ((b"{}", False), (b"[]", True)):
+        registry.digests["a/b:1"] = digest_of(there)
+        registry.manifests[digest_of(there)] = (MANIFEST, there)
+        registry.answers["PUT"] = [(504, {}), (400, {})]
+        if refused:
+            assert refusal_line(repository.put, "1", b"{}", MANIFEST).endswith("(400), sent 2 times in 0 s")
+        else:
+            repository.put("1", b"{}", MANIFEST)
+
+
+def test_busy_token_server_is_not_a_refused_login(registry: Registry) -> None:
+    registry.token = "t"
     digest = registry.blob(b"content")
-    registry.refusals = [503] * 3
-    assert Repository(f"{registry.address}/a/b:1").blob(digest, read) == b"content"
-    assert waits == sorted(waits)
-    assert 1 <= sum(waits) <= 30
+    repository = Repository(f"{registry.address}/a/b:1")
+    registry.token_answers = [503] * 4
+    assert unreadable(repository, digest).endswith("its token server answers 503 (sent 4 times in 0 s)")
+    registry.token_answers = [429] * 3
+    assert repository.blob(digest, read) == b"content"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        Repository.exists,
+        Repository.digest,
+        Repository.visible_digest,
+        Repository.manifest,
+        Repository.tags,
+        lambda repository: repository.blob_size(digest_of(CONTENT)),
+        REQUESTS["PUT"],
+        start_upload,
+        lambda repository: repository.mount_blob(digest_of(CONTENT), "a/c"),
+    ],
+    ids=range(9),
+)
+def test_login_page_is_no_answer_of_a_registry(registry: Registry, ask: Callable[[Repository], object]) -> None:
+    """Not even one as long as the blob: its digest is not asked for before an upload."""
+    page = [(200, {"Content-Type": "text/html; charset=utf-8", "Content-Length": str(len(CONTENT))})]
+    registry.answers = dict.fromkeys(REQUESTS, page * 9)
+    line = refusal_line(ask, Repository(f"{registry.address}/a/b:1"))
+    assert f"{registry.address} answers with a web page, as a login does" in line
+
+
+def test_manifest_without_headers_is_asked_for_itself(registry: Registry) -> None:
+    """A HEAD that states neither type nor digest is no word on what is there."""
+    digest = registry.manifest("a/b:1", MANIFEST, {"layers": []})
+    repository = Repository(f"{registry.address}/a/b:1")
+    for ask, expected in ((repository.exists, True), (repository.digest, digest), (repository.visible_digest, digest)):
+        registry.answers["HEAD"] = [(200, {})]
+        assert ask() == expected
+        registry.answers = {"HEAD": [(200, {})], "GET": [(200, {"Content-Type": "application/json"})]}
+        assert "the manifest is not a JSON object" in refusal_line(ask)
+    registry.manifests[digest] = ("application/json", b'{"error": "log in"}')
+    registry.digests["a/b:1"] = digest_of(b'{"error": "log in"}')
+    registry.manifests[digest_of(b'{"error": "log in"}')] = registry.manifests[digest]
+    registry.answers["HEAD"] = [(200, {})]
+    assert "sends no manifest, but 'application/json'" in refusal_line(repository.exists)
+
+
+def test_size_of_another_blob_is_none(registry: Registry) -> None:
+    registry.answers["HEAD"] = [(200, {"Docker-Content-Digest": digest_of(b"other")})]
+    assert Repository(f"{registry.address}/a/b:1").blob_size(digest_of(CONTENT)) is None
 
 
 def test_blob_after_broken_connection_is_read_again(registry: Registry) -> None:
     digest = registry.blob(b"content that is long enough")
-    registry.broken = 2
-    assert Repository(f"{registry.address}/a/b:1").blob(digest, read) == b"content that is long enough"
     registry.broken = 3
+    assert Repository(f"{registry.address}/a/b:1").blob(digest, read) == b"content that is long enough"
+    registry.broken = 4
     error = unreadable(Repository(f"{registry.address}/a/b:1"), digest)
     assert error.startswith(f"{registry.address}/a/b:1: {digest}: connection to {registry.address} broke: ")
 
@@ -168,9 +328,8 @@ def test_repository_of_invalid_reference_is_refused(reference: str) -> None:
 
 def upload(registry: Registry) -> Callable[[], None]:
     """Return what pushes a blob that the registry lacks."""
-    content = b"a layer"
     repository = Repository(f"{registry.address}/a/b:1")
-    return lambda: repository.push_blob(digest_of(content), len(content), io.BytesIO(content))
+    return lambda: start_upload(repository)
 
 
 def test_upload_that_the_registry_forgot_begins_anew(registry: Registry) -> None:
@@ -186,10 +345,10 @@ def test_upload_that_the_registry_forgot_begins_anew(registry: Registry) -> None
     [(404, "the registry has no such repository, or has forgotten the upload"), (413, "takes no blob this large")],
 )
 def test_refused_upload_says_what_to_do(registry: Registry, status: int, reason: str) -> None:
-    registry.uploads = [status] * 3
+    registry.uploads = [status] * 4
     error = refusal_line(upload(registry))
     assert reason in error
-    assert error.endswith(f"({status})")
+    assert f"({status}" in error
 
 
 def test_registry_that_rewrites_manifests_is_refused(registry: Registry) -> None:

@@ -16,7 +16,7 @@ from tests.fakes.loopback import serving
 class TokenServer:
     """A response with a token, and the parameters of the request for it."""
 
-    ok = True
+    ok, status_code = True, 200
 
     def __init__(self) -> None:
         self.method = ""
