@@ -18,6 +18,16 @@ _WINDOW_LOG: Final = 23
 
 The library's own at level 4 is 2 MiB. Of 1.49 GB of torch 2.6.0's libraries the larger one saves 2.5 % of the bytes.
 """
+_JOB: Final = 1 << 23
+"""Bytes that a thread compresses at once. The library's own size, four windows, needs new memory for each job.
+
+Of 260 MB at level 4 that is 1.7 s of CPU in place of 2.1, and 0.14 % more bytes.
+"""
+_SLOW: Final = 16
+"""The first level at which a thread reads half a window or more before its job, so that a small one costs too much.
+
+zstd 1.5.7, lib/compress/zstdmt_compress.c: `ZSTDMT_overlapLog_default`.
+"""
 
 
 @dataclass(frozen=True)
@@ -30,8 +40,8 @@ class CompressedLayer:
 
 
 def method(level: int) -> str:
-    """Return what decides the bytes of a blob besides its archive: the library's version, the level and the window."""
-    return f"zstd{'.'.join(map(str, zstandard.ZSTD_VERSION))}-{level}-{_WINDOW_LOG}"
+    """Return what decides the bytes of a blob besides its archive: the library's version, level, window and job."""
+    return f"zstd{'.'.join(map(str, zstandard.ZSTD_VERSION))}-{level}-{_WINDOW_LOG}-{_job(level)}"
 
 
 def compress(archive: IO[bytes], target: IO[bytes], level: int) -> CompressedLayer:
@@ -43,7 +53,7 @@ def compress(archive: IO[bytes], target: IO[bytes], level: int) -> CompressedLay
     """
     threads = min(len(os.sched_getaffinity(0)), _MOST_THREADS)
     parameters = zstandard.ZstdCompressionParameters.from_level(
-        level, window_log=_WINDOW_LOG, threads=threads, write_checksum=True
+        level, window_log=_WINDOW_LOG, job_size=_job(level), threads=threads, write_checksum=True
     )
     compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     plain, packed, size = hashlib.sha256(), hashlib.sha256(), 0
@@ -57,3 +67,8 @@ def compress(archive: IO[bytes], target: IO[bytes], level: int) -> CompressedLay
         size += len(content)
         target.write(content)
     return CompressedLayer(f"sha256:{plain.hexdigest()}", f"sha256:{packed.hexdigest()}", size)
+
+
+def _job(level: int) -> int:
+    """Return the size of a job in bytes; 0 is the library's own."""
+    return _JOB if level < _SLOW else 0
