@@ -268,7 +268,7 @@ def test_registry_without_oci_images_is_one_line(maker: Maker, status: int) -> N
 def test_registry_without_the_repository_is_told_so(maker: Maker) -> None:
     """What refuses a blob does not refuse its compression."""
     with serve() as registry:
-        registry.uploads = [404] * 9
+        registry.uploads = [404] * 12
         with pytest.raises(Failure, match="the registry has no such repository") as failure:
             push(maker, two_layers(maker), imageName=f"{registry.address}/a:v1")
         assert "slipway:compression" not in str(failure.value)
