@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 
 from containers.image.binaries import contents
 from containers.image.binaries.elf_file import X86_64
-from containers.image.layers.layer import LayerIndex
+from containers.image.layers.layer import index
 from containers.starting import started_programs
 from tests.images.engine import Image, base_image, docker, remove, unique
 
@@ -186,7 +187,7 @@ print(json.dumps([status(case) for case in json.loads(CASES)]))
 
 
 @pytest.fixture(scope="module")
-def statuses(started: tuple[Image, LayerIndex]) -> Mapping[Case, int]:
+def statuses(started: tuple[Image, contents.Contents]) -> Mapping[Case, int]:
     """Return the exit statuses of what the kernel and shells start, all of them in one container."""
     cases = [case for case in dict.fromkeys(CASES) if not case.by_runtime]
     plain = [(case.words, case.folder, dict(pair.split("=", 1) for pair in case.environment)) for case in cases]
@@ -196,7 +197,8 @@ def statuses(started: tuple[Image, LayerIndex]) -> Mapping[Case, int]:
 
 
 @pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Image, LayerIndex]]:
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Image, contents.Contents]]:
+    """Yield the image, and its files, which no case changes."""
     image, name = Image(unique("started")), unique("started").replace("/", "-").replace(":", "-")
     docker(
         "build",
@@ -211,10 +213,9 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Image, L
         docker("export", f"--output={archive}", name)
     finally:
         docker("rm", name)
-    from containers.image.layers.layer import index
-
     with archive.open("rb") as file:
-        yield image, index(file, "application/vnd.oci.image.layer.v1.tar", facts=contents.facts)
+        layer = index(file, "application/vnd.oci.image.layer.v1.tar", facts=contents.facts)
+    yield image, contents.of([layer], {})
     remove(image)
 
 
@@ -222,11 +223,13 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Image, L
     "case", CASES, ids=lambda case: " ".join((case.user or "root", *case.words, case.folder, *case.environment))
 )
 def test_program_is_a_fault_if_no_container_starts(
-    started: tuple[Image, LayerIndex], statuses: Mapping[Case, int], case: Case
+    started: tuple[Image, contents.Contents], statuses: Mapping[Case, int], case: Case
 ) -> None:
     image, files = started
     config = {"Entrypoint": list(case.words), "User": case.user, "Env": case.environment, "WorkingDir": case.folder}
-    faults = started_programs.faults(contents.of([files], config), X86_64, "linux/amd64")
+    set_up = contents.of([], config)
+    seen = replace(files, config=config, environment=set_up.environment, folder=set_up.folder)
+    faults = started_programs.faults(seen, X86_64, "linux/amd64")
     status = _of_container(image, case) if case.by_runtime else statuses[case]
     assert bool(faults) == bool(status), (list(map(str, faults)), status)
 
