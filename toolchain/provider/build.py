@@ -161,7 +161,7 @@ def produce(
     name = image_name.parse(image.name)
     if push and name.digest:
         raise SlipwayError(f"imageName {name}: cannot push a digest reference; name a tag")
-    reach = build_reach.of(image, Path(context.root, context.dockerfile))
+    reach = build_reach.of(image, context.root, context.dockerfile, secrets or {})
     if reach.unread:
         display.log(f"builds without logins of parents' registries and without secrets: {reach.unread}", "WARNING")
     lent = {name: secret for name, secret in (secrets or {}).items() if name in reach.secrets}
@@ -170,7 +170,7 @@ def produce(
         display.log(work.keychain.warning, "WARNING")
     for cached in image.build.cache_from:
         work.pull(cached)
-    image_id = work.build(context)
+    image_id = work.build(context, reach.sent)
     work.wait_for(image_id)
     digest = work.push(name, image_id, level) if push else work.identity()
     return {
@@ -208,10 +208,11 @@ class _Work:
             self.operation.check()
             self.display.log(f"cacheFrom image {cached} not available: {error}", "INFO")
 
-    def build(self, context: BuildContext) -> str:
-        """Build the image and return its id."""
+    def build(self, context: BuildContext, sent: bytes | None = None) -> str:
+        """Build the image and return its id; ``sent`` takes the place of the context's Dockerfile."""
         classic = self.image.build.builder == BUILDERS["BuilderV1"]
         dockerfile, extra = _build_files(context, classic=classic)
+        extra |= {} if sent is None else {dockerfile: sent}
         patterns = _admitting(context.patterns, [dockerfile, *extra, *([".dockerignore"] if classic else [])])
         query = _query(self.image, dockerfile)
         headers = {"Content-Type": "application/x-tar"}

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import csv
 import posixpath
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from containers.dockerfile import instructions, stages
-from containers.dockerfile.instructions import Dockerfile, DockerfileError
+from containers.dockerfile.context import Folder
+from containers.dockerfile.context_files import ContextFiles
+from containers.dockerfile.instructions import DockerfileError
 from containers.errors import SlipwayError
 from toolchain.provider import image_name
 from toolchain.provider.inputs import ImageInputs, host_platform
@@ -26,25 +28,68 @@ class BuildReach:
         registries: the hosts of its parents, and of the images that serve it as a cache.
         secrets: the ids of the secrets that its steps mount.
         unread: why the Dockerfile could not be read, which leaves both without it; "" where it could.
+        sent: the Dockerfile for the engine, if it is another one: :func:`without_secrets`.
     """
 
     registries: frozenset[str]
     secrets: frozenset[str]
     unread: str = ""
+    sent: bytes | None = None
 
 
-def of(image: ImageInputs, dockerfile: Path) -> BuildReach:
-    """Return what the build of an image may ask for. A Dockerfile that cannot be read names nothing."""
-    build, unread = image.build, ""
+def of(image: ImageInputs, root: str, dockerfile: str, given: Collection[str]) -> BuildReach:
+    """Return what the build of an image may ask for. A Dockerfile that cannot be read names nothing.
+
+    ``root`` is the context, ``dockerfile`` a path relative to it, and ``given`` are the ids of secrets.
+    """
+    build, unread, sent = image.build, "", None
     names, secrets = set(build.cache_from), set[str]()
     try:
-        read = instructions.parse(dockerfile.read_bytes(), build.dockerfile)
+        content = Path(root, dockerfile).read_bytes()
+        read = instructions.parse(content, build.dockerfile)
         reached = stages.reach(read, build.target or None, build.args, build.platform.lower() or host_platform())
         names |= reached.outside
-        secrets |= set(_secrets(Dockerfile(read.path, read.directives, reached.instructions)))
+        secrets |= {each for run in reached.instructions for flag in run.flags if (each := _secret(flag)) is not None}
+        if secrets - {*given} and not _copies_itself(reached, root, dockerfile):
+            sent = without_secrets(content, build.dockerfile, given)
     except (OSError, DockerfileError) as error:
         unread = str(error)
-    return BuildReach(frozenset(_hosts(names - {"scratch"})), frozenset(secrets), unread)
+    return BuildReach(frozenset(_hosts(names - {"scratch"})), frozenset(secrets), unread, sent)
+
+
+def without_secrets(content: bytes, path: str, given: Collection[str]) -> bytes:
+    """Return a Dockerfile whose steps mount no secret that is not ``given``; a secret that they require stays.
+
+    At the place of a secret that nobody gave a step finds nothing, with the mount and without. With it, BuildKit hashes
+    the whole root file system below the step: the mount counts as one of the step's input 0 (moby/buildkit v0.13.2,
+    client/llb/exec.go:398, solver/llbsolver/ops/exec.go:288 and :344), from ab17c1dd to 157efce4. Docker 26.1.5 does.
+
+    Raises:
+        DockerfileError: it cannot be read.
+    """
+    text = content.decode("utf-8", "surrogateescape")
+    starts = [0, *(place + 1 for place, character in enumerate(text) if character == "\n")]
+    read, changed = instructions.parse(content, path), text
+    wanted = []
+    for each in read.instructions:
+        useless = {flag for flag in each.flags if _secret(flag) not in {None, *given} and not _is_required(flag)}
+        wanted.append(replace(each, flags=tuple(flag for flag in each.flags if flag not in useless)))
+        for flag in useless:
+            place = text.find(flag, starts[each.line - 1])
+            if place >= 0:
+                changed = f"{changed[:place]}{' ' * len(flag)}{changed[place + len(flag) :]}"
+    result = changed.encode("utf-8", "surrogateescape")
+    # A flag that is written in quotes, or over two lines, was not found, or something else was.
+    return result if instructions.parse(result, path).instructions == tuple(wanted) else content
+
+
+def _copies_itself(reached: stages.Reach, root: str, dockerfile: str) -> bool:
+    """Return whether a step copies the Dockerfile, which the engine has in the context even if that excludes it."""
+    if dockerfile.startswith("../"):
+        return True
+    folder = Folder(Path(root))
+    paths = sorted({*folder.paths(dockerfile), dockerfile})
+    return dockerfile in ContextFiles(reached.dockerfile, folder, paths).of(reached.sources)
 
 
 def _hosts(names: set[str]) -> Iterator[str]:
@@ -55,14 +100,21 @@ def _hosts(names: set[str]) -> Iterator[str]:
             continue
 
 
-def _secrets(dockerfile: Dockerfile) -> Iterator[str]:
-    """Yield the ids of secrets that the steps mount; BuildKit takes the target's last part where there is no id."""
-    for instruction in dockerfile.instructions:
-        for flag in instruction.flags:
-            name, _, mount = flag.partition("=")
-            if name != "--mount":  # which RUN alone has
-                continue
-            options = dict(option.partition("=")[::2] for option in next(csv.reader([mount]), []))
-            if options.get("type", "").lower() == "secret":
-                target = options.get("target") or options.get("dst") or options.get("destination") or ""
-                yield options.get("id") or posixpath.basename(target)
+def _secret(flag: str) -> str | None:
+    """Return the id of the secret that a flag mounts; BuildKit takes the target's last part where there is no id."""
+    options = _mount(flag)
+    if options.get("type", "").lower() != "secret":
+        return None
+    target = options.get("target") or options.get("dst") or options.get("destination") or ""
+    return options.get("id") or posixpath.basename(target)
+
+
+def _is_required(flag: str) -> bool:
+    return "required" in _mount(flag)
+
+
+def _mount(flag: str) -> Mapping[str, str]:
+    """Return the options of a flag that mounts something, which RUN alone has; of another one none."""
+    name, _, mount = flag.partition("=")
+    words = next(csv.reader([mount]), []) if name == "--mount" else []
+    return dict(option.partition("=")[::2] for option in words)
