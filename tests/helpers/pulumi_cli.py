@@ -14,8 +14,13 @@ from pathlib import Path
 
 
 def environment(state: Path, **more: str) -> dict[str, str]:
-    """Return this environment with the state in a folder, under a passphrase of the tests' own."""
-    variables = {**os.environ, "PULUMI_BACKEND_URL": state.as_uri(), "PULUMI_CONFIG_PASSPHRASE": "test", **more}
+    """Return this environment with the state in a folder, under a passphrase of the tests' own.
+
+    `pulumi` is Pulumi's own in it. That of the checkout starts Python first, and changes nothing for a state of another place.
+    """
+    path = os.pathsep.join(each for each in os.get_exec_path() if not each.endswith("toolchain/pulumi_run/shell"))
+    own = {"PATH": path, "PULUMI_BACKEND_URL": state.as_uri(), "PULUMI_CONFIG_PASSPHRASE": "test"}
+    variables = {**os.environ, **own, **more}
     variables.pop("PULUMI_CONFIG_PASSPHRASE_FILE", None)
     return variables
 
