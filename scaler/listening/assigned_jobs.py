@@ -148,7 +148,10 @@ class AssignedJobs:
             return cls()
 
     def _note(self, one: Mapping[str, Any], now: float) -> None:
-        """Note that a job is assigned, has begun or is over; what is over never waits again."""
+        """Note that a job is assigned, has begun or is over; what is over never waits again.
+
+        Other kinds are passed over, as the client does (client.go:529), so that their job waits as before.
+        """
         request, kind = int(one["runnerRequestId"]), one["messageType"]
         if str(request) in self.ended:
             return
@@ -157,6 +160,8 @@ class AssignedJobs:
                 repository = f"{one['ownerName']}/{one['repositoryName']}"
                 known = repository if REPOSITORY.fullmatch(repository) else ""
                 self.waiting.setdefault(request, Job(-request, known, min(_since(one, now), now)))
+            return
+        if kind not in {"JobStarted", "JobCompleted"}:
             return
         runner = str(one.get("runnerName") or "")
         self.waiting.pop(request, None)
@@ -183,8 +188,8 @@ class AssignedJobs:
         self.assigned, self.running = assigned, running
 
     def _fit(self, now: float) -> None:
-        """Have as many jobs as the numbers say."""
-        count = max((self.assigned or 0) - self.running, 0)
+        """Have as many jobs as the numbers say, and no more than a set can have machines."""
+        count = min(max((self.assigned or 0) - self.running, 0), _MOST_RUNNERS)
         # Where more are known, no message told the end of the oldest ones.
         known = sorted((job.since, request) for request, job in self.waiting.items())[-count:] if count else []
         self.waiting = {request: self.waiting[request] for _, request in known}

@@ -245,6 +245,21 @@ def test_message_of_another_shape_leaves_the_numbers(wrong: object) -> None:
     assert len(known.jobs() or []) == 1
 
 
+def test_message_of_an_unknown_kind_changes_no_job() -> None:
+    """The job would count as a new one: another kind of capacity is tried by how long it has waited."""
+    known = AssignedJobs()
+    known.take(message(1, 1, 0, ("JobAssigned", 11, "")), 1_900_000_000.0)
+    before = known.jobs()
+    known.take(message(2, 1, 0, ("JobReassigned", 11, "i-1")), 1_900_000_600.0)
+    assert known.jobs() == before
+
+
+def test_numbers_beyond_any_set_are_bounded() -> None:
+    known = AssignedJobs()
+    known.take(message(1, 100_000, 0), START)
+    assert len(known.jobs() or []) == 3000
+
+
 def test_job_that_is_over_never_waits_again() -> None:
     """Its assignment comes after its end, and GitHub counts another job."""
     known = AssignedJobs()
