@@ -368,12 +368,15 @@ class Keeper:
         try:
             config, runner, in_set = self._register(machine)
         except Refused as refused:
-            if refused.status == 409:  # by a round that ended before it noted that: the next round starts again
-                for one in self._github.runners():
-                    if one["name"] == f"{self._prefix}{machine}":
-                        self._github.forget(one["id"])
-                return
-            raise
+            if refused.status != 409:
+                raise
+            # By a round that ended before it noted that: the next round starts again.
+            same = [one["id"] for one in self._github.runners() if one["name"] == f"{self._prefix}{machine}"]
+            if not same:  # GitHub does not say whose it is
+                raise
+            for runner in same:
+                self._github.forget(runner)
+            return
         expires = int(time.time() + self._rules.boot) + _KEPT_SECONDS
         item = {"machine": {"S": f"{self._arn}{machine}"}, "config": {"S": config}, "expires": {"N": str(expires)}}
         self._jobs.note_runner(machine, runner, {"TableName": self._configs, "Item": item}, in_set=in_set)

@@ -659,6 +659,16 @@ def test_interrupted_registration_is_repeated(scaler: Scaler) -> None:
     assert list(scaler.configs()) == [machine]
 
 
+def test_name_of_a_runner_that_is_not_listed_is_told(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can remove it: the job waits, and its row says for what."""
+    scaler.job(1)
+    scaler.round()
+    monkeypatch.setattr(scaler.github, "register", lambda _: None)
+    scaler.round()
+    _, (job,) = keeper_report(NAME.removeprefix("slipway-"), Ec2RunnersConfig.model_validate(RUNNERS))
+    assert "A runner with the name already exists" in job.cause
+
+
 def test_runner_without_machine_is_removed_alone(scaler: Scaler) -> None:
     scaler.github.register(f"{NAME}-i-0123456789abcdef0")
     scaler.github.register("somebody-elses")
