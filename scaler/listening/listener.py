@@ -220,6 +220,7 @@ class Listener:
         self._source = _Source(self._set, AssignedJobs(), webhook, retries)
         self._wake = threading.Event()
         self._known = self._listens = False
+        self._done: list[int] = []
         self._end = 0.0
         self._keepers: list[ListeningKeeper] = []
 
@@ -274,6 +275,8 @@ class Listener:
             message = self._set.message(self._source.assigned.last, self._capacity, self._end - time.time())
             if message is not None:
                 self._take(message)
+            with refusal("delete a message"):  # the next ones are as good without
+                self._delete()
         except Conflict as conflict:
             log("waits", why=f"another listener has the session of {self._name}: {conflict}")
         except (Refused, *FAILURES) as error:
@@ -292,6 +295,7 @@ class Listener:
             self._known = True
         self._set.ensure()
         session = self._set.open(self._source.assigned.session)
+        self._done.clear()
         self._source.assigned.begin(session.id, session.statistics, time.time())
         self._jobs.note_listener(self._source.assigned.text())
         self._listens = True
@@ -299,14 +303,24 @@ class Listener:
         log("listens", scale_set=self._name)
 
     def _take(self, message: Mapping[str, Any]) -> None:
-        """Request machines for a message, take what is available, keep it, and only then have GitHub delete it."""
+        """Request machines for a message, take what is available, and keep it: only then may GitHub delete it."""
         assigned = self._source.assigned
         available = assigned.take(message, time.time())
         self._hurry()
         if available:
             self._set.acquire(available)
         self._jobs.note_listener(assigned.text())
-        self._set.acknowledge(assigned.acknowledge(message))
+        self._done.append(assigned.acknowledge(message))
+
+    def _delete(self) -> None:
+        """Have GitHub delete what was taken: else it comes in the next session, whose numbers it spoils."""
+        while self._done:
+            try:
+                self._set.acknowledge(self._done[0])
+            except Refused as refused:
+                if refused.passes:
+                    raise
+            self._done.pop(0)
 
     def _hurry(self) -> None:
         keeper = next((each for each in reversed(self._keepers) if each.has_read), None)

@@ -170,6 +170,17 @@ def test_messages_twice_ask_for_each_machine_once(listened: Listened) -> None:
     assert listened.desired() == {"spot": 2, "on-demand": 0}
 
 
+def test_message_that_github_does_not_delete_is_deleted_later(listened: Listened) -> None:
+    """Else it would come again in the next session, with numbers of before."""
+    service = listened.service
+    with listened.listening():
+        until(lambda: service.capacities)
+        service.refused = {f"/queue/{service.opened[0]}/{service.number() + 1}": [503]}
+        service.assign(1)
+        until(lambda: service.messages == {})
+    assert (len(service.opened), service.refused.popitem()[1]) == (1, [])
+
+
 def test_second_listener_waits_and_says_so(listened: Listened, capsys: pytest.CaptureFixture[str]) -> None:
     service = listened.service
     service.conflict = True
