@@ -229,6 +229,7 @@ def _reservation_mistakes(config: Ec2RunnersConfig, site: Site) -> Iterator[str]
     if config.reservation is None:
         return iter(())
     machines = reservations.ReservedMachines(
+        account=config.account,
         owner=config.reservation.owner or config.account,
         types={machine.name for machine in site.machines},
         zones={network.zone for network in site.networks},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -23,8 +23,9 @@ _OVER = {"cancelled", "cancelling", "expired", "failed", "payment-failed", "unav
 class Reservation:
     """A capacity reservation, or a Capacity Block, as EC2 describes it (DescribeCapacityReservations).
 
-    ``count`` are its machines, ``available`` those that nobody uses. ``placement_group`` is a name; empty without one.
-    Without ``ends``, it lasts until somebody cancels it.
+    ``count`` are its machines, ``available`` those that nobody uses. ``placement_group`` is a name, and
+    ``group_owner`` that group's account; both are empty without one. Without ``ends``, it lasts until somebody cancels
+    it. Any machine of its kind takes a place in an ``open`` one.
     """
 
     id: str
@@ -40,7 +41,10 @@ class Reservation:
     platform: str = "Linux/UNIX"
     tenancy: str = "default"
     placement_group: str = ""
+    group_owner: str = ""
     interruptible: bool = False
+    outpost: bool = False
+    open: bool = False
 
     @property
     def lasts(self) -> timedelta:
@@ -71,10 +75,12 @@ class Reservation:
 class ReservedMachines:
     """What a reservation is for: an account's machines of some types in some zones, in a placement group or in none.
 
+    ``owner`` is the account that shares the reservation, else the same one.
     Without types or zones, and with ``grouped`` None, any is right. ``most`` is the highest number of machines at once,
     which ``limit`` says. ``drain`` are the minutes that a job gets before EC2 takes the machines.
     """
 
+    account: str
     owner: str
     types: Collection[str]
     zones: Collection[str]
@@ -104,6 +110,7 @@ def for_nodes(config: KubernetesRunnersConfig, requested: NodeReservationConfig)
     instance_type = config.label("node.kubernetes.io/instance-type")
     zone = config.label("topology.kubernetes.io/zone")
     return ReservedMachines(
+        account=requested.account,
         owner=requested.owner or requested.account,
         types=[instance_type] if instance_type else (),
         zones=[zone] if zone else (),
@@ -135,11 +142,34 @@ def mistakes(
         )
 
 
-def endings(requested: NamedReservationsConfig, reservations: Sequence[Reservation], now: datetime) -> Iterator[str]:
-    """Yield a warning for each reservation that ends in a few days."""
+def warnings(requested: NamedReservationsConfig, reservations: Sequence[Reservation], now: datetime) -> Iterator[str]:
+    """Yield a warning for each reservation that ends in a few days, or whose machines others may take."""
     for each in reservations:
         if each.ends and (left := each.ends - now) <= timedelta(days=ALARM_DAYS[0]):
-            yield f"{each.id} ends in {left.days} days, at {moment(each.ends)}; then {then(requested)}"
+            span = f"{left.days} days" if left.days > 1 else f"{left // timedelta(hours=1)} hours"
+            yield f"{each.id} ends in {span}, at {moment(each.ends)}; then {then(requested)}"
+        if each.open:
+            yield f"{each.id} is open: any {each.instance_type} of the account in {each.zone} takes a machine of it"
+
+
+def full(requested: NamedReservationsConfig, reservations: Sequence[Reservation]) -> Iterator[str]:
+    """Yield a warning for each reservation that has no free machine now; those of a cluster's nodes never need one."""
+    for each in reservations:
+        if each.available == 0:
+            yield f"{each.id}: all {each.count} machines are in use now, by jobs or by others; {then(requested)}"
+
+
+def shared(of_sets: Mapping[str, tuple[int, Sequence[Reservation]]]) -> Iterator[str]:
+    """Yield a warning for each reservation of several sets that together may have more machines than it has.
+
+    ``of_sets`` has each set's highest number of machines, and its reservations, by name.
+    """
+    by_id = {each.id: each for _, reservations in of_sets.values() for each in reservations}
+    for each in by_id.values():
+        most = {name: count for name, (count, reservations) in of_sets.items() if each in reservations}
+        if len(most) > 1 and sum(most.values()) > each.count:
+            sets = " and ".join(f"{name} with {count}" for name, count in sorted(most.items()))
+            yield f"{each.id} has {each.count} machines, and is of the sets {sets}: one waits for the other's jobs"
 
 
 def then(requested: NamedReservationsConfig, kinds: Sequence[str] = ()) -> str:
@@ -162,6 +192,8 @@ def _reasons(each: Reservation, machines: ReservedMachines, now: datetime) -> It
         yield f"is for {each.platform}; the machines are Linux/UNIX"
     if each.tenancy != "default":
         yield f"has tenancy {each.tenancy}; the machines have default"
+    if each.outpost:
+        yield "is on an Outpost; the machines are in the region's own zones"
     if each.interruptible:
         yield "is interruptible: its owner takes the machines back in the middle of a job"
     yield from _placement(each, machines)
@@ -173,6 +205,13 @@ def _reasons(each: Reservation, machines: ReservedMachines, now: datetime) -> It
 def _placement(each: Reservation, machines: ReservedMachines) -> Iterator[str]:
     if each.placement_group and machines.grouped is False:
         yield (f"is in the placement group {each.placement_group}; machines without efa are in none")
+    # "You must specify the Placement Group Group Id to launch an instance in a shared placement group"
+    # (LaunchTemplatePlacementRequest), and a reservation says its name alone.
+    if machines.grouped and each.placement_group and each.group_owner != machines.account:
+        yield (
+            f"is in the placement group {each.placement_group} of account {each.group_owner}, which is not known by "
+            "its name here: make one in a group of your own"
+        )
     # A Capacity Block's machines are close to each other without a placement group.
     if machines.grouped and not each.placement_group and not each.block:
         yield (

@@ -106,6 +106,11 @@ def planted_cases() -> dict[str, tuple[dict[str, Any], dict[str, Any], str]]:
             {},
             r" has tenancy dedicated; the machines have default",
         ),
+        "on an Outpost": (
+            reservation(OutpostArn=f"arn:aws:outposts:{REGION}:{ACCOUNT}:outpost/op-0123456789abcdef0"),
+            {},
+            r" is on an Outpost; the machines are in the region's own zones",
+        ),
         "that its owner takes back": (reservation(Interruptible=True), {}, r" is interruptible: its owner takes"),
         "without machines": (
             reservation(TotalInstanceCount=0, AvailableInstanceCount=0),
@@ -218,10 +223,12 @@ def test_reservations_life_launches_into_them_alone(project: RunnersProject) -> 
     assert UNCHANGED.search(project.refresh().output)
 
     # Without other machines, nothing but the reservation is there; in its last days the preview warns.
-    plant(block(1, days=2.5))
+    plant(block(1, days=2.5, AvailableInstanceCount=0, InstanceMatchCriteria="open"))
     reserve(project, reservation={"ids": [SECOND]})
     preview = project.preview("--diff").output
     assert re.search(rf"reservation: {SECOND} ends in 2 days, at .*; then jobs wait", preview)
+    assert f"reservation: {SECOND} is open: any g5.2xlarge of the account in eu-west-1a takes a machine" in preview
+    assert f"reservation: {SECOND}: all 4 machines are in use now, by jobs or by others; jobs wait" in preview
     project.up()
     assert project.outputs()["runners"]["groups"] == {SECOND: f"{NAME}-{SECOND}"}
     project.runners()

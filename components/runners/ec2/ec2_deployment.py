@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -65,11 +65,8 @@ def deploy(plan: Plan, config: ec2.Ec2RunnersConfig) -> Deployed:
         )
     except SlipwayError as error:
         raise pulumi.RunError(str(error)) from None
-    for own, there in of_sets:
-        for line in (
-            reservations.endings(own.reservation, there.reservations, datetime.now(UTC)) if own.reservation else ()
-        ):
-            pulumi.log.warn(f"slipway:runners.{own.key('reservation')}: {line}")
+    for line in _reservation_warnings(of_sets):
+        pulumi.log.warn(f"slipway:runners.{line}")
     shared = Ec2RunnersArgs(
         name=name,
         stack=name,
@@ -165,6 +162,23 @@ def _scale_set_outputs(name: str, config: ec2.Ec2RunnersConfig, platform: str) -
         }
     scale_set = {"scaleSet": name} if config.listener else {}
     return {**scale_set, "labels": list(config.served_labels(platform))}
+
+
+def _reservation_warnings(of_sets: _Sites) -> Iterator[str]:
+    """Yield what a preview says of reservations that are good for their sets' machines."""
+    for own, site in of_sets:
+        if own.reservation:
+            lines = [
+                *reservations.warnings(own.reservation, site.reservations, datetime.now(UTC)),
+                *reservations.full(own.reservation, site.reservations),
+            ]
+            yield from (f"{own.key('reservation')}: {line}" for line in lines)
+    yield from (
+        f"sets: {line}"
+        for line in reservations.shared(
+            {own.scale_set: (own.max_runners, site.reservations) for own, site in of_sets if not own.kinds}
+        )
+    )
 
 
 def _reservation_outputs(of_sets: _Sites) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def of_nodes(config: KubernetesRunnersConfig) -> dict[str, str]:
         mistakes += (
             f"slipway:runners.{key}: {line}" for line in reservations.mistakes(requested, there, machines, now)
         )
-        for line in reservations.endings(requested, there, now):
+        for line in reservations.warnings(requested, there, now):
             pulumi.log.warn(f"slipway:runners.{key}: {line}")
         texts |= {each.id: each.text() for each in there}
         texts[key] = f"without a machine there, {reservations.then(requested)}"
@@ -89,6 +89,7 @@ def _order(requested: NamedReservationsConfig, each: Reservation) -> tuple[float
 
 
 def _reservation(answer: Mapping[str, Any]) -> Reservation:
+    group = str(answer.get("PlacementGroupArn") or "")
     return Reservation(
         id=str(answer["CapacityReservationId"]),
         owner=str(answer["OwnerId"]),
@@ -102,8 +103,11 @@ def _reservation(answer: Mapping[str, Any]) -> Reservation:
         block=answer.get("ReservationType") == "capacity-block",
         platform=str(answer["InstancePlatform"]),
         tenancy=str(answer["Tenancy"]),
-        placement_group=posixpath.basename(answer.get("PlacementGroupArn") or ""),
+        placement_group=posixpath.basename(group),
+        group_owner=group.split(":")[4] if group else "",
         interruptible=bool(answer.get("Interruptible")),
+        outpost=bool(answer.get("OutpostArn")),
+        open=answer.get("InstanceMatchCriteria") == "open",
     )
 
 

@@ -150,6 +150,32 @@ def test_reservations_by_tag_are_the_active_ones() -> None:
     assert reservations.chosen(by_id, there) == there
 
 
+@pytest.mark.parametrize(("hours", "span"), [(49, "2 days"), (47.5, "47 hours"), (0.5, "0 hours")])
+def test_last_hours_of_a_reservation_are_told_as_hours(hours: float, span: str) -> None:
+    now = datetime.fromtimestamp(NOW, UTC) - timedelta(hours=hours)
+    (line,) = reservations.warnings(ReservationConfig(ids=(ID,)), [described()], now)
+    assert line.startswith(f"{ID} ends in {span}, at 2027-01-15 08:00 UTC; then jobs wait")
+
+
+def test_placement_group_of_another_account_is_refused() -> None:
+    """The account shares its reservation, and launch templates know groups of others by their ids alone."""
+    machines = reservations.ReservedMachines("2", "1", ["p5.48xlarge"], ["eu-west-1a"], True, 2, "")
+    own, other = (
+        replace(described(ends=None, block=False), owner="1", placement_group="theirs", group_owner=owner)
+        for owner in "21"
+    )
+    now = datetime.fromtimestamp(NOW, UTC)
+    (line,) = reservations.mistakes(ReservationConfig(ids=(ID,), owner="1" * 12), [own, other], machines, now)
+    assert line.startswith(f"{ID} is in the placement group theirs of account 1, which is not known by its name here")
+
+
+def test_reservation_of_two_sets_over_its_count_is_told() -> None:
+    both, one = described(count=4), replace(described(count=4), id=OTHER)
+    (line,) = reservations.shared({"a": (4, [both, one]), "b": (1, [both])})
+    assert line.startswith(f"{ID} has 4 machines, and is of the sets a with 4 and b with 1: one waits for")
+    assert not [*reservations.shared({"a": (3, [both, one]), "b": (1, [both])})]
+
+
 class Ec2:
     """EC2's client: what it lists, or why it refuses."""
 
