@@ -6,10 +6,10 @@ holds whole files in memory. As in the loader, the dynamic segment counts, since
 
 from __future__ import annotations
 
-import hashlib
 import re
 import struct
 import tempfile
+import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -32,6 +32,8 @@ _IN_MEMORY: Final = 16 << 20
 _LARGEST: Final = 8 << 30
 """Bytes of the largest file that is read."""
 _CHUNK: Final = 1 << 20
+_AT_ONCE: Final = 1 << 12
+"""Symbols between two looks at the budget."""
 _MOST_SECTION_NAME: Final = 256
 """Bytes of a section's name that are compared."""
 
@@ -119,8 +121,11 @@ class Version(NamedTuple):
 
 
 def symbol_hash(name: bytes) -> int:
-    """Return a symbol's hash, the same in each process: Python's own differs."""
-    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little", signed=True)
+    """Return a symbol's hash, the same in each process: Python's own differs.
+
+    Images have millions of symbols, and two checksums take half of a cryptographic hash's time.
+    """
+    return zlib.crc32(name) << 32 | zlib.adler32(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +154,7 @@ class Binary:
     only_own_folders: bool = False
     versions: tuple[Version, ...] = ()
     provided: frozenset[str] | None = None
-    defined: array[int] = field(default_factory=lambda: array("q"))
+    defined: array[int] = field(default_factory=lambda: array("Q"))
     undefined: bytes = b""
     gpu_code: tuple[GpuCode, ...] = ()
     holds: tuple[str, ...] = ()
@@ -436,7 +441,7 @@ class _Tables:
 
     def symbols(self) -> tuple[array[int], bytes]:
         """Return hashes of the names of defined symbols, and the names of undefined ones that are not weak."""
-        defined: array[int] = array("q")
+        defined: array[int] = array("Q")
         if _SYMTAB not in self.tags:
             return defined, b""
         undefined = bytearray()
@@ -444,20 +449,22 @@ class _Tables:
         address = self.tags[_SYMTAB][0]
         table = _bytes(self._content, self._offset(address), self._symbol_count(address, layout.size) * layout.size)
         strings, end = self._strings, self._strings.find
-        for symbol in layout.iter_unpack(table):
-            if self._wide:
-                name, info, _, section, _, _ = symbol
-            else:
-                name, _, _, info, _, section = symbol
-            binding = info >> 4
-            if binding == _LOCAL:
-                continue
+        part = layout.size * _AT_ONCE
+        for start in range(0, len(table), part):
             budget.check()
-            text = strings[name : end(b"\0", name)]
-            if section:
-                defined.append(symbol_hash(text))
-            elif binding != _WEAK:
-                undefined += text + b"\0"
+            for symbol in layout.iter_unpack(table[start : start + part]):
+                if self._wide:
+                    name, info, _, section, _, _ = symbol
+                else:
+                    name, _, _, info, _, section = symbol
+                binding = info >> 4
+                if binding == _LOCAL:
+                    continue
+                text = strings[name : end(b"\0", name)]
+                if section:
+                    defined.append(symbol_hash(text))
+                elif binding != _WEAK:
+                    undefined += text + b"\0"
         return defined, bytes(undefined)
 
     def _symbol_count(self, address: int, size: int) -> int:

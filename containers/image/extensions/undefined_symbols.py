@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -70,7 +69,7 @@ class UndefinedSymbols:
         # A venv with the packages of its system has several, and so has a Python with PYTHONPATH.
         shared = (_SHARED.search(text) for path, text in contents.texts.items() if path.endswith("pyvenv.cfg"))
         self._are_one = "PYTHONPATH" in contents.environment or any(shared)
-        self._sorted: dict[str, Sequence[int]] = {}
+        self._defined: dict[str, frozenset[int]] = {}
 
     def undefined(self) -> Iterator[Undefined]:
         """Yield the files with such symbols; of files that are each for one torch, none if one is for this torch."""
@@ -157,14 +156,16 @@ class UndefinedSymbols:
 
     def _of_program(self, path: str) -> list[bytes]:
         """Return the symbols of a program itself that none of its libraries defines."""
-        scope = [self._hashes(one) for one in self._scopes[path]]
-        names = _names(self._binaries[path])
-        return [name for name in names if not any(_holds(hashes, symbol_hash(name)) for hashes in scope)]
+        names = {symbol_hash(name): name for name in _names(self._binaries[path])}
+        missing = frozenset(names)
+        for one in self._scopes[path]:
+            missing -= self._hashes(one)  # which looks each missing one up, and not each defined one
+        return [name for value, name in names.items() if value in missing]
 
-    def _hashes(self, path: str) -> Sequence[int]:
-        if path not in self._sorted:
-            self._sorted[path] = sorted(self._binaries[path].defined)
-        return self._sorted[path]
+    def _hashes(self, path: str) -> frozenset[int]:
+        if path not in self._defined:
+            self._defined[path] = frozenset(self._binaries[path].defined)
+        return self._defined[path]
 
 
 def _is_of_torch(path: str) -> bool:
@@ -173,8 +174,3 @@ def _is_of_torch(path: str) -> bool:
 
 def _names(binary: Binary) -> list[bytes]:
     return binary.undefined.split(b"\0")[:-1]
-
-
-def _holds(hashes: Sequence[int], value: int) -> bool:
-    place = bisect_left(hashes, value)
-    return place < len(hashes) and hashes[place] == value

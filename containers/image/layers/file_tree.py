@@ -110,6 +110,7 @@ class FileTree:
 
     def __init__(self, layers: Stack) -> None:
         self.root = _Node()
+        self._last = "", self.root
         self.hidden: list[tuple[int, str, Entry]] = []
         self.unread = [place for place, index in enumerate(layers) if index is None]
         for place, index in enumerate(layers):
@@ -122,6 +123,7 @@ class FileTree:
             self._hide_below(node)
             node.children = None
             node.cut = place
+        self._last = "", self.root
         for path in index.removed:
             parent, key = self._parent(path, place)
             self._hide(key, parent.below.get(key))
@@ -167,7 +169,10 @@ class FileTree:
     def _parent(self, path: str, place: int) -> tuple[_Node, str]:
         """Return the node of a path's folder, and the path after following symbolic links."""
         folder, name = posixpath.split(path)
+        if folder == self._last[0]:  # as for most paths of an archive; nothing below a folder moves it
+            return self._last[1], path
         resolved, node = self._folder(folder, place)
+        self._last = (resolved, node) if resolved == folder else ("", self.root)
         return node, path if resolved == folder else _joined(resolved, name)
 
     def _folder(self, path: str, place: int) -> tuple[str, _Node]:

@@ -179,6 +179,24 @@ class _Ended:
         return content
 
 
+class _File:
+    """The content of the last member. `tarfile` would fill a buffer for each, and of most files four bytes are read."""
+
+    __slots__ = ("_left", "_stream")
+
+    def __init__(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+        self._stream, self._left = cast("Any", archive).fileobj, member.size
+
+    def read(self, size: int = -1) -> bytes:
+        """Return at most ``size`` bytes, or else the rest. Raises ReadError: the archive ends before."""
+        wanted = min(size, self._left) if size >= 0 else self._left
+        content: bytes = self._stream.read(wanted)
+        if len(content) < wanted:
+            raise tarfile.ReadError("unexpected end of data")
+        self._left -= wanted
+        return content
+
+
 def normal(name: str) -> str:
     """Return the path of a member or link target relative to the image's root."""
     return posixpath.normpath(f"/{name}").lstrip("/")
@@ -249,7 +267,7 @@ def _entry(
     header = None if contents else member
     if kind == "file":
         if facts:
-            known = facts(path, member.size, cast("IO[bytes]", archive.extractfile(member)))
+            known = facts(path, member.size, cast("IO[bytes]", _File(archive, member)))
             return (
                 _plain(mode, owner, member.size)
                 if known is None
@@ -257,7 +275,7 @@ def _entry(
             )
         if header:
             return Entry(kind, mode, owner, member.size, member=header)
-        listed, content = _read(cast("IO[bytes]", archive.extractfile(member)), packages.database(path))
+        listed, content = _read(cast("IO[bytes]", _File(archive, member)), packages.database(path))
         return Entry(kind, mode, owner, member.size, content, "", member.pax_headers.get(_CAPABILITIES, ""), listed)
     if kind == "hardlink":
         target = normal(member.linkname)

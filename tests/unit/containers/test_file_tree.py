@@ -126,6 +126,12 @@ def test_file_below_symlink_is_written_to_its_target() -> None:
     ]
 
 
+def test_folder_that_a_link_replaces_between_its_files_is_new() -> None:
+    first = Item("link", "symlink", "/a")
+    stack = [[first, file("a/b/x"), file("link/b"), file("a/b/y")]]
+    assert [path for path, _ in tree(stack).paths()] == ["a", "link", "a/b", "a/b/y"]
+
+
 def bytes_for_each(count: int) -> float:
     """Return what comparing so many files that all differ takes at most, for each."""
     folder = "opt/venv/lib/python3.12/site-packages"
