@@ -18,7 +18,7 @@ from containers.image.binaries.elf_file import AARCH64, I386, X86_64, ElfMachine
 from containers.starting import account, file_readers, launchers
 from containers.starting.account import READ, RUN, Account
 from containers.starting.launchers import Words
-from containers.starting.python_modules import PythonModules
+from containers.starting.python_modules import OF_RUNTIME, PythonModules
 from containers.starting.refusals import Refusal
 
 _RUNS: Final[Mapping[ElfMachine, frozenset[ElfMachine]]] = {
@@ -32,9 +32,6 @@ _OF_HOST: Final = {
 }
 """Programs that come with the host's driver (NVIDIA/libnvidia-container 00b4b47, src/nvc_info.c:62, `utility_bins` and
 `compute_bins`; NVIDIA/nvidia-container-toolkit, package nvcdi, `NewDriverBinariesDiscoverer`)."""
-_OF_RUNTIME: Final = ("/proc/", "/sys/", "/dev/", "/run/", "/var/run/", "/mnt/", "/media/")
-"""Folders that each container gets from its runtime, as Docker 26.1 and runc 1.1 give them, with `/dev/stdin`, and
-those for files of a running system and for mounts (Filesystem Hierarchy Standard 3.0, 3.11, 3.12 and 3.15)."""
 _MOST_REWRITES: Final = 5
 """Times that ``#!`` may lead from one file to the next."""
 _MOST_LAUNCHES: Final = 8
@@ -111,7 +108,7 @@ class Execution:
 
     def _comes_later(self, words: Words, about: str) -> bool:
         """Return whether a container may have what keeps a program from its start: from the host, or a volume."""
-        if posixpath.basename(words.program) in _OF_HOST or about.startswith(_OF_RUNTIME):
+        if posixpath.basename(words.program) in _OF_HOST or about.startswith(OF_RUNTIME):
             return True
         if not about.startswith("/"):
             folders = self._contents.folders("PATH")
@@ -245,9 +242,9 @@ class Execution:
         """Check that an interpreter may read its file. What is not there may be mounted, in a folder without files."""
         own = posixpath.basename(words.program)
         by_python = posixpath.basename(program).startswith("python")  # and not by a shell, which may enter a folder
-        if own != posixpath.basename(program) and by_python and file_readers.file_of(own, words.arguments):
+        if own != posixpath.basename(program) and by_python and file_readers.file_of(own, words.arguments, {}):
             program, arguments = words.program, words.arguments  # a script that is found, and runs another one
-        name = file_readers.file_of(posixpath.basename(program), arguments)
+        name = file_readers.file_of(posixpath.basename(program), arguments, self._contents.environment)
         path = self._absolute(name, words.folder)
         trace = self._contents.tree.trace(path)
         if not name or (trace.entry and trace.entry.kind != "file"):

@@ -7,14 +7,15 @@ the programs in tests/images/test_started.py, but Node, R, Java and those that n
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 
 class _Reader(NamedTuple):
     """A program: its ``name``, its ``flags`` before the file, its options with a value, and how a file's name ends.
 
-    ``command`` is its first argument, of a program that does something else with another one.
+    ``command`` is its first argument, of a program that does something else with another one. With a variable that
+    matches ``changed``, its file may be another one.
     """
 
     name: re.Pattern[str]
@@ -22,6 +23,7 @@ class _Reader(NamedTuple):
     with_value: frozenset[str] = frozenset()
     end: str = ""
     command: str = ""
+    changed: re.Pattern[str] = re.compile("(?!)")
 
 
 _READERS: Final = (
@@ -50,6 +52,7 @@ _READERS: Final = (
         re.compile(r"--[\w-]+=.*|--standalone"),
         frozenset({"--nproc_per_node", "--nproc-per-node", "--nnodes", "--node_rank", "--node-rank"}),
         end=r".*\.py",
+        changed=re.compile("PET_.*"),  # torch/distributed/argparse_util.py: each of its options is one
     ),
     _Reader(
         re.compile("accelerate"),
@@ -67,13 +70,16 @@ _READERS: Final = (
         frozenset({"-p", "--python", "--with", "--extra", "--group"}),
         end=r".*\.py",
         command="run",
+        changed=re.compile("UV_WORKING_DIR"),
     ),
 )
 
 
-def file_of(program: str, arguments: Sequence[str]) -> str:
+def file_of(program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
     """Return the file that a program, by its name, runs; empty if it is not known to run one."""
     reader = next((row for row in _READERS if row.name.fullmatch(program)), None)
+    if reader and any(map(reader.changed.fullmatch, environment)):
+        return ""
     rest = list(arguments)
     if reader and reader.command:
         if rest[:1] != [reader.command]:
@@ -84,7 +90,7 @@ def file_of(program: str, arguments: Sequence[str]) -> str:
         if word in reader.with_value and rest:
             rest.pop(0)
         elif reader.command and re.fullmatch(r"python[\d.]*", word):
-            return file_of(word, rest)
+            return file_of(word, rest, environment)
         elif not word.startswith(("-", "+")):
             return word if re.fullmatch(reader.end or ".*", word, re.DOTALL) else ""
         elif not reader.flags.fullmatch(word):

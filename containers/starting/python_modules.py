@@ -1,4 +1,4 @@
-"""What keeps Python itself from what it is to run: a PYTHONHOME without its modules, and no module of `python -m`.
+"""What keeps Python from what it is to run: a PYTHONHOME without modules, no module of `python -m` or of a server.
 
 Source: python/cpython v3.11.9, Modules/getpath.py (the prefix, `pyvenv.cfg`, PYTHONHOME), Lib/runpy.py
 (`_get_module_details`) and Lib/site.py (`.pth`, `getsitepackages`); Debian's python3.11 adds `dist-packages`.
@@ -12,12 +12,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import takewhile
-from typing import Final
+from typing import Final, NamedTuple
 
 from containers.image.binaries.contents import Contents
 from containers.image.owners.package_folders import ALONE
+from containers.starting import served_applications
 from containers.starting.refusals import Refusal
 
+OF_RUNTIME: Final = ("/proc/", "/sys/", "/dev/", "/run/", "/var/run/", "/mnt/", "/media/", "/tmp/", "/var/tmp/")  # noqa: S108 - nothing is written there
+"""Folders that each container gets from its runtime, as Docker 26.1 and runc 1.1 give them, with `/dev/stdin`, and
+those for files of a running system and for mounts (Filesystem Hierarchy Standard 3.0, 3.11, 3.12, 3.15, 3.18 and 5.15):
+what an image has in them may be hidden, as by a pod's `emptyDir` that another container fills."""
 _PYTHON: Final = re.compile(r"python3\.(\d+)")
 _MODULE_OPTION: Final = re.compile(r"-[bBdEiIOPqRsSuvx]*m(.*)")
 _ISOLATED: Final = re.compile(r"-[bBdEiIOPqRsSuvx]*[EI].*")
@@ -29,6 +34,16 @@ _FILE: Final = re.compile(
 )
 _ADDS_NOTHING: Final = re.compile(r"(?:distutils-precedence|_virtualenv|.*-nspkg)\.pth")
 """Names of files `.pth` that add no folder and no importer of their own (setuptools, virtualenv)."""
+
+
+class _Places(NamedTuple):
+    """Where a Python is: its minor release, its prefix, its name, the folder it starts in, and where it looks first."""
+
+    minor: str
+    base: str
+    name: str
+    folder: str
+    first: tuple[str, ...]
 
 
 class PythonModules:
@@ -61,15 +76,28 @@ class PythonModules:
                 return None
             return Refusal(f"PYTHONHOME={home} has no encodings of Python 3.{minor}", home)
         base = posixpath.dirname(posixpath.dirname(files[-1]))
-        module = _module(arguments)
-        return self._missing(module, minor, base, names[-1], folder) if module else None
-
-    def _missing(self, module: str, minor: str, base: str, name: str, folder: str) -> Refusal | None:
-        first, *further = module.split(".")
-        paths = (posixpath.join(folder, path) for path in self._contents.folders("PYTHONPATH"))
-        if any(map(self.is_mounted, paths)):
+        places = _Places(minor, base, names[-1], folder, (folder,))
+        if module := _module(arguments):
+            refusal = self._missing(module, places, has_main=True)
+            if refusal:
+                return refusal
+        application = served_applications.application(module, arguments, self._contents.environment)
+        if application is None or self._missing(application.server, places, has_main=False):
             return None
-        folders = list(dict.fromkeys(map(posixpath.normpath, self._folders(minor, base, name, folder))))
+        own = folder if module else posixpath.dirname(posixpath.join(folder, arguments[0]))
+        place = posixpath.join(folder, application.folder)
+        if application.configuration and self._is_there(posixpath.join(place, application.configuration)):
+            return None
+        return self._missing(application.module, places._replace(first=(place, own)), has_main=False)
+
+    def _missing(self, module: str, places: _Places, *, has_main: bool) -> Refusal | None:
+        """Return why Python cannot import a module, or not run it as one that must have a main one."""
+        first, *further = module.split(".")
+        minor = places.minor
+        paths = [*places.first, *self._listed(places.folder)]
+        if any(self.is_mounted(path) or f"{posixpath.normpath(path)}/".startswith(OF_RUNTIME) for path in paths):
+            return None
+        folders = list(dict.fromkeys(map(posixpath.normpath, self._folders(places))))
         holders = [holder for holder in folders if self._has(holder, first)]
         if first in sys.stdlib_module_names and (not holders or further):
             return None  # which may be built in
@@ -82,15 +110,14 @@ class PythonModules:
                 sure = len(holders) == 1 and self._is_empty(f"{place}/__init__.py")  # others may name more folders
                 return Refusal(f"{place} has no module {part}", module) if sure else None
             place = f"{place}/{part}"
-        if self._is_package(place) and not self._has(place, "__main__"):
+        if has_main and self._is_package(place) and not self._has(place, "__main__"):
             return Refusal(f"{place} is a package without __main__", module)
         return None
 
-    def _folders(self, minor: str, base: str, name: str, folder: str) -> Iterator[str]:
+    def _folders(self, places: _Places) -> Iterator[str]:
         """Yield where Python looks for modules, the first one first."""
-        yield folder
-        for path in self._contents.folders("PYTHONPATH"):
-            yield posixpath.join(folder, path)
+        minor, base, name, folder, first = places
+        yield from (*first, *self._listed(folder))
         prefix = posixpath.dirname(posixpath.dirname(name))
         settings = self._contents.text(f"{prefix.strip('/')}/pyvenv.cfg")
         for lib in ("lib", "lib64"):
@@ -106,6 +133,11 @@ class PythonModules:
         yield from (f"/{path}" for path in self._paths if path.endswith(f"/.local/lib/python3.{minor}/site-packages"))
         if users := self._contents.environment.get("PYTHONUSERBASE"):
             yield posixpath.join(folder, users, f"lib/python3.{minor}/site-packages")
+
+    def _listed(self, folder: str) -> list[str]:
+        """Return the folders of PYTHONPATH; an empty one is where Python starts, and an empty variable names none."""
+        is_set = self._contents.environment.get("PYTHONPATH")
+        return [posixpath.join(folder, path) for path in self._contents.folders("PYTHONPATH")] if is_set else []
 
     def _has(self, folder: str, name: str) -> bool:
         place = f"{folder}/{name}"

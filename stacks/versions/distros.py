@@ -59,12 +59,16 @@ class BaseSystem:
 
 _OTHER_MANAGERS = {
     **dict.fromkeys(("alpine", "wolfi-base"), "apk"),
-    **dict.fromkeys(("fedora", "almalinux", "oraclelinux", "amazonlinux"), "dnf"),
-    "centos": "yum",
+    **dict.fromkeys(("fedora", "almalinux", "oraclelinux", "amazonlinux", "centos"), "rpm"),
     "tumbleweed": "zypper",
     "archlinux": "pacman",
 }
-"""Package managers of distributions that no image of ours is built on, by words of references."""
+"""Package managers of distributions that no image of ours is built on, by words of references.
+
+What installs the packages of rpm differs by release and size: yum in amazonlinux:2 and oraclelinux:7, microdnf alone in
+oraclelinux:8-slim (docker-library/docs 0dce785, amazonlinux/content.md; docker-library/repo-info 032dfd8,
+repos/oraclelinux/local/8-slim.md; docs.oracle.com, Oracle Linux 8, About DNF).
+"""
 _WITH_OWN_PYTHON = {"buildpack-deps", "cuda"}
 """Public images, by name, that have the Python of their distribution; so has the distribution's own."""
 _OF_PUBLISHER = re.compile(r"(?:(?:.*/)?(?:library|nvidia|redhat|rockylinux)/)?[^/]+")

@@ -333,10 +333,14 @@ def test_volumes_and_empty_folders_get_files_in_a_container(config: Config) -> N
     entry("tool", Env=["PATH=/usr/local/bin"]),
     entry("data", Env=["PATH=/usr/local/bin"]),
     entry("python", "/mnt/app/gone.py"),
+    entry("/tmp/x/start"),
+    entry("python", "gone.py", WorkingDir="/tmp/x"),
+    entry("python", "-m", "gone", WorkingDir="/tmp/x"),
+    sh("cd /var/tmp && exec ./gone"),
 )
 def test_files_of_a_running_system_and_of_mounts_come_later(config: Config) -> None:
     links: Files = {"usr/local/bin/tool": "->/var/run/app/tool", "usr/local/bin/data": "->/mnt/app/data"}
-    assert lines(config, {**links, "mnt/app/x": ""}) == []
+    assert lines(config, {**links, "mnt/app/x": "", "tmp/x/y": "", "var/tmp/x": ""}) == []
 
 
 @faultless(entry("python3", "gone.py", WorkingDir="/src"), entry("java", "-jar", "gone.jar", WorkingDir="/src"))
@@ -432,6 +436,8 @@ def test_files_of_the_runtime_are_in_each_container(config: Config) -> None:
     entry("torchrun", "--rdzv-conf", "x.py", "run.py", WorkingDir="/src"),
     entry("torchrun", "--nproc_per_node=2", "run.py", WorkingDir="/src"),
     entry("torchrun", "gone.py", WorkingDir="/nothing"),
+    entry("torchrun", "gone.py", WorkingDir="/src", Env=[PATH, "PET_MODULE=1"]),
+    entry("uv", "run", "gone.py", WorkingDir="/src", Env=[PATH, "UV_WORKING_DIR=/x"]),
     entry("accelerate", "config", "gone.py", WorkingDir="/src"),
 )
 def test_file_of_a_language_that_may_come_later(config: Config) -> None:
@@ -479,6 +485,69 @@ def test_package_of_python_itself_without_a_main_is_a_fault() -> None:
     assert [line.rpartition(": ")[2] for line in found] == [
         "/usr/local/lib/python3.11/json is a package without __main__"
     ]
+
+
+SERVERS: Files = {
+    "opt/venv/bin/uvicorn": "#!/opt/venv/bin/python\n",
+    "opt/venv/bin/gunicorn": "#!/opt/venv/bin/python\n",
+    f"{SITE}/uvicorn/__init__.py": "",
+    f"{SITE}/uvicorn/__main__.py": "",
+    f"{SITE}/gunicorn/__init__.py": "",
+    "src/main.py": "",
+    "srv/other.py": "",
+    "conf/gunicorn.conf.py": "chdir = '/src'",
+}
+
+
+@faultless(
+    entry("uvicorn", "main:app", WorkingDir="/src"),
+    entry("uvicorn", "--port", "80", "mod.main:app", "--host=0.0.0.0", WorkingDir="/src"),
+    entry("uvicorn", "--app-dir", "/src", "main:app", WorkingDir="/srv"),
+    entry("uvicorn", "main:app", "--app-dir=../src", WorkingDir="/srv"),
+    entry("uvicorn", "main:app", WorkingDir="/srv", Env=[PATH, "PYTHONPATH=/src"]),
+    entry("python", "-m", "uvicorn", "other:app", "--app-dir", "/src", WorkingDir="/srv"),
+    entry("uvicorn", "main:app", WorkingDir="/srv", Env=[PATH, "UVICORN_APP_DIR=/src"]),
+    entry("uvicorn", "gone:app", "--reload", WorkingDir="/src"),
+    entry("uvicorn", "gone:app", "--workers", "2", WorkingDir="/src"),
+    entry("uvicorn", "gone:app", WorkingDir="/src", Env=[PATH, "WEB_CONCURRENCY=2"]),
+    entry("uvicorn", "gone:app", WorkingDir="/mounted"),
+    entry("uvicorn", "gone:app", WorkingDir="/src", Volumes={"/src": {}}),
+    entry("uvicorn", "$APP", WorkingDir="/src"),
+    entry("gunicorn", "main:app", WorkingDir="/src"),
+    entry("gunicorn", "main", "-w4", "-b", ":80", WorkingDir="/src"),
+    entry("gunicorn", "--chdir", "/src", "main:create()", WorkingDir="/srv"),
+    entry("gunicorn", "main:app", WorkingDir="/conf"),
+    entry("gunicorn", "main:app", "-c", "python:x", WorkingDir="/srv"),
+    entry("gunicorn", "main:app", "--pythonpath", "/src", WorkingDir="/srv"),
+    entry("gunicorn", "main:app", WorkingDir="/srv", Env=[PATH, "GUNICORN_CMD_ARGS=--chdir=/src"]),
+    sh("cd /src && exec uvicorn main:app"),
+)
+def test_application_that_its_server_may_find(config: Config) -> None:
+    assert lines(config, SERVERS) == []
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        entry("uvicorn", "gone:app", WorkingDir="/src"),
+        entry("uvicorn", "gone.main:app", "--host", "0.0.0.0", "--port=80", "--no-access-log", WorkingDir="/src"),
+        entry("uvicorn", "gone:app", "--app-dir", "/srv", WorkingDir="/src"),
+        entry("/opt/venv/bin/python", "-m", "uvicorn", "gone:app", WorkingDir="/src"),
+        entry("gunicorn", "-k", "uvicorn.workers.UvicornWorker", "-w", "2", "gone:app", WorkingDir="/src"),
+        entry("gunicorn", "-b0.0.0.0:80", "--chdir=/srv", "gone", WorkingDir="/src"),
+        entry("tini", "--", "gunicorn", "gone:app", "--preload", WorkingDir="/src"),
+        sh("cd /src && exec uvicorn gone:app"),
+    ],
+)
+def test_application_that_is_not_there_is_a_fault(config: Config) -> None:
+    assert [line.rpartition(": ")[2] for line in lines(config, SERVERS)] == ["Python 3.11 has no module gone"]
+
+
+def test_module_that_a_package_of_an_application_lacks_is_a_fault() -> None:
+    [line] = lines(entry("uvicorn", "mod.gone:app", WorkingDir="/src"), SERVERS)
+    assert line.endswith("/src/mod has no module gone")
+    [line] = lines(entry("uvicorn", "main:app", "--app-dir", "/srv", WorkingDir="/src"), SERVERS)
+    assert line.endswith("Python 3.11 has no module main")
 
 
 GONE = "no folder of PATH has gone"

@@ -45,6 +45,7 @@ def torch(version: str) -> dict[str, Any]:
         ("ubuntu:16.04", ("3.5", "2.23", "apt")),
         ("opensuse/tumbleweed:latest", (None, None, "zypper")),
         ("archlinux:base", (None, None, "pacman")),
+        *((name, (None, None, "rpm")) for name in ("amazonlinux:2", "oraclelinux:7", "oraclelinux:8-slim", "centos:7")),
         ("public.ecr.aws/docker/library/debian:bookworm-slim", ("3.11", "2.36", "apt")),
         ("nvcr.io/nvidia/cuda:12.8.1-cudnn-devel-ubuntu22.04", ("3.10", "2.35", "apt")),
         ("localhost:5000/debian:bookworm-slim", ("3.11", "2.36", "apt")),
