@@ -83,20 +83,19 @@ def unmet(contents: Contents, architecture: str) -> list[Contradiction]:
 
 def _foreign(contents: Contents, folders: PackageFolders) -> Iterator[Contradiction]:
     """Yield the extensions that the folder's Python passes over, if nothing else has the module's name."""
-    for path in sorted(contents.binaries):
-        built = _EXTENSION.fullmatch(path)
-        environments = folders.of(path) if built else ()
-        if not built or not environments or path.startswith(f"{SHARED}/"):
+    extensions = {path: built for path in sorted(contents.binaries) if (built := _EXTENSION.fullmatch(path))}
+    known = {(built["module"], f"3.{built['minor']}") for built in extensions.values()}
+    for path, built in extensions.items():
+        budget.check()
+        environments = folders.of(path)
+        if not environments or path.startswith(f"{SHARED}/"):
             continue
         release = f"3.{built['minor']}"
         if any(environment.version == release for environment in environments):
             continue
         module, version = built["module"], environments[0].version
-        own = f".cpython-{version.replace('.', '')}-"
         others = (f"{module}{suffix}" for suffix in (".py", ".abi3.so", ".so"))
-        if any(contents.tree.find(other) for other in others) or any(
-            other.startswith(f"{module}{own}") for other in contents.binaries
-        ):
+        if (module, version) in known or any(contents.tree.find(other) for other in others):
             continue
         yield Contradiction(environments[0].place, f"/{path}", f"Python {release}", f"Python {version}")
 

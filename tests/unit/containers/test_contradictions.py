@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
+from containers.image.binaries.elf_file import Binary
 from containers.image.owners import contradictions, distributions
 from tests.helpers.elf_writer import elf
 from tests.helpers.image_files import SITE, Files, image
@@ -361,3 +363,23 @@ def test_extension_of_pythonpath_is_for_a_python_of_the_image() -> None:
     ):
         read = image({extension: elf(), f"usr/local/bin/python3.{python}": elf()}, {"Env": [f"PYTHONPATH=/{TARGET}/"]})
         assert [str(one) for one in contradictions.unmet(read, "amd64")] == expected
+
+
+class Passes(dict[str, Binary]):
+    """Binaries that count how often all of them are gone through."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.passes += 1
+        return super().__iter__()
+
+
+def test_binaries_are_gone_through_as_often_for_any_number() -> None:
+    def passes(count: int) -> int:
+        contents = image({f"{SITE}/a/m{number}.cpython-39-x86_64-linux-gnu.so": elf() for number in range(count)})
+        contents.binaries = Passes(contents.binaries)
+        assert len(contradictions.unmet(contents, "amd64")) == count
+        return contents.binaries.passes
+
+    assert passes(40) == passes(4)
