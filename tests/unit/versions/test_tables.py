@@ -397,7 +397,14 @@ def test_ngc_releases_have_known_fields(version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "torch", "cuda"), [("25.08", "2.8.0", "13.0"), ("25.11", "2.10.0", "13.0"), ("26.04", "2.12.0", "13.2")]
+    ("version", "torch", "cuda"),
+    [
+        ("25.08", "2.8.0", "13.0"),
+        ("25.11", "2.10.0", "13.0"),
+        ("26.04", "2.12.0", "13.2"),
+        ("26.07", "2.13.0", "13.3"),
+        ("26.08", "2.14.0", "13.4"),
+    ],
 )
 def test_ngc_release_that_people_build_on_is_listed(version: str, torch: str, cuda: str) -> None:
     release = ngc_release(version)
