@@ -93,7 +93,6 @@ class PythonModules:
     def _missing(self, module: str, places: _Places, *, has_main: bool) -> Refusal | None:
         """Return why Python cannot import a module, or not run it as one that must have a main one."""
         first, *further = module.split(".")
-        minor = places.minor
         paths = [*places.first, *self._listed(places.folder)]
         if any(self.is_mounted(path) or f"{posixpath.normpath(path)}/".startswith(OF_RUNTIME) for path in paths):
             return None
@@ -103,7 +102,12 @@ class PythonModules:
             return None  # which may be built in
         if not holders:
             added = [path for path in self._added if any(path.startswith(f"{each.strip('/')}/") for each in folders)]
-            return None if added else Refusal(f"Python 3.{minor} has no module {first}", first)
+            return None if added else Refusal(f"Python 3.{places.minor} has no module {first}", first)
+        return self._missing_in(holders, module, has_main=has_main)
+
+    def _missing_in(self, holders: Sequence[str], module: str, *, has_main: bool) -> Refusal | None:
+        """Return what a module lacks, of which the first part is in some folders."""
+        first, *further = module.split(".")
         place = f"{holders[0]}/{first}"
         for part in further:
             if not self._has(place, part):

@@ -96,6 +96,20 @@ def test_resolve_host_library_is_no_fault() -> None:
     assert (result.faults, result.host) == ([], {"libcuda.so.1": ["/bin/p"]})
 
 
+@pytest.mark.parametrize(
+    ("path", "library", "optional"),
+    [
+        ("usr/local/lib/python3.12/lib-dynload/_tkinter.cpython-312-x86_64-linux-gnu.so", "libtk8.6.so", True),
+        ("usr/local/lib/python3.12/lib-dynload/_tkinter.cpython-312-x86_64-linux-musl.so", "libtcl9tk9.0.so", True),
+        ("usr/local/lib/python3.12/lib-dynload/_ssl.cpython-312-x86_64-linux-gnu.so", "libssl.so.3", False),
+        ("opt/java/openjdk/lib/libawt_xawt.so", "libXtst.so.6", True),
+        ("opt/java/openjdk/lib/libfontmanager.so", "libfreetype.so.6", False),
+    ],
+)
+def test_what_official_images_lack_is_optional(path: str, library: str, *, optional: bool) -> None:
+    assert (faults({path: elf(needed=(library,))}) == []) is optional
+
+
 def test_resolve_python_library_may_be_preloaded() -> None:
     extension = elf(needed=["libx.so.1"])
     files: dict[str, bytes | str] = {f"{SITE}/a/_c.so": extension, f"{SITE}/nvidia/x/lib/libx.so.1": elf("libx.so.1")}

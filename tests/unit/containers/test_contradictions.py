@@ -375,7 +375,7 @@ class Passes(dict[str, Binary]):
         return super().__iter__()
 
 
-def test_binaries_are_gone_through_as_often_for_any_number() -> None:
+def test_binaries_are_gone_through_equally_often() -> None:
     def passes(count: int) -> int:
         contents = image({f"{SITE}/a/m{number}.cpython-39-x86_64-linux-gnu.so": elf() for number in range(count)})
         contents.binaries = Passes(contents.binaries)

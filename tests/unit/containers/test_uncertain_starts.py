@@ -543,7 +543,7 @@ def test_application_that_is_not_there_is_a_fault(config: Config) -> None:
     assert [line.rpartition(": ")[2] for line in lines(config, SERVERS)] == ["Python 3.11 has no module gone"]
 
 
-def test_module_that_a_package_of_an_application_lacks_is_a_fault() -> None:
+def test_module_that_an_application_lacks_is_a_fault() -> None:
     [line] = lines(entry("uvicorn", "mod.gone:app", WorkingDir="/src"), SERVERS)
     assert line.endswith("/src/mod has no module gone")
     [line] = lines(entry("uvicorn", "main:app", "--app-dir", "/srv", WorkingDir="/src"), SERVERS)
