@@ -25,6 +25,7 @@ from stacks.versions.pytorch import (
     wheel_glibc,
     wheel_pythons,
 )
+from stacks.versions.torch_libraries import wheel_cudnn_warnings
 
 _DISTROS: Final = "stacks/versions/distros.toml"
 
@@ -72,8 +73,9 @@ class Config(StackConfig):
 
     @property
     def warnings(self) -> list[str]:
-        """A line if torch does not use GPUs on the stack's platform."""
-        return [*super().warnings, *processor_warnings(self.torch.version, self.machine)]
+        """A line if torch does not use GPUs on the stack's platform, or computes something wrong with its cuDNN."""
+        torch, machine = self.torch.version, self.machine
+        return [*super().warnings, *processor_warnings(torch, machine), *wheel_cudnn_warnings(torch, machine)]
 
     def listed(self) -> Iterator[Callable[[], None]]:
         """Yield a check for each release, that a table confirms it."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from containers.image.gpu.release_order import older, order
 from stacks.versions.cuda_toolkit import Machine, cuda_release
 from stacks.versions.incompatible import Incompatible, check_listed
+from stacks.versions.pytorch import torch_release, torch_versions
 from stacks.versions.tables import newest_from, table
 
 _NCCL = "tags of NVIDIA/nccl, stacks/versions/nccl.toml"
@@ -120,13 +123,30 @@ def check_cudnn_release(version: str, cuda_version: str) -> None:
 
 def cudnn_warnings(version: str) -> list[str]:
     """Return a line if torch computes something wrong with a cuDNN."""
-    rows = table("cudnn")["wrong"]
-    first = newest_from(rows, version) if "." in version else None
-    if first is None or order(version) >= order(rows[first]["below"]):
+    if not (row := _wrong_with(version)):
         return []
-    row = rows[first]
     fixed = f"name {row['below']} or newer in slipway:cudnn"
     return [f"slipway:cudnn: cuDNN {version} may compute {row['what']} wrong; {fixed}; {row['source']}"]
+
+
+def wheel_cudnn_warnings(torch: str, machine: Machine) -> list[str]:
+    """Return a line if torch computes something wrong with the cuDNN that its wheel on the Python index needs."""
+    release = torch_release(torch)
+    version = release.cudnn.removeprefix("==")
+    row = _wrong_with(version) if machine == "amd64" or release.cuda_arm64 else None
+    if not row:
+        return []
+    newer = [each for each in torch_versions() if order(each) > order(torch)]
+    fixed = next(each for each in newer if not _wrong_with(torch_release(each).cudnn.removeprefix("==")))
+    why = f"the cuDNN {version} of its wheel may compute {row['what']} wrong; {fixed} has a newer one; {row['source']}"
+    return [f"slipway:torch.version: torch {torch}: {why}"]
+
+
+def _wrong_with(version: str) -> Mapping[str, Any] | None:
+    """Return the row of what torch computes wrong with a cuDNN."""
+    rows = table("cudnn")["wrong"]
+    first = newest_from(rows, version) if "." in version else None
+    return None if first is None or order(version) >= order(rows[first]["below"]) else rows[first]
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,3 +144,23 @@ def test_torch_without_cuda_on_arm64_is_a_warning() -> None:
     )
     assert expected in old.warnings
     assert not any("does not use GPUs" in line for line in (*new.warnings, *load(torch=torch("2.10.0")).warnings))
+
+
+@pytest.mark.parametrize(
+    ("version", "platform", "warned"),
+    [
+        ("2.7.1", "linux/amd64", False),
+        ("2.8.0", "linux/amd64", True),
+        ("2.9.1", "linux/amd64", True),
+        ("2.10.0", "linux/amd64", True),
+        ("2.10.0", "linux/arm64", False),  # which has no CUDA
+        ("2.11.0", "linux/amd64", False),
+    ],
+)
+def test_cudnn_of_a_wheel_that_computes_wrong_is_a_warning(version: str, platform: str, *, warned: bool) -> None:
+    config = load(base="python:3.12-slim", platform=platform, torch=torch(version))
+    expected = (
+        f"slipway:torch.version: torch {version}: the cuDNN 9.10.2.21 of its wheel may compute 3D convolutions in bfloat16"
+        " wrong; 2.11.0 has a newer one; pytorch/pytorch#163539: seen with 9.8, gone with 9.13"
+    )
+    assert [line for line in config.warnings if "cuDNN" in line] == [expected] * warned
