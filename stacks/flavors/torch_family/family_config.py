@@ -57,7 +57,7 @@ from stacks.versions.pytorch import (
     wheel_abi,
 )
 from stacks.versions.tables import Reliance
-from stacks.versions.torch_libraries import check_cudnn_release, cudnn_warnings, magma_archive
+from stacks.versions.torch_libraries import check_cudnn_release, cudnn_warnings, magma_archive, wheel_cudnn_warnings
 
 TagField = Literal["distro", "abi"]
 
@@ -392,7 +392,9 @@ class FamilyConfig(StackConfig):
     def warnings(self) -> list[str]:
         """A line if torch computes something wrong with the cuDNN, or has no Triton, besides those of every stack."""
         if self.torch.source != "build":
-            return super().warnings
+            is_of_index = self.cuda.startswith(f"{torch_release(self.torch.version).cuda}.")
+            wrong = wheel_cudnn_warnings(self.torch.version, self.machine) if is_of_index else []
+            return [*super().warnings, *wrong]
         return [
             *super().warnings,
             *cudnn_warnings(self.cudnn_version),

@@ -451,6 +451,9 @@ def test_variable_that_a_build_sets_is_no_switch(script: str) -> None:
     assert passed <= set(rules["set"])
 
 
+WHEEL: dict[str, Any] = {"torch": {"version": "2.9.0", "source": "wheel", "audio": False}, "cudnn": None}
+
+
 def test_switch_for_published_wheels_is_refused() -> None:
     message = refusal("base", **{**TODAY, "torch": {"version": "2.14.1", "source": "wheel"}}, cmake={"USE_MKLDNN": 0})
     assert message == (
@@ -467,6 +470,8 @@ def test_switch_for_published_wheels_is_refused() -> None:
         ({"cudnn": "9.13.0.50"}, ""),
         ({"cudnn": "9.7.1.26"}, ""),
         ({"cuda": "13.2.0", "cudnn": None}, ""),
+        ({**WHEEL, "cuda": "12.8.1"}, "torch 2.9.0: the cuDNN 9.10.2.21 of its wheel may compute"),
+        ({**WHEEL, "cuda": "13.0.2"}, ""),  # of another index, whose wheel may have another one
     ],
 )
 def test_cudnn_that_computes_wrong_is_warned_of(values: dict[str, Any], warned: str) -> None:
