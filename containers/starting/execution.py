@@ -95,6 +95,8 @@ class Execution:
         self, words: Words, launched: Words, files: list[str], names: list[str], most: int
     ) -> Refusal | None:
         """Start what a program starts."""
+        if launched.root:
+            return None if words.loose else self._start_in_root(words.folder, launched, most)
         folder, loose = posixpath.join(words.folder, launched.folder), words.loose or launched.loose
         following = launched._replace(folder=folder, loose=loose)
         execution = self._as(launched.user, loose=loose) if launched.user else self
@@ -102,6 +104,16 @@ class Execution:
         if not execution._enters(following) or not certain:  # noqa: SLF001
             return None
         return execution._start(following, files, names, most)  # noqa: SLF001
+
+    def _start_in_root(self, folder: str, launched: Words, most: int) -> Refusal | None:
+        """Start a program in another root, where all is as in an image of its own; only the superuser may do so."""
+        trace = self._contents.tree.trace(self._absolute(launched.root, folder))
+        root = f"/{trace.path}"
+        if trace.problem or self._modules.is_mounted(root) or root.startswith(OF_RUNTIME) or self.account.uid:
+            return None
+        execution = Execution(self._contents.below(trace.path), self._machine, self.account)
+        refusal = execution._start(launched._replace(root=""), [], [], most)
+        return refusal and Refusal(f"in the root {root}: {refusal.reason}", f"{root}/{refusal.about.lstrip('/')}")
 
     def _script(self, folder: str, script: str) -> Script | None:
         return self._contents.scripts.get(self._contents.tree.trace(self._absolute(script, folder)).path)

@@ -112,7 +112,8 @@ class Words(NamedTuple):
 
     ``folder`` is where it starts, empty for where its starter is; ``must_enter`` is whether nothing starts if that
     folder cannot be entered. ``by_text`` is whether a shell runs a text without ``#!``, which the kernel refuses.
-    ``user`` is who starts it, empty for who starts its starter. ``loose`` is whether its starter may have changed PATH,
+    ``user`` is who starts it, empty for who starts its starter; ``root`` is its root, empty for that of its starter.
+    ``loose`` is whether its starter may have changed PATH,
     the folder, the accounts or Python's settings: then only a path from the root is certain.
     """
 
@@ -123,6 +124,7 @@ class Words(NamedTuple):
     by_text: bool = False
     user: str = ""
     loose: bool = False
+    root: str = ""
 
 
 def interpreter(start: bytes) -> tuple[Words, str]:
@@ -190,10 +192,11 @@ def _after_options(arguments: Sequence[str], launcher: _Launcher, name: str) -> 
 
 
 def _in_root(words: Words) -> Words | None:
-    """Return what `chroot` starts in a folder, its program so far; nothing is known of another root."""
-    if words.program != "/" or not words.arguments:
+    """Return what `chroot` starts in a root, its program so far; nothing is known of the accounts of another root."""
+    root, user = words.program.rstrip("/"), words.user
+    if not words.arguments or (root and user):
         return None
-    return words._replace(program=words.arguments[0], arguments=words.arguments[1:], folder="/")
+    return words._replace(program=words.arguments[0], arguments=words.arguments[1:], folder="/", root=root)
 
 
 def _of_su(

@@ -97,6 +97,15 @@ class Contents:
         """Return what a variable such as PATH lists; ``default`` if unset. An empty text lists an empty folder."""
         return self.environment.get(variable, default).split(":")
 
+    def below(self, folder: str) -> Contents:
+        """Return what is below a folder as an image of its own, with this one's variables and volumes."""
+        start = f"{folder}/"
+        paths = ((path, entry) for path, entry in self.tree.paths() if path.startswith(start))
+        entries = {path.removeprefix(start): entry for path, entry in paths if entry}
+        volumes = (f"{str(each).strip('/')}/" for each in self.config.get("Volumes") or {})
+        inner: dict[str, object] = {each.removeprefix(start): {} for each in volumes if each.startswith(start)}
+        return of([LayerIndex(entries)], {"Env": self.config.get("Env"), "Volumes": inner})
+
     def text(self, path: str) -> bytes | None:
         """Return the content of a configuration file, after following links."""
         place = self.tree.find(path)

@@ -227,7 +227,6 @@ def test_words_that_only_a_shell_knows_are_no_names(config: Config) -> None:
     *(
         entry("chroot", *words)
         for words in [
-            ("/opt", "/gone"),
             ("/", "src/run"),
             ("--skip-chdir", "/", "./gone"),
             ("--userspec=app", "/", "serve"),
@@ -485,6 +484,51 @@ def test_package_of_python_itself_without_a_main_is_a_fault() -> None:
     assert [line.rpartition(": ")[2] for line in found] == [
         "/usr/local/lib/python3.11/json is a package without __main__"
     ]
+
+
+ROOT: Files = {
+    **{f"rootfs/{path}": content for path, content in BASE.items()},
+    "rootfs/bin/tool": PROGRAM,
+    "rootfs/bin/sh": PROGRAM,
+    "rootfs/app/run": "#!/bin/sh\nexec tool\n",
+    "rootfs/app/start": "#!/bin/bash\n",
+    "rootfs/app/absolute": "->/bin/tool",
+    "rootfs/link": "->/src/run",
+    "other": "->rootfs",
+}
+
+
+@faultless(
+    entry("chroot", "/rootfs", "tool"),
+    entry("chroot", "/rootfs", "/app/run"),
+    entry("chroot", "/rootfs", "/app/absolute"),
+    entry("chroot", "other", "app/run"),
+    entry("chroot", "--", "/rootfs/", "sh", "-c", "cd /app && exec ./run"),
+    entry("chroot", "/rootfs", "/data/run", Volumes={"/rootfs/data": {}}),
+    entry("chroot", "/rootfs", "/tmp/run"),
+    entry("chroot", "/host", "/gone"),
+    entry("chroot", "--userspec=1000", "/rootfs", "/gone"),
+    entry("chroot", "/rootfs", "/gone", User="app"),
+    entry("/wrapper", "chroot", "/rootfs", "/gone"),
+)
+def test_program_of_another_root_that_starts(config: Config) -> None:
+    assert lines(config, {**ROOT, "usr/sbin/chroot": PROGRAM}) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("/rootfs", "/src/run"), "/src/run does not exist"),
+        (("/rootfs", "serve"), "no folder of PATH has serve"),
+        (("/rootfs", "/app/start"), "/bin/bash does not exist"),
+        (("/rootfs", "/link"), "/src/run, where /link leads, does not exist"),
+        (("/rootfs/", "sh", "-c", "exec gone"), "no folder of PATH has gone"),
+        (("/rootfs", "/app"), "/app is a directory"),
+    ],
+)
+def test_program_that_another_root_lacks_is_a_fault(words: tuple[str, ...], reason: str) -> None:
+    [line] = lines(entry("chroot", *words), ROOT)
+    assert line.endswith(f"does not start as Entrypoint: in the root /rootfs: {reason}")
 
 
 SERVERS: Files = {
