@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 
 
 @contextmanager
-def relay(target: Callable[[], tuple[str, int]], host: str = "127.0.0.1") -> Iterator[str]:
-    """Forward connections to the present result of ``target`` until the block ends; yield ``host:port``."""
+def relay(target: Callable[[], tuple[str, int]], host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+    """Forward connections to the present result of ``target`` until the block ends; yield ``host:port``, by default a free one."""
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
@@ -28,7 +28,7 @@ def relay(target: Callable[[], tuple[str, int]], host: str = "127.0.0.1") -> Ite
     class Server(socketserver.ThreadingTCPServer):
         daemon_threads = True
 
-    with Server((host, 0), Handler) as server:
+    with Server((host, port), Handler) as server:
         threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
         yield f"{host}:{server.server_address[1]}"
         server.shutdown()
