@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from components.runners.kubernetes import build_daemon
+from components.runners.kubernetes import build_daemon, certificates
 from containers.engine.replicas import Replicas
 from tests.cluster.conftest import STORAGE, ClusterProject
 from tests.cluster.control_plane import Cluster, control_plane, until
@@ -83,17 +83,24 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Ma
 
 @pytest.fixture(scope="module")
 def registry(node: tuple[Cluster, Machine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A registry that both the machine and its pods reach."""
+    """A registry that both the machine and its pods reach; the former trusts its certificate."""
     assert node
-    with private_registry(tmp_path_factory.mktemp("registry"), host=GATEWAY) as registry:
+    folder, pem = tmp_path_factory.mktemp("registry"), certificates.make([GATEWAY])
+    (folder / "ca.pem").write_text(pem["ca"])
+    with (
+        private_registry(folder, host=GATEWAY, tls=(pem["server_cert"], pem["server_key"])) as registry,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("REQUESTS_CA_BUNDLE", str(folder / "ca.pem"))
         yield registry.address
 
 
 def manifest(registry: str, name: str, reference: str) -> dict[str, Any]:
     request = urllib.request.Request(
-        f"http://{registry}/v2/{name}/manifests/{reference}", headers={"Accept": MANIFESTS}
+        f"https://{registry}/v2/{name}/manifests/{reference}", headers={"Accept": MANIFESTS}
     )
-    with urllib.request.urlopen(request, timeout=10) as response:
+    trusted = ssl.create_default_context(cafile=os.environ["REQUESTS_CA_BUNDLE"])
+    with urllib.request.urlopen(request, timeout=10, context=trusted) as response:
         content: dict[str, Any] = json.load(response)
     return content
 
@@ -334,8 +341,8 @@ def test_rootless_build_service_pushes_and_keeps_layers(
         project.configure({"build": {**service, "address": address}})
         project.up()
         assert project.outputs()["runners"]["buildService"] == address
-        certificates = project.cluster.get(project.at("secrets", "build-client"))["data"]
-        for file, content in certificates.items():
+        files = project.cluster.get(project.at("secrets", "build-client"))["data"]
+        for file, content in files.items():
             (tmp_path / file).write_bytes(base64.b64decode(content))
 
         def build(word: str) -> list[dict[str, Any]]:

@@ -98,18 +98,26 @@ class Registry:
 
 @contextmanager
 def private_registry(
-    folder: Path, *, htpasswd: str = "", megabytes: int = 0, host: str = "127.0.0.1"
+    folder: Path, *, htpasswd: str = "", megabytes: int = 0, host: str = "127.0.0.1", tls: tuple[str, str] | None = None
 ) -> Iterator[Registry]:
-    """Run a registry on a free port; ``htpasswd`` limits its users, and ``megabytes`` its disk space."""
+    """Run a registry on a free port; ``htpasswd`` limits its users, and ``megabytes`` its disk space.
+
+    ``tls`` are its certificate and key, as PEM.
+    """
     registry = Registry(folder, free_port(), megabytes, host)
     (folder / "data").mkdir()
     auth = ""
     if htpasswd:
         (folder / "htpasswd").write_text(htpasswd)
         auth = f"auth: {{htpasswd: {{realm: parity, path: {folder / 'htpasswd'}}}}}\n"
+    encrypted = ""
+    if tls:
+        for name, pem in zip(("certificate", "key"), tls, strict=True):
+            (folder / f"{name}.pem").write_text(pem)
+        encrypted = f", tls: {{certificate: {folder / 'certificate.pem'}, key: {folder / 'key.pem'}}}"
     (folder / "config.yml").write_text(
         f"version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {folder / 'data'}}}}}\n"
-        f'http: {{addr: "{registry.address}"}}\n{auth}'
+        f'http: {{addr: "{registry.address}"{encrypted}}}\n{auth}'
     )
     try:
         registry.start()
