@@ -55,10 +55,11 @@ def config(version: str = "2.14.1", comment: str = "") -> str:
     return f"# {comment}\nconfig:\n  slipway:flavor: local\n  slipway:torch: {{version: {version}}}\n"
 
 
-def make(root: Path) -> Checkout:
-    """Write a checkout with one stack; it is no repository yet."""
+def make(root: Path, *, program: bool = True) -> Checkout:
+    """Write a checkout with one stack; it is no repository yet. Without the program it has what this process reads."""
     checkout = Checkout(root)
-    copy_folders(checkout.root, "cli", "containers", "stacks", without=["Pulumi.*", "fingerprints.txt"])
+    if program:
+        copy_folders(checkout.root, "cli", "containers", "stacks", without=["Pulumi.*", "fingerprints.txt"])
     checkout.write(".gitignore", ".slipway\n__pycache__\n")
     checkout.write("dockerfiles/torch/Dockerfile.dockerignore", "*\n!torch\ntorch/README.md\ntorch/Dockerfile*\n")
     checkout.write(DOCKERFILE, BUILD)

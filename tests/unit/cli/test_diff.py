@@ -442,7 +442,7 @@ def test_base_lookup_failure_is_reported(registry: Registry) -> None:
 @pytest.mark.parametrize("answer", [401, 403, 404])
 def test_diff_after_registry_change_reads_published_images(registry: Registry, tmp_path: Path, answer: int) -> None:
     """GHCR and Docker Hub answer 401 or 403 for a repository that does not exist yet."""
-    checkout = make(tmp_path)
+    checkout = make(tmp_path, program=False)
     where = {"kind": "local", "address": registry.address, "path": "new"}
     checkout.write(STACK, json.dumps({"config": {"slipway:flavor": "local", "slipway:registry": where}}))
     checkout.write("stacks/lock.toml", f'"docker.io/library/debian:bookworm-slim" = "sha256:{"0" * 64}"\n')

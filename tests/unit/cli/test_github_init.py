@@ -5,20 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import socketserver
 import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import boto3
 import pytest
 import requests
-from moto.core import DEFAULT_ACCOUNT_ID
-from moto.iam.models import iam_backends
 from moto.server import ThreadedMotoServer
 
 from cli.github import publishing_setup
@@ -31,106 +26,13 @@ from stacks.config.registries.ecr import EcrRegistryConfig
 from stacks.config.registries.gar import GarRegistryConfig
 from stacks.config.stack_file import ROOT
 from tests.fakes import google
+from tests.fakes.cloud_commands import clouds
 from tests.fakes.google import ACCOUNT, CLAIMS, FOREIGN, POOL, admits
 from tests.helpers.json_shape import differing
 
 ECR = {"kind": "ecr", "repository": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml"}
 BACKEND = "s3://acme-pulumi/state?region=eu-west-1"
 PROVIDER = "awskms://alias/pulumi?region=eu-west-1"
-GH = """\
-import json, os, sys
-from pathlib import Path
-if (os.environ.get("GH_TOKEN"), os.environ.get("GH_HOST")) != ("hush", "github.com"):
-    hint = "Alternatively, populate the GH_TOKEN environment variable with a GitHub API authentication token."
-    sys.exit(f"To get started with GitHub CLI, please run:  gh auth login\\n{hint}")
-store = Path(__file__).with_name("github.json")
-state = json.loads(store.read_text()) if store.exists() else {}
-words, options, kind = [], {}, sys.argv[1]
-given = iter(sys.argv[2:])
-for word in given:
-    if word.startswith("--"):
-        options[word] = next(given)
-    else:
-        words.append(word)
-if kind == "variable":
-    environment = options.get("--env")
-    place = f"environments/{environment}/variables" if environment else "actions/variables"
-    state[f"repos/{options['--repo']}/{place}/{words[1]}"] = {"name": words[1], "value": options["--body"]}
-else:
-    [path] = words
-    match options.get("--method", "GET"):
-        case "PUT":
-            state[path] = json.load(sys.stdin)
-        case "POST":
-            name = options["--field"].removeprefix("name=")
-            state.setdefault(path, {"branch_policies": []})["branch_policies"].append({"name": name})
-        case _ if path.count("/") == 2 and options.get("--jq") == ".id":
-            print(4711 if path == "repos/acme/images" else 4712)
-        case _ if path.endswith("/oidc/customization/sub"):
-            repository = path.removeprefix("repos/").removesuffix("/actions/oidc/customization/sub")
-            condition, otherwise = options["--jq"].split(" then ", 1)
-            assert condition == 'if .use_default == false and .include_claim_keys != ["repo","context"]'
-            error, prefix = otherwise.split(" else ")
-            assert prefix == f'.sub_claim_prefix // "repo:{repository}" end'
-            said = state.get(path, {})
-            if said.get("use_default") is False and said.get("include_claim_keys") != ["repo", "context"]:
-                sys.exit("error: " + json.loads(error.removeprefix("error(").removesuffix(")")))
-            print(said.get("sub_claim_prefix") or f"repo:{repository}")
-        case _ if path in state:
-            print(state[path]["value"] if "--jq" in options else json.dumps(state[path]))
-        case _:
-            sys.exit("gh: Not Found (HTTP 404)")
-store.write_text(json.dumps(state))
-"""
-"""GitHub's API as far as these commands use it ("REST API endpoints" for deployment environments, variables, actions)."""
-AWS = """\
-import json, os, socket, sys
-os.environ.get("AWS_SECRET_ACCESS_KEY") == "b" or sys.exit("Unable to locate credentials")
-with socket.create_connection(("127.0.0.1", {port})) as connection, connection.makefile("rw") as stream:
-    print(json.dumps(sys.argv[1:]), file=stream, flush=True)
-    status, text = json.loads(stream.readline())
-sys.exit(text if status else print(text))
-"""
-"""The command of AWS: it starts no boto3, which takes half a second, and has :class:`Aws` do it."""
-
-
-class Aws(socketserver.StreamRequestHandler):
-    """Does what the command is called for, by boto3, which checks each argument."""
-
-    def handle(self) -> None:
-        try:
-            reply = 0, self._call(*json.loads(self.rfile.readline()))
-        except Exception as error:
-            reply = 1, str(error)
-        self.wfile.write(json.dumps(reply).encode() + b"\n")
-
-    def _call(self, service: str, verb: str, *words: str) -> str:
-        options = dict(zip(words[::2], words[1::2], strict=True))
-        if verb == "add-client-id-to-open-id-connect-provider":  # which moto has not; it fails where there is none
-            providers = iam_backends[DEFAULT_ACCOUNT_ID]["aws"]
-            there = providers.get_open_id_connect_provider(options["--open-id-connect-provider-arn"]).client_id_list
-            there += {options["--client-id"]} - {*there}
-            return ""
-        names = {"--url": "Url", "--client-id-list": "ClientIDList"}
-        values: dict[str, Any] = {
-            names.get(key, "".join(part.capitalize() for part in key.strip("-").split("-"))): value
-            for key, value in options.items()
-            if key not in {"--output", "--query"}
-        }
-        if "ClientIDList" in values:
-            values["ClientIDList"] = [values["ClientIDList"]]
-        answer = getattr(boto3.client(service), verb.replace("-", "_"))(**values)
-        del answer["ResponseMetadata"]
-        return answer[options["--query"]] if "--query" in options else json.dumps(answer, default=str)
-
-
-def clouds(folder: Path, monkeypatch: pytest.MonkeyPatch, texts: Mapping[str, str]) -> None:
-    """Have `gh` and a cloud's command in a folder, by their programs, first on PATH; `gh` is logged in."""
-    for name, text in texts.items():
-        (folder / name).write_text(f"#!{sys.executable} -IS\n{text}")
-        (folder / name).chmod(0o755)
-    monkeypatch.setenv("GH_TOKEN", "hush")
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
 @pytest.fixture
@@ -140,9 +42,6 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     server.start()
     _, port = server.get_host_and_port()
     requests.post(f"http://127.0.0.1:{port}/moto-api/reset", timeout=10)
-    commands = socketserver.TCPServer(("127.0.0.1", 0), Aws)
-    Thread(target=commands.serve_forever, args=(0.01,), daemon=True).start()
-    clouds(tmp_path, monkeypatch, {"gh": GH, "aws": AWS.replace("{port}", str(commands.server_address[1]))})
     for name, value in {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
         "AWS_DEFAULT_REGION": "eu-west-1",
@@ -150,9 +49,8 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "AWS_SECRET_ACCESS_KEY": "b",
     }.items():
         monkeypatch.setenv(name, value)
-    yield tmp_path
-    commands.shutdown()
-    commands.server_close()
+    with clouds(tmp_path, monkeypatch, "gh", "aws"):
+        yield tmp_path
     server.stop()
 
 
@@ -443,77 +341,13 @@ ACR = {"kind": "acr", "repository": "acmeimages.azurecr.io/images"}
 AZURE_BACKEND = "azblob://pulumi?storage_account=acmestate"
 APP = "33333333-0000-0000-0000-000000000000"
 AZURE_PROVIDER = "azurekeyvault://acmekeys.vault.azure.net/keys/pulumi"
-AZ = """\
-import json, re, sys
-from pathlib import Path
-store = Path(__file__).with_name("azure.json")
-state = json.loads(store.read_text()) if store.exists() else {"apps": [], "principals": [], "trust": {}, "roles": []}
-SUBSCRIPTION, TENANT, APP = (f"{digit * 8}-0000-0000-0000-000000000000" for digit in "123")
-KINDS = {
-    "acr": "Microsoft.ContainerRegistry/registries",
-    "storage": "Microsoft.Storage/storageAccounts",
-    "keyvault": "Microsoft.KeyVault/vaults",
-}
-words = [word for word in sys.argv[1:]]
-verb, options = [], {}
-while words and not words[0].startswith("--"):
-    verb.append(words.pop(0))
-while words:
-    name = words.pop(0)
-    options[name] = words.pop(0) if words and not words[0].startswith("--") else True
-def known(app):
-    if app not in [each["appId"] for each in state["apps"]]:
-        sys.exit(f"ERROR: Resource '{app}' does not exist or one of its queried reference-property objects are not present.")
-match verb:
-    case ["account", "show"]:
-        print({"tenantId": TENANT, "id": SUBSCRIPTION}[options["--query"]])
-    case ["ad", "app", "create"]:
-        there = [each for each in state["apps"] if each["displayName"] == options["--display-name"]]
-        app = APP.replace("3", str(len(state["apps"]) + 3))
-        state["apps"] += [] if there else [{"appId": app, "displayName": options["--display-name"]}]
-    case ["ad", "app", "list"]:
-        [name] = re.findall("^displayName eq '(.*)'$", options["--filter"])
-        apps = [each for each in state["apps"] if each["displayName"] == name]
-        print("\\n".join(each["appId"] for each in apps) if "--query" in options else json.dumps(apps))
-    case ["ad", "sp", "show"]:
-        known(options["--id"])
-        options["--id"] in state["principals"] or sys.exit("ERROR: no such principal")
-    case ["ad", "sp", "create"]:
-        known(options["--id"])
-        state["principals"].append(options["--id"])
-    case ["ad", "app", "federated-credential", "list"]:
-        known(options["--id"])
-        trust = state["trust"].get(options["--id"], {}).values()
-        print(json.dumps([{"description": None, "id": "4", **each} for each in trust]))
-    case ["ad", "app", "federated-credential", ("create" | "update") as what]:
-        known(options["--id"])
-        given = json.loads(options["--parameters"])
-        name = given["name"] if what == "create" else options["--federated-credential-id"]
-        trust = state["trust"].setdefault(options["--id"], {})
-        if (name in trust) == (what == "create"):
-            sys.exit("ERROR: FederatedIdentityCredential with this name, issuer and subject: another verb")
-        trust[name] = given
-    case [("acr" | "storage" | "keyvault") as kind, *_, "show"]:
-        print(f"/subscriptions/{SUBSCRIPTION}/resourceGroups/Images/providers/{KINDS[kind]}/{options['--name']}")
-    case ["role", "assignment", "create"]:
-        assert options["--assignee"] in state["principals"]
-        given = {"principalName": options["--assignee"], "roleDefinitionName": options["--role"], "scope": options["--scope"]}
-        state["roles"] += [given] if given not in state["roles"] else []
-    case ["role", "assignment", "list"]:
-        assert options["--all"]
-        print(json.dumps([each for each in state["roles"] if each["principalName"] == options["--assignee"]]))
-    case _:
-        sys.exit(f"ERROR: '{verb}' is misspelled or not recognized by the system.")
-store.write_text(json.dumps(state))
-"""
-"""Azure's command as far as these commands use it ("az ad app", "az role assignment" in Microsoft's reference)."""
 
 
 @pytest.fixture
-def azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The file with what an Azure has, empty, behind `az`; with an empty GitHub behind `gh`."""
-    clouds(tmp_path, monkeypatch, {"gh": GH, "az": AZ})
-    return tmp_path / "azure.json"
+    with clouds(tmp_path, monkeypatch, "gh", "az"):
+        yield tmp_path / "azure.json"
 
 
 def in_azure(backend: str = AZURE_BACKEND, provider: str = AZURE_PROVIDER) -> list[Step]:
@@ -651,88 +485,13 @@ def test_address_in_azure_mistaken_is_one_line(backend: str, provider: str, mess
 GAR = {"kind": "gar", "repository": "europe-docker.pkg.dev/acme-ml/images"}
 GOOGLE_BACKEND = "gs://acme-pulumi/state"
 GOOGLE_PROVIDER = "gcpkms://projects/acme-ml/locations/europe/keyRings/pulumi/cryptoKeys/state"
-GCLOUD = """\
-import json, re, sys
-from pathlib import Path
-store = Path(__file__).with_name("google.json")
-state = json.loads(store.read_text()) if store.exists() else {"apis": [], "pools": {}, "providers": {}, "accounts": [], "policies": {}}
-verb, options, words = [], {}, sys.argv[1:]
-while words:
-    word = words.pop(0)
-    if word.startswith("--"):
-        options[word] = word == "--enabled" or words.pop(0)
-    else:
-        verb.append(word)
-NUMBER = "123456789012"
-POOL = f"projects/{NUMBER}/locations/global/workloadIdentityPools"
-def show(value):
-    assert options.get("--format") == "json" or verb[-2] == "describe"
-    print(json.dumps(value))
-def known(place, name):
-    name in state[place] or sys.exit(f"ERROR: (gcloud) NOT_FOUND: {name}")
-def place():
-    assert options["--location"] == "global" and options["--project"] == "acme-ml"
-match verb:
-    case ["config", "get-value", "project"]:
-        print("acme-ml")
-    case ["services", "enable", *names]:
-        state["apis"] += names
-    case ["services", "list"]:
-        show([{"config": {"name": name}, "state": "ENABLED"} for name in state["apis"]])
-    case ["projects", "describe", "acme-ml"]:
-        print(NUMBER) if options["--format"] == "value(projectNumber)" else sys.exit("ERROR")
-    case ["iam", "workload-identity-pools", "create", name]:
-        place()
-        assert re.fullmatch("[a-z0-9-]{4,32}", name)
-        state["pools"][name] = {"name": f"{POOL}/{name}", "state": "ACTIVE"}
-    case ["iam", "workload-identity-pools", "describe", name]:
-        place()
-        known("pools", name)
-        show(state["pools"][name])
-    case ["iam", "workload-identity-pools", "providers", ("create-oidc" | "update-oidc") as what, name]:
-        place()
-        pool = options["--workload-identity-pool"]
-        known("pools", pool)
-        if (f"{pool}/{name}" in state["providers"]) == (what == "create-oidc"):
-            sys.exit("ERROR: (gcloud) ALREADY_EXISTS or NOT_FOUND")
-        state["providers"][f"{pool}/{name}"] = {
-            "name": f"{POOL}/{pool}/providers/{name}",
-            "state": "ACTIVE",
-            "oidc": {"issuerUri": options["--issuer-uri"]},
-            "attributeMapping": dict(each.split("=", 1) for each in options["--attribute-mapping"].split(",")),
-            "attributeCondition": options["--attribute-condition"],
-        }
-    case ["iam", "workload-identity-pools", "providers", "list"]:
-        place()
-        pool = options["--workload-identity-pool"]
-        show([each for name, each in state["providers"].items() if name.partition("/")[0] == pool])
-    case ["iam", "service-accounts", "create", name]:
-        assert re.fullmatch("[a-z][a-z0-9-]{4,28}[a-z0-9]", name)
-        state["accounts"].append(f"{name}@{options['--project']}.iam.gserviceaccount.com")
-    case ["iam", "service-accounts", "describe", name]:
-        known("accounts", name)
-        show({"email": name})
-    case [*kind, "add-iam-policy-binding", name]:
-        assert options["--condition"] == "None"
-        if options["--member"].startswith("serviceAccount:"):
-            known("accounts", options["--member"].partition(":")[2])
-        bindings = state["policies"].setdefault(f"{' '.join(kind)} {name}", [])
-        bindings.append({"role": options["--role"], "members": [options["--member"]]})
-    case [*kind, "get-iam-policy", name]:
-        bindings = state["policies"].get(f"{' '.join(kind)} {name}")
-        show({"etag": "ACAB", **({"bindings": bindings} if bindings else {})})
-    case _:
-        sys.exit(f"ERROR: (gcloud) Invalid choice: '{verb}'.")
-store.write_text(json.dumps(state))
-"""
-"""Google's command as far as these commands use it ("gcloud iam", "gcloud artifacts" in Google's reference)."""
 
 
 @pytest.fixture
-def in_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def in_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The file with what a Google has, empty, behind `gcloud`; with an empty GitHub behind `gh`."""
-    clouds(tmp_path, monkeypatch, {"gh": GH, "gcloud": GCLOUD})
-    return tmp_path / "google.json"
+    with clouds(tmp_path, monkeypatch, "gh", "gcloud"):
+        yield tmp_path / "google.json"
 
 
 OURS = "slipway-publish-4711/github"

@@ -156,7 +156,7 @@ class Stack:
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """A checkout for all tests, each of which writes the stack's file anew."""
-    return make(tmp_path_factory.mktemp("repo"))
+    return make(tmp_path_factory.mktemp("repo"), program=False)
 
 
 @pytest.fixture

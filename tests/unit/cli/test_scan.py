@@ -25,7 +25,7 @@ Scan = Callable[..., list[vulnerability_report.VulnerabilityReport]]
 @pytest.fixture
 def scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scan:
     """Return a function that scans a stack with these outputs; each image has the vulnerabilities of the stand-in."""
-    checkout = make(tmp_path / "repo")
+    checkout = make(tmp_path / "repo", program=False)
     monkeypatch.setattr(grype, "_CACHE", tmp_path / "cache")
     vulnerability_scanner.install(tmp_path, monkeypatch)
 

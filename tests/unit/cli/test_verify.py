@@ -73,7 +73,7 @@ def ask(
 @pytest.fixture
 def checkout(tmp_path: Path) -> Checkout:
     """A checkout whose lock has moved since its image was published."""
-    repository = make(tmp_path / "repo")
+    repository = make(tmp_path / "repo", program=False)
     repository.write("stacks/lock.toml", f'"{DEBIAN}:bookworm-slim" = "{NOW}"\n')
     return repository
 

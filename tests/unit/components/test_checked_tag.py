@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from components.supply_chain.checked_tag import TagChecked
+from components.supply_chain.gates import loading_gate
 from components.supply_chain.loading_attestation import AttestLoading
 from components.supply_chain.scan_attestation import AttestScan
 from containers.errors import SlipwayError
@@ -21,8 +22,16 @@ from tests.fakes.registry import INDEX, MANIFEST, Registry, serve, skip_retry_wa
 from tests.fakes.vulnerability_scanner import Scanner
 from tests.helpers.elf_writer import LOADER, elf, fatbin, loader
 from tests.helpers.layers import files_archive
+from tests.helpers.read_here import read_here
 
 PROGRAM = elf(needed=["libgone.so.1"], interpreter=LOADER)
+
+
+@pytest.fixture(autouse=True)
+def _read_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read images in this process, but for the test that shows that another one may."""
+    if request.function is not test_image_without_a_library_gets_no_tag:
+        read_here(loading_gate, monkeypatch)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 import pytest
 
 from components.runners.kubernetes.certificates import make
+from components.supply_chain.gates import saved_image
 from components.supply_chain.gates.unpushed_image import InspectUnpushed
 from containers.engine import engine_image
 from containers.engine.connection import Address
@@ -30,6 +31,7 @@ from tests.fakes.vulnerability_scanner import Scanner
 from tests.helpers.elf_writer import LOADER, elf, fatbin, loader
 from tests.helpers.layers import files_archive, members_archive
 from tests.helpers.local_images import LAYERS, pack_folder, write_docker, write_layout
+from tests.helpers.read_here import read_here
 from tests.helpers.refusals import refusal, refusal_line
 
 NAME = "r.example/x/torch:abc1234-base"
@@ -75,6 +77,13 @@ def identity(layout: Path) -> str:
     manifest = json.loads((layout / "index.json").read_text())["manifests"][0]["digest"]
     content = json.loads((layout / f"blobs/{manifest.replace(':', '/')}").read_text())
     return str(content["config"]["digest"])
+
+
+@pytest.fixture(autouse=True)
+def _read_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read images in this process, but for the test that shows that another one may."""
+    if request.function is not test_scanned_archive_is_what_the_engine_saved:
+        read_here(saved_image, monkeypatch)
 
 
 @pytest.fixture

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -34,9 +35,27 @@ def checkout_fingerprints_of(stack: str) -> Mapping[str, str]:
     return checkout_fingerprints(specs_of(stack))
 
 
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(shutil.copytree(ROOT / CONTEXT, tmp_path_factory.mktemp("edits") / CONTEXT, symlinks=True))
+
+
 @pytest.fixture
-def context(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(ROOT / CONTEXT, tmp_path / CONTEXT, symlinks=True))
+def context(copied: Path) -> Iterator[Path]:
+    """The folder of the Dockerfiles to edit: one for all tests, in which each mends what it has changed."""
+
+    def there() -> dict[Path, tuple[int, int]]:
+        files = [Path(folder, name) for folder, _, names in os.walk(copied) for name in names]
+        return {file: (file.lstat().st_mtime_ns, file.lstat().st_size) for file in files}
+
+    before = there()
+    yield copied
+    after = there()
+    for path in {*before, *after}:
+        if path not in before:
+            path.unlink()
+        elif path not in after or before[path] != after[path]:
+            shutil.copy2(ROOT / CONTEXT / path.relative_to(copied), path, follow_symlinks=False)
 
 
 def rebuilt(context: Path) -> Mapping[str, set[str]]:
