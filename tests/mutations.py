@@ -19,7 +19,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -269,16 +269,23 @@ def tried(root: Path, mutation: Mutation, calls: Calls | None) -> str:
         write(source)
 
 
-def called(root: Path, folders: Iterable[str]) -> Calls:
-    """Return what each test of a checkout calls, each file's in a process of its own: what one caches none else needs.
+def called(root: Path, folders: Sequence[str], known: Calls) -> list[str]:
+    """Add what each test of a checkout calls, of the files that are not known yet; return those of which a test fails.
 
-    :raises SystemExit: a test fails without a mutation.
+    Each file is run in a process of its own: what one caches none else needs.
     """
-    calls = Calls(root, folders)
-    for file in test_files(root):
-        if run(root, [str(file.relative_to(root))], 7200, calls) != "survived":
-            sys.exit(f"{file.relative_to(root)} fails without a mutation: {log_of(root)}")
-    return calls
+    failing = []
+    for place in [str(file.relative_to(root)) for file in test_files(root)]:
+        calls = Calls(root, folders)
+        if place in known.calls:
+            continue
+        if run(root, [place], 7200, calls) == "survived":
+            known.calls.update(calls.calls)
+            known.seconds.update(calls.seconds)
+        else:
+            failing.append(place)
+            print(f"{place} fails without a mutation:\n{log_of(root).read_text(errors='replace')}", file=sys.stderr)
+    return failing
 
 
 def sampled(root: Path, folders: list[str], count: int, seed: int) -> list[Mutation]:
@@ -297,7 +304,11 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--skip", type=int, default=0, help="how many of the sample not to try: those tried before")
-    parser.add_argument("--calls", type=Path, help="where it is noted what each test calls, for the next time")
+    parser.add_argument(
+        "--calls",
+        type=Path,
+        help="where it is noted what each test calls: the next time what is not there yet is added",
+    )
     parser.add_argument("--direct", action="store_true", help="try only tests that import the module, and map no calls")
     parser.add_argument("folders", nargs="*", default=FOLDERS)
     options = parser.parse_args()
@@ -309,10 +320,11 @@ def main() -> None:
             calls = None if options.direct else Calls(root, FOLDERS)
             if calls and options.calls and options.calls.exists():
                 calls.calls, calls.seconds = pickle.loads(options.calls.read_bytes())
-            elif calls:
-                calls = called(root, FOLDERS)
-                if options.calls:
-                    options.calls.write_bytes(pickle.dumps((calls.calls, calls.seconds)))
+            failing = called(root, FOLDERS, calls) if calls else []
+            if calls and options.calls:
+                options.calls.write_bytes(pickle.dumps((calls.calls, calls.seconds)))
+            if failing:  # each would kill every mutation
+                sys.exit(f"{', '.join(failing)}: mend what fails; with --calls the next run maps these files alone")
             counts = dict.fromkeys(("killed", "survived", "out of time"), 0)
             print("| place | mutation | was | is | outcome |\n| --- | --- | --- | --- | --- |", flush=True)
             for mutation in sampled(root, options.folders, options.count, options.seed)[options.skip :]:

@@ -5,6 +5,7 @@ A fork has pytest and the other packages imported already, and none of the produ
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import pickle
@@ -106,9 +107,11 @@ def _forked(root: Path, arguments: list[str], plugins: list[object], log: Path) 
     """Run pytest in this process, which has just been forked."""
     os.setsid()
     os.chdir(root)
+    gc.freeze()  # pytest collects garbage as it ends, and would search all that the process had before
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for descriptor in (1, 2):
         os.dup2(output, descriptor)
+    sys.stdout = sys.stderr = os.fdopen(output, "w", buffering=1)  # where another pytest captures those of this process
     for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
         del sys.modules[name]
     sys.path[0] = str(root)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.called import Calls, Chosen, run
-from tests.mutations import FOLDERS, choices, direct, mutations, replace, tried
+from tests.mutations import FOLDERS, called, choices, direct, mutations, replace, tried
 
 SOURCE = """\
 WAIT_SECONDS: Final = 7 * 24
@@ -64,14 +64,13 @@ def checkout(folder: Path, test: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("body", "result"), [("pass", "survived"), ("assert 0", "killed"), ("import time; time.sleep(60)", "out of time")]
-)
-def test_run_tells_a_failure_from_a_hang(body: str, result: str, tmp_path: Path) -> None:
-    checkout(tmp_path, f"def test_one():\n    pass\n\n\ndef test_other():\n    {body}\n")
+def test_run_tells_a_failure_from_a_hang(tmp_path: Path) -> None:
+    bodies = {"survived": "pass", "killed": "assert 0", "out of time": "import time; time.sleep(60)"}
+    checkout(tmp_path, "\n\n\n".join(f"def test_{name[:3]}():\n    {body}\n" for name, body in bodies.items()))
     here = "tests/unit/test_here.py"
-    assert run(tmp_path, [here], 60 if result != "out of time" else 1.5, Chosen([f"{here}::test_other"])) == result
-    assert run(tmp_path, [here], 60, Chosen([f"{here}::test_one"])) == "survived"
+    for name in bodies:
+        seconds = 1.5 if name == "out of time" else 60
+        assert run(tmp_path, [here], seconds, Chosen([f"{here}::test_{name[:3]}"])) == name
 
 
 def test_choices_are_the_calling_tests_and_then_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +86,27 @@ def test_choices_are_the_calling_tests_and_then_their_files(tmp_path: Path, monk
     assert list(choices(tmp_path, last, calls.calls)) == [{f"{here}::test_twice"}, {here}]
 
 
+def test_file_that_fails_is_named_and_the_others_mapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tests.mutations.TESTS", ("tests/unit",))
+    checkout(tmp_path, "def test_add():\n    assert of_two.add(1, 2) == 4\n")
+    (tmp_path / "tests/unit/test_other.py").write_text("def test_other():\n    pass\n")
+    known = Calls(tmp_path, ["sums"])
+    assert called(tmp_path, ["sums"], known) == ["tests/unit/test_here.py"]
+    assert "assert 3 == 4" in capsys.readouterr().err
+    assert [place for place in known.calls if ".py" in place] == [
+        "tests/unit/test_other.py",
+        "tests/unit/test_other.py::test_other",
+    ]
+    (tmp_path / "tests/unit/test_here.py").write_text(
+        "from sums import of_two\n\n\ndef test_add():\n    of_two.add(1, 2)\n"
+    )
+    (tmp_path / "tests/unit/test_other.py").write_text("assert 0, 'is known'\n")
+    assert called(tmp_path, ["sums"], known) == []
+    assert ("sums/of_two.py", 1) in known.calls["tests/unit/test_here.py::test_add"]
+
+
 def test_direct_tests_are_of_a_module_or_of_its_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.mutations.TESTS", ("tests/unit",))
     monkeypatch.setattr("tests.mutations.FOLDERS", ("sums",))
@@ -96,11 +116,8 @@ def test_direct_tests_are_of_a_module_or_of_its_users(tmp_path: Path, monkeypatc
     (tmp_path / "sums/one.py").write_text("def add(a, b):\n    return a + b\n\n\ndef unused(a):\n    return a + 1\n")
     module = Path("sums/one.py")
     assert direct(tmp_path, module) == direct(tmp_path, Path("sums/of_two.py")) == {"tests/unit/test_here.py"}
-    outcomes = {(each.node.lineno, each.kind): tried(tmp_path, each, None) for each in mutations(tmp_path, module)}
-    assert outcomes == {
-        **dict.fromkeys([(2, "statement"), (2, "arithmetic")], "killed"),
-        **dict.fromkeys([(6, "statement"), (6, "arithmetic"), (6, "constant")], "survived"),
-    }
+    sums = [each for each in mutations(tmp_path, module) if each.kind == "arithmetic"]
+    assert {each.node.lineno: tried(tmp_path, each, None) for each in sums} == {2: "killed", 6: "survived"}
 
 
 def test_mutations_are_of_all_folders_of_the_product() -> None:
