@@ -176,7 +176,7 @@ class ListenedWorld(World):
             return self._queue(method, match[1], path)
         name, told = next(each for each in self.told.items() if f"/runnerscalesets/{each[1].id}/" in path)
         if path.endswith("/generatejitconfig"):
-            if any(runner["name"] == body["name"] for runner in self.runners.values()):
+            if self.has_runner(body["name"]):
                 return 409, {"message": "exists"}
             number = self._register(body["name"])
             self.runners[number]["set"] = name

@@ -112,6 +112,7 @@ class World:
         self.table: dict[str, dict[str, Any]] = {}
         self.configs: dict[str, str] = {}
         self.runners: dict[int, dict[str, Any]] = {}
+        self._numbered: dict[str, int] = {}
         self.deliveries: list[dict[str, Any]] = []
         self.capacity = dict.fromkeys(GROUPS.values(), True)
         spread = faults.until * 0.9
@@ -213,7 +214,7 @@ class World:
             return 200, {"runners": [dict(runner) for runner in [*self.runners.values()][first : first + 100]]}
         if path.endswith("/generate-jitconfig"):
             name = json.loads(data or b"")["name"]
-            if any(runner["name"] == name for runner in self.runners.values()):
+            if self.has_runner(name):
                 return 409, {"message": "Already exists"}
             number = self._register(name)
             return 201, {"encoded_jit_config": str(number)}
@@ -230,8 +231,13 @@ class World:
             return 201, {}
         raise AssertionError(f"{method} {path}")
 
+    def has_runner(self, name: str) -> bool:
+        """Return whether a runner of a name is registered."""
+        return self._numbered.get(name) in self.runners
+
     def _register(self, name: str) -> int:
         self._next += 1
+        self._numbered[name] = self._next
         self.runners[self._next] = {"id": self._next, "name": name, "status": "offline", "busy": False}
         return self._next
 

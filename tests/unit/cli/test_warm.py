@@ -16,7 +16,7 @@ import pytest
 
 from ci import published_branch, pulumi_stack
 from ci.verbs import push_warm
-from cli.warm import warm_build, warm_container, warm_hook, warm_layer, warm_run
+from cli.warm import warm_build, warm_container, warm_evidence, warm_hook, warm_layer, warm_run
 from cli.warm.warm_layer import LayerOwner
 from cli.warm.warm_record import WarmRecord, combined_key
 from containers.blob import BlobUnreadable
@@ -205,6 +205,21 @@ def test_image_of_somebody_else_is_not_warmed(
     with pytest.raises(SlipwayError, match=reason):
         warm_build._target("prod", None, Path(), None, {"images": {"torch": built}})
     assert asked == ([] if signed else [(built["ref"], "the stack's", None, {"tag": "1-cpu"})])
+
+
+def test_layers_that_are_kept_are_those_attested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--onto` names an image to add to: of a stack that signs, what it did not attest is not taken over."""
+    attested = [SimpleNamespace(layer="first"), SimpleNamespace(layer="second")]
+    target: Any = SimpleNamespace(
+        repository="r.example/torch",
+        image=None,
+        login=None,
+        login_of=str,
+        config=SimpleNamespace(signing="the stack's"),
+    )
+    monkeypatch.setattr(warm_build, "fetch", lambda *_: None)
+    monkeypatch.setattr(warm_evidence, "attested_layers", lambda *_: attested)
+    assert warm_build._others(target, f"r.example/torch@{DIGEST}") == ["first", "second"]  # type: ignore[comparison-overlap]
 
 
 @pytest.mark.parametrize("state", [{}, [], {"outputs": None}, {"outputs": "x"}])

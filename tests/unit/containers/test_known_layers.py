@@ -23,6 +23,7 @@ from stacks.versions import cuda_toolkit
 from tests.fakes.registry import Registry, compress, digest_of, serve
 from tests.fuzzing.hostile_images import inspected, member
 from tests.helpers.elf_writer import elf, loader
+from tests.helpers.histories import histories
 
 SITE = "opt/venv/lib/python3.11/site-packages"
 NAMES = tuple(f"lib{letter}.so.1" for letter in "abcdef")
@@ -98,7 +99,7 @@ def downloads(registry: Registry, layers: Sequence[bytes]) -> int:
     return count
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(histories(60)))
 def test_inspection_of_known_layers_is_equal(registry: Registry, tmp_path: Path, seed: int) -> None:
     choice = random.Random(seed)
     parent = [base(), *(layer(choice) for _ in range(choice.randint(1, 3)))]
@@ -116,13 +117,13 @@ def test_inspection_of_known_layers_is_equal(registry: Registry, tmp_path: Path,
     assert downloads(registry, child) == 0
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(histories(3)))
 def test_inspection_by_another_process_is_equal(registry: Registry, seed: int) -> None:
     choice = random.Random(seed)
     layers = [base(), layer(choice), layer(choice)]
     reference = registry.image("a/b:1", layers, {"Cmd": ["/usr/bin/run"]})
     first = inspected(reference, ["--json"])
-    assert json.loads(first.output)["faults"]
+    assert any(".so." in fault["file"] for fault in json.loads(first.output)["faults"])  # by what its bytes say
     assert downloads(registry, layers) == len(layers)
     assert inspected(reference, ["--json"]).output == first.output
     assert downloads(registry, layers) == 0

@@ -136,12 +136,13 @@ def most_in_a_second(times: list[float]) -> int:
 
 def test_3000_machines_a_minute_are_asked_for_and_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     """On an account whose rate of starts AWS has raised."""
-    world, waits, _ = played(monkeypatch, float(JOBS), 100.0)
+    world, waits, one = played(monkeypatch, float(JOBS), 100.0)
     assert sorted(waits)[len(waits) * 95 // 100] < 2
     assert len(world.registered) == len(world.configs) == JOBS
     busiest = max(sum(at <= one < at + MINUTE for one in world.registered) for at in world.registered[::50])
     assert busiest >= 2500, busiest
     assert most_in_a_second(world.registered) * CONFIG_UNITS < WRITES
+    _round_leaves_calls_of_github(world, one, monkeypatch)
 
 
 def test_rate_of_the_account_bounds_what_starts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,9 +153,8 @@ def test_rate_of_the_account_bounds_what_starts_alone(monkeypatch: pytest.Monkey
     assert len(world.registered) >= len(world.machines) - 2 * 30
 
 
-def test_rounds_with_3000_runners_leave_calls_of_github(monkeypatch: pytest.MonkeyPatch) -> None:
+def _round_leaves_calls_of_github(world: World, one: listener.Listener, monkeypatch: pytest.MonkeyPatch) -> None:
     """GitHub takes 5,000 calls an hour ("Rate limits for the REST API"); a round that is refused ends no machine."""
-    world, _, one = played(monkeypatch, float(JOBS), 100.0)
     calls: list[str] = []
     served = github._OPENER.open
 
@@ -169,6 +169,28 @@ def test_rounds_with_3000_runners_leave_calls_of_github(monkeypatch: pytest.Monk
     assert len([url for url in calls if "/actions/runners?" in url]) >= 30
     assert len(calls) * 3600 / seconds < 4500, (len(calls), seconds)
     assert seconds < 60
+
+
+def test_rounds_are_apart_however_often_it_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each asks GitHub for all runners. One whose jobs change at any time is woken at any time."""
+    now, begun = 0.0, []
+
+    def pass_by(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    def a_round() -> None:
+        begun.append(now)
+        pass_by(1)
+
+    monkeypatch.setattr(listener, "time", SimpleNamespace(time=lambda: now, sleep=pass_by))
+    monkeypatch.setattr(listener, "client", lambda *_: None)
+    one = listener.Listener(SETS["big"])
+    for name, stand_in in {"_listen": lambda: None, "_round": a_round, "_close": lambda: None}.items():
+        monkeypatch.setattr(one, name, stand_in)
+    monkeypatch.setattr(one, "_wake", SimpleNamespace(wait=lambda _: True, clear=lambda: None))
+    one.run(3 * one.spacing)
+    assert begun == [0, one.spacing, 2 * one.spacing]
 
 
 HOURLY = 5000
@@ -244,7 +266,7 @@ def limits(left: int, reset: float) -> dict[str, str]:
 def test_webhooks_rounds_leave_calls_of_github(monkeypatch: pytest.MonkeyPatch) -> None:
     """3,000 runners are 31 calls a minute. With 100 for jobs that wait, none was left for machines after 38 minutes."""
     world = Limited(1000, 600)
-    world.rounds(monkeypatch, 100)
+    world.rounds(monkeypatch, 65)
     assert max(world.calls.values()) < 0.95 * HOURLY
     assert len(world.asked) > 1000  # and each job gets its turn
 

@@ -1,0 +1,32 @@
+"""The registry and the base image of this machine, as far as no service is needed to see it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from toolchain.checkout import Checkout
+from toolchain.parts import base_image, docker_registry
+from toolchain.parts.part import Part
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:5005", None])
+def test_address_is_that_of_the_running_registry(address: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = address and Part(docker_registry.NAME, "", "", env={docker_registry.VARIABLE: address})
+    monkeypatch.setattr(docker_registry, "_running", lambda _: part)
+    assert docker_registry.own_address(Checkout.here()) == address
+
+
+@pytest.mark.parametrize(("status", "reason"), [(0, ""), (1, "no such host")])
+def test_base_image_is_pulled_by_docker(status: int, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "docker").write_text(
+        f'#!/bin/sh\n[ "$*" = "pull debian:bookworm-slim" ] || exit 2\necho {reason} >&2\nexit {status}\n'
+    )
+    (tmp_path / "docker").chmod(0o755)
+    assert base_image._pull({"PATH": str(tmp_path)}) == reason
+
+
+def test_files_of_base_image_are_of_the_release_day() -> None:
+    assert datetime.fromtimestamp(base_image.EPOCH, UTC) == datetime(2023, 6, 10, tzinfo=UTC)
