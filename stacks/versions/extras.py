@@ -169,6 +169,7 @@ def check_extra_listed(name: str, version: str) -> None:
         raise Unverified(extra.key, version, f"{why} of {extra.title}", extra.releases, where, instead=_AS_NEWEST)
 
 
+@functools.cache
 def _plain(release: str) -> Version:
     return Version(re.sub(r"\.post\d+$", "", release))
 

@@ -65,8 +65,22 @@ def link(name: str, attributes: str = "") -> str:
     return f'<a href="https://files.example/{name}#sha256=0" {attributes}>{name}</a><br />'
 
 
+@pytest.fixture(scope="module")
+def git_host(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a git host, which no test changes."""
+    folder = tmp_path_factory.mktemp("git")
+    repository = folder / "NVIDIA/nccl"
+    git = ["git", "-C", str(repository), "-c", "user.name=n", "-c", "user.email=n@localhost"]
+    repository.mkdir(parents=True)
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    for tag in ("v2.18.3-1", "v2.99.1-1", "v2.3.4-1", "vfoo"):
+        subprocess.run([*git, "tag", "-a", "-m", tag, tag], check=True)
+    return folder
+
+
 @pytest.fixture
-def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def sources(tmp_path: Path, git_host: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The index and the git host."""
     name = "nvidia_cudnn_cu12-{}-py3-none-manylinux_2_27_x86_64.whl"
     page(
@@ -77,19 +91,12 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         link("nvidia_cudnn_cu12-9.97.0.1-py3-none-win_amd64.whl"),
         link("nvidia_cudnn_cu12-9.96.0.1-py3-none-manylinux2014_aarch64.whl"),
     )
-    repository = tmp_path / "git/NVIDIA/nccl"
-    git = ["git", "-C", str(repository), "-c", "user.name=n", "-c", "user.email=n@localhost"]
-    repository.mkdir(parents=True)
-    subprocess.run([*git, "init", "-q"], check=True)
-    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
-    for tag in ("v2.18.3-1", "v2.99.1-1", "v2.3.4-1", "vfoo"):
-        subprocess.run([*git, "tag", "-a", "-m", tag, tag], check=True)
     server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(tmp_path)))
     threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
     monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     # A git host has any scheme; mirrors of builds have http alone.
-    mirrors = {"git": f"file://{tmp_path}/git", "images": {"nvcr.io": f"127.0.0.1:{server.server_port}"}}
+    mirrors = {"git": f"file://{git_host}", "images": {"nvcr.io": f"127.0.0.1:{server.server_port}"}}
     monkeypatch.setattr(refresh, "environment_mirrors", lambda: mirrors)
     yield tmp_path
     server.shutdown()

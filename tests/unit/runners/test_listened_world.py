@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -17,8 +16,9 @@ from scaler import github, jobs, keeper
 from scaler.listening import listener, scale_set
 from tests.fakes.aws.listened_world import ListenedWorld, Mess, environment
 from tests.fakes.aws.runner_world import MINUTE, Faults, Killed
+from tests.helpers.histories import histories
 
-HISTORIES = int(os.environ.get("SLIPWAY_HISTORIES", "3"))
+HISTORIES = histories(3)
 FAULTY, ALL = 90 * MINUTE, 240 * MINUTE
 LIFE = 14 * MINUTE
 SETS = {"small": environment("small", 4), "h100": environment("h100", 2)}

@@ -6,7 +6,6 @@ They come late, twice, in another order, without a part, or never; listeners fol
 from __future__ import annotations
 
 import json
-import os
 import random
 import zlib
 from functools import partial
@@ -22,6 +21,7 @@ from scaler.jobs import LISTENER, Job, Rows
 from scaler.listening.assigned_jobs import AssignedJobs
 from scaler.listening.listener import noted_alone, outside
 from scaler.waiting import CAUSES
+from tests.helpers.histories import histories
 from tests.unit.runners.test_scaler_histories import FIRST, MINUTE, START, Box, History, Work
 
 PARTS = {"queued": "JobAssigned", "in_progress": "JobStarted", "completed": "JobCompleted"}
@@ -162,7 +162,7 @@ def play(first: int, count: int) -> None:
 
 
 def test_messages_that_lie_lose_no_job_and_keep_no_machine() -> None:
-    play(FIRST, int(os.environ.get("SLIPWAY_HISTORIES", "300")))
+    play(FIRST, histories(300))
 
 
 @pytest.mark.slow
@@ -172,7 +172,7 @@ def test_messages_in_100000_histories_lose_no_job(part: int) -> None:
 
 
 def test_stacks_that_move_over_lose_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    for seed in range(FIRST, FIRST + int(os.environ.get("SLIPWAY_HISTORIES", "150"))):
+    for seed in range(FIRST, FIRST + histories(150)):
         history = MovedHistory(seed)
         monkeypatch.setattr(table, "time", SimpleNamespace(time=partial(getattr, history, "now")))
         history.play()

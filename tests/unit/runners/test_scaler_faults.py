@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +15,9 @@ import pytest
 from scaler import github, jobs, keeper, webhook
 from scaler.decide import Decision
 from tests.fakes.aws.runner_world import ENVIRONMENT, MINUTE, Faults, Killed, World
+from tests.helpers.histories import histories
 
-HISTORIES = int(os.environ.get("SLIPWAY_HISTORIES", "30"))
+HISTORIES = histories(30)
 FAULTY, ALL = 90 * MINUTE, 240 * MINUTE
 
 

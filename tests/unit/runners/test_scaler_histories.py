@@ -22,6 +22,7 @@ from scaler.decide import ON_DEMAND, SPOT, Decision, Machine, Reserved, Rules, R
 from scaler.fleet_status import status
 from scaler.jobs import Job, Jobs
 from scaler.waiting import CAUSES, STEPS, Standing, WaitingJob, with_queue
+from tests.helpers.histories import histories
 
 FIRST = int(os.environ.get("SLIPWAY_SEED", "0"))
 MINUTE = 60.0
@@ -399,7 +400,7 @@ def play(first: int, count: int, monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 def test_pauses_of_github_cost_pause_and_two_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    causes = play(FIRST, int(os.environ.get("SLIPWAY_HISTORIES", "300")), monkeypatch)
+    causes = play(FIRST, histories(300), monkeypatch)
     assert causes == {"starting", "limit", "capacity", "github", "label", "late"}
 
 
