@@ -60,7 +60,10 @@ SCOPES: Final = (
     "workflows",
     "cluster",
     "jobs",
+    "unit/docs/test_contributing.py",
     "unit/runners/test_scaler_rate.py",
+    "unit/runners/test_kubernetes_runners.py",
+    "unit/flavors/test_family_properties.py",
     "unit/test_hanging.py",
 )
 """Files and folders whose tests one worker of pytest-xdist runs, as they share what they start and build. A test is of the
