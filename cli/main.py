@@ -121,5 +121,9 @@ def run(group: click.Group = slipway, name: str = "slipway") -> NoReturn:
         _check_release()
         _enter_environment(sys.argv[1:])
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends us, without a traceback
+    # As Ctrl-C: else a half output stays, and nothing is said after a program below has ended.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
     clean_output()
     sys.exit(main(None, group, name))

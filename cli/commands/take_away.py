@@ -65,11 +65,7 @@ def export(
     from containers.image.registry_image import fetch
     from stacks import plan
 
-    # Or it would leave its unfinished output, and say nothing after a program below it has ended.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
-        signal.signal(signal.SIGHUP, signal.default_int_handler)
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # or it would leave its unfinished output
     source, *names = targets
     reference = is_reference(source)
     if len(names) > (not reference):

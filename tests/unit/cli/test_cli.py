@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tomllib
@@ -214,6 +215,25 @@ def test_shown_argument_is_no_command_to_github() -> None:
     printed = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False)
     assert printed.returncode == 2
     assert printed.stderr.endswith("Error: Got unexpected extra argument (a\n: :stop-commands::x)\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_ended_bake_file_leaves_nothing(number: int, tmp_path: Path) -> None:
+    """As an export of an image (`test_export`): the last file is about to be written."""
+    program = (
+        "import json, os, sys; from cli.export import bake; from cli.main import run; "
+        f"bake.document = lambda _: os.kill(os.getpid(), {int(number)}); sys.argv[1:] = ['export', 'bake', 'local']; run()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "\ninterrupted\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_older_name_of_command_prints_the_same() -> None:
