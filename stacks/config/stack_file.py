@@ -208,6 +208,11 @@ def _value(node: yaml.Node, where: str, key: str) -> Any:
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
             name = str(key_node.value)
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                raise SlipwayError(
+                    f"{where}:{key_node.start_mark.line + 1}: a merge (<<) is not read: write its keys out, "
+                    "or use an alias (*name) for a whole value"
+                )
             if name in result:
                 raise SlipwayError(f"{where}:{key_node.start_mark.line + 1}: the key '{one_line(name)}' is repeated")
             result[name] = _value(value_node, where, f"{key}.{name}" if key else name)

@@ -84,6 +84,8 @@ def test_keys_of_other_projects_are_ignored() -> None:
     [
         ("config: [", "f:1: not YAML"),
         ("config:\n  slipway:a: 1\n  slipway:a: 2\n", "f:3: the key 'slipway:a' is repeated"),
+        ("config:\n  slipway:a: {b: &b {c: d}}\n  <<: *b\n", "f:3: a merge (<<) is not read: write its keys out"),
+        ("config:\n  slipway:a:\n    <<: {c: d}\n", "f:3: a merge (<<) is not read: write its keys out"),
         ("- 1", "f: expected a mapping"),
         ("config: 7", "f: 'config' must be a mapping"),
         (
