@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import click
 from cli.command_line import Sections
 from cli.commands import change, compare, fleet, foreign, hosting, look, promote, take_away
 from cli.commands import run as run_commands
-from containers.errors import SlipwayError, clean_output, out_of_time
+from containers.errors import SlipwayError, clean_output, one_line, out_of_time
 from stacks.places import CHECKED, CODE, PIN, ROOT
 
 INTERRUPTED: Final = 130
@@ -74,6 +75,11 @@ def main(arguments: Sequence[str] | None = None, group: click.Group = slipway, n
         return 1
     except subprocess.TimeoutExpired as error:
         print(out_of_time(error.cmd, error.timeout), file=sys.stderr)
+        return 1
+    except OSError as error:
+        if error.errno not in {errno.EROFS, errno.EACCES, errno.ENOSPC, errno.EDQUOT} or not error.filename:
+            raise
+        print(f"{one_line(str(error.filename))}: {error.strerror}", file=sys.stderr)
         return 1
     except click.ClickException as error:
         error.show()

@@ -157,9 +157,10 @@ def main(words: Sequence[str]) -> int:
     except ToolchainError as error:
         problem = str(error)
     except OSError as error:
-        problem = f"{error.filename or checkout.state}: {error.strerror}"
+        where = error.filename or getattr(arguments, "folder", checkout.state)
+        problem = f"{where}: {error.strerror}"
         if error.errno == errno.ENOSPC:
-            problem = f"no space left on the disk of {error.filename or checkout.state}"
+            problem = f"no space left on the disk of {where}"
     except KeyboardInterrupt:
         print("\nslipway: interrupted; the next run goes on from here", file=sys.stderr)
         return 130

@@ -105,9 +105,12 @@ def _write(file: IO[bytes], chunk: bytes) -> None:
 
 
 def _error(output: Path, error: OSError) -> SlipwayError:
-    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+    reason, full = error.strerror, {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+    if isinstance(error, shutil.Error):  # of copytree: each file's source, its target, and its error as text
+        reason = str(error.args[0][0][2])
+    if error.errno in full or any(os.strerror(number) in str(reason) for number in full):
         return SlipwayError(f"{_quoted(output)}: no space left on its disk; nothing was kept")
-    return SlipwayError(f"{_quoted(output)}: cannot be written: {error.strerror}")
+    return SlipwayError(f"{_quoted(output)}: cannot be written: {reason}")
 
 
 def _quoted(path: Path) -> str:

@@ -22,6 +22,7 @@ from toolchain.machine.network import trust_store
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.parts import base_image, docker_engine, docker_registry
 from toolchain.parts.part import Part, recall, remember
+from toolchain.release import own_repository
 
 HOLD = """
 import sys
@@ -190,6 +191,9 @@ def test_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
     monkeypatch.setattr(doctor, "doctor", fail)
     assert verbs.main(["doctor"]) == 1
     assert re.fullmatch(r"slipway: no space left on the disk of \S+\n", capfd.readouterr().err)
+    monkeypatch.setattr(own_repository, "make", lambda _: fail(Checkout.here(), as_json=False))
+    assert verbs.main(["init", "team"]) == 1
+    assert capfd.readouterr().err == "slipway: no space left on the disk of team\n"
 
 
 def test_make_help_lists_every_target() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -215,6 +216,18 @@ def test_shown_argument_is_no_command_to_github() -> None:
     printed = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False)
     assert printed.returncode == 2
     assert printed.stderr.endswith("Error: Got unexpected extra argument (a\n: :stop-commands::x)\n")
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+def test_folder_that_takes_nothing_is_one_line(
+    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number), "stacks/.new-1")
+
+    monkeypatch.setattr("tempfile.NamedTemporaryFile", refused)
+    assert main(["new", "other", "--flavor", "local"]) == 1
+    assert capsys.readouterr().err == f"stacks/.new-1: {os.strerror(number)}\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

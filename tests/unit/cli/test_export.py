@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -24,6 +26,7 @@ from hypothesis import strategies as st
 
 from cli.export import bake, layout, selection, self_contained, squashfs
 from cli.export.filesystem import Filesystem
+from cli.export.output import replacing
 from cli.main import main
 from containers.errors import SlipwayError
 from containers.image.registry_image import fetch
@@ -308,6 +311,20 @@ def test_export_to_full_disk_is_one_line_and_no_file(registry: Registry, tmp_pat
     )
     assert done.returncode == 1
     assert done.stderr == f"{output}: no space left on its disk; nothing was kept\n"
+    assert names(tmp_path) == []
+
+
+def test_folder_copied_to_a_full_disk_is_one_line_and_no_file(tmp_path: Path) -> None:
+    """copytree's error has the text of each file's, and no number."""
+    full = shutil.Error([("a", "b", str(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))])
+
+    def copied() -> None:
+        with replacing(tmp_path / "app", force=False) as new:
+            new.mkdir()
+            raise full
+
+    with pytest.raises(SlipwayError, match="app: no space left on its disk; nothing was kept"):
+        copied()
     assert names(tmp_path) == []
 
 
