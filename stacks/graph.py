@@ -37,6 +37,14 @@ class Graph:
         return list(dict.fromkeys(spec.published_name for spec in self.specs if not spec.product))
 
     @property
+    def flavors(self) -> set[str]:
+        """The flavors that make its images: the stack's, and those of the stacks that these stand on."""
+        others = [parent for spec in self.specs for parent in spec.parents.values() if isinstance(parent, Elsewhere)]
+        for parent in others:  # grows: a stack may stand on one that stands on another
+            others += [each for spec in parent.specs for each in spec.parents.values() if isinstance(each, Elsewhere)]
+        return {self.config.flavor, *(str(read_stack(parent.stack, self.root)["flavor"]) for parent in others)}
+
+    @property
     def outside_parents(self) -> list[Outside]:
         """The parents that others publish."""
         return [parent for spec in self.specs for parent in spec.parents.values() if isinstance(parent, Outside)]

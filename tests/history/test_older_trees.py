@@ -71,8 +71,49 @@ def test_older_code_of_any_kind_is_not_run(code: str, checkout: Checkout) -> Non
 def test_rules_are_the_same_but_for_what_decides(path: str, edit: str, same: bool, checkout: Checkout) -> None:
     file = checkout.root / path
     checkout.commit(path, (file.read_text() if file.exists() else "") + edit)
-    assert rules.same("HEAD~1", checkout.root)
-    assert rules.same("HEAD", checkout.root) == same
+    assert rules.differing("HEAD~1", checkout.root) == frozenset()
+    assert rules.differing("HEAD", checkout.root) == (frozenset() if same else None)
+
+
+@pytest.mark.parametrize("path", ["flavors/mine.py", "flavors/mine/images.py"])
+def test_flavor_of_ones_own_decides_for_its_stacks_alone(path: str, checkout: Checkout) -> None:
+    checkout.commit(path, "VALUE = 1\n")
+    assert rules.differing("HEAD", checkout.root) == frozenset({"mine"})
+    assert older_trees.at("HEAD", checkout.root).stacks.keys() == {"local"}
+    assert older_trees.published("HEAD", checkout.root, "local").keys() == {"torch"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reached"),
+    [
+        ("import re\nfrom slipway import Field\n", "mine"),
+        ("from stacks.flavors import other\n", "mine other third"),
+        ("from stacks.flavors.other import VALUE\n", "mine other third"),
+        ("from .third import VALUE\n", "mine third"),
+        ("from . import third\n", "mine third"),
+        ("from stacks.flavors import flavor\n", "all"),
+        ("import stacks.flavors\n", "all"),
+        ("from pathlib import Path\n", "all"),
+        ("TEXT = open('flavors/data.json').read()\n", "all"),
+        ("HERE = __file__\n", "all"),
+        ("READ = Config.__subclasses__()\n", "all"),
+        ("x = (\n", "all"),
+        ("", "mine"),
+    ],
+)
+def test_flavor_is_made_of_what_it_imports(
+    text: str, reached: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a file reads by other means than an import cannot be told from its text."""
+    files = {"mine.py": text, "other/__init__.py": "from .images import VALUE\n", "third.py": "", "data.json": "{}"}
+    files["other/images.py"] = "from ..third import VALUE\n"
+    for name, content in files.items():
+        (tmp_path / "flavors" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "flavors" / name).write_text(content)
+    monkeypatch.setattr(rules, "ROOT", tmp_path)
+    monkeypatch.setattr(rules, "_running", rules._running.__wrapped__)
+    assert rules.reached("mine") == {*("mine other third data.json" if reached == "all" else reached).split()}
+    assert rules.reached("local") == frozenset()
 
 
 def test_rules_are_of_all_that_makes_specs() -> None:
@@ -93,7 +134,7 @@ def test_rules_of_a_tree_without_code_are_todays(checkout: Checkout) -> None:
     for file in (checkout.root / "stacks").glob("*.py"):
         file.unlink()
     checkout.commit("README.md", "a repository of one's own\n")
-    assert rules.same("HEAD", checkout.root)
+    assert rules.differing("HEAD", checkout.root) == frozenset()
     assert older_trees.at("HEAD", checkout.root).stacks.keys() == {"local"}
 
 

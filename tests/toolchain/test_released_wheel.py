@@ -237,6 +237,11 @@ def test_tag_of_a_flavor_of_ones_own_follows_its_files(again: Team) -> None:
     again.commit()
     (head,) = again.run("git", "rev-parse", "--short=7", "HEAD").stdout.split()
     assert again.tags("hello")["hello"] == f"{head}-hello" != first
+    (again.root / "flavors/hello.py").write_text(flavor.replace("A greeting", "A word"))
+    again.commit()
+    assert again.tags() == before
+    (head,) = again.run("git", "rev-parse", "--short=7", "HEAD").stdout.split()
+    assert again.tags("hello")["hello"] == f"{head}-hello"
 
 
 def test_history_needs_no_sourced_environment(team: Team, tmp_path: Path) -> None:

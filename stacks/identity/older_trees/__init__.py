@@ -1,6 +1,6 @@
 """What a commit's tree builds. A commit is data: today's code reads its YAML, lock and Dockerfiles; its own never runs.
 
-If the commit's code in ``stacks/`` equals today's, its build follows from that data. Elsewhere the commit's record
+If the code that a stack is made by equals today's, its build follows from that data. Elsewhere the commit's record
 tells (:mod:`stacks.identity.older_trees.fingerprint_record`). Without one, all counts as changed.
 """
 
@@ -85,19 +85,23 @@ def at(commit: str, root: Path, *, checks: bool = False) -> Tree:
     """
     stacks: dict[str, Images] = {}
     unresolved: dict[str, str] = {}
-    contents = _contents(commit, root)
+    otherwise: set[str] = set()
+    contents, differing = _contents(commit, root), rules.differing(commit, root)
     with _data(commit, root) as folder:
         for stack in stack_names(folder):
             try:
-                stacks[stack] = _images(stack, folder, contents, checks=checks)
+                found, stacks[stack] = _read_images(stack, folder, contents, checks=checks)
+                if _made_otherwise(found, differing):
+                    otherwise.add(stack)
             except SlipwayError as error:
                 unresolved[stack] = one_line(" ".join(str(error).split()), _LONGEST)
-    if rules.same(commit, root):
+    if differing == frozenset():
         return Tree(stacks, unresolved)
-    recorded = record.at(commit, root)
+    recorded = {name: images for name, images in record.at(commit, root).items() if name not in {*stacks} - otherwise}
     reason = f"{commit[:7]} has other code in stacks/, which is not run, and no record of what it built"
-    unknown = {stack: reason for stack in stacks if stack not in recorded}
-    return Tree({name: images for name, images in stacks.items() if name in recorded}, unresolved | unknown, recorded)
+    unknown = {stack: reason for stack in otherwise if stack not in recorded}
+    known = {name: images for name, images in stacks.items() if name not in unknown}
+    return Tree(known, unresolved | unknown, recorded)
 
 
 def of_stack(commit: str, root: Path, stack: str) -> tuple[StackConfig, Images]:
@@ -119,15 +123,19 @@ def published(commit: str, root: Path, stack: str) -> Mapping[str, str]:
     Raises:
         SlipwayError: git cannot read the commit.
     """
-    if not rules.same(commit, root):
+    differing = rules.differing(commit, root)
+    if differing is None:
         return record.at(commit, root).get(stack, {})
     with _data(commit, root) as folder:
         if not stack_file(stack, folder).is_file():
             return {}
         try:
-            return published_fingerprints(_images(stack, folder, _contents(commit, root), checks=False).values())
+            found, images = _read_images(stack, folder, _contents(commit, root), checks=False)
         except SlipwayError:
             return {}
+    if _made_otherwise(found, differing):
+        return record.at(commit, root).get(stack, {})
+    return published_fingerprints(images.values())
 
 
 def all_fingerprints(images: Images) -> dict[str, str]:
@@ -135,9 +143,16 @@ def all_fingerprints(images: Images) -> dict[str, str]:
     return fingerprints(images.values()) | published_fingerprints([*images.values()])
 
 
-def _images(stack: str, folder: Path, contents: CheckoutContents, *, checks: bool) -> Images:
-    specs = graph.locked(read_stack(stack, folder), f"stack {stack}", folder).specs
-    return content.of_stack(specs, contents, checks=checks)
+def _read_images(
+    stack: str, folder: Path, contents: CheckoutContents, *, checks: bool
+) -> tuple[graph.Graph, dict[str, Content]]:
+    found = graph.locked(read_stack(stack, folder), f"stack {stack}", folder)
+    return found, content.of_stack(found.specs, contents, checks=checks)
+
+
+def _made_otherwise(found: graph.Graph, differing: frozenset[str] | None) -> bool:
+    """Return whether a commit's own code may build something else of a stack (:func:`rules.differing`)."""
+    return differing is None or any(differing & rules.reached(flavor) for flavor in found.flavors)
 
 
 @lru_cache(maxsize=4)

@@ -1,4 +1,4 @@
-"""Whether a commit's code makes the same specs as today's, told from its text: no code of another commit is run."""
+"""Which specs a commit's code makes as today's does, told from its text: no code of another commit is run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -20,16 +20,21 @@ DECIDING: Final = re.compile(
 )
 """The files that decide which specs a stack's YAML and lock give: what :mod:`stacks.graph` imports, and tables. In a
 repository of one's own, its flavors and rows of tables, and what pins the release that has the others."""
-_STACK: Final = re.compile(r"stacks/Pulumi\.[^/]+\.yaml")
+_PURE: Final = frozenset(
+    {"__future__", "collections", "dataclasses", "enum", "functools", "itertools", "math", "pydantic", "re"}
+    | {"slipway", "string", "typing"}
+)
+"""The modules behind which no file of a repository is."""
+_READING: Final = frozenset({"compile", "eval", "exec", "globals", "open", "vars"})
+"""Python's own names that lead to files and modules without an import, besides those with two underscores."""
 _SHA256_DIGITS: Final = 64
 
 
-def same(commit: str, root: Path) -> bool:
-    """Return whether the deciding files of a commit say the same as the code that runs now.
+def differing(commit: str, root: Path) -> frozenset[str] | None:
+    """Return the flavors of one's own that a commit has otherwise, or not; None if more of what decides differs.
 
-    Comments, docstrings and blanks of Python count for nothing, nor does a flavor of one's own that the commit has not,
-    if no stack of the commit selects it. A tree without such files is built by the running code, unless that is of a
-    release. ``root`` is the repository.
+    Comments, docstrings and blanks of Python count for nothing. Any file in the folder of flavors has a name. A tree
+    without deciding files is built by the running code, unless that is of a release. ``root`` is the repository.
 
     Raises:
         SlipwayError: git cannot read the commit.
@@ -39,30 +44,72 @@ def same(commit: str, root: Path) -> bool:
     names = {path: information.split()[2] for information, path in entries}
     then = {path: name for path, name in names.items() if DECIDING.fullmatch(path)}
     if not then:
-        return ROOT == CODE
+        return frozenset() if ROOT == CODE else None
     now = _running("sha256" if any(len(name) == _SHA256_DIGITS for name in then.values()) else "sha1")
-    later = _flavors(now) - _flavors(then)
-    if later and not _selected(later, [name for path, name in names.items() if _STACK.fullmatch(path)], root):
-        now = {path: name for path, name in now.items() if not _flavors([path]) & later}
-    if then.keys() != now.keys():
-        return False
+    of_one = set(then.keys() ^ now.keys())
+    if any(not _flavor(path) for path in of_one):
+        return None
     # Small files first: the first difference ends the comparison.
-    changed = sorted((path for path in now if then[path] != now[path]), key=lambda path: (ROOT / path).stat().st_size)
-    return all(
-        _meaning(path, (ROOT / path).read_bytes()) == _meaning(path, git.read(root, "cat-file", "blob", then[path]))
-        for path in changed
-    )
+    changed = {path for path in then.keys() & now.keys() if then[path] != now[path]}
+    for path in sorted(changed, key=lambda path: (ROOT / path).stat().st_size):
+        ours, theirs = (ROOT / path).read_bytes(), git.read(root, "cat-file", "blob", then[path])
+        if _meaning(path, ours) == _meaning(path, theirs):
+            changed.remove(path)
+        elif not _flavor(path):
+            return None
+    return frozenset(map(_flavor, changed | of_one))
 
 
-def _flavors(paths: Iterable[str]) -> set[str]:
-    """Return the names of the flavors of one's own that some files are of."""
-    return {path.split("/")[1].removesuffix(".py") for path in paths if path.startswith(f"{FLAVORS}/")}
+def reached(flavor: str) -> frozenset[str]:
+    """Return the flavors of one's own, as :func:`differing` names them, that one is made of. One of Slipway's has none.
+
+    They are what it imports, and what that imports. One of them may import what could read any file: then it is all.
+    """
+    own: dict[str, list[str]] = {}
+    for path in filter(_flavor, _running("sha1")):
+        own.setdefault(_flavor(path), []).append(path)
+    found, todo = set[str](), [flavor]
+    while todo:
+        name = todo.pop()
+        if name in own and name not in found:
+            found.add(name)
+            for path in own[name]:
+                imported = _imported(path, own)
+                if imported is None:
+                    return frozenset(own)
+                todo += imported
+    return frozenset(found)
 
 
-def _selected(flavors: set[str], stacks: Iterable[str], root: Path) -> bool:
-    """Return whether one of some stacks' files, by git's names of them, has the name of a flavor in it."""
-    texts = (git.read(root, "cat-file", "blob", name).decode(errors="replace") for name in stacks)
-    return any(flavors & {*re.findall(r"\w+", text)} for text in texts)
+def _flavor(path: str) -> str:
+    """Return the name of the flavor of one's own that a file is of; empty of another file."""
+    return path.split("/")[1].removesuffix(".py") if path.startswith(f"{FLAVORS}/") else ""
+
+
+def _imported(path: str, own: Collection[str]) -> set[str] | None:
+    """Return the flavors of one's own that a file of one imports; None if it could read what its text does not name."""
+    try:
+        nodes = [*ast.walk(ast.parse((ROOT / path).read_bytes()))] if path.endswith(".py") else []
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    used = {node.id for node in nodes if isinstance(node, ast.Name)}
+    used |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    if not nodes or any(name in _READING or name.startswith("__") for name in used):
+        return None
+    package = ("stacks", "flavors", *path.split("/")[1:-1])
+    names = {name for node in nodes for name in _names(node, package)}
+    flavors = {name.split(".")[2] for name in names if name.startswith("stacks.flavors.")}
+    others = {name.split(".")[0] for name in names if not name.startswith("stacks.flavors.")}
+    return flavors if flavors <= {*own} and others <= _PURE else None
+
+
+def _names(node: ast.AST, package: Sequence[str]) -> Iterator[str]:
+    """Yield the full names that a node imports; ``package`` is that of its module."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        level = node.level if isinstance(node, ast.ImportFrom) else 0
+        module = node.module if isinstance(node, ast.ImportFrom) else None
+        base = [*(package[: len(package) + 1 - level] if level else ()), *filter(None, [module])]
+        yield from (".".join([*base, alias.name]) for alias in node.names)
 
 
 @cache

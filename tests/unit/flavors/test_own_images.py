@@ -11,7 +11,7 @@ import pytest
 
 from containers.errors import SlipwayError
 from stacks import graph, plan
-from stacks.config.stack_file import ROOT
+from stacks.config.stack_file import ROOT, read_stack
 from stacks.differences import causes
 from stacks.identity import content
 from stacks.identity.content import CheckoutContents, contexts
@@ -381,6 +381,15 @@ def test_own_image_stands_on_one_of_another_stack(root: Path) -> None:
     assert not below.tag.endswith("theirs")
     assert planned.as_json()["images"][1]["parents"] == {"BASE_IMAGE": theirs.reference}
     assert planned.recipe(planned.image("trainer")).spec.name == "trainer-packages"
+
+
+def test_flavors_of_a_stack_are_those_that_its_images_stand_on(root: Path) -> None:
+    """And what these stand on: an edit of any of them may move a tag of this one."""
+    write_stack(root, "below", flavor="base", cuda="13.2.1", distro="ubuntu24.04")
+    write_stack(root, "theirs", images=on_theirs("below/torch"))
+    write_stack(root, images=[{**TRAINER, "name": "mine", "on": "theirs/trainer"}])
+    found = graph.locked(read_stack("mine", root), "mine", root)
+    assert found.flavors == {"local", "base"}
 
 
 PUBLIC = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----"
