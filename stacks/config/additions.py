@@ -57,7 +57,7 @@ def requirement(text: str) -> str:
         parsed = Requirement(text)
         pins = {each.version for each in parsed.specifier if each.operator in {"==", "==="} and "*" not in each.version}
         contradicting = [pin for pin in pins if not parsed.specifier.contains(pin, prereleases=True)]
-    except (InvalidRequirement, InvalidVersion) as error:
+    except (InvalidRequirement, InvalidVersion, RecursionError) as error:
         reason = one_line(str(error).partition("\n")[0])
         raise ValueError(f"expected a package such as einops or einops>=0.8,<1: {reason}") from None
     if contradicting:

@@ -222,7 +222,7 @@ def _unmet(
 def _requirement(text: str) -> Requirement | None:
     try:
         return Requirement(text)
-    except InvalidRequirement:
+    except (InvalidRequirement, RecursionError):  # a marker of a thousand brackets
         return None
 
 

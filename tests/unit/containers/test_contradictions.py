@@ -58,6 +58,7 @@ def test_package_of_another_torch_is_named() -> None:
         ("sample-dep>=2.0.dev0", False),
         ("sample-dep>>2", True),
         ("sample-dep>=2; nonsense == 'x'", True),
+        (f"sample-dep>=2; {'(' * 2000}os_name == 'posix'{')' * 2000}", True),
         ("", True),
     ],
 )
