@@ -370,7 +370,7 @@ class Keeper:
         except Refused as refused:
             if refused.status != 409:
                 raise
-            # By a round that ended before it noted that: the next round starts again.
+            # An earlier round made this runner and ended before its note. The next round starts again.
             same = [one["id"] for one in self._github.runners() if one["name"] == f"{self._prefix}{machine}"]
             if not same:  # GitHub does not say whose it is
                 raise

@@ -124,7 +124,7 @@ def asked_with(first: str, name: str, *commands: str) -> tuple[str, ...]:
 def variable(repository: str, name: str, value: str, environment: str = "", *, lines: Sequence[str] = ()) -> Step:
     """Return the step of a variable of the repository, or of an environment of it.
 
-    With ``lines`` of a shell, ``value`` has variables that these set, for what only the cloud or GitHub knows.
+    ``lines`` of a shell set variables for ``value``: only the cloud or GitHub knows their values.
     """
     place = f"environments/{environment}/variables" if environment else "actions/variables"
     option = f" --env {environment}" if environment else ""

@@ -1,7 +1,7 @@
-"""The one rule by which a request to a registry is sent again: after what, how often, and after which wait.
+"""The one rule for sending a request to a registry again: the causes, the number of attempts, the waits.
 
-Each request may be: of those that change something, the start of an upload leaves one more that nobody ends, and a
-manifest is the same one again. The body of an upload alone is not, as its upload may have gone: it begins anew.
+Each request is sent again, but for the body of an upload: the registry may have forgotten that upload, so a new one
+begins. A second start of an upload leaves the first one unused. A second manifest is the same manifest.
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ class Repository:
         expected = f"sha256:{hashlib.sha256(body).hexdigest()}"
         attempts = self._transport.attempts()
         with self._transport.request("PUT", f"manifests/{version}", _ACCEPT, body, media_type, attempts) as response:
-            # A first attempt may have been taken by a registry whose tags must not move, which refuses the next one.
+            # The first attempt may have worked. A registry with immutable tags refuses the next one.
             if attempts.count > 1 and not response.ok and self._visible(version) == expected:
                 return
             self._check(response, version, reasons, attempts)

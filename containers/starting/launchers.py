@@ -112,7 +112,7 @@ class Words(NamedTuple):
 
     ``folder`` is where it starts, empty for where its starter is; ``must_enter`` is whether nothing starts if that
     folder cannot be entered. ``by_text`` is whether a shell runs a text without ``#!``, which the kernel refuses.
-    ``user`` is who starts it, empty for who starts its starter; ``root`` is its root, empty for that of its starter.
+    ``user`` and ``root`` are its own, empty for those of its starter.
     ``loose`` is whether its starter may have changed PATH,
     the folder, the accounts or Python's settings: then only a path from the root is certain.
     """

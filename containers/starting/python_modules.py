@@ -1,4 +1,4 @@
-"""What keeps Python from what it is to run: a PYTHONHOME without modules, no module of `python -m` or of a server.
+"""What keeps Python from its program: a PYTHONHOME without modules, no module of `python -m` or of a server.
 
 Source: python/cpython v3.11.9, Modules/getpath.py (the prefix, `pyvenv.cfg`, PYTHONHOME), Lib/runpy.py
 (`_get_module_details`) and Lib/site.py (`.pth`, `getsitepackages`); Debian's python3.11 adds `dist-packages`.
@@ -106,7 +106,7 @@ class PythonModules:
         return self._missing_in(holders, module, has_main=has_main)
 
     def _missing_in(self, holders: Sequence[str], module: str, *, has_main: bool) -> Refusal | None:
-        """Return what a module lacks, of which the first part is in some folders."""
+        """Return what a module lacks. Its first part is in ``holders``."""
         first, *further = module.split(".")
         place = f"{holders[0]}/{first}"
         for part in further:

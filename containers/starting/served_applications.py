@@ -29,7 +29,7 @@ class Application(NamedTuple):
 class _Server(NamedTuple):
     """A server: its ``flags``, options with a value, and the one among them that names the folder of modules.
 
-    With another option, or a variable that matches ``changed``, it is not certain what it imports.
+    Another option, or a variable that matches ``changed``, may change the imports.
     """
 
     flags: re.Pattern[str]

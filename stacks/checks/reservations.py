@@ -143,7 +143,7 @@ def mistakes(
 
 
 def warnings(requested: NamedReservationsConfig, reservations: Sequence[Reservation], now: datetime) -> Iterator[str]:
-    """Yield a warning for each reservation that ends in a few days, or whose machines others may take."""
+    """Yield a warning for each reservation that ends in a few days, or is open to other machines."""
     for each in reservations:
         if each.ends and (left := each.ends - now) <= timedelta(days=ALARM_DAYS[0]):
             span = f"{left.days} days" if left.days > 1 else f"{left // timedelta(hours=1)} hours"

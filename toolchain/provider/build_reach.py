@@ -58,7 +58,7 @@ def of(image: ImageInputs, root: str, dockerfile: str, given: Collection[str]) -
 
 
 def without_secrets(content: bytes, path: str, given: Collection[str]) -> bytes:
-    """Return a Dockerfile whose steps mount no secret that is not ``given``; a secret that they require stays.
+    """Return a Dockerfile without mounts of secrets that are not ``given``, but for required ones.
 
     At the place of a secret that nobody gave a step finds nothing, with the mount and without. With it, BuildKit hashes
     the whole root file system below the step: the mount counts as one of the step's input 0 (moby/buildkit v0.13.2,
@@ -84,7 +84,7 @@ def without_secrets(content: bytes, path: str, given: Collection[str]) -> bytes:
 
 
 def _copies_itself(reached: stages.Reach, root: str, dockerfile: str) -> bool:
-    """Return whether a step copies the Dockerfile, which the engine has in the context even if that excludes it."""
+    """Return whether a step copies the Dockerfile. The engine has it in the context in any case."""
     if dockerfile.startswith("../"):
         return True
     folder = Folder(Path(root))
@@ -114,7 +114,7 @@ def _is_required(flag: str) -> bool:
 
 
 def _mount(flag: str) -> Mapping[str, str]:
-    """Return the options of a flag that mounts something, which RUN alone has; of another one none."""
+    """Return the options of a flag `--mount`, and none of another flag."""
     name, _, mount = flag.partition("=")
     words = next(csv.reader([mount]), []) if name == "--mount" else []
     return dict(option.partition("=")[::2] for option in words)

@@ -165,7 +165,7 @@ def _scale_set_outputs(name: str, config: ec2.Ec2RunnersConfig, platform: str) -
 
 
 def _reservation_warnings(of_sets: _Sites) -> Iterator[str]:
-    """Yield what a preview says of reservations that are good for their sets' machines."""
+    """Yield the preview's lines about reservations that fit their sets' machines."""
     for own, site in of_sets:
         if own.reservation:
             lines = [

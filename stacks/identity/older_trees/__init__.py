@@ -1,6 +1,6 @@
 """What a commit's tree builds. A commit is data: today's code reads its YAML, lock and Dockerfiles; its own never runs.
 
-If the code that a stack is made by equals today's, its build follows from that data. Elsewhere the commit's record
+With today's code for a stack, that data decides its build. With other code, the commit's record
 tells (:mod:`stacks.identity.older_trees.fingerprint_record`). Without one, all counts as changed.
 """
 

@@ -63,7 +63,7 @@ def differing(commit: str, root: Path) -> frozenset[str] | None:
 def reached(flavor: str) -> frozenset[str]:
     """Return the flavors of one's own, as :func:`differing` names them, that one is made of. One of Slipway's has none.
 
-    They are what it imports, and what that imports. One of them may import what could read any file: then it is all.
+    They are its imports, and theirs. An import that could read any file makes it all flavors.
     """
     own: dict[str, list[str]] = {}
     for path in filter(_flavor, _running("sha1")):
