@@ -365,7 +365,7 @@ def test_diff_corrupt_layer_is_an_error(registry: Registry, capsys: pytest.Captu
 
 def test_diff_of_other_media_type_is_one_line(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
     image = registry.image("a:1", [archive(BASE)])
-    registry.manifest("a:chart", "application/vnd.cncf.helm", {"config": {}})
+    registry.manifest("a:chart", "application/vnd.cncf.helm", {"schemaVersion": 2, "config": {}})
     registry.manifest("a:empty", "application/vnd.oci.image.manifest.v1+json", {})
     address = registry.address
     assert (
