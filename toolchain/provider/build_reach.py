@@ -58,7 +58,7 @@ def of(image: ImageInputs, root: str, dockerfile: str, given: Collection[str]) -
 
 
 def without_secrets(content: bytes, path: str, given: Collection[str]) -> bytes:
-    """Return a Dockerfile without mounts of secrets that are not ``given``, but for required ones.
+    """Return a Dockerfile without mounts of secrets that are not ``given``, but for those that do something even so.
 
     At the place of a secret that nobody gave a step finds nothing, with the mount and without. With it, BuildKit hashes
     the whole root file system below the step: the mount counts as one of the step's input 0 (moby/buildkit v0.13.2,
@@ -72,7 +72,7 @@ def without_secrets(content: bytes, path: str, given: Collection[str]) -> bytes:
     read, changed = instructions.parse(content, path), text
     wanted = []
     for each in read.instructions:
-        useless = {flag for flag in each.flags if _secret(flag) not in {None, *given} and not _is_required(flag)}
+        useless = {flag for flag in each.flags if _secret(flag) not in {None, *given} and not _is_needed(flag)}
         wanted.append(replace(each, flags=tuple(flag for flag in each.flags if flag not in useless)))
         for flag in useless:
             place = text.find(flag, starts[each.line - 1])
@@ -88,8 +88,11 @@ def _copies_itself(reached: stages.Reach, root: str, dockerfile: str) -> bool:
     if dockerfile.startswith("../"):
         return True
     folder = Folder(Path(root))
-    paths = sorted({*folder.paths(dockerfile), dockerfile})
-    return dockerfile in ContextFiles(reached.dockerfile, folder, paths).of(reached.sources)
+    try:
+        paths = sorted({*folder.paths(dockerfile), dockerfile})
+        return dockerfile in ContextFiles(reached.dockerfile, folder, paths).of(reached.sources)
+    except SlipwayError:  # a source that is not there, or not for a tag: the engine may know it
+        return True
 
 
 def _hosts(names: set[str]) -> Iterator[str]:
@@ -106,15 +109,20 @@ def _secret(flag: str) -> str | None:
     if options.get("type", "").lower() != "secret":
         return None
     target = options.get("target") or options.get("dst") or options.get("destination") or ""
-    return options.get("id") or posixpath.basename(target)
+    return options.get("id") or options.get("source") or options.get("src") or posixpath.basename(target)
 
 
-def _is_required(flag: str) -> bool:
-    return "required" in _mount(flag)
+def _is_needed(flag: str) -> bool:
+    """Return whether a mount does something without its secret.
+
+    It fails the step, or sets a variable to nothing: ``env``, which BuildKit's frontends know since 1.10 (moby/buildkit
+    v0.13.2, solver/llbsolver/ops/exec.go:562).
+    """
+    return not {"required", "env"}.isdisjoint(_mount(flag))
 
 
 def _mount(flag: str) -> Mapping[str, str]:
-    """Return the options of a flag `--mount`, and none of another flag."""
+    """Return the options of a flag `--mount`, and none of another flag; BuildKit reads their names in any case."""
     name, _, mount = flag.partition("=")
     words = next(csv.reader([mount]), []) if name == "--mount" else []
-    return dict(option.partition("=")[::2] for option in words)
+    return {key.lower(): value for key, _, value in (option.partition("=") for option in words)}

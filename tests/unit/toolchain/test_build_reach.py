@@ -15,13 +15,17 @@ from toolchain.provider import build_reach, inputs
 MOUNT = "--mount=type=secret,id=netrc,target=/dev/netrc,mode=0444"
 
 
-def sent(folder: Path, text: str, *given: str) -> str | None:
-    """Return what an engine gets in place of a Dockerfile."""
+def reach(folder: Path, text: str, *given: str) -> build_reach.BuildReach:
     (folder / "Dockerfile").write_text(text)
     image = inputs.image(
         {"imageName": "a:b", "build": {"context": str(folder), "dockerfile": str(folder / "Dockerfile")}}
     )
-    content = build_reach.of(image, str(folder), "Dockerfile", given).sent
+    return build_reach.of(image, str(folder), "Dockerfile", given)
+
+
+def sent(folder: Path, text: str, *given: str) -> str | None:
+    """Return what an engine gets in place of a Dockerfile."""
+    content = reach(folder, text, *given).sent
     return None if content is None else " ".join(content.decode().split())
 
 
@@ -51,6 +55,23 @@ def test_dockerfile_that_its_steps_read_is_sent_as_it_is(tmp_path: Path, step: s
     assert sent(tmp_path, f"FROM scratch\n{step}\nRUN {MOUNT} a\n") is None
 
 
-def test_mount_in_quotes_or_in_a_command_stays() -> None:
-    text = f'FROM scratch\nRUN "{MOUNT}" a\nRUN a {MOUNT}\n'
-    assert build_reach.without_secrets(text.encode(), "Dockerfile", ()) == text.encode()
+def test_source_that_is_missing_is_the_engines_to_refuse(tmp_path: Path) -> None:
+    """The secrets and the logins are known all the same, and nothing is warned of."""
+    found = reach(tmp_path, f"FROM scratch\nCOPY missing /\nRUN {MOUNT} a\n")
+    assert found == build_reach.BuildReach(frozenset(), frozenset({"netrc"}))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        f'"{MOUNT}" a',
+        f"a {MOUNT}",
+        "--mount=type=secret,id=a,env=A a",  # which sets A to nothing without a secret
+        "--mount=type=secret,id=a,REQUIRED a",
+        "--mount=type=secret,ID=given a",
+        "--mount=type=secret,src=given a",
+    ],
+)
+def test_mount_of_another_meaning_stays(step: str) -> None:
+    text = f"FROM scratch\nRUN {step}\n".encode()
+    assert build_reach.without_secrets(text, "Dockerfile", ["given"]) == text
