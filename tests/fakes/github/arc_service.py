@@ -39,7 +39,6 @@ class ArcService(ScaleSetService):
         self.ends: set[int] = set()
         self.results: dict[int, str] = {}
         self.seen: dict[str, list[str]] = {}
-        self.made: list[dict[str, Any]] = []
         self.of_session: dict[str, int] = {}
 
     def ask(self, job: int, label: str) -> None:
@@ -99,8 +98,6 @@ class ArcService(ScaleSetService):
     def _admin(self, method: str, path: str, session: Any, body: Any, query: dict[str, list[str]]) -> tuple[int, Any]:
         if path.startswith("/_apis/runtime/runnergroups"):
             return 200, {"count": 1, "value": [{"id": 1, "name": "default", "isDefaultGroup": True}]}
-        if path == "/_apis/runtime/runnerscalesets" and method == "POST":
-            self.made.append(body)
         one = re.fullmatch(r"/_apis/runtime/runnerscalesets/(\d+)", path)
         if one and method == "GET":
             found = self.sets.get(int(one[1]))
