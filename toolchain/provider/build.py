@@ -170,7 +170,7 @@ def produce(
         display.log(work.keychain.warning, "WARNING")
     for cached in image.build.cache_from:
         work.pull(cached)
-    image_id = work.build(context, reach.sent)
+    image_id = work.build(context, reach.sent if reach.sent and _hashes_below_secrets(engine) else None)
     work.wait_for(image_id)
     digest = work.push(name, image_id, level) if push else work.identity()
     return {
@@ -182,6 +182,12 @@ def produce(
         "registryServer": image.registry.server,
         "repoDigest": digest,
     }
+
+
+def _hashes_below_secrets(engine: Engine) -> bool:
+    """Return whether an engine's BuildKit is v0.13 to v0.15, by the engine's release (its vendor.mod)."""
+    release = re.match(r"(\d+)\.(\d+)\.", str(engine.json("/version").get("Version")))
+    return release is not None and (26, 0) <= (int(release[1]), int(release[2])) < (27, 3)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class BuildReach:
         registries: the hosts of its parents, and of the images that serve it as a cache.
         secrets: the ids of the secrets that its steps mount.
         unread: why the Dockerfile could not be read, which leaves both without it; "" where it could.
-        sent: the Dockerfile for the engine, if it is another one: :func:`without_secrets`.
+        sent: the Dockerfile for an engine that hashes below secrets, if it is another one: :func:`without_secrets`.
     """
 
     registries: frozenset[str]
@@ -62,7 +62,7 @@ def without_secrets(content: bytes, path: str, given: Collection[str]) -> bytes:
 
     At the place of a secret that nobody gave a step finds nothing, with the mount and without. With it, BuildKit hashes
     the whole root file system below the step: the mount counts as one of the step's input 0 (moby/buildkit v0.13.2,
-    client/llb/exec.go:398, solver/llbsolver/ops/exec.go:288 and :344), from ab17c1dd to 157efce4. Docker 26.1.5 does.
+    client/llb/exec.go:398, solver/llbsolver/ops/exec.go:288 and :344), from ab17c1dd to 157efce4: v0.13 to v0.15.
 
     Raises:
         DockerfileError: it cannot be read.

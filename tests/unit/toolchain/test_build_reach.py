@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from containers.dockerfile.instructions import parse
+from containers.engine.connection import Address
+from containers.engine.engine import Engine
 from stacks.config.stack_file import ROOT
 from stacks.spec import CONTEXT
 from tests.unit.dockerfiles.test_dockerfile_arguments import DOCKERFILES
-from toolchain.provider import build_reach, inputs
+from toolchain.provider import build, build_reach, inputs
 
 MOUNT = "--mount=type=secret,id=netrc,target=/dev/netrc,mode=0444"
 
@@ -75,3 +77,23 @@ def test_source_that_is_missing_is_the_engines_to_refuse(tmp_path: Path) -> None
 def test_mount_of_another_meaning_stays(step: str) -> None:
     text = f"FROM scratch\nRUN {step}\n".encode()
     assert build_reach.without_secrets(text, "Dockerfile", ["given"]) == text
+
+
+def test_only_engines_that_hash_below_secrets_get_another_dockerfile() -> None:
+    class Told(Engine):
+        def json(self, *_: object, **__: object) -> dict[str, object]:
+            return {"Version": self.address.host}
+
+    releases = [
+        "20.10.24+dfsg1",
+        "25.0.3",
+        "26.0.0",
+        "26.1.5+dfsg1",
+        "27.2.1",
+        "27.3.0",
+        "29.1.2",
+        "5.4.2-podman",
+        "dev",
+    ]
+    told = [each for each in releases if build._hashes_below_secrets(Told(Address(each)))]
+    assert told == ["26.0.0", "26.1.5+dfsg1", "27.2.1"]
