@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, Any, Final
@@ -219,8 +220,9 @@ class Repository:
         attempts = self._transport.attempts()
         with self._transport.request("PUT", f"manifests/{version}", _ACCEPT, body, media_type, attempts) as response:
             # The first attempt may have worked. A registry with immutable tags refuses the next one.
-            if attempts.count > 1 and not response.ok and self._visible(version) == expected:
-                return
+            with suppress(SlipwayError):  # the refusal itself says more
+                if attempts.count > 1 and not response.ok and self._visible(version) == expected:
+                    return
             self._check(response, version, reasons, attempts)
             kept = response.headers.get("Docker-Content-Digest", expected)
             if kept != expected:
@@ -341,7 +343,9 @@ class Repository:
         return Manifest(actual, content.get("mediaType") or media_type, content, body)
 
     def _blob(self, digest: str, read: Callable[[IO[bytes]], Result], size: int | None) -> Result:
-        with self._request("GET", f"blobs/{digest}", digest) as response:
+        # Its digest judges it, not its type: gcr.io has sent a layer as text/html (issue 19 of
+        # TritonDataCenter/node-docker-registry-client).
+        with self._request("GET", f"blobs/{digest}", digest, passed=(requests.codes.ok,)) as response:
             source = partial(chunk, response.raw.read, decode_content=False)
             return read_blob(source, read, reference=self.reference, digest=digest, size=size)
 
@@ -357,7 +361,7 @@ class Repository:
     ) -> requests.Response:
         """Return the response to a request for ``version``, a tag or digest, which names it in errors.
 
-        ``passed`` are the statuses of errors that are returned too.
+        ``passed`` are statuses that are returned without a check.
         """
         attempts = self._transport.attempts()
         response = self._transport.request(method, path, _ACCEPT, body, media_type, attempts)
@@ -380,8 +384,9 @@ class Repository:
             said = f", {attempts.said}" if attempts and attempts.said else ""
             explained = explanation.format(host=self.host)
             raise SlipwayError(f"{self.reference}:{name} {explained} ({response.status_code}){said}")
-        # Some answer a push with an empty page, and 201 or 202.
-        if response.status_code == requests.codes.ok and response.headers.get("Content-Type", "").startswith(_PAGE):
+        # Some answer a push with an empty page, and 201 or 202. No page of a login states a digest.
+        is_page = response.headers.get("Content-Type", "").startswith(_PAGE)
+        if is_page and response.status_code == requests.codes.ok and "Docker-Content-Digest" not in response.headers:
             response.close()
             raise SlipwayError(
                 f"{self.reference}:{name} {self.host} answers with a web page, as a login does; check the registry's "

@@ -206,7 +206,13 @@ class Transport:
         method = "POST" if identity else "GET"
         attempts = self.attempts()
         ask = partial(self._session.request, method, realm, **exchange, auth=_authorized(basic), stream=True)
-        with self._repeated(lambda: ask(timeout=_TIMEOUTS), attempts) as response:
+        try:
+            answer = self._repeated(lambda: ask(timeout=_TIMEOUTS), attempts)
+        except requests.exceptions.SSLError:
+            raise
+        except _BROKEN as error:  # of another kind, or each attempt of the registry's request would ask four times
+            raise ValueError(f"its token server does not answer: {reason(error)} ({attempts.said})") from None
+        with answer as response:
             if response.status_code in BUSY:
                 raise ValueError(f"its token server answers {response.status_code} ({attempts.said})")
             if not response.ok:

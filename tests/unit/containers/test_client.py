@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable
 from email.utils import formatdate
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
+import requests
 
 from containers.blob import BlobUnreadable
 from containers.errors import SlipwayError
@@ -199,6 +200,8 @@ def test_tag_that_must_not_move_may_be_there_already(registry: Registry) -> None
             assert refusal_line(repository.put, "1", b"{}", MANIFEST).endswith("(400), sent 2 times in 0 s")
         else:
             repository.put("1", b"{}", MANIFEST)
+    registry.answers = {"PUT": [(504, {}), (413, {})], "HEAD": [(500, {})] * 4}
+    assert refusal_line(repository.put, "1", b"{}", MANIFEST).endswith("(413), sent 2 times in 0 s")
 
 
 def test_busy_token_server_is_not_a_refused_login(registry: Registry) -> None:
@@ -209,6 +212,23 @@ def test_busy_token_server_is_not_a_refused_login(registry: Registry) -> None:
     assert unreadable(repository, digest).endswith("its token server answers 503 (sent 4 times in 0 s)")
     registry.token_answers = [429] * 3
     assert repository.blob(digest, read) == b"content"
+
+
+def test_token_server_that_is_down_is_asked_four_times(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not four times by each of four requests to the registry, which answers all of them."""
+    registry.token, sent = "t", list[str]()
+    repository = Repository(f"{registry.address}/a/b:1")
+    send = repository._transport._session.request
+
+    def cut(method: str, url: str, **options: Any) -> Any:
+        sent.append(url)
+        if url.endswith("/token"):
+            raise requests.ConnectionError("no route")
+        return send(method, url, **options)
+
+    monkeypatch.setattr(repository._transport._session, "request", cut)
+    assert refusal_line(repository.exists).endswith("its token server does not answer: no route (sent 4 times in 0 s)")
+    assert len(sent) == 5
 
 
 @pytest.mark.parametrize(
@@ -232,6 +252,17 @@ def test_login_page_is_no_answer_of_a_registry(registry: Registry, ask: Callable
     registry.answers = dict.fromkeys(REQUESTS, page * 9)
     line = refusal_line(ask, Repository(f"{registry.address}/a/b:1"))
     assert f"{registry.address} answers with a web page, as a login does" in line
+
+
+def test_type_of_a_page_with_a_digest_is_an_answer(registry: Registry) -> None:
+    """A registry may send any type. What states its digest, or is read and has it, is no login's page."""
+    repository, digest = Repository(f"{registry.address}/a/b:1"), digest_of(b"<html> ")
+    page = {"Content-Type": "text/html"}
+    registry.answers["HEAD"] = [(200, page | {"Docker-Content-Digest": digest})] * 2
+    assert (repository.exists(), repository.blob_size(digest)) == (True, 7)
+    registry.answers["GET"] = [(200, page)] * 2
+    assert repository.blob(digest, read) == b"<html> "
+    assert "a blob is corrupt: " in unreadable(repository, digest_of(CONTENT))
 
 
 def test_manifest_without_headers_is_asked_for_itself(registry: Registry) -> None:
