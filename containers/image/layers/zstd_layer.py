@@ -40,8 +40,12 @@ class CompressedLayer:
 
 
 def method(level: int) -> str:
-    """Return what decides the bytes of a blob besides its archive: the library's version, level, window and job."""
-    return f"zstd{'.'.join(map(str, zstandard.ZSTD_VERSION))}-{level}-{_WINDOW_LOG}-{_job(level)}"
+    """Return what decides the bytes of a blob besides its archive: the library's version, level, window and job.
+
+    The library's own job has no part, so that records of before there were others stay.
+    """
+    job = f"-{_job(level)}" if _job(level) else ""
+    return f"zstd{'.'.join(map(str, zstandard.ZSTD_VERSION))}-{level}-{_WINDOW_LOG}{job}"
 
 
 def compress(archive: IO[bytes], target: IO[bytes], level: int) -> CompressedLayer:

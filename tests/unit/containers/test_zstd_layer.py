@@ -65,5 +65,5 @@ def test_each_level_has_a_window_of_8_mb(level: int) -> None:
 def test_bytes_of_the_pinned_library_stay() -> None:
     """A changed digest is pushed again everywhere: a new library is a decision."""
     layer, _ = compressed(CONTENTS["more than a job"], 3)
-    assert zstd_layer.method(3) == "zstd1.5.7-3-23-8388608"
+    assert [zstd_layer.method(level) for level in (3, 19)] == ["zstd1.5.7-3-23-8388608", "zstd1.5.7-19-23"]
     assert layer.digest == "sha256:7fbec0c7315c9e091efa2da438a64a51317585486b5beda89642f0c2d4e773b6"
