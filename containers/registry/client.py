@@ -130,6 +130,10 @@ class Repository:
         """A line about each request that a busy registry was sent again, and then answered."""
         return self._transport.waits
 
+    def end(self) -> None:
+        """As :meth:`containers.registry.transport.Transport.end`."""
+        self._transport.end()
+
     def digest(self) -> str:
         """Return the digest of what the reference names.
 

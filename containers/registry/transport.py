@@ -76,13 +76,26 @@ class Transport:
         self._login = login
         self._authorization = ""
         self._session = GuardedSession(self._url, verify=verify)
-        self._progress = progress
+        self._progress, self._ended = progress, False
         self.waits: list[str] = []
         """A line about each request that was sent again, and then got its answer."""
 
     def attempts(self) -> Attempts:
-        """Return the attempts of one request."""
-        return Attempts(self.host, self._progress)
+        """Return the attempts of one request. Raises SlipwayError: :meth:`end` was called."""
+        self._check_end()
+        return Attempts(self.host, self._going)
+
+    def end(self) -> None:
+        """End the waits of other threads for a busy registry, and let none of them send another request."""
+        self._ended = True
+
+    def _check_end(self) -> None:
+        if self._ended:
+            raise SlipwayError(f"{self._reference}: nothing more is asked of {self.host}")
+
+    def _going(self, line: str) -> None:
+        self._check_end()
+        self._progress(line)
 
     def request(
         self,

@@ -19,6 +19,7 @@ from containers.image.owners import distributions, ownership_records, rpm_record
 from containers.image.owners.distributions import Distribution
 from containers.image.owners.ownership_records import Owned, Unread
 from containers.image.registry_image import Image
+from containers.registry.client import Repository
 
 _LARGEST_TEXT: Final = 32 << 20
 """Bytes of the largest configuration or record that is read."""
@@ -119,7 +120,12 @@ def read(image: Image) -> Contents:
         SlipwayError: a layer cannot be read.
     """
     with ThreadPoolExecutor(2) as threads:  # most time goes into decompression, for which threads do not wait
-        layers = list(threads.map(partial(known_layers.read, image, facts=facts), image.layers))
+        try:
+            layers = list(threads.map(partial(known_layers.read, image, facts=facts), image.layers))
+        except BaseException:  # Ctrl-C too
+            if isinstance(image.repository, Repository):
+                image.repository.end()
+            raise
     known_layers.keep(layers)
     return of([layer.content for layer in layers], image.config)
 

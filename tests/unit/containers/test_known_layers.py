@@ -8,6 +8,7 @@ import os
 import pickle
 import random
 import tarfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,15 @@ import zstandard
 from containers import user_cache
 from containers.errors import SlipwayError
 from containers.image import known_layers, registry_image
-from containers.image.binaries import inspection
+from containers.image.binaries import contents, inspection
+from containers.registry import attempts
+from containers.registry.client import Manifest, Repository
 from stacks.versions import cuda_toolkit
 from tests.fakes.registry import Registry, compress, digest_of, serve
 from tests.fuzzing.hostile_images import inspected, member
 from tests.helpers.elf_writer import elf, loader
 from tests.helpers.histories import histories
+from tests.helpers.refusals import refusal_line
 
 SITE = "opt/venv/lib/python3.11/site-packages"
 NAMES = tuple(f"lib{letter}.so.1" for letter in "abcdef")
@@ -210,3 +214,35 @@ def test_kept_value_of_another_class_is_not_loaded(
     user_cache.keep_content("layer", key, zstandard.compress(content.getvalue()))
     assert result(reference) == expected
     assert not (tmp_path / "forged").exists()
+
+
+class Stalled(Repository):
+    """A repository whose first layer is gone as soon as another thread waits for it to send the second one."""
+
+    def __init__(self, reference: str) -> None:
+        super().__init__(reference)
+        self.waits_now, self.ended = threading.Event(), list[str]()
+
+    def blob(self, digest: str, *_: Any) -> Any:
+        if digest == digest_of(b"1"):
+            assert self.waits_now.wait(20)
+            raise SlipwayError("gone")
+        busy = self._transport.attempts()
+        self.waits_now.set()
+        try:
+            return busy.again(None)
+        except SlipwayError as error:
+            self.ended.append(str(error))
+            raise
+
+
+def test_wait_for_a_layer_ends_with_the_inspection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry may ask for a minute, three times; Ctrl-C and an error are not kept waiting by another layer's."""
+    monkeypatch.setattr(attempts, "_WAITS", (20.0,))
+    repository = Stalled("r.example/a/b:1")
+    layers = tuple(registry_image.Layer(digest_of(each), 1, "", "application/x-tar", "") for each in (b"1", b"2"))
+    manifest = Manifest(digest_of(b""), "", {}, b"")
+    image = registry_image.Image(repository, manifest.digest, "linux/amd64", {}, layers, 1, manifest)
+    assert refusal_line(contents.read, image) == "gone"
+    assert repository.ended == ["r.example/a/b:1: nothing more is asked of r.example"]
+    assert "nothing more is asked" in refusal_line(repository.exists)
