@@ -217,23 +217,28 @@ class Transport:
             form = {"grant_type": "refresh_token", "refresh_token": identity, "client_id": "slipway"}
             exchange = {"data": {**query, **form}, "allow_redirects": False}
         method = "POST" if identity else "GET"
-        attempts = self.attempts()
         ask = partial(self._session.request, method, realm, **exchange, auth=_authorized(basic), stream=True)
-        try:
-            answer = self._repeated(lambda: ask(timeout=_TIMEOUTS), attempts)
-        except requests.exceptions.SSLError:
-            raise
-        except _BROKEN as error:  # of another kind, or each attempt of the registry's request would ask four times
-            raise ValueError(f"its token server does not answer: {reason(error)} ({attempts.said})") from None
-        with answer as response:
-            if response.status_code in BUSY:
-                raise ValueError(f"its token server answers {response.status_code} ({attempts.said})")
+        with self._answer_of(lambda: ask(timeout=_TIMEOUTS)) as response:
             if not response.ok:
                 # A known login without the right gets a token for fewer rights, not a 401 (same source).
                 self.refused = bool(basic or identity) and response.status_code == requests.codes.unauthorized
                 return ""
             token = _token(self.body(response))
         return f"Bearer {token}"
+
+    def _answer_of(self, ask: Callable[[], requests.Response]) -> requests.Response:
+        """Return the answer of the token server. Its failure is a ValueError, so that no request asks it anew."""
+        attempts = self.attempts()
+        try:
+            response = self._repeated(ask, attempts)
+        except requests.exceptions.SSLError:
+            raise
+        except _BROKEN as error:
+            raise ValueError(f"its token server does not answer: {reason(error)} ({attempts.said})") from None
+        if response.status_code in BUSY:
+            response.close()
+            raise ValueError(f"its token server answers {response.status_code} ({attempts.said})")
+        return response
 
 
 def _authorized(value: str) -> Callable[[requests.PreparedRequest], requests.PreparedRequest]:
