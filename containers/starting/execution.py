@@ -82,7 +82,7 @@ class Execution:
         try:
             invoked = self._run(words, files, names)
             if not words.loose:
-                self._check_modules(files, names, invoked, words.folder)
+                self._check_modules(files, names, invoked, words)
             script = partial(self._script, words.folder)
             for launched in launchers.launched(invoked, self._contents.environment, script) if most > 1 else ():
                 if refusal := self._start_next(words, launched, files, names, most - 1):
@@ -95,6 +95,7 @@ class Execution:
         self, words: Words, launched: Words, files: list[str], names: list[str], most: int
     ) -> Refusal | None:
         """Start what a program starts."""
+        launched = launched._replace(cut=words.cut or launched.cut)
         if launched.root:
             return None if words.loose else self._start_in_root(words.folder, launched, most)
         folder, loose = posixpath.join(words.folder, launched.folder), words.loose or launched.loose
@@ -109,9 +110,10 @@ class Execution:
         """Start a program in another root, where all is as in an image of its own; only the superuser may do so."""
         trace = self._contents.tree.trace(self._absolute(launched.root, folder))
         root = f"/{trace.path}"
-        if trace.problem or self._modules.is_mounted(root) or root.startswith(OF_RUNTIME) or self.account.uid:
+        if trace.problem or self._modules.is_mounted(root) or f"{root}/".startswith(OF_RUNTIME) or self.account.uid:
             return None
-        execution = Execution(self._contents.below(trace.path), self._machine, self.account)
+        contents = self._contents.below(trace.path) if trace.path else self._contents
+        execution = Execution(contents, self._machine, self.account)
         refusal = execution._start(launched._replace(root=""), [], [], most)
         return refusal and Refusal(f"in the root {root}: {refusal.reason}", f"{root}/{refusal.about.lstrip('/')}")
 
@@ -269,9 +271,9 @@ class Execution:
         elif certain and self._contents.tree.find(folder) and not self._modules.is_mounted(folder):
             raise _NotStarted(f"/{trace.path} does not exist, which {posixpath.basename(program)} is to run", path)
 
-    def _check_modules(self, files: Sequence[str], names: Sequence[str], invoked: Words, folder: str) -> None:
-        place = self._absolute("", folder)
-        if refusal := self._modules.refusal(files, names, invoked.arguments, place):
+    def _check_modules(self, files: Sequence[str], names: Sequence[str], invoked: Words, words: Words) -> None:
+        place = self._absolute("", words.folder)
+        if refusal := self._modules.refusal(files, names, invoked.arguments, place, whole=not words.cut):
             raise _NotStarted(*refusal)
 
     def _may_be_run(self, path: str) -> bool:

@@ -70,7 +70,7 @@ _READERS: Final = (
         frozenset({"-p", "--python", "--with", "--extra", "--group"}),
         end=r".*\.py",
         command="run",
-        changed=re.compile("UV_WORKING_DIR"),
+        changed=re.compile("UV_WORKING_DIR(?:ECTORY)?"),
     ),
 )
 

@@ -112,9 +112,9 @@ class Words(NamedTuple):
 
     ``folder`` is where it starts, empty for where its starter is; ``must_enter`` is whether nothing starts if that
     folder cannot be entered. ``by_text`` is whether a shell runs a text without ``#!``, which the kernel refuses.
-    ``user`` and ``root`` are its own, empty for those of its starter.
-    ``loose`` is whether its starter may have changed PATH,
-    the folder, the accounts or Python's settings: then only a path from the root is certain.
+    ``user`` and ``root`` are its own, empty for those of its starter. ``loose`` is whether its starter may have changed
+    PATH, the folder, the accounts or Python's settings: then only a path from the root is certain. ``cut`` is whether
+    more arguments follow, which are unknown.
     """
 
     program: str
@@ -125,6 +125,7 @@ class Words(NamedTuple):
     user: str = ""
     loose: bool = False
     root: str = ""
+    cut: bool = False
 
 
 def interpreter(start: bytes) -> tuple[Words, str]:
@@ -307,4 +308,5 @@ def _of_shell(
     reads_file = any(option == "--login" or re.fullmatch(r"-[a-zA-Z]*[li][a-zA-Z]*", option) for option in options)
     loose = text.sets or reads_file or any(re.match(r"(?:BASH_)?ENV$|BASH_FUNC_", name) for name in environment)
     if program and program.name and not (loose and "/" not in program.name):
-        yield Words(program.name, program.arguments, program.folder, text.must_enter, by_text=True, loose=loose)
+        found = Words(program.name, program.arguments, program.folder, text.must_enter, by_text=True, loose=loose)
+        yield found._replace(cut=program.cut)

@@ -53,7 +53,7 @@ class PythonModules:
         self._contents = contents
 
     def refusal(
-        self, files: Sequence[str], names: Sequence[str], arguments: Sequence[str], folder: str
+        self, files: Sequence[str], names: Sequence[str], arguments: Sequence[str], folder: str, *, whole: bool
     ) -> Refusal | None:
         """Return why the last of some started files, if it is a Python, does not run; None if that is not certain.
 
@@ -62,6 +62,7 @@ class PythonModules:
             names: the same, as they were named.
             arguments: those of the last one.
             folder: where it starts.
+            whole: whether these are all of its arguments.
         """
         match = _PYTHON.fullmatch(posixpath.basename(files[-1])) if files else None
         if match is None:
@@ -81,20 +82,22 @@ class PythonModules:
             refusal = self._missing(module, places, has_main=True)
             if refusal:
                 return refusal
-        application = served_applications.application(module, arguments, self._contents.environment)
+        application = served_applications.application(module, arguments, self._contents.environment) if whole else None
         if application is None or self._missing(application.server, places, has_main=False):
             return None
         own = folder if module else posixpath.dirname(posixpath.join(folder, arguments[0]))
-        place = posixpath.join(folder, application.folder)
-        if application.configuration and self._is_there(posixpath.join(place, application.configuration)):
+        first = (posixpath.join(folder, application.folder), *((folder,) if application.configuration else ()), own)
+        if application.configuration and self._is_there(posixpath.join(folder, application.configuration)):
             return None
-        return self._missing(application.module, places._replace(first=(place, own)), has_main=False)
+        return self._missing(application.module, places._replace(first=first), has_main=False)
 
     def _missing(self, module: str, places: _Places, *, has_main: bool) -> Refusal | None:
         """Return why Python cannot import a module, or not run it as one that must have a main one."""
         first, *further = module.split(".")
         paths = [*places.first, *self._listed(places.folder)]
         if any(self.is_mounted(path) or f"{posixpath.normpath(path)}/".startswith(OF_RUNTIME) for path in paths):
+            return None
+        if any(self.is_volume(posixpath.normpath(posixpath.join(path, *module.split(".")))) for path in paths):
             return None
         folders = list(dict.fromkeys(map(posixpath.normpath, self._folders(places))))
         holders = [holder for holder in folders if self._has(holder, first)]
@@ -147,8 +150,9 @@ class PythonModules:
         place = f"{folder}/{name}"
         if any(self._is_there(f"{place}{end}") for end in ("", ".py", ".pyc")):
             return True
-        start = f"{place}.".lstrip("/")
-        return any(path.startswith(start) and path.endswith(".so") for path in self._contents.binaries)
+        found = self._contents.tree.find(folder)
+        start = posixpath.join(found[0], f"{name}.") if found else ""
+        return bool(found) and any(path.startswith(start) for path in self._extensions)
 
     def _is_package(self, place: str) -> bool:
         return any(self._is_there(f"{place}/__init__{end}") for end in (".py", ".pyc"))
@@ -165,7 +169,7 @@ class PythonModules:
     def is_mounted(self, folder: str) -> bool:
         """Return whether a folder looks like one whose files come with a mount: a volume, or without any."""
         place = posixpath.normpath(folder).strip("/")
-        return self.is_volume(place) or (bool(place) and not any(path.startswith(f"{place}/") for path in self._paths))
+        return self.is_volume(place) or (bool(place) and not any(path.startswith(f"{place}/") for path in self._files))
 
     def _is_there(self, path: str) -> bool:
         return self._contents.tree.find(path) is not None
@@ -173,6 +177,15 @@ class PythonModules:
     @cached_property
     def _paths(self) -> list[str]:
         return [path for path, _ in self._contents.tree.paths()]
+
+    @cached_property
+    def _files(self) -> list[str]:
+        return [path for path, entry in self._contents.tree.paths() if entry and entry.kind != "directory"]
+
+    @cached_property
+    def _extensions(self) -> list[str]:
+        """The files and links that may be modules in machine code."""
+        return [path for path in self._files if path.endswith(".so")]
 
     @cached_property
     def _added(self) -> list[str]:

@@ -48,9 +48,11 @@ _NO_VARIABLE: Final = re.compile(r"(?!-v).*", re.DOTALL)
 """Arguments of `printf` by which it sets no variable."""
 ENDS: Final = re.compile(r"-[a-zA-Z]*e[a-zA-Z]*|errexit")
 """Options by which a shell ends at the first failure."""
-LOOKED_UP: Final = re.compile(r"PATH|CDPATH|ENV|BASH_ENV|IFS|HOME|PYTHON\w*")
+LOOKED_UP: Final = re.compile(
+    r"PATH|CDPATH|ENV|BASH_ENV|IFS|HOME|PYTHON\w*|GUNICORN_CMD_ARGS|UVICORN_\w+|WEB_CONCURRENCY|PET_\w+|UV_WORKING_DIR\w*"
+)
 _NAMES: Final = re.compile(rf"(?<!\w)(?:{LOOKED_UP.pattern})(?!\w)")
-"""Variables that change what a name stands for."""
+"""Variables that change what a name stands for, or are options of a program."""
 _BUILT_IN: Final = re.compile(
     r"alias|bg|bind|break|builtin|caller|case|cd|chdir|command|compgen|complete|compopt|continue|coproc|declare|dirs"
     r"|disown|do|done|elif|else|enable|esac|eval|exit|export|false|fg|fi|for|function|getopts|hash|help|history|if|in"
@@ -86,11 +88,15 @@ _READ: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 
 
 class CertainProgram(NamedTuple):
-    """A program with its arguments, up to the first unknown one, and the ``folder`` that the text enters before."""
+    """A program with its arguments, and the ``folder`` that the text enters before.
+
+    ``cut`` is whether the arguments end before the first unknown one.
+    """
 
     name: str
     arguments: tuple[str, ...]
     folder: str
+    cut: bool = False
 
 
 class Text:
@@ -247,7 +253,9 @@ class Text:
         ):
             return None
         certain = replaces and not self._chained and separator in {";", "&&", "||"}
-        return CertainProgram(known[0], known[1:], self._folder) if certain or self._fails(separator, later) else None
+        cut = any(word not in _ARGUMENTS and self._value(word) is None for word in rest)
+        found = CertainProgram(known[0], known[1:], self._folder, cut)
+        return found if certain or self._fails(separator, later) else None
 
     def _without_assignments(self, words: Sequence[str]) -> list[str]:
         """Return a command without the variables before it, which are for it alone; those of no command are noted."""

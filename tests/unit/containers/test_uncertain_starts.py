@@ -437,6 +437,8 @@ def test_files_of_the_runtime_are_in_each_container(config: Config) -> None:
     entry("torchrun", "gone.py", WorkingDir="/nothing"),
     entry("torchrun", "gone.py", WorkingDir="/src", Env=[PATH, "PET_MODULE=1"]),
     entry("uv", "run", "gone.py", WorkingDir="/src", Env=[PATH, "UV_WORKING_DIR=/x"]),
+    entry("uv", "run", "gone.py", WorkingDir="/src", Env=[PATH, "UV_WORKING_DIRECTORY=/x"]),
+    entry("env", "PET_MODULE=1", "torchrun", "gone.py", WorkingDir="/src"),
     entry("accelerate", "config", "gone.py", WorkingDir="/src"),
 )
 def test_file_of_a_language_that_may_come_later(config: Config) -> None:
@@ -507,12 +509,17 @@ ROOT: Files = {
     entry("chroot", "/rootfs", "/data/run", Volumes={"/rootfs/data": {}}),
     entry("chroot", "/rootfs", "/tmp/run"),
     entry("chroot", "/host", "/gone"),
+    entry("chroot", "/only-folders", "/gone"),
+    entry("chroot", "/mnt", "/gone"),
+    entry("chroot", ".", "serve"),
+    entry("chroot", "/opt/..", "/src/run"),
     entry("chroot", "--userspec=1000", "/rootfs", "/gone"),
     entry("chroot", "/rootfs", "/gone", User="app"),
     entry("/wrapper", "chroot", "/rootfs", "/gone"),
 )
 def test_program_of_another_root_that_starts(config: Config) -> None:
-    assert lines(config, {**ROOT, "usr/sbin/chroot": PROGRAM}) == []
+    files: Files = {**ROOT, "usr/sbin/chroot": PROGRAM, "mnt/x": ""}
+    assert lines(config, files, {"only-folders/proc": (0o755, 0)}) == []
 
 
 @pytest.mark.parametrize(
@@ -540,6 +547,8 @@ SERVERS: Files = {
     "src/main.py": "",
     "srv/other.py": "",
     "conf/gunicorn.conf.py": "chdir = '/src'",
+    "built/extension.so": PROGRAM,
+    "src/extension.so": "->/built/extension.so",
 }
 
 
@@ -556,18 +565,30 @@ SERVERS: Files = {
     entry("uvicorn", "gone:app", WorkingDir="/src", Env=[PATH, "WEB_CONCURRENCY=2"]),
     entry("uvicorn", "gone:app", WorkingDir="/mounted"),
     entry("uvicorn", "gone:app", WorkingDir="/src", Volumes={"/src": {}}),
+    entry("uvicorn", "gone.main:app", WorkingDir="/src", Volumes={"/src/gone": {}}),
+    entry("uvicorn", "mod.gone:app", WorkingDir="/src", Volumes={"/src/mod": {}}),
+    entry("uvicorn", "gone:app", WorkingDir="/only-folders"),
+    entry("uvicorn", "extension:app", WorkingDir="/src"),
     entry("uvicorn", "$APP", WorkingDir="/src"),
+    sh("exec uvicorn main:app --port $PORT --app-dir /src", WorkingDir="/srv"),
+    sh("exec tini -- uvicorn main:app --app-dir $FOLDER", WorkingDir="/srv"),
+    sh("exec gunicorn main:app $OPTIONS", WorkingDir="/srv", Env=[PATH, "OPTIONS=--chdir /src"]),
+    sh("export GUNICORN_CMD_ARGS=--chdir=/src; exec gunicorn main:app", WorkingDir="/srv"),
+    sh("UVICORN_APP_DIR=/src exec /opt/venv/bin/uvicorn main:app", WorkingDir="/srv"),
+    entry("env", "WEB_CONCURRENCY=2", "uvicorn", "gone:app", WorkingDir="/src"),
     entry("gunicorn", "main:app", WorkingDir="/src"),
     entry("gunicorn", "main", "-w4", "-b", ":80", WorkingDir="/src"),
     entry("gunicorn", "--chdir", "/src", "main:create()", WorkingDir="/srv"),
+    entry("gunicorn", "--chdir", "/srv", "main:app", WorkingDir="/src"),
     entry("gunicorn", "main:app", WorkingDir="/conf"),
+    entry("gunicorn", "--chdir", "/srv", "main:app", WorkingDir="/conf"),
     entry("gunicorn", "main:app", "-c", "python:x", WorkingDir="/srv"),
     entry("gunicorn", "main:app", "--pythonpath", "/src", WorkingDir="/srv"),
     entry("gunicorn", "main:app", WorkingDir="/srv", Env=[PATH, "GUNICORN_CMD_ARGS=--chdir=/src"]),
     sh("cd /src && exec uvicorn main:app"),
 )
 def test_application_that_its_server_may_find(config: Config) -> None:
-    assert lines(config, SERVERS) == []
+    assert lines(config, SERVERS, {"only-folders/static": (0o755, 0)}) == []
 
 
 @pytest.mark.parametrize(
@@ -581,6 +602,8 @@ def test_application_that_its_server_may_find(config: Config) -> None:
         entry("gunicorn", "-b0.0.0.0:80", "--chdir=/srv", "gone", WorkingDir="/src"),
         entry("tini", "--", "gunicorn", "gone:app", "--preload", WorkingDir="/src"),
         sh("cd /src && exec uvicorn gone:app"),
+        sh("cd /src && A=80 && exec uvicorn gone:app --port $A"),
+        entry("gunicorn", "--chdir=/conf", "gone", WorkingDir="/src"),
     ],
 )
 def test_application_that_is_not_there_is_a_fault(config: Config) -> None:
