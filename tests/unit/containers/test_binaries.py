@@ -103,6 +103,8 @@ def test_resolve_host_library_is_no_fault() -> None:
         ("usr/local/lib/python3.12/lib-dynload/_tkinter.cpython-312-x86_64-linux-musl.so", "libtcl9tk9.0.so", True),
         ("usr/local/lib/python3.12/lib-dynload/_ssl.cpython-312-x86_64-linux-gnu.so", "libssl.so.3", False),
         ("opt/java/openjdk/lib/libawt_xawt.so", "libXtst.so.6", True),
+        ("opt/java/openjdk/lib/amd64/libawt_xawt.so", "libXtst.so.6", True),
+        ("opt/java/openjdk/lib/amd64/libjsoundalsa.so", "libasound.so.2", True),
         ("opt/java/openjdk/lib/libfontmanager.so", "libfreetype.so.6", False),
     ],
 )
