@@ -137,8 +137,9 @@ def wheel_cudnn_warnings(torch: str, machine: Machine) -> list[str]:
     if not row:
         return []
     newer = [each for each in torch_versions() if order(each) > order(torch)]
-    fixed = next(each for each in newer if not _wrong_with(torch_release(each).cudnn.removeprefix("==")))
-    why = f"the cuDNN {version} of its wheel may compute {row['what']} wrong; {fixed} has a newer one; {row['source']}"
+    fixed = next((each for each in newer if not _wrong_with(torch_release(each).cudnn.removeprefix("=="))), None)
+    other = f"{fixed} has a newer one; " if fixed else ""
+    why = f"the cuDNN {version} of its wheel may compute {row['what']} wrong; {other}{row['source']}"
     return [f"slipway:torch.version: torch {torch}: {why}"]
 
 

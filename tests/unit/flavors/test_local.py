@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from stacks import flavors
+from stacks.versions import torch_libraries
 from stacks.versions.distros import base_system
 from stacks.versions.pytorch import torch_release
+from stacks.versions.torch_libraries import wheel_cudnn_warnings
 from tests.helpers.refusals import refusal_line
 
 
@@ -164,3 +166,9 @@ def test_cudnn_of_a_wheel_that_computes_wrong_is_a_warning(version: str, platfor
         " wrong; 2.11.0 has a newer one; pytorch/pytorch#163539: seen with 9.8, gone with 9.13"
     )
     assert [line for line in config.warnings if "cuDNN" in line] == [expected] * warned
+
+
+def test_wrong_cudnn_of_the_newest_torch_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_libraries, "torch_versions", lambda: ("2.9.1", "2.10.0"))
+    [line] = wheel_cudnn_warnings("2.9.1", "amd64")
+    assert line.endswith(" wrong; pytorch/pytorch#163539: seen with 9.8, gone with 9.13")
