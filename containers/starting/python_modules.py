@@ -34,6 +34,8 @@ _FILE: Final = re.compile(
 )
 _ADDS_NOTHING: Final = re.compile(r"(?:distutils-precedence|_virtualenv|.*-nspkg)\.pth")
 """Names of files `.pth` that add no folder and no importer of their own (setuptools, virtualenv)."""
+_CUSTOMIZES: Final = ("sitecustomize", "usercustomize")
+"""Modules that Python imports first, which may add folders."""
 
 
 class _Places(NamedTuple):
@@ -98,6 +100,8 @@ class PythonModules:
         if any(self.is_mounted(path) or f"{posixpath.normpath(path)}/".startswith(OF_RUNTIME) for path in paths):
             return None
         if any(self.is_volume(posixpath.normpath(posixpath.join(path, *module.split(".")))) for path in paths):
+            return None
+        if any(self._has(path, name) for path in self._listed(places.folder) for name in _CUSTOMIZES):
             return None
         folders = list(dict.fromkeys(map(posixpath.normpath, self._folders(places))))
         holders = [holder for holder in folders if self._has(holder, first)]

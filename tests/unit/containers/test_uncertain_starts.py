@@ -303,6 +303,7 @@ LOCAL = ".local/lib/python3.11/site-packages/far/__main__.py"
         ({"usr/bin/python3.11": PROGRAM, "usr/lib/python3/dist-packages/x.pth": "/src"}, entry("/usr/bin/python3.11", "-m", "mod.main")),
         ({"opt/venv/pyvenv.cfg": "home = /usr/local/bin", f"usr/local/{LOCAL.removeprefix('.local/')}": ""}, entry("python", "-m", "far")),
         ({f"{SITE}/sitecustomize.py": ""}, entry("python", "-m", "mod.main")),
+        ({"hooks/sitecustomize.py": ""}, entry("python", "-m", "mod.main", Env=[PATH, "PYTHONPATH=/hooks"])),
         ({f"{SITE}/app/__init__.py": "__path__ = extend_path"}, entry("python", "-m", "app.far")),
         ({}, entry("python", "-I", "-c", "0", Env=[PATH, "PYTHONHOME=/gone"])),
     ],
