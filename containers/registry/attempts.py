@@ -6,6 +6,7 @@ begins. A second start of an upload leaves the first one unused. A second manife
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection
 from http import HTTPStatus
@@ -23,6 +24,8 @@ _LIMITED: Final = 5.0
 """Seconds that a registry asks for whose request limit is reached, and that names no time."""
 _LONGEST: Final = 60
 """Seconds that a registry may ask for; one that asks for more is not asked again."""
+_TOLD: Final = 5.0
+"""Seconds from which on a wait is also a warning, which Python prints to standard error."""
 _PAUSE: Final = 0.5
 """Seconds between two lines about a wait."""
 _RETRY_AFTER: Final = Retry(retry_after_max=1 << 30)
@@ -67,6 +70,8 @@ class Attempts:
         return f"{self._host}: {self.said}, after {', '.join(self._reasons)}" if self.count > 1 else ""
 
     def _wait(self, seconds: float, why: str) -> None:
+        if seconds >= _TOLD:
+            logging.getLogger(__name__).warning("%s answers with %s: waiting %.0f s", self._host, why, seconds)
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self._progress(f"{self._host} answers with {why}: waiting {left:.0f} s")

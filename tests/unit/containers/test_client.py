@@ -159,11 +159,13 @@ def test_each_request_waits_for_a_busy_registry(registry: Registry, clock: Clock
     ids=range(7),
 )
 def test_busy_registry_is_given_the_time_it_asks_for(
-    registry: Registry, clock: Clock, header: str, waited: float
+    registry: Registry, clock: Clock, caplog: pytest.LogCaptureFixture, header: str, waited: float
 ) -> None:
     registry.answers["PUT"] = [(503, {"Retry-After": header})]
     REQUESTS["PUT"](Repository(f"{registry.address}/a/b:1"))
     assert clock.now == waited
+    told = [f"{registry.address} answers with 503 Service Unavailable: waiting {waited:.0f} s"] if waited >= 5 else []
+    assert caplog.messages == told
 
 
 def test_busy_registry_may_name_a_date(registry: Registry, clock: Clock) -> None:
