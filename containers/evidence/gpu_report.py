@@ -312,7 +312,7 @@ def _lost(name: Operation, size: int, rate: float, gpus: int, copy: float, wait:
     """Return which share of the expected bus bandwidth is missing, of an operation on vectors of ``size`` MiB."""
     steps, own = _OPERATIONS[name](gpus)
     part = size * (1 << 20) / gpus / 1e3  # KB, of which GB/s are as many in a microsecond
-    expected = steps * part / (wait * (2.5 + steps / 5) + part * (1.05 * steps + own) / copy)
+    expected = steps * part / (wait * (2.5 + steps**2 / 12) + part * (1.05 * steps + own) / copy)
     return 1 - rate / expected
 
 

@@ -68,12 +68,14 @@ class _Operation(NamedTuple):
         """Return what a healthy machine takes for parts of some bytes.
 
         Its GPUs copy ``copy`` bytes a second to each other, and wait ``wait`` seconds for a single number. NCCL reaches
-        1 / 1.05 of that rate, and waits little longer for more steps. NCCL 2.28.9 is within 2 % of this at 1 GiB on two
-        and on four H100 and H200, and on three H200. On less it is up to 8 % slower on two, 4 % on three and 3 % on
-        four, and faster below 32 MiB. On eight this is 362 GB/s for an all-reduce of 1 GiB, where 361 were measured;
-        the other operations were not. containers/evidence/gpu_report.py judges by the same rule.
+        1 / 1.05 of that rate. NCCL 2.28.9 is within 2 % of this at 1 GiB on two and on four H100 and H200, and on three
+        H200. On less it is up to 8 % slower on two, 4 % on three and 3 % on four, and faster below 32 MiB. The waits of
+        many steps are those of A100: four of them take 133 microseconds for an all-reduce of 8 MiB, and 53 of them
+        for its bytes (rcgsheffield/sheffield_hpc at 50304ec, stanage/software/libs/cuda.rst). On eight H100 this is 350
+        GB/s for an all-reduce of 1 GiB, where 361 were measured; the other operations were not.
+        containers/evidence/gpu_report.py judges by the same rule.
         """
-        return wait * (2.5 + self.steps / 5) + part * (1.05 * self.steps + self.own) / copy
+        return wait * (2.5 + self.steps**2 / 12) + part * (1.05 * self.steps + self.own) / copy
 
 
 def operations(count: int) -> dict[str, _Operation]:
