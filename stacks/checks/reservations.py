@@ -145,7 +145,7 @@ def mistakes(
 def warnings(requested: NamedReservationsConfig, reservations: Sequence[Reservation], now: datetime) -> Iterator[str]:
     """Yield a warning for each reservation that ends in a few days, or is open to other machines."""
     for each in reservations:
-        if each.ends and (left := each.ends - now) <= timedelta(days=ALARM_DAYS[0]):
+        if each.ends and timedelta() < (left := each.ends - now) <= timedelta(days=ALARM_DAYS[0]):
             span = f"{left.days} days" if left.days > 1 else f"{left // timedelta(hours=1)} hours"
             yield f"{each.id} ends in {span}, at {moment(each.ends)}; then {then(requested)}"
         if each.open:
@@ -166,7 +166,7 @@ def shared(of_sets: Mapping[str, tuple[int, Sequence[Reservation]]]) -> Iterator
     """
     by_id = {each.id: each for _, reservations in of_sets.values() for each in reservations}
     for each in by_id.values():
-        most = {name: count for name, (count, reservations) in of_sets.items() if each in reservations}
+        most = {name: count for name, (count, own) in of_sets.items() if each.id in {one.id for one in own}}
         if len(most) > 1 and sum(most.values()) > each.count:
             sets = " and ".join(f"{name} with {count}" for name, count in sorted(most.items()))
             yield f"{each.id} has {each.count} machines, and is of the sets {sets}: one waits for the other's jobs"
