@@ -371,7 +371,8 @@ class Keeper:
             if refused.status != 409:
                 raise
             # An earlier round made this runner and ended before its note. The next round starts again.
-            same = [one["id"] for one in self._github.runners() if one["name"] == f"{self._prefix}{machine}"]
+            listed = (self._view and self._view.runners) or ()
+            same = [runner.id for runner in listed if runner.machine == machine]
             if not same:  # GitHub does not say whose it is
                 raise
             for runner in same:

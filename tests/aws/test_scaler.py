@@ -664,7 +664,9 @@ def test_name_of_a_runner_that_is_not_listed_is_told(scaler: Scaler, monkeypatch
     scaler.job(1)
     scaler.round()
     monkeypatch.setattr(scaler.github, "register", lambda _: None)
+    scaler.github.requests.clear()
     scaler.round()
+    assert sum(each.endswith("/actions/runners") for each in scaler.github.requests) == 1  # it costs up to 30 calls
     _, (job,) = keeper_report(NAME.removeprefix("slipway-"), Ec2RunnersConfig.model_validate(RUNNERS))
     assert "A runner with the name already exists" in job.cause
 
