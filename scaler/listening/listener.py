@@ -320,6 +320,7 @@ class Listener:
             except Refused as refused:
                 if refused.passes:
                     raise
+                log("refused", to=f"delete message {self._done[0]}", why=reason(refused))
             self._done.pop(0)
 
     def _hurry(self) -> None:

@@ -193,6 +193,24 @@ def test_rounds_are_apart_however_often_it_is_woken(monkeypatch: pytest.MonkeyPa
     assert begun == [0, one.spacing, 2 * one.spacing]
 
 
+def test_message_that_github_never_deletes_is_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It comes in each next session. Others are deleted all the same."""
+
+    def refuse(message: int) -> None:
+        if message == 1:
+            raise github.Refused(403, "not yours")
+
+    monkeypatch.setattr(listener, "client", lambda *_: None)
+    one = listener.Listener(SETS["big"])
+    monkeypatch.setattr(one._set, "acknowledge", refuse)
+    one._done = [1, 2]
+    one._delete()
+    assert one._done == []
+    assert '"to": "delete message 1"' in capsys.readouterr().out
+
+
 HOURLY = 5000
 """Calls that GitHub's API takes in an hour ("Rate limits for the REST API")."""
 
