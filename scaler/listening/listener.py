@@ -268,15 +268,17 @@ class Listener:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _attend(self) -> bool:
-        """Wait for the next message, and take it; return false if GitHub or AWS refuses something."""
+        """Wait for the next message, and take it; return false to pause, for GitHub or AWS refuses something."""
         try:
             if not self._listens:
                 self._begin()
-            message = self._set.message(self._source.assigned.last, self._capacity, self._end - time.time())
+            last = self._source.assigned.last
+            message = self._set.message(last, self._capacity, self._end - time.time())
             if message is not None:
                 self._take(message)
+            deleted = False
             with refusal("delete a message"):  # the next ones are as good without
-                self._delete()
+                deleted = self._delete()
         except Conflict as conflict:
             log("waits", why=f"another listener has the session of {self._name}: {conflict}")
         except (Refused, *FAILURES) as error:
@@ -285,7 +287,8 @@ class Listener:
             # A session that GitHub has ended, or knows no more, is begun anew.
             self._listens = self._listens and isinstance(error, Refused) and error.passes and error.status != 401
         else:
-            return True
+            # GitHub sends again at once what is not deleted (session_client.go:92).
+            return deleted or message is None or self._source.assigned.last > last
         return False
 
     def _begin(self) -> None:
@@ -310,10 +313,14 @@ class Listener:
         if available:
             self._set.acquire(available)
         self._jobs.note_listener(assigned.text())
-        self._done.append(assigned.acknowledge(message))
+        self._done = [*dict.fromkeys([*self._done, assigned.acknowledge(message)])]
 
-    def _delete(self) -> None:
-        """Have GitHub delete what was taken: else it comes in the next session, whose numbers it spoils."""
+    def _delete(self) -> bool:
+        """Have GitHub delete what was taken: else it comes in the next session, whose numbers it spoils.
+
+        Return false if GitHub never will.
+        """
+        deleted = True
         while self._done:
             try:
                 self._set.acknowledge(self._done[0])
@@ -321,7 +328,9 @@ class Listener:
                 if refused.passes:
                     raise
                 log("refused", to=f"delete message {self._done[0]}", why=reason(refused))
+                deleted = False
             self._done.pop(0)
+        return deleted
 
     def _hurry(self) -> None:
         keeper = next((each for each in reversed(self._keepers) if each.has_read), None)

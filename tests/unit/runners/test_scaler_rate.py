@@ -211,6 +211,25 @@ def test_message_that_github_never_deletes_is_in_the_log(
     assert '"to": "delete message 1"' in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("status", [503, 403])
+def test_message_that_comes_again_undeleted_makes_a_pause(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GitHub sends at once what is not deleted (session_client.go:92 of actions/scaleset at 6ce0259)."""
+
+    def refuse(_: int) -> None:
+        raise github.Refused(status, "not now")
+
+    monkeypatch.setattr(listener, "client", lambda *_: None)
+    one = listener.Listener(SETS["big"])
+    one._listens, one._end = True, float("inf")
+    monkeypatch.setattr(one._set, "message", lambda *_: {"messageId": 1})
+    monkeypatch.setattr(one._set, "acknowledge", refuse)
+    monkeypatch.setattr(one._jobs, "note_listener", lambda _: None)
+    assert [one._attend() for _ in range(3)] == [True, False, False]
+    assert len(one._done) <= 1
+    monkeypatch.setattr(one._set, "acknowledge", lambda _: None)
+    assert one._attend()
+
+
 HOURLY = 5000
 """Calls that GitHub's API takes in an hour ("Rate limits for the REST API")."""
 
