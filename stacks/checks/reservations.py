@@ -159,16 +159,18 @@ def full(requested: NamedReservationsConfig, reservations: Sequence[Reservation]
             yield f"{each.id}: all {each.count} machines are in use now, by jobs or by others; {then(requested)}"
 
 
-def shared(of_sets: Mapping[str, tuple[int, Sequence[Reservation]]]) -> Iterator[str]:
+def shared(of_sets: Mapping[str, tuple[int, Sequence[Reservation], bool]]) -> Iterator[str]:
     """Yield a warning for each reservation of several sets that together may have more machines than it has.
 
-    ``of_sets`` has each set's highest number of machines, and its reservations, by name.
+    ``of_sets`` has each set's highest number of machines, its reservations, and whether it takes other machines without
+    one there, by name. Where all do, none waits.
     """
-    by_id = {each.id: each for _, reservations in of_sets.values() for each in reservations}
+    by_id = {each.id: each for _, reservations, _ in of_sets.values() for each in reservations}
     for each in by_id.values():
-        most = {name: count for name, (count, own) in of_sets.items() if each.id in {one.id for one in own}}
-        if len(most) > 1 and sum(most.values()) > each.count:
-            sets = " and ".join(f"{name} with {count}" for name, count in sorted(most.items()))
+        having = {name: own for name, own in of_sets.items() if each.id in {one.id for one in own[1]}}
+        waits = len(having) > 1 and not all(fallback for _, _, fallback in having.values())
+        if waits and sum(most for most, _, _ in having.values()) > each.count:
+            sets = " and ".join(f"{name} with {most}" for name, (most, _, _) in sorted(having.items()))
             yield f"{each.id} has {each.count} machines, and is of the sets {sets}: one waits for the other's jobs"
 
 

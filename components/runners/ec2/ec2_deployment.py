@@ -176,7 +176,7 @@ def _reservation_warnings(of_sets: _Sites) -> Iterator[str]:
     yield from (
         f"sets: {line}"
         for line in reservations.shared(
-            {own.scale_set: (own.max_runners, site.reservations) for own, site in of_sets if not own.kinds}
+            {own.scale_set: (own.max_runners, site.reservations, bool(own.kinds)) for own, site in of_sets}
         )
     )
 

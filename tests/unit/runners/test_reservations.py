@@ -177,9 +177,12 @@ def test_placement_group_of_another_account_is_refused() -> None:
 def test_reservation_of_two_sets_over_its_count_is_told() -> None:
     both, one = described(count=4), replace(described(count=4), id=OTHER)
     # One of the machines has begun between the two questions to EC2.
-    (line,) = reservations.shared({"a": (4, [both, one]), "b": (1, [replace(both, available=1)])})
-    assert line.startswith(f"{ID} has 4 machines, and is of the sets a with 4 and b with 1: one waits for")
-    assert not [*reservations.shared({"a": (3, [both, one]), "b": (1, [both])})]
+    later = replace(both, available=1)
+    for fallback in (False, True):
+        (line,) = reservations.shared({"a": (4, [both, one], fallback), "b": (1, [later], False)})
+        assert line.startswith(f"{ID} has 4 machines, and is of the sets a with 4 and b with 1: one waits for")
+    assert not [*reservations.shared({"a": (3, [both, one], False), "b": (1, [both], False)})]
+    assert not [*reservations.shared({"a": (4, [both], True), "b": (4, [both], True)})]
 
 
 class Ec2:
