@@ -83,6 +83,14 @@ def test_flavor_of_ones_own_decides_for_its_stacks_alone(path: str, checkout: Ch
     assert older_trees.published("HEAD", checkout.root, "local").keys() == {"torch"}
 
 
+def test_file_that_a_flavor_may_have_read_is_gone(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the commit built may have followed from the file; today's code builds without it."""
+    checkout.commit("flavors/data.txt", "1\n")
+    monkeypatch.setattr(rules, "reached", lambda _: None)
+    assert older_trees.published("HEAD~1", checkout.root, "local").keys() == {"torch"}
+    assert older_trees.published("HEAD", checkout.root, "local") == {}
+
+
 @pytest.mark.parametrize(
     ("text", "reached"),
     [
@@ -98,6 +106,8 @@ def test_flavor_of_ones_own_decides_for_its_stacks_alone(path: str, checkout: Ch
         ("HERE = __file__\n", "all"),
         ("READ = Config.__subclasses__()\n", "all"),
         ("x = (\n", "all"),
+        ("from pydantic import FilePath\n", "all"),
+        ("import re\nNAME = re.compile('[a-z]+')\n", "mine"),
         ("", "mine"),
     ],
 )
@@ -112,8 +122,9 @@ def test_flavor_is_made_of_what_it_imports(
         (tmp_path / "flavors" / name).write_text(content)
     monkeypatch.setattr(rules, "ROOT", tmp_path)
     monkeypatch.setattr(rules, "_running", rules._running.__wrapped__)
-    assert rules.reached("mine") == {*("mine other third data.json" if reached == "all" else reached).split()}
-    assert rules.reached("local") == frozenset()
+    assert rules.reached("mine") == (None if reached == "all" else {*reached.split()})
+    assert rules.reached("local") == rules.reached("universal") == frozenset()
+    assert rules.reached("linked") is None
 
 
 def test_rules_are_of_all_that_makes_specs() -> None:

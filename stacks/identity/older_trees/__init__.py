@@ -152,7 +152,10 @@ def _read_images(
 
 def _made_otherwise(found: graph.Graph, differing: frozenset[str] | None) -> bool:
     """Return whether a commit's own code may build something else of a stack (:func:`rules.differing`)."""
-    return differing is None or any(differing & rules.reached(flavor) for flavor in found.flavors)
+    if not differing:
+        return differing is None
+    reached = map(rules.reached, found.flavors)
+    return any(each is None or differing & each for each in reached)
 
 
 @lru_cache(maxsize=4)

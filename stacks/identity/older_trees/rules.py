@@ -21,10 +21,10 @@ DECIDING: Final = re.compile(
 """The files that decide which specs a stack's YAML and lock give: what :mod:`stacks.graph` imports, and tables. In a
 repository of one's own, its flavors and rows of tables, and what pins the release that has the others."""
 _PURE: Final = frozenset(
-    {"__future__", "collections", "dataclasses", "enum", "functools", "itertools", "math", "pydantic", "re"}
-    | {"slipway", "string", "typing"}
+    {"__future__", "collections", "dataclasses", "enum", "functools", "itertools", "math", "re", "slipway", "string"}
+    | {"typing"}
 )
-"""The modules behind which no file of a repository is."""
+"""The modules behind which no file of a repository is. Pydantic makes paths and imports of a stack's values."""
 _READING: Final = frozenset({"compile", "eval", "exec", "globals", "open", "vars"})
 """Python's own names that lead to files and modules without an import, besides those with two underscores."""
 _SHA256_DIGITS: Final = 64
@@ -60,23 +60,27 @@ def differing(commit: str, root: Path) -> frozenset[str] | None:
     return frozenset(map(_flavor, changed | of_one))
 
 
-def reached(flavor: str) -> frozenset[str]:
+def reached(flavor: str) -> frozenset[str] | None:
     """Return the flavors of one's own, as :func:`differing` names them, that one is made of. One of Slipway's has none.
 
-    They are its imports, and theirs. An import that could read any file makes it all flavors.
+    They are its imports, and theirs. None means any file in the folder of flavors, also one that is there no more: an
+    import could read it, or the flavor's own files are not seen, as those behind a link.
     """
     own: dict[str, list[str]] = {}
     for path in filter(_flavor, _running("sha1")):
         own.setdefault(_flavor(path), []).append(path)
+    if flavor not in own:
+        ours = CODE / "stacks" / "flavors" / flavor
+        return frozenset() if ours.is_dir() or ours.with_suffix(".py").is_file() else None
     found, todo = set[str](), [flavor]
     while todo:
         name = todo.pop()
-        if name in own and name not in found:
+        if name not in found:
             found.add(name)
             for path in own[name]:
                 imported = _imported(path, own)
                 if imported is None:
-                    return frozenset(own)
+                    return None
                 todo += imported
     return frozenset(found)
 
@@ -93,7 +97,7 @@ def _imported(path: str, own: Collection[str]) -> set[str] | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     used = {node.id for node in nodes if isinstance(node, ast.Name)}
-    used |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    used |= {node.attr for node in nodes if isinstance(node, ast.Attribute)} - {"compile"}  # re's
     if not nodes or any(name in _READING or name.startswith("__") for name in used):
         return None
     package = ("stacks", "flavors", *path.split("/")[1:-1])
