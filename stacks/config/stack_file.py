@@ -208,7 +208,7 @@ def _value(node: yaml.Node, where: str, key: str) -> Any:
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
             name = str(key_node.value)
-            if key_node.tag == "tag:yaml.org,2002:merge":
+            if key_node.tag == "tag:yaml.org,2002:merge" and f"{key}:".startswith(("config:", f"config.{NAMESPACE}:")):
                 raise SlipwayError(
                     f"{where}:{key_node.start_mark.line + 1}: a merge (<<) is not read: write its keys out, "
                     "or use an alias (*name) for a whole value"

@@ -75,7 +75,8 @@ def test_value_accepted_unquoted_is_kept_by_yaml(text: str) -> None:
 
 def test_keys_of_other_projects_are_ignored() -> None:
     assert parse(
-        "config:\n  aws:region: eu-1\n  slipway:flavor: local\nencryptionsalt: v1:x\nenvironment: [a]\n", "f"
+        "config:\n  aws:tags: {<<: {a: b}}\n  slipway:flavor: local\nencryptionsalt: v1:x\nenvironment: {<<: {a: b}}\n",
+        "f",
     ) == {"flavor": "local"}
 
 
