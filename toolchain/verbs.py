@@ -148,7 +148,10 @@ def main(words: Sequence[str]) -> int:
     arguments = _parser().parse_args(words)
     checkout = Checkout.here()
     environment.prepare()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does, with what it runs
+    # These end it as Ctrl-C does, with what it runs.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
     # A wheel's command begins with `packages`, and standard output is for what the command itself prints.
     silent = arguments.verb == "packages" or getattr(arguments, "json", False)
     try:

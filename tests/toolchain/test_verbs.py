@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -194,6 +195,21 @@ def test_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
     monkeypatch.setattr(own_repository, "make", lambda _: fail(Checkout.here(), as_json=False))
     assert verbs.main(["init", "team"]) == 1
     assert capfd.readouterr().err == "slipway: no space left on the disk of team\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_ends_a_verb_as_ctrl_c(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "doctor", lambda *_, **__: signal.raise_signal(number))
+    assert verbs.main(["doctor"]) == 130
+
+
+def test_hangup_that_nohup_ignores_ends_no_verb(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "doctor", lambda *_, **__: signal.raise_signal(signal.SIGHUP) or 0)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert verbs.main(["doctor"]) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_make_help_lists_every_target() -> None:

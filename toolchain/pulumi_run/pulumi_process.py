@@ -31,7 +31,10 @@ def run(
         if process is not None and not (terminal and number == signal.SIGINT):
             process.send_signal(signal.SIGINT)
 
-    handlers = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
+        numbers.append(signal.SIGHUP)
+    handlers = {number: signal.signal(number, forward) for number in numbers}
     try:
         process = subprocess.Popen(
             argv,

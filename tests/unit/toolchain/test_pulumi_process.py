@@ -57,12 +57,13 @@ def test_process_shares_the_terminal_where_both_ends_are_one(
     assert lines == [f"{apart} {apart}\n"]
 
 
-def test_interrupted_process_gets_no_second_signal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_interrupted_process_gets_no_second_signal(number: int, tmp_path: Path) -> None:
     script = 'trap "echo end >> ended" INT; echo one; until [ -e ended ]; do sleep 0.05; done; sleep 1'
 
     def follow(lines: Iterable[str]) -> None:
         next(iter(lines))
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
         time.sleep(0.3)
         raise BrokenPipeError
 
