@@ -17,6 +17,7 @@ from cli.command_line import Sections
 from cli.commands import change, compare, fleet, foreign, hosting, look, promote, take_away
 from cli.commands import run as run_commands
 from containers.errors import SlipwayError, clean_output, one_line, out_of_time
+from containers.interruption import interrupt_on_signals
 from stacks.places import CHECKED, CODE, PIN, ROOT
 
 INTERRUPTED: Final = 130
@@ -127,9 +128,6 @@ def run(group: click.Group = slipway, name: str = "slipway") -> NoReturn:
         _check_release()
         _enter_environment(sys.argv[1:])
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends us, without a traceback
-    # As Ctrl-C: else a half output stays, and nothing is said after a program below has ended.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
-        signal.signal(signal.SIGHUP, signal.default_int_handler)
+    interrupt_on_signals()  # else a half output stays, and nothing is said after a program below has ended
     clean_output()
     sys.exit(main(None, group, name))

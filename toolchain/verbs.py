@@ -3,13 +3,13 @@
 import argparse
 import errno
 import shutil
-import signal
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
+from containers.interruption import interrupt_on_signals
 from toolchain import doctor, environment, json_answer
 from toolchain.checkout import Checkout
 from toolchain.lint import lint
@@ -148,10 +148,7 @@ def main(words: Sequence[str]) -> int:
     arguments = _parser().parse_args(words)
     checkout = Checkout.here()
     environment.prepare()
-    # These end it as Ctrl-C does, with what it runs.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
-        signal.signal(signal.SIGHUP, signal.default_int_handler)
+    interrupt_on_signals()  # it ends what it runs
     # A wheel's command begins with `packages`, and standard output is for what the command itself prints.
     silent = arguments.verb == "packages" or getattr(arguments, "json", False)
     try:

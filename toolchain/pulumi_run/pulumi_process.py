@@ -27,8 +27,9 @@ def run(
     interrupted = threading.Event()
 
     def forward(number: int, _frame: object) -> None:
+        again = interrupted.is_set() and number == signal.SIGHUP  # of a closed terminal's shell, and of the kernel
         interrupted.set()
-        if process is not None and not (terminal and number == signal.SIGINT):
+        if process is not None and not again and not (terminal and number == signal.SIGINT):
             process.send_signal(signal.SIGINT)
 
     numbers = [signal.SIGINT, signal.SIGTERM]
