@@ -101,6 +101,8 @@ def test_file_that_a_flavor_may_have_read_is_gone(checkout: Checkout, monkeypatc
         ("from . import third\n", "mine third"),
         ("from stacks.flavors import flavor\n", "all"),
         ("import stacks.flavors\n", "all"),
+        ("import stacks.flavors.third\nTEXT = stacks.places.ROOT.joinpath('data').read_text()\n", "all"),
+        ("import collections.abc, stacks.flavors.third as third\n", "mine third"),
         ("from pathlib import Path\n", "all"),
         ("TEXT = open('flavors/data.json').read()\n", "all"),
         ("HERE = __file__\n", "all"),

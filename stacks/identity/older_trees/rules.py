@@ -109,10 +109,10 @@ def _imported(path: str, own: Collection[str]) -> set[str] | None:
 
 def _names(node: ast.AST, package: Sequence[str]) -> Iterator[str]:
     """Yield the full names that a node imports; ``package`` is that of its module."""
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        level = node.level if isinstance(node, ast.ImportFrom) else 0
-        module = node.module if isinstance(node, ast.ImportFrom) else None
-        base = [*(package[: len(package) + 1 - level] if level else ()), *filter(None, [module])]
+    if isinstance(node, ast.Import):  # without a name for it, what is bound is the package above all
+        yield from (alias.name if alias.asname else alias.name.partition(".")[0] for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = [*(package[: len(package) + 1 - node.level] if node.level else ()), *filter(None, [node.module])]
         yield from (".".join([*base, alias.name]) for alias in node.names)
 
 
