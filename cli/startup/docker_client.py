@@ -66,7 +66,11 @@ def pulled(reference: str) -> Pull | None:
     status, printed = docker(["pull", reference], NETWORK_SECONDS, progress)
     if status:
         raise engine_failure("pull", printed, status)
-    return Pull(downloaded - began, time.monotonic() - downloaded)
+    ended = time.monotonic()
+    downloaded = (
+        ended if downloaded == began else downloaded
+    )  # it said nothing of any layer: all counts as the download
+    return Pull(downloaded - began, ended - downloaded)
 
 
 def docker(words: Sequence[str], seconds: float, progress: Callable[[str], object] = len) -> tuple[int, str]:

@@ -136,7 +136,7 @@ def test_silent_registry_ends_run_before_compilation(tmp_path: Path) -> None:
         project = machine(tmp_path / "project", registry=registry)
         failed = project.up(check=False)
         assert failed.returncode != 0
-        message = rf"error: .*{way.address}/x/link0:\S+: the registry responds with an error \(503\); nothing is built that could not be "
+        message = rf"error: .*{way.address}/x/link0:\S+: the registry responds with an error \(503\), sent 4 times in 3.5 s; nothing is built that could not be "
         assert re.search(message, failed.output), failed.output
         assert "Docker build" not in failed.output
         assert "Traceback" not in failed.output
@@ -145,7 +145,8 @@ def test_silent_registry_ends_run_before_compilation(tmp_path: Path) -> None:
         project.configure(base=BASE, length=2, publish=False, registry=registry)
         output = project.up().output
         assert re.search(
-            rf"warning: {way.address}/x/link0:\S+: .*\(503\); this build product is built anew\n", output
+            rf"warning: {way.address}/x/link0:\S+: .*\(503\), sent 4 times in 3.5 s; this build product is built anew\n",
+            output,
         ), output
 
 
