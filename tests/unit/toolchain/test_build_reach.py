@@ -79,7 +79,7 @@ def test_mount_of_another_meaning_stays(step: str) -> None:
     assert build_reach.without_secrets(text, "Dockerfile", ["given"]) == text
 
 
-def test_only_engines_that_hash_below_secrets_get_another_dockerfile() -> None:
+def test_engines_that_hash_below_secrets_get_another_file() -> None:
     class Told(Engine):
         def json(self, *_: object, **__: object) -> dict[str, object]:
             return {"Version": self.address.host}
