@@ -274,5 +274,6 @@ def _delete_images(checkout: Checkout, images: Iterable[str], since: Iterable[st
         try:
             _docker(checkout, "image", "rm", name)
         except ToolchainError as error:
-            say(f"          {name}: {error}")  # a container uses it, or an image that stays is built on it
+            if "No such image: " not in str(error):  # it went with one that was built on it
+                say(f"          {name}: {error}")  # a container uses it, or an image that stays is built on it
     _docker(checkout, "builder", "prune", "--all", "--force", *since)

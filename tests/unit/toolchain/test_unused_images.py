@@ -37,6 +37,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         words.append([*given])
         if given[1] == "rm" and given[2].endswith(":0"):
             raise ToolchainError("a container uses it")
+        if given[1] == "rm" and given[2] == BARE["ID"]:
+            raise ToolchainError(f"Error response from daemon: No such image: {BARE['ID']}")
         return "\n".join(map(json.dumps, (NAMED, USED, COPIED, BARE))) if given[1] == "ls" else ""
 
     monkeypatch.setattr(unused_space, "_docker", docker)
@@ -78,7 +80,9 @@ def test_prune_keeps_new_build_cache_while_a_stack_has_images(
         *(["image", "rm", name] for name in unused),
         ["builder", "prune", "--all", "--force", *filters],
     ]
-    assert "r.example/slipway/torch:0: a container uses it" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "r.example/slipway/torch:0: a container uses it" in printed
+    assert "No such image" not in printed, "it went with an image that was built on it"
 
 
 def test_prune_as_json_names_what_it_is_to_delete(
