@@ -308,5 +308,5 @@ def _of_shell(
     reads_file = any(option == "--login" or re.fullmatch(r"-[a-zA-Z]*[li][a-zA-Z]*", option) for option in options)
     loose = text.sets or reads_file or any(re.match(r"(?:BASH_)?ENV$|BASH_FUNC_", name) for name in environment)
     if program and program.name and not (loose and "/" not in program.name):
-        found = Words(program.name, program.arguments, program.folder, text.must_enter, by_text=True, loose=loose)
-        yield found._replace(cut=program.cut)
+        name, arguments, folder, cut = program
+        yield Words(name, arguments, folder, text.must_enter, by_text=True, loose=loose, cut=cut)

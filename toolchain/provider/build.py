@@ -161,16 +161,20 @@ def produce(
     name = image_name.parse(image.name)
     if push and name.digest:
         raise SlipwayError(f"imageName {name}: cannot push a digest reference; name a tag")
-    reach = build_reach.of(image, context.root, context.dockerfile, secrets or {})
+    given = secrets or {}
+    reach = build_reach.of(image, Path(context.root, context.dockerfile))
     if reach.unread:
         display.log(f"builds without logins of parents' registries and without secrets: {reach.unread}", "WARNING")
-    lent = {name: secret for name, secret in (secrets or {}).items() if name in reach.secrets}
+    lent = {name: secret for name, secret in given.items() if name in reach.secrets}
     work = _Work(image, engine, Keychain(image, reach.registries), display, operation, lent)
     if work.keychain.warning and (push or image.build.cache_from):
         display.log(work.keychain.warning, "WARNING")
     for cached in image.build.cache_from:
         work.pull(cached)
-    image_id = work.build(context, reach.sent if reach.sent and _hashes_below_secrets(engine) else None)
+    sent = None
+    if reach.secrets - {*given} and _hashes_below_secrets(engine):
+        sent = build_reach.for_hashing_engine(image, context.root, context.dockerfile, given)
+    image_id = work.build(context, sent)
     work.wait_for(image_id)
     digest = work.push(name, image_id, level) if push else work.identity()
     return {

@@ -28,33 +28,36 @@ class BuildReach:
         registries: the hosts of its parents, and of the images that serve it as a cache.
         secrets: the ids of the secrets that its steps mount.
         unread: why the Dockerfile could not be read, which leaves both without it; "" where it could.
-        sent: the Dockerfile for an engine that hashes below secrets, if it is another one: :func:`without_secrets`.
     """
 
     registries: frozenset[str]
     secrets: frozenset[str]
     unread: str = ""
-    sent: bytes | None = None
 
 
-def of(image: ImageInputs, root: str, dockerfile: str, given: Collection[str]) -> BuildReach:
-    """Return what the build of an image may ask for. A Dockerfile that cannot be read names nothing.
-
-    ``root`` is the context, ``dockerfile`` a path relative to it, and ``given`` are the ids of secrets.
-    """
-    build, unread, sent = image.build, "", None
-    names, secrets = set(build.cache_from), set[str]()
+def of(image: ImageInputs, dockerfile: Path) -> BuildReach:
+    """Return what the build of an image may ask for. A Dockerfile that cannot be read names nothing."""
+    names, secrets, unread = set(image.build.cache_from), set[str](), ""
     try:
-        content = Path(root, dockerfile).read_bytes()
-        read = instructions.parse(content, build.dockerfile)
-        reached = stages.reach(read, build.target or None, build.args, build.platform.lower() or host_platform())
+        reached = _reached(image, dockerfile.read_bytes())
         names |= reached.outside
         secrets |= {each for run in reached.instructions for flag in run.flags if (each := _secret(flag)) is not None}
-        if secrets - {*given} and not _copies_itself(reached, root, dockerfile):
-            sent = without_secrets(content, build.dockerfile, given)
     except (OSError, DockerfileError) as error:
         unread = str(error)
-    return BuildReach(frozenset(_hosts(names - {"scratch"})), frozenset(secrets), unread, sent)
+    return BuildReach(frozenset(_hosts(names - {"scratch"})), frozenset(secrets), unread)
+
+
+def for_hashing_engine(image: ImageInputs, root: str, dockerfile: str, given: Collection[str]) -> bytes | None:
+    """Return the Dockerfile for an engine that hashes below secrets; None if it is the context's own.
+
+    ``root`` is the context, ``dockerfile`` a path relative to it, and ``given`` are the ids of secrets.
+
+    Raises:
+        DockerfileError: it cannot be read.
+    """
+    content = Path(root, dockerfile).read_bytes()
+    result = without_secrets(content, image.build.dockerfile, given)
+    return None if result == content or _copies_itself(_reached(image, content), root, dockerfile) else result
 
 
 def without_secrets(content: bytes, path: str, given: Collection[str]) -> bytes:
@@ -81,6 +84,12 @@ def without_secrets(content: bytes, path: str, given: Collection[str]) -> bytes:
     result = changed.encode("utf-8", "surrogateescape")
     # A flag that is written in quotes, or over two lines, was not found, or something else was.
     return result if instructions.parse(result, path).instructions == tuple(wanted) else content
+
+
+def _reached(image: ImageInputs, content: bytes) -> stages.Reach:
+    build = image.build
+    read = instructions.parse(content, build.dockerfile)
+    return stages.reach(read, build.target or None, build.args, build.platform.lower() or host_platform())
 
 
 def _copies_itself(reached: stages.Reach, root: str, dockerfile: str) -> bool:

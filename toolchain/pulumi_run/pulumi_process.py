@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from containers.interruption import ending_signals
 from toolchain.machine import steps
 
 
@@ -32,10 +33,7 @@ def run(
         if process is not None and not again and not (terminal and number == signal.SIGINT):
             process.send_signal(signal.SIGINT)
 
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
-        numbers.append(signal.SIGHUP)
-    handlers = {number: signal.signal(number, forward) for number in numbers}
+    handlers = {number: signal.signal(number, forward) for number in (signal.SIGINT, *ending_signals())}
     try:
         process = subprocess.Popen(
             argv,

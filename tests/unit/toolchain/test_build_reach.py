@@ -17,17 +17,17 @@ from toolchain.provider import build, build_reach, inputs
 MOUNT = "--mount=type=secret,id=netrc,target=/dev/netrc,mode=0444"
 
 
-def reach(folder: Path, text: str, *given: str) -> build_reach.BuildReach:
+def written(folder: Path, text: str) -> inputs.ImageInputs:
+    """Write a Dockerfile; return the image that it is of."""
     (folder / "Dockerfile").write_text(text)
-    image = inputs.image(
+    return inputs.image(
         {"imageName": "a:b", "build": {"context": str(folder), "dockerfile": str(folder / "Dockerfile")}}
     )
-    return build_reach.of(image, str(folder), "Dockerfile", given)
 
 
 def sent(folder: Path, text: str, *given: str) -> str | None:
     """Return what an engine gets in place of a Dockerfile."""
-    content = reach(folder, text, *given).sent
+    content = build_reach.for_hashing_engine(written(folder, text), str(folder), "Dockerfile", given)
     return None if content is None else " ".join(content.decode().split())
 
 
@@ -59,8 +59,10 @@ def test_dockerfile_that_its_steps_read_is_sent_as_it_is(tmp_path: Path, step: s
 
 def test_source_that_is_missing_is_the_engines_to_refuse(tmp_path: Path) -> None:
     """The secrets and the logins are known all the same, and nothing is warned of."""
-    found = reach(tmp_path, f"FROM scratch\nCOPY missing /\nRUN {MOUNT} a\n")
+    text = f"FROM scratch\nCOPY missing /\nRUN {MOUNT} a\n"
+    found = build_reach.of(written(tmp_path, text), tmp_path / "Dockerfile")
     assert found == build_reach.BuildReach(frozenset(), frozenset({"netrc"}))
+    assert sent(tmp_path, text) is None
 
 
 @pytest.mark.parametrize(
