@@ -25,7 +25,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tests.fakes.github.scale_set_service import ScaleSetService
+from tests.fakes.github.scale_set_service import ScaleSetService, handler
 
 
 class ArcService(ScaleSetService):
@@ -154,30 +154,13 @@ def served_by_tls(address: str, certificate: tuple[Path, Path]) -> Iterator[ArcS
     """Serve an empty GitHub at an address' port 443."""
     world = ArcService()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def _do(self) -> None:
-            length = int(self.headers.get("Content-Length", 0))
-            given = self.rfile.read(length) if length else b""
-            path = urlsplit(self.path).path
-            world.requests.append(f"{self.command} {path}")
-            if match := re.fullmatch(r"/runner/([^/]+)/([a-z]+)", path):
-                status, content = 200, world.runner(match[1], match[2]).encode()
-            else:
-                status, result = world.service(self.command, self.path, self.headers, json.loads(given or b"null"))
-                content = b"" if result is None else json.dumps(result).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.send_header("Connection", "close")
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_GET = do_POST = do_DELETE = do_PATCH = _do  # noqa: N815 - as the base class looks for them
-
-        def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+    def answer(request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, bytes]:
+        path = urlsplit(request.path).path
+        world.requests.append(f"{request.command} {path}")
+        if match := re.fullmatch(r"/runner/([^/]+)/([a-z]+)", path):
+            return 200, world.runner(match[1], match[2]).encode()
+        status, result = world.service(request.command, request.path, request.headers, json.loads(body or b"null"))
+        return status, b"" if result is None else json.dumps(result).encode()
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
@@ -185,7 +168,7 @@ def served_by_tls(address: str, certificate: tuple[Path, Path]) -> Iterator[ArcS
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate)
-    server = Server((address, 443), Handler)
+    server = Server((address, 443), handler(answer))
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     world.address = f"https://{address}"
     threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()

@@ -11,7 +11,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -237,22 +237,16 @@ class ScaleSetService(World):
         return next(iter([*again, *(each for number, each in sorted(self.messages.items()) if number > last)]), None)
 
 
-@contextmanager
-def served() -> Iterator[ScaleSetService]:
-    """Serve an empty GitHub."""
-    world = ScaleSetService()
+def handler(answer: Callable[[BaseHTTPRequestHandler, bytes], tuple[int, bytes]]) -> type[BaseHTTPRequestHandler]:
+    """Return what handles requests over HTTP: ``answer`` gets each with its body, and returns the status and content."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def _do(self) -> None:
-            length = int(self.headers.get("Content-Length", 0))
-            body = json.loads(self.rfile.read(length)) if length else None
-            world.requests.append(f"{self.command} {urlsplit(self.path).path}")
-            status, result = (503, {}) if world.down else world.service(self.command, self.path, self.headers, body)
-            # The service's answers begin with a mark of their encoding (common_client.go:70).
-            content = b"" if result is None else b"\xef\xbb\xbf" + json.dumps(result).encode()
+            status, content = answer(self, self.rfile.read(int(self.headers.get("Content-Length", 0))))
             self.send_response(status)
+            self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
             self.send_header("Connection", "close")
             self.end_headers()
@@ -263,7 +257,22 @@ def served() -> Iterator[ScaleSetService]:
         def log_message(self, *_: Any) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    return Handler
+
+
+@contextmanager
+def served() -> Iterator[ScaleSetService]:
+    """Serve an empty GitHub."""
+    world = ScaleSetService()
+
+    def answer(request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, bytes]:
+        world.requests.append(f"{request.command} {urlsplit(request.path).path}")
+        given, service = json.loads(body or b"null"), world.service
+        status, result = (503, {}) if world.down else service(request.command, request.path, request.headers, given)
+        # The service's answers begin with a mark of their encoding (common_client.go:70).
+        return status, b"" if result is None else b"\xef\xbb\xbf" + json.dumps(result).encode()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(answer))
     world.address = f"http://127.0.0.1:{server.server_address[1]}"
     threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
     try:
