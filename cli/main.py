@@ -17,11 +17,8 @@ from cli.command_line import Sections
 from cli.commands import change, compare, fleet, foreign, hosting, look, promote, take_away
 from cli.commands import run as run_commands
 from containers.errors import SlipwayError, clean_output, one_line, out_of_time
-from containers.interruption import interrupt_on_signals
+from containers.interruption import INTERRUPTED, interrupt_on_signals
 from stacks.places import CHECKED, CODE, PIN, ROOT
-
-INTERRUPTED: Final = 130
-"""Exit status after Ctrl-C: 128 and the number of SIGINT, as shells have it."""
 
 SECTIONS: Final = {
     "Run": [

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import signal
 from types import FrameType
-from typing import NoReturn
+from typing import Final
+
+INTERRUPTED: Final = 130
+"""Exit status after Ctrl-C: 128 and the number of SIGINT, as shells have it."""
 
 
 def ending_signals() -> list[signal.Signals]:
@@ -14,12 +17,20 @@ def ending_signals() -> list[signal.Signals]:
 
 
 def interrupt_on_signals() -> None:
-    """Have the ending signals raise KeyboardInterrupt."""
-    for number in ending_signals():
-        signal.signal(number, _hang_up if number == signal.SIGHUP else signal.default_int_handler)
+    """Have the ending signals raise KeyboardInterrupt. After one, only Ctrl-C does so again: the command is ending.
 
+    A closed terminal's shell sends a hangup, and the kernel may send another. GitHub's runner sends SIGINT to a cancelled
+    job, and SIGTERM 7.5 s later (actions/runner 258d6c85, src/Runner.Sdk/ProcessInvoker.cs:448).
+    """
+    interrupted = False
 
-def _hang_up(number: int, _frame: FrameType | None) -> NoReturn:
-    """Raise KeyboardInterrupt once: a closed terminal's shell sends a hangup, and the kernel may send another."""
-    signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        nonlocal interrupted
+        again, interrupted = interrupted, True
+        if not again or number == signal.SIGINT:
+            raise KeyboardInterrupt
+
+    # Ctrl-C is ignored in a background job of a script.
+    numbers = [signal.SIGINT] if signal.getsignal(signal.SIGINT) != signal.SIG_IGN else []
+    for number in (*numbers, *ending_signals()):
+        signal.signal(number, interrupt)

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
-from containers.interruption import interrupt_on_signals
+from containers.interruption import INTERRUPTED, interrupt_on_signals
 from toolchain import doctor, environment, json_answer
 from toolchain.checkout import Checkout
 from toolchain.lint import lint
@@ -163,7 +163,7 @@ def main(words: Sequence[str]) -> int:
             problem = f"no space left on the disk of {where}"
     except KeyboardInterrupt:
         print("\nslipway: interrupted; the next run goes on from here", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     free = shutil.disk_usage(checkout.root).free
     if free < FULL_BYTES:
         problem += f" (the disk of {checkout.root} is full: {free // 1_000_000} MB left)"

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from containers.interruption import ending_signals
+from containers.interruption import INTERRUPTED, ending_signals
 from toolchain.machine import steps
 
 
@@ -19,22 +19,31 @@ def run(
 ) -> int:
     """Run Pulumi and return its exit status as a shell gives it. `follow` takes the lines that it prints.
 
-    A second Ctrl-C would make Pulumi drop everything at once. A terminal sends Ctrl-C to all of its foreground
-    processes, Pulumi among them. Without a terminal Pulumi has a process group of its own, and gets the signals that
-    this process gets.
+    After a signal it is INTERRUPTED: a `pulumi destroy` that was cancelled between two resources ends with 0.
+
+    A second Ctrl-C makes Pulumi drop everything at once, and SIGTERM counts as one (pulumi v3.256.0,
+    pkg/backend/cancellation_scope.go:118): after the first signal, only a user's Ctrl-C is passed on. A terminal sends
+    Ctrl-C to all of its foreground processes, Pulumi among them. Without a terminal Pulumi has a process group of its
+    own, and gets the signals that this process gets.
     """
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     process: subprocess.Popen[str] | None = None
     interrupted = threading.Event()
+    early = False
 
     def forward(number: int, _frame: object) -> None:
-        again = interrupted.is_set() and number == signal.SIGHUP  # of a closed terminal's shell, and of the kernel
+        nonlocal early
+        again = interrupted.is_set() and number != signal.SIGINT
         interrupted.set()
-        if process is not None and not again and not (terminal and number == signal.SIGINT):
+        if process is None:
+            early = True
+        elif not again and not (terminal and number == signal.SIGINT):
             process.send_signal(signal.SIGINT)
 
     handlers = {number: signal.signal(number, forward) for number in (signal.SIGINT, *ending_signals())}
     try:
+        # A closed terminal hangs up on Pulumi too, which would end at once. What is ignored stays so in a program.
+        hangup = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         process = subprocess.Popen(
             argv,
             env=environment,
@@ -46,12 +55,17 @@ def run(
             process_group=None if terminal else 0,
             pass_fds=steps.inherited,
         )
+        signal.signal(signal.SIGHUP, hangup)
+        if early:
+            process.send_signal(signal.SIGINT)
         if follow:
             _follow(process, follow, interrupted)
         code = process.wait()
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+    if interrupted.is_set():
+        return INTERRUPTED
     return code if code >= 0 else 128 - code
 
 

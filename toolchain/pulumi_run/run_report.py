@@ -30,6 +30,8 @@ _ENDS: Final = {
     "an unhandled error occurred: program exited with non-zero exit code: 1",
 }
 """What Pulumi says after the error that ended a run."""
+_CANCELLING: Final = "^C received; cancelling"
+"""What Pulumi says once at a signal (pkg/backend/cancellation_scope.go)."""
 _MARKS: Final = {"create": "+", "update": "~", "delete": "-", "replace": "+-", "import": "="}
 """The operations that are printed. The others are parts of a replacement, or change nothing."""
 _COUNTS: Final = {
@@ -69,6 +71,7 @@ class RunReport:
         self.before: Mapping[str, Any] = {}
         self.counts = ""
         self.failed = False
+        self._cancelled = False
         self._progress = progress
         self._log = log
         self._root = root
@@ -118,11 +121,13 @@ class RunReport:
                 case "resOpFailedEvent":
                     self._progress.end(_title(content["metadata"]))
                 case "stdoutEvent":
+                    self._cancelled |= _CANCELLING in content["message"]
                     self._progress.say(content["message"].rstrip("\n"))
                 case "errorEvent":
                     self.failed = True
                     self.errors.append(content["error"])
-                    self._progress.say(f"error: {content['error']}")
+                    if not (self._cancelled and content["error"].endswith(" canceled")):  # which is known
+                        self._progress.say(f"error: {content['error']}")
                 case "summaryEvent":
                     self._progress.say(*self._summary(content))
 
@@ -133,6 +138,8 @@ class RunReport:
             return
         name = "" if not urn or f"::{_STACK}::" in urn else urn.rpartition("::")[2]
         print(f"{name or 'pulumi'}: {message}", file=self._log, flush=True)
+        if self._cancelled and severity.startswith("info"):
+            return  # where Python was when the engine ended the program
         if content.get("ephemeral"):
             self._progress.status(name, message)
             return
@@ -209,8 +216,8 @@ class RunReport:
         changes = content.get("resourceChanges") or {}
         self._counted = changes
         counts = [f"{changes[op]} {words[self._preview]}" for op, words in _COUNTS.items() if changes.get(op)]
-        self.counts = f"{', '.join(counts) or 'none'} ({content['durationSeconds']} s)"
-        if not self.failed:
+        self.counts = f"{', '.join(counts) or 'none changed'} ({content['durationSeconds']} s)"
+        if not (self.failed or self._cancelled):
             yield f"Resources: {self.counts}"
 
     def _note(self, kind: str, name: str, op: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:

@@ -7,8 +7,9 @@ import socket
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from containers.interruption import INTERRUPTED
 from toolchain import json_answer
 from toolchain.checkout import Checkout
 from toolchain.machine.files import write
@@ -43,29 +44,34 @@ def check_name(checkout: Checkout, stack: str) -> Path:
     )
 
 
-def _lock(checkout: Checkout, stack: str) -> dict[str, Any] | None:
-    """Return the process that has locked the stack, as Pulumi's file backend records it; None if it is unlocked."""
+def check_lock(checkout: Checkout, stack: str, *, going_on: bool = False) -> None:
+    """Raise ToolchainError, with what to do, if a Pulumi process has locked the stack.
+
+    The lock of one that was killed on this machine is taken away for a run that is ``going_on`` from there.
+    """
     for file in (checkout.backend / ".pulumi" / "locks" / "organization" / PROJECT / stack).glob("*.json"):
         try:
-            holder: dict[str, Any] = json.loads(file.read_text())
+            holder = json.loads(file.read_text())
         except (FileNotFoundError, ValueError):
             continue
-        return holder
-    return None
+        pid, host, since = (holder.get(key) for key in ("pid", "hostname", "timestamp"))
+        who = f"stack {stack} is locked by a Pulumi (process {pid} on {host}, since {since})"
+        if host != socket.gethostname() or _runs(pid):
+            raise ToolchainError(f"{who}: wait for it to end")
+        if not going_on:
+            raise ToolchainError(
+                f"{who} that has ended: `slipway up {stack}` or `slipway destroy {stack}` goes on from there"
+            )
+        file.unlink(missing_ok=True)  # as `pulumi cancel` does (v3.256.0, pkg/backend/diy/backend.go:1637)
+        say(f"Unlocked stack {stack}: the Pulumi that held it (process {pid}, since {since}) has ended")
 
 
-def check_lock(checkout: Checkout, stack: str) -> None:
-    """Raise ToolchainError, with what to do, if a Pulumi process has locked the stack, running or dead."""
-    holder = _lock(checkout, stack)
-    if holder is None:
-        return
-    pid, host = holder.get("pid"), holder.get("hostname")
-    who = f"stack {stack} is locked by a Pulumi (process {pid} on {host}, since {holder.get('timestamp')})"
-    if host == socket.gethostname() and not Path(f"/proc/{pid}").exists():
-        raise ToolchainError(
-            f"{who} that has ended: unlock it with `. .slipway/env && pulumi cancel --yes --stack {stack}`"
-        )
-    raise ToolchainError(f"{who}: wait for it to end")
+def _runs(pid: object) -> bool:
+    """Return whether a process of this machine runs. One that its parent has not waited for has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except OSError:
+        return False
 
 
 def check_states(checkout: Checkout) -> None:
@@ -93,7 +99,9 @@ def _pulumi(
         progress.say(f"{TITLES[verb]} stack {stack}")
         report = RunReport(progress, file, checkout.root, preview=verb == "preview")
         code = pulumi_process.run(argv, {**environment, STREAM: "true"}, checkout.root, report.follow)
-        if code:
+        if code == INTERRUPTED:
+            progress.say(f"Interrupted: {report.counts or 'none changed'}; the next run goes on from here")
+        elif code:
             progress.say(f"Failed: {report.counts or f'Pulumi ended with {code}'}; the full output is in {log}")
     return code, report
 
@@ -119,11 +127,10 @@ def preview(checkout: Checkout, stack: str, environment: Mapping[str, str], *, a
 
 def up(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> int:
     """Run `pulumi up` for a stack, and print what changes and the images. Returns Pulumi's exit status."""
-    check_lock(checkout, stack)
+    check_lock(checkout, stack, going_on=True)
     # There is no prompt: a preview before the update would only run the program twice.
     code, report = _pulumi(checkout, ["up", "--yes", "--skip-preview"], stack, environment)
     if code:
-        check_lock(checkout, stack)
         return code
     lookup = partial(published_layers, environment=environment)
     for name, image in report.outputs.get("images", {}).items():
@@ -139,7 +146,7 @@ def up(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> int:
 
 def destroy(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> int:
     """Run `pulumi destroy` for a stack, whose file and published images stay. Returns Pulumi's exit status."""
-    check_lock(checkout, stack)
+    check_lock(checkout, stack, going_on=True)
     code, _ = _pulumi(checkout, ["destroy", "--yes", "--skip-preview"], stack, environment)
     if code == 0:
         say(f"stacks/Pulumi.{stack}.yaml and the published images stay: `slipway prune` lists what takes room here")

@@ -57,18 +57,36 @@ def test_process_shares_the_terminal_where_both_ends_are_one(
     assert lines == [f"{apart} {apart}\n"]
 
 
-@pytest.mark.parametrize("numbers", [[signal.SIGINT], [signal.SIGHUP, signal.SIGHUP]])
-def test_interrupted_process_gets_no_second_signal(numbers: list[int], tmp_path: Path) -> None:
-    """A terminal that is closed may send two hangups."""
-    script = 'trap "echo end >> ended" INT; echo one; until [ -e ended ]; do sleep 0.05; done; sleep 1'
+@pytest.mark.parametrize(
+    ("numbers", "received"),
+    [
+        ([signal.SIGHUP, signal.SIGHUP], 1),  # a terminal that is closed may send two
+        ([signal.SIGINT, signal.SIGTERM], 1),  # as GitHub's runner ends a job
+        ([signal.SIGTERM, signal.SIGINT, signal.SIGINT], 3),  # a user's Ctrl-C
+    ],
+)
+def test_interrupted_process_gets_later_ctrl_c_alone(numbers: list[int], received: int, tmp_path: Path) -> None:
+    script = 'trap "echo end >> ended" INT; trap exit USR1; echo $$; while :; do sleep 0.02; done'
 
     def follow(lines: Iterable[str]) -> None:
-        next(iter(lines))
+        process = int(next(iter(lines)))
         for number in numbers:
             os.kill(os.getpid(), number)
-            time.sleep(0.3)
+            time.sleep(0.1)
+        os.kill(process, signal.SIGUSR1)
         raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
         pulumi_process.run(["sh", "-c", script], os.environ, tmp_path, follow)
-    assert (tmp_path / "ended").read_text() == "end\n"
+    assert (tmp_path / "ended").read_text() == "end\n" * received
+
+
+def test_interrupted_process_has_no_status_of_success(tmp_path: Path) -> None:
+    """Pulumi's destroy ends with 0 where it was cancelled between two resources. A hangup of its group is ignored."""
+
+    def follow(lines: Iterable[str]) -> None:
+        os.kill(int(next(iter(lines))), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    script = 'trap "exit 0" INT; echo $$; while :; do sleep 0.05; done'
+    assert pulumi_process.run(["sh", "-c", script], os.environ, tmp_path, follow) == 130

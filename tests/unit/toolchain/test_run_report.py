@@ -189,6 +189,14 @@ def test_report_of_failed_resource_begins_with_the_cause(report: Report) -> None
     ]
 
 
+def test_report_of_cancelled_run_has_no_traceback(report: Report, log: io.StringIO) -> None:
+    """Nor Pulumi's counts and error: the last line says what was changed."""
+    notice = {"stdoutEvent": {"message": "^C received; cancelling. ...", "color": "always"}}
+    where, canceled = message("KeyboardInterrupt", "info#err"), {"errorEvent": {"error": "update canceled"}}
+    assert report(notice, where, canceled, summary(create=1)) == ["^C received; cancelling. ..."]
+    assert "KeyboardInterrupt" in log.getvalue()
+
+
 def test_report_repeats_no_warning(report: Report) -> None:
     warning = message("using pulumi-resource-docker from $PATH at /p\n", "warning")
     assert report(warning, message("registering", "debug"), warning) == [
@@ -213,7 +221,7 @@ def test_report_of_outputs_has_changed_ones_alone(report: Report) -> None:
         "signed": "04da6b54-80e4-46f7-96ec-b56ff0331ba9",
     }
     stack = ended("pulumi:pulumi:Stack", "slipway-t", "same", after, before)
-    assert report(stack, summary()) == ["Outputs:", "    ~ runners label: a -> b", "Resources: none (3 s)"]
+    assert report(stack, summary()) == ["Outputs:", "    ~ runners label: a -> b", "Resources: none changed (3 s)"]
 
 
 def test_report_of_secret_masks_it(report: Report) -> None:
