@@ -13,6 +13,7 @@ from typing import Any
 from cli.pulumi_command import run_pulumi
 from containers.dockerfile.context import IGNORE
 from containers.errors import SlipwayError, one_line
+from containers.interruption import undivided
 from stacks import graph, lock
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import read_stack, stack_file
@@ -107,16 +108,19 @@ def roll_back(stack: str, root: Path, number: int | None = None) -> tuple[Update
     update, then = _target(stack, root, number, now)
     yaml = stack_file(stack, root).relative_to(root).as_posix()
     paths = {yaml, lock.FILE, *_files(*now), *_files(*then)}
-    if edited := sorted(paths & {*_differing(root, "HEAD"), *_listed(root, "ls-files", "--others")}):
+    changed = sorted(paths & {*_differing(root, update.commit)})
+    # What a run that was ended has brought back already is not lost.
+    edited = sorted(paths & {*_differing(root, "HEAD")} & {*changed})
+    untracked = sorted(paths & {*_listed(root, "ls-files", "--others")})
+    if edited := edited + [path for path in untracked if not _is_of(root, update.commit, path)]:
         raise SlipwayError(
             f"stack {stack}: rollback would lose what is not committed: {', '.join(edited)}; "
             "commit it, or put it aside with `git stash --include-untracked`"
         )
-    changed = sorted(paths & {*_differing(root, update.commit)})
     if changed:
-        git.read(
-            root, "restore", f"--source={update.commit}", "--worktree", "--", *(f":(literal){path}" for path in changed)
-        )
+        literal = [f":(literal){path}" for path in changed]
+        with undivided():
+            git.read(root, "restore", f"--source={update.commit}", "--worktree", "--", *literal)
     return update, changed
 
 
@@ -176,6 +180,12 @@ def _files(config: StackConfig, images: Mapping[str, Content]) -> Iterator[str]:
 def _differing(root: Path, commit: str) -> list[str]:
     """Return the files of the checkout that differ from a commit, without those unknown to git."""
     return _listed(root, "diff", "--no-renames", "--name-only", "--relative", commit, "--")
+
+
+def _is_of(root: Path, commit: str, path: str) -> bool:
+    """Return whether a file that git does not know has the content that it has in a commit."""
+    there = git.git(root, "rev-parse", "--verify", f"{commit}:./{path}")
+    return there is not None and there == git.git(root, "hash-object", "--", path)
 
 
 def _listed(root: Path, command: str, *words: str) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
@@ -19,8 +21,8 @@ def ending_signals() -> list[signal.Signals]:
 def interrupt_on_signals() -> None:
     """Have the ending signals raise KeyboardInterrupt. After one, only Ctrl-C does so again: the command is ending.
 
-    A closed terminal's shell sends a hangup, and the kernel may send another. GitHub's runner sends SIGINT to a cancelled
-    job, and SIGTERM 7.5 s later (actions/runner 258d6c85, src/Runner.Sdk/ProcessInvoker.cs:448).
+    A closed terminal's shell sends a hangup, and the kernel may send another. GitHub's runner sends SIGINT to a
+    cancelled job, and SIGTERM 7.5 s later (actions/runner 258d6c85, src/Runner.Sdk/ProcessInvoker.cs:448).
     """
     interrupted = False
 
@@ -34,3 +36,16 @@ def interrupt_on_signals() -> None:
     numbers = [signal.SIGINT] if signal.getsignal(signal.SIGINT) != signal.SIG_IGN else []
     for number in (*numbers, *ending_signals()):
         signal.signal(number, interrupt)
+
+
+@contextmanager
+def undivided() -> Iterator[None]:
+    """Run a block to its end before a signal ends the command. The programs that it starts are left alone, too.
+
+    It is for a program that changes several files within seconds: `subprocess.run` kills what it waits for.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

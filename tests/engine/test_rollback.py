@@ -51,6 +51,9 @@ def test_rollback_publishes_the_earlier_digest_again(updated: Project) -> None:
     files = ["dockerfiles/link0/file.txt", "dockerfiles/link0/more.txt", "stacks/Pulumi.t.yaml"]
     assert [line.strip() for line in printed.splitlines() if line.startswith("  ")] == files
     assert sorted(git(updated, "diff", "--name-only").split()) == files
+    # Where the first run was killed, another one goes on.
+    git(updated, "checkout", "-q", "--", files[0])
+    assert f"again:\n  {files[0]}\n" in updated.stacks("rollback", "t", "1")
     commit(updated)
     updated.up()
     assert digests(updated) == first
