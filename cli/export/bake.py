@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from cli.export import written_folder
 from cli.export.output import replacing
 from stacks.identity import staged_context
 from stacks.identity.content import Content
@@ -29,12 +30,13 @@ def write(planned: Plan, output: Path, root: Path, *, force: bool) -> list[str]:
     """Write a stack's bake file and contexts to a folder; return the commands that build with them.
 
     Raises:
-        SlipwayError: the folder exists and is not an earlier export, or cannot be written.
+        SlipwayError: the folder exists and is not an earlier export, was edited since, or cannot be written.
     """
-    with replacing(output, force=force, replaceable=lambda path: (path / FILE).is_file()) as new:
+    with replacing(output, force=force, replaceable=written_folder.is_as_written) as new:
         new.mkdir()
         copy_contexts(_contents(planned), new / CONTEXTS, root)
         (new / FILE).write_text(json.dumps(document(planned), indent=2) + "\n", encoding="utf-8")
+        written_folder.record(new)
     build = [f"(cd {shlex.quote(str(output))} && docker buildx bake --push)"]
     return build + [
         " ".join(["docker buildx imagetools create --tag", part[0].index_reference or "", *(p.reference for p in part)])

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from cli.export import written_folder
 from cli.export.bake import copy_contexts
 from cli.export.output import replacing
 from containers.dockerfile.expansion import expand
@@ -34,12 +35,13 @@ def write(planned: Plan, name: str, output: Path, root: Path, *, force: bool) ->
     """Write the Dockerfile of an image and the files that it copies to a folder; return the command that builds it.
 
     Raises:
-        SlipwayError: there is no such image, the folder is not an earlier export, or one file cannot say it.
+        SlipwayError: there is no such image, the folder is not an earlier export or was edited since, or one file
+            cannot say it.
     """
     image = planned.image(name)
     chain = _chain(planned, image)
     written = text(chain)
-    with replacing(output, force=force, replaceable=lambda path: (path / FILES).is_dir()) as new:
+    with replacing(output, force=force, replaceable=written_folder.is_as_written) as new:
         new.mkdir()
         copy_contexts({_prefix(each): each.content for each in chain}, new / FILES, root)
         for each in chain:
@@ -48,6 +50,7 @@ def write(planned: Plan, name: str, output: Path, root: Path, *, force: bool) ->
             if not any((new / FILES / _prefix(each)).iterdir()):
                 shutil.rmtree(new / FILES / _prefix(each))
         (new / "Dockerfile").write_text(written, encoding="utf-8", errors="surrogateescape")
+        written_folder.record(new)
     return [f"docker build --platform {image.spec.platform} --tag {image.reference} {shlex.quote(str(output))}"]
 
 

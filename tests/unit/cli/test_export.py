@@ -15,7 +15,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -576,6 +576,36 @@ def test_export_bake_prints_a_line_that_finds_all_contexts(
     done = subprocess.run(["sh", "-euc", line], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout) >= len(plan.make(stack, search=False).images)
+
+
+@pytest.mark.parametrize(
+    ("words", "file"), [(("bake", "local"), "docker-bake.json"), (("dockerfile", "local", "torch"), "files/a")]
+)
+def test_export_with_force_keeps_what_was_edited(
+    words: tuple[str, ...], file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor does it replace a user's own folder with such a file."""
+    own, output = tmp_path / "own", tmp_path / "out"
+    (own / file).parent.mkdir(parents=True)
+    (own / file).write_text("precious")
+    assert export(*words, "--output", str(own), "--force") == 1
+    assert "exists and is not what this command writes" in capsys.readouterr().err
+    assert (own / file).read_text() == "precious"
+    assert export(*words, "--output", str(output)) == 0
+    assert export(*words, "--output", str(output), "--force") == 0
+    script = next(path for path in output.rglob("*") if os.access(path, os.X_OK) and path.is_file())
+    mode, added = script.stat().st_mode, output / "docker-bake.override.hcl"
+    edits: list[tuple[Callable[[], None], Callable[[], None]]] = [
+        (added.touch, added.unlink),
+        (lambda: script.chmod(0o600), lambda: script.chmod(mode)),
+        (script.unlink, lambda: None),
+    ]
+    for edit, back in edits:
+        edit()
+        assert export(*words, "--output", str(output), "--force") == 1
+        assert "changed by hand since the export: " in capsys.readouterr().err
+        back()
+    assert not script.exists()
 
 
 @pytest.mark.parametrize(
