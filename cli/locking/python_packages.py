@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -41,6 +41,12 @@ _UNRESOLVED: Final = 1
 _NO_SOLUTION: Final = "error: No solution found when resolving dependencies cause: "
 """What uv 0.13.8 says before the chain of requirements."""
 _ABSENT: Final = re.compile(r"(\S+) was not found in the package registry")
+_REFUSED: Final = re.compile(
+    r"hint: An index (?:URL )?\((?P<index>\S+)\) (?:returned a|could not be queried .*?\()\s*(?P<answer>\d{3} \w+)"
+)
+"""What it says at the end where an index answered 401 or 403: its packages count as absent then."""
+_FAILED: Final = re.compile(r"Failed to fetch: (\S+)")
+"""What it says of an address that does not respond."""
 _BROKEN: Final = re.compile(r"([^\s=]+)(?:==\S+)? has an invalid package format")
 """What uv 0.13.8 says of a file that it cannot read, as one that was cut off on its way."""
 
@@ -125,13 +131,20 @@ def _resolved(
         )
         if completed.returncode:
             where = f"Python {python} on {platform}"
-            raise _failure(asked, packages, where, ", ".join((default, *more)), completed.returncode, completed.stderr)
+            raise _failure(asked, packages, where, (default, *more), completed.returncode, completed.stderr)
         return tomllib.loads((folder / "pylock.toml").read_text(encoding="utf-8"))
 
 
-def _failure(asked: Packages, packages: Packages, where: str, there: str, status: int, text: str) -> SlipwayError:
+def _failure(
+    asked: Packages, packages: Packages, where: str, urls: Sequence[str], status: int, text: str
+) -> SlipwayError:
     """Return uv's failure as an error for the user. ``packages`` are the asked ones with those of the image."""
     reason = " ".join(re.sub(r"[^\x20-\x7e]", " ", text).split()).removeprefix(_NO_SOLUTION)
+    refused, failed = _REFUSED.search(reason), _FAILED.search(reason)
+    at_fault = refused["index"] if refused else failed[1] if failed else ""
+    of_torch = any(at_fault.startswith(url) for url in urls[1:])
+    key = f"slipway:mirrors.{'torchIndex' if of_torch else 'pythonIndex'}"
+    there = ", ".join([url for url in urls if at_fault.startswith(url)] or urls)
     indexes = f"uv finds no packages on {there}"
     absent = _ABSENT.search(reason)
     requirements = one_line(" ".join((asked if asked.onto else packages).requirements))
@@ -147,6 +160,12 @@ def _failure(asked: Packages, packages: Packages, where: str, there: str, status
             "other versions, or leave one out"
         )
     if status == _UNRESOLVED:
+        if refused:
+            return NotLockable(
+                f"{requirements}: {where}: the index {refused['index']} answers {refused['answer']}: "
+                f"{one_line(reason, 300)}; see that it is the right one and takes this machine's login, or let {key} "
+                "name another"
+            )
         first = f"correct {absent[1]}" if absent else "ask for other versions"
         advice = f"{first}, or let slipway:mirrors.pythonIndex name an index that has it"
         return NotLockable(f"{requirements}: {where}: {indexes}: {one_line(reason, 300)} To mend it, {advice}")
@@ -155,7 +174,7 @@ def _failure(asked: Packages, packages: Packages, where: str, there: str, status
     see = (
         "let this machine trust its certificate" if "certificate" in why else "see that it is up and reached from here"
     )
-    advice = f"{see}, or let slipway:mirrors.pythonIndex name another"
+    advice = f"{see}, or let {key} name another"
     return SlipwayError(f"{requirements}: {where}: {indexes}: {why}; {advice}")
 
 

@@ -155,10 +155,17 @@ def test_requirements_without_a_solution_say_what_to_do(index: OneProject) -> No
     assert line.endswith("Ask for other versions, or leave one out")
 
 
-@pytest.mark.parametrize("status", [401, 403, 404])
-def test_index_that_refuses_cannot_be_locked(index: OneProject, status: int) -> None:
+@pytest.mark.parametrize(
+    ("status", "named"),
+    [
+        (401, r"the index \S+ answers 401 Unauthorized: Because hello was not found in the package registry"),
+        (403, r"the index \S+ answers 403 Forbidden: Because hello was not found in the package registry"),
+        (404, "uv finds no packages on http"),
+    ],
+)
+def test_index_that_refuses_cannot_be_locked(index: OneProject, status: int, named: str) -> None:
     index.status = status
-    with pytest.raises(NotLockable, match=r"^hello: Python 3.12 on linux/amd64: uv finds no packages on http"):
+    with pytest.raises(NotLockable, match=f"^hello: Python 3.12 on linux/amd64: {named}"):
         files(index)
 
 
@@ -176,6 +183,15 @@ def test_index_that_does_not_respond_is_an_error_of_the_lock(index: OneProject) 
         files(index)
     assert not isinstance(caught.value, NotLockable)
     assert str(caught.value).endswith("reached from here, or let slipway:mirrors.pythonIndex name another")
+
+
+def test_index_of_torch_that_does_not_respond_is_named(index: OneProject, tmp_path: Path) -> None:
+    closed = OneProject(tmp_path)
+    closed.close()
+    mirrors = MirrorsConfig.model_validate({"pythonIndex": index.url, "torchIndex": closed.url})
+    with pytest.raises(SlipwayError, match=f": uv finds no packages on {closed.url.rstrip('/')}: error: ") as caught:
+        python_packages.files(PACKAGES, "linux/amd64", mirrors)
+    assert str(caught.value).endswith("reached from here, or let slipway:mirrors.torchIndex name another")
 
 
 def test_wheel_that_is_cut_off_is_an_error_of_the_lock(index: OneProject) -> None:
