@@ -190,7 +190,12 @@ def _packages(
     warnings = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         lists = dict(zip(sources, pool.map(listed_in, sources), strict=True))
-        for key, files in zip(sorted(images), pool.map(resolved, sorted(images)), strict=True):
+        try:
+            resolutions = [*pool.map(resolved, sorted(images))]
+        except KeyboardInterrupt:
+            python_packages.end_programs()  # a slow index may keep them for hours
+            raise
+        for key, files in zip(sorted(images), resolutions, strict=True):
             if not isinstance(files, NotLockable):
                 found[key] = files
                 continue

@@ -38,6 +38,9 @@ _LONGEST_CHAIN: Final = 1500
 _UNRESOLVED: Final = 1
 """uv's status where requirements have no solution; 2 is another error, such as an index that does not respond."""
 
+_programs: Final[set[subprocess.Popen[str]]] = set()
+"""The programs that run."""
+
 _NO_SOLUTION: Final = "error: No solution found when resolving dependencies cause: "
 """What uv 0.13.8 says before the chain of requirements."""
 _ABSENT: Final = re.compile(r"(\S+) was not found in the package registry")
@@ -120,19 +123,37 @@ def _resolved(
         words += [word for name in packages.built for word in ("--no-emit-package", name)]
         words += ["--constraint", "constraints.txt", "--overrides", "overrides.txt", "--output-file", "pylock.toml"]
         words += ["requirements.in", *(f"listed/{path}" for path in [*listed][:1])]
-        completed = subprocess.run(
-            words,
-            cwd=folder,
-            env=child_environment("uv.lock"),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=NETWORK_SECONDS,
-        )
-        if completed.returncode:
+        status, errors = _run(words, folder)
+        if status:
             where = f"Python {python} on {platform}"
-            raise _failure(asked, packages, where, (default, *more), completed.returncode, completed.stderr)
+            raise _failure(asked, packages, where, (default, *more), status, errors)
         return tomllib.loads((folder / "pylock.toml").read_text(encoding="utf-8"))
+
+
+def _run(words: Sequence[str], folder: Path) -> tuple[int, str]:
+    """Run uv; return its status and its errors."""
+    with subprocess.Popen(
+        words,
+        cwd=folder,
+        env=child_environment("uv.lock"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        _programs.add(program)
+        try:
+            _, errors = program.communicate(timeout=NETWORK_SECONDS)
+        finally:
+            program.kill()  # which does nothing after its end
+            _programs.discard(program)
+    return program.returncode, errors
+
+
+def end_programs() -> None:
+    """End what :func:`files` waits for in other threads."""
+    for program in [*_programs]:
+        program.kill()
 
 
 def _failure(

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cli.locking import python_packages
+from cli.locking import lock_file, python_packages
 from cli.locking.python_packages import NotLockable
 from containers.child_environment import child_environment
 from containers.errors import SlipwayError
+from stacks import graph
 from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.spec import Packages
 from tests.fakes.package_index import Index
@@ -192,6 +196,24 @@ def test_index_of_torch_that_does_not_respond_is_named(index: OneProject, tmp_pa
     with pytest.raises(SlipwayError, match=f": uv finds no packages on {closed.url.rstrip('/')}: error: ") as caught:
         python_packages.files(PACKAGES, "linux/amd64", mirrors)
     assert str(caught.value).endswith("reached from here, or let slipway:mirrors.torchIndex name another")
+
+
+def test_interrupted_lock_ends_what_waits_for_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal is the command's alone: it is no Ctrl-C of a terminal, which uv gets too."""
+    slow = tmp_path / "uv"
+    slow.write_text("#!/bin/sh\nexec sleep 600\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr("uv.find_uv_bin", lambda: str(slow))
+
+    def interrupt() -> None:
+        while not python_packages._programs:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        lock_file._packages([graph.unlocked({"flavor": "local"}, "stack t")], {}, {})
+    assert not python_packages._programs
 
 
 def test_wheel_that_is_cut_off_is_an_error_of_the_lock(index: OneProject) -> None:
