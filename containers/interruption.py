@@ -1,10 +1,12 @@
-"""Signals that end a command as Ctrl-C does."""
+"""Signals that end a command as Ctrl-C does, and what it leaves."""
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
@@ -49,3 +51,13 @@ def undivided() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder. A command that ends meanwhile leaves all of it, or nothing of this name."""
+    gone = folder if folder.name.startswith(".") else folder.with_name(f".{folder.name}-gone")
+    if gone != folder:
+        shutil.rmtree(gone, ignore_errors=True)
+        with suppress(OSError):
+            folder.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)

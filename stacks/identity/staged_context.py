@@ -20,6 +20,7 @@ from typing import Final
 from containers.dockerfile import context
 from containers.dockerfile.failed_step import ORIGINS
 from containers.errors import SlipwayError
+from containers.interruption import remove_folder
 from stacks.identity.content import Content
 from stacks.identity.file_texts import CONTEXTS
 from stacks.identity.prologue import Prologue
@@ -108,5 +109,5 @@ def _remove_old(folder: Path) -> None:
     for entry in folder.iterdir():
         with suppress(FileNotFoundError):  # another run removes or renames too
             if time.time() - entry.stat().st_mtime > _KEPT_SECONDS:
-                shutil.rmtree(entry, ignore_errors=True)
+                remove_folder(entry)
                 (folder.with_name(ORIGINS) / entry.name).unlink(missing_ok=True)

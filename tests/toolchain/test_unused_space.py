@@ -9,6 +9,8 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -156,6 +158,42 @@ def test_prune_deletes_what_a_killed_prune_left(checkout: Checkout) -> None:
     assert unused_space.prune(checkout, delete=True) == 0
     assert not list((registry / "blobs").rglob("data"))
     assert unused_space.prune(checkout, delete=True) == 0
+
+
+def test_prune_goes_on_where_a_killed_one_ended(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of a context, of a tag, and when the registry was about to collect."""
+    address = docker_registry.own_address(checkout)
+    assert address
+    push(f"{address}/slipway/torch:old", "old")
+    context = checkout.state / "contexts/0123456789abcdef"
+    (context / "a").mkdir(parents=True)
+    registry = docker_registry.storage(checkout) / "docker/registry/v2"
+    tag = registry / "repositories/slipway/torch/_manifests/tags/half"
+    (tag / "index").mkdir(parents=True)
+    remove = shutil.rmtree
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    def removed(path: Path, *words: Any, **options: Any) -> None:
+        if (path / "a").exists():
+            killed()
+        remove(path, *words, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", removed)
+        with pytest.raises(KeyboardInterrupt):
+            unused_space.prune(checkout, delete=True)
+    assert not context.exists()  # a half of it would be built
+    with monkeypatch.context() as patch:
+        patch.setattr(docker_registry, "collect", killed)
+        with pytest.raises(KeyboardInterrupt):
+            unused_space.prune(checkout, delete=True)
+    assert not tag.exists()
+    assert list((registry / "blobs").rglob("data"))
+    assert unused_space.prune(checkout, delete=True) == 0
+    assert not list((registry / "blobs").rglob("data"))
+    assert list(context.parent.iterdir()) == []
 
 
 def test_prune_deletes_what_an_unfinished_push_left(checkout: Checkout, capsys: pytest.CaptureFixture[str]) -> None:

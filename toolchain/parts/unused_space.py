@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from containers.child_environment import child_environment
+from containers.interruption import remove_folder
 from containers.registry.reference import Reference
 from toolchain import json_answer
 from toolchain.checkout import Checkout
@@ -20,6 +21,8 @@ from toolchain.parts import docker_engine, docker_registry
 
 CONTEXTS: Final = "contexts"
 """The folder of `.slipway` with the contexts of builds."""
+UNCOLLECTED: Final = "registry/uncollected"
+"""The file of `.slipway` that says that layers of deleted images may be left."""
 PARENTS: Final = "docker.io/"
 """What the repositories of copied parent images begin with: these are kept."""
 UNUSED: Final = "168h"
@@ -76,7 +79,7 @@ class RegistryContent:
     manifests: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     """Each manifest, by repository and digest."""
     left: dict[Path, int] = field(default_factory=dict)
-    """What pushes that did not end left, with its bytes: uploads, and links to layers that no manifest has."""
+    """What pushes and deletions that did not end left, with its bytes: uploads, tags, layers that no manifest has."""
 
     def __post_init__(self) -> None:
         self._root = self.storage / "docker/registry/v2"
@@ -89,6 +92,9 @@ class RegistryContent:
                 self.tags[Reference(repository, link.parent.parent.name)] = link.read_text()
             for link in folder.glob("revisions/sha256/*/link"):  # those that a deletion left without a tag, too
                 self.manifests[repository, link.read_text()] = json.loads(self._blob(link.parent.name).read_bytes())
+            for tag in folder.glob("tags/*"):
+                if not (tag / "current/link").exists():  # a deletion of it was ended
+                    self.left[tag] = 0
         self._read_left()
 
     def _read_left(self) -> None:
@@ -221,11 +227,15 @@ def prune(checkout: Checkout, *, delete: bool, as_json: bool = False) -> int:
         _say(checkout, unused)
     if delete:
         for folder in contexts:
-            shutil.rmtree(folder, ignore_errors=True)
-        if registry and (registry.unnamed_tags or registry.unnamed_manifests or registry.left):
+            remove_folder(folder)
+        uncollected = checkout.state / UNCOLLECTED
+        unnamed = registry and (registry.unnamed_tags or registry.unnamed_manifests or registry.left)
+        if registry and (unnamed or uncollected.exists()):
             with step("Collecting the registry's layers"):
+                uncollected.touch()
                 registry.delete()
                 docker_registry.collect(checkout)
+                uncollected.unlink()
         if images is not None:
             _delete_images(checkout, images, since=["--filter", f"until={UNUSED}"] if has_images else [])
         unused["bytesAfter"] = folder_size(checkout.state)
