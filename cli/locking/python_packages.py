@@ -50,6 +50,8 @@ _REFUSED: Final = re.compile(
 """What it says at the end where an index answered 401 or 403: its packages count as absent then."""
 _FAILED: Final = re.compile(r"Failed to fetch: (\S+)")
 """What it says of an address that does not respond."""
+_NO_WHEEL: Final = re.compile(r"([^\s=<>]+)\S* (?:has|have) no usable wheels")
+"""What it says of a package without a wheel for the Python or the platform."""
 _BROKEN: Final = re.compile(r"([^\s=]+)(?:==\S+)? has an invalid package format")
 """What uv 0.13.8 says of a file that it cannot read, as one that was cut off on its way."""
 
@@ -173,6 +175,11 @@ def _failure(
         return SlipwayError(
             f"{requirements}: {where}: the file of {broken[1]} on {there} is broken, or was cut off: "
             f"{one_line(reason, 300)}; try again, or let slipway:mirrors.pythonIndex name another"
+        )
+    if wheelless := _NO_WHEEL.search(reason):
+        return NotLockable(
+            f"{requirements}: {where}: the index has no wheel of {wheelless[1]} for it: {one_line(reason, 300)} Take "
+            "another version, or install it in a Dockerfile of your own"
         )
     if asked.onto and status == _UNRESOLVED and not absent:
         return NotLockable(

@@ -215,12 +215,15 @@ class _Stack:
         distro = getattr(self._config, "distro", None) or ""
         if packages.apt and distro and not distro.startswith(("debian", "ubuntu")):
             self._mistakes.append(f"{where}.apt: {distro} has no apt: leave it out")
-        self._mistakes += [
-            f"{where}.pip: '{one_line(each)}': the stack itself decides on {requirement_name(each)}: leave it out, and "
-            "set the stack's own key"
-            for each in pip
-            if requirement_name(each) in _decided(base.spec.packages)
-        ]
+        for each in pip:
+            wanted = requirement_name(each)
+            if wanted in _decided(base.spec.packages):
+                known = f"{where}.pip: '{one_line(each)}': "
+                self._mistakes.append(
+                    f"{known}{wanted} is pinned in an image below: leave it out, or change it there"
+                    if wanted in _pinned_by_user(base.spec.packages)
+                    else f"{known}the stack itself decides on {wanted}: leave it out, and set the stack's own key"
+                )
         return ImageSpec(
             **_of_parent(base, pip, _unknown(self._config)),
             name=name,
@@ -306,5 +309,15 @@ def _decided(packages: Packages | None) -> set[str]:
     """Return the names of the packages whose versions a stack decides."""
     if packages is None:
         return {"torch", "torchvision", "torchaudio"}  # NVIDIA's images have them
-    named = (requirement_name(each) for each in packages.requirements if "==" in each)
-    return {*named, *packages.built, *_decided(packages.onto)}
+    return {*_pinned(packages), *packages.built, *_decided(packages.onto)}
+
+
+def _pinned_by_user(packages: Packages | None) -> set[str]:
+    """Return the names of those among them that entries of the stack's file pin: they stand on others."""
+    if packages is None or packages.onto is None:
+        return set()
+    return _pinned(packages) | _pinned_by_user(packages.onto)
+
+
+def _pinned(packages: Packages) -> set[str]:
+    return {requirement_name(each) for each in packages.requirements if "==" in each}

@@ -245,6 +245,10 @@ def test_own_image_of_two_platforms_is_one_index(root: Path) -> None:
             "images.0.args: the argument A_TOKEN reads like a secret, which would",
         ),
         ([{**TOOLS, "args": {"A": "1"}}], "images.0: 'tools' has args or context, and no dockerfile: give one, or"),
+        (
+            [{"name": "a", "packages": {"pip": ["x==1"]}}, {"name": "b", "on": "a", "packages": {"pip": ["x==2"]}}],
+            "images: b: packages.pip: 'x==2': x is pinned in an image below: leave it out, or change it there",
+        ),
         ([{**TRAINER, "name": "A b"}], "images.0.name: 'A b': expected lower-case letters and digits, parts joined by"),
     ],
 )
