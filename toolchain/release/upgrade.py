@@ -24,7 +24,7 @@ from stacks.places import PIN, UPGRADE
 from toolchain import json_answer
 from toolchain.checkout import Checkout
 from toolchain.machine import pip
-from toolchain.machine.files import write
+from toolchain.machine.files import temporary, write
 from toolchain.machine.locking import alone
 from toolchain.machine.steps import last_line, say
 from toolchain.machine.toolchain_error import ToolchainError
@@ -128,8 +128,12 @@ def upgrade(checkout: Checkout, release: str, *, writing: bool, as_json: bool = 
 
 
 def _changed(checkout: Checkout) -> str:
-    """Return the first uncommitted file of the repository; empty if there is none, or no git."""
-    status = own_repository.git(checkout.root, "status", "--porcelain", "-z", "--", ".") or ""
+    """Return the first uncommitted file of the repository; empty if there is none, or no git.
+
+    What an upgrade writes before the pin does not count: one that was killed there goes on.
+    """
+    written = (f":(exclude){COMMITS}", f":(exclude){temporary(Path(COMMITS))}", f":(exclude){temporary(Path(PIN))}")
+    status = own_repository.git(checkout.root, "status", "--porcelain", "-z", "--", ".", *written) or ""
     return status.split("\0")[0][3:]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,3 +47,15 @@ def test_upgrade_of_a_checkout_of_slipway_is_refused(monkeypatch: pytest.MonkeyP
     with pytest.raises(ToolchainError) as caught:
         upgrade.upgrade(dataclasses.replace(here), "", writing=False)
     assert str(caught.value) == "upgrade: this is a checkout of Slipway: `git pull` brings a newer one"
+
+
+def test_upgrade_goes_on_where_a_killed_one_ended(tmp_path: Path) -> None:
+    """It had written the commits that tags keep, and not the pin."""
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "stacks").mkdir()
+    for name in (".gitignore", "stacks/commits.txt", ".requirements.txt.new"):
+        (tmp_path / name).touch()
+    subprocess.run(["git", "-C", str(tmp_path), "add", ".gitignore"], check=True)
+    assert upgrade._changed(Checkout(tmp_path)) == ".gitignore"
+    subprocess.run(["git", "-C", str(tmp_path), "rm", "-q", "-f", ".gitignore"], check=True)
+    assert upgrade._changed(Checkout(tmp_path)) == ""
