@@ -82,7 +82,7 @@ class Execution:
         try:
             invoked = self._run(words, files, names)
             if not words.loose:
-                self._check_modules(files, names, invoked, words)
+                self._check_arguments(files, names, invoked, words)
             script = partial(self._script, words.folder)
             for launched in launchers.launched(invoked, self._contents.environment, script) if most > 1 else ():
                 if refusal := self._start_next(words, launched, files, names, most - 1):
@@ -271,7 +271,9 @@ class Execution:
         elif certain and self._contents.tree.find(folder) and not self._modules.is_mounted(folder):
             raise _NotStarted(f"/{trace.path} does not exist, which {posixpath.basename(program)} is to run", path)
 
-    def _check_modules(self, files: Sequence[str], names: Sequence[str], invoked: Words, words: Words) -> None:
+    def _check_arguments(self, files: Sequence[str], names: Sequence[str], invoked: Words, words: Words) -> None:
+        if reason := launchers.misread(invoked):
+            raise _NotStarted(reason, invoked.arguments[-1])
         place = self._absolute("", words.folder)
         if refusal := self._modules.refusal(files, names, invoked.arguments, place, whole=not words.cut):
             raise _NotStarted(*refusal)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Final, NamedTuple
 
+from containers.errors import one_line
 from containers.image.binaries.contents import Script
 from containers.starting.shell_text import ENDS, LOOKED_UP, Text
 
@@ -105,6 +106,8 @@ _BUFFER: Final = 256
 _SPLITS: Final = re.compile(r"-v?S|--split-string=?")
 """The option of `env` that makes words of its value; in ``#!`` the file's path follows it."""
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
+_LIST: Final = re.compile(r"""\[(?:["'\u201c][^\n;&|]*|[ \t]+["'][^\n;&|]*["'][ \t]*,[ \t]*["'][^\n;&|]*)?\]\s*""")
+"""What a Dockerfile's list becomes that is no JSON: a shell's text."""
 
 
 class Words(NamedTuple):
@@ -143,6 +146,15 @@ def interpreter(start: bytes) -> tuple[Words, str]:
     if line.endswith(b"\r") and not splits:
         return Words(""), "ends with a carriage return, which is a part of the name: the file has line ends of Windows"
     return Words(program, tuple(arguments)), ""
+
+
+def misread(words: Words) -> str:
+    """Return why a shell has no program, if its text is a list; empty for other texts and programs."""
+    options, rest = _shell_options(words.arguments)
+    has_text = any(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", option) for option in options)
+    if posixpath.basename(words.program) in _SHELLS and has_text and rest and _LIST.fullmatch(rest[0]):
+        return f"{one_line(rest[0])} is a shell's text, as it is no JSON"
+    return ""
 
 
 def launched(words: Words, environment: Mapping[str, str], script: Callable[[str], Script | None]) -> tuple[Words, ...]:

@@ -118,7 +118,8 @@ class PythonModules:
         place = f"{holders[0]}/{first}"
         for part in further:
             if not self._has(place, part):
-                sure = len(holders) == 1 and self._is_empty(f"{place}/__init__.py")  # others may name more folders
+                # Others may name more folders, and so may what another holder has.
+                sure = len(holders) == 1 and (self._is_empty(f"{place}/__init__.py") or self._is_only_folder(place))
                 return Refusal(f"{place} has no module {part}", module) if sure else None
             place = f"{place}/{part}"
         if has_main and self._is_package(place) and not self._has(place, "__main__"):
@@ -160,6 +161,13 @@ class PythonModules:
 
     def _is_package(self, place: str) -> bool:
         return any(self._is_there(f"{place}/__init__{end}") for end in (".py", ".pyc"))
+
+    def _is_only_folder(self, place: str) -> bool:
+        """Return whether a package is a folder with files and without a module of its name, all that Python finds."""
+        found = self._contents.tree.find(place)
+        is_folder = found is not None and (found[1] is None or found[1].kind == "directory")
+        others = any(self._is_there(f"{place}{end}") for end in (".py", ".pyc")) or self._has(place, "__init__")
+        return is_folder and not others and not self._added and not self.is_mounted(place)
 
     def _is_empty(self, path: str) -> bool:
         found = self._contents.tree.find(path)

@@ -61,15 +61,22 @@ _BUILT_IN: Final = re.compile(
 )
 """Further words that a shell itself knows."""
 _EXIT: Final = re.compile(r"exit(?: [1-9]\d*)?")
-_BLOCKS: Final = {"{": "}", "if": "fi"}
+_BLOCKS: Final = {"{": "}", "if": "fi", "while": "done", "until": "done"}
 """The words that begin and end blocks that are read."""
 _DEEPEST: Final = 20
 """Blocks within each other that are read."""
-_BEFORE_COMMAND: Final = frozenset(["if", "then", "elif", "else", "!"])
+_BEFORE_COMMAND: Final = frozenset(["if", "then", "elif", "else", "while", "until", "do", "!"])
+_CONDITIONS: Final = {"[", "test"}
+_FAILS: Final = re.compile(r"exit [1-9]\d*")
 _PLAIN_COMMANDS: Final = frozenset(
-    ["[", "test", ":", "true", "false", "echo", "date", "id", "uname", "mkdir", "ls", "cat", "grep", "export"]
+    [
+        *("[", "test", ":", "true", "false", "echo", "date", "id", "uname", "mkdir", "ls", "cat", "grep", "export"),
+        *("nc", "pg_isready"),
+    ]
 )
 """Commands that change nothing of what a shell starts later."""
+_ALWAYS: Final = (["true"], [":"])
+"""Commands by which a loop may never end."""
 _SHORT: Final = re.compile(r"[\d.]{1,4}s?")
 """What `sleep` waits for; a longer time, as `infinity`, is a start too."""
 _TO_NOTHING: Final = re.compile(r"\d*>>?[ \t]*/dev/null|\d*>&[ \t]*\d")
@@ -81,9 +88,18 @@ _OWN_FOLDER: Final = re.compile(
 )
 """What a script calls its own folder by."""
 _ENTERED: Final = re.compile(
-    r"""\$\(cd (?P<quote>"?)(?P<path>/[\w./+@,-]*)(?P=quote) (?:> ?/dev/null(?: 2>&1)? )?(?:&&|;) pwd(?: -P)?\)"""
+    r"""\$\(cd (?:-- )?(?P<quote>"?)(?P<path>/[\w./+@,-]*)(?P=quote) (?:&?> ?/dev/null(?: 2>&1)? )?"""
+    r"""(?:&&|;) pwd(?: -P)?\)"""
 )
 """How a script makes a path of that."""
+_IN_TWO_LANGUAGES: Final = "'''exec'"
+"""How a script of Python starts it by a shell, as its path is too long for ``#!`` (pypa/pip 26.0, vendored distlib,
+scripts.py, `_build_shebang`; uv does the same)."""
+_FOR_OPTIONS: Final = re.compile(
+    r"""if \[ "\$\{1(?:#-\}" != "\$\{?1\}?|:0:1\}" = (?P<quote>["'])-(?P=quote))"? \]; then"""
+    r"""\s+set -- [^\n;]*[\n;]\s*fi\b"""
+)
+"""How official images put their program before options (docker-library/python and others)."""
 _READ: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 
 
@@ -126,6 +142,9 @@ class Text:
         folder = posixpath.dirname(name) or "."
         if name and _PLAIN.fullmatch(folder):
             text = _ENTERED.sub(lambda match: posixpath.normpath(match["path"]), _OWN_FOLDER.sub(folder, text))
+        if self._arguments and not self._arguments[0].startswith("-"):
+            text = _FOR_OPTIONS.sub("", text)
+        text = text.replace(_IN_TWO_LANGUAGES, "exec", 1)
         return self._first(list(_tokens(text)))
 
     def _first(self, tokens: Sequence[tuple[str, str]]) -> CertainProgram | None:
@@ -145,6 +164,8 @@ class Text:
             if kind == "word" and word in _BLOCKS and not (command or redirected):
                 # What comes before `&&` decides whether a shell runs the block.
                 return None, None if skipped or self._chained else self._of_block(word, tokens[number:])
+            if kind == "word" and word in _CONDITIONS and not (command or redirected or skipped or self._chained):
+                return None, self._after_condition(tokens[number - 1 :])
             if kind in {"open", "close"}:
                 return None if skipped or command or redirected else self._of_subshell(tokens[number:]), None
             if kind == "word":
@@ -187,6 +208,24 @@ class Text:
                 commands[-1].append(word)
         return None
 
+    def _after_condition(self, tokens: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]] | None:
+        """Return what a shell goes on with after a condition with what it decides, if it does not fail there.
+
+        None if that is not known. The condition's tokens and those after it are given.
+        """
+        commands: list[list[str]] = [[]]
+        for number, (kind, word) in enumerate(tokens, 1):
+            if (kind, word) == ("separator", ";") and commands[-1]:
+                plain = all(_FAILS.fullmatch(" ".join(each)) or self._changes_nothing(each) for each in commands)
+                return tokens[number:] if plain else None
+            if kind == "separator" and word in {"&&", "||"}:
+                commands.append([])
+            elif kind == "word":
+                commands[-1].append(word)
+            elif (kind, word) != ("separator", ";") and not _TO_NOTHING.fullmatch(word):
+                return None
+        return None
+
     def _after_block(
         self,
         start: str,
@@ -200,7 +239,7 @@ class Text:
         if start == "{":
             return [*within, *after]  # whose separator ends a block at the end, as in `{ { true; } }`
         plain = [list(dropwhile(_BEFORE_COMMAND.__contains__, command)) for command in commands]
-        if not all(map(self._changes_nothing, plain)):
+        if not all(map(self._changes_nothing, plain)) or (end == "done" and any(each[:1] in _ALWAYS for each in plain)):
             return None
         return after[1:]
 
