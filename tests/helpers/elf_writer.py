@@ -30,11 +30,14 @@ def elf(
     stack: int | None = 6,
     shifted: int = 0,
     alignment: int = 4096,
+    threads: int = 0,
+    system: int = 0,
 ) -> bytes:
     """Return a library, or with `interpreter` a program; `needs` are versions by library, `data` follows the tables.
 
     `stack` are the rights that it asks for its stack, None for a file that says nothing. Its last segment, of one byte, is
-    `shifted` by bytes in memory against the file; `alignment` is that of both.
+    `shifted` by bytes in memory against the file; `alignment` is that of both. `threads` are the bytes that it must have of
+    each thread from the start, `system` the number of a system that it names.
     """
     strings = bytearray(b"\0")
 
@@ -44,6 +47,7 @@ def elf(
 
     tags = [(1, name(library)) for library in needed]
     tags += [(tag, name(text)) for tag, text in ((14, soname), (15, rpath), (29, runpath)) if text]
+    tags += [(30, 0x10)] if threads else []
     symbols = bytearray(24)
     for group, section, binding in ((defined, 1, 1), (undefined, 0, 1), (weak, 0, 2)):
         for symbol in group:
@@ -59,7 +63,7 @@ def elf(
     for number, version in enumerate(provides, 1):
         defined_versions += struct.pack("<HHHHIII", 1, 0, number, 1, 0, 20, 28 if number < len(provides) else 0)
         defined_versions += struct.pack("<II", name(version), 0)
-    segments = 2 + bool(interpreter) + (stack is not None) + bool(shifted)
+    segments = 2 + bool(interpreter) + (stack is not None) + bool(shifted) + bool(threads)
     place = _HEADER.size + segments * _SEGMENT.size
     parts: list[bytes] = []
 
@@ -93,15 +97,16 @@ def elf(
             sections += _SECTION.pack(names.index(section_name), 1, 2, 0, first, length, 0, 0, 8, 0)
         sections += _SECTION.pack(names.index(b".shstrtab"), 3, 0, 0, listed, len(names), 0, 0, 1, 0)
     header = _HEADER.pack(
-        *(b"\x7fELF\2\1\1" + bytes(9), 3, machine, 1, 0, 64, place if sections else 0, 0, 64, 56, segments, 64),
+        *(b"\x7fELF\2\1\1" + bytes([system]) + bytes(8), 3, machine, 1, 0, 64, place if sections else 0, 0, 64, 56, segments, 64),
         *(len(sections) // 64, len(starts) + 1 if starts else 0),
     )
     rows = [(1, 5, 0, 0, end, alignment), (2, 6, start, start, len(dynamic), 8)]
     rows += [(3, 4, interpreted, interpreted, len(interpreter) + 1, 1)] if interpreter else []
     rows += [(1, 4, end - 1, end - 1 + shifted, 1, alignment)] if shifted else []
     rows += [(0x6474E551, stack, 0, 0, 0, 16)] if stack is not None else []
+    rows += [(7, 4, 0, 0, 0, 8)] if threads else []
     table = b"".join(
-        _SEGMENT.pack(kind, flags, offset, address, address, size, size, align)
+        _SEGMENT.pack(kind, flags, offset, address, address, size, threads if kind == 7 else size, align)
         for kind, flags, offset, address, size, align in rows
     )
     return header + table + b"".join(parts) + sections

@@ -39,8 +39,11 @@ _MOST_SECTION_NAME: Final = 256
 
 _OBJECT, _PROGRAM, _SHARED = 1, 2, 3
 """Types of files: the second and third are loaded."""
-_LOAD, _DYNAMIC, _INTERPRETER, _STACK = 1, 2, 3, 0x6474E551
+_LOAD, _DYNAMIC, _INTERPRETER, _TLS, _STACK = 1, 2, 3, 7, 0x6474E551
 """Types of segments; the last one has the rights of the stack alone."""
+_OTHER_SYSTEMS: Final = {2, 6, 9, 12}
+"""Systems that a file may name as its own: NetBSD, Solaris, FreeBSD, OpenBSD. Linux' loaders refuse their libraries
+(bminor/glibc 010d205, elf/dl-load.c, `open_verify`), which packages of Node.js have beside those for Linux."""
 _EXECUTABLE: Final = 1
 _LARGEST_PAGE: Final = 64 << 10
 """Bytes of the largest page of a kernel that containers run on: of aarch64."""
@@ -50,10 +53,11 @@ _READ_ONLY_DATA: Final = b".rodata"
 _MOST_HELD: Final = 16
 """Names of other libraries that are read from the data of one."""
 _NEEDED, _HASH, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 4, 5, 6, 10, 14, 15, 29
-_GNU_HASH, _FLAGS_1, _VERDEF, _VERDEFNUM, _VERNEED, _VERNEEDNUM = (
-    *(0x6FFFFEF5, 0x6FFFFFFB, 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF),
+_FLAGS, _GNU_HASH, _FLAGS_1, _VERDEF, _VERDEFNUM, _VERNEED, _VERNEEDNUM = (
+    *(30, 0x6FFFFEF5, 0x6FFFFFFB, 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF),
 )
 _NODEFLIB: Final = 0x800
+_STATIC_TLS: Final = 0x10
 _WEAK_VERSION: Final = 2
 _LOCAL, _WEAK = 0, 2
 
@@ -138,8 +142,8 @@ class Binary:
     of each defined symbol, ``undefined`` the names of those that another file must define, each with a zero byte.
     ``holds`` are names of libraries that it opens at run time, as `plugins.toml` has them, and ``cuda`` is the release
     line of CUDA in its data. ``system_folders`` are those of a loader. ``page`` is the largest page in bytes for its
-    segments, ``alignment`` the least alignment of one of them, and ``executable_stack`` whether it asks for a stack
-    that can be run. ``numpy`` is the NumPy that it is built for, None if it calls none.
+    segments, ``alignment`` the least alignment of one of them, ``executable_stack`` whether it asks for a stack that can
+    be run, and ``static_tls`` the bytes of its variables by thread that must be there from a thread's start. ``numpy`` is the NumPy that it is built for, None if it calls none.
     ``problem`` says why the rest is not known.
     """
 
@@ -163,6 +167,7 @@ class Binary:
     page: int = _LARGEST_PAGE
     alignment: int = _LARGEST_PAGE
     executable_stack: bool = False
+    static_tls: int = 0
     numpy: NumpyBuild | None = None
     problem: str = ""
 
@@ -219,6 +224,7 @@ class _Segment(NamedTuple):
     size: int
     flags: int
     alignment: int
+    memory: int
 
 
 class _Section(NamedTuple):
@@ -240,11 +246,12 @@ class _Header:
         self.wide, self.order, self.abi = start[4] == 2, "<" if start[5] == 1 else ">", start[8]
         shape = struct.Struct(self.order + ("HHIQQQIHHHHHH" if self.wide else "HHIIIIIHHHHHH"))
         values = shape.unpack(_bytes(content, 16, shape.size))
+        self.of_other_system = start[7] in _OTHER_SYSTEMS
         self.kind, number, _, _, segments, sections, self.flags, _, segment, count, section, parts, names = values
         self.machine = ElfMachine(number, 64 if self.wide else 32)
-        shape = struct.Struct(self.order + ("IIQQ8xQ8xQ" if self.wide else "III4xI4xII"))
+        shape = struct.Struct(self.order + ("IIQQ8xQQQ" if self.wide else "III4xIIII"))
         rows = _table(content, segments, segment, count, shape)
-        order = (0, 2, 3, 4, 1, 5) if self.wide else range(6)
+        order = (0, 2, 3, 4, 1, 6, 5) if self.wide else (0, 1, 2, 3, 5, 6, 4)
         self.segments = [_Segment(*(row[place] for place in order)) for row in rows]
         self.sections: list[_Section] = []
         self._names = b""
@@ -283,11 +290,13 @@ def _read(content: IO[bytes], size: int) -> Binary:
     end = max((segment.start + segment.size for segment in loads), default=0)
     if end > size:
         return Binary(size, machine, "library", problem=f"truncated: {size} bytes, its segments end at {end}")
+    interpreter = header.segment(_INTERPRETER)
+    if dynamic and header.of_other_system and not interpreter:
+        return Binary(size, machine)
     codes = tuple(sorted(set(_gpu_code(header, content, size))))
     mapped = _mapped(loads)
     if dynamic is None:
         return Binary(size, machine, "static", gpu_code=codes, page=mapped[0])
-    interpreter = header.segment(_INTERPRETER)
     named = _bytes(content, interpreter.start, interpreter.size).rstrip(b"\0") if interpreter else b""
     tables = _Tables(content, header, loads, dynamic)
     soname = tables.name(_SONAME)
@@ -312,6 +321,7 @@ def _read(content: IO[bytes], size: int) -> Binary:
         _system_folders(content) if _LOADER.fullmatch(soname) else (),
         *mapped,
         _has_executable_stack(header),
+        _static_tls(header) if tables.tags.get(_FLAGS, [0])[0] & _STATIC_TLS else 0,
         numpy_api.build(_read_only_data(header, content)) if numpy_api.NEEDED in undefined else None,
     )
 
@@ -333,6 +343,10 @@ def _has_executable_stack(header: _Header) -> bool:
     """
     flags = [segment.flags for segment in header.segments if segment.kind == _STACK]
     return bool(flags[-1] & _EXECUTABLE) if flags else header.machine != AARCH64
+
+
+def _static_tls(header: _Header) -> int:
+    return sum(each.memory for each in header.segments if each.kind == _TLS)
 
 
 def _without_content(header: _Header, dynamic: _Segment) -> bool:

@@ -32,6 +32,7 @@ from containers.image.owners.environments import Environments
 
 _EXCEPTIONS: Final = Path(__file__).with_name("exceptions.toml")
 _MUSL: Final = re.compile(r"ld-musl-[^/]+\.so\.1$")
+_LIBRARY_OF_MUSL: Final = re.compile(r"libc\.(?:musl-|so$)")
 
 
 class Fault(NamedTuple):
@@ -181,13 +182,17 @@ def _selected(contents: Contents, machine: ElfMachine, result: Loading, page: in
 
 
 def _is_of_musl(binary: Binary) -> bool:
-    """Return whether a file names musl's loader, or its library as Alpine does."""
-    return bool(_MUSL.search(binary.interpreter)) or any(name.startswith("libc.musl-") for name in binary.needed)
+    """Return whether a file names musl's loader, or its library: as Alpine does, or as compilers for all musl do.
+
+    Android's libraries need `libc.so` too, and are as useless to glibc.
+    """
+    named = _MUSL.search(binary.interpreter)
+    return bool(named or (not binary.interpreter and any(map(_LIBRARY_OF_MUSL.match, binary.needed))))
 
 
 def _may_be_of_musl(binary: Binary, glibc: Loader) -> bool:
-    """Return whether a file is for musl, in an image with musl: by its library's name on Debian, or no other loader."""
-    return not binary.interpreter and (not glibc.present or "libc.so" in binary.needed)
+    """Return whether a file may be for musl, in an image with musl: there is no other loader."""
+    return not binary.interpreter and not glibc.present
 
 
 class _Resolution:

@@ -90,6 +90,16 @@ def test_resolve_needed_version_must_be_provided() -> None:
     assert faults({**files, "lib64/liba.so": LIBRARY}) == [], "a library without versions satisfies all"
 
 
+@pytest.mark.parametrize("needed", ["libc.so", "libc.musl-x86_64.so.1", "libc.so.7"])
+def test_library_for_another_system_is_not_resolved(needed: str) -> None:
+    """As packages of Node.js have: for musl and Android by the C library, for FreeBSD by the header."""
+    path = "app/node_modules/a/watcher.node"
+    assert faults({path: elf(needed=[needed], system=9 * (needed == "libc.so.7"))}) == []
+    android = "app/node_modules/a/prebuilds/android-x64/a.node"
+    assert faults({android: elf(needed=["liblog.so"])}) == []
+    assert faults({android.replace("android", "linux"): elf(needed=["liblog.so"])}) != []
+
+
 def test_resolve_host_library_is_no_fault() -> None:
     program = elf(needed=["libcuda.so.1"], interpreter=LOADER, undefined=["cuInit"])
     result = loading.resolve(image({"bin/p": program}), X86_64)

@@ -61,6 +61,20 @@ def test_library_that_a_program_opens_by_name_is_a_fault() -> None:
     assert refused({**files, "bin/p": started}) == [], "the one process that has it starts with such a stack"
 
 
+def test_library_that_a_thread_has_no_room_for_is_a_fault() -> None:
+    """As jemalloc's (jemalloc/jemalloc#937). glibc's own libraries, and Python's, need a few bytes each."""
+    large = elf("liba.so", threads=1728)
+    opened = f"{SITE}/a/_a.abi3.so"
+    files = {**OLD, opened: elf(needed=["liba.so"]), "lib64/liba.so": large}
+    why = "glibc has no 1728 bytes of each thread left for it, once a process runs; preload it"
+    assert refused(files) == [f"/lib64/liba.so: cannot be opened: {why}; needed by /{opened}"]
+    assert refused({**OLD, "lib64/liba.so": large}) == [], "it may be preloaded"
+    assert refused({**files, "lib64/liba.so": elf("liba.so", threads=1727)}) == []
+    assert refused(files, "LD_PRELOAD=liba.so") == refused(files, "LD_PRELOAD=/lib64/liba.so") == []
+    assert refused(files, "GLIBC_TUNABLES=glibc.rtld.optional_static_tls=2048") == []
+    assert refused({**files, "bin/python": elf(needed=["liba.so"], interpreter=LOADER)}) == [], "there from the start"
+
+
 def test_tunable_gives_each_process_an_executable_stack() -> None:
     files = {**NEW, EXTENSION: elf(stack=EXECUTABLE)}
     assert refused(files, "GLIBC_TUNABLES=glibc.malloc.check=1:glibc.rtld.execstack=2") == []
