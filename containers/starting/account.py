@@ -16,7 +16,7 @@ from containers.image.layers.layer import Entry
 
 READ, RUN = 4, 1
 """Rights, as in the mode of a file; the second is that of entering a folder too."""
-_EXECUTABLE: Final = 0o111
+ANYBODY_RUNS: Final = 0o111
 _LARGEST_ID: Final = 2**31 - 1
 _MOST_DIGITS: Final = 99
 
@@ -38,7 +38,7 @@ class Account:
         if entry is None:
             return True
         if self.uid == 0:
-            return right == READ or entry.kind == "directory" or bool(entry.mode & _EXECUTABLE)
+            return right == READ or entry.kind == "directory" or bool(entry.mode & ANYBODY_RUNS)
         uid, gid = entry.owner
         shift = 6 if uid == self.uid else 3 if gid in self.groups else 0
         return bool(entry.mode >> shift & right)

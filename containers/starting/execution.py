@@ -36,7 +36,7 @@ _MOST_REWRITES: Final = 5
 """Times that ``#!`` may lead from one file to the next."""
 _MOST_LAUNCHES: Final = 8
 """Programs that are followed, each of which starts the next."""
-_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of a container whose image sets none (moby/moby 9f3e5ee, oci/defaults.go, `defaultUnixPathEnv`)."""
 
 
@@ -152,7 +152,7 @@ class Execution:
         program = words.program
         if "/" in program:
             return self._absolute(program, words.folder)
-        folders = self._contents.folders("PATH", _PATH)
+        folders = self._contents.folders("PATH", PATH)
         # runc takes no program of a folder that is relative; the C library and shells do, and an empty one is `.`.
         used = (folder for folder in folders if words.by_text or folder.startswith("/"))
         paths = [posixpath.join(self._absolute(folder, words.folder), program) for folder in used]

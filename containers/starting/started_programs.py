@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
@@ -12,14 +14,17 @@ from containers.image.binaries.loader import Loader
 from containers.image.binaries.loading import Fault
 from containers.image.binaries.musl_loader import MuslLoader
 from containers.starting import account, python_environments
-from containers.starting.account import READ
-from containers.starting.execution import Execution, Started, runs
+from containers.starting.account import ANYBODY_RUNS, READ
+from containers.starting.execution import PATH, Execution, Started, runs
 from containers.starting.launchers import Words
 
 _SHELL: Final = ("/bin/sh", "-c")
 """What runs the text of a health check (moby/moby 0248325, daemon/health.go, `getShell`)."""
 _PROCESSORS: Final = {3, 8, 20, 21, 22, 40, 62, 183, 243, 258}
 """The machines that have an operating system: not GPUs or eBPF."""
+_RUN: Final = {"program", "static"}
+_FOR_CHOICE: Final = re.compile("aarch64|arm|x86|x64|amd64|i[36]86|ppc|s390|riscv|mips")
+"""What the name of a program has that lies beside those for other processors."""
 
 
 def faults(contents: Contents, machine: ElfMachine, platform: str) -> list[Fault]:
@@ -55,7 +60,23 @@ def faults(contents: Contents, machine: ElfMachine, platform: str) -> list[Fault
         outcome = execution.start(words)
         started.append(outcome)
         results += _faults(contents, execution, origin, words, outcome)
-    return list(dict.fromkeys([*results, *python_environments.faults(contents, execution, started)]))
+    results += python_environments.faults(contents, execution, started)
+    known = {path for fault in results for path in (fault.file, *fault.names)}
+    results += (fault for fault in _foreign(contents, machine) if fault.file not in known)
+    return list(dict.fromkeys(results))
+
+
+def _foreign(contents: Contents, machine: ElfMachine) -> Iterator[Fault]:
+    """Yield the programs in folders of PATH for another machine; not those that a script may choose from."""
+    folders = {contents.tree.trace(folder).path for folder in contents.folders("PATH", PATH)}
+    for path, binary in contents.binaries.items():
+        name = posixpath.basename(path)
+        if posixpath.dirname(path) not in folders or _FOR_CHOICE.search(name) or binary.kind not in _RUN:
+            continue
+        may_run = binary.machine in runs(machine) or binary.machine.number not in _PROCESSORS or binary.problem
+        if not may_run and contents.entries[path].mode & ANYBODY_RUNS:
+            reason = f"it is for {binary.machine}, the image for {machine}"
+            yield Fault("platform", f"/{path}", "cannot be run", reason, names=(str(binary.machine),))
 
 
 def _settings(config: Any) -> Iterator[tuple[str, Words]]:

@@ -97,7 +97,20 @@ def elf(
             sections += _SECTION.pack(names.index(section_name), 1, 2, 0, first, length, 0, 0, 8, 0)
         sections += _SECTION.pack(names.index(b".shstrtab"), 3, 0, 0, listed, len(names), 0, 0, 1, 0)
     header = _HEADER.pack(
-        *(b"\x7fELF\2\1\1" + bytes([system]) + bytes(8), 3, machine, 1, 0, 64, place if sections else 0, 0, 64, 56, segments, 64),
+        *(
+            b"\x7fELF\2\1\1" + bytes([system]) + bytes(8),
+            3,
+            machine,
+            1,
+            0,
+            64,
+            place if sections else 0,
+            0,
+            64,
+            56,
+            segments,
+            64,
+        ),
         *(len(sections) // 64, len(starts) + 1 if starts else 0),
     )
     rows = [(1, 5, 0, 0, end, alignment), (2, 6, start, start, len(dynamic), 8)]

@@ -74,9 +74,7 @@ class RefusedFiles:
             if one.binary.executable_stack:
                 self._opened[one.place.path].append(root)
 
-    def _note_threads(
-        self, process: Process, large: Iterable[Loaded], root: str, first: int, *, program: bool
-    ) -> None:
+    def _note_threads(self, process: Process, large: Iterable[Loaded], root: str, first: int, *, program: bool) -> None:
         """Note libraries that must be there from a process' start. Whether one on its own is opened is not known."""
         preloaded = (*self._loader.preloaded, *self._loader.always_preloaded)
         started = process.objects[:first] if program else [process.by_name.get(name) for name in preloaded]

@@ -300,7 +300,11 @@ def test_image_without_a_program_for_its_platform_is_a_fault() -> None:
     assert lines(files, entry("/bin/app"), base={}) == ["/: misses programs for linux/amd64: 2 files are for aarch64"]
     assert lines(files, {}, machine=AARCH64, base={}) == []
     assert lines({"data": "x", "gpu.cubin": elf(machine=190)}, {}, base={}) == []
-    assert lines({**files, "bin/b": PROGRAM}, {}) == [], "libraries of another processor may be data"
+    beside: Files = {"usr/lib/app": files["bin/app"], "bin/app-arm64": files["bin/app"], "bin/b": PROGRAM}
+    assert lines({**beside, "lib/a.so": files["lib/a.so"]}, {}) == [], "files for another processor may be data"
+    assert lines({**files, "bin/b": PROGRAM}, {}) == [
+        "/bin/app: cannot be run: it is for aarch64, the image for x86-64"
+    ]
 
 
 BUILT = {"amd64": elf(), "arm64": elf(machine=183), "386": static_32(3), "arm": static_32(40)}
