@@ -46,8 +46,7 @@ def elf(
         return len(strings) - len(_encoded(text)) - 1
 
     tags = [(1, name(library)) for library in needed]
-    tags += [(tag, name(text)) for tag, text in ((14, soname), (15, rpath), (29, runpath)) if text]
-    tags += [(30, 0x10)] if threads else []
+    tags += [(tag, name(text)) for tag, text in ((14, soname), (15, rpath), (29, runpath)) if text] + [(30, 0x10)] * bool(threads)
     symbols = bytearray(24)
     for group, section, binding in ((defined, 1, 1), (undefined, 0, 1), (weak, 0, 2)):
         for symbol in group:

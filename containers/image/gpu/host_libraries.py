@@ -49,7 +49,7 @@ class HostLibraries:
 
     def __init__(self, contents: Contents, loader: Loader, is_host: Callable[[str], bool]) -> None:
         self._contents, self._loader = contents, loader
-        self._is_host = cache(lambda name: is_host(plain(name)))
+        self._is_host = cache(lambda name: is_host(plain(PurePosixPath(name).name)))
         self._users: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
 
     def note(self, process: Process) -> None:
@@ -79,7 +79,7 @@ class HostLibraries:
         """Note libraries of the host that each process opens before all others, if by a path that stays."""
         for name in dict.fromkeys((*self._loader.preloaded, *self._loader.always_preloaded)):
             library = process.by_name.get(name)
-            known = library and next(filter(self._is_host, (library.binary.soname, PurePosixPath(name).name)), None)
+            known = library and next(filter(self._is_host, (library.binary.soname, name)), None)
             if library and known and self._stays(library.place, name, process.objects[0], process.environment):
                 self._users[library.place.name, library.place.path, known] += ()
 

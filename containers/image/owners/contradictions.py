@@ -27,7 +27,7 @@ from containers.image.owners import distributions, ownership
 from containers.image.owners.distributions import Distribution
 from containers.image.owners.package_folders import SHARED, Environment, PackageFolders
 
-_EXTENSION: Final = re.compile(r"(?P<module>.*/[^/.]+)\.cpython-3(?P<minor>\d+t?)-[^/]*\.so")
+_EXTENSION: Final = re.compile(r"(?P<module>.*/[^/.]+)\.cpython-3(?P<minor>\d+t?)-(?P<platform>[^/]*)\.so")
 """An extension that one release of Python alone imports (importlib.machinery.EXTENSION_SUFFIXES)."""
 _ANY_EXTENSION: Final = re.compile(r".*/[^/.]+\.(?:cpython-3\d+t?-[^/]*|abi3)\.so")
 """An extension, by a name that nothing else has."""
@@ -84,20 +84,29 @@ def unmet(contents: Contents, architecture: str) -> list[Contradiction]:
 def _foreign(contents: Contents, folders: PackageFolders) -> Iterator[Contradiction]:
     """Yield the extensions that the folder's Python passes over, if nothing else has the module's name."""
     extensions = {path: built for path in sorted(contents.binaries) if (built := _EXTENSION.fullmatch(path))}
-    known = {(built["module"], f"3.{built['minor']}") for built in extensions.values()}
+    own: defaultdict[str, set[str]] = defaultdict(set)
+    for path, built in extensions.items():
+        if "/lib-dynload/" in path:
+            own[built["minor"]].add(built["platform"])
+
+    def release(built: re.Match[str]) -> str:
+        """Return the Python of an extension, with its platform if no Python of that release is built for it."""
+        minor, platform = built["minor"], built["platform"]
+        return f"3.{minor}" if platform in own.get(minor, {platform}) else f"3.{minor} for {platform}"
+
+    known = {(built["module"], release(built)) for built in extensions.values()}
     for path, built in extensions.items():
         budget.check()
         environments = folders.of(path)
         if not environments or path.startswith(f"{SHARED}/"):
             continue
-        release = f"3.{built['minor']}"
-        if any(environment.version == release for environment in environments):
+        if any(environment.version == release(built) for environment in environments):
             continue
         module, version = built["module"], environments[0].version
         others = (f"{module}{suffix}" for suffix in (".py", ".abi3.so", ".so"))
         if (module, version) in known or any(contents.tree.find(other) for other in others):
             continue
-        yield Contradiction(environments[0].place, f"/{path}", f"Python {release}", f"Python {version}")
+        yield Contradiction(environments[0].place, f"/{path}", f"Python {release(built)}", f"Python {version}")
 
 
 def _of_other_processor(contents: Contents, folders: PackageFolders, architecture: str) -> Iterator[Contradiction]:

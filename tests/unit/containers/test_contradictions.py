@@ -134,6 +134,16 @@ def test_extension_of_another_python_is_named(files: list[str], named: bool) -> 
     assert [str(one) for one in contradictions.unmet(read, "amd64")] == (expected if named else [])
 
 
+@pytest.mark.parametrize(("other", "named"), [("gnu", True), ("musl", False)])
+def test_extension_for_another_c_library_is_named(other: str, *, named: bool) -> None:
+    """As of packages that a stage with Alpine installed. The extensions of Python itself say what it is built for."""
+    name = "cpython-311-x86_64-linux-musl.so"
+    own: Files = {f"usr/local/lib/python3.11/lib-dynload/_b.{name.replace('musl', other)}": elf()}
+    expected = [f"/{SITE}/a.{name} requires Python 3.11 for x86_64-linux-musl, and /opt/venv has Python 3.11"]
+    assert unmet({f"{SITE}/a.{name}": elf()}, own) == (expected if named else [])
+    assert unmet({f"{SITE}/a.{name}": elf(), f"{SITE}/a.{name.replace('musl', other)}": elf()}, own) == []
+
+
 @pytest.mark.parametrize(
     ("own", "other", "named"),
     [

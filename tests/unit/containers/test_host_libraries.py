@@ -52,6 +52,12 @@ def test_stub_that_is_linked_as_the_drivers_names_its_users() -> None:
     assert f"/usr/local/cuda/lib64/stubs/libcuda.so.1: hides libcuda.so.1 {FAULT}; needed by /bin/p" in faults
 
 
+def test_stub_that_a_program_needs_by_its_path_is_a_fault() -> None:
+    path = f"/{STUBS}/libcuda.so"
+    faults, _ = inspected({**NAMED_STUBS, "bin/p": elf(needed=[path], interpreter=LOADER)})
+    assert faults == [f"{path}: hides {path} {FAULT}; needed by /bin/p"]
+
+
 @pytest.mark.parametrize("kind", ["rpath", "runpath"])
 def test_stub_by_the_path_of_a_library_is_a_fault(kind: str) -> None:
     """As CMake leaves it where it links with the driver."""
