@@ -46,7 +46,8 @@ def elf(
         return len(strings) - len(_encoded(text)) - 1
 
     tags = [(1, name(library)) for library in needed]
-    tags += [(tag, name(text)) for tag, text in ((14, soname), (15, rpath), (29, runpath)) if text] + [(30, 0x10)] * bool(threads)
+    tags += [(tag, name(text)) for tag, text in ((14, soname), (15, rpath), (29, runpath)) if text]
+    tags += [(30, 0x10)] * bool(threads)
     symbols = bytearray(24)
     for group, section, binding in ((defined, 1, 1), (undefined, 0, 1), (weak, 0, 2)):
         for symbol in group:
@@ -115,8 +116,7 @@ def elf(
     rows = [(1, 5, 0, 0, end, alignment), (2, 6, start, start, len(dynamic), 8)]
     rows += [(3, 4, interpreted, interpreted, len(interpreter) + 1, 1)] if interpreter else []
     rows += [(1, 4, end - 1, end - 1 + shifted, 1, alignment)] if shifted else []
-    rows += [(0x6474E551, stack, 0, 0, 0, 16)] if stack is not None else []
-    rows += [(7, 4, 0, 0, 0, 8)] if threads else []
+    rows += [(0x6474E551, stack, 0, 0, 0, 16)] * (stack is not None) + [(7, 4, 0, 0, 0, 8)] * bool(threads)
     table = b"".join(
         _SEGMENT.pack(kind, flags, offset, address, address, size, threads if kind == 7 else size, align)
         for kind, flags, offset, address, size, align in rows

@@ -27,9 +27,9 @@ _EXTENSION: Final = re.compile(
     r".*/lib/python(?P<version>3\.\d+)/.*/(?P<module>[^/.]+)(?:\.abi3|\.cpython-3(?P<minor>\d+)-[\w-]+)?\.so"
 )
 _FOR_ONE_TORCH: Final = re.compile(
-    r"(.*torch)[_-]?\d[\d.]*?(?:[_-](?:cpu|cuda|rocm)\w*)?((?:\.abi3|\.cpython-[\w-]+)?\.so)"
+    r"(.*torch|.*(?=_\d_\d+_\d))[_-]?\d[\d._]*?(?:[_-](?:cpu|cuda|rocm)\w*)?((?:\.abi3|\.cpython-[\w-]+)?\.so)"
 )
-"""A file of which a package has one for each release of torch, as NIXL, DGL and torch_c_dlpack_ext."""
+"""A file of which a package has one for each release of torch, as NIXL, DGL, torch_c_dlpack_ext and Mooncake."""
 
 _SHARED: Final = re.compile(rb"(?mi)^include-system-site-packages *= *true")
 

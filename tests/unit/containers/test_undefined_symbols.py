@@ -59,7 +59,9 @@ def test_environments_of_one_python_define_together(config: Mapping[str, list[st
     assert faults(files) == [f"/{SITE}/a/_A.so: misses symbol f: no library defines it"]
 
 
-@pytest.mark.parametrize("name", ["libg_pytorch_2.{}.0.so", "libg_torch2{}-cpu.so", "g_torch2{}.abi3.so"])
+@pytest.mark.parametrize(
+    "name", ["libg_pytorch_2.{}.0.so", "libg_torch2{}-cpu.so", "g_torch2{}.abi3.so", "pg_2_{}_0.abi3.so"]
+)
 def test_one_of_the_files_for_each_torch_must_load(name: str) -> None:
     files = {f"{SITE}/g/{name.format(minor)}": extension(f"_ZN2at{minor}fEv") for minor in (1, 2)}
     assert len(faults({**torch(NEWER), **files})) == 2
