@@ -93,7 +93,7 @@ _ENTERED: Final = re.compile(
 )
 """How a script makes a path of that."""
 _IN_TWO_LANGUAGES: Final = "'''exec'"
-"""How a script of Python starts it by a shell, as its path is too long for ``#!`` (pypa/pip 26.0, vendored distlib,
+"""How a script of Python starts it by a shell, as its path is too long for ``#!`` (pypa/pip 26.3, pip/_vendor/distlib,
 scripts.py, `_build_shebang`; uv does the same)."""
 _FOR_OPTIONS: Final = re.compile(
     r"""if \[ "\$\{1(?:#-\}" != "\$\{?1\}?|:0:1\}" = (?P<quote>["'])-(?P=quote))"? \]; then"""

@@ -116,7 +116,7 @@ def elf(
     rows = [(1, 5, 0, 0, end, alignment), (2, 6, start, start, len(dynamic), 8)]
     rows += [(3, 4, interpreted, interpreted, len(interpreter) + 1, 1)] if interpreter else []
     rows += [(1, 4, end - 1, end - 1 + shifted, 1, alignment)] if shifted else []
-    rows += [(0x6474E551, stack, 0, 0, 0, 16)] * (stack is not None) + [(7, 4, 0, 0, 0, 8)] * bool(threads)
+    rows += [(0x6474E551, stack or 0, 0, 0, 0, 16)] * (stack is not None) + [(7, 4, 0, 0, 0, 8)] * bool(threads)
     table = b"".join(
         _SEGMENT.pack(kind, flags, offset, address, address, size, threads if kind == 7 else size, align)
         for kind, flags, offset, address, size, align in rows

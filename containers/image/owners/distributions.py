@@ -14,6 +14,8 @@ _METADATA: Final = re.compile(
     r"(?P<folder>.*)/(?:[^/]+\.dist-info/METADATA|(?P<egg>[^/]+)\.egg-info(?P<requires>/requires\.txt|/PKG-INFO)?)"
 )
 """What a wheel leaves, and what setuptools and distutils leave, as Debian's packages have it."""
+_WHEEL: Final = re.compile(r".*/(?P<name>[^/-]+)-(?P<version>[^/-]+)\.dist-info/METADATA")
+"""A wheel's folder: pip and uv take the name and the version from it, whatever the file says (pip 26.3, uv 0.13.8)."""
 _EGG: Final = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+)(?:-py3[.\d]*)?")
 _SECTION: Final = re.compile(rb"\[(?P<extra>[^:\]]*)(?::(?P<marker>[^\]]*))?\]")
 """How a part of `requires.txt` begins that an extra or a marker is for."""
@@ -72,6 +74,8 @@ def distribution(path: str, content: bytes) -> Distribution | None:
             python = value
         elif not re.search(r"\bextra\s*==", value) or " or " in value:
             requires.append(value)
+    if wheel := _WHEEL.fullmatch(path):
+        name, version = canonicalize_name(wheel["name"]), wheel["version"]
     return Distribution(name, version, tuple(requires), python) if name and version else None
 
 

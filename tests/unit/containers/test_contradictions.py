@@ -38,6 +38,15 @@ def test_package_of_another_torch_is_named() -> None:
     assert unmet(vision, numpy) == [], "what is not there contradicts nothing"
 
 
+def test_folder_of_a_wheel_says_its_name_and_version() -> None:
+    """As for pip and uv, whatever its metadata says."""
+    lying: Files = {f"{SITE}/sample_dep-3.dist-info/METADATA": "Name: other\nVersion: 1\n"}
+    assert unmet(package("user", "1", "sample-dep>=2"), lying) == []
+    assert unmet(package("user", "1", "sample-dep>=4"), lying) == [
+        "user 1 requires sample-dep>=4, and /opt/venv has sample-dep 3"
+    ]
+
+
 @pytest.mark.parametrize(
     ("requirement", "met"),
     [
