@@ -100,6 +100,12 @@ def test_library_for_another_system_is_not_resolved(needed: str) -> None:
     assert faults({android.replace("android", "linux"): elf(needed=["liblog.so"])}) != []
 
 
+def test_plugin_for_daemons_is_no_fault() -> None:
+    plugin = elf(undefined=["unlock_slurmctld"])
+    assert faults({"usr/lib/x86_64-linux-gnu/slurm-wlm/sched_builtin.so": plugin}) == []
+    assert len(faults({"usr/lib/sched_builtin.so": plugin})) == 1
+
+
 def test_resolve_host_library_is_no_fault() -> None:
     program = elf(needed=["libcuda.so.1"], interpreter=LOADER, undefined=["cuInit"])
     result = loading.resolve(image({"bin/p": program}), X86_64)
@@ -116,6 +122,9 @@ def test_resolve_host_library_is_no_fault() -> None:
         ("opt/java/openjdk/lib/amd64/libawt_xawt.so", "libXtst.so.6", True),
         ("opt/java/openjdk/lib/amd64/libjsoundalsa.so", "libasound.so.2", True),
         ("opt/java/openjdk/lib/libfontmanager.so", "libfreetype.so.6", False),
+        ("usr/lib/jvm/java-21-openjdk-amd64/lib/libjava.so", "libjvm.so", True),
+        ("usr/lib/collectd/java.so", "libjvm.so", False),
+        ("usr/lib/x86_64-linux-gnu/pocl/libpocl-devices-pthread.so", "libpocl-devices-basic.so", True),
     ],
 )
 def test_what_official_images_lack_is_optional(path: str, library: str, *, optional: bool) -> None:
