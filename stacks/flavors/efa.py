@@ -53,6 +53,7 @@ from stacks.versions.torch_libraries import (
     check_nccl_package,
     nccl_package_warnings,
     nccl_release,
+    nccl_warnings,
 )
 
 
@@ -208,7 +209,11 @@ class Config(StackConfig):
         cuda = ngc_release(self.ngc).cuda
         if cuda and self.nccl.version and self.nccl.source == "package":
             lines += nccl_package_warnings(self.nccl.version, cuda, machine=self.machine, field="nccl.version")
-        return lines
+        field = "nccl.version" if self.nccl.version else "ngc"
+        return [
+            *lines,
+            *(nccl_warnings(self.nccl_version, machine=self.machine, field=field) if self.nccl_version else ()),
+        ]
 
     @property
     def nccl_version(self) -> str | None:

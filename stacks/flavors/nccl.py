@@ -28,6 +28,7 @@ from stacks.versions.torch_libraries import (
     hpcx_warnings,
     nccl_package_warnings,
     nccl_release,
+    nccl_warnings,
 )
 
 _archive = matching(
@@ -119,6 +120,7 @@ class Config(FamilyConfig):
         if self.nccl_tests:
             return super().warnings
         packaged = nccl_package_warnings(self.nccl, self.cuda, machine=self.machine)
+        packaged += nccl_warnings(self.nccl, machine=self.machine)
         return [*super().warnings, *packaged, *([] if self.hpcx else hpcx_warnings(self.hpcx_archive))]
 
     @property

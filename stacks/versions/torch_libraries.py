@@ -106,6 +106,17 @@ def nccl_package_warnings(
     return [f"slipway:{field}: NVIDIA's apt archive may not have {package}; the build fails without it"]
 
 
+def nccl_warnings(version: str, *, machine: Machine = "amd64", field: str = "nccl") -> list[str]:
+    """Return a line if a release of NCCL is known to fail on a machine."""
+    rows = table("nccl")["wrong"]
+    first = newest_from(rows, version)
+    row = rows[first] if first else None
+    if row is None or order(version) >= order(row["below"]) or row.get("machine", machine) != machine:
+        return []
+    on = f" on {row['machine']}" if "machine" in row else ""
+    return [f"slipway:{field}: with NCCL {version}{on}, {row['what']}; take {row['below']} or newer; {row['source']}"]
+
+
 def check_cudnn_release(version: str, cuda_version: str) -> None:
     """Refuse a release of cuDNN that NVIDIA is not known to have a package of for a CUDA.
 

@@ -226,3 +226,19 @@ def test_installer_for_arm64_is_in_doubt() -> None:
 def test_plugin_whose_broadcast_hangs_is_a_warning(efa: dict[str, str], *, warned: bool) -> None:
     lines = flavors.load({"flavor": "efa", "efa": efa}, "stack x").warnings
     assert any("large broadcasts of NCCL between nodes hang; take installer 1.49.0" in line for line in lines) is warned
+
+
+@pytest.mark.parametrize(
+    ("stack", "failing"),
+    [
+        ({"flavor": "nccl", "nccl": "2.29.2-1", "cuda": "13.1.1"}, "with NCCL 2.29.2-1, collectives may hang"),
+        ({"flavor": "nccl", "nccl": "2.28.9-1", "cuda": "13.0.2", "platforms": ["linux/arm64"]}, "2.28.9-1 on arm64, collectives stop"),
+        ({"flavor": "nccl", "nccl": "2.28.9-1", "cuda": "13.0.2"}, ""),
+        ({"flavor": "nccl", "nccl": "2.29.3-1", "cuda": "13.1.1"}, ""),
+        ({"flavor": "efa", "ngc": "26.01", "efa": {"installer": "1.49.0"}, "nccl": {"version": "2.29.2-1"}}, "with NCCL 2.29.2-1, collectives may hang"),
+    ],
+)  # fmt: skip
+def test_nccl_that_is_known_to_hang_is_a_warning(stack: dict[str, Any], failing: str) -> None:
+    lines = [line for line in flavors.load(stack, "stack x").warnings if "take 2.29.3 or newer" in line]
+    assert len(lines) == bool(failing)
+    assert all(failing in line for line in lines)
