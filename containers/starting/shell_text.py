@@ -161,13 +161,9 @@ class Text:
         command: list[str] = []
         redirected = skipped = False
         for number, (kind, word) in enumerate(tokens, 1):
-            if kind == "word" and word in _BLOCKS and not (command or redirected):
-                # What comes before `&&` decides whether a shell runs the block.
-                return None, None if skipped or self._chained else self._of_block(word, tokens[number:])
-            if kind == "word" and word in _CONDITIONS and not (command or redirected or skipped or self._chained):
-                return None, self._after_condition(tokens[number - 1 :])
-            if kind in {"open", "close"}:
-                return None if skipped or command or redirected else self._of_subshell(tokens[number:]), None
+            block = None if command or redirected else self._at_block(tokens[number - 1 :], skipped=skipped)
+            if block or kind in {"open", "close"}:
+                return block or (None, None)
             if kind == "word":
                 command.append(word)
             redirected |= kind == "redirection"
@@ -181,6 +177,21 @@ class Text:
                     return found, None
             skipped, command, redirected = word == "||", [], False  # what follows is for a failure
         return None, None
+
+    def _at_block(
+        self, tokens: Sequence[tuple[str, str]], *, skipped: bool
+    ) -> tuple[CertainProgram | None, Sequence[tuple[str, str]] | None] | None:
+        """Return the program and the rest of a block, a condition or a subshell that begins here; None without one."""
+        kind, word = tokens[0]
+        # What comes before `&&` decides whether a shell runs it.
+        passed = skipped or self._chained
+        if kind == "word" and word in _BLOCKS:
+            return None, None if passed else self._of_block(word, tokens[1:])
+        if kind == "word" and word in _CONDITIONS and not passed:
+            return None, self._after_condition(tokens)
+        if kind in {"open", "close"}:
+            return None if skipped else self._of_subshell(tokens[1:]), None
+        return None
 
     def _of_block(self, start: str, tokens: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]] | None:
         """Return what a shell goes on with at a block, without its braces, or after it; None if that is not known.

@@ -286,14 +286,13 @@ def _read(content: IO[bytes], size: int) -> Binary:
         return Binary(size, machine, gpu_code=(gpu_code.of_cubin(header.flags, header.abi),))
     loads = [segment for segment in header.segments if segment.kind == _LOAD]
     dynamic = header.segment(_DYNAMIC)
-    if header.kind not in {_PROGRAM, _SHARED} or (dynamic and _without_content(header, dynamic)):
+    interpreter = header.segment(_INTERPRETER)
+    is_foreign = header.of_other_system and interpreter is None
+    if header.kind not in {_PROGRAM, _SHARED} or (dynamic and (is_foreign or _without_content(header, dynamic))):
         return Binary(size, machine)
     end = max((segment.start + segment.size for segment in loads), default=0)
     if end > size:
         return Binary(size, machine, "library", problem=f"truncated: {size} bytes, its segments end at {end}")
-    interpreter = header.segment(_INTERPRETER)
-    if dynamic and header.of_other_system and not interpreter:
-        return Binary(size, machine)
     codes = tuple(sorted(set(_gpu_code(header, content, size))))
     mapped = _mapped(loads)
     if dynamic is None:
@@ -322,7 +321,7 @@ def _read(content: IO[bytes], size: int) -> Binary:
         _system_folders(content) if _LOADER.fullmatch(soname) else (),
         *mapped,
         _has_executable_stack(header),
-        _static_tls(header) if tables.tags.get(_FLAGS, [0])[0] & _STATIC_TLS else 0,
+        _static_tls(header, tables.tags.get(_FLAGS, [0])[0]),
         numpy_api.build(_read_only_data(header, content)) if numpy_api.NEEDED in undefined else None,
     )
 
@@ -346,8 +345,8 @@ def _has_executable_stack(header: _Header) -> bool:
     return bool(flags[-1] & _EXECUTABLE) if flags else header.machine != AARCH64
 
 
-def _static_tls(header: _Header) -> int:
-    return sum(each.memory for each in header.segments if each.kind == _TLS)
+def _static_tls(header: _Header, flags: int) -> int:
+    return sum(each.memory for each in header.segments if each.kind == _TLS and flags & _STATIC_TLS)
 
 
 def _without_content(header: _Header, dynamic: _Segment) -> bool:
