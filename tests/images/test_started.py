@@ -68,7 +68,10 @@ TEXTS = [
     *("gosu app gone; exec true", "set -e; id gone && exec gone; true", "set +e; gone; true", "A=true; exec nice $A", "exec nice ${HOME:+}/bin/true"),
     *("PYTHONPATH=/t exec python3 -m module", "export PYTHONPATH=/t && exec python3 -m module", 'export "PATH=/t:$PATH"; exec real', "PATH=/t:$PATH exec env real"),
     *("cd /t/linked && cd ../sub && ./run", "cd /t/linked/../sub && ./run", "env -C/t ./real", "env PYTHONPATH=/t python3 -m module"),
+    *("[ -f /x ] || PATH=/t; exec real", "[ -f /t/real ] && exit 0; exec gone", "until test -e /t; do sleep 1; done; exec true", "[ 'x' ]", "['x'] || exec true"),
+    *("[ -f /x ] && A=/x; exec nice /t/real", "while test -e /x; do exec gone; done; exec true", "[ -f /x ] || exec true; exec gone"),
     # Those that do not.
+    *('[ -n "$A" ] && export B=1; exec gone', "test -f /t/real || exit 3; exec gone", "until test -e /t; do sleep 1; done; exec gone", "['true', '--x']", '["true", ]'),
     *("gone && true", "gone && true || exit 1", "gone || exit 3; true", "gone ;", "exec gone; true", "exec gone 2>&1", "set -o errexit; gone; true", "true\r\n"),
     *("exec nice gone --x $A", "# first; second\nexec gone # && true", 'exec gone --x "{\\"a\\": 1}"', "export LD_LIBRARY_PATH=/x && exec gone", "exec nice '$A'"),
 ]  # fmt: skip
@@ -86,6 +89,8 @@ SCRIPTS = {
         *("A=/t; export B=$A/sub; exec $B/run", "A=/t; export B=$A/sub; exec $B/gone", 'A=/t; (A=/x); exec "$A/real"'),
         *('if [ -z "$A" ]; then echo a; fi; exec /t/gone', "if true; then exec /t/real; fi; exec /t/gone", "A=/t/gone; if true; then A=/t/real; fi; exec $A"),
         *("if true; then if false; then exit; fi; fi; exec /t/real", "if true; then if ! false; then echo; fi; fi; exec gone", "if true; then PATH=/t; fi; exec real"),
+        *('if [ "${1#-}" != "$1" ]; then\n  set -- gone "$@"\nfi\nexec "$@"', *(f"'''exec' '/t/{name}' \"$0\"\n' '''" for name in ["real", "gone"])),
+        *(f'D=$(cd -- "$(dirname -- "$0")" > /dev/null 2>&1 && pwd)\nexec "$D/{name}"' for name in ["true", "gone"]),
         *("{ echo; exec /t/gone; }", "{ /t/gone; }; true", "set -e\n{ gone; }\ntrue", "{ cd /t; ./real; }", "/t/gone || { exec /t/real; }"),
     ])
 } | {"true": "#!/bin/sh\nexit 0\n"}  # fmt: skip
