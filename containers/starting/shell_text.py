@@ -77,6 +77,8 @@ _PLAIN_COMMANDS: Final = frozenset(
 """Commands that change nothing of what a shell starts later."""
 _ALWAYS: Final = (["true"], [":"])
 """Commands by which a loop may never end."""
+_OF_FILE: Final = re.compile("^-[a-moprstuwxGLNOS]$|/")
+"""Words of a loop that may wait for a file, the program itself perhaps."""
 _SHORT: Final = re.compile(r"[\d.]{1,4}s?")
 """What `sleep` waits for; a longer time, as `infinity`, is a start too."""
 _TO_NOTHING: Final = re.compile(r"\d*>>?[ \t]*/dev/null|\d*>&[ \t]*\d")
@@ -250,7 +252,9 @@ class Text:
         if start == "{":
             return [*within, *after]  # whose separator ends a block at the end, as in `{ { true; } }`
         plain = [list(dropwhile(_BEFORE_COMMAND.__contains__, command)) for command in commands]
-        if not all(map(self._changes_nothing, plain)) or (end == "done" and any(each[:1] in _ALWAYS for each in plain)):
+        if not all(map(self._changes_nothing, plain)):
+            return None
+        if end == "done" and any(each[:1] in _ALWAYS or any(map(_OF_FILE.search, each)) for each in plain):
             return None
         return after[1:]
 

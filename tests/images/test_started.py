@@ -68,10 +68,10 @@ TEXTS = [
     *("gosu app gone; exec true", "set -e; id gone && exec gone; true", "set +e; gone; true", "A=true; exec nice $A", "exec nice ${HOME:+}/bin/true"),
     *("PYTHONPATH=/t exec python3 -m module", "export PYTHONPATH=/t && exec python3 -m module", 'export "PATH=/t:$PATH"; exec real', "PATH=/t:$PATH exec env real"),
     *("cd /t/linked && cd ../sub && ./run", "cd /t/linked/../sub && ./run", "env -C/t ./real", "env PYTHONPATH=/t python3 -m module"),
-    *("[ -f /x ] || PATH=/t; exec real", "[ -f /t/real ] && exit 0; exec gone", "until test -e /t; do sleep 1; done; exec true", "[ 'x' ]", "['x'] || exec true"),
-    *("[ -f /x ] && A=/x; exec nice /t/real", "while test -e /x; do exec gone; done; exec true", "[ -f /x ] || exec true; exec gone"),
+    *("[ -f /x ] || PATH=/t; exec real", "[ -f /t/real ] && exit 0; exec gone", "until test -n x; do sleep 1; done; exec true", "until test -e /t; do sleep 1; done; exec true", "[ 'x' ]", "['x'] || exec true"),
+    *("[ -f /x ] && A=/x; exec nice /t/real", "while test -z x; do exec gone; done; exec true", "[ -f /x ] || exec true; exec gone"),
     # Those that do not.
-    *('[ -n "$A" ] && export B=1; exec gone', "test -f /t/real || exit 3; exec gone", "until test -e /t; do sleep 1; done; exec gone", "['true', '--x']", '["true", ]'),
+    *('[ -n "$A" ] && export B=1; exec gone', "test -f /t/real || exit 3; exec gone", "until test -n x; do sleep 1; done; exec gone", "['true', '--x']", '["true", ]'),
     *("gone && true", "gone && true || exit 1", "gone || exit 3; true", "gone ;", "exec gone; true", "exec gone 2>&1", "set -o errexit; gone; true", "true\r\n"),
     *("exec nice gone --x $A", "# first; second\nexec gone # && true", 'exec gone --x "{\\"a\\": 1}"', "export LD_LIBRARY_PATH=/x && exec gone", "exec nice '$A'"),
 ]  # fmt: skip
