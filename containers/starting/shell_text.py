@@ -98,10 +98,10 @@ _IN_TWO_LANGUAGES: Final = "'''exec'"
 """How a script of Python starts it by a shell, as its path is too long for ``#!`` (pypa/pip 26.3, pip/_vendor/distlib,
 scripts.py, `_build_shebang`; uv does the same)."""
 _FOR_OPTIONS: Final = re.compile(
-    r"""if \[ "\$\{1(?:#-\}" != "\$\{?1\}?|:0:1\}" = (?P<quote>["'])-(?P=quote))"? \]; then"""
+    r"""(?<!\w)if \[ "\$\{1(?:#-\}" != "\$\{?1\}?|:0:1\}" = (?P<quote>["'])-(?P=quote))"? \]; then"""
     r"""\s+set -- [^\n;]*[\n;]\s*fi\b"""
 )
-"""How official images put their program before options (docker-library/python and others)."""
+"""How official images put their program before options (docker-library/php 665bf50, docker-php-entrypoint)."""
 _READ: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 
 

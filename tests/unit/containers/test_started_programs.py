@@ -168,6 +168,7 @@ GONE = "no folder of PATH has gone"
         ({"x": '#!/bin/sh\nD=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" &> /dev/null && pwd)\nexec "$D/gone"\n'}, entry("/x"), "/x: does not start as Entrypoint: /gone does not exist"),
         ({"x": '#!/bin/sh\nif [ "${1#-}" != "$1" ]; then\n  set -- serve "$@"\nfi\nexec "$@"\n'}, entry("/x", "gone"), f"/x: does not start as Entrypoint: {GONE}"),
         ({"x": "#!/bin/sh\nif [ \"${1:0:1}\" = '-' ]; then\n  set -- serve \"$@\"\nfi\nexec \"$@\"\n"}, entry("/x", "-gone"), None),
+        ({"x": '#!/bin/sh\nif [ -z "$1" ]; then\n  set -- a\nelif [ "${1#-}" != "$1" ]; then\n  set -- b "$@"\nfi\nexec "$@"\n'}, entry("/x", "gone"), None),
         ({}, entry("/bin/sh", "-c", "['gone', '--x']"), "/bin/sh: does not start as Entrypoint: ['gone', '--x'] is a shell's text, as it is no JSON"),
         ({}, entry("/bin/sh", "-c", '[ "gone", "--x", ]'), "/bin/sh: does not start as Entrypoint: [ \"gone\", \"--x\", ] is a shell's text, as it is no JSON"),
         ({}, entry("/bin/sh", "-c", "[ 'x' ]"), None),
