@@ -55,6 +55,8 @@ PROGRAMS: Final = {
     "reading": rf"{_DOCKER}|(REQUESTS|CURL)_CA_BUNDLE|{_PYTHON}",
     # A builder on EC2 is reached by a proxy command that logs in to AWS.
     "ssh": rf"{_SSH}|AWS_\w+",
+    # What an older commit built with its own rows of tables.
+    "stacks.rows": rf"SLIPWAY_(MIRRORS|REGISTRY)|{_GIT}|{_PYTHON}",
     "syft": _REGISTRIES,
     "toolchain.needs": rf"SLIPWAY_(BRANCH|MIRRORS|REGISTRY|REGISTRY_USERNAME)|{_PYTHON}",
     # A release that says what it would build, before it is pinned.

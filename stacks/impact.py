@@ -157,7 +157,7 @@ def _reasons(then: Tree, stack: str, images: Images) -> dict[str, list[str]]:
         if name in unchanged:
             own = []
         elif name in unread:
-            own = [*parents, "the code in stacks/"]
+            own = [*parents, then.cause]
         else:
             own = [*parents, *causes(before[name].facts, image.facts)] if name in before else [new]
         if own:

@@ -56,7 +56,7 @@ def find(
     kept = {name: (commits[name, value], True) for name, value in fingerprints.items() if (name, value) in commits}
     searched = {name: value for name, value in fingerprints.items() if name not in kept}
     origins = kept | Cache(root, "revisions").get(
-        ["origins", *_reading(), head, stack, sorted(searched.items()), own],
+        ["origins", *_reading(TABLES), head, stack, sorted(searched.items()), own],
         lambda: _origins(stack, searched, files, root, head, own),
     )
     return {
@@ -179,16 +179,19 @@ def _parent(root: Path, commit: str) -> str | None:
     return (git(root, "rev-parse", "--verify", "--quiet", f"{commit}^") or "").strip() or None
 
 
-def _reading() -> list[str]:
+def _reading(*more: str) -> list[str]:
     """Return what makes fingerprints besides a tree: :func:`_rules`, and the environment's mirrors of parents."""
-    return [_rules(), os.environ.get(MIRRORS_VARIABLE, "")]
+    return [_rules(*more), os.environ.get(MIRRORS_VARIABLE, "")]
 
 
 @functools.cache
-def _rules() -> str:
-    """Return a hash of the code that makes fingerprints, and of what a repository has of its own."""
+def _rules(*more: str) -> str:
+    """Return a hash of the code that makes fingerprints, and of what a repository has of its own in its flavors.
+
+    ``more`` are other folders. Rows of tables are none of them by default: they are data, and a commit has its own.
+    """
     own = [
-        path for name in (FLAVORS, TABLES, PIN) for path in (ROOT / name, *(ROOT / name).rglob("*")) if path.is_file()
+        path for name in (FLAVORS, PIN, *more) for path in (ROOT / name, *(ROOT / name).rglob("*")) if path.is_file()
     ]
     sources = [*sorted(Path(__file__).parents[1].rglob("*.py")), *sorted(each for each in own if each.suffix != ".pyc")]
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()

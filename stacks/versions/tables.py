@@ -6,6 +6,7 @@ A repository of one's own adds rows to them, in the file of that name in its fol
 from __future__ import annotations
 
 import functools
+import posixpath
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -49,13 +50,33 @@ def table(name: str) -> Mapping[str, Any]:
     return _Row(f"stacks/versions/{name}.toml:", _with_own_rows().get(name) or _parsed(_path(name), f"{name}.toml"))
 
 
+def use_own_rows(texts: Mapping[str, str]) -> None:
+    """Take a repository's own rows from texts by the names of their files, in place of those that it has now.
+
+    Much of what tables say is kept, from the first import on: so nothing may have read a table before.
+
+    Raises:
+        RuntimeError: a table was read.
+    """
+    if table.cache_info().currsize:
+        raise RuntimeError("a table was read before its rows were given")
+    _own_files().clear()
+    _own_files().update(texts)
+
+
 def _path(name: str) -> Path:
     return Path(__file__).with_name(f"{name}.toml")
 
 
-def _parsed(file: Path, where: str) -> dict[str, Any]:
+@functools.cache
+def _own_files() -> dict[str, Path | str]:
+    """Return the files, or their texts, with a repository's own rows, by name."""
+    return {file.name: file for file in sorted((ROOT / TABLES).glob("*"))} if ROOT != CODE else {}
+
+
+def _parsed(file: Path | str, where: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file if isinstance(file, str) else file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SlipwayError(f"{where}: not TOML: {one_line(str(error))}") from None
 
@@ -69,14 +90,14 @@ def _with_own_rows() -> Mapping[str, dict[str, Any]]:
     """
     known = {path.stem for path in Path(__file__).parent.glob("*.toml")}
     tables = {}
-    for file in sorted((ROOT / TABLES).glob("*")) if ROOT != CODE else ():
-        where = f"{TABLES}/{file.name}"
-        if file.suffix != ".toml" or file.stem not in known:
+    for name, file in _own_files().items():
+        where, (stem, suffix) = f"{TABLES}/{name}", posixpath.splitext(name)
+        if suffix != ".toml" or stem not in known:
             raise SlipwayError(
-                f"{where}: Slipway has no such table{suggest(file.stem, known)}; it has {', '.join(sorted(known))}"
+                f"{where}: Slipway has no such table{suggest(stem, known)}; it has {', '.join(sorted(known))}"
             )
-        tables[file.stem] = _parsed(_path(file.stem), file.name)
-        _add(tables[file.stem], _parsed(file, where), where, ())
+        tables[stem] = _parsed(_path(stem), name)
+        _add(tables[stem], _parsed(file, where), where, ())
     return tables
 
 

@@ -48,8 +48,8 @@ STACKS = (
 )
 """Modules and packages of `stacks`, the lowest first. What is not named stands above them all."""
 
-PROCESSES = {"stacks.identity.git"}
-"""The modules of `stacks` that may start processes: git alone."""
+PROCESSES = {"stacks.identity.git", "stacks.identity.older_trees.own_rows"}
+"""The modules of `stacks` that may start processes: git, and this program with an older commit's rows of tables."""
 
 OUTSIDE = {"asyncio", "ftplib", "http", "multiprocessing", "smtplib", "socket", "socketserver", "ssl", "subprocess"}
 OUTSIDE |= {"urllib.request", "urllib.error", "webbrowser", "xmlrpc"}

@@ -1,6 +1,7 @@
 """What a commit's tree builds. A commit is data: today's code reads its YAML, lock and Dockerfiles; its own never runs.
 
-With today's code for a stack, that data decides its build. With other code, the commit's record
+With today's code for a stack, that data decides its build, and with it rows of tables of one's own: where these are
+others, :mod:`stacks.identity.older_trees.own_rows` reads it. With other code, the commit's record
 tells (:mod:`stacks.identity.older_trees.fingerprint_record`). Without one, all counts as changed.
 """
 
@@ -28,7 +29,7 @@ from stacks.identity import content, git
 from stacks.identity.content import CheckoutContents, Content
 from stacks.identity.fingerprint import fingerprints, published_fingerprints
 from stacks.identity.older_trees import fingerprint_record as record
-from stacks.identity.older_trees import rules
+from stacks.identity.older_trees import own_rows, rules
 from stacks.identity.older_trees.archive import ATTRIBUTES, ArchivedContext, archives
 from stacks.identity.older_trees.fingerprint_record import Record
 from stacks.places import CODE, FLAVORS, PIN, ROOT, TABLES
@@ -54,12 +55,14 @@ Images = Mapping[str, Content]
 class Tree:
     """A tree's stacks by name, as today's code reads them; ``unresolved`` says why it cannot read each other stack.
 
-    ``recorded`` are the fingerprints in the tree's own record, if other code than today's built it.
+    ``recorded`` are the fingerprints in the tree's own record, if other code than today's built it, or those that its
+    own rows of tables give. ``cause`` is what may then have built something else.
     """
 
     stacks: Mapping[str, Images] = field(default_factory=dict)
     unresolved: Mapping[str, str] = field(default_factory=dict)
     recorded: Record | None = None
+    cause: str = "the code in stacks/"
 
 
 def objects(commit: str, root: Path) -> dict[str, str]:
@@ -97,11 +100,22 @@ def at(commit: str, root: Path, *, checks: bool = False) -> Tree:
                 unresolved[stack] = one_line(" ".join(str(error).split()), _LONGEST)
     if differing == frozenset():
         return Tree(stacks, unresolved)
+    if differing and rules.ROWS in differing:
+        return _by_rows(commit, stacks, own_rows.built(commit, root), unresolved)
     recorded = {name: images for name, images in record.at(commit, root).items() if name not in {*stacks} - otherwise}
     reason = f"{commit[:7]} has other code in stacks/, which is not run, and no record of what it built"
     unknown = {stack: reason for stack in otherwise if stack not in recorded}
     known = {name: images for name, images in stacks.items() if name not in unknown}
     return Tree(known, unresolved | unknown, recorded)
+
+
+def _by_rows(commit: str, stacks: Mapping[str, Images], built: Record, unresolved: Mapping[str, str]) -> Tree:
+    """Return a tree with other rows of tables: ``built`` is by these, ``stacks`` and ``unresolved`` are by today's."""
+    reason = f"{commit[:7]} has other rows in {TABLES}/: they are refused, or a flavor that reads files may read them"
+    known = {stack: stacks.get(stack, {}) for stack in built}
+    unknown = {stack: reason for stack in {**stacks, **unresolved} if stack not in built}
+    otherwise = {stack: images for stack, images in built.items() if images != all_fingerprints(known[stack])}
+    return Tree(known, unknown, otherwise, f"the rows in {TABLES}/")
 
 
 def of_stack(commit: str, root: Path, stack: str) -> tuple[StackConfig, Images]:
@@ -126,6 +140,8 @@ def published(commit: str, root: Path, stack: str) -> Mapping[str, str]:
     differing = rules.differing(commit, root)
     if differing is None:
         return record.at(commit, root).get(stack, {})
+    if rules.ROWS in differing:
+        return own_rows.built(commit, root, stack).get(stack, {})
     with _data(commit, root) as folder:
         if not stack_file(stack, folder).is_file():
             return {}
@@ -136,6 +152,19 @@ def published(commit: str, root: Path, stack: str) -> Mapping[str, str]:
     if _made_otherwise(found, differing):
         return record.at(commit, root).get(stack, {})
     return published_fingerprints(images.values())
+
+
+def with_rows(commit: str, root: str, stack: str) -> Record:
+    """Return what :func:`own_rows.built` does, in the process that has the commit's rows of tables."""
+    differing, contents = rules.differing(commit, Path(root)), _contents(commit, Path(root))
+    built: dict[str, Mapping[str, str]] = {}
+    with _data(commit, Path(root)) as folder:
+        for name in [stack] if stack else stack_names(folder):
+            with suppress(SlipwayError):
+                found, images = _read_images(name, folder, contents, checks=False)
+                if not _made_otherwise(found, differing):
+                    built[name] = published_fingerprints(images.values()) if stack else all_fingerprints(images)
+    return built
 
 
 def all_fingerprints(images: Images) -> dict[str, str]:

@@ -20,6 +20,8 @@ DECIDING: Final = re.compile(
 )
 """The files that decide which specs a stack's YAML and lock give: what :mod:`stacks.graph` imports, and tables. In a
 repository of one's own, its flavors and rows of tables, and what pins the release that has the others."""
+ROWS: Final = f"{TABLES}/"
+"""What rows of tables of one's own are named among flavors of one's own."""
 _PURE: Final = frozenset(
     {"__future__", "collections", "dataclasses", "enum", "functools", "itertools", "math", "re", "slipway", "string"}
     | {"typing"}
@@ -33,8 +35,9 @@ _SHA256_DIGITS: Final = 64
 def differing(commit: str, root: Path) -> frozenset[str] | None:
     """Return the flavors of one's own that a commit has otherwise, or not; None if more of what decides differs.
 
-    Comments, docstrings and blanks of Python count for nothing. Any file in the folder of flavors has a name. A tree
-    without deciding files is built by the running code, unless that is of a release. ``root`` is the repository.
+    :data:`ROWS` is among them if the commit has other rows of one's own. Comments, docstrings and blanks of Python
+    count for nothing. Any file in the folder of flavors has a name. A tree without deciding files is built by the
+    running code, unless that is of a release. ``root`` is the repository.
 
     Raises:
         SlipwayError: git cannot read the commit.
@@ -47,7 +50,7 @@ def differing(commit: str, root: Path) -> frozenset[str] | None:
         return frozenset() if ROOT == CODE else None
     now = _running("sha256" if any(len(name) == _SHA256_DIGITS for name in then.values()) else "sha1")
     of_one = set(then.keys() ^ now.keys())
-    if any(not _flavor(path) for path in of_one):
+    if any(not _part(path) for path in of_one):
         return None
     # Small files first: the first difference ends the comparison.
     changed = {path for path in then.keys() & now.keys() if then[path] != now[path]}
@@ -55,9 +58,9 @@ def differing(commit: str, root: Path) -> frozenset[str] | None:
         ours, theirs = (ROOT / path).read_bytes(), git.read(root, "cat-file", "blob", then[path])
         if _meaning(path, ours) == _meaning(path, theirs):
             changed.remove(path)
-        elif not _flavor(path):
+        elif not _part(path):
             return None
-    return frozenset(map(_flavor, changed | of_one))
+    return frozenset(map(_part, changed | of_one))
 
 
 def reached(flavor: str) -> frozenset[str] | None:
@@ -83,6 +86,11 @@ def reached(flavor: str) -> frozenset[str] | None:
                     return None
                 todo += imported
     return frozenset(found)
+
+
+def _part(path: str) -> str:
+    """Return what a file of one's own is of: a flavor, or :data:`ROWS`; empty of another file."""
+    return ROWS if path.startswith(ROWS) else _flavor(path)
 
 
 def _flavor(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,10 +11,32 @@ from pathlib import Path
 import pytest
 
 from stacks.places import CODE, PIN, RELEASE, ROOT, TABLES
+from tests.helpers.sample_repository import Checkout
 from toolchain.release import release_archive
 from toolchain.release.own_repository import TEMPLATE
 
 _RUN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from cli.main import run; run()"
+_TAGS = """
+import json, sys
+sys.path.insert(0, sys.argv.pop(1))
+from stacks import plan
+print(json.dumps({stack: plan.make(stack).images[-1].tag.split("-")[0] for stack in sys.argv[1:]}))
+"""
+_FLAVOR = """
+from pathlib import Path
+from typing import Literal
+from slipway import ImageSpec, Outside, StackConfig, Suffix
+
+class Config(StackConfig):
+    flavor: Literal["reading"] = "reading"
+
+def images(config):
+    base = Outside(reference="debian:bookworm-slim")
+    suffix = Suffix(variant="reading")
+    return [ImageSpec(name="reading", context="reading", dockerfile="Dockerfile", parents={"BASE_IMAGE": base},
+                      platform=config.platform, description="d", licenses="MIT", suffix=suffix)]
+"""
+"""A flavor that may read any file."""
 _RELEASE = """
 [release]
 "13.2.9" = { driver = "595.99.01", distros = ["ubuntu24.04"], cudnn = { cudnn = "9" }, source = "our own mirror" }
@@ -84,3 +107,27 @@ def test_row_that_cannot_be_added_is_refused(repository: Path, tables: Path, nam
 
 def test_checkout_of_slipway_has_no_such_folder() -> None:
     assert not (ROOT / TABLES).exists()
+
+
+@pytest.mark.usefixtures("tables")
+def test_row_moves_the_tags_of_its_stacks_alone(repository: Path) -> None:
+    """The rows of each commit decide what it built; of a flavor that may read them, nobody can tell."""
+    checkout = Checkout(repository)
+    checkout.write("flavors/reading.py", _FLAVOR)
+    checkout.write("reading/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\n")
+    for stack in ("local", "reading"):
+        checkout.write(f"stacks/Pulumi.{stack}.yaml", f"config:\n  slipway:flavor: {stack}\n")
+    checkout.write(".gitignore", ".slipway\n")
+    checkout.git("init", "-q", "-b", "main")
+    first = checkout.commit(f"{TABLES}/cuda.toml", _RELEASE)
+    vision = '"0.99.0" = { torch = "==2.15.0", python = ["*"] }'
+    newer = checkout.commit(f"{TABLES}/torch.toml", f"[vision]\n{vision}\n")
+    checkout.commit(f"{TABLES}/cuda.toml", _RELEASE.replace("[release]", "[release]\n'13.2.8' = { driver = '1' }"))
+    last = checkout.commit(f"{TABLES}/cuda.toml", f"# only a comment\n{_RELEASE}")
+
+    command = [sys.executable, "-P", "-c", _TAGS, str(repository / RELEASE), "local", "base", "reading"]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True, timeout=120)
+    assert json.loads(done.stdout) == {"local": first, "base": newer, "reading": last}
+    affected = slipway(repository, "affected", "--since", first).stdout
+    assert affected.startswith(f"base\n  vision-source  the rows in {TABLES}/\n")
+    assert affected.endswith("reading\n  reading  cannot be compared\n")
