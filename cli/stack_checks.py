@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from containers.errors import SlipwayError, one_line
 from stacks import flavors, lock, plan
@@ -15,6 +15,8 @@ from stacks.config.stack_file import ROOT, misnamed, stack_names
 from stacks.identity import pip_packages
 from stacks.identity.content import CheckoutContents, Content, contexts
 from stacks.spec import Outside, Sibling
+
+_WHEELS: Final = "the hash of each wheel that pip installs"
 
 
 def report(planned: plan.Plan) -> None:
@@ -135,8 +137,10 @@ def unlocked(planned: plan.Plan) -> dict[str, list[str]]:
 def _unpinned(planned: plan.Plan) -> list[str]:
     """Return a line for each thing that a stack's images fetch and the lock does not pin."""
     stack, everything = planned.stack, [image.content for image in planned.images]
+    added = {content.spec.name for content in everything if content.spec.own}
     lines = [
-        f"stack {stack}: {thing} is not in stacks/lock.toml ({', '.join(names)}): run `slipway lock {stack}`"
+        f"stack {stack}: {thing} is not in stacks/lock.toml ({', '.join(names)}): "
+        f"run `slipway lock {'--packages ' if thing == _WHEELS and added.issuperset(names) else ''}{stack}`"
         for thing, names in unlocked(planned).items()
     ]
     lines += [
@@ -189,7 +193,7 @@ def _packages(content: Content) -> Iterator[str]:
         and _installs(content)
         and pip_packages.SCRIPT not in content.prologues
     ):
-        yield "the hash of each wheel that pip installs"
+        yield _WHEELS
 
 
 def _installs(content: Content) -> bool:

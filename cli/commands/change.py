@@ -110,17 +110,21 @@ def check(ctx: click.Context, stacks: tuple[str, ...], *, locked: bool, as_json:
     examples=[
         ("slipway lock", "what all stacks fetch"),
         ("slipway lock local", "what one stack fetches; others keep their digests and commits"),
+        ("slipway lock --packages local", "the packages that one stack adds; its other images keep their tags"),
         ("slipway lock --refresh", "all parents, and upgraded packages of the distribution in the images"),
     ],
 )
 @click.argument("stacks", metavar="[STACK]...", nargs=-1, shell_complete=completion.stacks)
 @click.option("--refresh", is_flag=True, help="Also write today's date, so that images upgrade their packages.")
+@click.option("--packages", is_flag=True, help="Write the Python packages that stacks add alone; keep all else.")
 @click.option(
     "--reachable", is_flag=True, help="Write what can be had; list what a host does not say, and exit with 1."
 )
-def lock(stacks: tuple[str, ...], *, refresh: bool, reachable: bool) -> None:
+def lock(stacks: tuple[str, ...], *, refresh: bool, packages: bool, reachable: bool) -> None:
     """Write the digests of outside parents, the commits of git tags and branches, and the hashes of Python packages."""
     from cli.locking import lock_file
 
-    for line in lock_file.update(stacks, refresh=refresh, reachable=reachable):
+    if refresh and packages:
+        raise click.UsageError("--refresh rebuilds the images that --packages keeps: give one of them")
+    for line in lock_file.update(stacks, refresh=refresh, reachable=reachable, added=packages):
         print(line)

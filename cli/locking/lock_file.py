@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import filterfalse
@@ -60,8 +61,13 @@ class _Lookups:
         return known
 
 
-def update(stacks: Sequence[str], *, refresh: bool, reachable: bool = False) -> Iterator[str]:
+def update(
+    stacks: Sequence[str], *, refresh: bool = False, reachable: bool = False, added: bool = False
+) -> Iterator[str]:
     """Write the lock for all stacks, or for those named; yield a line for each entry that was looked up.
+
+    With ``added``, that is the Python packages which a stack adds to an image, and the lock keeps all else: what the
+    image itself is made of stays as it is, locked or not.
 
     Images whose Python packages cannot be locked are warned of on standard error, and all else is written. With
     ``reachable``, entries of a host that does not respond stay as they were, and are raised after the rest is written.
@@ -71,6 +77,8 @@ def update(stacks: Sequence[str], *, refresh: bool, reachable: bool = False) -> 
             registry, repository or index does not respond; then too, except with ``reachable``.
     """
     graphs = [_graph(stack) for stack in stacks or stack_names()]
+    if added:
+        graphs = [replace(each, specs=tuple(spec for spec in each.specs if spec.own)) for each in graphs]
     references: set[str] = set()
     branches: set[tuple[str, str]] = set()
     for unlocked in graphs:
@@ -84,15 +92,15 @@ def update(stacks: Sequence[str], *, refresh: bool, reachable: bool = False) -> 
         current |= lookups.ask([name], partial(client.digest, name))
     for branch in sorted(branches):
         current |= lookups.ask([lock.branch_key(*branch)], partial(git_commits.of_branch, *branch))
-    current |= _source_commits(graphs, current, lookups)
+    current |= {} if added else _source_commits(graphs, current, lookups)
     _check_moved(before, current)
     tables_before = lock.read_tables(ROOT)
     packages, warnings = _packages(graphs, current, tables_before.packages, reachable=reachable)
     tables = lock.Tables(packages, _platforms(graphs, current, lookups, tables_before.platforms))
-    unchanged = before if stacks else {}
+    keeps = bool(stacks) or added
     date = datetime.now(UTC).date().isoformat() if refresh else lock.refresh_date(ROOT)
     merged = lock.Tables(*({**old, **new} for old, new in zip(tables_before, tables, strict=True)))
-    lock.write(ROOT, {**unchanged, **current}, date, merged if stacks else tables)
+    lock.write(ROOT, {**(before if keeps else {}), **current}, date, merged if keeps else tables)
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
     for name, digest in current.items():
@@ -164,6 +172,13 @@ def _packages(
         (packages.listed, mirrors.git): mirrors for key, (packages, _, mirrors) in images.items() if key not in kept
     }
 
+    def below(packages: Packages, spec: ImageSpec, mirrors: MirrorsConfig) -> Iterator[str]:
+        """Yield the files in the lock of the images below, of those that are not resolved now."""
+        while packages.onto:
+            packages = packages.onto
+            key = lock.packages_key(packages, spec.platform, mirrors)
+            yield from before.get(key, ()) if key not in images else ()
+
     def resolved(key: str) -> Mapping[str, str] | NotLockable:
         packages, spec, mirrors = images[key]
         if key in kept:
@@ -172,7 +187,7 @@ def _packages(
         if isinstance(listed, NotLockable):
             return listed
         try:
-            return python_packages.files(packages, spec.platform, mirrors, listed)
+            return python_packages.files(packages, spec.platform, mirrors, listed, below(packages, spec, mirrors))
         except leaves as error:
             if packages.onto and isinstance(error, NotLockable):  # the user asks for it, and it never can be
                 raise SlipwayError("\n".join(f"{user}: {error}" for user in dict.fromkeys(users[key]))) from None

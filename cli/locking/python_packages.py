@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -24,6 +24,7 @@ from containers.image.gpu.release_order import order
 from containers.platform_name import architecture
 from stacks import lock
 from stacks.config.fetching.mirrors import MirrorsConfig
+from stacks.identity import pip_packages
 from stacks.spec import Packages
 
 _NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
@@ -61,12 +62,16 @@ class NotLockable(SlipwayError):
 
 
 def files(
-    packages: Packages, platform: str, mirrors: MirrorsConfig, listed: Mapping[str, bytes] = _NO_FILES
+    packages: Packages,
+    platform: str,
+    mirrors: MirrorsConfig,
+    listed: Mapping[str, bytes] = _NO_FILES,
+    below: Iterable[str] = (),
 ) -> dict[str, str]:
     """Return the SHA-256, in hexadecimal, of each file that pip may install, by its address.
 
     An image may have one of several Pythons, so these are the files of all of them. ``listed`` has the files of
-    requirements in a source, by their paths in it.
+    requirements in a source, by their paths in it. ``below`` has the addresses of the parent's files that stay locked.
 
     Raises:
         NotLockable: the requirements have no solution, an index requires a login, or a package has no file with a
@@ -74,13 +79,25 @@ def files(
         SlipwayError: an index does not respond.
     """
     resolved: dict[str, str] = {}
+    kept = _kept(below)
     for python in packages.pythons:
-        there = _resolved(packages.onto, python, platform, mirrors, listed)["packages"] if packages.onto else []
-        pins = {package["name"]: package["version"] for package in there}
+        there = _resolved(packages.onto, python, platform, mirrors, listed, kept)["packages"] if packages.onto else []
+        pins = [f"{package['name']}=={package['version']}" for package in there]
         of_python = _resolved(packages, python, platform, mirrors, listed, pins)
-        more = [package for package in of_python["packages"] if package["name"] not in pins]
+        known = {package["name"] for package in there}
+        more = [package for package in of_python["packages"] if package["name"] not in known]
         resolved |= _files({"packages": more}, packages)
     return resolved
+
+
+def _kept(addresses: Iterable[str]) -> list[str]:
+    """Return constraints to the versions of locked wheels; of several, for other Pythons, to what lies between."""
+    constraints = []
+    wheels = (address for address in addresses if address.endswith(".whl"))
+    for name, listed in pip_packages.versions(wheels).items():
+        known = sorted(listed.split(", "), key=order)
+        constraints.append(f"{name}=={known[0]}" if len(known) == 1 else f"{name}>={known[0]},<={known[-1]}")
+    return constraints
 
 
 def _resolved(
@@ -89,16 +106,16 @@ def _resolved(
     platform: str,
     mirrors: MirrorsConfig,
     listed: Mapping[str, bytes],
-    pins: Mapping[str, str] = MappingProxyType({}),
+    pins: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Return what uv resolves for one Python, as a lock of PEP 751; ``pins`` are versions that stay."""
+    """Return what uv resolves for one Python, as a lock of PEP 751; ``pins`` are constraints besides."""
     packages = _with_parents(asked)
     default, *more = lock.python_indexes(packages, mirrors)
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         folder = Path(name)
         lists = {
             "requirements.in": packages.requirements,
-            "constraints.txt": (*packages.constraints, *(f"{name}=={version}" for name, version in pins.items())),
+            "constraints.txt": (*packages.constraints, *pins),
             "overrides.txt": packages.overrides,
             "uv.toml": [f'[[dependency-metadata]]\nname = "{name}"\nrequires-dist = []' for name in packages.sdists],
         }

@@ -23,6 +23,7 @@ from stacks import flavors, lock, plan
 from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import read_stack
+from stacks.identity import pip_packages
 from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
 from tests.fakes.package_index import Index, standins, wheel
@@ -813,6 +814,30 @@ def test_package_without_a_wheel_is_left_out_of_the_lock(local: Checkout, index:
     assert lock.read(local.root) == {f"{local.registry.address}/library/debian:bookworm-slim": ONE}
     assert lock.read_tables(local.root) == lock.Tables({}, {})
     assert "the hash of each wheel that pip installs is not in" in local.run("check", "--locked", "l").stderr
+
+
+def test_lock_of_added_packages_moves_no_other_image(local: Checkout, index: Index) -> None:
+    parent = f"{local.registry.address}/library/debian:bookworm-slim"
+    stack = local.root / "stacks/Pulumi.l.yaml"
+    text, before = stack.read_text(), image_of(local)
+    stack.write_text(f"{text}  slipway:packages: {{pip: [hjson]}}\n")
+    assert local.run("lock", "--packages", "l").returncode == 0
+    torch, added = json.loads(local.run("show", "l", "--json").stdout)["images"]
+    assert (torch, lock.read(local.root)) == (before, {})
+    (files,) = lock.read_tables(local.root).packages.values()
+    assert (added["name"], pip_packages.versions(files)) == ("torch-packages", {"hjson": "1.0"})
+
+    # Neither does it where all is locked, and there are newer ones.
+    assert local.run("lock", "l").returncode == 0
+    everything = lock.read_tables(local.root).packages
+    local.registry.digests["library/debian:bookworm-slim"] = TWO
+    wheel(index.folder, "mpmath", "1.4")
+    wheel(index.folder, "newer", "1.0", ["mpmath>=1.4"])
+    stack.write_text(f"{text}  slipway:packages: {{pip: [newer]}}\n")
+    done = local.run("lock", "--packages", "l")
+    assert (done.returncode, "nothing that the image has is replaced" in done.stderr) == (1, True), done.stderr
+    assert "(torch-packages): run `slipway lock --packages l`" in local.run("check", "--locked", "l").stderr
+    assert (lock.read(local.root), lock.read_tables(local.root).packages) == ({parent: ONE}, everything)
 
 
 @pytest.mark.parametrize(
