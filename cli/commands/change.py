@@ -110,7 +110,7 @@ def check(ctx: click.Context, stacks: tuple[str, ...], *, locked: bool, as_json:
     examples=[
         ("slipway lock", "what all stacks fetch"),
         ("slipway lock local", "what one stack fetches; others keep their digests and commits"),
-        ("slipway lock --packages local", "the packages that one stack adds; its other images keep their tags"),
+        ("slipway lock --packages local", "the packages that one stack adds; all other images keep their tags"),
         ("slipway lock --refresh", "all parents, and upgraded packages of the distribution in the images"),
     ],
 )

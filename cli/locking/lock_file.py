@@ -97,6 +97,12 @@ def update(
     tables_before = lock.read_tables(ROOT)
     packages, warnings = _packages(graphs, current, tables_before.packages, reachable=reachable)
     tables = lock.Tables(packages, _platforms(graphs, current, lookups, tables_before.platforms))
+    first = sorted(references & current.keys() - before.keys())
+    if first and any(spec.own for each in graphs for spec in each.specs):
+        warnings.append(
+            f"{', '.join(first)}: locked for the first time: what stands on it is built anew, in all stacks; "
+            "`slipway lock --packages` locks added packages alone"
+        )
     keeps = bool(stacks) or added
     date = datetime.now(UTC).date().isoformat() if refresh else lock.refresh_date(ROOT)
     merged = lock.Tables(*({**old, **new} for old, new in zip(tables_before, tables, strict=True)))
