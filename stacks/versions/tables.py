@@ -1,6 +1,7 @@
 """The tables, which are TOML files in this folder: each is parsed at its first use and kept.
 
-A repository of one's own adds rows to them, in the file of that name in its folder ``tables``. It changes none.
+A repository of one's own adds rows to them, in the file of that name in its folder ``tables``. It changes none. A row
+may stay there after an upgrade to a release that has it too.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import posixpath
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from containers.errors import SlipwayError, one_line, suggest
 from containers.image.gpu.release_order import order
 from stacks.places import CODE, ROOT, TABLES
 
 T = TypeVar("T")
+
+_OF_A_ROW: Final = {"source", "weak"}
+"""The keys that say something of their row, and nothing of what it is for."""
 
 
 class _Row(dict[str, Any]):
@@ -105,7 +109,7 @@ def _add(ours: dict[str, Any], own: Mapping[str, Any], where: str, way: tuple[st
     """Add a repository's own rows to a table's.
 
     Raises:
-        SlipwayError: a row is there already, or stands in no part of the table.
+        SlipwayError: a row is there already with another value, or stands in no part of the table.
     """
     rows = [isinstance(value, dict) for value in ours.values()]
     # Rows by their names, or values by theirs. A row itself takes no more keys.
@@ -114,6 +118,8 @@ def _add(ours: dict[str, Any], own: Mapping[str, Any], where: str, way: tuple[st
         named = ".".join((*way, key))
         if isinstance(ours.get(key), dict) and isinstance(value, dict):
             _add(ours[key], value, where, (*way, key))
+        elif (key in _OF_A_ROW and not is_open) or (key in ours and value == ours[key]):
+            continue  # a newer release has the row too
         elif key in ours:
             raise SlipwayError(f"{where}: {one_line(named)} is Slipway's own, which stays as it is; leave it out")
         elif not is_open:
@@ -150,7 +156,7 @@ class Reliance(NamedTuple):
 
 def facts(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row without what it says of itself: its ``source``, and its ``weak`` keys."""
-    return {key: value for key, value in row.items() if key not in {"source", "weak"}}
+    return {key: value for key, value in row.items() if key not in _OF_A_ROW}
 
 
 def weak_keys(reliance: Reliance) -> tuple[str, ...]:

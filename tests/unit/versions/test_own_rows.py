@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from stacks.places import CODE, PIN, RELEASE, ROOT, TABLES
+from stacks.versions.tables import _add
 from tests.helpers.sample_repository import Checkout
 from toolchain.release import release_archive
 from toolchain.release.own_repository import TEMPLATE
@@ -103,6 +106,15 @@ def test_row_that_cannot_be_added_is_refused(repository: Path, tables: Path, nam
     assert all(f"{TABLES}/{name}: " in line for line in done.stderr.splitlines() if "broken" in line), done.stderr
     assert f"{TABLES}/{name}: {reason}" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_row_that_slipway_has_too_changes_nothing() -> None:
+    """As after an upgrade to a release with the row, whose source is another."""
+    ours = tomllib.loads((CODE / "stacks/versions/cuda.toml").read_text())
+    before = copy.deepcopy(ours)
+    own = {"release": {"13.2.1": {**before["release"]["13.2.1"], "source": "our own mirror"}}}
+    _add(ours, own, f"{TABLES}/cuda.toml", ())
+    assert ours == before
 
 
 def test_checkout_of_slipway_has_no_such_folder() -> None:
