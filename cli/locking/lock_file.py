@@ -76,9 +76,7 @@ def update(
         SlipwayError: a stack is wrong, or a git tag has moved since it was locked; then nothing is written. Or a
             registry, repository or index does not respond; then too, except with ``reachable``.
     """
-    graphs = [_graph(stack) for stack in stacks or stack_names()]
-    if added:
-        graphs = [replace(each, specs=tuple(spec for spec in each.specs if spec.own)) for each in graphs]
+    graphs = [_graph(stack, added=added) for stack in stacks or stack_names()]
     references: set[str] = set()
     branches: set[tuple[str, str]] = set()
     for unlocked in graphs:
@@ -97,18 +95,33 @@ def update(
     tables_before = lock.read_tables(ROOT)
     packages, warnings = _packages(graphs, current, tables_before.packages, reachable=reachable)
     tables = lock.Tables(packages, _platforms(graphs, current, lookups, tables_before.platforms))
-    first = sorted(references & current.keys() - before.keys())
-    if first and any(spec.own for each in graphs for spec in each.specs):
-        warnings.append(
-            f"{', '.join(first)}: locked for the first time: what stands on it is built anew, in all stacks; "
-            "`slipway lock --packages` locks added packages alone"
-        )
+    warnings += _first(graphs, references & current.keys() - before.keys())
     keeps = bool(stacks) or added
     date = datetime.now(UTC).date().isoformat() if refresh else lock.refresh_date(ROOT)
     merged = lock.Tables(*({**old, **new} for old, new in zip(tables_before, tables, strict=True)))
     lock.write(ROOT, {**(before if keeps else {}), **current}, date, merged if keeps else tables)
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
+    yield from _changes(before, current, tables_before, tables)
+    if lookups.left:
+        lines = (f"{name} is left as it was: {reason}" for name, reason in lookups.left.items())
+        raise SlipwayError("\n".join(lines))
+
+
+def _first(graphs: Iterable[Graph], parents: Iterable[str]) -> Iterator[str]:
+    """Yield a line for parents that are locked for the first time, where a stack adds packages."""
+    names = ", ".join(sorted(parents))
+    if names and any(spec.own for each in graphs for spec in each.specs):
+        yield (
+            f"{names}: locked for the first time: what stands on it is built anew, in all stacks; "
+            "`slipway lock --packages` locks added packages alone"
+        )
+
+
+def _changes(
+    before: Mapping[str, str], current: Mapping[str, str], tables_before: lock.Tables, tables: lock.Tables
+) -> Iterator[str]:
+    """Yield a line for each entry that was looked up."""
     for name, digest in current.items():
         old = before.get(name)
         yield f"{name}: {digest}" if old in {None, digest} else f"{name}: {old} -> {digest}"
@@ -117,9 +130,6 @@ def update(
         yield f"{name}: {len(files)} files{f', {new} of them new' if new else ''}"
     for name, digests in tables.platforms.items():
         yield from (f"{name}: {platform}: {digest}" for platform, digest in digests.items())
-    if lookups.left:
-        lines = (f"{name} is left as it was: {reason}" for name, reason in lookups.left.items())
-        raise SlipwayError("\n".join(lines))
 
 
 def _platforms(
@@ -247,10 +257,11 @@ def _installing(
     return images, users
 
 
-def _graph(stack: str) -> Graph:
+def _graph(stack: str, *, added: bool = False) -> Graph:
+    """Return what a stack builds; with ``added``, the images alone that no flavor has."""
     unlocked = graph.unlocked(read_stack(stack), f"stack {stack}")
     checks.run(checks.GRAPH_RULES, unlocked, unlocked.where)
-    return unlocked
+    return replace(unlocked, specs=tuple(spec for spec in unlocked.specs if spec.own or not added))
 
 
 def _source_commits(graphs: Iterable[Graph], locked: Mapping[str, str], lookups: _Lookups) -> dict[str, str]:
