@@ -95,7 +95,7 @@ def update(
     tables_before = lock.read_tables(ROOT)
     packages, warnings = _packages(graphs, current, tables_before.packages, reachable=reachable)
     tables = lock.Tables(packages, _platforms(graphs, current, lookups, tables_before.platforms))
-    warnings += _first(graphs, references & current.keys() - before.keys())
+    warnings += _newly_locked(graphs, references & current.keys() - before.keys())
     keeps = bool(stacks) or added
     date = datetime.now(UTC).date().isoformat() if refresh else lock.refresh_date(ROOT)
     merged = lock.Tables(*({**old, **new} for old, new in zip(tables_before, tables, strict=True)))
@@ -108,7 +108,7 @@ def update(
         raise SlipwayError("\n".join(lines))
 
 
-def _first(graphs: Iterable[Graph], parents: Iterable[str]) -> Iterator[str]:
+def _newly_locked(graphs: Iterable[Graph], parents: Iterable[str]) -> Iterator[str]:
     """Yield a line for parents that are locked for the first time, where a stack adds packages."""
     names = ", ".join(sorted(parents))
     if names and any(spec.own for each in graphs for spec in each.specs):

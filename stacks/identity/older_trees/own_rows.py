@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from containers.child_environment import LOCAL_SECONDS, child_environment
-from containers.errors import SlipwayError, one_line
+from containers.errors import SlipwayError, one_line, out_of_time
 from stacks.identity import git
 from stacks.identity.older_trees.fingerprint_record import Record
 from stacks.places import CODE, TABLES
@@ -44,16 +44,19 @@ def built(commit: str, root: Path, stack: str = "") -> Record:
     rows = _rows(commit, root)
     if rows is None:
         return {}
-    done = subprocess.run(
-        [sys.executable, "-c", _RUN],
-        input=json.dumps([rows, [commit, str(root.resolve()), stack]]),
-        cwd=CODE,
-        env=child_environment("stacks.rows") | {"PYTHONPATH": str(CODE)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=LOCAL_SECONDS,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _RUN],
+            input=json.dumps([rows, [commit, str(root.resolve()), stack]]),
+            cwd=CODE,
+            env=child_environment("stacks.rows") | {"PYTHONPATH": str(CODE)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LOCAL_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SlipwayError(out_of_time(error.cmd, error.timeout)) from None
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"its process ended with {done.returncode}"])[-1]
         raise SlipwayError(f"the rows in {TABLES}/ of {commit[:7]} cannot be read: {one_line(reason)}")
