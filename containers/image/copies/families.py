@@ -11,6 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from packaging.specifiers import SpecifierSet
+
+from containers.image.owners.ownership_records import Owner
+
 _TABLE: Final = Path(__file__).with_name("families.toml")
 _REPAIRED: Final = re.compile(r"(?:-[0-9a-f]{8})+(?=\.so)")
 """What auditwheel adds to the name of a library that it copies into a wheel (pypa/auditwheel, repair.py, `copylib`)."""
@@ -47,12 +51,21 @@ class Case:
     fails: str
     mend: str
     source: str
+    releases: str = ""
     unless: str = ""
     names: tuple[str, ...] = ("*",)
 
     def has(self, library: str) -> bool:
         """Return whether the case is about a library of a plain name."""
         return any(fnmatch.fnmatchcase(library, pattern) for pattern in self.names)
+
+    def is_of(self, owner: Owner | None, other: Owner | None) -> bool:
+        """Return whether the case is about copies of two owners, None for no package."""
+        first, second = (f"{each.manager}:{each.name}" if each else ":" for each in (owner, other))
+        if self.one != "*" and fnmatch.fnmatchcase(second, self.one):
+            return False
+        known = not (self.releases and owner) or SpecifierSet(self.releases).contains(owner.version, prereleases=True)
+        return known and fnmatch.fnmatchcase(first, self.one) and fnmatch.fnmatchcase(second, self.other)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import posixpath
 import re
 from collections import Counter, defaultdict
@@ -245,11 +244,8 @@ class _Search:
         return None, 0
 
     def _is_case(self, case: Case, one: str, other: str) -> bool:
-        if not (case.has(self._plain(one)) and case.has(self._plain(other))):
-            return False
-        first, second = (f"{owner.manager}:{owner.name}" if owner else ":" for owner in map(self._owner, (one, other)))
-        both = case.one != "*" and fnmatch.fnmatchcase(second, case.one)
-        return not both and fnmatch.fnmatchcase(first, case.one) and fnmatch.fnmatchcase(second, case.other)
+        has = case.has(self._plain(one)) and case.has(self._plain(other))
+        return has and case.is_of(self._owner(one), self._owner(other))
 
     def _copy(self, path: str) -> Copy:
         equal = [other for other in self._members if self._soname(other) == self._soname(path)]

@@ -198,25 +198,54 @@ def test_module_of_two_copies_calls_its_first_one(site: Site) -> None:
     assert found.mixing.endswith("calls /" + f"{SITE}/p.libs/{one.name} by the names that both have")
 
 
-def test_ucx_of_nixl_beside_another_is_a_fault(site: Site) -> None:
-    own = site.library("nixl_cu12.libs/libucs-14c218c5.so.0.0.0", 1)
+def test_ucx_of_old_nixl_beside_another_is_a_fault(site: Site) -> None:
+    own = site.library("nixl_cu13.libs/libucs-14c218c5.so.0.0.0", 1)
     other = site.library("opt/hpcx/ucx/lib/libucs.so.0", 2)
     plugin = site.module(
-        ".nixl_cu12.mesonpy.libs/plugins/libplugin_UCX.so", [own], rpath="$ORIGIN/../../nixl_cu12.libs"
+        ".nixl_cu13.mesonpy.libs/plugins/libplugin_UCX.so", [own], rpath="$ORIGIN/../../nixl_cu13.libs"
     )
     transport = site.module(f"torch/_C{TAG}", [other])
-    record = site.folder / "nixl_cu12-1.5.1.dist-info/RECORD"
-    record.parent.mkdir()
-    record.write_text("nixl_cu12.libs/libucs-14c218c5.so.0.0.0,sha256=AA,1\n", encoding="utf-8")
-    environment = {"LD_LIBRARY_PATH": str(other.parent)}
-    assert site.asked(plugin, transport, environment=environment) == [1, 2]
-    [found] = [one for one in site.copies("LD_LIBRARY_PATH=/opt/hpcx/ucx/lib") if one.how == "both"]
-    assert found.copies[0].owner == "nixl-cu12 1.5.1"
-    fault = found.fault()
-    assert fault is not None
-    assert "github.com/ai-dynamo/dynamo/pull/12558" in fault.reason
-    record.unlink()
-    assert [one.case for one in site.copies("LD_LIBRARY_PATH=/opt/hpcx/ucx/lib") if one.how == "both"] == [None]
+    assert site.asked(plugin, transport, environment={"LD_LIBRARY_PATH": str(other.parent)}) == [1, 2]
+
+    def found() -> Copies:
+        [both] = [one for one in site.copies("LD_LIBRARY_PATH=/opt/hpcx/ucx/lib") if one.how == "both"]
+        return both
+
+    assert found().case is None
+    for release, breaks in {"1.1.0": True, "1.3.2": True, "1.4.0": False, "1.5.1": False}.items():
+        record = site.folder / f"nixl_cu13-{release}.dist-info/RECORD"
+        record.parent.mkdir()
+        record.write_text("nixl_cu13.libs/libucs-14c218c5.so.0.0.0,sha256=AA,1\n", encoding="utf-8")
+        assert f"nixl-cu13 {release}" in {copy.owner for copy in found().copies}
+        assert ("github.com/ai-dynamo/dynamo/pull/12558" in str(found().fault())) is breaks
+        record.unlink()
+
+
+def test_library_path_to_modules_of_another_ucx_is_a_fault() -> None:
+    """From nixl 1.4 on its modules need each other by names of files, which LD_LIBRARY_PATH finds before their own."""
+    one, other = f"{SITE}/nixl_cu13.libs", "opt/hpcx/ucx/lib"
+    own = "libucs-14c218c5.so.0.0.0"
+    files: image_files.Files = {
+        f"{SITE}/.nixl_cu13.mesonpy.libs/plugins/libplugin_UCX.so": elf(
+            needed=[own], rpath="$ORIGIN/../../nixl_cu13.libs"
+        ),
+        f"{one}/{own}": elf(own, defined=["ucs_init"]),
+        f"{one}/ucx/libuct_cuda.so.0.0.0": elf("libuct_cuda.so.0", [own], runpath="$ORIGIN/.."),
+        f"{one}/ucx/libuct_ib_mlx5_gda.so.0.0.0": elf(
+            "libuct_ib_mlx5_gda.so.0", ["libuct_cuda.so.0.0.0", own], runpath="$ORIGIN/..:$ORIGIN"
+        ),
+        f"{other}/libucs.so.0": elf("libucs.so.0", defined=["ucs_init"]),
+        f"{other}/ucx/libuct_cuda.so.0.0.0": elf("libuct_cuda.so.0", ["libucs.so.0"], runpath="$ORIGIN/.."),
+    }
+
+    def faults(path: str) -> list[str]:
+        contents = image_files.image(files, {"Env": [f"LD_LIBRARY_PATH={path}"]})
+        every = copies(contents, loading.resolve(contents, X86_64).processes)
+        return [str(one.fault()) for one in every if one.how == "mixed"]
+
+    assert faults("/opt/hpcx/ucx/lib") == []
+    [line] = faults("/opt/hpcx/ucx/lib/ucx:/opt/hpcx/ucx/lib")
+    assert "github.com/coreweave/ml-containers/pull/173" in line
 
 
 def test_ucx_that_python_preloads_is_mixed_and_a_fault(site: Site) -> None:
