@@ -212,11 +212,11 @@ def test_ucx_of_old_nixl_beside_another_is_a_fault(site: Site) -> None:
         return both
 
     assert found().case is None
-    for release, breaks in {"1.1.0": True, "1.3.2": True, "1.4.0": False, "1.5.1": False}.items():
-        record = site.folder / f"nixl_cu13-{release}.dist-info/RECORD"
+    for wheel, breaks in {"nixl-0.6.0": True, "nixl_cu13-1.3.2": True, "nixl_cu13-1.4.0": False}.items():
+        record = site.folder / f"{wheel}.dist-info/RECORD"
         record.parent.mkdir()
         record.write_text("nixl_cu13.libs/libucs-14c218c5.so.0.0.0,sha256=AA,1\n", encoding="utf-8")
-        assert f"nixl-cu13 {release}" in {copy.owner for copy in found().copies}
+        assert wheel.replace("_", "-") in {copy.owner.replace(" ", "-") for copy in found().copies}
         assert ("github.com/ai-dynamo/dynamo/pull/12558" in str(found().fault())) is breaks
         record.unlink()
 
