@@ -17,9 +17,10 @@ from bench.figures import Measurement, Target, show
 from bench.measure import alternate
 from bench.private_engine import PrivateEngine
 from bench.setting import BenchSetting
-from containers.engine import engine_image, zstd_push
+from containers.engine import zstd_push
 from containers.engine.connection import Address
-from containers.engine.zstd_push import EngineImage
+from containers.engine.early_layers import EngineImage
+from containers.engine.engine import Engine
 from containers.image.registry_image import fetch
 from toolchain.machine.steps import say
 
@@ -84,8 +85,8 @@ def _gzip(builder: PrivateEngine, image: str, name: str, _: Path) -> None:
 
 def _zstd(builder: PrivateEngine, image: str, name: str, records: Path) -> None:
     identity, diff_ids = builder.engine.layers(image)
-    saved = partial(engine_image.saving, image, Address(builder.host))
-    zstd_push.push(EngineImage(identity, diff_ids, saved), name, LEVEL, None, records, lambda _: None)
+    read = EngineImage(identity, diff_ids, Engine(Address(builder.host)))
+    zstd_push.push(read, name, LEVEL, None, records, lambda _: None)
 
 
 _Up = Callable[[str, str], float]

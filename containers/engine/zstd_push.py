@@ -15,7 +15,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BufferedReader, BytesIO
 from pathlib import Path
@@ -23,6 +23,8 @@ from threading import BoundedSemaphore, Event
 from typing import IO, Any, Final, NamedTuple, cast
 
 from containers.blob import BlobUnreadable
+from containers.engine import early_layers
+from containers.engine.early_layers import EngineImage
 from containers.engine.pushed_layers import PushedBlob, PushedLayers
 from containers.errors import MALFORMED, SlipwayError
 from containers.image.layers import layer, zstd_layer
@@ -34,7 +36,7 @@ from containers.registry.reference import Reference
 _CONFIG: Final = "application/vnd.oci.image.config.v1+json"
 _PUSHES: Final = 3
 """Layers that are pushed at once. So many more may wait on the disk of this machine, compressed."""
-_BLOCK: Final = 1 << 20
+_BLOCK: Final = 1 << 17
 _PAUSE: Final = 0.5
 """Seconds after which a wait looks for what has failed, or was cancelled."""
 _REFUSED: Final = dict.fromkeys(
@@ -43,18 +45,6 @@ _REFUSED: Final = dict.fromkeys(
     "where it takes none, leave slipway:compression out",
 )
 """Statuses of a manifest that a registry refuses."""
-
-
-@dataclass(frozen=True)
-class EngineImage:
-    """An image as its engine names it: its id, and the digests of its layers' archives, the lowest first.
-
-    ``saved`` opens the archive of `docker save`.
-    """
-
-    identity: str
-    diff_ids: Sequence[str]
-    saved: Callable[[], AbstractContextManager[IO[bytes]]]
 
 
 class Pushed(NamedTuple):
@@ -164,13 +154,13 @@ class _Push:
         A layer takes a slot, which its push gives back.
         """
         left = {self.image.identity, *self.image.diff_ids} - self.known.keys()
+        taken = set[str]()
         self.progress("Reading the image from the Docker daemon")
         try:
-            with self.image.saved() as stream, layer.opened(stream, "tar") as archive:
-                for member in layer.members(archive):
-                    if not member.isfile() or _named_digest(member) in self.known:
+            with early_layers.archives(self.image, left) as streams:
+                for member, content in (each for stream in streams for each in _files(stream)):
+                    if member.name in taken or _named_digest(member) in self.known:
                         continue
-                    content = cast("BufferedReader", archive.extractfile(member))
                     start = content.peek(tarfile.BLOCKSIZE)
                     if is_document(start, member.size):
                         text = content.read(LIMIT)
@@ -181,6 +171,7 @@ class _Push:
                         while not slots.acquire(timeout=_PAUSE):
                             self._ended(pushes)
                         what, file, blob = self._compressed(content, layer_type(start), level)
+                        taken.add(member.name)
                         if what not in left:  # an engine of 20.10 names no layer by its digest
                             file.close()
                             slots.release()
@@ -249,6 +240,14 @@ def _descriptor(media_type: str, blob: PushedBlob) -> Mapping[str, Any]:
 
 def _kept(text: bytes) -> tuple[IO[bytes], PushedBlob]:
     return BytesIO(text), PushedBlob(f"sha256:{hashlib.sha256(text).hexdigest()}", len(text))
+
+
+def _files(stream: IO[bytes]) -> Iterator[tuple[tarfile.TarInfo, BufferedReader]]:
+    """Yield the files of an engine's archive, each to be read before the next."""
+    with layer.opened(stream, "tar") as archive:
+        for member in layer.members(archive):
+            if member.isfile():
+                yield member, cast("BufferedReader", archive.extractfile(member))
 
 
 def _named_digest(member: tarfile.TarInfo) -> str:

@@ -7,19 +7,25 @@ import json
 import os
 import shutil
 import subprocess
+import tarfile
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import docker
 import pytest
 import zstandard
 from google.protobuf import empty_pb2
 
+from containers.engine import early_layers
+from containers.engine.connection import Address
+from containers.engine.early_layers import EngineImage
+from containers.engine.engine import Engine
 from tests.fakes.broken_connections import Cutting
 from tests.fakes.loopback import run_server
 from tests.fakes.registry import serve
@@ -301,6 +307,48 @@ def test_full_disk_here_is_one_line(
                 push(maker, two_layers(maker))
     finally:
         subprocess.run(["umount", str(full)], check=True)
+
+
+@pytest.fixture
+def four(maker: Maker, docker_host: str, monkeypatch: pytest.MonkeyPatch) -> EngineImage:
+    """An image of four layers, large enough for an archive of its lowest layers."""
+    monkeypatch.setattr(early_layers, "_LEAST", 0)
+    for name in "abcd":
+        (maker.folder / name).write_bytes(os.urandom(SIZE // 4))
+    maker.create({"Dockerfile": TWO + "COPY c /\nCOPY d /\n"})
+    attributes = maker.engine.images.get(f"{maker.name}:v1").attrs
+    return EngineImage(attributes["Id"], attributes["RootFS"]["Layers"], Engine(Address(docker_host)))
+
+
+def saved(stream: IO[bytes]) -> tuple[str, list[str]]:
+    """Return the id and the layers of the image in an archive of an engine."""
+    with tarfile.open(fileobj=cast("Any", stream), mode="r|") as archive:
+        files = {each.name: content.read() for each in archive if (content := archive.extractfile(each))}
+    [described] = json.loads(files["manifest.json"])
+    layers = [f"sha256:{hashlib.sha256(files[name]).hexdigest()}" for name in described["Layers"]]
+    return f"sha256:{hashlib.sha256(files[described['Config']]).hexdigest()}", layers
+
+
+@pytest.mark.parametrize("end", ["read", "left", "failed"])
+def test_lowest_layers_come_first_and_leave_no_image(maker: Maker, four: EngineImage, end: str) -> None:
+    with suppress(InterruptedError), early_layers.archives(four, four.diff_ids) as archives:
+        identity, layers = saved(next(archives))
+        assert layers == four.diff_ids[:1]
+        assert maker.engine.images.get(identity).attrs["RootFS"]["Layers"] == layers
+        if end == "failed":
+            raise InterruptedError
+        if end == "read":
+            assert [saved(stream) for stream in archives] == [(four.identity, four.diff_ids)]
+    with pytest.raises(docker.errors.ImageNotFound):
+        maker.engine.images.get(identity)
+
+
+def test_all_layers_come_at_once_where_that_is_as_soon(four: EngineImage) -> None:
+    """Where the highest layer alone is wanted, and where the engine does not take an image of the lowest."""
+    unknown = replace(four, diff_ids=[f"sha256:{'0' * 64}", *four.diff_ids[1:]])
+    for image, wanted in ((four, four.diff_ids[-1:]), (unknown, unknown.diff_ids)):
+        with early_layers.archives(image, wanted) as archives:
+            assert [saved(stream) for stream in archives] == [(four.identity, four.diff_ids)]
 
 
 def test_cancel_ends_the_push(maker: Maker) -> None:

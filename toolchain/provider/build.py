@@ -7,20 +7,19 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import IO, Final, TypeGuard, cast
+from typing import Final, TypeGuard
 from urllib.parse import urlsplit
 
 from containers.dockerfile import failed_step
 from containers.dockerfile.context import ignore_patterns
 from containers.engine import zstd_push
+from containers.engine.early_layers import EngineImage
 from containers.engine.engine import Engine, EngineError, Query, Silent
-from containers.engine.zstd_push import EngineImage
 from containers.errors import SlipwayError
 from containers.registry.credentials import Login
 from containers.registry.reference import Reference
@@ -312,7 +311,7 @@ class _Work:
         given = (credential.username, credential.password, credential.identity_token)
         login = Login(name.host, *given) if any(given[1:]) else None
         diff_ids = (self.engine.json(f"/images/{image_id}/json").get("RootFS") or {}).get("Layers") or []
-        image = EngineImage(image_id, [*filter(_is_text, diff_ids)], partial(self._saved, image_id))
+        image = EngineImage(image_id, [*filter(_is_text, diff_ids)], self.engine, self.operation.ending)
         try:
             digest, config, waits = zstd_push.push(image, str(name), level, login, _PUSHED_LAYERS, self._progress)
         except SlipwayError as error:
@@ -327,11 +326,6 @@ class _Work:
                 self.operation.check()
                 self.display.log(f"{name}: the Docker daemon does not know its digest: {error}", "INFO")
         return digest
-
-    @contextmanager
-    def _saved(self, image_id: str) -> Iterator[IO[bytes]]:
-        with self.engine.request("GET", f"/images/{image_id}/get", ending=self.operation.ending) as response:
-            yield cast("IO[bytes]", response)
 
     def _progress(self, line: str) -> None:
         self.operation.check()
