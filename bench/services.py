@@ -71,7 +71,7 @@ def uploaded(log: str) -> list[str]:
 
 @contextmanager
 def registry(checkout: Checkout, folder: Path) -> Iterator[LoopbackRegistry]:
-    """Run a temporary registry in a folder; the user's own would keep the benchmark's images."""
+    """Run a temporary registry in a folder, which goes with it; the user's own would keep the benchmark's images."""
     folder.mkdir()
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
@@ -96,6 +96,7 @@ def registry(checkout: Checkout, folder: Path) -> Iterator[LoopbackRegistry]:
         yield started
     finally:
         daemon.stop()
+        shutil.rmtree(folder)
 
 
 class MeasuredEngine:
