@@ -45,6 +45,16 @@ def test_bytes_are_equal_on_any_number_of_cores(content: bytes, level: int, monk
         assert compressed(content, level, piece) == first
 
 
+def test_bytes_of_whole_jobs_are_equal_on_slow_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A core that is slower than what it is given has not begun the last job when the archive ends."""
+    monkeypatch.setattr(zstd_layer, "_BLOCK", 1 << 20)
+    content, blobs = PATTERN.randbytes(1 << 23) * 6, []
+    for cores in (1, 2):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
+        blobs.append(compressed(content, 1))
+    assert blobs[0] == blobs[1]
+
+
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
 def test_result_names_archive_and_blob(content: bytes) -> None:
     layer, blob = compressed(content, 3)
