@@ -29,9 +29,9 @@ from containers.errors import MALFORMED, SlipwayError
 _LEAST: Final = 500_000_000
 """Bytes of an image below which its archive comes soon enough."""
 _SHARE: Final = 0.25
-"""The part of what is wanted that comes first.
+"""The part of what is wanted that comes first. The engine writes it twice.
 
-The engine writes it twice, on one core, in a fifth of the CPU time that its compression takes.
+So two cores were idle in 3.4 of 87.6 seconds of a push of `local`, 5.96 GB, whose first byte came after 16 s before.
 """
 _MOST: Final = 0.5
 """The largest part of an image that is written twice."""
