@@ -88,7 +88,7 @@ def report(stack: str, root: Path, repository: str | None = None) -> RunnersRepo
                 f"/slipway-{stack}/keeper` says why"
             )
         served = [own.served_labels(config.platform) for own in runners.all_sets]
-        if runners.listener:  # GitHub has told of those that a set serves, by other numbers
+        if runners.listens:  # GitHub has told of those that a set serves, by other numbers
             queue = [each for each in queue or () if not any(serves(labels, each[1]) for labels in served)]
         return RunnersReport(stack, runners.kind, at, with_queue(known, queue or [], served), troubles)
     return _of_cluster(stack, runners, queue, now, troubles)

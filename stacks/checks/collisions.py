@@ -104,24 +104,29 @@ def _conflict(ours: StackConfig, theirs: StackConfig) -> str | None:
     return None
 
 
-def _served(config: StackConfig) -> list[tuple[Ec2RunnersConfig, AbstractSet[str]]]:
-    """Return the sets of runners on EC2, each with the labels that jobs name, and the platform."""
+_Served = tuple[Ec2RunnersConfig, AbstractSet[str], str]
+
+
+def _served(config: StackConfig) -> list[_Served]:
+    """Return the sets of runners on EC2, each with the labels that jobs name, and the platform where that is one."""
     runners = config.runners
     sets = runners.all_sets if isinstance(runners, Ec2RunnersConfig) else ()
-    return [(own, {config.platform, own.scale_set, *map(str.lower, own.labels)}) for own in sets]
+    return [
+        (own, {own.scale_set, *map(str.lower, own.labels)}, config.platform if own.github.webhook_secret else "")
+        for own in sets
+    ]
 
 
-def _one_job(
-    ours: tuple[Ec2RunnersConfig, AbstractSet[str]], theirs: tuple[Ec2RunnersConfig, AbstractSet[str]]
-) -> str | None:
-    """Return why two sets of runners would both start a machine for one job; None where they do not."""
-    (one, labels), (other, others) = ours, theirs
+def _one_job(ours: _Served, theirs: _Served) -> str | None:
+    """Return why two sets of runners would both serve one job; None where they do not."""
+    (one, labels, platform), (other, others, its_platform) = ours, theirs
     urls = sorted((one.github.url.lower(), other.github.url.lower()), key=len)
+    apart = platform and its_platform and platform != its_platform
     # An organization's runners take the jobs of each of its repositories.
-    if labels == others and f"{urls[1]}/".startswith(f"{urls[0]}/"):
+    if labels == others and not apart and f"{urls[1]}/".startswith(f"{urls[0]}/"):
         named = ", ".join([one.scale_set, *one.labels] if one.scale_set else one.labels)
         return (
-            f"both start a machine for each job of {one.github.url} with the labels {named}; set "
+            f"both serve each job of {one.github.url} with the labels {named}; set "
             f"other slipway:runners.{'sets' if one.scale_set else 'labels'} in one of them"
         )
     return None

@@ -39,7 +39,7 @@ _DEFAULT_LABELS = frozenset({"self-hosted", "linux", "windows", "macos", "x64", 
 
 def _custom(label: str) -> str:
     if label.lower() in _DEFAULT_LABELS:
-        raise ValueError("every runner has this label from GitHub; choose one of your own, such as gpu")
+        raise ValueError("this is GitHub's own label of all its runners; choose one of your own, such as gpu")
     return label
 
 
@@ -217,7 +217,8 @@ class Ec2GitHubConfig(Model):
     )
     webhook_secret: Arn | None = Field(
         None,
-        description="ARN of the secret with which GitHub signs its webhooks, as plain text. None with listener.",
+        description="ARN of the secret with which GitHub signs the webhook of an old stack, as plain text. Default: "
+        "none, for there is no webhook: the stack listens to GitHub.",
         json_schema_extra=SENSITIVE,
     )
     group: int = Field(1, ge=1, description="Id of the runner group at GitHub; 1 is the default group.")
@@ -293,8 +294,8 @@ class Ec2RunnerSetConfig(Model):
     labels: tuple[Annotated[Label, AfterValidator(_custom)], ...] = Field(
         (),
         validate_default=False,
-        description="Labels by which jobs choose these runners, besides self-hosted, linux, and x64 or arm64, which "
-        "those of a listener do not have, and besides the name of one of several sets.",
+        description="Labels by which jobs choose these runners, besides the name of one of several sets. With the "
+        "webhook of an old stack, jobs may also name self-hosted, linux, and x64 or arm64.",
     )
     instance_types: tuple[InstanceType, ...] = Field(
         (),
@@ -394,10 +395,10 @@ class Ec2RunnersConfig(SeveralSetsConfig, Ec2RunnerSetConfig):
     region: Region = Field(description="AWS region, such as eu-west-1.")
     account: str = Field(pattern="^[0-9]{12}$", description="AWS account, 12 digits; quote it.")
     github: Ec2GitHubConfig = Field(description="Organization or repository whose jobs the runners take.")
-    listener: bool = Field(
-        default=False,
-        description="Listen to GitHub for jobs, as a runner scale set, in place of its webhook: there is no public "
-        "address and no webhookSecret.",
+    listener: bool | None = Field(
+        None,
+        description="Listen to GitHub for jobs, as a runner scale set. An old stack with github.webhookSecret listens "
+        "beside its webhook, to move over. Default: true without github.webhookSecret.",
     )
     push: tuple[RepositoryName, ...] = Field(
         (),
@@ -425,19 +426,19 @@ class Ec2RunnersConfig(SeveralSetsConfig, Ec2RunnerSetConfig):
     runner: str = Field("2.338.0", description="Version of GitHub's runner: see stacks/versions/runner.toml.")
     sets: dict[SetName, Ec2RunnerSetConfig] = Field(
         default_factory=dict,
-        description="Several sets of runners in place of the one, which one listener serves: {small: {instanceTypes: "
+        description="Several sets of runners in place of the one: {small: {instanceTypes: "
         "[g6.xlarge]}, h100: {instanceTypes: [p5.4xlarge], maxRunners: 2}}. Jobs choose one by its name. What a set "
         "leaves out is as given beside `sets`.",
     )
 
     @model_validator(mode="after")
     def _hears_of_jobs(self) -> Self:
-        if not self.listener and self.github.webhook_secret is None:
-            raise ValueError("github.webhookSecret is missing: give its ARN, or listener: true, which needs none")
-        if self.sets and (not self.listener or self.github.webhook_secret):
+        if self.listener is False and self.github.webhook_secret is None:
+            raise ValueError("listener is false: nothing else tells of jobs without github.webhookSecret: leave it out")
+        if self.sets and self.github.webhook_secret:
             raise ValueError(
-                "sets: GitHub tells a listener alone of which set a job is: set listener: true and leave out "
-                "github.webhookSecret, after the stack has moved over (docs/runners/ec2.md)"
+                "sets: a webhook does not tell of which set a job is: leave out github.webhookSecret, after the stack "
+                "has moved over (docs/runners/ec2.md)"
             )
         return self
 
@@ -485,6 +486,20 @@ class Ec2RunnersConfig(SeveralSetsConfig, Ec2RunnerSetConfig):
         if self.efa and len(self.subnets) != 1:
             raise ValueError("efa needs exactly one subnet: machines with EFA are in one placement group, in one zone")
 
+    @property
+    def listens(self) -> bool:
+        """Whether GitHub tells the keeper itself of jobs: in place of a webhook, or beside it."""
+        return self.listener or self.github.webhook_secret is None
+
+    @property
+    def warnings(self) -> list[str]:
+        """A line for a stack with a webhook: what it does next to have none."""
+        if self.github.webhook_secret is None:
+            return []
+        first = "" if self.listener else "set listener: true, and "
+        line = f"{first}leave webhookSecret out an hour after the `up` with listener: true"
+        return [f"slipway:runners.github.webhookSecret: no webhook is needed: {line} (docs/runners/ec2.md)"]
+
     def resource_name(self, stack: str) -> str:
         """Return the beginning of the names of what a stack has for these runners; a set's follows a dot.
 
@@ -507,7 +522,7 @@ class Ec2RunnersConfig(SeveralSetsConfig, Ec2RunnerSetConfig):
         return ("self-hosted", "linux", {"linux/amd64": "x64", "linux/arm64": "arm64"}[platform], *self.labels)
 
     def served_labels(self, platform: str) -> tuple[str, ...]:
-        """Return all labels that jobs may name: with a listener alone, GitHub's own are not among them."""
+        """Return all labels that jobs may name: without a webhook, GitHub's own are not among them."""
         if self.github.webhook_secret:
             return self.runner_labels(platform)
         return (self._set, *self.labels) if self._set else self.labels

@@ -228,7 +228,7 @@ class StackConfig(Model):
         accepted = [f"{release.field} '{release.value}' {release.instead}" for release in self._unlisted]
         if accepted:
             lines.append(f"{NAMESPACE}:unverified: at your own risk, as no table has it: {'; '.join(accepted)}")
-        lines += self.runners.warnings if isinstance(self.runners, KubernetesRunnersConfig) else []
+        lines += self.runners.warnings if self.runners else []
         lines += weak_line(self.reliances())
         open_engines = sorted({each for pool in self.engines.values() for each in pool if in_clear(each)})
         if open_engines:

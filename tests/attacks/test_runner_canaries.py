@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from stacks.config.stack_file import ROOT
 from tests.aws.conftest import moto, registry
-from tests.aws.runners import HOOK_SECRET, SECRET, RunnersProject, image
+from tests.aws.runners import HOOK_SECRET, SECRET, WITH_WEBHOOK, RunnersProject, image
 from tests.engine.project import Project
 from tests.helpers.watched_programs import PULUMI, Watched, needless
 from tests.provider.conftest import Registry
@@ -142,6 +142,7 @@ def account(tmp_path: Path, moto: str, registry: Registry) -> Watched:
     """Runners on EC2, with the App's key and the webhook's secret in Secrets Manager."""
     image(moto, "x86_64")
     project = RunnersProject(tmp_path / "project", moto, registry)
+    project.runners(**WITH_WEBHOOK)
     watched = planted(project, tmp_path)
     key = app_key()
     watched.secrets["App key at AWS"] = key.splitlines()[7]

@@ -35,12 +35,15 @@ RUNNERS: dict[str, Any] = {
     "kind": "ec2",
     "region": REGION,
     "account": ACCOUNT,
-    "github": {"url": "https://github.com/acme", "secret": SECRET, "webhookSecret": HOOK_SECRET},
+    "github": {"url": "https://github.com/acme", "secret": SECRET},
     "labels": ["gpu"],
     "instanceTypes": ["g6.2xlarge", "g5.2xlarge"],
     "gpus": 1,
     "alarm": {"topic": TOPIC},
 }
+
+WITH_WEBHOOK: dict[str, Any] = {"github": {**RUNNERS["github"], "webhookSecret": HOOK_SECRET}}
+"""What an old stack has besides, whose jobs a webhook notes."""
 
 INSTANCE_TYPE_OFFERINGS["availability-zone"][REGION] += [
     {"InstanceType": name, "LocationType": "availability-zone", "Location": f"{REGION}{zone}"}

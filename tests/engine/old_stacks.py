@@ -24,7 +24,7 @@ import requests
 from moto.server import ThreadedMotoServer
 
 from tests.aws.conftest import HTPASSWD, AwsProject
-from tests.aws.runners import RUNNERS, image
+from tests.aws.runners import RUNNERS, WITH_WEBHOOK, image
 from tests.aws.runners import RunnersProject as Ec2Project
 from tests.engine.project import Project
 from tests.fakes.docker_relay import Relay
@@ -150,7 +150,7 @@ def ec2(root: Path) -> Iterator[Stack]:
         ssh = SSH.format(engine=os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"), docker=client())
         _programs(project, **{"ssh": ssh, "aws": DONE, "session-manager-plugin": DONE})
         where = {"kind": "local", "address": project.registry, "path": project.path}
-        runners = {**RUNNERS, "build": {"instanceType": "c7i.4xlarge"}}
+        runners = {**RUNNERS, **WITH_WEBHOOK, "build": {"instanceType": "c7i.4xlarge"}}
         # Not the project's own, which adds what ECR needs.
         yield project, partial(Project.configure, project, registry=where, runners=runners, buildOn="runners")
 

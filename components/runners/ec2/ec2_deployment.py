@@ -160,7 +160,7 @@ def _scale_set_outputs(name: str, config: ec2.Ec2RunnersConfig, platform: str) -
             "scaleSets": [own.scale_set for own in sets],
             "labels": {own.scale_set: list(own.served_labels(platform)) for own in sets},
         }
-    scale_set = {"scaleSet": name} if config.listener else {}
+    scale_set = {"scaleSet": name} if config.listens else {}
     return {**scale_set, "labels": list(config.served_labels(platform))}
 
 

@@ -122,7 +122,7 @@ class ScalerFunctions:
             "GITHUB_API": config.github.api,
             "GITHUB_SECRET": config.github.secret,
         }
-        code, seconds = ("listening.listener", _LISTENS) if config.listener else ("keeper", 55)
+        code, seconds = ("listening.listener", _LISTENS) if config.listens else ("keeper", 55)
         policy = partial(iam_policies.keeper, namespace=METRICS)
         function = self._function("keeper", code, policy, environment, seconds, 1, files)
         name = f"{self._args.name}-keeper"
@@ -172,7 +172,7 @@ class ScalerFunctions:
             "RULES": json.dumps(rules),
             **_reservations(own),
             **schedule(config),
-            **({"OWN_LABELS": ",".join(labels)} if config.listener else {}),
+            **({"OWN_LABELS": ",".join(labels)} if config.listens else {}),
             **({"SCALE_SET": config.scale_set} if config.scale_set else {}),
             "RUNNER_GROUP": str(config.group),
         }
@@ -180,7 +180,7 @@ class ScalerFunctions:
     def _listener(self) -> dict[str, str]:
         """Return the variables of the listener, where the keeper is one."""
         config = self._args.config
-        if not config.listener:
+        if not config.listens:
             return {}
         own = {"GITHUB_URL": config.github.url, "RETRIES": str(config.retries)}
         return own | ({"WEBHOOK": "too"} if config.github.webhook_secret else {})

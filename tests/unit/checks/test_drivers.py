@@ -83,7 +83,6 @@ def test_ec2_driver_is_compared_where_the_stack_gives_it() -> None:
         "github": {
             "url": "https://github.com/acme",
             "secret": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:a-AbCdEf",
-            "webhookSecret": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:b-AbCdEf",
         },
     }  # fmt: skip
     specs({"flavor": "local", "runners": runners}, "stack x")

@@ -9,6 +9,7 @@ import pytest
 from cli import stack_checks
 from stacks import flavors
 from stacks.checks.collisions import shared_runners
+from tests.unit.runners.test_ec2 import OLD
 from tests.unit.runners.test_ec2 import RUNNERS as EC2
 
 CLUSTER = {"kind": "kubernetes", "profile": "eks-p5", "github": {"url": "https://github.com/acme", "secret": "s"}}
@@ -52,15 +53,21 @@ def test_two_stacks_with_a_scale_set_each_are_right(other: dict[str, Any]) -> No
 @pytest.mark.parametrize("url", [EC2["github"]["url"], "https://github.com/ACME/images"])
 def test_two_stacks_that_serve_one_job_are_refused(url: str) -> None:
     (line,) = conflicts(EC2, at(EC2, url, labels=["GPU"]))
-    assert line.startswith(
-        "stacks a and b: both start a machine for each job of https://github.com/acme with the labels gpu"
-    )
+    assert line.startswith("stacks a and b: both serve each job of https://github.com/acme with the labels gpu")
 
 
 def test_two_stacks_on_ec2_with_other_jobs_are_right() -> None:
     assert conflicts(EC2, {**EC2, "labels": ["gpu", "h100"]}) == []
     assert conflicts(EC2, at(EC2, "https://github.com/acme-labs")) == []
-    assert conflicts(EC2, EC2, platform="linux/arm64") == []
+    old = {**EC2, "github": OLD}
+    assert conflicts(old, old, platform="linux/arm64") == []
+
+
+def test_platform_is_no_label_of_a_stack_that_listens() -> None:
+    """A job with ``runs-on: gpu`` got a machine of either platform."""
+    for other in (EC2, {**EC2, "github": OLD}):
+        (line,) = conflicts(EC2, other, platform="linux/arm64")
+        assert "both serve each job of https://github.com/acme with the labels gpu" in line
 
 
 def test_shipped_stacks_share_no_runners(capsys: pytest.CaptureFixture[str]) -> None:

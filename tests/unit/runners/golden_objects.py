@@ -80,7 +80,6 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "region": "eu-west-1",
         "account": "123456789012",
         "github": {"url": "https://github.com/acme", "secret": f"{ARN}f"},
-        "listener": True,
         "labels": ["gpu"],
         "instanceTypes": ["p5.48xlarge"],
         "build": {"instanceType": "m7i.4xlarge"},
@@ -90,7 +89,6 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "region": "eu-west-1",
         "account": "123456789012",
         "github": {"url": "https://github.com/acme", "secret": f"{ARN}f"},
-        "listener": True,
         "instanceTypes": ["p5.48xlarge"],
         "sets": {
             "one": {"labels": ["h100"], "maxRunners": 9},
@@ -100,7 +98,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
 }
 """In a cluster: a daemon in each pod, none, and jobs in pods of their own; each kind of build service: one for jobs, one with replicas and a
 pool of another platform. At AWS: all there is,
-a listener in place of the webhook, and several sets."""
+with the webhook of an old stack; none of that; and several sets."""
 _ZONES = ("eu-west-1a", "eu-west-1b")
 SITE = Site(
     machines=[InstanceType("p5.48xlarge", ("x86_64",), 8, 32, 32, 8, cluster=True, spot=True, zones=_ZONES)],

@@ -32,7 +32,7 @@ RUNNERS: dict[str, Any] = {
     "kind": "ec2",
     "region": "eu-west-1",
     "account": "123456789012",
-    "github": {"url": "https://github.com/acme", "secret": SECRET, "webhookSecret": HOOK},
+    "github": {"url": "https://github.com/acme", "secret": SECRET},
     "labels": ["gpu"],
     "instanceTypes": ["g5.2xlarge"],
 }
@@ -59,7 +59,7 @@ def load(**values: Any) -> ec2.Ec2RunnersConfig:
         *(
             (
                 {"labels": ["gpu", label]},
-                f"slipway:runners.labels.1: '{label}': every runner has this label from GitHub; choose one",
+                f"slipway:runners.labels.1: '{label}': this is GitHub's own label of all its runners; choose one",
             )
             for label in ("self-hosted", "linux", "Linux", "x64", "ARM64")
         ),
@@ -104,8 +104,8 @@ def load(**values: Any) -> ec2.Ec2RunnersConfig:
             "slipway:runners: github.webhookSecret is the same as github.secret; create a secret of its own",
         ),
         (
-            {"github": {"url": "https://github.com/acme", "secret": SECRET}},
-            "slipway:runners: github.webhookSecret is missing: give its ARN, or listener: true, which needs none",
+            {"listener": False},
+            "slipway:runners: listener is false: nothing else tells of jobs without github.webhookSecret: leave it out",
         ),
         (
             {"alarm": {"topic": "arn:aws:sns:us-east-1:123456789012:alarms"}},
@@ -135,9 +135,30 @@ def test_ec2_github_url_gives_owner_and_repository() -> None:
     )
     assert load().github.repository is None
     assert load().runner_labels("linux/arm64") == ("self-hosted", "linux", "arm64", "gpu")
-    assert load(listener=True).served_labels("linux/arm64") == ("self-hosted", "linux", "arm64", "gpu")
-    alone = {"url": "https://github.com/acme", "secret": SECRET}
-    assert load(listener=True, github=alone).served_labels("linux/arm64") == ("gpu",)
+
+
+OLD = {**RUNNERS["github"], "webhookSecret": HOOK}
+
+
+@pytest.mark.parametrize(
+    ("values", "listens", "labels", "said"),
+    [
+        ({}, True, ("gpu",), ""),
+        ({"listener": True}, True, ("gpu",), ""),
+        ({"github": OLD}, False, ("self-hosted", "linux", "x64", "gpu"), "set listener: true, and leave webhookSecret"),
+        ({"github": OLD, "listener": False}, False, ("self-hosted", "linux", "x64", "gpu"), "set listener: true, and"),
+        ({"github": OLD, "listener": True}, True, ("self-hosted", "linux", "x64", "gpu"), "is needed: leave webhookSecret"),
+    ],
+)  # fmt: skip
+def test_stack_without_a_webhook_secret_listens(
+    values: dict[str, Any], listens: bool, labels: tuple[str, ...], said: str
+) -> None:
+    """What serves the jobs of an old stack stays as it is, until its file says otherwise; it is told of what is next."""
+    config = load(**values)
+    assert (config.listens, config.served_labels("linux/amd64")) == (listens, labels)
+    stack = flavors.load({"flavor": "runners", "runners": {**RUNNERS, **values}}, "stack x")
+    lines = [line for line in stack.warnings if "webhookSecret" in line]
+    assert [said in line for line in lines] == ([True] if said else [])
 
 
 @pytest.mark.parametrize(

@@ -17,24 +17,22 @@ from stacks.checks import ec2_site
 from stacks.checks.collisions import shared_runners
 from stacks.config.stack_file import ROOT
 from tests.unit.runners.golden_objects import CASES, recorded
-from tests.unit.runners.test_ec2 import RUNNERS, load
+from tests.unit.runners.test_ec2 import HOOK, RUNNERS, load
 from tests.unit.runners.test_runner_sets import GITHUB
 
 SETS: dict[str, Any] = {
     "small": {"maxRunners": 9},
     "h100": {"instanceTypes": ["p5.48xlarge"], "labels": ["big"], "minRunners": 1},
 }
-NO_WEBHOOK = {key: value for key, value in RUNNERS["github"].items() if key != "webhookSecret"}
-LISTENS: dict[str, Any] = {"listener": True, "github": NO_WEBHOOK}
 
 
 def values(**more: Any) -> dict[str, Any]:
     own = {key: value for key, value in RUNNERS.items() if key != "labels"}
-    return {**own, **LISTENS, "sets": SETS, **more}
+    return {**own, "sets": SETS, **more}
 
 
 def test_set_has_what_is_given_beside_the_sets() -> None:
-    config = load(**values(spot=False, labels=["gpu"], github={**LISTENS["github"], "group": 3}))
+    config = load(**values(spot=False, labels=["gpu"], github={**RUNNERS["github"], "group": 3}))
     small, h100 = config.all_sets
     assert [own.scale_set for own in config.all_sets] == ["small", "h100"]
     assert (small.instance_types, h100.instance_types) == (("g5.2xlarge",), ("p5.48xlarge",))
@@ -51,8 +49,8 @@ def test_set_has_what_is_given_beside_the_sets() -> None:
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        ({"listener": False}, "slipway:runners: github.webhookSecret is missing"),
-        ({"github": RUNNERS["github"]}, "sets: GitHub tells a listener alone of which set a job is: set listener: true and leave out"),
+        ({"github": {**RUNNERS["github"], "webhookSecret": HOOK}}, "sets: a webhook does not tell of which set a job is: leave out"),
+        ({"listener": True, "github": {**RUNNERS["github"], "webhookSecret": HOOK}}, "sets: a webhook does not tell of which set"),
         ({"sets": {"a": {"minRunners": 5}}}, "sets.a: minRunners 5 is more than maxRunners 4"),
         ({"sets": {"a": {"schedule": [{"minRunners": 5}]}}}, "sets.a: schedule.0.minRunners 5 is more than maxRunners 4"),
         ({"sets": {"a": {"efa": "all"}}}, "sets.a: efa needs exactly one subnet"),
@@ -60,7 +58,7 @@ def test_set_has_what_is_given_beside_the_sets() -> None:
         ({"sets": {"a": {}, "b": {"labels": ["A"]}}}, "sets.b.labels: 'a' is the name of a set, by which jobs choose that one"),
         ({"sets": {"a": {"retries": 2}}}, "unknown key 'retries'"),
         ({"sets": {"a": {"instanceTypes": []}}}, "instanceTypes: '[]': expected at least one, each only once"),
-        ({"sets": {"linux": {}}}, "every runner has this label from GitHub"),
+        ({"sets": {"linux": {}}}, "this is GitHub's own label"),
         ({"sets": {"A": {}}}, "expected 1 to 32 of a-z, 0-9 and -, such as h100"),
         ({"sets": {}}, "labels is missing: give at least one"),
     ],
