@@ -76,12 +76,13 @@ def shared_runners(stacks: Mapping[str, StackConfig]) -> list[str]:
     return [
         f"stacks {first} and {second}: {conflict}"
         for (first, ours), (second, theirs) in pairs
-        if (conflict := _conflict(ours, theirs))
+        if (conflict := _conflict((first, ours), (second, theirs)))
     ]
 
 
-def _conflict(ours: StackConfig, theirs: StackConfig) -> str | None:
+def _conflict(first: tuple[str, StackConfig], second: tuple[str, StackConfig]) -> str | None:
     """Return why the runners of two stacks cannot both be; None where they can. GitHub ignores case in all names."""
+    (stack, ours), (its_stack, theirs) = first, second
     one, other = ours.runners, theirs.runners
     if isinstance(one, KubernetesRunnersConfig) and isinstance(other, KubernetesRunnersConfig):
         places = [(each.kubeconfig, each.context, each.namespace) for each in (one, other)]
@@ -92,7 +93,7 @@ def _conflict(ours: StackConfig, theirs: StackConfig) -> str | None:
             )
     # A cluster names a runner group, and EC2 has its id.
     by_group = type(one) is type(other)
-    if names := sorted(_scale_sets(one, by_group=by_group) & _scale_sets(other, by_group=by_group)):
+    if names := sorted(_scale_sets(stack, one, by_group=by_group) & _scale_sets(its_stack, other, by_group=by_group)):
         url, _, name = names[0]
         key = "sets" if one and other and one.sets and other.sets else "namespace"
         return (
@@ -132,14 +133,14 @@ def _one_job(ours: _Served, theirs: _Served) -> str | None:
     return None
 
 
-def _scale_sets(runners: Runners | None, *, by_group: bool) -> set[tuple[str, str, str]]:
-    """Return the scale sets of runners: the address at GitHub, the group if asked for, and the name of each.
-
-    That of a stack on EC2 without sets has the stack's name.
-    """
-    sets = runners.all_sets if runners else ()
-    places = ((own.github.url.lower(), str(own.group).lower() * by_group, own.scale_set) for own in sets)
-    return {place for place in places if place[-1]}
+def _scale_sets(stack: str, runners: Runners | None, *, by_group: bool) -> set[tuple[str, str, str]]:
+    """Return the scale sets of runners: the address at GitHub, the group if asked for, and the name of each."""
+    if isinstance(runners, Ec2RunnersConfig) and not runners.listens:
+        return set()
+    return {
+        (own.github.url.lower(), str(own.group).lower() * by_group, own.scale_set or f"slipway-{stack}".lower())
+        for own in (runners.all_sets if runners else ())
+    }
 
 
 def _contents(built: StackImages) -> dict[tuple[str, str, str], dict[str, str]]:

@@ -56,6 +56,15 @@ def test_two_stacks_that_serve_one_job_are_refused(url: str) -> None:
     assert line.startswith("stacks a and b: both serve each job of https://github.com/acme with the labels gpu")
 
 
+def test_stack_on_ec2_has_a_scale_set_of_its_name() -> None:
+    """Runners in a cluster with the namespace of that name took its session, again and again."""
+    cluster = {**CLUSTER, "namespace": "slipway-a"}
+    (line,) = conflicts(EC2, cluster)
+    assert "both have the runner scale set slipway-a of https://github.com/acme, which has one listener" in line
+    assert conflicts(at(EC2, "https://github.com/other"), cluster) == []
+    assert conflicts({**EC2, "github": OLD}, cluster) == []
+
+
 def test_two_stacks_on_ec2_with_other_jobs_are_right() -> None:
     assert conflicts(EC2, {**EC2, "labels": ["gpu", "h100"]}) == []
     assert conflicts(EC2, at(EC2, "https://github.com/acme-labs")) == []
