@@ -301,6 +301,7 @@ class Listener:
         self._done.clear()
         self._source.assigned.begin(session.id, session.statistics, time.time())
         self._jobs.note_listener(self._source.assigned.text())
+        self._set.label()
         self._listens = True
         self._hurry()
         log("listens", scale_set=self._name)

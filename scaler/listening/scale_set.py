@@ -64,26 +64,31 @@ class ScaleSet:
         self._group = group
         self._service = self._token = ""
         self._id = 0
+        self._labelled = False
         self._session: SetSession | None = None
 
     def ensure(self) -> None:
-        """Have GitHub know the set with its labels (client.go:283, 406, 443).
+        """Have GitHub know the set (client.go:283, 406). Raises Refused if GitHub refuses."""
+        query = urllib.parse.urlencode({"runnerGroupId": self._group, "name": self._name})
+        sets = member(self._admin("GET", f"{_SETS}?{query}"), "value")
+        known = sets[0] if sets else self._admin("POST", _SETS, self._own)
+        self._id = int(member(known, "id"))
+        self._labelled = self._has_labels(known)
+
+    def label(self) -> None:
+        """Have the set's labels be these (client.go:443), for the session is open: else it may be another stack's set.
 
         Raises:
             Refused: GitHub refuses, or keeps other labels: Enterprise Server drops all but the name without its flag
                 ``DistributedTask.AllowRunnerScaleSetCustomLabels`` (README.md:160).
         """
-        own = {
-            "name": self._name,
-            "runnerGroupId": self._group,
-            "labels": [{"name": label, "type": "System"} for label in self._labels],
-        }
-        query = urllib.parse.urlencode({"runnerGroupId": self._group, "name": self._name})
-        sets = member(self._admin("GET", f"{_SETS}?{query}"), "value")
-        known = sets[0] if sets else self._admin("POST", _SETS, own)
-        self._id = int(member(known, "id"))
-        if not self._has_labels(known) and not self._has_labels(self._admin("PATCH", f"{_SETS}/{self._id}", own)):
+        if not self._labelled and not self._has_labels(self._admin("PATCH", f"{_SETS}/{self._id}", self._own)):
             raise Refused(0, f"the scale set {self._name} keeps other labels than {', '.join(self._labels)}: delete it")
+
+    @property
+    def _own(self) -> dict[str, Any]:
+        labels = [{"name": label, "type": "System"} for label in self._labels]
+        return {"name": self._name, "runnerGroupId": self._group, "labels": labels}
 
     def _has_labels(self, known: Any) -> bool:
         names = {str(member(label, "name")).lower() for label in member(known, "labels") or ()}

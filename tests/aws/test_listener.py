@@ -182,14 +182,18 @@ def test_message_that_github_does_not_delete_is_deleted_later(listened: Listened
 
 
 def test_second_listener_waits_and_says_so(listened: Listened, capsys: pytest.CaptureFixture[str]) -> None:
+    """Until then, the set keeps the labels of the first, which may be another stack's."""
     service = listened.service
     service.conflict = True
+    service.sets[7] = {"id": 7, "name": NAME, "labels": [{"name": "theirs"}]}
     with listened.listening():
         until(lambda: "another listener has the session" in capsys.readouterr().out)
         service.assign(1)
         assert listened.desired() == {"spot": 0, "on-demand": 0}
+        assert service.sets[7]["labels"] == [{"name": "theirs"}]
         service.conflict = False
         until(lambda: listened.desired()["spot"] == 1)
+        assert [each["name"] for each in service.sets[7]["labels"]] == ["gpu"]
 
 
 @pytest.mark.parametrize("fault", ["ended", "revoked", "down", "expired", "refused", "slow"])

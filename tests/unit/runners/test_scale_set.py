@@ -37,7 +37,9 @@ def opened(service: ScaleSetService) -> ScaleSet:
 
 def test_set_is_created_once_and_gets_new_labels(service: ScaleSetService) -> None:
     for labels in (("gpu",), ("GPU",), ("gpu", "h100")):
-        scale_set(service, *labels).ensure()
+        own = scale_set(service, *labels)
+        own.ensure()
+        own.label()
         (known,) = service.sets.values()
         assert [each["name"].lower() for each in known["labels"]] == [each.lower() for each in labels]
     assert (known["name"], known["runnerGroupId"]) == ("slipway-t", 7)
@@ -47,8 +49,10 @@ def test_set_is_created_once_and_gets_new_labels(service: ScaleSetService) -> No
 def test_set_that_keeps_other_labels_is_refused(service: ScaleSetService) -> None:
     scale_set(service).ensure()
     service.deaf = True
+    own = scale_set(service, "h100")
+    own.ensure()
     with pytest.raises(Refused, match="the scale set slipway-t keeps other labels than h100: delete it"):
-        scale_set(service, "h100").ensure()
+        own.label()
 
 
 def test_session_has_messages_until_they_are_deleted(service: ScaleSetService) -> None:
