@@ -496,8 +496,8 @@ class Ec2RunnersConfig(SeveralSetsConfig, Ec2RunnerSetConfig):
         """A line for a stack with a webhook: what it does next to have none."""
         if self.github.webhook_secret is None:
             return []
-        first = "" if self.listener else "set listener: true, and "
-        line = f"{first}leave webhookSecret out an hour after the `up` with listener: true"
+        first = "" if self.listener else "have workflows name `labels` alone, set listener: true, and "
+        line = f"{first}an hour after the `up` with listener: true, leave webhookSecret out"
         return [f"slipway:runners.github.webhookSecret: no webhook is needed: {line} (docs/runners/ec2.md)"]
 
     def resource_name(self, stack: str) -> str:

@@ -184,7 +184,7 @@ def test_sets_come_and_go(project: RunnersProject) -> None:
 def test_webhook_gives_way_to_a_listener(project: RunnersProject) -> None:
     """What serves an old stack stays until its file says otherwise; each update, and each check, says what is next."""
     project.runners(**WITH_WEBHOOK)
-    assert "no webhook is needed: set listener: true, and leave webhookSecret out" in project.up().output
+    assert "no webhook is needed: have workflows name `labels` alone, set listener: true" in project.up().output
     check_functions(project)
     check_roles(project)
     assert project.outputs()["runners"]["labels"] == ["self-hosted", "linux", "x64", "gpu"]

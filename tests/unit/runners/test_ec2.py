@@ -145,9 +145,9 @@ OLD = {**RUNNERS["github"], "webhookSecret": HOOK}
     [
         ({}, True, ("gpu",), ""),
         ({"listener": True}, True, ("gpu",), ""),
-        ({"github": OLD}, False, ("self-hosted", "linux", "x64", "gpu"), "set listener: true, and leave webhookSecret"),
-        ({"github": OLD, "listener": False}, False, ("self-hosted", "linux", "x64", "gpu"), "set listener: true, and"),
-        ({"github": OLD, "listener": True}, True, ("self-hosted", "linux", "x64", "gpu"), "is needed: leave webhookSecret"),
+        ({"github": OLD}, False, ("self-hosted", "linux", "x64", "gpu"), "alone, set listener: true, and"),
+        ({"github": OLD, "listener": False}, False, ("self-hosted", "linux", "x64", "gpu"), "alone, set listener: true, and"),
+        ({"github": OLD, "listener": True}, True, ("self-hosted", "linux", "x64", "gpu"), "is needed: an hour after"),
     ],
 )  # fmt: skip
 def test_stack_without_a_webhook_secret_listens(
