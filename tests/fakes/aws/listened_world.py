@@ -174,7 +174,10 @@ class ListenedWorld(World):
             return (204, None) if self.runners.pop(int(match[1]), None) else (404, {})
         if match := re.match(r"/queue/([^/]+)", path):
             return self._queue(method, match[1], path)
-        name, told = next(each for each in self.told.items() if f"/runnerscalesets/{each[1].id}/" in path)
+        of_set = [each for each in self.told.items() if f"/runnerscalesets/{each[1].id}/" in path]
+        if not of_set:  # somebody deleted it, or it is not made yet
+            return 404, {"message": "no such set"}
+        name, told = of_set[0]
         if path.endswith("/generatejitconfig"):
             if self.has_runner(body["name"]):
                 return 409, {"message": "exists"}
@@ -228,3 +231,51 @@ class ListenedWorld(World):
         """Have another listener open the session of a set."""
         if told := self.told.get(name):
             told.session, told.asked = f"foreign-{self.number()}", self.now
+
+
+class MovingWorld(ListenedWorld):
+    """A world whose one stack moves over: until ``alone`` seconds there is a webhook, which hears of all jobs.
+
+    GitHub gives the set the jobs that begin once the set is made, and earlier ones to the runners outside of it.
+    """
+
+    def __init__(self, seed: int, faults: Faults, jobs: int, mess: Mess, alone: float) -> None:
+        own = {key: value for key, value in environment(NAME, 6).items() if key != "SCALE_SET"}
+        groups = ENVIRONMENT["GROUPS"]
+        own |= {"NAME": NAME, "JOBS": ENVIRONMENT["JOBS"], "GROUPS": groups, "LABELS": f"self-hosted,{NAME}"}
+        super().__init__(seed, faults, jobs, {NAME: own}, mess)
+        self.alone = self.start + alone
+        self.made = float("inf")
+
+    def is_of_set(self, job: Job) -> bool:
+        return job.begins >= self.made
+
+    def gives(self, runner: Mapping[str, Any], job: Job) -> bool:
+        return self.is_of_set(job) is ("set" in runner)
+
+    def statistics(self, name: str) -> dict[str, int]:
+        others = {number: job for number, job in self.jobs.items() if not self.is_of_set(job)}
+        self.jobs = {number: job for number, job in self.jobs.items() if number not in others}
+        numbers = super().statistics(name)
+        self.jobs |= others
+        return numbers
+
+    def deliveries_of(self, job: Job, action: str, **more: Any) -> dict[str, Any]:
+        return super().deliveries_of(job, action, **more, labels=[NAME])
+
+    def tick(self, webhook: Any) -> None:
+        World.tick(self, webhook)  # the set may have machines before its first job
+
+    def _deliver(self, job: Job, action: str, **more: Any) -> None:
+        World._deliver(self, job, action, **more)
+        if self.is_of_set(job):
+            super()._deliver(job, action, **more)
+
+    def _redeliver(self, webhook: Any) -> None:
+        if self.now < self.alone:
+            World._redeliver(self, webhook)
+
+    def _service(self, method: str, path: str, body: Any, query: Mapping[str, list[str]]) -> tuple[Any, ...]:
+        if method == "POST" and path.endswith("/runnerscalesets"):
+            self.made = min(self.made, self.now)
+        return super()._service(method, path, body, query)

@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from scaler import github, jobs, keeper
+from scaler import github, jobs, keeper, webhook
 from scaler.listening import listener, scale_set
-from tests.fakes.aws.listened_world import ListenedWorld, Mess, environment
-from tests.fakes.aws.runner_world import MINUTE, Faults, Killed
+from tests.fakes.aws.listened_world import ListenedWorld, Mess, MovingWorld, environment
+from tests.fakes.aws.runner_world import MINUTE, NAME, Faults, Killed
 from tests.helpers.histories import histories
 
 HISTORIES = histories(3)
@@ -46,7 +46,7 @@ class OneSet:
                 self.one = None
             if self.one is None:
                 self.ends = world.now + LIFE
-                self.one = listener.Listener(SETS[self.name])
+                self.one = listener.Listener(world.sets[self.name])
                 self.one._end = self.ends + MINUTE
             for _ in range(20):
                 last = self.one._source.assigned.last
@@ -71,15 +71,7 @@ def played(
     """
     faults = Faults(rate=more.get("rate", 0.0), dead=more.get("dead", (0.0, 0.0)), until=FAULTY)
     world = ListenedWorld(seed, faults, jobs_, SETS, mess or Mess())
-    clock = SimpleNamespace(time=lambda: world.now + skew, sleep=world.spend, monotonic=world.time)
-    with monkeypatch.context() as patch:
-        for module in (keeper, jobs, github, listener, scale_set):
-            patch.setattr(module, "time", clock)
-        for module in (keeper, listener):
-            patch.setattr(module, "client", world.client)
-        patch.setattr(keeper, "secret", world.secret)
-        patch.setattr(listener, "ThreadPoolExecutor", InTurn)
-        patch.setattr(github._OPENER, "open", world.urlopen)
+    with on_clock_of(world, monkeypatch, skew):
         first = {name: OneSet(world, name) for name in SETS}
         second = {name: OneSet(world, name) for name in SETS}
         while world.now < world.start + ALL:
@@ -96,6 +88,22 @@ def played(
                     second[name].minute(dead=dead, killed=False)
             world.now = max(begun + MINUTE, world.now)
     return world
+
+
+@contextlib.contextmanager
+def on_clock_of(world: ListenedWorld, monkeypatch: pytest.MonkeyPatch, skew: float = 0.0) -> Iterator[None]:
+    """Have the functions call a world in place of AWS and GitHub, with a clock that is ``skew`` seconds ahead of it."""
+    clock = SimpleNamespace(time=lambda: world.now + skew, sleep=world.spend, monotonic=world.time)
+    with monkeypatch.context() as patch:
+        for module in (keeper, jobs, github, listener, scale_set):
+            patch.setattr(module, "time", clock)
+        for module in (keeper, listener, webhook):
+            patch.setattr(module, "client", world.client)
+        for module in (keeper, webhook):
+            patch.setattr(module, "secret", world.secret)
+        patch.setattr(listener, "ThreadPoolExecutor", InTurn)
+        patch.setattr(github._OPENER, "open", world.urlopen)
+        yield
 
 
 class InTurn:
@@ -118,7 +126,7 @@ def check(world: ListenedWorld, about: object) -> None:
     late = {one.id: ((one.ended or world.now) - one.used_until) / MINUTE for one in world.machines.values()}
     assert max(late.values()) <= 10, f"{about}: {late}"
     assert world.wrong == [], about
-    assert all(world.most_at_once[name] <= most for name, most in {"small": 4, "h100": 2}.items()), about
+    assert all(world.most_at_once.get(name, 0) <= most for name, most in {"small": 4, "h100": 2}.items()), about
 
 
 CASES: Mapping[str, dict[str, Any]] = {
@@ -155,3 +163,34 @@ def test_full_set_does_not_use_machines_of_the_other(monkeypatch: pytest.MonkeyP
         world = played(seed, monkeypatch, jobs_=24)
         assert world.most_at_once == {"small": 4, "h100": 2}
         check(world, seed)
+
+
+def moved_over(seed: int, monkeypatch: pytest.MonkeyPatch, mess: Mess | None = None, rate: float = 0.0) -> MovingWorld:
+    """Return the world of a stack that has had a webhook for 40 minutes, then both for an hour, and then has none."""
+    world = MovingWorld(seed, Faults(rate, (0.0, 0.0), FAULTY), 14, mess or Mess(), 100 * MINUTE)
+    alone = world.sets[NAME]
+    both, one = {**alone, "WEBHOOK": "too"}, OneSet(world, NAME)
+    with on_clock_of(world, monkeypatch), monkeypatch.context() as patch:
+        for name, value in alone.items():
+            patch.setenv(name, value)
+        while world.now < world.start + ALL:
+            begun = world.now
+            world.tick(webhook)
+            if begun - world.start < 40 * MINUTE:
+                world.killed_at = begun + 55
+                with contextlib.suppress(Killed):
+                    keeper.Keeper(alone).round()
+                world.killed_at = float("inf")
+            else:  # an update ends the function of before
+                world.sets = {NAME: both if begun < world.alone else alone}
+                one.minute(dead=False, killed=0 <= begun - world.alone < MINUTE)
+            world.now = max(begun + MINUTE, world.now)
+    return world
+
+
+@pytest.mark.parametrize("case", ["nothing", "twice", "out of order", "lost", "sessions end", "revoked", "calls fail"])
+def test_stack_that_moves_over_loses_no_job(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(HISTORIES):
+        world = moved_over(seed, monkeypatch, **CASES[case])
+        check(world, f"{case}, history {seed}")
+        assert {world.is_of_set(job) for job in world.jobs.values()} == {True, False}
