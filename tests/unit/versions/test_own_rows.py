@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from containers.errors import SlipwayError
 from stacks.places import CODE, PIN, RELEASE, ROOT, TABLES
+from stacks.versions import tables as table_files
 from stacks.versions.tables import _add
 from tests.helpers.sample_repository import Checkout
 from toolchain.release import release_archive
@@ -99,12 +101,23 @@ def test_row_of_ones_own_admits_a_cuda_release(repository: Path, tables: Path) -
         ("cuda.txt", "", "Slipway has no such table"),
     ],
 )
-def test_row_that_cannot_be_added_is_refused(repository: Path, tables: Path, name: str, text: str, reason: str) -> None:
+def test_row_that_cannot_be_added_is_refused(
+    repository: Path, tables: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, reason: str
+) -> None:
     (tables / name).write_text(text)
+    monkeypatch.setattr(table_files, "ROOT", repository)
+    with pytest.raises(SlipwayError) as refused:
+        table_files._with_own_rows.__wrapped__()
+    assert str(refused.value).startswith(f"{TABLES}/{name}: {reason}")
+
+
+def test_refused_row_is_a_line_of_the_check(repository: Path, tables: Path) -> None:
+    """The first table that is read refuses it, which is while the flavors are loaded."""
+    (tables / "cuda.toml").write_text("[release\n")
     done = slipway(repository, "check")
     assert done.returncode == 1
-    assert all(f"{TABLES}/{name}: " in line for line in done.stderr.splitlines() if "broken" in line), done.stderr
-    assert f"{TABLES}/{name}: {reason}" in done.stderr
+    assert all(f"{TABLES}/cuda.toml: " in line for line in done.stderr.splitlines() if "broken" in line), done.stderr
+    assert f"{TABLES}/cuda.toml: not TOML" in done.stderr
     assert "Traceback" not in done.stderr
 
 
