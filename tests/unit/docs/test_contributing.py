@@ -224,8 +224,10 @@ def test_examples_in_the_files_of_their_rows_pass_the_check(copy: Copy) -> None:
     [of_registry] = [line for line in mistakes if line.startswith("stack try-ghcr: ")]
     assert "quay.io/<organization>" in of_registry
     assert {*mistakes} - {of_registry} == {
-        f"stack try-mamba: torch-extras: {DOCKERFILE} does not read MAMBA_WHEEL_IMAGE, which names mamba-wheel; "
-        "declare the argument, and take a stage from it"
+        (
+            f"stack try-mamba: torch-extras: {DOCKERFILE} does not read MAMBA_WHEEL_IMAGE, which names mamba-wheel; "
+            "declare the argument, and take a stage from it"
+        )
     }
     for name in STARTS:
         (copy.root / f"stacks/Pulumi.{name}.yaml").rename(copy.root / f"{name}.yaml")

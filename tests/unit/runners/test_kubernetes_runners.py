@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import functools
 import json
 import subprocess
@@ -35,9 +36,19 @@ def runners(**values: Any) -> dict[str, Any]:
     return {"kind": "kubernetes", "profile": "eks-p5", "github": GITHUB, **values}
 
 
+@functools.cache
+def _run_of(arguments: str) -> tuple[Recorder, dict[str, Any]]:
+    return run(**json.loads(arguments))
+
+
+def deployed(**arguments: Any) -> tuple[Recorder, dict[str, Any]]:
+    """Return what a stack registers: the same stack is deployed once, and each test has a copy that it may change."""
+    return copy.deepcopy(_run_of(json.dumps(arguments)))
+
+
 def only(**values: Any) -> tuple[Recorder, dict[str, Any]]:
     """Deploy a stack of runners alone."""
-    return run(chain={}, runners=runners(**values))
+    return deployed(chain={}, runners=runners(**values))
 
 
 def objects(recorder: Recorder) -> dict[str, dict[str, Any]]:
@@ -199,7 +210,7 @@ def replicated(replicas: int, *, preview: bool = False, **config: Any) -> tuple[
     """Return what a stack declares that is built on some replicas."""
     build = {"replicas": replicas, "address": ADDRESSES[:replicas]}
     registry = {"kind": "local", "address": "r.example"}
-    return run(runners=runners(build=build), buildOn="runners", registry=registry, preview=preview, **config)
+    return deployed(runners=runners(build=build), buildOn="runners", registry=registry, preview=preview, **config)
 
 
 def of_replica(name: str, number: int) -> str:
@@ -315,7 +326,7 @@ def of_both(arm64: dict[str, Any] | None = None, **config: Any) -> tuple[Recorde
         "chain": {"torch": {}, "arm": {}},
         "on": {"arm": both[1]},
     }
-    return run(runners=runners(build=build), buildOn="runners", **values, **config)
+    return deployed(runners=runners(build=build), buildOn="runners", **values, **config)
 
 
 def without_certificates(value: Any) -> Any:
@@ -617,7 +628,8 @@ SUPPORTED = ("1.31", "1.32", "1.33", "1.34", "1.35")
 """Releases of Kubernetes that EKS and AKS offer."""
 
 schema_contents = functools.cache(kubernetes_validate.utils.schema_contents)
-"""The validator would read a megabyte of definitions for each object."""
+all_versions = functools.cache(kubernetes_validate.utils.all_versions)
+"""The validator would read a megabyte of definitions, and list its folders, for each object."""
 
 
 @functools.cache
@@ -649,6 +661,7 @@ def made_by_hook(recorder: Any) -> Iterator[dict[str, Any]]:
 )
 def test_objects_are_valid_in_each_supported_release(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubernetes_validate.utils, "schema_contents", schema_contents)
+    monkeypatch.setattr(kubernetes_validate.utils, "all_versions", all_versions)
     recorder, _ = only(**values, github={"url": GITHUB["url"], "token": "t"})
     template = recorder.of_type(RELEASE)["runners-gha-runner-scale-set"]["values"]["template"]
     metadata = {"name": "runner", **template["metadata"]}
