@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import socket
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import botocore.loaders
+import botocore.session
 import pytest
 from botocore.config import Config
 from botocore.stub import Stubber
@@ -87,11 +90,16 @@ def test_ssh_config_without_a_program_is_refused(
     assert not (tmp_path / ".slipway").exists()
 
 
+models = functools.cache(botocore.loaders.create_loader)
+"""Each session would parse EC2's model anew."""
+
+
 @pytest.fixture
 def login(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """What patches the test, with a login of AWS: set after moto's, it would leave moto's behind."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setattr(botocore.session, "create_loader", models)
     return monkeypatch
 
 
