@@ -408,8 +408,8 @@ def loaded(modules: Iterable[str], *candidates: str) -> list[str]:
     ).stdout.split()
 
 
-def test_stack_unsigned_does_not_load_the_registry_client() -> None:
-    assert loaded(["components.deployment"], "requests", "containers.evidence.cosign") == []
+def test_stack_loads_nothing_of_signing_and_ecr_that_it_lacks() -> None:
+    assert loaded(["components.deployment"], "requests", "containers.evidence.cosign", "pulumi_aws") == []
 
 
 def test_providers_load_what_previews_need_only() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -235,9 +233,3 @@ def test_ecr_policy_counts_manifests_of_a_version() -> None:
 def test_ecr_encryption_without_a_key_is_of_aws() -> None:
     assert encryption(None) == {"encryption_type": "AES256"}
     assert encryption(KEY) == {"encryption_type": "KMS", "kms_key": KEY}
-
-
-def test_stack_without_ecr_does_not_load_its_sdk() -> None:
-    code = "import sys, components.deployment; print([name for name in sys.modules if name.startswith('pulumi_aws')])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
