@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from maintenance.upstream import pins
 from maintenance.upstream.contract import CHECKS, Contract, Row, components, contract
 from maintenance.upstream.findings import findings
@@ -39,7 +37,7 @@ def sources() -> dict[str, str]:
     return {name: re.findall(r"^repository=(\S+)$", text, re.MULTILINE)[0] for name, text in texts.items()}
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in (DOCKERFILES / "wheels/recipes").iterdir()))
+@every("name", sorted(path.name for path in (DOCKERFILES / "wheels/recipes").iterdir()))
 def test_recipe_has_contract_with_its_source(name: str) -> None:
     assert EVERY[name].repository == sources()[name]
 

@@ -24,6 +24,7 @@ from containers.errors import SlipwayError
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT, parse, read_stack, stack_names
 from stacks.identity.content import CheckoutContents, contexts
+from tests.helpers.every import every
 
 MODELINE = "# yaml-language-server: $schema=stack.schema.json\n"
 
@@ -161,7 +162,7 @@ def test_new_text_of_any_kind_is_read_back_same(text: str) -> None:
     assert yaml.safe_load(document)["config"]["slipway:tagSuffix"] == text
 
 
-@pytest.mark.parametrize("stack", stack_names())
+@every("stack", stack_names())
 def test_new_of_every_stack_builds_the_same(stack: str) -> None:
     values = read_stack(stack)
     read = parse(new_stack.text(stack, values), stack)

@@ -13,6 +13,7 @@ from cli.keys import stack_schema
 from stacks import flavors
 from stacks.config.model import keys as model_keys
 from stacks.config.stack_file import ROOT, stack_file, stack_names
+from tests.helpers.every import every
 
 
 def mistakes(config: Any) -> list[str]:
@@ -28,7 +29,7 @@ def test_schema_is_valid_draft_7() -> None:
     jsonschema.Draft7Validator.check_schema(stack_schema.document())
 
 
-@pytest.mark.parametrize("stack", stack_names())
+@every("stack", stack_names())
 def test_schema_stack_file_passes(stack: str) -> None:
     assert mistakes(yaml.safe_load(stack_file(stack).read_text())["config"]) == []
 
@@ -52,7 +53,7 @@ def test_schema_value_that_models_take_passes(config: dict[str, Any]) -> None:
     assert mistakes(config) == []
 
 
-@pytest.mark.parametrize(
+@every(
     "config",
     [
         {},

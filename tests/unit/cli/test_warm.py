@@ -24,6 +24,7 @@ from containers.errors import SlipwayError
 from containers.evidence import cosign
 from containers.registry.logins import stack_login
 from stacks import flavors, plan
+from tests.helpers.every import every
 
 DIGEST = f"sha256:{'0' * 64}"
 RECORD = WarmRecord("sha256:" + "0" * 64, "warm/steps.py", "f" * 64, "2.14.1", "3.8.0", ("processor x86_64 avx2",))
@@ -89,8 +90,8 @@ def test_equal_caches_are_equal_bytes() -> None:
     assert owners["opt/slipway/warm/key"] == owners["opt/slipway/warm/key/fits"] == (0, 0)
 
 
-@pytest.mark.parametrize(
-    ("members", "reason"),
+@every(
+    "members, reason",
     [
         *(
             ((special(kind),), "is no regular file")

@@ -16,6 +16,7 @@ from stacks import flavors, plan
 from stacks.checks.provider_settings import refusals
 from stacks.config.stack_file import other_settings, stack_file
 from tests.fakes.pulumi_mocks import SECRET, Recorder, run
+from tests.helpers.every import every
 from tests.unit.runners.test_ec2 import RUNNERS as EC2
 
 CLUSTER = {"kind": "kubernetes", "profile": "eks-p5", "github": {"url": "https://github.com/acme", "secret": "s"}}
@@ -88,8 +89,8 @@ RESERVED = {"flavor": "runners", "runners": {**CLUSTER, "profile": "eks-p5", "re
 ENGINES = {"flavor": "local", "engines": {"linux/amd64": "ssh://builder"}}
 
 
-@pytest.mark.parametrize(
-    ("values", "key", "value", "line"),
+@every(
+    "values, key, value, line",
     [
         ({"flavor": "local"}, "aws:region", "eu-west-1", "aws:region: nothing of the stack is at AWS: leave it out"),
         ({"flavor": "local", "registry": ECR}, "aws:region", "eu-west-1", None),

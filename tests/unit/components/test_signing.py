@@ -29,6 +29,7 @@ from stacks.config.signing import SignerConfig, SigningConfig, trusted
 from stacks.plan import Plan
 from tests.fakes import registry
 from tests.fakes.pulumi_mocks import run
+from tests.helpers.every import every
 
 PUBLIC = "-----BEGIN PUBLIC KEY-----\nMFkw\nEwYH\n-----END PUBLIC KEY-----\n"
 KMS = "awskms:///arn:aws:kms:eu-west-1:123456789012:key/1234abcd"
@@ -73,8 +74,8 @@ def test_signing_of_each_kind_names_its_signer(signing: dict[str, Any], who: str
     assert (loaded.who, loaded.transparency_log, loaded.sbom, loaded.provenance) == (who, log, True, True)
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
+@every(
+    "key, value, message",
     [
         ("signing", {}, "give publicKey, or identity and issuer"),
         ("signing", {"key": "cosign.key"}, "give publicKey, or identity and issuer"),

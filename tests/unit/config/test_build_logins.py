@@ -13,6 +13,7 @@ from stacks import plan
 from stacks.checks.secrets import check_clear_text, secret_keys
 from stacks.config.fetching.build_logins import BuildLoginConfig, netrc_files, passwords
 from stacks.config.fetching.build_logins import netrc as netrc_of
+from tests.helpers.every import every
 
 HOST = "pypi.example.com"
 MIRRORS = {"pythonIndex": f"https://{HOST}/simple"}
@@ -87,8 +88,8 @@ def test_password_is_read_from_variable_or_file(tmp_path: Path, monkeypatch: pyt
     assert passwords(logins) == {"a.test": "from-variable", "b.test": "from-file"}
 
 
-@pytest.mark.parametrize(
-    ("logins", "message"),
+@every(
+    "logins, message",
     [
         (
             {f"{HOST}:8443": {"username": "u", "password": "p"}},

@@ -22,6 +22,7 @@ from stacks.config.registries.this_machine import LocalRegistryConfig
 from stacks.flavors.torch_family.family_config import FamilyExtrasConfig
 from stacks.versions.pytorch import torch_release
 from tests.helpers import refusals
+from tests.helpers.every import every
 from tests.helpers.registry_kinds import LISTED
 
 
@@ -63,8 +64,8 @@ def test_config_of_flavor_alone_loads() -> None:
     assert config.platform == "linux/amd64"
 
 
-@pytest.mark.parametrize(
-    ("values", "line"),
+@every(
+    "values, line",
     [
         ({"tocrh": {}}, "stack x: config: unknown key 'tocrh' (did you mean 'torch'?); the keys here are: flavor, "),
         ({"torch": {"vison": "1"}}, "stack x: slipway:torch: unknown key 'vison' (did you mean 'vision'?)"),
@@ -136,7 +137,7 @@ SWITCHES = {
 """Switches with a default of their own, by flavor: what stands there without a value is not one that is switched off."""
 
 
-@pytest.mark.parametrize(("flavor", "key"), [(flavor, key) for flavor, keys in SWITCHES.items() for key in keys])
+@every("flavor, key", [(flavor, key) for flavor, keys in SWITCHES.items() for key in keys])
 def test_switch_without_value_is_refused(flavor: str, key: str) -> None:
     outer, _, inner = key.partition(".")
     with pytest.raises(SlipwayError) as caught:

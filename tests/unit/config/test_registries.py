@@ -25,6 +25,7 @@ from stacks.config.registries.ghcr import GhcrRegistryConfig
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT
 from tests.helpers import refusals
+from tests.helpers.every import every
 from tests.helpers.registry_kinds import KINDS, LISTED
 from tests.unit.docs.pages import page, table
 
@@ -94,8 +95,8 @@ def test_ecr_with_own_host_needs_account_and_region() -> None:
     assert registry.pull_reference("debian:12") == "debian:12"
 
 
-@pytest.mark.parametrize(
-    ("registry", "line"),
+@every(
+    "registry, line",
     [
         (
             {"kind": "ecrr"},

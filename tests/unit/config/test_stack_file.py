@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from containers.errors import SlipwayError
 from stacks.config.stack_file import ROOT, misnamed, parse, read_stack, stack_names
+from tests.helpers.every import every
 from tests.helpers.refusals import refusal_line
 
 
@@ -19,7 +20,7 @@ def config(line: str) -> str:
     return f"config:\n  slipway:{line}\n"
 
 
-@pytest.mark.parametrize(
+@every(
     "value",
     [
         "3.10",
@@ -80,8 +81,8 @@ def test_keys_of_other_projects_are_ignored() -> None:
     ) == {"flavor": "local"}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@every(
+    "text, message",
     [
         ("config: [", "f:1: not YAML"),
         ("config:\n  slipway:a: 1\n  slipway:a: 2\n", "f:3: the key 'slipway:a' is repeated"),

@@ -10,6 +10,7 @@ import pytest
 from containers.image.binaries.elf_file import Binary
 from containers.image.owners import contradictions, distributions
 from tests.helpers.elf_writer import elf
+from tests.helpers.every import every
 from tests.helpers.image_files import SITE, Files, image
 
 DEBIAN = "usr/lib/python3/dist-packages"
@@ -245,8 +246,8 @@ SEES_BASE: Files = {
 ALONE: Files = {**SEES_BASE, "opt/venv/pyvenv.cfg": "home = /usr/local/bin\ninclude-system-site-packages = false\n"}
 
 
-@pytest.mark.parametrize(
-    ("files", "user", "numpy", "place"),
+@every(
+    "files, user, numpy, place",
     [
         (SEES_BASE, SITE, BASE, "/opt/venv"),
         (ALONE, SITE, BASE, ""),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from containers.blob import BlobUnreadable
 from containers.image.layers.file_tree import Difference, FileTree, differences
 from containers.image.layers.layer import LayerIndex, index
+from tests.helpers.every import every
 from tests.helpers.layers import Item, Layer, archive, differing, drawn, file_states, unpack
 
 
@@ -86,8 +87,8 @@ def file(path: str, text: str = "x", mode: int = 0o644) -> Item:
     return Item(path, "file", text, mode)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
+@every(
+    "before, after, expected",
     [
         ([None, [file("a", "1")]], [None, [file("a", "2")]], [("a", "changed", True)]),
         ([None], [None, [file("a")]], [("a", "added", False)]),

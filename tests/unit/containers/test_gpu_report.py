@@ -11,6 +11,7 @@ from containers.errors import SlipwayError
 from containers.evidence import gpu_report
 from stacks.config.gates.promotion_gate import GpuChecksConfig
 from tests.helpers import gpu_reports
+from tests.helpers.every import every
 
 
 def report(name: str, **changes: Any) -> gpu_report.GpuReport:
@@ -46,8 +47,8 @@ def test_report_without_peer_to_peer_is_a_violation(name: str) -> None:
     assert line.startswith("the GPU checks failed: NCCL is slow: ")
 
 
-@pytest.mark.parametrize(
-    ("name", "changes", "required", "expected"),
+@every(
+    "name, changes, required, expected",
     [
         (
             "planted",
@@ -165,8 +166,8 @@ def test_newest_report_counts_and_failed_before_passed() -> None:
     assert gpu_report.newest([passed, planted]) == gpu_report.newest([planted, passed]) == planted
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@every(
+    "text, expected",
     [
         ("", "no report of GPU checks is in it"),
         ('{"gpuChecks": 1', "the report is malformed: "),

@@ -8,6 +8,7 @@ from containers.image.binaries import loading
 from containers.image.binaries.elf_file import AARCH64, ARM, X86_64, ElfMachine
 from containers.image.owners import contradictions
 from tests.helpers.elf_writer import LOADER, elf
+from tests.helpers.every import every
 from tests.helpers.image_files import SITE, Files, faults, image
 
 SUFFIX = "cpython-311-x86_64-linux-gnu.so"
@@ -51,7 +52,7 @@ def test_extension_counts_where_python_imports_it(path: str) -> None:
     assert faults({**PYTHON, path: "text"}, config) == [f"/{path}: cannot be imported: it is no ELF file"]
 
 
-@pytest.mark.parametrize(
+@every(
     "files",
     [
         {f"{SITE}/app/libc.so": "GROUP ( libc.so.6 )", f"{SITE}/app/_fast.so": "", f"{SITE}/app/fast.so.1": ""},

@@ -10,6 +10,7 @@ from containers.image.owners import ownership
 from containers.image.owners.ownership_records import Owned, Owner, RecordedContent
 from containers.image.owners.rpm_records import of_database
 from tests.helpers.elf_writer import elf
+from tests.helpers.every import every
 from tests.helpers.image_files import Files, image
 from tests.helpers.rpm_writer import endless, header, rpmdb
 
@@ -62,7 +63,7 @@ def damaged(tag: int, kind: int, count: int) -> bytes:
     return bytes(content)
 
 
-@pytest.mark.parametrize(
+@every(
     "content",
     [
         b"",

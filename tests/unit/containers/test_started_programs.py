@@ -10,6 +10,7 @@ import pytest
 from containers.image.binaries.elf_file import AARCH64, PLATFORM_MACHINES, X86_64, ElfMachine
 from containers.starting import started_programs
 from tests.helpers.elf_writer import LOADER, elf, static_32
+from tests.helpers.every import every
 from tests.helpers.image_files import BASE, SITE, Files, image
 
 PROGRAM = elf(interpreter=LOADER)
@@ -49,7 +50,7 @@ def entry(*words: str, **more: object) -> Config:
     return {"Entrypoint": list(words), **more}
 
 
-@pytest.mark.parametrize(
+@every(
     "config",
     [
         entry("serve"),
@@ -99,8 +100,8 @@ def test_program_that_starts_is_no_fault(config: Config) -> None:
 GONE = "no folder of PATH has gone"
 
 
-@pytest.mark.parametrize(
-    ("files", "config", "expected"),
+@every(
+    "files, config, expected",
     [
         ({}, entry("gone"), f"/: does not start as Entrypoint: {GONE}"),
         ({}, {"Cmd": ["gone"]}, f"/: does not start as Cmd: {GONE}"),

@@ -10,6 +10,7 @@ import pytest
 from containers.image.binaries.elf_file import X86_64
 from containers.starting import started_programs
 from tests.helpers.elf_writer import LOADER, elf
+from tests.helpers.every import every
 from tests.helpers.image_files import BASE, SITE, Files, image
 
 PROGRAM = elf(interpreter=LOADER)
@@ -291,8 +292,8 @@ def test_text_is_read_as_shells_read_it(config: Config) -> None:
 LOCAL = ".local/lib/python3.11/site-packages/far/__main__.py"
 
 
-@pytest.mark.parametrize(
-    ("files", "config"),
+@every(
+    "files, config",
     [
         ({}, entry("python", "-m", "far", Env=[PATH, "PYTHONPATH=/mnt/code"], WorkingDir="/src")),
         ({}, entry("python", "-m", "far", Env=[PATH, "PYTHONPATH=/src"], WorkingDir="/opt", Volumes={"/src": {}})),
@@ -350,7 +351,7 @@ def test_script_of_a_shell_may_enter_a_folder_first(config: Config) -> None:
     assert lines(config, {**MORE, **files}) == []
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "set -- serve\nexec \"$@\"",
@@ -621,8 +622,8 @@ def test_module_that_an_application_lacks_is_a_fault() -> None:
 GONE = "no folder of PATH has gone"
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
+@every(
+    "text, reason",
     [
         ("exec gone", GONE),
         ('exec "$@"', GONE),
@@ -653,8 +654,8 @@ def test_script_that_is_certain_to_fail_is_a_fault(text: str, reason: str) -> No
     assert found == [reason] * bool(reason)
 
 
-@pytest.mark.parametrize(
-    ("config", "reason"),
+@every(
+    "config, reason",
     [
         (entry("/wrapper-by-env", "/gone"), "/gone does not exist"),
         (entry("bash", "/wrapper", "/gone"), "/gone does not exist"),

@@ -116,8 +116,8 @@ def test_image_target_is_a_stage_of_its_dockerfile(name: str) -> None:
     assert (spec.target or "") in dockerfile.of(spec).stages
 
 
-@pytest.mark.parametrize(
-    ("flavor", "key"),
+@every(
+    "flavor, key",
     [
         (name, field.alias)
         for name in ("base", "nccl", "universal")

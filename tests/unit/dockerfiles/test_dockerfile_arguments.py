@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-import pytest
-
 from stacks.config.stack_file import ROOT
 from stacks.plan import MIRROR_ARGS
 from stacks.spec import CHECKED_ARG, CONTEXT
+from tests.helpers.every import every
 
 FOLDER = ROOT / CONTEXT
 DOCKERFILES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.glob("*/Dockerfile"))
@@ -170,7 +169,7 @@ def used(by_name: dict[str, Stage], kind: str, rest: str) -> set[str]:
     return read(by_name, rest) if kind == "RUN" else set(NAME.findall(rest)) if kind != "ARG" else set()
 
 
-@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+@every("dockerfile", DOCKERFILES)
 def test_step_reads_only_arguments_of_its_stage(dockerfile: str) -> None:
     by_name = stages(dockerfile)
     every = {name for stage in by_name.values() for name in declared(stage.steps)} | MIRRORS
@@ -185,7 +184,7 @@ def test_step_reads_only_arguments_of_its_stage(dockerfile: str) -> None:
             assert not missing, f"{dockerfile}: stage {name}: {kind} {rest[:80]} reads {sorted(missing)}"
 
 
-@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+@every("dockerfile", DOCKERFILES)
 def test_stage_declares_no_unused_or_inherited_argument(dockerfile: str) -> None:
     by_name = stages(dockerfile)
     for name, stage in by_name.items():
@@ -200,7 +199,7 @@ def test_stage_declares_no_unused_or_inherited_argument(dockerfile: str) -> None
             assert readers or argument in NONCES, f"{dockerfile}: stage {name}: nothing reads {argument}"
 
 
-@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+@every("dockerfile", DOCKERFILES)
 def test_stage_on_outside_image_runs_as_root_after_nonce(dockerfile: str) -> None:
     """Whoever the image runs as; and a step that the cache has would be the parent of steps that it has."""
     by_name = stages(dockerfile)
@@ -221,7 +220,7 @@ def test_stage_on_outside_image_runs_as_root_after_nonce(dockerfile: str) -> Non
         assert nonces <= {*declared(before)}, f"{dockerfile}: stage {name} lacks {sorted(nonces)} before its first step"
 
 
-@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+@every("dockerfile", DOCKERFILES)
 def test_step_has_each_script_that_it_starts(dockerfile: str) -> None:
     """A stage that copies some of the shared scripts has those that they start too."""
     by_name = stages(dockerfile)

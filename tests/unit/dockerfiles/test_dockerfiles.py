@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from containers.dockerfile.declarations import arguments
 from maintenance.generated import readme_tables
 from stacks.config.stack_file import ROOT
@@ -14,6 +12,7 @@ from stacks.flavors import nccl
 from stacks.flavors.universal import universal_config
 from stacks.lock import REFRESH_ARG
 from stacks.spec import CHECKED_ARG, CONTEXT, PRODUCT_ARG
+from tests.helpers.every import every
 from tests.unit.dockerfiles.test_arguments import every_spec
 
 FOLDER = ROOT / CONTEXT
@@ -40,7 +39,7 @@ def set_by(dockerfile: str) -> dict[str, str]:
     return dict(re.findall(r"^\| `([A-Z][A-Z0-9_]*)` \| \S+ \| ([^|]+) \|", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+@every("dockerfile", DOCKERFILES)
 def test_address_in_dockerfile_is_default_of_argument(dockerfile: str) -> None:
     for line in code(FOLDER / dockerfile).splitlines():
         if ADDRESS.search(line):
@@ -55,7 +54,7 @@ def test_address_in_script_is_default_of_argument() -> None:
             assert address in public, f"{script}: {address}"
 
 
-@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+@every("dockerfile", DOCKERFILES)
 def test_readme_marks_exactly_the_arguments_set_by_hand(dockerfile: str) -> None:
     given = {
         name

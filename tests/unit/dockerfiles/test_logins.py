@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from containers.dockerfile.instructions import Instruction, json_array, parse
 from stacks.config.stack_file import ROOT
 from stacks.spec import CONTEXT
+from tests.helpers.every import every
 from tests.unit.dockerfiles.test_dockerfile_arguments import DOCKERFILES
 
 FOLDER = ROOT / CONTEXT
@@ -114,7 +113,7 @@ def has_login(run: Instruction) -> bool:
     return any("type=secret" in flag or "type=ssh" in flag for flag in run.flags)
 
 
-@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+@every("dockerfile", DOCKERFILES)
 def test_step_with_login_starts_what_fetches_alone(dockerfile: str) -> None:
     runs = [run for _, steps in stages(dockerfile).values() for run in steps if has_login(run)]
     started = {program for run in runs for program in programs(run)}
@@ -126,7 +125,7 @@ def test_step_with_login_starts_what_fetches_alone(dockerfile: str) -> None:
     )
 
 
-@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+@every("dockerfile", DOCKERFILES)
 def test_step_has_logins_of_what_it_fetches_alone(dockerfile: str) -> None:
     fetching = FETCHING.get(dockerfile.partition("/")[0], {})
     for run in (run for _, steps in stages(dockerfile).values() for run in steps if has_login(run)):
@@ -135,7 +134,7 @@ def test_step_has_logins_of_what_it_fetches_alone(dockerfile: str) -> None:
         assert secret == f"--mount=type=secret,id={'-'.join(('netrc', *sorted(sources)))},target=/dev/netrc,mode=0444"
 
 
-@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+@every("dockerfile", DOCKERFILES)
 def test_step_that_builds_has_no_login_before_or_after(dockerfile: str) -> None:
     by_name = stages(dockerfile)
     for name, (first, own) in by_name.items():

@@ -14,6 +14,7 @@ from stacks.spec import CONTEXT, ImageSpec, Outside
 from stacks.tags import Revision, parse, render
 from stacks.versions.efa_ngc import efa_environment
 from tests.helpers import refusals
+from tests.helpers.every import every
 from tests.helpers.unlocked_spec import unlocked
 
 
@@ -71,8 +72,8 @@ def test_tag_names_parent_efa_and_plugin(values: dict[str, Any], suffix: str) ->
     assert parse(render(Revision(commit="a1b2c3d"), planned)) == (Revision(commit="a1b2c3d"), planned)
 
 
-@pytest.mark.parametrize(
-    ("values", "changed"),
+@every(
+    "values, changed",
     [
         ({"nccl": "2.32.3-1"}, {"WITH_NCCL": "2.32.3-1"}),
         ({"nccl": {"version": "2.32.3-1", "source": "build"}}, {"WITH_NCCL": "2.32.3-1", "WITH_NCCL_FROM": "build"}),
@@ -110,8 +111,8 @@ def test_dockerfile_defaults_equal_the_table() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
+@every(
+    "values, message",
     [
         ({"efa": {"installer": "latest"}}, "slipway:efa.installer: 'latest' is not a known EFA installer; allowed: "),
         (

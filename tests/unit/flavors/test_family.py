@@ -19,6 +19,7 @@ from stacks.spec import CONTEXT, ImageSpec, Outside, Sibling, parents_first
 from stacks.versions.tables import table
 from tests.helpers import refusals
 from tests.helpers.contents import checkout_fingerprints
+from tests.helpers.every import every
 
 SEED: dict[str, Any] = {
     "cuda": "12.1.1",
@@ -388,8 +389,8 @@ def test_switches_move_torch_and_what_stands_on_it_alone() -> None:
     assert moved == {name for name in without if name.endswith("-wheel")} | {"torch", "torch-extras"}
 
 
-@pytest.mark.parametrize(
-    ("cmake", "message"),
+@every(
+    "cmake, message",
     [
         ({"USE_CUDA": 0}, "the variable USE_CUDA cannot be set here: it is set by slipway:cuda"),
         ({"MAX_JOBS": 4}, "the variable MAX_JOBS cannot be set here: it is set by slipway:maxJobs"),
@@ -606,8 +607,8 @@ def test_arch_list_default_follows_cuda() -> None:
     assert "12.0+PTX" in load(**{**TODAY, "cuda": "12.9.1"}, torch={"version": "2.15.0"}).archs
 
 
-@pytest.mark.parametrize(
-    ("values", "line"),
+@every(
+    "values, line",
     [
         (
             {"cuda": "12.1"},

@@ -11,6 +11,7 @@ from stacks.versions import torch_libraries
 from stacks.versions.distros import base_system
 from stacks.versions.pytorch import torch_release
 from stacks.versions.torch_libraries import wheel_cudnn_warnings
+from tests.helpers.every import every
 from tests.helpers.refusals import refusal_line
 
 
@@ -22,8 +23,8 @@ def torch(version: str) -> dict[str, Any]:
     return {"version": version, "audio": False}
 
 
-@pytest.mark.parametrize(
-    ("reference", "expected"),
+@every(
+    "reference, expected",
     [
         ("debian:12-slim", ("3.11", "2.36", "apt")),
         ("debian:12.5", ("3.11", "2.36", "apt")),

@@ -17,6 +17,7 @@ from stacks.versions.aks import aks_node
 from stacks.versions.nodes import INFINIBAND, node
 from stacks.versions.tables import table
 from tests.helpers import refusals
+from tests.helpers.every import every
 from tests.helpers.unlocked_spec import unlocked
 
 SEEDS_COMMIT = "878d65fe006b07ccef715ccc5ab521afb94e78a8"
@@ -70,8 +71,8 @@ def test_tag_names_parent_megatron_and_doca(values: dict[str, Any], suffix: str)
     assert parse(render(Revision(commit="a1b2c3d"), planned)) == (Revision(commit="a1b2c3d"), planned)
 
 
-@pytest.mark.parametrize(
-    ("values", "changed"),
+@every(
+    "values, changed",
     [
         ({"doca": False}, {"DOCA_RELEASE": "", "DOCA_MACHINE": ""}),
         ({"doca": "3.3.0"}, {"DOCA_RELEASE": "3.3.0"}),
@@ -121,8 +122,8 @@ def test_tables_hold_full_hashes_and_commits() -> None:
     assert all(len(row["commit"]) == 40 for row in (*topologies, *launchers))
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
+@every(
+    "values, message",
     [
         ({"ngc": "25.3"}, "slipway:ngc: '25.3' is not a known release of nvcr.io/nvidia/pytorch"),
         ({"megatron": "core_v0.18.2"}, "slipway:megatron: 'core_v0.18.2': expected a commit: 7 to 40 digits 0-9 a-f"),

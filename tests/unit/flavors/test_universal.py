@@ -16,6 +16,7 @@ from stacks.versions.distros import distro_names
 from stacks.versions.pytorch import torch_versions
 from tests.helpers import refusals
 from tests.helpers.contents import checkout_fingerprints
+from tests.helpers.every import every
 
 SEED: dict[str, Any] = {
     "cuda": "11.3.1",
@@ -225,8 +226,8 @@ def test_build_mistake_fails_with_one_line() -> None:
     assert "(did you mean 'archList'?)" in refusal(archs="8.6")
 
 
-@pytest.mark.parametrize(
-    ("person", "message"),
+@every(
+    "person, message",
     [
         ({"tz": "Asia/Soul"}, "train.0.tz: 'Asia/Soul': is not an IANA time zone (did you mean 'Asia/Seoul'?)"),
         ({"uid": 0, "gid": 5}, "uid 0 is root, whose gid is 0, not 5: leave gid out"),
@@ -269,7 +270,7 @@ def test_project_root_not_absolute_is_refused(path: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every(
     "path",
     ["/bin", "/dev/shm", "/etc", "/lib", "/lib64/x", "/libx32", "/mnt/data", "/root/x", "/srv", "/tmp/x", "/usr/local/x", "/var",
      "/home", "/opt", "/opt/conda", "/opt/conda/lib/x", "/opt/nvidia"],

@@ -19,14 +19,15 @@ from stacks.identity.content import CheckoutContents, contexts
 from stacks.identity.fingerprint import fingerprints
 from stacks.identity.git_sources import SCRIPT, refs
 from stacks.spec import CONTEXT
+from tests.helpers.every import every
 from tests.helpers.sample_repository import Checkout
 from tests.unit.identity.test_content import spec
 
 CALL = 'exec /srv/build/fetch-source owner/name "v$VERSION" /src\n'
 
 
-@pytest.mark.parametrize(
-    ("script", "expected"),
+@every(
+    "script, expected",
     [
         (CALL, ["owner/name v2"]),
         ('commit=$(/srv/fetch-source owner/name "$RELEASE" "$1$place" | tail -n 1)\n', ["owner/name 24.12"]),

@@ -11,6 +11,7 @@ from stacks import flavors
 from stacks.placement import BuildEngine, Gates, Reuse, place
 from stacks.plan import Plan
 from tests.fakes.pulumi_mocks import planned
+from tests.helpers.every import every
 from tests.unit.placement.test_copies import AMD64, ARM64, CLUSTER, CPU, EC2, PLATFORMS
 
 FILES = {"torch/checks/1": "a" * 64}
@@ -69,8 +70,8 @@ def test_engine_without_an_image_is_declared() -> None:
     assert place(plan()).engines == ()
 
 
-@pytest.mark.parametrize(
-    ("values", "image", "built_as", "needs", "gates", "attested"),
+@every(
+    "values, image, built_as, needs, gates, attested",
     [
         ({}, {}, "abc1234-base", True, Gates(), ()),
         ({"publish": False}, {}, "abc1234-base", False, Gates(), ()),

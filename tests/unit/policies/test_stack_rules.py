@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from policies import stack_rules
 from policies.stack_rules import RULES, Resource
+from tests.helpers.every import every
 
 DIGEST = f"@sha256:{'a' * 64}"
 
@@ -102,7 +101,7 @@ CASES: list[tuple[str, Sequence[Resource], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "resources", "settings", "expected"), CASES)
+@every("name, resources, settings, expected", CASES)
 def test_rule_reports_what_violates_it(
     name: str, resources: Sequence[Resource], settings: dict[str, Any], expected: str
 ) -> None:

@@ -21,6 +21,7 @@ from components.runners.kubernetes.arc import credentials
 from scaler.app_key import Unreadable, jwt, pem
 from scaler.github import GitHub, Refused
 from stacks.config.kubernetes import KubernetesRunnersConfig
+from tests.helpers.every import every
 
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 PKCS1 = KEY.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
@@ -41,7 +42,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@every("form", FORMS)
 def test_key_in_any_form_signs_and_reaches_the_cluster(form: str) -> None:
     signed, _, signature = jwt({"iss": "1"}, FORMS[form]).rpartition(".")
     decoded = base64.urlsafe_b64decode(signature + "==")

@@ -25,6 +25,7 @@ from stacks.checks import ec2_site
 from stacks.config import ec2
 from stacks.versions.checksums import runner_checksum, runner_names
 from tests.helpers import sample_repository as checkout
+from tests.helpers.every import every
 
 SECRET = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:slipway/github-AbCdEf"
 HOOK = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:slipway/webhook-AbCdEf"
@@ -44,8 +45,8 @@ def load(**values: Any) -> ec2.Ec2RunnersConfig:
     return config
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
+@every(
+    "values, message",
     [
         ({"spots": True}, "slipway:runners: unknown key 'spots' (did you mean 'spot'?)"),
         ({"region": "Ireland"}, "slipway:runners.region: 'Ireland': expected a region such as eu-west-1"),

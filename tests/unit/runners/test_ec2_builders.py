@@ -23,6 +23,7 @@ from stacks.config import ec2
 from stacks.config.stack_file import ROOT
 from stacks.graph import Graph
 from tests.fakes.pulumi_mocks import Recorder, run
+from tests.helpers.every import every
 from tests.unit.runners.test_ec2 import RUNNERS
 from tests.unit.runners.test_ec2_builder import NETWORKS
 
@@ -67,8 +68,8 @@ def test_second_builder_has_keys_and_defaults_of_its_own() -> None:
     assert flavors.load({"flavor": "runners", "runners": RUNNERS}, "stack x").runners.builders(AMD64) == {}  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
-    ("build", "values", "message"),
+@every(
+    "build, values, message",
     [
         (
             {**FIRST, "platforms": {AMD64: SECOND}},

@@ -12,6 +12,7 @@ import pytest
 
 from components.runners.ec2 import iam_policies
 from stacks.config.stack_file import ROOT
+from tests.helpers.every import every
 from tests.helpers.iam_simulator import Ask, allowed
 from tests.unit.runners import iam
 
@@ -75,8 +76,8 @@ def test_policy_star_is_only_for_actions_without_resources(whose: str) -> None:
             assert set(statement["Action"]) <= NAMELESS
 
 
-@pytest.mark.parametrize(
-    ("whose", "number"),
+@every(
+    "whose, number",
     [(whose, number) for whose, make in POLICIES.items() for number in range(len(make()["Statement"]))],
 )
 def test_policy_with_a_planted_fault_fails_the_checks(whose: str, number: int) -> None:

@@ -16,6 +16,7 @@ from stacks import flavors, graph
 from stacks.checks import ec2_site
 from stacks.checks.collisions import shared_runners
 from stacks.config.stack_file import ROOT
+from tests.helpers.every import every
 from tests.unit.runners.golden_objects import CASES, recorded
 from tests.unit.runners.test_ec2 import HOOK, RUNNERS, load
 from tests.unit.runners.test_runner_sets import GITHUB
@@ -46,8 +47,8 @@ def test_set_has_what_is_given_beside_the_sets() -> None:
     assert load().all_sets == (load(),)
 
 
-@pytest.mark.parametrize(
-    ("more", "line"),
+@every(
+    "more, line",
     [
         ({"github": {**RUNNERS["github"], "webhookSecret": HOOK}}, "sets: a webhook does not tell of which set a job is: leave out"),
         ({"listener": True, "github": {**RUNNERS["github"], "webhookSecret": HOOK}}, "sets: a webhook does not tell of which set"),

@@ -12,6 +12,7 @@ from components.runners.kubernetes import build_service, isolation, job_pods, po
 from containers.image.gpu.node_labels import GPU
 from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.versions.nodes import EFA, node, node_names
+from tests.helpers.every import every
 from tests.unit.runners.network_policies import Peer, allowed
 
 GITHUB = {"url": "https://github.com/acme", "secret": "github"}
@@ -26,7 +27,7 @@ def runner_of(config: KubernetesRunnersConfig) -> dict[str, Any]:
     return spec
 
 
-@pytest.mark.parametrize("profile", node_names())
+@every("profile", node_names())
 def test_runner_of_job_pods_requests_no_device(profile: str) -> None:
     config = runners(profile=profile)
     spec = runner_of(config)
@@ -45,7 +46,7 @@ def test_runner_of_job_pods_requests_no_device(profile: str) -> None:
     assert mounts == {volume["name"] for volume in spec["volumes"]} == {"work", "jobs"}
 
 
-@pytest.mark.parametrize("profile", node_names())
+@every("profile", node_names())
 def test_job_pod_has_the_devices_of_its_profile(profile: str) -> None:
     config = runners(profile=profile)
     template = job_pods.template(config)

@@ -25,6 +25,7 @@ from stacks.checks.secrets import check_clear_text
 from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunnersConfig, ValidationConfig
 from stacks.config.stack_config import StackConfig
 from stacks.versions.nodes import EFA, INFINIBAND, node, node_names
+from tests.helpers.every import every
 
 GITHUB = {"url": "https://github.com/acme", "secret": "github"}
 POOL = {"acme.example/pool": "ci"}
@@ -42,8 +43,8 @@ def refusal(**values: Any) -> str:
     return f"{'.'.join(map(str, error['loc']))}: {error['msg'].removeprefix('Value error, ')}"
 
 
-@pytest.mark.parametrize(
-    ("values", "line"),
+@every(
+    "values, line",
     [
         ({"profile": "eks-p6"}, "profile: runners.profile: 'eks-p6' is not a known profile (did you mean 'eks-p"),
         ({"profile": "eks-p5", "gpus": 9}, ": runners.gpus: '9' is more nvidia.com/gpu than a node of eks-p5 has; allowed: 0 to 8"),
@@ -157,7 +158,7 @@ def test_runner_of_a_profile_requests_its_devices(values: dict[str, Any], limits
     assert any(e["name"] == "NVIDIA_VISIBLE_DEVICES" and e["value"] == "void" for e in runner["env"]) != bool(limits)
 
 
-@pytest.mark.parametrize("profile", node_names())
+@every("profile", node_names())
 def test_pod_with_a_daemon_starts_it_before_the_runner(profile: str) -> None:
     config = runners(profile=profile, cache="300Gi", storageClass="gp3", grace=90)
     template = pod.template(config, RUNNER, DOCKER)
@@ -179,7 +180,7 @@ def test_pod_with_a_daemon_starts_it_before_the_runner(profile: str) -> None:
     assert json.loads(json.dumps(template)) == template
 
 
-@pytest.mark.parametrize("profile", [name for name in node_names() if node(name).most(GPU)])
+@every("profile", [name for name in node_names() if node(name).most(GPU)])
 def test_runners_of_one_gpu_use_all_gpus_of_a_node(profile: str) -> None:
     row, config = node(profile), runners(profile=profile, gpus=1)
     used = pod.template(config, RUNNER, DOCKER)["spec"]["containers"][0]["resources"]["limits"]

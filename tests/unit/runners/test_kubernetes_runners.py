@@ -24,6 +24,7 @@ from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.stack_file import ROOT
 from stacks.versions.nodes import node, node_names
 from tests.fakes.pulumi_mocks import DIGEST, SECRET, Recorder, run
+from tests.helpers.every import every
 from tests.unit.runners.network_policies import Peer, allowed
 from tests.unit.runners.test_app_keys import PKCS1
 
@@ -697,8 +698,8 @@ def policies(service: str = "ClusterIP") -> list[dict[str, Any]]:
     return [declared for name, declared in objects(recorder).items() if name.startswith("NetworkPolicy")]
 
 
-@pytest.mark.parametrize(
-    ("source", "to", "port", "may"),
+@every(
+    "source, to, port, may",
     [
         (RUNNER, GITHUB_COM, 443, True),
         (RUNNER, REGISTRY, 5000, True),

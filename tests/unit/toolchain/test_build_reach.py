@@ -11,6 +11,7 @@ from containers.engine.connection import Address
 from containers.engine.engine import Engine
 from stacks.config.stack_file import ROOT
 from stacks.spec import CONTEXT
+from tests.helpers.every import every
 from tests.unit.dockerfiles.test_dockerfile_arguments import DOCKERFILES
 from toolchain.provider import build, build_reach, inputs
 
@@ -31,7 +32,7 @@ def sent(folder: Path, text: str, *given: str) -> str | None:
     return None if content is None else " ".join(content.decode().split())
 
 
-@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+@every("dockerfile", DOCKERFILES)
 def test_shipped_dockerfile_is_sent_without_its_secrets(dockerfile: str) -> None:
     content = (ROOT / CONTEXT / dockerfile).read_bytes()
     result = build_reach.without_secrets(content, dockerfile, ())

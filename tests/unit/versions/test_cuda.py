@@ -255,8 +255,8 @@ def test_arch_list_unambiguous_is_accepted(text: str, version: str, canonical: s
     assert arch_list(text, version) == canonical
 
 
-@pytest.mark.parametrize(
-    ("text", "version", "says"),
+@every(
+    "text, version, says",
     [
         (
             "10.0",

@@ -98,7 +98,7 @@ def test_nccl_packages_are_of_known_releases_and_cudas() -> None:
         assert all(f"{number}-1" in nccl_versions() and order(number) >= first[:3] for number in numbers)
 
 
-@pytest.mark.parametrize("minor", {line(version): version for version in cuda_versions()})
+@every("minor", {line(version): version for version in cuda_versions()})
 def test_nccl_with_known_package_is_accepted(minor: str) -> None:
     cuda = next(version for version in cuda_versions() if line(version) == minor)
     for version in table("nccl")["apt"].get(minor, ()):

@@ -12,6 +12,7 @@ import pytest
 from stacks import flavors
 from stacks.versions import tables
 from stacks.versions.tables import Reliance, table, weak_keys, weak_line
+from tests.helpers.every import every
 
 FILES = sorted(path.stem for path in Path(tables.__file__).parent.glob("*.toml"))
 OF_THE_ROW = {"weak", "source", "checked"}
@@ -30,14 +31,14 @@ def warnings(keys: Mapping[str, Any]) -> list[str]:
     return [line for line in flavors.load(keys, "stack mine").warnings if "no public source" in line]
 
 
-@pytest.mark.parametrize("name", FILES)
+@every("name", FILES)
 def test_weak_keys_are_keys_of_their_row(name: str) -> None:
     for row in weak_rows(table(name)):
         assert row["weak"]
         assert set(row["weak"]) <= row.keys() - OF_THE_ROW
 
 
-@pytest.mark.parametrize("name", FILES)
+@every("name", FILES)
 def test_table_names_its_sources(name: str) -> None:
     text = (Path(tables.__file__).parent / f"{name}.toml").read_text(encoding="utf-8")
     assert re.search(r"\b[Ss]ources?\b", text)

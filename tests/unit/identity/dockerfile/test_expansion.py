@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from containers.dockerfile.expansion import ExpansionError, expand, raw_words
+from tests.helpers.every import every
 
 VARIABLES = {"A": "a", "EMPTY": "", "UNKNOWN": None}
 
 
-@pytest.mark.parametrize(
-    ("word", "value"),
+@every(
+    "word, value",
     [
         ("x", "x"),
         ("$A-${A}", "a-a"),
@@ -43,8 +44,8 @@ def test_expand_with_backtick_keeps_backslashes() -> None:
     assert expand(r"C:\x`$A", VARIABLES, escape="`", complete=True) == r"C:\x$A"
 
 
-@pytest.mark.parametrize(
-    ("word", "message"),
+@every(
+    "word, message",
     [
         ("$UNKNOWN", "the value of UNKNOWN is known in the build alone"),
         ("${UNKNOWN:-x}", "the value of UNKNOWN is known in the build alone"),

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from containers.dockerfile.instructions import FLAGS, DockerfileError, parse, split_words
+from tests.helpers.every import every
 
 
 def rendered(text: str | bytes) -> str:
@@ -15,7 +16,7 @@ def rendered(text: str | bytes) -> str:
     return "".join(instruction.render() for instruction in parse(content, "Dockerfile").instructions)
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "# a comment\nRUN a  b\n",
@@ -36,8 +37,8 @@ def test_parse_of_one_instruction_has_one_form(text: str) -> None:
     assert rendered(text) == "RUN a  b\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "form"),
+@every(
+    "text, form",
     [
         ("RUN a \\\\\n", "RUN a \\\\\n"),
         ("# x\n# escape=`\nRUN a \\\n b\n", "RUN a  b\n"),
@@ -122,8 +123,8 @@ def test_parse_names_directives_and_lines() -> None:
     assert parse(b"FROM a", "D").escape == "\\"
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
+@every(
+    "content, message",
     [
         (b"", "D: no instruction; a Dockerfile begins with FROM"),
         (b"# only\n\n", "D: no instruction; a Dockerfile begins with FROM"),

@@ -8,6 +8,7 @@ import pytest
 
 from containers.dockerfile.instructions import DockerfileError, parse
 from containers.dockerfile.stages import Reach, reach
+from tests.helpers.every import every
 
 
 def reached(
@@ -71,8 +72,8 @@ def test_reach_of_a_target_is_its_stages(target: str | None, text: str, sources:
     assert [source.path for source in result.sources] == sources
 
 
-@pytest.mark.parametrize(
-    ("text", "sources"),
+@every(
+    "text, sources",
     [
         ("COPY a ./b c/ /d/\n", ["a", "b", "c"]),
         ("COPY . .\n", [""]),
@@ -120,8 +121,8 @@ def test_source_with_a_wildcard_is_a_pattern(path: str, *, pattern: bool) -> Non
     assert [copied.instruction.keyword, mounted.instruction.keyword] == ["COPY", "RUN"]
 
 
-@pytest.mark.parametrize(
-    ("text", "source"),
+@every(
+    "text, source",
     [
         ("FROM x\nARG A=1\nCOPY $A .\n", "given"),
         ("FROM x\nENV A=1\nCOPY $A .\n", "1"),
@@ -176,8 +177,8 @@ def test_render_leaves_out_defaults_and_checks() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@every(
+    "text, message",
     [
         ("ARG A\n", "D: there is no FROM"),
         ("RUN a\nFROM x\n", "D:1: RUN: it stands before the first FROM, where only ARG may"),
