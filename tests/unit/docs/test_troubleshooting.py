@@ -12,8 +12,9 @@ from tests.unit.test_layout import modules, tree
 def test_each_text_on_the_page_is_an_errors() -> None:
     page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
     quoted = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
-    words = {max(text.split(), key=len) for text in quoted}  # of a text that is written over several lines
-    files = [file for file in modules().values() if any(word in file.read_text(encoding="utf-8") for word in words)]
+    words = [text.split() for text in quoted]  # of which each may be written over several lines
+    sources = ((file, file.read_text(encoding="utf-8")) for file in modules().values())
+    files = [file for file, source in sources if any(all(word in source for word in text) for text in words)]
     texts = "\n".join(
         node.value
         for file in files
