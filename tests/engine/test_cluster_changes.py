@@ -74,9 +74,11 @@ def test_another_context_is_another_cluster(tmp_path: Path) -> None:
     assert sorted(cluster.iterdir()) == before
 
 
-def test_build_service_is_awaited_for_its_grace(tmp_path: Path) -> None:
+def test_build_service_follows_its_image_and_is_awaited(tmp_path: Path) -> None:
     project, _ = on_folder(tmp_path)
     up(project, build={"jobs": True, "nodeSelector": {"acme.example/pool": "builds"}}, grace=30)
     resources = json.loads(project.pulumi("stack", "export", "-s", "t").stdout)["deployment"]["resources"]
     limits = {each["urn"].rpartition("::")[2]: each.get("customTimeouts") for each in resources}
     assert limits["runners-deployment-build"] == {"update": 2400, "delete": 2400}
+    (daemon,) = [each for each in resources if each["urn"].endswith("::runners-deployment-build")]
+    assert [each for each in daemon["dependencies"] if each.endswith("::runners-job-build-image")]

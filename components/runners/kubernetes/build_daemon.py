@@ -39,6 +39,7 @@ _DOCKER: Spec = {
         f"--tlskey={_CERTIFICATES}/key.pem",
     ],
     "ready": ["docker", f"--host=unix://{_SOCKET}/docker.sock", "info"],
+    "trial": "dockerd --version && docker --version",
     "container": {"privileged": True},
     "pod": {},
     "env": {"DOCKER_HOST": "tcp://{address}", "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": CLIENT},
@@ -59,6 +60,7 @@ _ROOTLESS: Spec = {
         f"--tlskey={_CERTIFICATES}/key.pem",
     ],
     "ready": ["buildctl", "debug", "workers"],
+    "trial": "buildkitd --version && buildctl --version",
     "container": {
         "runAsUser": 1000,
         "runAsGroup": 1000,
@@ -81,6 +83,10 @@ done"""
 (State 01 is ESTABLISHED: Linux, Documentation/networking/proc_net_tcp.rst.)"""
 
 _CLEANUP = (Path(__file__).parents[1] / "ec2/boot/room").read_text(encoding="utf-8")
+_TRIAL = 300
+"""Seconds in which a node pulls the daemon's image. Its kubelet has tried five times by then."""
+_NODE = 600
+"""Seconds in which a cloud starts a node for that."""
 _MINIMUM_AGE = 24 * 60 * 60
 """Seconds for which the cleanup leaves an image alone, because a job may be about to push it."""
 
@@ -104,6 +110,14 @@ _APART: Spec = {
 
 It keeps the first one, which does not have it, off theirs as well (Kubernetes, interpodaffinity/scoring.go).
 """
+
+_UNPRIVILEGED: Spec = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+    "readOnlyRootFilesystem": True,
+}
+_SMALL: Spec = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
 
 _SOCKET_MOUNT: Spec = {"name": "socket", "mountPath": _SOCKET}
 
@@ -205,6 +219,34 @@ def deployment(
     return isolation.manifest("apps/v1", "Deployment", name, config.build_namespace, spec=spec)
 
 
+def trial(config: KubernetesRunnersConfig, build: BuildServiceConfig, image: str, replica: Replica) -> Manifest:
+    """Return the Job that has a node of the replica's pool pull the daemon's image and run its programs.
+
+    It precedes the daemons of the pool, so that an image that cannot work ends no pod that does. Pulumi's provider
+    fails with a Job, and reports its pod's reason (pulumi-kubernetes 9497796, provider/pkg/await/job.go). It waits for
+    a Deployment to the end, whatever happens to its pods (deployment.go), which here includes the old pod's grace.
+    """
+    container = {
+        "name": "daemon",
+        "image": image,
+        "command": ["sh", "-c", daemon(build)["trial"]],
+        "securityContext": dict(_UNPRIVILEGED),
+        "resources": on_disk(_SCRATCH, _SMALL),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    pod = {
+        **placement(ANY_NODE[replica.platform], replica.pool),
+        "activeDeadlineSeconds": _TRIAL,
+        "serviceAccountName": NAME,
+        "automountServiceAccountToken": False,
+        "priorityClassName": priority_class(config),
+        "restartPolicy": "Never",
+        "containers": [container],
+    }
+    template = {"metadata": {"labels": dict(isolation.LABELS)}, "spec": pod}
+    return isolation.once(replica.named(f"{NAME}-image"), config.build_namespace, _NODE + _TRIAL, template)
+
+
 def _cleanup(image: str, state: str) -> Spec:
     """Return the container that makes room on the volume. Docker, unlike BuildKit, does not bound its images."""
     return {
@@ -212,13 +254,8 @@ def _cleanup(image: str, state: str) -> Spec:
         "image": image,
         "command": ["sh", "-c", _HOURLY, _CLEANUP, str(_MINIMUM_AGE)],
         "env": [{"name": "DOCKER_HOST", "value": f"unix://{_SOCKET}/docker.sock"}],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "seccompProfile": {"type": "RuntimeDefault"},
-            "readOnlyRootFilesystem": True,
-        },
-        "resources": on_disk(_SCRATCH, {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}),
+        "securityContext": dict(_UNPRIVILEGED),
+        "resources": on_disk(_SCRATCH, _SMALL),
         "volumeMounts": [{"name": "layers", "mountPath": state, "readOnly": True}, _SOCKET_MOUNT],
     }
 

@@ -29,11 +29,11 @@ def namespace(config: KubernetesRunnersConfig) -> Manifest:
 def guarded(config: KubernetesRunnersConfig, build: BuildServiceConfig, ports: Iterable[int]) -> list[Manifest]:
     """Return the quota, limits, account and policies of the service's namespace.
 
-    The quota admits a second pod of each replica: one on a lost node remains until it is deleted. It admits one more
-    claim: another ``jobs`` means another volume.
+    The quota admits a second pod of each replica: one on a lost node remains until it is deleted. It admits a pod for
+    each pool's trial of an image, and one more claim: another ``jobs`` means another volume.
     """
     count = len(config.replicas)
-    hard = {"pods": str(2 * count), "persistentvolumeclaims": str(count + 1)}
+    hard = {"pods": str(2 * count + len(config.build_pools)), "persistentvolumeclaims": str(count + 1)}
     return [
         isolation.manifest("v1", "ResourceQuota", NAME, config.build_namespace, spec={"hard": hard}),
         isolation.manifest(

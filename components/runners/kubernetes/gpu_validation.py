@@ -15,8 +15,6 @@ from stacks.config.kubernetes import KubernetesRunnersConfig, ValidationConfig
 NAME = "gpu-checks"
 _FOLDER = "/checks"
 _LABELS = {**isolation.LABELS, "app.kubernetes.io/component": NAME}
-_DISRUPTED = {"type": "DisruptionTarget", "status": "True"}
-"""The condition of a pod that was ended for a reason outside of it (Kubernetes, "Disruptions")."""
 STAYS = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 """Annotations with which autoscalers leave a pod on its node (Karpenter, "Disruption"; Cluster Autoscaler's FAQ)."""
 
@@ -64,11 +62,8 @@ def job(
 ) -> Manifest:
     """Return the Job without its image and its :func:`environment`.
 
-    It runs once. A failed check fails it, and so does a lack of nodes. A pod that is evicted, preempted or loses its
-    node says nothing of the image: it is made anew, and does not count ("Pod failure policy", DisruptionTarget).
-
-    The Job requests the same devices as a runner. If the nodes lack a device of the profile, say because the EFA plugin
-    leaves their instance type out, the Job finds no node and reports what runners would wait for.
+    It runs :func:`isolation.once`. It requests the same devices as a runner. If the nodes lack a device of the profile,
+    say because the EFA plugin leaves their instance type out, it finds no node and reports what runners would wait for.
 
     Args:
         config: the configuration of the runners.
@@ -114,18 +109,4 @@ def job(
         "volumes": volumes,
         **({"imagePullSecrets": [{"name": NAME}]} if private else {}),
     }
-    seconds = validation.minutes * 60
-    spec = {
-        "backoffLimit": 0,
-        "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [_DISRUPTED]}]},
-        "activeDeadlineSeconds": seconds,
-        "template": {"metadata": metadata, "spec": pod},
-    }
-    manifest = isolation.manifest("batch/v1", "Job", NAME, config.namespace, spec=spec)
-    manifest["metadata"]["annotations"] = {
-        # Longer than the Job's own deadline, which gives a better reason.
-        "pulumi.com/timeoutSeconds": str(seconds + 60),
-        # A failed Job stays failed. The next update replaces it.
-        "pulumi.com/replaceUnready": "true",
-    }
-    return manifest
+    return isolation.once(NAME, config.namespace, validation.minutes * 60, {"metadata": metadata, "spec": pod})

@@ -41,6 +41,31 @@ def manifest(api: str, kind: str, name: str, namespace: str, **body: Any) -> Man
 
 LABELS = {"app.kubernetes.io/part-of": "slipway"}
 
+_DISRUPTED = {"type": "DisruptionTarget", "status": "True"}
+"""The condition of a pod that was ended for a reason outside of it (Kubernetes, "Disruptions")."""
+
+
+def once(name: str, namespace: str, seconds: int, template: Manifest) -> Manifest:
+    """Return a Job whose pod runs once. If it fails, or has no node after ``seconds``, the update fails.
+
+    A pod that is evicted, preempted or loses its node says nothing of its image. It is made anew, and does not count
+    ("Pod failure policy", DisruptionTarget).
+    """
+    spec = {
+        "backoffLimit": 0,
+        "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [_DISRUPTED]}]},
+        "activeDeadlineSeconds": seconds,
+        "template": template,
+    }
+    job = manifest("batch/v1", "Job", name, namespace, spec=spec)
+    job["metadata"]["annotations"] = {
+        # Longer than the Job's own deadline, which gives a better reason.
+        "pulumi.com/timeoutSeconds": str(seconds + 60),
+        # A failed Job stays failed. The next update replaces it.
+        "pulumi.com/replaceUnready": "true",
+    }
+    return job
+
 
 def _name(config: KubernetesRunnersConfig, namespace: str, name: str) -> str:
     """Return the name of an object of which jobs' pods have one of their own. Pulumi's names have no namespace."""

@@ -254,10 +254,12 @@ class KubernetesRunners(pulumi.ComponentResource):
             ]
             # The priority class is among the runners' guards.
             before = [*self._clients, *(self._declare(each, *policies, *self._guards) for each in objects)]
+            if replica.number == 0:
+                trial = self._declare(build_daemon.trial(config, build, image, replica), *policies, *self._guards)
             daemon = build_daemon.deployment(config, build, image, own.server_cert.apply(_digest), replica)
             address = build_service.address(config, build, replica)
             tls = {"ca": own.ca, "cert": own.client_cert, "key": own.pem["client_key"]}
-            self._daemons.append(_Daemon(replica, address, tls, self._declare(daemon, *before)))
+            self._daemons.append(_Daemon(replica, address, tls, self._declare(daemon, *before, trial)))
 
     @property
     def platforms(self) -> list[str]:

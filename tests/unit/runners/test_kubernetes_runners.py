@@ -184,6 +184,7 @@ def test_images_on_runners_use_the_build_services_engine() -> None:
     service = {name for name, each in declared.items() if each["metadata"].get("namespace") == "slipway-runners-build"}
     assert service == {
         "Deployment build",
+        "Job build-image",
         "LimitRange build",
         "NetworkPolicy build-closed",
         "NetworkPolicy build-service",
@@ -226,7 +227,7 @@ def test_replicas_leave_the_first_one_as_it_is() -> None:
         name for name, each in before.items() if each != after[name] and "certificate" not in json.dumps(each).lower()
     ]
     assert quota == "ResourceQuota build"
-    assert after[quota]["spec"]["hard"] == {"pods": "6", "persistentvolumeclaims": "4"}
+    assert after[quota]["spec"]["hard"] == {"pods": "7", "persistentvolumeclaims": "4"}
     templates = [each["Deployment build"]["spec"]["template"] for each in (before, after)]
     for template in templates:  # the mocks' certificates are others with each run
         assert template["metadata"].pop("annotations")
@@ -354,8 +355,9 @@ def test_pool_of_another_platform_leaves_the_first_as_it_is() -> None:
     ]
     both = objects(two)
     added = {*both} - {*objects(one)}
-    assert added == {name.replace("-server", "") + "-arm64" + "-server" * ("-server" in name) for name in OF_REPLICA}
-    assert both["ResourceQuota build"]["spec"]["hard"] == {"pods": "4", "persistentvolumeclaims": "3"}
+    of_pool = {name.replace("-server", "") + "-arm64" + "-server" * ("-server" in name) for name in OF_REPLICA}
+    assert added == of_pool | {"Job build-image-arm64"}
+    assert both["ResourceQuota build"]["spec"]["hard"] == {"pods": "6", "persistentvolumeclaims": "3"}
     pod = both["Deployment build-arm64"]["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {
         "kubernetes.io/os": "linux",
@@ -462,6 +464,19 @@ def test_build_service_is_placed_on_the_runners_processor() -> None:
     for profile in ("eks-p6e-gb200", "eks-g5g", "aks-gb200", "cpu-arm64"):
         pod = objects(only(profile=profile, build={})[0])["Deployment build"]["spec"]["template"]["spec"]
         assert pod["nodeSelector"] == {"kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64"}
+
+
+def test_image_of_the_build_service_is_tried_before_it() -> None:
+    recorder, _ = replicated(2)
+    declared = objects(recorder)
+    job, daemon = (declared[name]["spec"]["template"]["spec"] for name in ("Job build-image", "Deployment build"))
+    assert job["containers"][0]["image"] == daemon["containers"][0]["image"]
+    assert job["nodeSelector"] == daemon["nodeSelector"]
+    # Neither the Service nor a policy nor a budget takes its pod for a daemon's.
+    labels = declared["Job build-image"]["spec"]["template"]["metadata"]["labels"]
+    assert not build_daemon.service_labels().items() <= labels.items()
+    # For the kubelet's retries, not for the node's start.
+    assert job["activeDeadlineSeconds"] == 300
 
 
 @pytest.mark.parametrize(("build", "port"), [({}, "0948"), ({"rootless": True}, "04D2")])
