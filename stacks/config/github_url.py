@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 _URL = re.compile(
-    r"https://(?P<host>[A-Za-z0-9.-]+)/(?:enterprises/(?P<enterprise>[A-Za-z0-9_.-]+)"
-    r"|(?!enterprises(?:/|$))(?P<owner>[A-Za-z0-9_.-]+)(?:/(?P<name>[A-Za-z0-9_.-]+))?)"
+    r"https://(?P<host>(?!(?i:www\.))[A-Za-z0-9.-]+)/(?:enterprises/(?P<enterprise>[A-Za-z0-9_.-]+)"
+    r"|(?!enterprises(?:/|$))(?P<owner>[A-Za-z0-9_.-]+)(?:/(?P<name>[A-Za-z0-9_.-]+(?<!\.git)))?)"
 )
+"""One spelling of each, by which two stacks with the same runners are found: no ``www.``, no ``.git`` of a clone."""
 
 
 def check(value: str) -> str:

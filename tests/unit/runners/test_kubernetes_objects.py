@@ -73,6 +73,8 @@ def refusal(**values: Any) -> str:
         ({"github": {"url": GITHUB["url"], "app": {"id": " ", "installation": "2", "privateKey": "hunter2"}}}, "github.app.id: is empty"),
         ({"github": {"url": GITHUB["url"], "app": {"id": "1", "installation": "2", "privateKey": "\n"}}}, "github.app.privateKey: is empty"),
         ({"github": {"url": "github.com/acme", "secret": "s"}}, "github.url: expected https://github.com/<organization>"),
+        ({"github": {"url": "https://www.github.com/acme", "secret": "s"}}, "github.url: expected https://github.com/<organization>"),
+        ({"github": {"url": "https://github.com/acme/x.git", "secret": "s"}}, "github.url: expected https://github.com/<organization>"),
         ({"build": {"cache": "500"}}, "build.cache: a size needs a unit: 500Gi?"),
         ({"build": {"address": "tcp://a:1"}}, "build.address: expected host:port"),
         ({"validation": {"image": "r.example/torch", "command": ["x"]}}, "validation.image: expected an image reference with a tag"),
