@@ -319,7 +319,7 @@ class KubernetesProvider(Provider):
         annotations = manifest["metadata"].get("annotations", {})
         seconds = _seconds(manifest, limit)
         end = time.monotonic() + seconds
-        logged: set[str] = set()
+        logged: list[str] = []
         while True:
             current = self._api.find(manifest)
             if current is None:
@@ -331,9 +331,11 @@ class KubernetesProvider(Provider):
             reasons = _reasons(self._api.pods(current)) if "template" in current.get("spec", {}) else ""
             if done or time.monotonic() > end:
                 why = done or f"not ready within {seconds:.0f} s"
-                raise SlipwayError(f"{_named(manifest)}: {why} {reasons}".strip())
+                # A Job's error has all that its pods said (await/job.go, errorMessages).
+                told = dict.fromkeys([*(logged if manifest["kind"] == "Job" else []), reasons])
+                raise SlipwayError(f"{_named(manifest)}: {why} {'; '.join(told)}".strip())
             if reasons and reasons not in logged:
-                logged.add(reasons)
+                logged.append(reasons)
                 self.host.log(urn, reasons, "WARNING")
             time.sleep(0.3)
 
