@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import os
+import re
 import shutil
 import socket
 import ssl
@@ -43,6 +44,9 @@ printf "FROM scratch\\\\nCOPY file /file\\\\n" > Dockerfile\\n\\
 docker build -t %s:1 . && docker push %s:1\\n' "$REPOSITORY" "$REPOSITORY" > /home/runner/run.sh && chmod +x /home/runner/run.sh
 """
 """In place of GitHub's runner: a job that builds and pushes one image."""
+
+EMPTY = "slipway.test/empty:1"
+"""An image without Docker."""
 
 DOCKERFILE = """ARG BASE_IMAGE
 FROM ${BASE_IMAGE}
@@ -378,10 +382,20 @@ def test_rootless_build_service_pushes_and_keeps_layers(
         project.destroy()
 
 
-def test_ending_pod_waits_for_its_builds(project: BuildProject) -> None:
-    project.configure({"build": {"cache": "2Gi", "cpu": "100m", "memory": "1Gi"}})
+def test_pod_outlives_a_broken_image_and_waits_for_builds(project: BuildProject, node: tuple[Cluster, Machine]) -> None:
+    service = {"build": {"cache": "2Gi", "cpu": "100m", "memory": "1Gi"}}
+    project.configure(service)
     project.up()
     (pod,) = project.pods()
+    engine().images.build(fileobj=io.BytesIO(b"FROM scratch\nLABEL empty=1\n"), tag=EMPTY, rm=True)
+    node[1].load(EMPTY)
+    project.configure({**service, "dockerImage": EMPTY})
+    failed = project.up(check=False)
+    assert failed.returncode != 0
+    assert re.search('build-image.*exec: "sh": executable file not found', failed.output), failed.output
+    project.configure(service)
+    project.up()
+    assert [each["metadata"]["uid"] for each in project.pods()] == [pod["metadata"]["uid"]]
     path = project.at("pods", pod["metadata"]["name"], of="-build")
     anew = {"spec": {"template": {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}}}}
     with socket.create_connection(project.daemon(), timeout=10):

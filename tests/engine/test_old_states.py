@@ -42,6 +42,8 @@ OTHERS = {
     "kubernetes": {
         # Kubernetes lets no job have another image.
         ("replace", "kubernetes:batch/v1:Job"),
+        # An image is tried before the service has it.
+        ("create", "kubernetes:batch/v1:Job"),
         # Jobs had the key of the build service, and its layers.
         ("replace", "pulumi-python:dynamic/runners:Certificates"),
         ("replace", "kubernetes:core/v1:Secret"),
