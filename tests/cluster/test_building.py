@@ -387,7 +387,7 @@ def test_pod_outlives_a_broken_image_and_waits_for_builds(project: BuildProject,
     project.configure(service)
     project.up()
     (pod,) = project.pods()
-    engine().images.build(fileobj=io.BytesIO(b"FROM scratch\nLABEL empty=1\n"), tag=EMPTY, rm=True)
+    engine().images.build(fileobj=io.BytesIO(b"FROM scratch\nWORKDIR /empty\n"), tag=EMPTY, rm=True)
     node[1].load(EMPTY)
     project.configure({**service, "dockerImage": EMPTY})
     failed = project.up(check=False)

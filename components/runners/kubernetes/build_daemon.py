@@ -117,6 +117,8 @@ _UNPRIVILEGED: Spec = {
     "seccompProfile": {"type": "RuntimeDefault"},
     "readOnlyRootFilesystem": True,
 }
+_NOBODY = 65534
+"""The user of a program that only says its version."""
 _SMALL: Spec = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
 
 _SOCKET_MOUNT: Spec = {"name": "socket", "mountPath": _SOCKET}
@@ -230,7 +232,7 @@ def trial(config: KubernetesRunnersConfig, build: BuildServiceConfig, image: str
         "name": "daemon",
         "image": image,
         "command": ["sh", "-c", daemon(build)["trial"]],
-        "securityContext": dict(_UNPRIVILEGED),
+        "securityContext": _UNPRIVILEGED,
         "resources": on_disk(_SCRATCH, _SMALL),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
@@ -241,6 +243,7 @@ def trial(config: KubernetesRunnersConfig, build: BuildServiceConfig, image: str
         "automountServiceAccountToken": False,
         "priorityClassName": priority_class(config),
         "restartPolicy": "Never",
+        "securityContext": {"runAsNonRoot": True, "runAsUser": _NOBODY},
         "containers": [container],
     }
     template = {"metadata": {"labels": dict(isolation.LABELS)}, "spec": pod}
@@ -254,7 +257,7 @@ def _cleanup(image: str, state: str) -> Spec:
         "image": image,
         "command": ["sh", "-c", _HOURLY, _CLEANUP, str(_MINIMUM_AGE)],
         "env": [{"name": "DOCKER_HOST", "value": f"unix://{_SOCKET}/docker.sock"}],
-        "securityContext": dict(_UNPRIVILEGED),
+        "securityContext": _UNPRIVILEGED,
         "resources": on_disk(_SCRATCH, _SMALL),
         "volumeMounts": [{"name": "layers", "mountPath": state, "readOnly": True}, _SOCKET_MOUNT],
     }

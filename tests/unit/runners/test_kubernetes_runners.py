@@ -633,9 +633,11 @@ def test_gpu_checks_of_a_train_image_are_torchs() -> None:
 
 
 def plainly(value: Any) -> Any:
-    """Return what the mocks recorded without the wrappers of secrets."""
+    """Return what the mocks recorded without the wrappers of secrets, and with integers, which the protocol has not."""
     if isinstance(value, dict):
         return plainly(value["value"]) if SECRET in value else {key: plainly(item) for key, item in value.items()}
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     return [plainly(item) for item in value] if isinstance(value, list) else value
 
 
