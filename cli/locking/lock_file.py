@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -188,13 +188,6 @@ def _packages(
         (packages.listed, mirrors.git): mirrors for key, (packages, _, mirrors) in images.items() if key not in kept
     }
 
-    def below(packages: Packages, spec: ImageSpec, mirrors: MirrorsConfig) -> Iterator[str]:
-        """Yield the files in the lock of the images below, of those that are not resolved now."""
-        while packages.onto:
-            packages = packages.onto
-            key = lock.packages_key(packages, spec.platform, mirrors)
-            yield from before.get(key, ()) if key not in images else ()
-
     def resolved(key: str) -> Mapping[str, str] | NotLockable:
         packages, spec, mirrors = images[key]
         if key in kept:
@@ -203,7 +196,8 @@ def _packages(
         if isinstance(listed, NotLockable):
             return listed
         try:
-            return python_packages.files(packages, spec.platform, mirrors, listed, below(packages, spec, mirrors))
+            below = _below(packages, spec, mirrors, before, images)
+            return python_packages.files(packages, spec.platform, mirrors, listed, below)
         except leaves as error:
             if packages.onto and isinstance(error, NotLockable):  # the user asks for it, and it never can be
                 raise SlipwayError("\n".join(f"{user}: {error}" for user in dict.fromkeys(users[key]))) from None
@@ -239,6 +233,20 @@ def _packages(
             )
             warnings.append(f"{', '.join(dict.fromkeys(users[key]))}: {effect}: {files}")
     return found, warnings
+
+
+def _below(
+    packages: Packages,
+    spec: ImageSpec,
+    mirrors: MirrorsConfig,
+    before: Mapping[str, Mapping[str, str]],
+    images: Collection[str],
+) -> Iterator[str]:
+    """Yield the files in the lock ``before`` of the images below one, of those that are not resolved now."""
+    while packages.onto:
+        packages = packages.onto
+        key = lock.packages_key(packages, spec.platform, mirrors)
+        yield from before.get(key, ()) if key not in images else ()
 
 
 def _installing(

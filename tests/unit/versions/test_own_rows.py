@@ -102,10 +102,9 @@ def test_row_of_ones_own_admits_a_cuda_release(repository: Path, tables: Path) -
     ],
 )
 def test_row_that_cannot_be_added_is_refused(
-    repository: Path, tables: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, reason: str
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str, reason: str
 ) -> None:
-    (tables / name).write_text(text)
-    monkeypatch.setattr(table_files, "ROOT", repository)
+    monkeypatch.setattr(table_files, "_own_files", lambda: {name: text})
     with pytest.raises(SlipwayError) as refused:
         table_files._with_own_rows.__wrapped__()
     assert str(refused.value).startswith(f"{TABLES}/{name}: {reason}")
