@@ -17,6 +17,7 @@ from containers import secret_words
 from containers.errors import one_line
 from containers.path_prefixes import prefixes
 from stacks.config.model import Environment, Model, matching, refuse
+from stacks.versions.tables import table
 
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _STACK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -154,7 +155,8 @@ def variables(value: dict[str, str]) -> dict[str, str]:
     """Return variables that an image can have.
 
     Raises:
-        ValueError: a name is not a variable's, or is the image's own; a value has a login, or is not one line.
+        ValueError: a name is not a variable's, or is the image's own; a value has a login, is not one line, or is none
+            that its reader knows, by ``stacks/versions/variables.toml``.
     """
     for name, text in value.items():
         if not _VARIABLE.fullmatch(name):
@@ -162,6 +164,12 @@ def variables(value: dict[str, str]) -> dict[str, str]:
         if name in _THE_IMAGES:
             raise ValueError(f"the variable {name} cannot be set here: {_THE_IMAGES[name]}")
         _check_text(f"the variable {name}", name, text)
+        rule = table("variables")["variable"].get(name)
+        if rule and not re.fullmatch(rule["values"], text):
+            raise ValueError(
+                f"the variable {name}: expected {rule['expected']}; with '{one_line(text)}', {rule['reader']}; "
+                f"rule: {rule['source']}"
+            )
     return value
 
 

@@ -29,7 +29,8 @@ _SECRET = re.compile(
 _TOPIC = re.compile(r"arn:aws(?:-\w+)*:sns:(?P<region>[a-z0-9-]+):[0-9]{12}:[\w-]+")
 _POLICY = re.compile(r"arn:aws(?:-\w+)*:iam::(?:(?P<account>[0-9]{12})|aws):policy/[\w/+=,.@-]+")
 _REGION = re.compile(r"[a-z]{2,4}(?:-[a-z]+)+-[0-9]")
-_TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
+_TYPE = re.compile(r"[a-z][a-z0-9-]*\.(?:nano|micro|small|medium|large|[0-9]*xlarge|metal(?:-[0-9]+xl)?)")
+"""Sizes as in AWS's list of instance types (DescribeInstanceTypes)."""
 _IDS = {"ami": re.compile(r"ami-[0-9a-f]{8,17}"), "vpc": re.compile(r"vpc-[0-9a-f]{8,17}")}
 
 

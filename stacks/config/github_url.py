@@ -9,11 +9,14 @@ _URL = re.compile(
     r"|(?!enterprises(?:/|$))(?P<owner>[A-Za-z0-9_.-]+)(?:/(?P<name>[A-Za-z0-9_.-]+(?<!\.git)))?)"
 )
 """One spelling of each, by which two stacks with the same runners are found: no ``www.``, no ``.git`` of a clone."""
+_ELSEWHERE = re.compile(r"https?://(?:[^/]+\.)?(?:bitbucket|codeberg|gitea|gitlab|dev\.azure)\.", re.IGNORECASE)
 
 
 def check(value: str) -> str:
     """Return an address without a slash at its end; raises ValueError where it is none."""
     value = value.rstrip("/")
+    if _ELSEWHERE.match(value):
+        raise ValueError("is no address of GitHub, whose runners these are: expected https://github.com/<organization>")
     if not _URL.fullmatch(value):
         raise ValueError("expected https://github.com/<organization>, or .../<repository>")
     return value

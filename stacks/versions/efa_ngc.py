@@ -99,8 +99,8 @@ def efa_environment(values: Mapping[str, str]) -> dict[str, str]:
     """
     defaults, fixed = table("efa")["environment"], table("efa")["fixed"]
     for name, value in values.items():
-        if name in fixed and value != fixed[name]["value"]:
-            rule = fixed[name]
+        rule = fixed.get(name)
+        if rule and value != rule["value"] and not re.fullmatch(rule.get("values", ""), value):
             raise Incompatible(f"environment.{name}", value, rule["why"], (rule["value"],), rule["source"])
     return {name: values.get(name, default) for name, default in defaults.items()}
 

@@ -158,6 +158,18 @@ def test_dockerfile_defaults_equal_the_table() -> None:
             "slipway:environment.FI_EFA_SET_CUDA_SYNC_MEMOPS: '1' follows from efa.installer and nccl",
         ),
         (
+            {"environment": {"FI_PROVIDER": "tcp"}},
+            "slipway:environment.FI_PROVIDER: 'tcp' makes libfabric take another network, silently; allowed: efa; rule: ",
+        ),
+        (
+            {"environment": {"NCCL_NET": "socket"}},
+            "slipway:environment.NCCL_NET: 'socket' makes NCCL go by TCP, or by InfiniBand that EFA is not; allowed: AWS",
+        ),
+        (
+            {"environment": {"FI_EFA_USE_HUGE_PAGE": "banana"}},
+            "slipway:environment: the variable FI_EFA_USE_HUGE_PAGE: expected 0 or 1; with 'banana', libfabric drops it; rule",
+        ),
+        (
             {"environment": {"LD_PRELOAD": "/x.so"}},
             "slipway:environment: the variable LD_PRELOAD cannot be set here: every program of the image would load it",
         ),

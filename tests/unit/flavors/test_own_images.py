@@ -16,6 +16,7 @@ from stacks.differences import causes
 from stacks.identity import content
 from stacks.identity.content import CheckoutContents, contexts
 from stacks.spec import Elsewhere, ImageSpec, Sibling
+from stacks.versions import tables
 from tests.helpers.contents import checkout_contents
 
 TRAINER = {"name": "trainer", "dockerfile": "trainer/Dockerfile"}
@@ -348,12 +349,40 @@ def test_variable_ends_the_dockerfile_as_it_is_written(root: Path) -> None:
         ("A B", "x", "'A B' is not a variable's name: expected letters, digits and _"),
         ("HF_TOKEN", "x", "the variable HF_TOKEN reads like a secret, which would stay in the image"),
         ("A", "http://me:pw@host", "the variable A must not carry user:password@, which would stay in the image"),
+        (
+            "NCCL_DEBUG",
+            "verbose",
+            "the variable NCCL_DEBUG: expected VERSION, WARN, INFO, ABORT or TRACE; with 'verbose', ",
+        ),
+        (
+            "NVIDIA_VISIBLE_DEVICES",
+            "none",
+            "the variable NVIDIA_VISIBLE_DEVICES: expected all, or indexes and UUIDs of G",
+        ),
+        (
+            "NVIDIA_DRIVER_CAPABILITIES",
+            "utility",
+            "the variable NVIDIA_DRIVER_CAPABILITIES: expected all, or a list with",
+        ),
     ],
 )
 def test_variable_mistaken_is_one_line(name: str, value: str, message: str) -> None:
     text = mistake(environment={name: value})
     assert text.startswith(f"environment: {message}")
     assert "pw" not in text
+
+
+@pytest.mark.parametrize("name", sorted(tables.table("variables")["variable"]))
+def test_known_variable_takes_what_its_row_expects(name: str, root: Path) -> None:
+    expected = tables.table("variables")["variable"][name]["expected"]
+    value = (
+        "compute,utility"
+        if "CAPABILITIES" in name
+        else "2"
+        if "positive" in expected
+        else expected.split()[0].strip(",")
+    )
+    assert specs(root=root, images=[TRAINER], environment={name: value})
 
 
 def write_stack(root: Path, name: str = "mine", **values: Any) -> None:

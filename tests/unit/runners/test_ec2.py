@@ -55,6 +55,10 @@ def load(**values: Any) -> ec2.Ec2RunnersConfig:
             {"instanceTypes": ["p5"]},
             "slipway:runners.instanceTypes.0: 'p5': expected an instance type such as g5.xlarge",
         ),
+        (
+            {"instanceTypes": ["g6.2xlrge"]},
+            "slipway:runners.instanceTypes.0: 'g6.2xlrge': expected an instance type such as",
+        ),
         ({"labels": ["gpu", "gpu"]}, "slipway:runners.labels: '[gpu, gpu]': expected at least one, each only once"),
         ({"labels": ["GPU", "gpu"]}, "slipway:runners.labels: '[GPU, gpu]': expected at least one, each only once"),
         *(

@@ -75,6 +75,7 @@ def refusal(**values: Any) -> str:
         ({"github": {"url": "github.com/acme", "secret": "s"}}, "github.url: expected https://github.com/<organization>"),
         ({"github": {"url": "https://www.github.com/acme", "secret": "s"}}, "github.url: expected https://github.com/<organization>"),
         ({"github": {"url": "https://github.com/acme/x.git", "secret": "s"}}, "github.url: expected https://github.com/<organization>"),
+        ({"github": {"url": "https://gitlab.com/acme", "secret": "s"}}, "github.url: is no address of GitHub, whose runners"),
         ({"build": {"cache": "500"}}, "build.cache: a size needs a unit: 500Gi?"),
         ({"build": {"address": "tcp://a:1"}}, "build.address: expected host:port"),
         ({"validation": {"image": "r.example/torch", "command": ["x"]}}, "validation.image: expected an image reference with a tag"),
