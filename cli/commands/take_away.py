@@ -154,20 +154,25 @@ def compose(
     examples=[
         ("slipway job base-cu132 --nodes 4 | kubectl apply -f -", "torchrun on four nodes, without an operator"),
         ("slipway job aks-megatron | kubectl apply -f -", "a training on two nodes"),
+        ("slipway job base-cu132 trainer | kubectl apply -f -", "an image of your own in the stack"),
         ("slipway job nccl-cu132 --slurm --nodes 4 > train.sbatch", "a batch script for four nodes"),
         ("slipway job nccl-cu132-multi --slurm --platform linux/arm64 > train.sbatch", "for Grace machines"),
     ],
 )
 @click.argument("stack", shell_complete=completion.stacks)
+@click.argument("image", required=False, shell_complete=completion.images)
 @click.option("--nodes", metavar="N", type=int, default=2, show_default=True, help="How many nodes.")
 @click.option("--slurm", is_flag=True, help="A batch script for Slurm with enroot, for any stack with CUDA.")
 @click.option(
     "--platform", metavar="PLATFORM", help="Of Slurm's nodes, for a stack of several.  [default: the stack's first]"
 )
-def job(stack: str, nodes: int, platform: str | None, *, slurm: bool) -> None:
-    """Print an example of a job that runs a stack's image on a cluster."""
+def job(stack: str, image: str | None, nodes: int, platform: str | None, *, slurm: bool) -> None:
+    """Print an example of a job that runs a stack's image on a cluster.
+
+    Without IMAGE it is the stack's last.
+    """
     from cli import job as jobs
 
     if platform and not slurm:
         raise SlipwayError("--platform is for --slurm: nodes of Kubernetes take the image of their own platform")
-    sys.stdout.write(jobs.batch_script(stack, nodes, platform) if slurm else jobs.render(stack, nodes))
+    sys.stdout.write(jobs.batch_script(stack, nodes, platform, image) if slurm else jobs.render(stack, nodes, image))

@@ -153,3 +153,16 @@ def test_indexed_job_is_valid_and_meets_at_its_first_pod(stack: str) -> None:
     assert container["image"] in planned.references.values()
     selector = {} if planned.indexes else {"kubernetes.io/arch": "amd64"}
     assert pod.get("nodeSelector", {}) == selector
+
+
+def test_job_runs_the_image_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also in place of a flavor's own example."""
+    [name] = {image.spec.name for image in plan.make("aks-megatron").images if not image.spec.product}
+    assert main(["job", "aks-megatron", name, "--nodes", "3"]) == 0
+    objects = {each["kind"]: each for each in yaml.safe_load_all(capsys.readouterr().out)}
+    job = objects["Job"]
+    assert job["spec"]["completions"] == 3
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == plan.make("aks-megatron").references[name]
+    assert main(["job", "aks-megatron", "trainer"]) == 1
+    assert "stack aks-megatron" in capsys.readouterr().err
