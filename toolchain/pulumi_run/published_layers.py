@@ -24,6 +24,32 @@ class PublishedLayers:
     config: int
 
 
+@dataclass(frozen=True)
+class Forecast:
+    """What a node that has a published image must pull of the one that an update would build anew.
+
+    ``name`` is the image's, ``kept`` has the layers that certainly stay, in bytes by digest, of so many ``layers``.
+    ``most`` is the pull if the build changes all others.
+    """
+
+    name: str
+    kept: Mapping[str, int]
+    layers: int
+    most: NodePull
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: a node that has the published image keeps {len(self.kept)} of its {self.layers} layers "
+            f"({size(sum(self.kept.values()))}) for certain; of the others, as published {self.most} at {RATE_NAME}, "
+            "it pulls those that the build changes"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON, sizes in bytes."""
+        kept = {"layers": len(self.kept), "size": sum(self.kept.values())}
+        return {"layers": self.layers, "kept": kept, "most": self.most.as_json()}
+
+
 Lookup = Callable[[str], PublishedLayers]
 """Returns the layers of the image that a reference names, or raises one of ``UNREADABLE``."""
 
@@ -43,8 +69,8 @@ def published_layers(reference: str, environment: Mapping[str, str]) -> Publishe
     return PublishedLayers(layers, manifest.get("config", {}).get("size", 0))
 
 
-def forecasts(before: Mapping[str, Any], after: Mapping[str, Any], lookup: Lookup) -> Iterator[str]:
-    """Yield a line for each published image that an update would build anew, from the stack's outputs.
+def forecasts(before: Mapping[str, Any], after: Mapping[str, Any], lookup: Lookup) -> Iterator[Forecast]:
+    """Yield the pull of each published image that an update would build anew, from the stack's outputs.
 
     The layers of its parent stay where the registry has the new parent. What else a build leaves as it was is not known
     before it, so the published sizes of the other layers are the most that such a node would pull again.
@@ -59,12 +85,7 @@ def forecasts(before: Mapping[str, Any], after: Mapping[str, Any], lookup: Looku
             continue
         below = _below(name, after, kept, lookup)
         kept[name] = stay = {digest: count for digest, count in published.layers.items() if digest in below}
-        pull = NodePull.of(published.layers, stay, published.config)
-        yield (
-            f"{name}: a node that has the published image keeps {len(stay)} of its {len(published.layers)} layers "
-            f"({size(sum(stay.values()))}) for certain; of the others, as published {pull} at {RATE_NAME}, it pulls "
-            "those that the build changes"
-        )
+        yield Forecast(name, stay, len(published.layers), NodePull.of(published.layers, stay, published.config))
 
 
 def pulls(before: Mapping[str, Any], name: str, reference: str, lookup: Lookup) -> Iterator[str]:

@@ -112,16 +112,15 @@ def preview(checkout: Checkout, stack: str, environment: Mapping[str, str], *, a
     Raises ToolchainError if it fails, ``as_json`` alone: the errors are the only output then.
     """
     code, report = _pulumi(checkout, ["preview"], stack, environment, quiet=as_json)
+    if as_json and code:
+        why = "; ".join(report.errors) or f"Pulumi ended with {code}"
+        raise ToolchainError(f"stack {stack}: {why}; the full output is in {checkout.logs / f'preview-{stack}.log'}")
+    pulled = [*forecasts(report.before, report.outputs, partial(published_layers, environment=environment))]
     if as_json:
-        if code:
-            why = "; ".join(report.errors) or f"Pulumi ended with {code}"
-            raise ToolchainError(
-                f"stack {stack}: {why}; the full output is in {checkout.logs / f'preview-{stack}.log'}"
-            )
-        json_answer.give({"stack": stack, **report.as_json()})
+        json_answer.give({"stack": stack, **report.as_json(), "pulls": {each.name: each.as_json() for each in pulled}})
         return 0
-    for line in forecasts(report.before, report.outputs, partial(published_layers, environment=environment)):
-        say(line)
+    for each in pulled:
+        say(str(each))
     return code
 
 

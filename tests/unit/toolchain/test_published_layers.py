@@ -69,7 +69,17 @@ OTHERS = "layers, 750 MB, 6.0 s at 1 Gbit/s, it pulls those that the build chang
     ids=["unchanged", "changed", "changed-parent"],
 )
 def test_preview_says_which_layers_certainly_stay(after: dict[str, Any], lines: list[str]) -> None:
-    assert [*forecasts(outputs({"args": {"V": "1"}}, **PUBLISHED), after, lookup)] == lines
+    found = [*forecasts(outputs({"args": {"V": "1"}}, **PUBLISHED), after, lookup)]
+    assert [str(each) for each in found] == lines
+    for each in found:
+        told = each.as_json()
+        assert str(each).startswith(
+            f"{each.name}: a node that has the published image keeps {told['kept']['layers']} of "
+        )
+        assert (told["layers"], told["most"]["size"]) == (
+            told["kept"]["layers"] + told["most"]["layers"],
+            each.most.size,
+        )
 
 
 @pytest.mark.parametrize("ref", ["sha256:1", "r/gone@sha256:1"], ids=["not-pushed", "not-in-registry"])
