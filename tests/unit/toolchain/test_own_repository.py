@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from stacks.places import CODE
+from stacks.places import CODE, RELEASE
 from toolchain.checkout import Checkout
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.release import own_repository
@@ -85,6 +85,8 @@ def test_init_writes_a_git_repository_without_our_code(site: Path, tmp_path: Pat
         ["git", "-C", tmp_path / "team", "symbolic-ref", "HEAD"], capture_output=True, text=True, check=True
     )
     assert done.stdout == "refs/heads/main\n"
+    line = (tmp_path / "team/stacks/Pulumi.local.yaml").read_text().splitlines()[0]
+    assert line == f"# yaml-language-server: $schema=../{RELEASE}/stacks/stack.schema.json", "an editor finds it"
 
 
 def test_init_keeps_what_a_host_put_there(site: Path, tmp_path: Path) -> None:
