@@ -28,11 +28,12 @@ Torch = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Built:
-    """A built and pushed image: the seconds that took, and the bytes that the registry received.
+    """A built and pushed image: its reference, the seconds that took, and the bytes that the registry received.
 
     ``compressed`` is its size as pulled, ``unpacked`` that of its files, in bytes.
     """
 
+    reference: str
     seconds: float
     received: int
     compressed: int
@@ -97,6 +98,7 @@ def _each(
         [output] = program_.outputs()["images"].values()
         reference = output["ref"] if isinstance(output, dict) else output
         yield Built(
+            reference,
             seconds,
             setting.registry.stored() - before,
             fetch(reference).size,
