@@ -11,7 +11,7 @@ from containers.errors import MALFORMED, SlipwayError, one_line
 from containers.image.gpu import kubectl
 from containers.image.gpu.kubectl import Item, Unanswered, not_ready
 from scaler.waiting import RunnerPlace, Surroundings, WaitingJob
-from stacks.config.kubernetes import ARC_RUNNERS, ARC_SET_NAME, KubernetesRunnersConfig
+from stacks.config.kubernetes import ARC_RUNNERS, ARC_SET_NAME, ARC_SETS, KubernetesRunnersConfig
 
 _SETS: Final = "ephemeralrunnersets.actions.github.com"
 _BOOT: Final = 20 * 60.0
@@ -61,7 +61,7 @@ def _read(config: KubernetesRunnersConfig) -> tuple[list[WaitingJob], list[Runne
         if runner.get("status", {}).get("phase") != "Succeeded"
     ]
     replicas = sum(int(each["spec"].get("replicas", 0)) for each in _own(config, _SETS))
-    waiting = max(replicas - config.min_runners - sum(place.job is not None for place in places), 0)
+    waiting = max(replicas - _idle(config) - sum(place.job is not None for place in places), 0)
     around = Surroundings(config.max_runners, _BOOT, controller=_controller(config))
     return [WaitingJob("", about="GitHub assigned it, and names it once it runs")] * waiting, places, around
 
@@ -81,6 +81,12 @@ def _own(config: KubernetesRunnersConfig, kind: str) -> list[Item]:
     if not config.is_one_of_several:
         return items
     return [item for item in items if item["metadata"].get("labels", {}).get(ARC_SET_NAME) == config.scale_set]
+
+
+def _idle(config: KubernetesRunnersConfig) -> int:
+    """Return how many runners are to wait for jobs now: ``schedule`` changes this in the cluster alone."""
+    sets = [each for each in _items(config, ARC_SETS, config.namespace) if _name(each) == config.scale_set]
+    return sum(each["spec"].get("minRunners") or 0 for each in sets)
 
 
 def _name(item: Item) -> str:

@@ -69,19 +69,25 @@ class Site:
         (self.root / "stacks").mkdir(exist_ok=True)
         (self.root / "stacks/Pulumi.mine.yaml").write_text(STACK.format(space=SPACE, more=more))
 
-    def cluster(self, *, assigned: int = 0, refused: str = "", **items: list[Any]) -> None:
-        """Have kubectl list ``runners``, their ``pods``, the ``jobs``, ``events`` and those ``own`` to the controller."""
+    def cluster(self, *, assigned: int = 0, least: int = 0, refused: str = "", **items: list[Any]) -> None:
+        """Have kubectl list ``runners``, their ``pods``, the ``jobs``, ``events`` and those ``own`` to the controller.
+
+        ``least`` is the scale set's minimum, which the number of the ``assigned`` includes.
+        """
         items.setdefault("own", [pod("controller-1"), pod("x-listener")])
         sets = [item("set", spec={"replicas": assigned})]
         for name in ("runners", "pods", "jobs", "events", "own"):
             (self.root / f"{name}.json").write_text(json.dumps({"items": items.get(name, [])}))
         (self.root / "sets.json").write_text(json.dumps({"items": sets}))
+        minima = [item(SPACE, spec={"minRunners": least} if least else {}), item("other", spec={"minRunners": 9})]
+        (self.root / "minima.json").write_text(json.dumps({"items": minima}))
         self.program.write_text(
             f"""#!/bin/sh
 [ -z "{refused}" ] || {{ echo "{refused}" >&2; exit 1; }}
 case "$*" in
   *"get ephemeralrunners.actions.github.com --namespace={SPACE} "*) cat {self.root}/runners.json;;
   *"get ephemeralrunnersets.actions.github.com --namespace={SPACE} "*) cat {self.root}/sets.json;;
+  *"get autoscalingrunnersets.actions.github.com --namespace={SPACE} "*) cat {self.root}/minima.json;;
   *"get pods --namespace={SPACE}-controller "*) cat {self.root}/own.json;;
   *"get pods --namespace={SPACE}-jobs "*) cat {self.root}/jobs.json;;
   *"get events --namespace={SPACE}-jobs "*) echo '{{"items": []}}';;
@@ -137,6 +143,14 @@ def test_status_of_a_waiting_job_has_its_cause(kind: str, site: Site, capsys: py
     assert job["cause"]
     steps = {"github": "registered", "controller": "queued"}
     assert job["step"] == steps.get(kind, "requested")
+
+
+def test_idle_runners_of_a_schedule_are_no_waiting_jobs(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    idle = {name: item(name, status={"phase": "Running"}) for name in ("r1", "r2")}
+    site.cluster(assigned=2, least=2, runners=[*idle.values()], pods=[*map(up, idle)])
+    assert report(capsys)["jobs"] == []
+    site.cluster(assigned=3, least=2, runners=[*idle.values(), item("r3", status={})], pods=[*map(up, idle)])
+    assert len(report(capsys)["jobs"]) == 1
 
 
 def test_status_of_a_job_that_runs_has_all_steps(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
