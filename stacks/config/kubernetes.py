@@ -784,6 +784,11 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
         return {self.other_names.get(name, name): count for name, count in self.devices.items()}
 
     @property
+    def pages(self) -> int:
+        """MiB of huge pages of each runner: its EFA interfaces' share, so that they never bound :attr:`per_node`."""
+        return node(self.profile).pages(self.devices.get(EFA, 0))
+
+    @property
     def requests(self) -> tuple[float, float]:
         """The CPUs and the GiB of memory that each runner requests with its Docker daemon, or each job with its pod."""
         runner = [] if self.job_pods else [RUNNER_REQUESTS if self.devices else DEFAULT_REQUESTS]

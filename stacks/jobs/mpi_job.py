@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from containers.image.gpu.node_labels import GPU
-from stacks.versions.nodes import Node
-
-_HUGEPAGES = "hugepages-2Mi"
+from stacks.versions.nodes import HUGEPAGES, Node
 
 
 def mpi_job(
@@ -25,7 +23,7 @@ def mpi_job(
     if kind.memory:
         resources["memory"] = f"{kind.memory // 2}Gi"
     if kind.hugepages:
-        resources[_HUGEPAGES] = kind.hugepages
+        resources[HUGEPAGES] = kind.hugepages
     worker = {
         "name": "worker",
         "image": image,

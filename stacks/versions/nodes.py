@@ -11,6 +11,8 @@ from stacks.versions.tables import table
 
 EFA = "vpc.amazonaws.com/efa"
 INFINIBAND = "rdma/ib"
+HUGEPAGES = "hugepages-2Mi"
+"""Kubernetes' name for pages of 2 MiB."""
 
 _SOURCE = "stacks/versions/nodes.toml"
 
@@ -27,7 +29,7 @@ class Node:
         arch: of its CPUs, such as ``amd64``.
         limits: the most of each extended resource that one pod can have.
         driver: NVIDIA's in the cloud's own machine image for them; None without GPUs.
-        hugepages: size of the 2 MiB pages that go with EFA; None where there is none.
+        hugepages: size of the 2 MiB pages that go with all its EFA, such as ``5120Mi``; None where there is none.
         cores: CPUs; None where nodes of this name differ.
         memory: GiB; None likewise.
         gpu: model of its GPUs, such as ``H100``; None without GPUs.
@@ -50,6 +52,13 @@ class Node:
     def most(self, resource: str) -> int:
         """Return how many of a resource the node has."""
         return self.limits.get(resource, 0)
+
+    def pages(self, interfaces: int) -> int:
+        """Return the MiB of 2 MiB pages that go with some EFA interfaces: their share, in whole pages."""
+        if not self.hugepages:
+            return 0
+        share = int(self.hugepages.removesuffix("Mi")) * interfaces // self.most(EFA)
+        return share - share % 2
 
 
 def node_names() -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from containers.image.gpu.node_labels import GPU
 from stacks.checks import drivers
 from stacks.config.kubernetes import ARC_LABEL, ARC_PREPARED, ARC_RUNNERS, ARC_SETS, KubernetesRunnersConfig
 from stacks.spec import ImageSpec
-from stacks.versions.nodes import EFA, INFINIBAND, node
+from stacks.versions.nodes import EFA, HUGEPAGES, INFINIBAND, node
 
 PENDING_LIMIT = timedelta(minutes=2)
 """The time that a pod may be pending before it is reported."""
@@ -30,6 +30,7 @@ _PLUGINS = {
     EFA: "is the instance type in supportedInstanceLabels of the EFA device plugin, which leaves others out silently, "
     "and has the node group EFA interfaces? What runs there without would fall back to TCP",
     INFINIBAND: "does the SR-IOV or shared RDMA device plugin run there, with the resource name rdma/ib?",
+    HUGEPAGES: "is EFA's driver installed there, which reserves them (vm.nr_hugepages), before the kubelet starts?",
 }
 
 _OTHER = "does the plugin run there that offers it by this name?"
@@ -118,12 +119,13 @@ def _devices(config: KubernetesRunnersConfig, nodes: list[Item]) -> Iterator[str
     """Compare the devices of the profile's nodes with those of a runner."""
     if not nodes:
         return
-    for resource, requested in config.resources.items():
-        most = max(kubectl.offered(entry, resource) for entry in nodes)
+    for resource, requested in {**config.resources, HUGEPAGES: config.pages}.items():
+        size, unit = (1024**2, "Mi") if resource == HUGEPAGES else (1, "")
+        most = max(kubectl.offered(entry, resource) for entry in nodes) // size
         if most < requested:
             yield (
-                f"no node of {config.profile} (there: {len(nodes)}) offers more than {most} {resource}, and a runner "
-                f"asks for {requested}: {_PLUGINS.get(resource, _OTHER)}"
+                f"no node of {config.profile} (there: {len(nodes)}) offers more than {most}{unit} {resource}, and a "
+                f"runner asks for {requested}{unit}: {_PLUGINS.get(resource, _OTHER)}"
             )
 
 

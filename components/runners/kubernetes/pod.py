@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stacks.config.kubernetes import RUNNER_REQUESTS, KubernetesRunnersConfig, PoolConfig
-from stacks.versions.nodes import EFA, INFINIBAND, node
+from stacks.versions.nodes import EFA, HUGEPAGES, INFINIBAND, node
 
 Spec = dict[str, Any]
 """A part of a Kubernetes object, as its API has it."""
@@ -139,12 +139,12 @@ def labels(config: KubernetesRunnersConfig) -> dict[str, str]:
 def devices(config: KubernetesRunnersConfig) -> dict[str, str]:
     """Return the extended resources of one runner as ``limits``. Kubernetes requests the same amounts.
 
-    EFA also needs huge pages (EKS user guide). A pod without a GPU could still see all GPUs of a node whose plugin does
-    not guard them (NVIDIA's device plugin, README), so ``NVIDIA_VISIBLE_DEVICES`` is set as well.
+    EFA also needs huge pages, each interface its share: else the first runner of a node would have them all. A pod
+    without a GPU could still see all GPUs of a node whose plugin does not guard them (NVIDIA's device plugin, README),
+    so ``NVIDIA_VISIBLE_DEVICES`` is set as well.
     """
     requested = {resource: str(count) for resource, count in config.resources.items()}
-    hugepages = node(config.profile).hugepages
-    return {**requested, "hugepages-2Mi": hugepages} if EFA in requested and hugepages else requested
+    return {**requested, HUGEPAGES: f"{config.pages}Mi"} if config.pages else requested
 
 
 def _own_devices(config: KubernetesRunnersConfig) -> dict[str, str]:

@@ -15,7 +15,7 @@ from containers.image.gpu.kubectl import not_ready
 from containers.image.gpu.node_labels import GPU
 from stacks.config.kubernetes import BuildServiceConfig, KubernetesRunnersConfig
 from stacks.plan import specs
-from stacks.versions.nodes import EFA
+from stacks.versions.nodes import EFA, HUGEPAGES
 
 CONFIG = KubernetesRunnersConfig.model_validate(
     {
@@ -65,7 +65,7 @@ esac
 def node(driver: str = "", **offered: str) -> dict[str, Any]:
     labels = {"nvidia.com/cuda.driver-version.full": driver} if driver else {}
     metadata = {"name": "gpu-1", "labels": labels}
-    return {"metadata": metadata, "status": {"allocatable": {GPU: "8", EFA: "32", **offered}}}
+    return {"metadata": metadata, "status": {"allocatable": {GPU: "8", EFA: "32", HUGEPAGES: "10256Mi", **offered}}}
 
 
 def pod(name: str, phase: str = "Running", minutes: int = 0, **status: Any) -> dict[str, Any]:
@@ -103,6 +103,9 @@ def test_warnings_without_a_device_name_its_plugin(kubectl: Path) -> None:
     (line,) = cluster_health.warnings(CONFIG)
     assert line.startswith(f"no node of eks-p5 (there: 2) offers more than 0 {EFA}, and a runner asks for 32: ")
     assert "supportedInstanceLabels" in line
+    says(kubectl, nodes=[node(**{HUGEPAGES: "0"}), node(**{HUGEPAGES: "2Gi"})])
+    (line,) = cluster_health.warnings(CONFIG)
+    assert "(there: 2) offers more than 2048Mi hugepages-2Mi, and a runner asks for 5120Mi: is EFA's driver" in line
 
 
 def test_warnings_of_an_old_driver_name_images_and_nodes(kubectl: Path) -> None:

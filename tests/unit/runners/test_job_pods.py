@@ -68,7 +68,7 @@ def test_job_pod_sizes_are_its_requests_and_limits() -> None:
     spec = job_pods.template(config)["spec"]
     assert spec["containers"][0]["resources"] == {
         "requests": {"cpu": "40", "memory": "400Gi", "ephemeral-storage": "1Gi"},
-        "limits": {GPU: "2", EFA: "8", "hugepages-2Mi": "5120Mi", "memory": "400Gi", "ephemeral-storage": "300Gi"},
+        "limits": {GPU: "2", EFA: "8", "hugepages-2Mi": "1280Mi", "memory": "400Gi", "ephemeral-storage": "300Gi"},
     }
     assert spec["volumes"] == [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "128Gi"}}]
     assert config.per_node == 4

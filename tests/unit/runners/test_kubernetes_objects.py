@@ -137,7 +137,7 @@ def test_eks_profile_has_the_instance_type_of_its_name(profile: str, instance: s
         ({"profile": "eks-p5"}, {GPU: "8", EFA: "32", "hugepages-2Mi": "5120Mi"}),
         ({"profile": "eks-p4d", "gpus": 2, "efa": 0}, {GPU: "2"}),
         ({"profile": "eks-p4d", "gpus": 1}, {GPU: "1"}),
-        ({"profile": "eks-p5", "gpus": 1}, {GPU: "1", EFA: "4", "hugepages-2Mi": "5120Mi"}),
+        ({"profile": "eks-p5", "gpus": 1}, {GPU: "1", EFA: "4", "hugepages-2Mi": "640Mi"}),
         ({"profile": "aks-ndv5", "gpus": 4}, {GPU: "4", INFINIBAND: "4"}),
         ({"profile": "eks-p5", "gpus": 0}, {}),
         ({"profile": "aks-ndv5", "infiniband": 4}, {GPU: "8", INFINIBAND: "4"}),
@@ -190,6 +190,10 @@ def test_runners_of_one_gpu_use_all_gpus_of_a_node(profile: str) -> None:
     assert all(int(used.get(name, 0)) * row.most(GPU) <= most for name, most in row.limits.items())
     assert config.per_node == row.most(GPU)
     assert config.warnings == []
+    for interfaces in range(1, row.most(EFA) + 1):  # whatever `efa` is, the huge pages of a node last for its runners
+        config = runners(profile=profile, efa=interfaces, gpus=1)
+        pages = int(pod.devices(config)["hugepages-2Mi"].removesuffix("Mi"))
+        assert 110 < pages == pages // 2 * 2 <= int(str(row.hugepages).removesuffix("Mi")) // (config.per_node or 0)
 
 
 @pytest.mark.parametrize(
