@@ -41,7 +41,8 @@ ARC_VERSION = "0.14.2"
 """Release of both charts of GitHub's Actions Runner Controller."""
 
 RUNNER_REQUESTS = ("4", "16Gi")
-"""CPUs and memory that the container of a runner with devices requests, besides its Docker daemon."""
+"""CPUs and memory that the container of a runner with devices requests, besides its Docker daemon, and by default
+without one."""
 DEFAULT_REQUESTS = ("500m", "1Gi")
 """What another container requests: the namespace's default."""
 
@@ -432,12 +433,14 @@ class RunnerSetConfig(PoolConfig):
     )
     shm: Quantity = Field("64Gi", description="Size of /dev/shm where there are GPUs; it counts as memory.")
     cpu: str = Field(
-        "4", pattern="^[1-9][0-9]*m?$", description="CPUs that each Docker daemon, or with jobPods each job, requests."
+        "4",
+        pattern="^[1-9][0-9]*m?$",
+        description="CPUs that each Docker daemon requests; with jobPods each job, with daemon: false each runner.",
     )
     memory: Quantity = Field(
         "16Gi",
-        description="Memory that each Docker daemon, or with jobPods each job, requests; also its limit. Without this "
-        "key, a job has no limit.",
+        description="Memory that each Docker daemon requests; with jobPods each job, with daemon: false each runner; "
+        "also its limit. Without this key, a job has no limit.",
     )
     cache: Quantity = Field("200Gi", description="Size of the volume for each Docker daemon's layers.")
     disk: Quantity = Field(
@@ -543,7 +546,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
         self._check_names()
         if self.per_node == 0:
             row, (cpus, memory) = node(self.profile), self.requests
-            who, beside = ("job", "") if self.job_pods else ("runner", " with its Docker daemon")
+            who, beside = "job" if self.job_pods else "runner", " with its Docker daemon" * self.own_daemon
             raise ValueError(
                 f"a {who} requests {cpus:g} CPUs and {memory:g} GiB{beside}, and a node of {row.name} "
                 f"has {row.cores} and {row.memory}: give less in cpu and memory"
@@ -567,7 +570,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
         no_docker = not self.own_daemon and (self.build is None or self.build.rootless)
         unread: Mapping[str, Iterable[str]] = {
             "jobPods is true": ("daemon", "cache", "storage_class") if self.job_pods else (),
-            "daemon is false": () if self.daemon or self.job_pods else ("cpu", "memory", "cache", "storage_class"),
+            "daemon is false": () if self.daemon or self.job_pods else ("cache", "storage_class"),
             "no Docker daemon runs": ("docker_image",) if no_docker else (),
             f"runners of {self.profile} have no GPU": () if self.devices else ("shm", "driver"),
         }
@@ -701,8 +704,8 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
 
     @property
     def job_memory(self) -> str | None:
-        """The limit of a job's memory, where jobs have pods of their own; None without a limit."""
-        return self.memory if self.job_pods and "memory" in self.model_fields_set else None
+        """The limit of a job's memory, where no Docker daemon has it; None without a limit."""
+        return self.memory if not self.own_daemon and "memory" in self.model_fields_set else None
 
     @property
     def jobs_namespace(self) -> str:
@@ -789,9 +792,21 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
         return node(self.profile).pages(self.devices.get(EFA, 0))
 
     @property
+    def own_requests(self) -> tuple[str, str] | None:
+        """The CPUs and memory that a runner's own container requests; None if those are the namespace's default.
+
+        ``cpu`` and ``memory`` are a Docker daemon's, or a job's pod's, where there is one.
+        """
+        given = set() if self.own_daemon or self.job_pods else {"cpu", "memory"} & self.model_fields_set
+        if self.job_pods or not (self.devices or given):
+            return None
+        cpu, memory = RUNNER_REQUESTS if self.devices else DEFAULT_REQUESTS
+        return self.cpu if "cpu" in given else cpu, self.memory if "memory" in given else memory
+
+    @property
     def requests(self) -> tuple[float, float]:
         """The CPUs and the GiB of memory that each runner requests with its Docker daemon, or each job with its pod."""
-        runner = [] if self.job_pods else [RUNNER_REQUESTS if self.devices else DEFAULT_REQUESTS]
+        runner = [] if self.job_pods else [self.own_requests or DEFAULT_REQUESTS]
         sizes = [*runner, *([(self.cpu, self.memory)] if self.own_daemon or self.job_pods else [])]
         return sum(_cpus(cpu) for cpu, _ in sizes), sum(_gib(memory) for _, memory in sizes)
 

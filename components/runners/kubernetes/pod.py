@@ -162,9 +162,9 @@ def pins(config: KubernetesRunnersConfig) -> bool:
     return bool({EFA, INFINIBAND} & config.devices.keys())
 
 
-def resources(limits: Mapping[str, str]) -> Spec:
+def resources(limits: Mapping[str, str], size: tuple[str, str] = RUNNER_REQUESTS) -> Spec:
     """Return the resources of a container with devices. Huge pages require CPU or memory requests."""
-    cpu, memory = RUNNER_REQUESTS
+    cpu, memory = size
     return {"requests": {"cpu": cpu, "memory": memory}, "limits": dict(limits)}
 
 
@@ -253,7 +253,11 @@ def _runner(config: KubernetesRunnersConfig, image: str, service: Spec | None) -
         "securityContext": {**_USER, "privileged": False, "capabilities": {"drop": ["NET_RAW"]}},
         "volumeMounts": _mounts(mounts),
     }
-    container["resources"] = on_disk(config.disk, resources(requested) if requested else None)
+    size, limit = (
+        config.own_requests,
+        {"memory": config.job_memory} if config.job_memory and not config.job_pods else {},
+    )
+    container["resources"] = on_disk(config.disk, resources({**requested, **limit}, size) if size else None)
     if pins(config) and requested:
         # Exempts root, and so sudo, from a node's limit of pinned memory. The runner's own user is not exempt, because
         # Kubernetes sets no ambient capabilities (capabilities(7)).

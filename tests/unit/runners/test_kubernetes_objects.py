@@ -54,8 +54,10 @@ def refusal(**values: Any) -> str:
         ({"profile": "eks-p5", "gpus": 0, "efa": 4}, ": gpus is 0, and EFA and InfiniBand are for GPUs"),
         ({"profile": "eks-g6", "nodeSelector": {"node.kubernetes.io/instance-type": "g6.xlarge"}}, ": nodeSelector.node.kubernetes.io/instance-type: 'g6.xlarge': a node of eks-g6 is 'g6.48xlarge', and what the runners request is for that: leave it out, or give another profile"),
         ({"profile": "eks-g6", "nodeSelector": {"beta.kubernetes.io/instance-type": "g6.xlarge"}}, ": nodeSelector.beta.kubernetes.io/instance-type: 'g6.xlarge': a node of eks-g6 is"),
+        ({"profile": "eks-g6", "cpu": "193", "daemon": False, "build": {"jobs": True}}, ": a runner requests 193 CPUs and 16 GiB, and a node of eks-g6 has 192"),
+        ({"profile": "eks-g6", "memory": "64Gi", "daemon": False, "build": {"jobs": True}}, ": shm 64Gi is in memory, and a job may use 64Gi in all"),
         ({"profile": "eks-g6", "cpu": "190"}, ": a runner requests 194 CPUs and 32 GiB with its Docker daemon, and a node of eks-g6 has 192 and 768: give less in cpu and memory"),
-        ({"daemon": False, "build": {"jobs": True}, "cpu": "8"}, ": cpu has no effect, because daemon is false: leave it out"),
+        ({"daemon": False, "build": {"jobs": True}, "cache": "8Gi"}, ": cache has no effect, because daemon is false: leave it out"),
         ({"daemon": False, "build": {"jobs": True}, "storageClass": "gp3"}, ": storageClass has no effect, because daemon is false"),
         ({"daemon": False, "build": {"jobs": True, "rootless": True}, "dockerImage": "docker:28"}, ": dockerImage has no effect, because no Docker"),
         ({"shm": "8Gi"}, ": shm has no effect, because runners of cpu have no GPU: leave it out"),
@@ -159,6 +161,26 @@ def test_runner_of_a_profile_requests_its_devices(values: dict[str, Any], limits
     shared = any(mount["mountPath"] == "/dev/shm" for mount in runner["volumeMounts"])
     assert shared == bool(limits)
     assert any(e["name"] == "NVIDIA_VISIBLE_DEVICES" and e["value"] == "void" for e in runner["env"]) != bool(limits)
+
+
+@pytest.mark.parametrize(
+    ("values", "requests", "limit"),
+    [
+        ({"profile": "eks-p5", "gpus": 1, "cpu": "22", "memory": "225Gi"}, ("22", "225Gi"), "225Gi"),
+        ({"profile": "eks-p5", "gpus": 1, "cpu": "22"}, ("22", "16Gi"), None),
+        ({"profile": "cpu", "cpu": "2"}, ("2", "1Gi"), None),
+        ({"profile": "cpu"}, (None, None), None),  # the namespace's default
+    ],
+)
+def test_runner_without_a_daemon_has_the_size_of_its_keys(
+    values: dict[str, Any], requests: tuple[str | None, str | None], limit: str | None
+) -> None:
+    config = runners(daemon=False, build={"jobs": True, "nodeSelector": POOL}, **values)
+    (runner,) = pod.template(config, RUNNER, DOCKER)["spec"]["containers"]
+    asked = runner["resources"]["requests"]
+    assert (asked.get("cpu"), asked.get("memory")) == requests
+    assert runner["resources"]["limits"].get("memory") == limit
+    assert config.per_node == {"22": 8, "2": None, None: None}[requests[0]]
 
 
 @every("profile", node_names())
