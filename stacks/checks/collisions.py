@@ -71,7 +71,7 @@ def shared_repositories(stacks: Mapping[str, AbstractSet[str]]) -> list[str]:
 
 
 def shared_runners(stacks: Mapping[str, StackConfig]) -> list[str]:
-    """Return one line for each pair of stacks with the same runners at GitHub, or in a cluster that both name."""
+    """Return one line for each pair of stacks with the same runners at GitHub, or in one cluster."""
     pairs = combinations(((name, config) for name, config in stacks.items() if config.runners), 2)
     return [
         f"stacks {first} and {second}: {conflict}"
@@ -84,13 +84,6 @@ def _conflict(first: tuple[str, StackConfig], second: tuple[str, StackConfig]) -
     """Return why the runners of two stacks cannot both be; None where they can. GitHub ignores case in all names."""
     (stack, ours), (its_stack, theirs) = first, second
     one, other = ours.runners, theirs.runners
-    if isinstance(one, KubernetesRunnersConfig) and isinstance(other, KubernetesRunnersConfig):
-        places = [(each.kubeconfig, each.context, each.namespace) for each in (one, other)]
-        if one.context and places[0] == places[1]:
-            return (
-                f"both create the namespace {one.namespace} in the cluster of the context '{one_line(one.context)}'; "
-                "set slipway:runners.namespace in one of them"
-            )
     # A cluster names a runner group, and EC2 has its id.
     by_group = type(one) is type(other)
     if names := sorted(_scale_sets(stack, one, by_group=by_group) & _scale_sets(its_stack, other, by_group=by_group)):
@@ -100,9 +93,30 @@ def _conflict(first: tuple[str, StackConfig], second: tuple[str, StackConfig]) -
             f"both have the runner scale set {name} of {url}, which has one listener; set slipway:runners.{key} in "
             "one of them"
         )
+    if isinstance(one, KubernetesRunnersConfig) and isinstance(other, KubernetesRunnersConfig):
+        return _one_namespace(one, other)
     if isinstance(one, Ec2RunnersConfig) and isinstance(other, Ec2RunnersConfig):
         return next(filter(None, starmap(_one_job, product(_served(ours), _served(theirs)))), None)
     return None
+
+
+def _one_namespace(one: KubernetesRunnersConfig, other: KubernetesRunnersConfig) -> str | None:
+    """Return why two stacks would have one namespace; None where it differs, or the clusters do.
+
+    A stack without a context is in any cluster, for all that is known.
+    """
+    known = ((one.context, other.context), (one.kubeconfig, other.kubeconfig))
+    if one.namespace != other.namespace or any(ours and theirs and ours != theirs for ours, theirs in known):
+        return None
+    if one.context and other.context:
+        return (
+            f"both create the namespace {one.namespace} in the cluster of the context '{one_line(one.context)}'; "
+            "set slipway:runners.namespace in one of them"
+        )
+    return (
+        f"both create the namespace {one.namespace}, and may be in one cluster; set slipway:runners.namespace in one "
+        "of them, or slipway:runners.context in both"
+    )
 
 
 _Served = tuple[Ec2RunnersConfig, AbstractSet[str], str]

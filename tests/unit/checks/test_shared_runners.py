@@ -37,17 +37,27 @@ def test_two_stacks_in_one_namespace_of_one_cluster_are_refused() -> None:
     assert "both create the namespace slipway-runners in the cluster of the context 'prod'" in line
 
 
+@pytest.mark.parametrize("contexts", [({}, {}), ({"context": "prod"}, {}), ({}, {"context": "prod"})])
+def test_two_stacks_with_a_namespace_in_no_known_cluster_clash(contexts: tuple[dict[str, str], dict[str, str]]) -> None:
+    """Without a context a stack is in the current one: the second update took over the first one's objects."""
+    first, second = {**CLUSTER, **contexts[0]}, at(CLUSTER, "https://github.com/other", **contexts[1])
+    (line,) = conflicts(first, second)
+    assert "both create the namespace slipway-runners, and may be in one cluster" in line
+    assert line.endswith("or slipway:runners.context in both")
+    assert conflicts({**first, "kubeconfig": "a"}, {**second, "kubeconfig": "b"}) == []
+
+
 @pytest.mark.parametrize(
     "other",
     [
         {**CLUSTER, "namespace": "others"},
-        {**CLUSTER, "group": "ml"},
-        at(CLUSTER, "https://github.com/acme2"),
-        at(CLUSTER, "https://github.com/acme/images"),
+        {**CLUSTER, "group": "ml", "context": "b"},
+        at(CLUSTER, "https://github.com/acme2", context="b"),
+        at(CLUSTER, "https://github.com/acme/images", context="b"),
     ],
 )
 def test_two_stacks_with_a_scale_set_each_are_right(other: dict[str, Any]) -> None:
-    assert conflicts(CLUSTER, other) == []
+    assert conflicts({**CLUSTER, "context": "a"}, other) == []
 
 
 @pytest.mark.parametrize("url", [EC2["github"]["url"], "https://github.com/ACME/images"])
