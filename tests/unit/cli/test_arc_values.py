@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from cli.keys.arc_values import arc_values
 from cli.main import main
 from containers.errors import SlipwayError
 from stacks import flavors
+from stacks.config.ec2 import Ec2RunnersConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.stack_file import ROOT, stack_file
 
@@ -98,6 +100,26 @@ def test_page_has_a_line_for_each_setting_of_pytorch() -> None:
     assert all(f"| `{name}` |" in page for name in settings)
     for line in translated(PYTORCH)[1]:
         assert f"| `{line.partition(': ')[0]}` |" in page, line
+
+
+VLLM = """aws_region vpc_id subnet_ids prefix github_app webhook_lambda_zip runners_lambda_zip
+    runner_binaries_syncer_lambda_zip enable_organization_runners runner_group_name runner_extra_labels runner_os
+    runner_architecture instance_types instance_target_capacity_type enable_ephemeral_runners enable_job_queued_check
+    runners_maximum_count pool_runner_owner pool_config idle_config minimum_running_time_in_minutes
+    scale_down_schedule_expression enable_ssm_on_runners job_retry ami userdata_template runner_run_as
+    enable_cloudwatch_agent"""
+"""What vLLM sets of its runners' module (vllm-project/ci-infra at 3e4cfe4b, terraform/github-runners/main.tf:53-122)."""
+
+
+def test_page_has_a_key_or_a_reason_for_each_setting_of_vllm() -> None:
+    section = (ROOT / "docs/runners/from-arc.md").read_text().partition("## vLLM's runners")[2]
+    machines, pods = section.split("vLLM's GPU tests")
+    named = partial(re.findall, r"^\| `([\w.-]+)` \| (.+) \|$", flags=re.MULTILINE)
+    assert [setting for setting, _ in named(machines)] == VLLM.split()
+    for rows, kind in ((named(machines), Ec2RunnersConfig), (named(pods), KubernetesRunnersConfig)):
+        keys = {field.alias or name for name, field in kind.model_fields.items()}
+        for setting, place in rows:
+            assert place.startswith(("no key", "likewise")) or place.split("`")[1].partition(".")[0] in keys, setting
 
 
 def test_runner_with_docker_is_taken_without_its_credential(tmp_path: Path) -> None:
