@@ -16,7 +16,7 @@ from cli.keys.key import Key, keys
 from containers.errors import SlipwayError, one_line
 from stacks import checks, graph, platforms
 from stacks.checks import trust
-from stacks.checks.collisions import StackImages, collisions, shared_repositories, shared_tags
+from stacks.checks.collisions import StackImages, collisions, shared_repositories, shared_runners, shared_tags
 from stacks.checks.secrets import check_clear_text
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE, ROOT, parse, read_stack, stack_file, stack_names, survives_yaml
@@ -110,7 +110,8 @@ def text(stack: str, values: Mapping[str, Any]) -> str:
 def write(stack: str, values: Mapping[str, Any], root: Path = ROOT) -> Path:
     """Write a stack's file in one step; return its path.
 
-    Where another stack would give equal tags to other images, the file has a ``tagSuffix`` made of the stack's name.
+    Where another stack would give equal tags to other images, the file has a ``tagSuffix`` made of the stack's name;
+    where another has the default ``namespace`` of runners in a cluster, one made likewise.
 
     Raises:
         SlipwayError: the name or a value is wrong, another stack has the same tags or repositories, or the file exists.
@@ -146,6 +147,11 @@ def _beside_others(stack: str, values: Mapping[str, Any], root: Path) -> Mapping
         mistakes = _mistakes(_built(stack, values, root), others)
     if mistakes:
         raise SlipwayError("\n".join(mistakes))
+    runners = values.get("runners")
+    if isinstance(runners, Mapping) and runners.get("kind") == "kubernetes" and "namespace" not in runners:
+        ours = _built(stack, values, root)[1]
+        if any(shared_runners({stack: ours, built.stack: config}) for built, config in others):
+            return {**values, "runners": {**runners, "namespace": _namespace(stack)}}
     return values
 
 
@@ -175,6 +181,11 @@ def _created(built: StackImages, config: StackConfig) -> frozenset[str]:
 def _moved(built: StackImages, config: StackConfig) -> frozenset[str]:
     names = {spec.published_name for spec in built.specs if not spec.product} if config.publish else ()
     return frozenset(f"{built.repository}/{name}:{tag}" for name in names for tag in config.extra_tags)
+
+
+def _namespace(stack: str) -> str:
+    """Return a namespace of runners that is made of a stack's name, of at most 45 characters."""
+    return f"slipway-{re.sub('[._]', '-', stack)}"[:45].rstrip("-")
 
 
 def _tail(stack: str) -> str:

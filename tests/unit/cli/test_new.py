@@ -108,6 +108,16 @@ def test_new_stack_with_equal_tags_gets_a_suffix(stack: str, tail: str, checkout
     assert stack_checks.check() == []
 
 
+@pytest.mark.parametrize(("stack", "namespace"), [("team_b", "slipway-team-b"), ("t" * 60, f"slipway-{'t' * 37}")])
+def test_new_stack_with_runners_gets_a_namespace(stack: str, namespace: str, checkout: Path) -> None:
+    """The shipped runners-eks has the default one."""
+    github = {"url": "https://github.com/other", "secret": "github"}
+    runners: dict[str, Any] = {"kind": "kubernetes", "profile": "eks-p5", "github": github}
+    path = new_stack.write(stack, {"flavor": "runners", "runners": runners}, checkout)
+    assert parse(path.read_text(), "x")["runners"] == {**runners, "namespace": namespace}
+    assert stack_checks.check() == []
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
