@@ -253,11 +253,10 @@ def _runner(config: KubernetesRunnersConfig, image: str, service: Spec | None) -
         "securityContext": {**_USER, "privileged": False, "capabilities": {"drop": ["NET_RAW"]}},
         "volumeMounts": _mounts(mounts),
     }
-    size, limit = (
-        config.own_requests,
-        {"memory": config.job_memory} if config.job_memory and not config.job_pods else {},
-    )
-    container["resources"] = on_disk(config.disk, resources({**requested, **limit}, size) if size else None)
+    size, limits = config.own_requests, dict(requested)
+    if config.job_memory and not config.job_pods:
+        limits["memory"] = config.job_memory
+    container["resources"] = on_disk(config.disk, resources(limits, size) if size else None)
     if pins(config) and requested:
         # Exempts root, and so sudo, from a node's limit of pinned memory. The runner's own user is not exempt, because
         # Kubernetes sets no ambient capabilities (capabilities(7)).
