@@ -13,6 +13,7 @@ from typing import Any
 
 import moto
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -269,6 +270,14 @@ def test_runner_is_that_of_its_processor(platform: str, name: str) -> None:
     version = load().runner
     assert f"/v{version}/actions-runner-linux-{name}-{version}.tar.gz" in text
     assert runner_checksum(version, platform) in text
+
+
+def test_job_may_use_sudo_without_a_password_as_at_github() -> None:
+    """sudo reads no file that others than root may write, nor one with a dot in its name (sudoers(5))."""
+    document = yaml.safe_load(user_data(load(), "linux/amd64", name="slipway-t", gpus=0, efa=0))
+    file = next(each for each in document["write_files"] if each["path"].startswith("/etc/sudoers.d/"))
+    assert (file["path"], file["permissions"]) == ("/etc/sudoers.d/slipway-runner", "0440")
+    assert file["content"] == "runner ALL=(ALL) NOPASSWD: ALL\n"
 
 
 def test_root_volume_without_disks_must_hold_the_images() -> None:
