@@ -1,4 +1,7 @@
-"""What a machine on EC2 does each minute to end itself, by the script itself: the keeper, GitHub and AWS are asked nothing."""
+"""What a machine on EC2 does each minute to end itself, by the script itself: the keeper, GitHub and AWS are asked nothing.
+
+And what it says and does where its disk is full.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def calls(root: Path, minutes: int, *files: str, up: int = 60) -> str:
+def calls(root: Path, minutes: int, *files: str, up: int = 60, log: str = os.devnull) -> str:
     """Run the script some minutes after the machine's start, the runner being up for ``up``; return what it does."""
     (root / "proc/uptime").write_text(f"{minutes * 60 + 5}.07 1.0\n")
     for file in files:
@@ -40,7 +43,8 @@ def calls(root: Path, minutes: int, *files: str, up: int = 60) -> str:
         os.utime(root / "run/slipway-started", (time.time() - up * 60,) * 2)
     script = (_BOOT / "end").read_text().replace("/etc/slipway/runner.env", f"{root}/etc/slipway/runner.env")
     environment = {"PATH": f"{root / 'bin'}:/usr/bin:/bin", "ROOT": str(root)}
-    subprocess.run(["bash", "-c", script], env=environment, check=True, capture_output=True)
+    with Path(log).open("w") as output:
+        subprocess.run(["bash", "-c", script], env=environment, check=True, stdout=output)
     return (root / "calls").read_text().strip() if (root / "calls").exists() else ""
 
 
@@ -71,3 +75,31 @@ def test_runner_just_up_has_its_time_from_then_on(root: Path) -> None:
     (root / "proc/uptime").write_text("3600.0 1.0\n")
     assert not (root / "run/slipway-started").exists()
     assert calls(root, 60, up=0) == ""
+
+
+def test_machine_with_a_full_disk_ends_all_the_same(root: Path) -> None:
+    """Its log is on that disk. The keeper replaces it before, as it does any machine on which no runner comes up."""
+    assert calls(root, 23, log="/dev/full") == "poweroff"
+    assert calls(root, 30, "active", up=5, log="/dev/full").endswith("stop slipway-runner")
+
+
+@pytest.mark.parametrize(
+    ("room", "line"), [("0 9 /", "the disk is full: /"), ("9 0 /var/log", "the disk is full: /var/log")]
+)
+def test_setup_on_a_full_disk_says_so_on_the_console(root: Path, room: str, line: str) -> None:
+    """Of its log there is nothing left to read."""
+    for name, does in {
+        "df": f"printf 'Avail IFree Mounted on\\n9999 - /tmp\\n{room}\\n{room}\\n'",
+        "nvidia-smi": "exit 1",
+    }.items():
+        (root / "bin" / name).write_text(f"#!/bin/sh\n{does}\n")
+        (root / "bin" / name).chmod(0o755)
+    script = (_BOOT / "setup").read_text().replace("/etc/slipway/runner.env", f"{root}/etc/slipway/runner.env")
+    script = script.replace("/dev/console", f"{root}/console")
+    environment = {"PATH": f"{root / 'bin'}:/usr/bin:/bin", "GPUS": "1"}
+    with Path("/dev/full").open("w") as log:
+        done = subprocess.run(
+            ["bash", "-c", script], env=environment, stdout=log, stderr=subprocess.DEVNULL, check=False
+        )
+    assert done.returncode != 0
+    assert (root / "console").read_text().strip().endswith(f"slipway: error: {line}")
