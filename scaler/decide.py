@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .jobs import Job
+from .jobs import Job, Shortage
 
 ON_DEMAND = "on-demand"
 SPOT = "spot"
@@ -26,6 +26,9 @@ RETRY_SHARE = 0.1
 
 SETTLED_SECONDS = 180.0
 """For so long after its registration, a runner is not idle: GitHub may be about to give it a job (as in boot/end)."""
+
+SAME_SECONDS = 600.0
+"""A shortage goes on that was last seen so long ago: meanwhile a round may have failed, or a list lacked a machine."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class Decision:
     ``prepare`` are the machines to register. ``end`` maps the machines to end to the reason. Of the waiting machines,
     ``release`` may go and ``hold`` must wait on. ``lost`` are machines whose runner may not have finished its job.
     ``forget`` are runners at GitHub without a machine. ``unassigned`` are jobs that GitHub assigned to none of these
-    runners.
+    runners. ``shortage`` is to be remembered: machines of the minimum are missing.
     """
 
     desired: Mapping[str, int]
@@ -107,6 +110,7 @@ class Decision:
     lost: Collection[str] = ()
     forget: Sequence[int] = ()
     unassigned: Sequence[int] = ()
+    shortage: Shortage | None = None
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,7 @@ def decide(
     machines: Sequence[Machine],
     runners: Sequence[Runner] | None,
     prepared: Collection[str] | None,
+    shortage: Shortage | None = None,
 ) -> Decision:
     """Return what to do.
 
@@ -148,6 +153,7 @@ def decide(
         machines: all instances of the groups.
         runners: all runners at GitHub of these machines, or of former ones; None if they could not be read.
         prepared: when machines were registered, by machine, or these machines; None if they could not be read.
+        shortage: the last one that was to be remembered.
     """
     fleet = _fleet(now, rules, machines, runners, prepared)
     end = _endings(now, rules, fleet, prepared)
@@ -161,8 +167,9 @@ def decide(
     free = [machine for machine in free if machine.id not in end]
     hold, release = _held(fleet)
     complete = runners is not None and prepared is not None
+    desired, shortage = _desired(now, rules, fleet, end, waiting, len(free), target, shortage)
     return Decision(
-        desired=_desired(now, rules, fleet, end, waiting, len(free), target),
+        desired=desired,
         prepare=[machine.id for machine in free if machine.id not in fleet.registered],
         end=end,
         release=release,
@@ -170,6 +177,7 @@ def decide(
         lost=_lost(fleet, {*end, *release}) if complete else (),
         forget=_forgotten(fleet, runners or ()),
         unassigned=sorted(unassigned),
+        shortage=shortage,
     )
 
 
@@ -250,23 +258,48 @@ def _idle(now: float, rules: Rules, fleet: _Fleet, free: Sequence[Machine], *, s
 
 
 def _desired(
-    now: float, rules: Rules, fleet: _Fleet, end: Collection[str], waiting: Sequence[Job], free: int, target: int
-) -> dict[str, int]:
-    """Return the desired number of machines by kind of capacity, never below those that stay."""
+    now: float,
+    rules: Rules,
+    fleet: _Fleet,
+    end: Collection[str],
+    waiting: Sequence[Job],
+    free: int,
+    target: int,
+    last: Shortage | None,
+) -> tuple[dict[str, int], Shortage | None]:
+    """Return the desired number of machines by kind of capacity, never below those that stay, and the shortage.
+
+    Any kind of capacity may be unavailable: each is asked for in turn, by how long a job has waited, or the shortage.
+    """
     staying = [machine for machine in fleet.staying if machine.id not in end]
     counts = {group: sum(machine.group == group for machine in staying) for group in rules.groups}
     rooms = {group: room(now, rules, fleet.machines, group) for group in rules.groups}
     usable = [group for group in rules.groups if rooms[group] > 0]
-    # Any kind of capacity may be unavailable: a waiting job asks for each in turn. Free machines are for those that
-    # have waited longest.
-    turns = [int(max(now - job.since, 0) // rules.patience) % max(len(usable), 1) for job in waiting]
+    # Free machines are for those that have waited longest.
+    turns = sorted((_turn(now - job.since, rules, usable, lost=job.lost) for job in waiting), reverse=True)[free:]
     new = max(target - len(staying), 0)
-    for turn in [*sorted(turns, reverse=True)[free:], *[0] * new][:new]:
+    shortage = None
+    if new > len(turns):  # the others are for no job yet
+        shortage = _shortage(now, last, [each.started for each in fleet.machines if each.group in usable[:1]])
+        turns += [_turn(now - shortage.since, rules, usable)] * (new - len(turns))
+    for turn in turns[:new]:
         group = next((group for group in [*usable[turn:], *usable[:turn]] if rooms[group] > 0), None)
         if group:
             counts[group] += 1
             rooms[group] -= 1
-    return counts
+    return counts, shortage
+
+
+def _turn(waited: float, rules: Rules, usable: Sequence[str], *, lost: bool = False) -> int:
+    """Return which kind of capacity is next after some seconds; one that lost a machine begins after spot."""
+    first = next((turn for turn, group in enumerate(usable) if group != SPOT), 0) if lost else 0
+    return (first + int(max(waited, 0) // rules.patience)) % max(len(usable), 1)
+
+
+def _shortage(now: float, last: Shortage | None, started: Sequence[float]) -> Shortage:
+    """Return the shortage of now; ``started`` is when machines of the first kind did, of which there are some since."""
+    begun = last.since if last and now - last.seen <= SAME_SECONDS else now
+    return Shortage(max([begun, *started]), now)
 
 
 def room(now: float, rules: Rules, machines: Sequence[Machine], group: str) -> float:

@@ -9,8 +9,8 @@ The states of a job's row:
 - ``failed``: it failed on a runner. If that runner is ``lost``, the job is run again.
 - ``again``: it was run again, or cannot be.
 
-Two rows more: :data:`STATUS` has what the keeper's last round knew of all of them, and :data:`LISTENER` what the
-listener knows of its scale set.
+Three rows more: :data:`STATUS` has what the keeper's last round knew of all of them, :data:`LISTENER` what the
+listener knows of its scale set, and :data:`SHORTAGE` since when machines are missing that nobody waits for.
 
 A row stays for as long as its job can be queued. Its state changes only as :data:`_FROM` allows, so a delivery that is
 late, repeated or replayed does nothing.
@@ -32,6 +32,9 @@ STATUS = "status"
 
 LISTENER = "listener"
 """The id and the state of the row with what the listener knows."""
+
+SHORTAGE = "shortage"
+"""The id and the state of the row with the last :class:`Shortage`."""
 
 LONGEST_QUEUED = 24 * 3600
 """Seconds after which GitHub ends a job without a self-hosted runner ("Usage limits", self-hosted runners)."""
@@ -57,13 +60,23 @@ _FROM = {
 class Job:
     """A job that waits: its id and repository (``owner/name``) at GitHub, and since when, in seconds since 1970.
 
-    ``unassigned_since`` is when the keeper last noted that GitHub assigned it to none of these runners.
+    ``unassigned_since`` is when the keeper last noted that GitHub assigned it to none of these runners. ``lost`` is a
+    job whose workflow run lost a machine: another one is not to be taken away.
     """
 
     id: int
     repository: str
     since: float
     unassigned_since: float | None = None
+    lost: bool = False
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """Since when there are too few machines that wait for jobs, and when that was last so, in seconds since 1970."""
+
+    since: float
+    seen: float
 
 
 @dataclass
@@ -74,7 +87,8 @@ class Rows:
     else, since GitHub was last asked. ``failed`` has each failed job after its runner, ``lost_runners`` the names of
     lost runners. ``registered`` is when each machine got its runner, in seconds since 1970. ``runners`` are the ids
     of GitHub's runners by their machines, ``in_set`` the machines of those of a scale set. ``listener`` is what the
-    last listener knew. ``unreadable`` is the number of rows of another shape than the table's.
+    last listener knew. ``shortage`` is the last one. ``unreadable`` is the number of rows of another shape than the
+    table's.
     """
 
     waiting: list[Job] = field(default_factory=list)
@@ -85,6 +99,7 @@ class Rows:
     runners: dict[str, int] = field(default_factory=dict)
     in_set: set[str] = field(default_factory=set)
     listener: str = ""
+    shortage: Shortage | None = None
     unreadable: int = 0
 
     def add(self, row: Mapping[str, Any], oldest: float) -> None:
@@ -107,6 +122,9 @@ class Rows:
             return
         if state == LISTENER:
             self.listener = _text(row["known"])
+            return
+        if state == SHORTAGE:
+            self.shortage = Shortage(float(int(row["since"]["N"])), float(int(row["seen"]["N"])))
             return
         if not REPOSITORY.fullmatch(row["repository"]["S"]):
             raise ValueError
@@ -192,6 +210,11 @@ class Jobs:
     def note_listener(self, known: str) -> None:
         """Keep what the listener knows, for the next one: compressed, as DynamoDB counts the bytes of each write."""
         self._note(LISTENER, LISTENER, _LONGEST_LIFE, {"known": {"B": zlib.compress(known.encode())}})
+
+    def note_shortage(self, shortage: Shortage) -> None:
+        """Note that there are too few machines that wait for jobs."""
+        times = {"since": {"N": str(int(shortage.since))}, "seen": {"N": str(int(shortage.seen))}}
+        self._note(SHORTAGE, SHORTAGE, LONGEST_QUEUED, times)
 
     def forget_runner(self, machine: str) -> None:
         """Note that a machine has no runner any more."""

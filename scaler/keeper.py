@@ -123,7 +123,8 @@ class Keeper:
                 machines = _result("list the machines", partial(self._machines, groups), self._refused["machines"])
             if groups is not None and machines is not None:
                 waiting = self._waiting(rows)  # a listener may know more by now
-                decision = decide(time.time(), rules, waiting, machines, runners, prepared)
+                last = rows.shortage if rows else None
+                decision = decide(time.time(), rules, waiting, machines, runners, prepared, last)
                 self._refused["launches"] += _without_room(rules, machines)
                 # A machine stays noted until it is known whether it was lost.
                 configured = prepared or {} if runners is not None else {}
@@ -132,6 +133,9 @@ class Keeper:
                 self._view = View(rules, rows, groups, machines, runners, prepared)
                 self._act(decision, desired, groups, machines, runners or [], rows or Rows(), configured)
             if rows:
+                if decision and decision.shortage:
+                    with refusal("note the shortage"):
+                        self._jobs.note_shortage(decision.shortage)
                 self._recheck(rows)
                 self._rerun(rows)
             self._deliver_again()

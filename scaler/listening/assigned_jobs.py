@@ -39,7 +39,7 @@ class AssignedJobs:
     ``session`` is the id of the set's session. ``last`` is the newest message. ``assigned`` and ``running`` are its
     numbers of jobs; None before the first. ``waiting`` has the jobs that no runner has by request, ``busy`` the
     requests by runner, ``ended`` the requests and the runners that are done with, ``failed`` the repository and
-    workflow run by runner. ``nameless`` is since when the others wait.
+    workflow run by runner. ``lost`` are workflow runs that lost a machine. ``nameless`` is since when the others wait.
     """
 
     session: str = ""
@@ -50,6 +50,7 @@ class AssignedJobs:
     busy: dict[str, int] = field(default_factory=dict)
     ended: dict[str, None] = field(default_factory=dict)
     failed: dict[str, tuple[str, int]] = field(default_factory=dict)
+    lost: dict[int, None] = field(default_factory=dict)
     nameless: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -111,9 +112,11 @@ class AssignedJobs:
             return [(name, *self.failed[name]) for name in sorted(runners) if name in self.failed]
 
     def settle(self, runner: str) -> None:
-        """Note that the failed job of a runner is taken care of."""
+        """Note that the failed job of a lost runner is taken care of."""
         with self._lock:
-            self.failed.pop(runner, None)
+            if runner in self.failed:
+                _, run = self.failed.pop(runner)
+                self.lost = dict.fromkeys([*self.lost, run][-_MOST:])
 
     def leave(self, job: int, now: float) -> bool:
         """Note that an idle runner did not get a job, as of now; return false if it is not one of these."""
@@ -125,9 +128,12 @@ class AssignedJobs:
     def text(self) -> str:
         """Return all of it as text, for the next listener."""
         with self._lock:
-            rows = {request: [job.repository, job.since, job.unassigned_since] for request, job in self.waiting.items()}
+            rows = {
+                request: [job.repository, job.since, job.unassigned_since, job.lost]
+                for request, job in self.waiting.items()
+            }
             known = {each.name: getattr(self, each.name) for each in fields(self)}
-            return json.dumps({**known, "waiting": rows, "ended": [*self.ended]})
+            return json.dumps({**known, "waiting": rows, "ended": [*self.ended], "lost": [*self.lost]})
 
     @classmethod
     def of(cls, text: str) -> AssignedJobs:
@@ -142,6 +148,7 @@ class AssignedJobs:
                 busy={str(name): int(request) for name, request in known["busy"].items()},
                 ended=dict.fromkeys(map(str, known["ended"])),
                 failed={str(name): (str(where), int(run)) for name, (where, run) in known["failed"].items()},
+                lost=dict.fromkeys(map(int, known.get("lost", ()))),
                 nameless=[float(since) for since in known["nameless"]],
             )
         except _SHAPE:
@@ -159,7 +166,8 @@ class AssignedJobs:
             if request not in self.busy.values() and len(self.waiting) < _MOST:
                 repository = f"{one['ownerName']}/{one['repositoryName']}"
                 known = repository if REPOSITORY.fullmatch(repository) else ""
-                self.waiting.setdefault(request, Job(-request, known, min(_since(one, now), now)))
+                lost = one.get("workflowRunId") in self.lost
+                self.waiting.setdefault(request, Job(-request, known, min(_since(one, now), now), lost=lost))
             return
         if kind not in {"JobStarted", "JobCompleted"}:
             return

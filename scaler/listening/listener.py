@@ -122,9 +122,9 @@ class ListeningKeeper(Keeper):
         if view is None:
             return
         machines = [machine for machine in view.machines if machine.id not in self._ended]
-        decision = decide(
-            time.time(), view.rules, self._waiting(view.rows), machines, self._told(view.runners), view.prepared
-        )
+        waiting, runners = self._waiting(view.rows), self._told(view.runners)
+        last = view.rows.shortage if view.rows else None
+        decision = decide(time.time(), view.rules, waiting, machines, runners, view.prepared, last)
         self._raise(decision, view.groups, machines)
 
     def _waiting(self, rows: Rows | None) -> list[Job] | None:

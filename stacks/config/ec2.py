@@ -323,7 +323,7 @@ class Ec2RunnerSetConfig(Model):
         5,
         ge=1,
         le=1440,
-        description="Minutes that a job waits for spot capacity before on-demand is tried, and vice versa.",
+        description="Minutes that jobs and minRunners wait for spot capacity before on-demand is tried, or back.",
     )
     min_runners: int = Field(0, ge=0, description="Machines that wait for jobs; 0 costs nothing while idle.")
     max_runners: int = Field(4, ge=1, le=3000, description="Most machines at once.")

@@ -352,6 +352,28 @@ def test_decide_without_jobs_keeps_the_minimum() -> None:
     assert (len(done.end), done.desired) == (1, {SPOT: 2, ON_DEMAND: 0})
 
 
+def test_minimum_asks_for_each_capacity_in_turn_and_for_spot_first() -> None:
+    """It begins anew with each machine of the first kind, and after ten minutes without a shortage."""
+    rules, asked, shortage = replace(RULES, least=2, most=2), [], None
+    for now in range(10_000, 11_200, 60):
+        done = decide(now, rules, [], [], [], set(), shortage)
+        shortage = shortage if now == 10_240 else done.shortage  # a round that could note nothing
+        asked.append(done.desired[ON_DEMAND])
+    assert asked == [0] * 5 + [2] * 5 + [0] * 5 + [2] * 5
+    for there, expected in ((machines(11_150), 0), (machines(11_150, group=ON_DEMAND), 2)):
+        assert decide(11_160, rules, [], there, [], set(), shortage).desired[ON_DEMAND] == expected
+    full = decide(11_200, rules, [], machines(11_100, 11_100), [], set(), shortage)
+    assert (full.desired, full.shortage) == ({SPOT: 2, ON_DEMAND: 0}, None)
+    assert decide(12_000, rules, [], [], [], set(), shortage).desired == {SPOT: 2, ON_DEMAND: 0}
+
+
+def test_job_that_lost_its_machine_asks_on_demand_first() -> None:
+    job = Job(1, "a/b", 0, lost=True)
+    assert [decide(age, RULES, [job], [], [], set()).desired[SPOT] for age in (0, 299, 300, 600)] == [0, 0, 1, 0]
+    spot = replace(RULES, groups=(SPOT,))
+    assert decide(0, spot, [job], [], [], set()).desired == {SPOT: 1}
+
+
 def test_decide_without_jobs_keeps_a_booting_machine() -> None:
     assert decide(700, RULES, [], machines(0), [], set()).end == {}
     online = [Runner(0, "i-0", online=True, busy=False)]

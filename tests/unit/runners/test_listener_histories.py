@@ -307,6 +307,11 @@ def test_message_tells_what_to_acquire_and_what_has_failed() -> None:
     assert known.failed_on({"i-1", "i-2"}) == [("i-2", "acme/images", 7)]
     known.settle("i-2")
     assert known.failed_on({"i-1", "i-2"}) == []
+    known.settle("i-2")
+    known = AssignedJobs.of(known.text())
+    known.begin("t", {"totalAssignedJobs": 1, "totalRunningJobs": 0}, START)
+    known.take(message(4, 1, 0, ("JobAssigned", 21, "")), START)
+    assert [job.lost for job in AssignedJobs.of(known.text()).jobs() or []] == [True]
     assert (known.leave(5, START), known.leave(-5, START)) == (False, True)
     known.begin("t", {"totalAssignedJobs": 0, "totalRunningJobs": 0}, START)
     assert (known.session, known.last) == ("t", 0)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from scaler import github, jobs, keeper, webhook
 from scaler.decide import Decision
-from tests.fakes.aws.runner_world import ENVIRONMENT, MINUTE, Faults, Killed, World
+from tests.fakes.aws.runner_world import ENVIRONMENT, GROUPS, MINUTE, RULES, Faults, Killed, World
 from tests.helpers.histories import histories
 
 HISTORIES = histories(30)
@@ -65,6 +66,16 @@ def test_faults_lose_no_job_and_keep_no_machine(part: int, monkeypatch: pytest.M
         assert not unfinished, f"history {seed}: jobs {unfinished}"
         late = {one.id: (one.ended or world.now) - one.used_until for one in world.machines.values()}
         assert max(late.values()) <= 10 * MINUTE, f"history {seed}: {late}"
+
+
+def test_minimum_without_spot_capacity_comes_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No job waits, so the table remembers since when. A round in between that fails forgets nothing."""
+    world = World(0, Faults(0, (3 * MINUTE, 4 * MINUTE), 0), 0)
+    world.capacity[GROUPS["spot"]] = False
+    monkeypatch.setitem(ENVIRONMENT, "RULES", json.dumps({**RULES, "least": 2}))
+    rounds(world, monkeypatch, 9 * MINUTE)
+    assert [machine.group for machine in world.machines.values()] == [GROUPS["on-demand"]] * 2
+    assert sum(world.desired.values()) == 2
 
 
 def test_round_that_cannot_tell_its_machines_changes_none(

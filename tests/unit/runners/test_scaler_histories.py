@@ -1,7 +1,7 @@
 """The scaler's decisions on a virtual clock, over random histories in which GitHub stalls, refuses and answers late.
 
-Some have a Capacity Block, whose machines EC2 takes before its end. In each minute of each history, every job that
-waits has a cause, and the cause is true.
+Some have a Capacity Block, whose machines EC2 takes before its end, and some have no spot capacity for hours. In each
+minute of each history, every job that waits has a cause, and the cause is true.
 
 Each history has a seed. ``SLIPWAY_SEED=17 python -m pytest tests/unit/runners/test_scaler_histories.py`` begins with that one.
 """
@@ -20,7 +20,7 @@ import pytest
 from scaler import jobs as table
 from scaler.decide import ON_DEMAND, SPOT, Decision, Machine, Reserved, Rules, Runner, decide
 from scaler.fleet_status import status
-from scaler.jobs import Job, Jobs
+from scaler.jobs import Job, Jobs, Shortage
 from scaler.waiting import CAUSES, STEPS, Standing, WaitingJob, with_queue
 from tests.helpers.histories import histories
 
@@ -140,6 +140,11 @@ class History:
         self.numbers = 0
         self.announced: set[int] = set()
         self.prepared: dict[str, float] = {}
+        draw = random.Random(f"spot of {self.seed}")
+        self.spot_from = START + draw.uniform(0, 600) * MINUTE if draw.random() < 0.4 else START
+        self.shortage: Shortage | None = None
+        self.short = self.longest_short = 0
+        """The minutes for which the minimum has not been there, now and at most, while GitHub and EC2 answer."""
 
     def _block(self, longest: float) -> tuple[Reserved | None, float]:
         """Return a Capacity Block of some histories, and when EC2 takes its machines.
@@ -247,7 +252,8 @@ class History:
         for group, count in self.desired.items():
             there = sum(box.group == group and box.gone is None for box in self.machines)
             most = count if group != BLOCK else self.block.count if self.block and self.now < self.reclaimed else 0
-            for _ in range(min(count, most) - there if group == BLOCK or self.fault() != "dry" else 0):
+            dry = group != BLOCK and (self.fault() == "dry" or (group == SPOT and self.now < self.spot_from))
+            for _ in range(0 if dry else min(count, most) - there):
                 self.numbers += 1
                 up_at = self.random.uniform(*BOOTS) if self.random.random() > 0.03 else float("inf")
                 self.machines.append(Box(f"i-{self.numbers}", group, self.now, up_at))
@@ -276,9 +282,19 @@ class History:
         machines = [Machine(box.id, box.group, box.started, gone=box.gone is not None) for box in boxes]
         listed = self._listed()
         self._explain(waiting, machines, listed)
-        done = decide(self.now, self.rules, waiting, machines, listed, dict(self.prepared))
+        done = decide(self.now, self.rules, waiting, machines, listed, dict(self.prepared), self.shortage)
+        self.shortage = done.shortage or self.shortage
         self._act(done, {box.id: box for box in boxes}, waiting)
+        self._watch()
         self._recheck(waiting)
+
+    def _watch(self) -> None:
+        """Count the minutes for which the minimum is not there: machines without a job, up or on their way."""
+        there = [box for box in self.machines if box.gone is None]
+        idle = sum(box.work is None and box.over is None for box in there)
+        missing = idle < self.rules.least and len(there) < self.rules.most and not self.fault()
+        self.short = self.short + 1 if missing else 0
+        self.longest_short = max(self.longest_short, self.short)
 
     def _recheck(self, jobs: list[Job]) -> None:
         calls = self.fault() not in {"refuses", "away"}
@@ -373,8 +389,9 @@ class History:
         longest = max(work.seconds for work in works)
         # A job of a machine: it is asked for, comes up, works, and its end is seen.
         two = 2 * (longest + BOOTS[1] + 5 * MINUTE)
+        two += self.rules.patience if self.spot_from > START else 0
         two += BOOT * sum(box.up_at == float("inf") for box in self.machines)  # given up, and replaced
-        lines = []
+        lines = [f"the minimum was not there for {self.longest_short} minutes"] if self.longest_short > 15 else []
         for work in works:
             begun = work.began or 0
             stall = sum(max(0.0, min(to, begun) - max(since, work.queued)) for since, to, _ in self.faults)
