@@ -289,10 +289,11 @@ class History:
         self._recheck(waiting)
 
     def _watch(self) -> None:
-        """Count the minutes for which the minimum is not there: machines without a job, up or on their way."""
+        """Count the minutes without the minimum, up or on its way, while no job waits, which would take it."""
         there = [box for box in self.machines if box.gone is None]
         idle = sum(box.work is None and box.over is None for box in there)
-        missing = idle < self.rules.least and len(there) < self.rules.most and not self.fault()
+        waits = any(work.queued <= self.now and not work.began for work in self.works.values())
+        missing = idle < self.rules.least and len(there) < self.rules.most and not (waits or self.fault())
         self.short = self.short + 1 if missing else 0
         self.longest_short = max(self.longest_short, self.short)
 
