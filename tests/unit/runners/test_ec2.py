@@ -352,7 +352,7 @@ def test_decide_without_jobs_keeps_the_minimum() -> None:
     assert (len(done.end), done.desired) == (1, {SPOT: 2, ON_DEMAND: 0})
 
 
-def test_minimum_asks_for_each_capacity_in_turn_and_for_spot_first() -> None:
+def test_minimum_asks_for_each_capacity_in_turn() -> None:
     """It begins anew with each machine of the first kind, and after ten minutes without a shortage."""
     rules, asked, shortage = replace(RULES, least=2, most=2), [], None
     for now in range(10_000, 11_200, 60):
