@@ -190,6 +190,17 @@ class GitHub:
                 jobs = member(self._send("GET", path), "jobs")
                 yield from (job for job in jobs if member(job, "status") == "queued")
 
+    def ends(self, release: str) -> str | None:
+        """Return the time from which runners of a release get no job, as GitHub writes it; None: it names none yet.
+
+        "REST API endpoints for self-hosted runners" has ``deprecations`` since 2026-09-03 (GitHub's changelog).
+
+        Raises:
+            Refused: 404 if GitHub knows no such release, or if the credentials may not ask.
+        """
+        ends: str | None = self._send("GET", f"{self._runners}/deprecations/{release}").get("runtime_deprecates_at")
+        return ends
+
     def rerun(self, repository: str, job: int) -> bool:
         """Run a job again; return false if other jobs of its workflow run are not done yet."""
         try:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from scaler.github import REPOSITORY, GitHub, Refused
 from scaler.waiting import STEPS, Standing, WaitingJob, as_json, serves, standings, with_queue
 from stacks import graph
 from stacks.config import github_url
-from stacks.config.ec2 import Ec2RunnersConfig
+from stacks.config.ec2 import Ec2RunnersConfig, old_runners
 from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.stack_file import other_settings, read_stack
 
@@ -27,6 +28,8 @@ TOKENS: Final = ("GH_TOKEN", "GITHUB_TOKEN")
 
 _SECONDS: Final = 60.0
 """Seconds for all that GitHub is asked."""
+_SOON_DAYS: Final = 14
+"""Days for which it is said before that GitHub gives a release of the runner no job."""
 _LATE: Final = 180.0
 """Seconds after which the keeper, which looks each minute, counts as silent."""
 
@@ -76,6 +79,7 @@ def report(stack: str, root: Path, repository: str | None = None) -> RunnersRepo
     if runners is None:
         raise SlipwayError(f"stack {stack} has no runners: give it slipway:runners, or name a stack that has them")
     queue, troubles = _queue(runners.github.url, repository)
+    troubles += _old_runners(runners.github.url, runners.runner_releases, repository)
     now = time.time()
     if isinstance(runners, Ec2RunnersConfig):
         profile = other_settings(stack, {"aws"}, root).get("aws:profile")
@@ -119,7 +123,7 @@ def _of_cluster(
 def _queue(url: str, repository: str | None) -> tuple[Queue | None, list[str]]:
     """Return what GitHub has queued for a repository; None, and why, if it was not asked or does not answer."""
     owner, name = (github_url.part(url, part) for part in ("owner", "name"))
-    token = next((value for variable in TOKENS if (value := os.environ.get(variable))), None)
+    token = _token()
     if repository and not REPOSITORY.fullmatch(repository):
         raise SlipwayError(f"--repository '{one_line(repository)}': expected OWNER/NAME, such as acme/images")
     if repository and not token:
@@ -135,6 +139,29 @@ def _queue(url: str, repository: str | None) -> tuple[Queue | None, list[str]]:
         return None, [f"{one_line(str(error), 300)}: jobs of which the runners do not know are missing here"]
     except MALFORMED as error:
         return None, [f"GitHub's queue has another shape than documented: {type(error).__name__}"]
+
+
+def _old_runners(url: str, releases: Mapping[str, str], repository: str | None) -> list[str]:
+    """Return a line for each release of the runners that gets no job soon: GitHub's own day, else that of its rule."""
+    lines = {line.partition(": ")[0]: line for line in old_runners(url, releases)}
+    owner, name = (github_url.part(url, part) for part in ("owner", "name"))
+    scope = f"{owner}/{name}" if name else repository or owner
+    token = _token()
+    if not token or not scope or not github_url.in_cloud(url):
+        return [*lines.values()]
+    api = GitHub(github_url.api(url), scope, lambda: {"token": token}, time.time() + _SECONDS)
+    for key, release in releases.items():
+        with suppress(Refused, *MALFORMED):
+            ends = api.ends(release)
+            soon = ends is not None and (datetime.fromisoformat(ends) - datetime.now(UTC)).days < _SOON_DAYS
+            lines.pop(key, None)
+            if soon:
+                lines[key] = f"{key}: GitHub gives runners of release {release} no job from {ends} on"
+    return [*lines.values()]
+
+
+def _token() -> str | None:
+    return next((value for variable in TOKENS if (value := os.environ.get(variable))), None)
 
 
 def _queued(job: dict[str, Any], repository: str) -> WaitingJob:

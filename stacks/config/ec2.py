@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -13,7 +14,7 @@ from containers.errors import one_line
 from stacks.config import builders, github_url
 from stacks.config.model import SENSITIVE, Line, Model, NonEmpty, SeveralSetsConfig, matching, refuse_unread
 from stacks.config.values import Driver, Label, Platform
-from stacks.versions.checksums import runner_names
+from stacks.versions.checksums import old_runner, runner_names
 
 ARCHITECTURES = {"linux/amd64": "x86_64", "linux/arm64": "arm64"}
 """EC2's names of the platforms that a stack may have."""
@@ -280,6 +281,16 @@ class PlatformBuildConfig(BuildMachineConfig):
     )
 
 
+def old_runners(url: str, releases: Mapping[str, str]) -> list[str]:
+    """Return a line for each release of GitHub's runner that gets no job soon, by its key.
+
+    GitHub's Enterprise Server has its own runners, and no such day.
+    """
+    today = datetime.now(UTC).date()
+    found = {key: old_runner(release, today) for key, release in releases.items() if github_url.in_cloud(url)}
+    return [f"{key}: {line}" for key, line in found.items() if line]
+
+
 class Ec2BuildConfig(BuildMachineConfig):
     """The machine that builds the images of the stack's first platform, and those of further ones."""
 
@@ -494,12 +505,18 @@ class Ec2RunnersConfig(SeveralSetsConfig, Ec2RunnerSetConfig):
 
     @property
     def warnings(self) -> list[str]:
-        """A line for a stack with a webhook: what it does next to have none."""
+        """A line for a runner that is old, and one for a stack with a webhook: what it does next to have none."""
+        old = old_runners(self.github.url, self.runner_releases)
         if self.github.webhook_secret is None:
-            return []
+            return old
         first = "" if self.listener else "have workflows name `labels` alone, set listener: true, and "
         line = f"{first}an hour after the `up` with listener: true, leave webhookSecret out"
-        return [f"slipway:runners.github.webhookSecret: no webhook is needed: {line} (docs/runners/ec2.md)"]
+        return [*old, f"slipway:runners.github.webhookSecret: no webhook is needed: {line} (docs/runners/ec2.md)"]
+
+    @property
+    def runner_releases(self) -> dict[str, str]:
+        """The release of GitHub's runner, by its key."""
+        return {"slipway:runners.runner": self.runner}
 
     def resource_name(self, stack: str) -> str:
         """Return the beginning of the names of what a stack has for these runners; a set's follows a dot.

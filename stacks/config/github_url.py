@@ -35,5 +35,10 @@ def api(url: str) -> str:
     the REST API", Enterprise Server).
     """
     host = part(url, "host").lower()
-    in_cloud = host == "github.com" or host.endswith(".ghe.com")
-    return f"https://api.{host}" if in_cloud else f"https://{host}/api/v3"
+    return f"https://api.{host}" if in_cloud(url) else f"https://{host}/api/v3"
+
+
+def in_cloud(url: str) -> bool:
+    """Return whether an address is GitHub's own, or a tenant's of ghe.com, and not that of an Enterprise Server."""
+    host = part(url, "host").lower()
+    return host == "github.com" or host.endswith(".ghe.com")

@@ -22,7 +22,7 @@ from containers.image.gpu.node_labels import GPU, labelled_driver
 from containers.platform_name import architecture, system
 from containers.registry.reference import check_host, check_reference
 from stacks.config import builders, github_url
-from stacks.config.ec2 import NodeReservationConfig, ScheduleConfig, check_minima
+from stacks.config.ec2 import NodeReservationConfig, ScheduleConfig, check_minima, old_runners
 from stacks.config.model import (
     SENSITIVE,
     Line,
@@ -85,6 +85,8 @@ _SAME = {
 }
 """Former names of labels, which nodes still have ("Well-Known Labels, Annotations and Taints")."""
 _RESOURCE = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?")
+_RUNNER = re.compile(r"(?:.+/)?actions/actions-runner:([0-9]+\.[0-9]+\.[0-9]+)(?:@.+)?")
+"""GitHub's own image of its runner, or a mirror's, with its release."""
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -399,7 +401,7 @@ class RunnerSetConfig(PoolConfig):
 
     profile: str = Field("cpu", description="Kind of node: see stacks/versions/nodes.toml.")
     image: Reference = Field(
-        "ghcr.io/actions/actions-runner:2.335.1",
+        "ghcr.io/actions/actions-runner:2.338.0",
         description="Image of GitHub's runner; the controller needs a recent one.",
     )
     min_runners: int = Field(0, ge=0, description="Runners that wait for jobs; 0 costs nothing while idle.")
@@ -832,8 +834,19 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
 
     @property
     def warnings(self) -> list[str]:
-        """A line for each set of which no number of runners uses all GPUs of a node."""
-        return [line for own in self.all_sets for line in own._idle_gpus()]  # noqa: SLF001 - of the same class
+        """A line for each set of which no number of runners uses all GPUs of a node, and for each old runner."""
+        idle = [line for own in self.all_sets for line in own._idle_gpus()]  # noqa: SLF001 - of the same class
+        return [*idle, *old_runners(self.github.url, self.runner_releases)]
+
+    @property
+    def runner_releases(self) -> dict[str, str]:
+        """The release of GitHub's runner in each set's image, by the image's key; an image of one's own is left out."""
+        found = {}
+        for own in self.all_sets:
+            if release := _RUNNER.fullmatch(own.image):
+                where = f".sets.{own._set}" if own._set else ""  # noqa: SLF001 - of the same class
+                found[f"slipway:runners{where}.image"] = release[1]
+        return found
 
     def _idle_gpus(self) -> list[str]:
         most, each, room = node(self.profile).most(GPU), self.devices.get(GPU, 0), self.per_node or 0

@@ -39,8 +39,8 @@ _EXTERNALS_SIZE = "4Gi"
 _DOCKER_GROUP = "123"
 """The group of ``docker`` in GitHub's runner image."""
 _CANCELLATION = 120
-"""Seconds after ``grace`` in which a runner cancels its job and reports that (actions/runner v2.335.1,
-src/Runner.Listener/JobDispatcher.cs:180 and 304: 60 s for the job's process, 45 s for the report)."""
+"""Seconds after ``grace`` in which a runner cancels its job and reports that (actions/runner v2.336.0,
+src/Runner.Listener/JobDispatcher.cs:180 and 306: 60 s for the job's process, 45 s for the report)."""
 _BUSY = "grep -qas 'Runner[.]Worker' /proc/[0-9]*/cmdline"
 """Whether a runner has a job, which has a process of its own: ``Runner.Worker``. It starts moments after the runner
 took the job."""

@@ -20,6 +20,7 @@ class World:
 
     ``unreadable`` is its answer for jobs of repositories that who asks may not read, by job; ``forbidden`` what it says
     where nothing may be run again. ``queue`` are the jobs of the one workflow run that is queued.
+    ``deprecations`` is from when on runners of each release get no job.
     """
 
     def __init__(self) -> None:
@@ -36,6 +37,7 @@ class World:
         self.bearers: list[str] = []
         self.down = False
         self.queue: list[dict[str, Any]] = []
+        self.deprecations: dict[str, str | None] = {}
 
     def register(self, name: str) -> dict[str, Any] | None:
         """Register a runner; none where there is one of that name."""
@@ -84,7 +86,9 @@ class World:
                 return 409, {"message": "Already exists - A runner with the name already exists"}
             config = base64.b64encode(json.dumps(body).encode() + b" " * 4000).decode()
             return 201, {"runner": runner, "encoded_jit_config": config}
-        if match := re.fullmatch(r"/(?:orgs/acme|repos/acme/images)/actions/runners(?:/(\d+))?", split.path):
+        if match := re.fullmatch(
+            r"/(?:orgs/acme|repos/acme/images)/actions/runners(?:/(\d+|deprecations/.+))?", split.path
+        ):
             return self._runner(method, match[1], parse_qs(split.query))
         return 404, {"message": "Not Found"}
 
@@ -109,11 +113,14 @@ class World:
         return f'{first}, <{where}>; rel="next"'
 
     def _runner(self, method: str, number: str | None, query: dict[str, list[str]]) -> tuple[int, Any]:
-        if method == "GET":
+        release = (number or "").removeprefix("deprecations/")
+        if release in self.deprecations:
+            return 200, {"runner_version": release, "runtime_deprecates_at": self.deprecations[release]}
+        if method == "GET" and not release:
             size, page = int(query["per_page"][0]), int(query["page"][0])
             listed = list(self.runners.values())
             return 200, {"total_count": len(listed), "runners": listed[size * (page - 1) : size * page]}
-        runner = self.runners.get(int(number or 0))
+        runner = self.runners.get(int(release)) if release.isdigit() else None
         if runner is None:
             return 404, {"message": "Not Found"}
         if runner["busy"]:

@@ -235,6 +235,25 @@ def test_status_without_github_says_so_and_goes_on(
     assert "ghp_wrong" not in line
 
 
+def test_status_names_a_runner_that_github_gives_no_job(
+    site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GitHub's own day counts, and without an answer the one of its rule."""
+    monkeypatch.setenv("GH_TOKEN", TOKEN)
+    site.stack("\n    image: ghcr.io/actions/actions-runner:2.336.0")
+    assert [line.partition(" on, ")[0] for line in report(capsys)["troubles"]] == [
+        "slipway:runners.image: GitHub may give runners of release 2.336.0 no job from 2026-09-25"
+    ]
+    site.github.deprecations = {"2.336.0": ago(-60 * 24 * 13)}
+    (line,) = report(capsys)["troubles"]
+    assert line.startswith("slipway:runners.image: GitHub gives runners of release 2.336.0 no job from 20")
+    for day in (ago(-60 * 24 * 16), None):
+        site.github.deprecations = {"2.336.0": day}
+        assert report(capsys)["troubles"] == []
+    site.github.deprecations = {"2.336.0": "soon"}
+    assert "may give" in report(capsys)["troubles"][0]
+
+
 def test_status_of_what_cannot_be_read_is_one_line(
     site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
