@@ -167,14 +167,15 @@ def decide(
     free = [machine for machine in free if machine.id not in end]
     hold, release = _held(fleet)
     complete = runners is not None and prepared is not None
-    desired, shortage = _desired(now, rules, fleet, end, waiting, len(free), target, shortage)
+    lost: Collection[str] = _lost(fleet, {*end, *release}) if complete else ()
+    desired, shortage = _desired(now, rules, fleet, end, waiting, len(free), target, shortage, lost)
     return Decision(
         desired=desired,
         prepare=[machine.id for machine in free if machine.id not in fleet.registered],
         end=end,
         release=release,
         hold=hold,
-        lost=_lost(fleet, {*end, *release}) if complete else (),
+        lost=lost,
         forget=_forgotten(fleet, runners or ()),
         unassigned=sorted(unassigned),
         shortage=shortage,
@@ -266,6 +267,7 @@ def _desired(
     free: int,
     target: int,
     last: Shortage | None,
+    lost: Collection[str],
 ) -> tuple[dict[str, int], Shortage | None]:
     """Return the desired number of machines by kind of capacity, never below those that stay, and the shortage.
 
@@ -280,7 +282,10 @@ def _desired(
     new = max(target - len(staying), 0)
     shortage = None
     if new > len(turns):  # the others are for no job yet
-        shortage = _shortage(now, last, [each.started for each in fleet.machines if each.group in usable[:1]])
+        first = [machine for machine in fleet.machines if machine.group in usable[:1]]
+        if any(machine.group == SPOT and machine.id in lost for machine in first):
+            last = Shortage(now - rules.patience, now)  # what spot capacity lost comes back as the next kind
+        shortage = _shortage(now, last, [machine.started for machine in first if not machine.gone])
         turns += [_turn(now - shortage.since, rules, usable)] * (new - len(turns))
     for turn in turns[:new]:
         group = next((group for group in [*usable[turn:], *usable[:turn]] if rooms[group] > 0), None)

@@ -367,6 +367,16 @@ def test_minimum_asks_for_each_capacity_in_turn() -> None:
     assert decide(12_000, rules, [], [], [], set(), shortage).desired == {SPOT: 2, ON_DEMAND: 0}
 
 
+def test_machine_of_the_minimum_that_spot_takes_comes_back_on_demand() -> None:
+    rules, there = replace(RULES, least=1), machines(9_000)
+    gone = decide(10_000, rules, [], [replace(there[0], gone=True)], [], {"i-0": 9_000})
+    assert (gone.desired, gone.lost) == ({SPOT: 0, ON_DEMAND: 1}, {"i-0"})
+    desired = [decide(now, rules, [], [], [], {}, gone.shortage).desired[SPOT] for now in (10_060, 10_299, 10_300)]
+    assert desired == [0, 0, 1]
+    finished = decide(10_000, rules, [], there, [], {"i-0": 9_000})
+    assert (finished.end, finished.desired) == ({"i-0": "job finished"}, {SPOT: 1, ON_DEMAND: 0})
+
+
 def test_job_that_lost_its_machine_asks_on_demand_first() -> None:
     job = Job(1, "a/b", 0, lost=True)
     assert [decide(age, RULES, [job], [], [], set()).desired[SPOT] for age in (0, 299, 300, 600)] == [0, 0, 1, 0]
