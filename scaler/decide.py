@@ -282,10 +282,7 @@ def _desired(
     new = max(target - len(staying), 0)
     shortage = None
     if new > len(turns):  # the others are for no job yet
-        first = [machine for machine in fleet.machines if machine.group in usable[:1]]
-        if any(machine.group == SPOT and machine.id in lost for machine in first):
-            last = Shortage(now - rules.patience, now)  # what spot capacity lost comes back as the next kind
-        shortage = _shortage(now, last, [machine.started for machine in first if not machine.gone])
+        shortage = _shortage(now, rules, last, [each for each in fleet.machines if each.group in usable[:1]], lost)
         turns += [_turn(now - shortage.since, rules, usable)] * (new - len(turns))
     for turn in turns[:new]:
         group = next((group for group in [*usable[turn:], *usable[:turn]] if rooms[group] > 0), None)
@@ -301,10 +298,14 @@ def _turn(waited: float, rules: Rules, usable: Sequence[str], *, lost: bool = Fa
     return (first + int(max(waited, 0) // rules.patience)) % max(len(usable), 1)
 
 
-def _shortage(now: float, last: Shortage | None, started: Sequence[float]) -> Shortage:
-    """Return the shortage of now; ``started`` is when machines of the first kind did, of which there are some since."""
+def _shortage(
+    now: float, rules: Rules, last: Shortage | None, first: Sequence[Machine], lost: Collection[str]
+) -> Shortage:
+    """Return the shortage of now; ``first`` are machines of the first kind, each of which begins the turns anew."""
     begun = last.since if last and now - last.seen <= SAME_SECONDS else now
-    return Shortage(max([begun, *started]), now)
+    if any(machine.group == SPOT and machine.id in lost for machine in first):
+        begun = now - rules.patience  # what spot capacity lost comes back as the next kind
+    return Shortage(max([begun, *(machine.started for machine in first if not machine.gone)]), now)
 
 
 def room(now: float, rules: Rules, machines: Sequence[Machine], group: str) -> float:

@@ -367,7 +367,7 @@ def test_minimum_asks_for_each_capacity_in_turn() -> None:
     assert decide(12_000, rules, [], [], [], set(), shortage).desired == {SPOT: 2, ON_DEMAND: 0}
 
 
-def test_machine_of_the_minimum_that_spot_takes_comes_back_on_demand() -> None:
+def test_machine_of_the_minimum_that_spot_takes_comes_on_demand() -> None:
     rules, there = replace(RULES, least=1), machines(9_000)
     gone = decide(10_000, rules, [], [replace(there[0], gone=True)], [], {"i-0": 9_000})
     assert (gone.desired, gone.lost) == ({SPOT: 0, ON_DEMAND: 1}, {"i-0"})
