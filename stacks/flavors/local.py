@@ -25,7 +25,7 @@ from stacks.versions.pytorch import (
     wheel_glibc,
     wheel_pythons,
 )
-from stacks.versions.torch_libraries import wheel_cudnn_warnings
+from stacks.versions.torch_libraries import wheel_warnings
 
 _DISTROS: Final = "stacks/versions/distros.toml"
 
@@ -73,9 +73,9 @@ class Config(StackConfig):
 
     @property
     def warnings(self) -> list[str]:
-        """A line if torch does not use GPUs on the stack's platform, or computes something wrong with its cuDNN."""
+        """A line if torch does not use GPUs on the stack's platform, or its cuDNN or NCCL is known to be wrong."""
         torch, machine = self.torch.version, self.machine
-        return [*super().warnings, *processor_warnings(torch, machine), *wheel_cudnn_warnings(torch, machine)]
+        return [*super().warnings, *processor_warnings(torch, machine), *wheel_warnings(torch, machine)]
 
     def listed(self) -> Iterator[Callable[[], None]]:
         """Yield a check for each release, that a table confirms it."""

@@ -33,6 +33,7 @@ from stacks.versions.efa_ngc import check_ngc_listed, compiling_cuda, ngc_releas
 from stacks.versions.extras import check_extra
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.tables import Reliance
+from stacks.versions.torch_libraries import nccl_warnings
 
 _TOOLS: Final = ("pybind11==2.13.6", "setuptools==79.0.1", "wheel", "packaging")
 """What ``megatron/build/megatron`` installs."""
@@ -167,6 +168,12 @@ class Config(StackConfig):
     def profiles(self) -> tuple[str, ...]:
         """The kinds of nodes that the stack names, those of the image first."""
         return (self.nodes, *super().profiles)
+
+    @property
+    def warnings(self) -> list[str]:
+        """A line if the parent's NCCL is known to fail, besides those of every stack."""
+        nccl = ngc_release(self.ngc).nccl
+        return [*super().warnings, *(nccl_warnings(nccl, machine=self.machine, field="ngc") if nccl else ())]
 
     @property
     def archs(self) -> str:

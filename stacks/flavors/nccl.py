@@ -116,12 +116,12 @@ class Config(FamilyConfig):
 
     @property
     def warnings(self) -> list[str]:
-        """A line if the tables do not know whether there is a package of the NCCL, or an archive of HPC-X."""
+        """A line if the NCCL is known to fail, or the tables know no package of it or no archive of HPC-X."""
+        lines = [*super().warnings, *nccl_warnings(self.nccl, machine=self.machine)]
         if self.nccl_tests:
-            return super().warnings
+            return lines
         packaged = nccl_package_warnings(self.nccl, self.cuda, machine=self.machine)
-        packaged += nccl_warnings(self.nccl, machine=self.machine)
-        return [*super().warnings, *packaged, *([] if self.hpcx else hpcx_warnings(self.hpcx_archive))]
+        return [*lines, *packaged, *([] if self.hpcx else hpcx_warnings(self.hpcx_archive))]
 
     @property
     def hpcx_archive(self) -> str:

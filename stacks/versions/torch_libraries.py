@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from containers.image.gpu.release_order import older, order
 from stacks.versions.cuda_toolkit import Machine, cuda_release
 from stacks.versions.incompatible import Incompatible, check_listed
-from stacks.versions.pytorch import torch_release, torch_versions
+from stacks.versions.pytorch import TorchRelease, torch_release, torch_versions
 from stacks.versions.tables import newest_from, table
 
 _NCCL = "tags of NVIDIA/nccl, stacks/versions/nccl.toml"
@@ -108,10 +108,7 @@ def nccl_package_warnings(
 
 def nccl_warnings(version: str, *, machine: Machine = "amd64", field: str = "nccl") -> list[str]:
     """Return a line if a release of NCCL is known to fail on a machine."""
-    rows = table("nccl")["wrong"]
-    first = newest_from(rows, version)
-    row = rows[first] if first else None
-    if row is None or order(version) >= order(row["below"]) or row.get("machine", machine) != machine:
+    if not (row := _fails_with(version, machine)):
         return []
     on = f" on {row['machine']}" if "machine" in row else ""
     return [f"slipway:{field}: with NCCL {version}{on}, {row['what']}; take {row['below']} or newer; {row['source']}"]
@@ -132,26 +129,49 @@ def check_cudnn_release(version: str, cuda_version: str) -> None:
     check_listed(releases, version, "cudnn", why, _CUDNN, instead=instead)
 
 
-def cudnn_warnings(version: str) -> list[str]:
-    """Return a line if torch computes something wrong with a cuDNN."""
+def cudnn_warnings(version: str, *, field: str = "cudnn") -> list[str]:
+    """Return a line if torch computes something wrong with a cuDNN; ``field`` is the key that chooses its release."""
     if not (row := _wrong_with(version)):
         return []
-    fixed = f"name {row['below']} or newer in slipway:cudnn"
-    return [f"slipway:cudnn: cuDNN {version} may compute {row['what']} wrong; {fixed}; {row['source']}"]
+    fixed = f"take {row['below']} or newer by slipway:{field}"
+    return [f"slipway:{field}: cuDNN {version} may compute {row['what']} wrong; {fixed}; {row['source']}"]
 
 
-def wheel_cudnn_warnings(torch: str, machine: Machine) -> list[str]:
-    """Return a line if torch computes something wrong with the cuDNN that its wheel on the Python index needs."""
+def wheel_warnings(torch: str, machine: Machine) -> list[str]:
+    """Return a line for each of the cuDNN and NCCL that torch's wheel on the Python index needs and that is wrong."""
     release = torch_release(torch)
-    version = release.cudnn.removeprefix("==")
-    row = _wrong_with(version) if machine == "amd64" or release.cuda_arm64 else None
-    if not row:
+    if machine != "amd64" and not release.cuda_arm64:
         return []
-    newer = [each for each in torch_versions() if order(each) > order(torch)]
-    fixed = next((each for each in newer if not _wrong_with(torch_release(each).cudnn.removeprefix("=="))), None)
-    other = f"{fixed} has a newer one; " if fixed else ""
-    why = f"the cuDNN {version} of its wheel may compute {row['what']} wrong; {other}{row['source']}"
-    return [f"slipway:torch.version: torch {torch}: {why}"]
+    cudnn, nccl = _pinned(release.cudnn), _pinned(release.nccl)
+    lines = []
+    if row := _wrong_with(cudnn):
+        fixed = _newer(torch, lambda each: not _wrong_with(_pinned(each.cudnn)))
+        lines.append(f"the cuDNN {cudnn} of its wheel may compute {row['what']} wrong; {fixed}{row['source']}")
+    if row := _fails_with(nccl, machine):
+        fixed = _newer(torch, lambda each: not _fails_with(_pinned(each.nccl), machine))
+        on = f" on {row['machine']}" if "machine" in row else ""
+        lines.append(f"with the NCCL {nccl} of its wheel{on}, {row['what']}; {fixed}{row['source']}")
+    return [f"slipway:torch.version: torch {torch}: {line}" for line in lines]
+
+
+def _newer(torch: str, is_right: Callable[[TorchRelease], bool]) -> str:
+    """Return the next torch with a right library, as a part of a line; empty if there is none."""
+    newer = (torch_release(each) for each in torch_versions() if order(each) > order(torch))
+    return next((f"{each.version} has a newer one; " for each in newer if is_right(each)), "")
+
+
+def _pinned(requirement: str) -> str:
+    return requirement.removeprefix("==")
+
+
+def _fails_with(version: str, machine: Machine) -> Mapping[str, Any] | None:
+    """Return the row of what fails with an NCCL on a machine."""
+    rows = table("nccl")["wrong"]
+    first = newest_from(rows, version) if version else None
+    row: Mapping[str, Any] | None = rows[first] if first else None
+    if row is None or order(version) >= order(row["below"]) or row.get("machine", machine) != machine:
+        return None
+    return row
 
 
 def _wrong_with(version: str) -> Mapping[str, Any] | None:

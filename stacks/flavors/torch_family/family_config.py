@@ -57,7 +57,7 @@ from stacks.versions.pytorch import (
     wheel_abi,
 )
 from stacks.versions.tables import Reliance
-from stacks.versions.torch_libraries import check_cudnn_release, cudnn_warnings, magma_archive, wheel_cudnn_warnings
+from stacks.versions.torch_libraries import check_cudnn_release, cudnn_warnings, magma_archive, wheel_warnings
 
 TagField = Literal["distro", "abi"]
 
@@ -390,10 +390,10 @@ class FamilyConfig(StackConfig):
 
     @property
     def warnings(self) -> list[str]:
-        """A line if torch computes something wrong with the cuDNN, or has no Triton, besides those of every stack."""
+        """A line if cuDNN or NCCL is known to be wrong, or torch has no Triton, besides those of every stack."""
         if self.torch.source != "build":
             is_of_index = self.cuda.startswith(f"{torch_release(self.torch.version).cuda}.")
-            wrong = wheel_cudnn_warnings(self.torch.version, self.machine) if is_of_index else []
+            wrong = wheel_warnings(self.torch.version, self.machine) if is_of_index else []
             return [*super().warnings, *wrong]
         return [
             *super().warnings,

@@ -23,7 +23,7 @@ from stacks.versions.distros import check_gcc, distro_release
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import check_cudnn, check_torch_cuda, torch_release, triton_warnings
 from stacks.versions.tables import Reliance
-from stacks.versions.torch_libraries import Magma, magma
+from stacks.versions.torch_libraries import Magma, cudnn_warnings, magma
 
 _cache_key = matching(r"[A-Za-z0-9._-]+", "letters, digits, '.', '_' and '-', such as a date")
 _RESERVED_FOLDERS = re.compile(
@@ -205,8 +205,11 @@ class Config(StackConfig):
 
     @property
     def warnings(self) -> list[str]:
-        """A line if torch is built without Triton, besides those of every stack."""
-        return [*super().warnings, *(triton_warnings(self.torch.version, self.machine) if self.cuda else [])]
+        """A line if torch computes wrong with the cuDNN, or has no Triton, besides those of every stack."""
+        if not self.cuda:
+            return super().warnings
+        triton = triton_warnings(self.torch.version, self.machine)
+        return [*super().warnings, *cudnn_warnings(self.cudnn_version, field="cuda"), *triton]
 
     @property
     def without(self) -> dict[str, str]:

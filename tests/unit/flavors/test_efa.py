@@ -246,6 +246,8 @@ def test_plugin_whose_broadcast_hangs_is_a_warning(efa: dict[str, str], *, warne
     [
         ({"flavor": "nccl", "nccl": "2.29.2-1", "cuda": "13.1.1"}, "with NCCL 2.29.2-1, collectives may hang"),
         ({"flavor": "nccl", "nccl": "2.28.9-1", "cuda": "13.0.2", "platforms": ["linux/arm64"]}, "2.28.9-1 on arm64, collectives stop"),
+        ({"flavor": "nccl", "nccl": "2.29.2-1", "cuda": "13.1.1", "ncclTests": "example.com/nccl-tests:x"}, "with NCCL 2.29.2-1, collectives may hang"),
+        ({"flavor": "megatron", "ngc": "26.02"}, "slipway:ngc: with NCCL 2.29.2, collectives may hang"),
         ({"flavor": "nccl", "nccl": "2.28.9-1", "cuda": "13.0.2"}, ""),
         ({"flavor": "nccl", "nccl": "2.29.3-1", "cuda": "13.1.1"}, ""),
         ({"flavor": "efa", "ngc": "26.01", "efa": {"installer": "1.49.0"}, "nccl": {"version": "2.29.2-1"}}, "with NCCL 2.29.2-1, collectives may hang"),

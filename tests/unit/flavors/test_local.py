@@ -10,7 +10,7 @@ from stacks import flavors
 from stacks.versions import torch_libraries
 from stacks.versions.distros import base_system
 from stacks.versions.pytorch import torch_release
-from stacks.versions.torch_libraries import wheel_cudnn_warnings
+from stacks.versions.torch_libraries import wheel_warnings
 from tests.helpers.every import every
 from tests.helpers.refusals import refusal_line
 
@@ -169,7 +169,20 @@ def test_cudnn_of_a_wheel_that_computes_wrong_is_a_warning(version: str, platfor
     assert [line for line in config.warnings if "cuDNN" in line] == [expected] * warned
 
 
+@pytest.mark.parametrize(("platform", "warned"), [("linux/amd64", False), ("linux/arm64", True)])
+def test_nccl_of_a_wheel_that_is_known_to_hang_is_a_warning(platform: str, *, warned: bool) -> None:
+    expected = (
+        "slipway:torch.version: torch 2.11.0: with the NCCL 2.28.9 of its wheel on arm64, collectives stop without an "
+        "error; 2.12.0 has a newer one; marin-community/marin#8038: seven of seven runs on GB200"
+    )
+    local = load(base="python:3.12-slim", platform=platform, torch=torch("2.11.0"))
+    published = {"version": "2.11.0", "vision": "0.26.0", "audio": "2.11.0", "source": "wheel"}
+    family = {"flavor": "base", "cuda": "13.0.2", "distro": "ubuntu24.04", "platform": platform, "torch": published}
+    for config in (local, flavors.load(family, "stack x")):
+        assert [line for line in config.warnings if "NCCL" in line] == [expected] * warned
+
+
 def test_wrong_cudnn_of_the_newest_torch_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_libraries, "torch_versions", lambda: ("2.9.1", "2.10.0"))
-    [line] = wheel_cudnn_warnings("2.9.1", "amd64")
+    [line] = wheel_warnings("2.9.1", "amd64")
     assert line.endswith(" wrong; pytorch/pytorch#163539: seen with 9.8, gone with 9.13")

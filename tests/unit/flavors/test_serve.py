@@ -114,7 +114,7 @@ def test_every_vllm_serves_in_some_stack(vllm: str) -> None:
     versions = {"version": torch, "vision": vision, "audio": audio, "source": "wheel"}
     for platform in ("linux/amd64", "linux/arm64"):
         warnings = load(cuda=cuda, torch=versions, serve={"vllm": vllm}, platform=platform).warnings
-        assert [each for each in warnings if "cuDNN 9.10.2.21 of its wheel" not in each] == []
+        assert [each for each in warnings if " of its wheel" not in each] == []
 
 
 FA4_NEEDS = "needs apache-tvm-ffi >=0.1.12,<0.2, and vLLM 0.33.0 needs 0.1.11; allowed: 4.0.0.beta34 and newer, false;"

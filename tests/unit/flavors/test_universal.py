@@ -55,6 +55,12 @@ def specs(**values: Any) -> dict[str, ImageSpec]:
 refusal = partial(refusals.refusal_line, specs)
 
 
+def test_cudnn_of_the_parent_that_computes_wrong_is_a_warning() -> None:
+    config = flavors.load({"flavor": "universal", **ROCKY}, "stack x")
+    start = "slipway:cuda: cuDNN 9.10.2.21 may compute 3D convolutions in bfloat16 wrong; take 9.13 or newer by slipway:cuda; "
+    assert [line.startswith(start) for line in config.warnings if "cuDNN" in line] == [True]
+
+
 def changed(before: dict[str, ImageSpec], after: dict[str, ImageSpec]) -> set[str]:
     """Return the images whose fingerprints are other ones, or that are new."""
     ours, theirs = checkout_fingerprints(before.values()), checkout_fingerprints(after.values())
