@@ -15,7 +15,7 @@ from stacks.flavors.torch_family.components import features
 from stacks.flavors.torch_family.installed_packages import published, torch_constraints
 from stacks.spec import Cuda, ImageSpec, Outside, Packages
 from stacks.tags import Suffix
-from stacks.versions.distros import base_system, distro_names, distro_release
+from stacks.versions.distros import base_system, distro_names, distro_release, leaves_python_open
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import (
     check_audio_wheel,
@@ -73,9 +73,17 @@ class Config(StackConfig):
 
     @property
     def warnings(self) -> list[str]:
-        """A line if torch does not use GPUs on the stack's platform, or its cuDNN or NCCL is known to be wrong."""
+        """A line if torch uses no GPUs, a library of it is known to be wrong, or the base does not say its Python."""
         torch, machine = self.torch.version, self.machine
-        return [*super().warnings, *processor_warnings(torch, machine), *wheel_warnings(torch, machine)]
+        lines = [*super().warnings, *processor_warnings(torch, machine), *wheel_warnings(torch, machine)]
+        if leaves_python_open(self.base):
+            pythons, glibc = wheel_pythons(torch, machine=machine), wheel_glibc(torch, machine=machine)
+            needs = f"{machine} wheels for Python {', '.join(pythons)} and glibc {glibc} or newer"
+            lines.append(
+                f"slipway:base: '{self.base}' does not say its Python and glibc; torch {torch} has {needs}, and the "
+                f"build fails on others; name a release: {', '.join(_bases(pythons, glibc))}"
+            )
+        return lines
 
     def listed(self) -> Iterator[Callable[[], None]]:
         """Yield a check for each release, that a table confirms it."""

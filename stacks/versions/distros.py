@@ -60,10 +60,10 @@ class BaseSystem:
 _OTHER_MANAGERS = {
     **dict.fromkeys(("alpine", "wolfi-base"), "apk"),
     **dict.fromkeys(("fedora", "almalinux", "oraclelinux", "amazonlinux", "centos"), "rpm"),
-    "tumbleweed": "zypper",
+    **dict.fromkeys(("tumbleweed", "opensuse/leap"), "zypper"),
     "archlinux": "pacman",
 }
-"""Package managers of distributions that no image of ours is built on, by words of references.
+"""Package managers of distributions that no image of ours is built on, by words of references or the path.
 
 What installs the packages of rpm differs by release and size: yum in amazonlinux:2 and oraclelinux:7, microdnf alone in
 oraclelinux:8-slim (docker-library/docs 0dce785, amazonlinux/content.md; docker-library/repo-info 032dfd8,
@@ -73,6 +73,8 @@ _WITH_OWN_PYTHON = {"buildpack-deps", "cuda"}
 """Public images, by name, that have the Python of their distribution; so has the distribution's own."""
 _OF_PUBLISHER = re.compile(r"(?:(?:.*/)?(?:library|nvidia|redhat|rockylinux)/)?[^/]+")
 """Repositories of the publisher of an image, or their mirrors: another one's may have another Python."""
+_PYTHON = "python"
+"""The public image, by name, that has a Python of its own."""
 _USUAL = re.compile(r"slim|backports|scm|curl|base|runtime|devel|cudnn\d*|minimal|ubi|[\d.]+")
 """Words of their tags beside the name of the release."""
 
@@ -81,13 +83,13 @@ def base_system(reference: str) -> BaseSystem:
     """Return what is known of a public image by its reference, such as ``ubuntu:24.04`` or ``python:3.12-bookworm``."""
     image = Reference.of(reference)
     words = [*PurePosixPath(image.repository).parts, *image.tag.split("-")]
-    others = (word.rstrip("0123456789.") for word in (image.name, *image.tag.split("-")))
+    others = (word.rstrip("0123456789.") for word in (image.path, image.name, *image.tag.split("-")))
     if manager := next((_OTHER_MANAGERS[other] for other in others if other in _OTHER_MANAGERS), None):
         return BaseSystem(packages=manager)
     release = next(
         (release for release in map(_release, table("distros")) if _is_named(release, image.name, words)), None
     )
-    number = re.match(r"3\.\d+(?![\d])", image.tag) if image.name == "python" else None
+    number = re.match(r"3\.\d+(?![\d])", image.tag) if image.name == _PYTHON else None
     if release is None:
         return BaseSystem(number[0], packages="apt") if number else BaseSystem()
     families = {*distro_families(), *_WITH_OWN_PYTHON}
@@ -96,6 +98,13 @@ def base_system(reference: str) -> BaseSystem:
     is_own = image.name.rstrip("0123456789.") in families and _OF_PUBLISHER.fullmatch(image.path) and usual
     own = release.python if is_own else None
     return BaseSystem(number[0] if number else own, release.glibc, release.packages)
+
+
+def leaves_python_open(reference: str) -> bool:
+    """Return whether a public image of a distribution or of Python does not say its Python, as ``ubuntu:latest``."""
+    image = Reference.of(reference)
+    is_public = image.name in {*distro_families(), *_WITH_OWN_PYTHON, _PYTHON} and _OF_PUBLISHER.fullmatch(image.path)
+    return bool(is_public) and base_system(reference).python is None
 
 
 def _is_named(release: Distro, name: str, words: list[str]) -> bool:

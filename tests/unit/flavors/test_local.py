@@ -47,6 +47,8 @@ def torch(version: str) -> dict[str, Any]:
         ("debian:buster-slim", ("3.7", "2.28", "apt")),
         ("ubuntu:16.04", ("3.5", "2.23", "apt")),
         ("opensuse/tumbleweed:latest", (None, None, "zypper")),
+        ("docker.io/opensuse/leap:15.6", (None, None, "zypper")),
+        ("acme/leap:15.6", (None, None, None)),
         ("archlinux:base", (None, None, "pacman")),
         *((name, (None, None, "rpm")) for name in ("amazonlinux:2", "oraclelinux:7", "oraclelinux:8-slim", "centos:7")),
         ("public.ecr.aws/docker/library/debian:bookworm-slim", ("3.11", "2.36", "apt")),
@@ -119,6 +121,25 @@ def test_bases_that_are_offered_take_the_wheel() -> None:
 )
 def test_base_with_a_wheel_or_unknown_is_taken(values: dict[str, Any]) -> None:
     assert load(**values).warnings == load().warnings
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        "ubuntu:latest",
+        "docker.io/library/debian:latest",
+        "debian:stable-slim",
+        "python:3-slim",
+        "rockylinux/rockylinux:latest",
+    ],
+)
+def test_public_base_of_unknown_python_is_a_warning(base: str) -> None:
+    [line] = [each for each in load(base=base, torch=torch("1.12.1")).warnings if each.startswith("slipway:base:")]
+    assert line == (
+        f"slipway:base: '{base}' does not say its Python and glibc; torch 1.12.1 has amd64 wheels for Python 3.7, 3.8, 3.9, 3.10 "
+        "and glibc 2.17 or newer, and the build fails on others; name a release: ubuntu:20.04, ubuntu:22.04, "
+        "debian:11-slim, python:3.10-slim"
+    )
 
 
 @pytest.mark.parametrize(
