@@ -19,6 +19,7 @@ from containers.image.copies.processes import Member, Processes
 from containers.image.copies.subjects import Subject, subjects
 from containers.image.owners.ownership import owners
 from containers.image.owners.ownership_records import Owner
+from containers.image.owners.package_folders import PackageFolders
 
 _VERSION: Final = re.compile(r"\d+(?:\.\d+)+$")
 _NUMBERS: Final = re.compile(r"\d+")
@@ -95,8 +96,9 @@ class Copies:
 def copies(contents: Contents, every: Iterable[Processes]) -> list[Copies]:
     """Return the copies of each process of an image, those that are known to break first."""
     listed: dict[tuple[str, ...], Copies] = {}
+    folders = PackageFolders(contents)
     for processes in every:
-        for subject in subjects(contents, processes):
+        for subject in subjects(contents, processes, folders):
             for one in _Search(contents, processes, subject).copies():
                 listed.setdefault((one.family, one.how, *sorted(copy.path for copy in one.copies)), one)
     return sorted(listed.values(), key=lambda one: (one.case is None, one.family, one.process, one.how))

@@ -6,7 +6,7 @@ import fnmatch
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,11 +14,9 @@ from containers.image.binaries.contents import Contents
 from containers.image.binaries.elf_file import symbol_hash
 from containers.image.copies.families import table
 from containers.image.copies.processes import Processes, Root
+from containers.image.owners.package_folders import Environment, PackageFolders
 
-_SITE: Final = re.compile(
-    r"(?P<prefix>.*?)(?:usr/)?(?:local/)?lib(?:64)?/python(?P<version>3[^/]*)/(?:site|dist)-packages/"
-)
-_TAGGED: Final = re.compile(r"\.(?:cpython-(?P<version>3\d+)|abi3)[\w-]*\.so$")
+_TAGGED: Final = re.compile(r"\.(?:cpython-(?P<version>3\d+t?)|abi3)[\w-]*\.so$")
 _PYTHON: Final = re.compile(r"(?:^|/)python(3(?:\.\d+)?)$")
 
 
@@ -37,7 +35,7 @@ class Subject:
     environment: bool = False
 
 
-def subjects(contents: Contents, processes: Processes) -> Iterator[Subject]:
+def subjects(contents: Contents, processes: Processes, folders: PackageFolders) -> Iterator[Subject]:
     """Yield the subjects of a loader; programs with the same libraries of families are one."""
     programs: defaultdict[frozenset[str], Subject] = defaultdict(lambda: Subject(""))
     for root in processes.roots:
@@ -48,15 +46,17 @@ def subjects(contents: Contents, processes: Processes) -> Iterator[Subject]:
     for one in programs.values():
         one.everywhere = {member.path: one.name for root in one.roots for member in root.members}
         yield one
-    yield from _environments(contents, processes)
+    yield from _environments(contents, processes, folders)
 
 
-def _environments(contents: Contents, processes: Processes) -> Iterator[Subject]:
+def _environments(contents: Contents, processes: Processes, folders: PackageFolders) -> Iterator[Subject]:
     by_path = {root.path: root for root in processes.roots}
     pythons = {match[1]: path for path in contents.binaries if (match := _PYTHON.search(path))}
-    for (prefix, version), roots in sorted(_by_environment(contents, processes.roots).items()):
-        one = Subject(f"/{prefix}".rstrip("/") or "/", environment=True)
-        one.python = pythons.get(version, pythons.get("3", ""))
+    opened = _opened_by_environment(contents, processes.roots, folders)
+    for environment in filter(opened.__contains__, folders.environments):
+        roots = opened[environment]
+        one = Subject(environment.place, environment=True)
+        one.python = pythons.get(environment.version.rstrip("t"), pythons.get("3", ""))
         if python := by_path.get(one.python):
             one.everywhere.update((member.path, f"/{python.path}") for member in python.members)
         one.everywhere.update((path, "LD_PRELOAD") for path in processes.preloaded)
@@ -65,7 +65,7 @@ def _environments(contents: Contents, processes: Processes) -> Iterator[Subject]
         while pending:
             root = pending.pop()
             one.roots.append(root)
-            if _opened(root.path):
+            if _opened(folders, root.path):
                 one.everywhere.update((member.path, f"/{root.path}") for member in root.members)
             # A library of a family is opened in the process of itself alone.
             more = [by_path[member.path] for member in root.members if member.path in by_path]
@@ -75,29 +75,23 @@ def _environments(contents: Contents, processes: Processes) -> Iterator[Subject]
         yield one
 
 
-def _by_environment(contents: Contents, roots: Iterable[Root]) -> Mapping[tuple[str, str], list[Root]]:
-    """Return what Python opens, by the prefix of the environment and the version of its Python."""
-    environments: defaultdict[tuple[str, str], list[Root]] = defaultdict(list)
-    of_debian: defaultdict[str, list[Root]] = defaultdict(list)
+def _opened_by_environment(
+    contents: Contents, roots: Iterable[Root], folders: PackageFolders
+) -> Mapping[Environment, Sequence[Root]]:
+    """Return what Python opens, by the environments that see it."""
+    environments: defaultdict[Environment, list[Root]] = defaultdict(list)
     for root in roots:
-        site = _SITE.match(root.path)
-        if site and not root.program and _is_opened(contents, root.path, site["version"]):
-            if site["version"] == "3":
-                of_debian[site["prefix"]].append(root)
-            else:
-                environments[site["prefix"], site["version"]].append(root)
-    for prefix, shared in of_debian.items():
-        versions = [key for key in environments if key[0] == prefix] or [(prefix, "3")]
-        for key in versions if len(versions) == 1 else ():
-            environments[key] += shared
+        for environment in () if root.program else folders.of(root.path):
+            if _is_opened(contents, folders, root.path, environment.version):
+                environments[environment].append(root)
     return environments
 
 
-def _is_opened(contents: Contents, path: str, version: str) -> bool:
+def _is_opened(contents: Contents, folders: PackageFolders, path: str, version: str) -> bool:
     """Return whether Python opens a file: a module for it, or the table's name of a package's opened file."""
     if tagged := _TAGGED.search(path):
-        return not tagged["version"] or version == "3" or tagged["version"] == version.replace(".", "")
-    if _opened(path) is not None:
+        return not tagged["version"] or tagged["version"] == version.replace(".", "")
+    if _opened(folders, path) is not None:
         return True
     name = posixpath.basename(path)
     binary = contents.binaries[path]
@@ -108,6 +102,7 @@ def _is_opened(contents: Contents, path: str, version: str) -> bool:
     )
 
 
-def _opened(path: str) -> bool | None:
+def _opened(folders: PackageFolders, path: str) -> bool | None:
     """Return whether a package opens a file with RTLD_GLOBAL; None if the table does not have the file."""
-    return next((way for file, way in table().opened.items() if fnmatch.fnmatchcase(path, f"*-packages/{file}")), None)
+    file = path.removeprefix(f"{folders.folder(path)}/")
+    return next((way for pattern, way in table().opened.items() if fnmatch.fnmatchcase(file, pattern)), None)

@@ -2,7 +2,8 @@
 
 Sources: python/cpython v3.11.9, Lib/site.py (`venv`, `main`: a virtual environment's folder, that of the user, then
 those of the system) and Modules/getpath.py (PYTHONPATH before all). Debian's Python has `dist-packages`, those below
-/usr/local first; a Python of its own below /usr/local has `site-packages`, and sees none of Debian's.
+/usr/local first; a Python of its own below /usr/local has `site-packages`, and sees none of Debian's. Red Hat's Python
+has `site-packages`, those below /usr/local first (fedoraproject.org/wiki/Changes/Making_sudo_pip_safe).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ HOME: Final = re.compile(rb"^\s*home\s*=\s*(/.*?)\s*$", re.MULTILINE)
 """The folder of the Python that a virtual environment is made from, in its settings."""
 ALONE: Final = re.compile(rb"^\s*include-system-site-packages\s*=(?!\s*true\s*$)", re.IGNORECASE | re.MULTILINE)
 """A setting by which an environment does not see its base's packages; without it, it does."""
-_OF_DEBIAN: Final = "usr"
+_SYSTEM: Final = "usr"
+_LOCAL: Final = "usr/local"
 SHARED: Final = "usr/lib/python3/dist-packages"
 """Debian's packages, of all its Pythons."""
 
@@ -94,12 +96,17 @@ class PackageFolders:
                 if version == "3":
                     has_shared |= match["folder"] == SHARED
                 else:
-                    is_local = match["kind"] == "dist" and prefix == "usr/local"
-                    folders[_OF_DEBIAN if is_local else prefix, version][match["folder"]] = None
-        pythons = {version for prefix, version in (*folders, *self._pythons) if prefix == _OF_DEBIAN}
+                    is_local = prefix == _LOCAL and (match["kind"] == "dist" or self._is_of_red_hat(version))
+                    folders[_SYSTEM if is_local else prefix, version][match["folder"]] = None
+        pythons = {version for prefix, version in (*folders, *self._pythons) if prefix == _SYSTEM}
         for version in pythons if has_shared else ():
-            folders[_OF_DEBIAN, version][SHARED] = None
+            folders[_SYSTEM, version][SHARED] = None
         return {key: sorted(each, key=lambda folder: "/local/" not in folder) for key, each in folders.items()}
+
+    def _is_of_red_hat(self, version: str) -> bool:
+        """Return whether the system's Python of a version is Red Hat's, and none is below /usr/local."""
+        is_alone = (_SYSTEM, version) in self._pythons and (_LOCAL, version) not in self._pythons
+        return is_alone and bool(self._contents.tree.find(f"usr/lib/python{version}/site-packages"))
 
     @cached_property
     def _pythons(self) -> set[tuple[str, str]]:

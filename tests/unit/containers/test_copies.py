@@ -17,6 +17,7 @@ from containers.image.copies.library_copies import Copies, copies
 from containers.image.layers.layer import LayerIndex
 from tests.helpers import folder_image, image_files
 from tests.helpers.elf_writer import LOADER, elf
+from tests.helpers.every import every
 
 SITE = "opt/venv/lib/python3.11/site-packages"
 TAG = ".cpython-311-x86_64-linux-gnu.so"
@@ -327,6 +328,67 @@ def test_environments_are_processes_of_their_own() -> None:
     }
     contents = image_files.image(files)
     assert copies(contents, loading.resolve(contents, X86_64).processes) == []
+
+
+BASE, TARGET = "usr/local/lib/python3.11/site-packages", "opt/target"
+VENV: image_files.Files = {"opt/venv/pyvenv.cfg": "home = /usr/local/bin\ninclude-system-site-packages = true\n"}
+USER = "root/.local/lib/python3.11/site-packages"
+
+
+@every(
+    "files, one, other, process",
+    [
+        (VENV, SITE, BASE, "/opt/venv"),
+        ({"opt/venv/pyvenv.cfg": "home = /usr/local/bin\ninclude-system-site-packages = false\n"}, SITE, BASE, ""),
+        ({}, USER, BASE, "/usr/local"),
+        (VENV, SITE, USER, "/opt/venv"),
+        ({}, TARGET, BASE, "/usr/local"),
+        ({}, TARGET, SITE, "/opt/venv"),
+        ({}, "opt/other", BASE, ""),
+        ({}, "usr/local/lib/python3.11/dist-packages", "usr/lib/python3/dist-packages", "/usr"),
+        (
+            {"usr/local/bin/python3.11": ""},  # Red Hat
+            "usr/local/lib64/python3.11/site-packages",
+            "usr/lib/python3.11/site-packages",
+            "/usr",
+        ),
+        ({}, "usr/local/lib64/python3.11/site-packages", "usr/lib/python3.11/site-packages", ""),
+    ],
+)
+def test_folders_that_one_python_searches_are_one_process(
+    files: image_files.Files, one: str, other: str, process: str
+) -> None:
+    images = {f"{SITE}/own.py": "", "usr/bin/python3.11": elf(), "usr/local/bin/python3.11": elf(), **files}
+    for number, folder in enumerate((one, other), 1):
+        library = f"libgomp-{number * 11111111}.so.1"
+        images[f"{folder}/p{number}/m{TAG}"] = elf(needed=[library], rpath="$ORIGIN")
+        images[f"{folder}/p{number}/{library}"] = elf(library, defined=[f"omp_{number}"])
+    contents = image_files.image(images, {"Env": [f"PYTHONPATH=/{TARGET}"]})
+    found = copies(contents, loading.resolve(contents, X86_64).processes)
+    assert [each.process for each in found] == [f"the Python of {process}"] * bool(process)
+
+
+def test_package_that_an_earlier_folder_hides_is_in_no_process() -> None:
+    files: image_files.Files = {**VENV, "usr/local/bin/python3.11": elf()}
+    for number, folder in enumerate((SITE, BASE), 1):
+        library = f"libgomp-{number * 11111111}.so.1"
+        files |= {f"{folder}/p/__init__.py": "", f"{folder}/p/m{TAG}": elf(needed=[library], rpath="$ORIGIN")}
+        files[f"{folder}/p/{library}"] = elf(library, defined=[f"omp_{number}"])
+    contents = image_files.image(files)
+    assert copies(contents, loading.resolve(contents, X86_64).processes) == []
+
+
+@pytest.mark.parametrize(("tag", "found"), [("cpython-313t-x86_64-linux-gnu", 1), ("cpython-313-x86_64-linux-gnu", 0)])
+def test_python_without_a_lock_loads_modules_of_its_own(tag: str, found: int) -> None:
+    folder = "opt/venv/lib/python3.13t/site-packages"
+    files: image_files.Files = {
+        f"{folder}/a.cpython-313t-x86_64-linux-gnu.so": elf(needed=["libgomp-11111111.so.1"], rpath="$ORIGIN"),
+        f"{folder}/b.{tag}.so": elf(needed=["libgomp-22222222.so.1"], rpath="$ORIGIN"),
+        f"{folder}/libgomp-11111111.so.1": elf("libgomp-11111111.so.1", defined=["omp_init"]),
+        f"{folder}/libgomp-22222222.so.1": elf("libgomp-22222222.so.1", defined=["omp_end"]),
+    }
+    contents = image_files.image(files)
+    assert len(copies(contents, loading.resolve(contents, X86_64).processes)) == found
 
 
 @pytest.mark.parametrize(("name", "soname", "opened"), [("b", "", True), ("libb", "libb.so", False)])
