@@ -69,11 +69,24 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Opened:
+    """Files that a package opens by path; the fields are those of `families.toml`."""
+
+    files: tuple[str, ...]
+    everywhere: bool = False
+    beside: str = ""
+
+    def has(self, file: str) -> bool:
+        """Return whether a file is one of them, by its path below the folder of packages."""
+        return any(fnmatch.fnmatchcase(file, pattern) for pattern in self.files)
+
+
+@dataclass(frozen=True)
 class FamilyTable:
-    """The rows of `families.toml`; ``opened`` has whether a file is opened with RTLD_GLOBAL, by pattern."""
+    """The rows of `families.toml`."""
 
     families: tuple[Family, ...]
-    opened: Mapping[str, bool]
+    opened: tuple[Opened, ...]
     cases: tuple[Case, ...]
 
     def family(self, library: str) -> Family | None:
@@ -87,7 +100,7 @@ def table() -> FamilyTable:
     rows = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
     return FamilyTable(
         tuple(Family(**_fields(row)) for row in rows["family"]),
-        {file: row.get("everywhere", False) for row in rows["opened"] for file in row["files"]},
+        tuple(Opened(**_fields(row)) for row in rows["opened"]),
         tuple(Case(**_fields(row)) for row in rows["case"]),
     )
 

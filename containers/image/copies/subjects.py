@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import posixpath
 import re
 from collections import defaultdict
@@ -12,7 +11,7 @@ from typing import Final
 
 from containers.image.binaries.contents import Contents
 from containers.image.binaries.elf_file import symbol_hash
-from containers.image.copies.families import table
+from containers.image.copies.families import Opened, table
 from containers.image.copies.processes import Processes, Root
 from containers.image.owners.package_folders import Environment, PackageFolders
 
@@ -65,7 +64,7 @@ def _environments(contents: Contents, processes: Processes, folders: PackageFold
         while pending:
             root = pending.pop()
             one.roots.append(root)
-            if _opened(folders, root.path):
+            if (row := _opened(contents, folders, root.path)) and row.everywhere:
                 one.everywhere.update((member.path, f"/{root.path}") for member in root.members)
             # A library of a family is opened in the process of itself alone.
             more = [by_path[member.path] for member in root.members if member.path in by_path]
@@ -91,7 +90,7 @@ def _is_opened(contents: Contents, folders: PackageFolders, path: str, version: 
     """Return whether Python opens a file: a module for it, or the table's name of a package's opened file."""
     if tagged := _TAGGED.search(path):
         return not tagged["version"] or tagged["version"] == version.replace(".", "")
-    if _opened(folders, path) is not None:
+    if _opened(contents, folders, path):
         return True
     name = posixpath.basename(path)
     binary = contents.binaries[path]
@@ -102,7 +101,8 @@ def _is_opened(contents: Contents, folders: PackageFolders, path: str, version: 
     )
 
 
-def _opened(folders: PackageFolders, path: str) -> bool | None:
-    """Return whether a package opens a file with RTLD_GLOBAL; None if the table does not have the file."""
-    file = path.removeprefix(f"{folders.folder(path)}/")
-    return next((way for pattern, way in table().opened.items() if fnmatch.fnmatchcase(file, pattern)), None)
+def _opened(contents: Contents, folders: PackageFolders, path: str) -> Opened | None:
+    """Return the row of the table for a file that a package opens; None if it has none."""
+    folder = folders.folder(path)
+    rows = (row for row in table().opened if row.has(path.removeprefix(f"{folder}/")))
+    return next((row for row in rows if not row.beside or contents.tree.find(f"{folder}/{row.beside}")), None)

@@ -378,6 +378,46 @@ def test_package_that_an_earlier_folder_hides_is_in_no_process() -> None:
     assert copies(contents, loading.resolve(contents, X86_64).processes) == []
 
 
+@every(
+    "file, how",
+    [
+        ("lightgbm/lib/lib_lightgbm.so", "both"),
+        ("dgl/libdgl.so", "both"),
+        ("decord/libdecord.so", "mixed"),
+        ("tvm_ffi/lib/libtvm_ffi.so", "mixed"),
+        ("transformer_engine/libtransformer_engine.so", "mixed"),
+        ("tensorrt_llm/libs/libth_common.so", "both"),
+        ("torchvision/image_stable.so", "both"),
+        ("onnxruntime/capi/libonnxruntime_providers_cuda.so", "both"),
+        ("jax_plugins/xla_cuda13/xla_cuda_plugin.so", "both"),
+        ("other/lib/libother.so", ""),
+    ],
+)
+def test_file_that_a_package_opens_is_in_its_process(file: str, how: str) -> None:
+    folder = file.rpartition("/")[0]
+    files: image_files.Files = {
+        f"{SITE}/a/m{TAG}": elf(needed=["libgomp-11111111.so.1"], rpath="$ORIGIN"),
+        f"{SITE}/a/libgomp-11111111.so.1": elf("libgomp-11111111.so.1", defined=["omp_init"]),
+        f"{SITE}/{file}": elf(file.rpartition("/")[2], needed=["libgomp-22222222.so.1"], rpath="$ORIGIN"),
+        f"{SITE}/{folder}/libgomp-22222222.so.1": elf("libgomp-22222222.so.1", defined=["omp_init", "omp_end"]),
+    }
+    contents = image_files.image(files)
+    found = copies(contents, loading.resolve(contents, X86_64).processes)
+    assert [one.how for one in found] == [how] * bool(how)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_nccl_that_jax_opens_counts_where_jax_is(*, is_there: bool) -> None:
+    files: image_files.Files = {
+        f"{SITE}/nvidia/nccl/lib/libnccl.so.2": elf("libnccl.so.2", defined=["ncclInit"]),
+        "usr/lib64/libnccl.so.2": elf("libnccl.so.2", defined=["ncclInit", "ncclFini"]),
+        **({f"{SITE}/jax_plugins/xla_cuda13/__init__.py": ""} if is_there else {}),
+    }
+    contents = image_files.image(files)
+    found = copies(contents, loading.resolve(contents, X86_64).processes)
+    assert [(one.family, one.how) for one in found] == [("NCCL", "name")] * is_there
+
+
 @pytest.mark.parametrize(("tag", "found"), [("cpython-313t-x86_64-linux-gnu", 1), ("cpython-313-x86_64-linux-gnu", 0)])
 def test_python_without_a_lock_loads_modules_of_its_own(tag: str, found: int) -> None:
     folder = "opt/venv/lib/python3.13t/site-packages"
