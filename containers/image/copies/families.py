@@ -29,6 +29,7 @@ class Family:
     version: str = ""
     rivals: bool = False
     by_name: bool = False
+    of_system: bool = False
 
     def rank(self, library: str) -> int | None:
         """Return which of the family's patterns has a plain name, None if none has."""

@@ -7,7 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import permutations
 from typing import Any, Final
 
@@ -98,9 +98,10 @@ def copies(contents: Contents, every: Iterable[Processes]) -> list[Copies]:
     listed: dict[tuple[str, ...], Copies] = {}
     folders = PackageFolders(contents)
     for processes in every:
-        for subject in subjects(contents, processes, folders):
-            for one in _Search(contents, processes, subject).copies():
-                listed.setdefault((one.family, one.how, *sorted(copy.path for copy in one.copies)), one)
+        search = partial(_Search, contents, processes)
+        found = [one for subject in subjects(contents, processes, folders) for one in search(subject).copies()]
+        for one in (*found, *search(Subject("each program that opens it by its name")).hiding()):
+            listed.setdefault((one.family, one.how, *sorted(copy.path for copy in one.copies)), one)
     return sorted(listed.values(), key=lambda one: (one.case is None, one.family, one.process, one.how))
 
 
@@ -126,6 +127,23 @@ class _Search:
                 yield from self._hidden(family, paths)
                 yield from self._parts(family, paths)
                 yield from self._named(family, paths)
+
+    def hiding(self) -> Iterator[Copies]:
+        """Yield the files that a name leads to in place of the file of the distribution's packages."""
+        named: defaultdict[tuple[Family, str], list[str]] = defaultdict(list)
+        for path, family in self._processes.families.items():
+            if family.of_system:
+                named[family, self._soname(path)].append(path)
+        for (family, name), paths in named.items():
+            found = self._processes.found(name, "") if len(paths) > 1 else ""
+            if found and not self._is_of_system(found):
+                hidden = [each for each in paths if self._is_of_system(each) and not self._are_equal(each, found)]
+                mixing = f"{name} is the first, whose providers are not the distribution's"
+                yield from [self._copies(family, "hidden", [found, *hidden], mixing)] if hidden else []
+
+    def _is_of_system(self, path: str) -> bool:
+        owner = self._owner(path)
+        return owner is not None and owner.manager in {"dpkg", "rpm"}
 
     def _distinct(self, family: Family, paths: Iterable[str]) -> list[str]:
         """Return the different files of which a process should have one: of the first part that has several."""
@@ -234,7 +252,7 @@ class _Search:
         more = len(self._subject.roots) - 1
         if self._subject.environment:
             return f"the Python of {self._subject.name}"
-        return f"{self._subject.name} and {more} more programs" if more else self._subject.name
+        return f"{self._subject.name} and {more} more programs" if more > 0 else self._subject.name
 
     def _case(self, family: Family, how: str, files: Sequence[str]) -> tuple[Case | None, int]:
         """Return the known case of copies, and the number of the copy that it begins with."""

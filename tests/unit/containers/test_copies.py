@@ -418,6 +418,39 @@ def test_nccl_that_jax_opens_counts_where_jax_is(*, is_there: bool) -> None:
     assert [(one.family, one.how) for one in found] == [("NCCL", "name")] * is_there
 
 
+@every(
+    "path, environment, found",
+    [
+        ("opt/rdma/lib/libibverbs.so.1.14.56.0", ["LD_LIBRARY_PATH=/opt/rdma/lib"], True),
+        ("opt/rdma/lib/libibverbs.so.1.14.56.0", [], False),
+        ("usr/lib64/libibverbs.so.1.14.56.0", ["LD_LIBRARY_PATH=/usr/lib64"], False),  # as EFA's installer leaves it
+    ],
+)
+def test_libibverbs_that_hides_the_distributions_is_named(path: str, environment: list[str], *, found: bool) -> None:
+    """Built beside that of the packages, or in place of it."""
+    folder, _, file = path.rpartition("/")
+    old, new = (
+        elf("libibverbs.so.1", provides=[f"IBVERBS_PRIVATE_{number}"], defined=["ibv_open"]) for number in (44, 59)
+    )
+    files: image_files.Files = {
+        "usr/lib64/libibverbs.so.1": "->libibverbs.so.1.14.44.0",
+        "usr/lib64/libibverbs.so.1.14.44.0": old,
+        path: new,
+        f"{folder}/libibverbs.so.1": f"->{file}",
+        "var/lib/dpkg/info/libibverbs1.list": f"/usr/lib64/libibverbs.so.1.14.44.0\n/usr/lib64/{file}\n",
+    }
+    if folder == "usr/lib64":
+        del files["usr/lib64/libibverbs.so.1.14.44.0"]
+    contents = image_files.image(files, {"Env": environment})
+    expected = (
+        f"rdma-core in each program that opens it by its name: /{path} (IBVERBS_PRIVATE_59) and "
+        "/usr/lib64/libibverbs.so.1.14.44.0 (IBVERBS_PRIVATE_44, libibverbs1): libibverbs.so.1 is the first, whose "
+        "providers are not the distribution's"
+    )
+    lines = [str(one) for one in copies(contents, loading.resolve(contents, X86_64).processes)]
+    assert lines == [expected] * found
+
+
 @pytest.mark.parametrize(("tag", "found"), [("cpython-313t-x86_64-linux-gnu", 1), ("cpython-313-x86_64-linux-gnu", 0)])
 def test_python_without_a_lock_loads_modules_of_its_own(tag: str, found: int) -> None:
     folder = "opt/venv/lib/python3.13t/site-packages"
