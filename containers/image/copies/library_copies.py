@@ -5,12 +5,13 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import permutations
 from typing import Any, Final
 
+from containers import budget
 from containers.errors import abridged
 from containers.image.binaries.contents import Contents
 from containers.image.binaries.loading import Fault
@@ -23,6 +24,8 @@ from containers.image.owners.package_folders import PackageFolders
 
 _VERSION: Final = re.compile(r"\d+(?:\.\d+)+$")
 _NUMBERS: Final = re.compile(r"\d+")
+_MOST: Final = 32
+"""Different files of one part that are looked at: each is compared with the others."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,7 @@ class _Search:
                 yield self._copies(family, *self._loaded(files))
             if family.by_name:
                 yield from self._hidden(family, paths)
-                yield from self._parts(family, paths)
+                yield from self._parts(family, {*paths})
                 yield from self._named(family, paths)
 
     def hiding(self) -> Iterator[Copies]:
@@ -135,22 +138,24 @@ class _Search:
             if family.of_system:
                 named[family, self._soname(path)].append(path)
         for (family, name), paths in named.items():
-            found = self._processes.found(name, "") if len(paths) > 1 else ""
-            if found and not self._is_of_system(found):
-                hidden = [each for each in paths if self._is_of_system(each) and not self._are_equal(each, found)]
+            if len(paths) < 2:
+                continue
+            found = self._processes.found(name, "")
+            packaged = {
+                path for path, owner in owners(self._contents, paths).items() if owner.manager in {"dpkg", "rpm"}
+            }
+            if found and found not in packaged:
+                hidden = [path for path in sorted(packaged) if not self._are_equal(path, found)][:_MOST]
                 mixing = f"{name} is the first, whose providers are not the distribution's"
                 yield from [self._copies(family, "hidden", [found, *hidden], mixing)] if hidden else []
-
-    def _is_of_system(self, path: str) -> bool:
-        owner = self._owner(path)
-        return owner is not None and owner.manager in {"dpkg", "rpm"}
 
     def _distinct(self, family: Family, paths: Iterable[str]) -> list[str]:
         """Return the different files of which a process should have one: of the first part that has several."""
         by_part: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
         for path in paths:
+            budget.check()
             same = by_part[family.part(self._plain(path))]
-            if not any(self._are_equal(path, other) for other in same):
+            if len(same) < _MOST and not any(self._are_equal(path, other) for other in same):
                 same.append(path)
         return next((same for _, same in sorted(by_part.items()) if len(same) > 1), [])
 
@@ -211,7 +216,7 @@ class _Search:
                 yield self._copies(family, "hidden", [member.path, member.hidden], mixing)
                 return
 
-    def _parts(self, family: Family, paths: Sequence[str]) -> Iterator[Copies]:
+    def _parts(self, family: Family, paths: Set[str]) -> Iterator[Copies]:
         """Yield parts of two copies in the process of one file."""
         for root in self._subject.roots:
             by_origin: dict[str, str] = {}

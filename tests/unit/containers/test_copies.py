@@ -15,6 +15,8 @@ from containers.image.binaries.elf_file import X86_64
 from containers.image.copies.families import plain, table
 from containers.image.copies.library_copies import Copies, copies
 from containers.image.layers.layer import LayerIndex
+from containers.image.owners import contradictions
+from containers.image.owners.ownership import contested
 from tests.helpers import folder_image, image_files
 from tests.helpers.elf_writer import LOADER, elf
 from tests.helpers.every import every
@@ -476,3 +478,35 @@ def test_file_without_a_tag_is_opened_unless_it_is_a_library(name: str, soname: 
     contents = image_files.image(files)
     found = copies(contents, loading.resolve(contents, X86_64).processes)
     assert [len(one.copies) for one in found] == ([2] if opened else [])
+
+
+def test_work_grows_with_packages_and_not_with_their_square() -> None:
+    """Of packages with metadata, a record, and a library of a family each."""
+
+    def calls(count: int) -> int:
+        files: image_files.Files = {}
+        for number in range(count):
+            library, requirement = f"libgomp-{number:08x}.so.1", f"p{(number + 1) % count}>=2"
+            metadata = f"Metadata-Version: 2.1\nName: p{number}\nVersion: 1.0\nRequires-Dist: {requirement}\n"
+            files[f"{SITE}/p{number}-1.0.dist-info/METADATA"] = metadata
+            files[f"{SITE}/p{number}-1.0.dist-info/RECORD"] = f"p{number}/m{TAG},,\np{number}/{library},,\n"
+            files[f"{SITE}/p{number}/m{TAG}"] = elf(needed=[library], rpath="$ORIGIN")
+            files[f"{SITE}/p{number}/{library}"] = elf(library, defined=["omp_init", f"omp_{number}"])
+        made = 0
+
+        def count_call(_frame: object, event: str, _argument: object) -> None:
+            nonlocal made
+            made += event in {"call", "c_call"}
+
+        sys.setprofile(count_call)
+        try:
+            contents = image_files.image(files)
+            assert copies(contents, loading.resolve(contents, X86_64).processes)
+            assert len(contradictions.unmet(contents, "amd64")) == count
+            assert contested(contents) == []
+        finally:
+            sys.setprofile(None)
+        return made
+
+    few, many = calls(60), calls(480)
+    assert many < few * 8
