@@ -162,8 +162,8 @@ def _seconds(time: str) -> float:
 
 def _controller(config: KubernetesRunnersConfig) -> str:
     """Return why no runner is requested for jobs; empty if controller and listener run."""
-    space = config.controller_namespace
-    pods = kubectl.lasting(_items(config, "pods", space))
+    space = config.arc_namespace
+    pods = config.of_arc(kubectl.lasting(_items(config, "pods", space)))
     for pod in pods:
         if reason := not_ready(pod):
             return f"{space}/{_name(pod)} does not run: {reason}"

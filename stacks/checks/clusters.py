@@ -8,7 +8,8 @@ from pathlib import Path
 
 from containers.errors import builds_no, one_line
 from containers.registry.reference import Reference
-from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunnersConfig, ValidationConfig, check_arc
+from stacks.config.cluster.arc_config import check_arc
+from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunnersConfig, ValidationConfig
 from stacks.graph import Graph
 from stacks.spec import CONTEXT, context_path
 
@@ -23,13 +24,16 @@ _GPU_REPORT = "common/gpu/report.py"
 def missing_charts(graph: Graph) -> Iterator[str]:
     """Yield a message where the folder that the stack names lacks a chart, or has one of a release that is too old."""
     runners = graph.config.runners
-    folder = runners.arc.charts if isinstance(runners, KubernetesRunnersConfig) else None
-    paths = [f"{folder}/{chart}/Chart.yaml" for chart in ARC_CHARTS if folder]
+    if not isinstance(runners, KubernetesRunnersConfig):
+        return
+    folder = runners.arc.charts
+    needed = ARC_CHARTS[1:] if runners.arc.controller else ARC_CHARTS
+    paths = [f"{folder}/{chart}/Chart.yaml" for chart in needed if folder]
     missing = [path for path in paths if not (graph.root / path).is_file()]
     if missing:
         yield (
             f"slipway:runners.arc.charts: '{one_line(folder)}': the checkout has no {' and no '.join(missing)}: "
-            "unpack both charts there, or leave it out"
+            f"unpack {'both charts' if len(needed) > 1 else 'it'} there, or leave it out"
         )
     for path in paths if not missing else ():
         if release := arc_release(graph.root / path):

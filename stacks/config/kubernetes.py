@@ -22,6 +22,7 @@ from containers.image.gpu.node_labels import GPU, labelled_driver
 from containers.platform_name import architecture, system
 from containers.registry.reference import check_host, check_reference
 from stacks.config import builders, github_url
+from stacks.config.cluster.arc_config import ArcConfig
 from stacks.config.ec2 import NodeReservationConfig, ScheduleConfig, check_minima, old_runners
 from stacks.config.model import (
     SENSITIVE,
@@ -37,24 +38,19 @@ from stacks.config.model import (
 from stacks.config.values import Driver, Labels, Platform
 from stacks.versions.nodes import EFA, INFINIBAND, check_count, node
 
-ARC_VERSION = "0.14.2"
-"""Release of both charts of GitHub's Actions Runner Controller."""
-
 RUNNER_REQUESTS = ("4", "16Gi")
 """CPUs and memory that the container of a runner with devices requests, besides its Docker daemon, and by default
 without one."""
 DEFAULT_REQUESTS = ("500m", "1Gi")
 """What another container requests: the namespace's default."""
 
-_OLDEST_ARC = "0.14.0"
-"""Below it the charts ignore ``scaleSetLabels`` (docs/gha-runner-scale-set-controller/README.md of ARC, 0.14.0: #4408);
-below 0.13.1 a runner that the quota refuses once gets no pod (0.13.1: #4305)."""
-
 ARC_CHARTS = ("gha-runner-scale-set-controller", "gha-runner-scale-set")
 """The names of the charts: of the controller, and of the runners."""
 ARC_PREPARED = "slipway/arc"
 """The annotation of a scale set whose state has the time in which its jobs end, and its minor release of ARC, with
 which it is made anew: empty where the charts name none."""
+ARC_CONTROLLER = "slipway/controller"
+"""The annotation of a scale set that the organization's own controller serves: namespace and account of that one."""
 ARC_LABEL = "app.kubernetes.io/version"
 """The charts' label of a scale set: their release of ARC."""
 ARC_SETS = "autoscalingrunnersets.actions.github.com"
@@ -144,16 +140,6 @@ def _ending(*parts: str | int) -> str:
     return "-".join(str(part) for part in parts if part)
 
 
-def check_arc(version: str) -> str:
-    """Return a release of ARC; raises ValueError for one that is too old for these runners."""
-    if tuple(map(int, version.split("."))) < tuple(map(int, _OLDEST_ARC.split("."))):
-        raise ValueError(
-            f"is too old: before {_OLDEST_ARC} the charts ignore labels, and a runner that the quota refuses once gets "
-            f"no pod: give {_OLDEST_ARC} or later"
-        )
-    return version
-
-
 Addresses = Annotated[
     tuple[str, ...],
     BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...]),
@@ -201,28 +187,6 @@ class GitHubConfig(Model):
                 "no credentials for GitHub: give app, token (with `pulumi config set --secret --path`) or secret"
                 if not logins
                 else f"{' and '.join(logins)} are given: keep one"
-            )
-        return self
-
-
-class ArcConfig(Model):
-    """GitHub's Actions Runner Controller (ARC), from its own Helm charts."""
-
-    version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$"), AfterValidator(check_arc)] = Field(
-        ARC_VERSION, description=f"Release of both charts, {_OLDEST_ARC} or later."
-    )
-    charts: NonEmpty | None = Field(
-        None,
-        description="Folder, relative to the checkout, with both charts unpacked, each in a folder of its name. "
-        "Default: GitHub's registry.",
-    )
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if self.charts and self.version != ARC_VERSION:
-            raise ValueError(
-                f"version {self.version}: the charts in {self.charts} are of a version of their own: leave out version "
-                "or charts"
             )
         return self
 
@@ -363,6 +327,23 @@ class Replica:
         return self.pool.address[self.number] if self.pool.address else None
 
 
+class NetworkConfig(Model):
+    """How the pods of a cluster reach other machines, where that differs from what pods usually have."""
+
+    mtu: int | None = Field(
+        None,
+        ge=576,
+        le=65535,
+        description="MTU of the networks that Docker daemons make, which must not be above that of the cluster's pods. "
+        "Default: Docker's, 1500.",
+    )
+    ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field(
+        (),
+        description="TCP ports that network policies let out, besides 80, 443 and those of slipway:registry and "
+        "slipway:mirrors: [3128].",
+    )
+
+
 class ValidationConfig(Model):
     """A Job that runs the GPU checks of an image, once for each image, on a node of the profile."""
 
@@ -483,6 +464,15 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
     arc: ArcConfig = Field(
         default_factory=ArcConfig, description="GitHub's controller, which starts and ends the runners."
     )
+    pull_secrets: tuple[Label, ...] = Field(
+        (),
+        exclude_if=lambda value: not value,  # as for sets
+        description="Secrets with registries' logins, in each namespace of these runners, by which pods pull their "
+        "images. Those of ARC are in arc.values.",
+    )
+    network: NetworkConfig | None = Field(
+        None, description="MTU and ports of the cluster's network. Default: those of the web."
+    )
     docker_image: Reference = Field("docker:28.5.2-dind", description="Image of the Docker daemon and its client.")
     github: GitHubConfig = Field(description="Organization or repository whose jobs the runners take.")
     daemon: bool = Field(
@@ -536,8 +526,23 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
                 f"group '{one_line(self.group)}': a repository has no runner groups: leave it out, or give the "
                 "organization's github.url"
             )
+        self._check_network()
         self._check_sets()
         return self
+
+    def _check_network(self) -> None:
+        """Check that the organization's controller has a namespace of its own, and policies let proxies through."""
+        own = (self.namespace, *(f"{self.namespace}{ending}" for ending in (_BUILD, _CONTROLLER, _JOBS)))
+        if self.arc.controller and self.arc.controller.namespace in own:
+            raise ValueError(
+                f"arc.controller.namespace: '{self.arc.controller.namespace}' is the stack's: give that of the "
+                "organization's controller, or leave arc.controller out"
+            )
+        for port, path in self.arc.values.proxy_ports.items() if self.arc.values else ():
+            if port not in {80, 443, *self.extra_ports}:
+                raise ValueError(
+                    f"arc.values.runners.{path}: no network policy lets out port {port}: add it to network.ports"
+                )
 
     def _check_node(self) -> None:
         """Check that a node of the profile has what its pods request, and another platform than the extra builds."""
@@ -577,6 +582,8 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
             f"runners of {self.profile} have no GPU": () if self.devices else ("shm", "driver"),
         }
         refuse_unread(self, {why: [key for key in keys if key not in inherited] for why, keys in unread.items()})
+        if no_docker and self.mtu is not None:
+            raise ValueError("network.mtu has no effect, because no Docker daemon runs: leave it out")
 
     def _check_devices(self) -> None:
         """Check the keys that are for GPUs against each other."""
@@ -721,8 +728,45 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
 
     @property
     def controller_namespace(self) -> str:
-        """The namespace of the controller and its listener."""
+        """The namespace of the stack's controller and its listeners, and of what runs beside them from time to time."""
         return f"{self.namespace}{_CONTROLLER}"
+
+    @property
+    def has_controller_namespace(self) -> bool:
+        """Whether there is that namespace. Only these need it where the controller is the organization's."""
+        return self.arc.controller is None or self.job_pods or any(own.schedule for own in self.all_sets)
+
+    @property
+    def arc_namespace(self) -> str:
+        """The namespace of the controller that serves these runners, and of their listeners."""
+        return self.arc.controller.namespace if self.arc.controller else self.controller_namespace
+
+    def of_arc(self, pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the pods of :attr:`arc_namespace` that serve these runners.
+
+        With the organization's controller there are also listeners for the runners of others. ARC labels each with the
+        namespace of its scale set (actions-runner-controller 0.14.2, controllers/actions.github.com/resourcebuilder.go,
+        newAutoScalingListener).
+        """
+        if self.arc.controller is None:
+            return [*pods]
+        labelled = [(pod["metadata"].get("labels", {}), pod) for pod in pods]
+        return [
+            pod
+            for labels, pod in labelled
+            if labels.get("actions.github.com/scale-set-namespace") == self.namespace
+            or labels.get("app.kubernetes.io/part-of") == "gha-rs-controller"
+        ]
+
+    @property
+    def mtu(self) -> int | None:
+        """The MTU of Docker's networks; None for Docker's own."""
+        return self.network.mtu if self.network else None
+
+    @property
+    def extra_ports(self) -> tuple[int, ...]:
+        """The TCP ports that network policies let out besides those of the web, the registry and mirrors."""
+        return self.network.ports if self.network else ()
 
     def platform_conflict(self, platform: str) -> str:
         """Return why the profile's nodes cannot run the images of another platform than theirs."""

@@ -10,7 +10,8 @@ from typing import Any
 from components.runners.kubernetes.pod import Spec
 from scaler.app_key import pem
 from stacks.checks.clusters import arc_release
-from stacks.config.kubernetes import ARC_CHARTS, ARC_PREPARED, KubernetesRunnersConfig
+from stacks.config.cluster.arc_config import by_name
+from stacks.config.kubernetes import ARC_CHARTS, ARC_CONTROLLER, ARC_PREPARED, KubernetesRunnersConfig
 from stacks.config.stack_file import ROOT
 
 Values = dict[str, Any]
@@ -33,18 +34,34 @@ def charts(config: KubernetesRunnersConfig) -> tuple[str, str]:
 def controller_values(config: KubernetesRunnersConfig, repository: str = IMAGE) -> Values:
     """Return the controller's values. It watches the runners' namespace alone, and so needs no role elsewhere.
 
+    Its log level and its size may be given in ``arc.values``.
+
     Args:
         config: the configuration of the runners.
         repository: the repository of the controller's image, or its mirror.
     """
-    return {
-        "flags": {"watchSingleNamespace": config.namespace, "logLevel": "info"},
+    size = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}
+    fixed: Values = {
+        "flags": {"watchSingleNamespace": config.namespace},
         "image": {"repository": repository},
         "serviceAccount": {"create": True, "name": ACCOUNT},
         "podSecurityContext": _UNPRIVILEGED,
         "securityContext": {**_CLOSED, "readOnlyRootFilesystem": True},
-        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
     }
+    given = config.arc.values.controller if config.arc.values else {}
+    return _merged(_merged({"flags": {"logLevel": "info"}, "resources": size}, given), fixed)
+
+
+def _merged(below: Values, above: Values) -> Values:
+    """Return values with others over them: mappings and containers are merged by their names, all else is replaced."""
+    return {**below, **{key: _over(below.get(key), value) for key, value in above.items()}}
+
+
+def _over(below: Any, above: Any) -> Any:
+    if isinstance(below, dict) and isinstance(above, dict):
+        return _merged(below, above)
+    named, others = by_name(above), by_name(below)
+    return [*_merged(others, named).values()] if named and others else above
 
 
 def scale_set_values(config: KubernetesRunnersConfig, template: Spec) -> Values:
@@ -53,6 +70,8 @@ def scale_set_values(config: KubernetesRunnersConfig, template: Spec) -> Values:
     ``containerMode`` stays empty, because the template is complete. The controller is named, because otherwise the
     chart looks one up in the cluster and cannot be rendered without one.
     """
+    controller = config.arc.controller
+    served = {ARC_CONTROLLER: controller.name} if controller else {}
     values: Values = {
         "githubConfigUrl": config.github.url,
         "githubConfigSecret": config.github.secret or SECRET,
@@ -60,7 +79,10 @@ def scale_set_values(config: KubernetesRunnersConfig, template: Spec) -> Values:
         "maxRunners": config.max_runners,
         "runnerGroup": config.group,
         "runnerScaleSetName": config.scale_set,
-        "controllerServiceAccount": {"namespace": config.controller_namespace, "name": ACCOUNT},
+        "controllerServiceAccount": {
+            "namespace": config.arc_namespace,
+            "name": controller.account if controller else ACCOUNT,
+        },
         "listenerTemplate": {
             "spec": {
                 "securityContext": _UNPRIVILEGED,
@@ -68,9 +90,11 @@ def scale_set_values(config: KubernetesRunnersConfig, template: Spec) -> Values:
             }
         },
         "template": template,
-        "resourceMeta": {"autoscalingRunnerSet": {"annotations": {ARC_PREPARED: generation(config) or ""}}},
+        "resourceMeta": {"autoscalingRunnerSet": {"annotations": {ARC_PREPARED: generation(config) or "", **served}}},
     }
-    return {**values, "scaleSetLabels": [config.scale_set, *config.labels]} if config.labels else values
+    if config.labels:
+        values["scaleSetLabels"] = [config.scale_set, *config.labels]
+    return _merged(config.arc.values.runners, values) if config.arc.values else values
 
 
 def at_github(values: Values) -> list[Any]:
@@ -80,6 +104,12 @@ def at_github(values: Values) -> list[Any]:
     controllers/actions.github.com/autoscalingrunnerset_controller.go).
     """
     return [values["githubConfigUrl"], *values.get("scaleSetLabels", [])]
+
+
+def trigger(config: KubernetesRunnersConfig, values: Values) -> list[Any]:
+    """Return the values with which a scale set is made anew: also those of the controller that is not the stack's."""
+    controller = config.arc.controller
+    return [*at_github(values), *([generation(config), controller.name] if controller else [])]
 
 
 def generation(config: KubernetesRunnersConfig) -> str | None:

@@ -16,7 +16,15 @@ from typing import Any
 
 from components.runners.kubernetes import isolation
 from components.runners.kubernetes.isolation import Manifest
-from components.runners.kubernetes.pod import ANY_NODE, CLIENT, Spec, on_disk, placement, priority_class
+from components.runners.kubernetes.pod import (
+    ANY_NODE,
+    CLIENT,
+    Spec,
+    daemon_networks,
+    on_disk,
+    placement,
+    priority_class,
+)
 from stacks.config.kubernetes import BuildServiceConfig, KubernetesRunnersConfig, Replica
 
 NAME = "build"
@@ -178,7 +186,7 @@ def deployment(
     container = {
         "name": "daemon",
         "image": image,
-        "args": kind["args"],
+        "args": [*kind["args"], *([] if build.rootless else daemon_networks(config))],
         "ports": [{"name": "api", "containerPort": kind["port"]}],
         "securityContext": kind["container"],
         "readinessProbe": ready,

@@ -39,7 +39,7 @@ def guarded(config: KubernetesRunnersConfig, build: BuildServiceConfig, ports: I
         isolation.manifest(
             "v1", "LimitRange", NAME, config.build_namespace, spec={"limits": [isolation.largest_claim(build.cache)]}
         ),
-        isolation.account(NAME, config.build_namespace),
+        isolation.account(config, NAME, config.build_namespace),
         isolation.closed("build-closed", config.build_namespace),
         *(_policy(config, build, ports, replica) for replica in config.replicas),
     ]

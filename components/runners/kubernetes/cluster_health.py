@@ -5,6 +5,7 @@ An update asks ``kubectl`` before it starts, which knows every way to log in to 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -15,7 +16,14 @@ from containers.image.gpu import kubectl, node_drivers
 from containers.image.gpu.kubectl import Item, Unanswered, not_ready
 from containers.image.gpu.node_labels import GPU
 from stacks.checks import drivers
-from stacks.config.kubernetes import ARC_LABEL, ARC_PREPARED, ARC_RUNNERS, ARC_SETS, KubernetesRunnersConfig
+from stacks.config.kubernetes import (
+    ARC_CONTROLLER,
+    ARC_LABEL,
+    ARC_PREPARED,
+    ARC_RUNNERS,
+    ARC_SETS,
+    KubernetesRunnersConfig,
+)
 from stacks.spec import ImageSpec
 from stacks.versions.nodes import EFA, HUGEPAGES, INFINIBAND, node
 
@@ -24,6 +32,12 @@ PENDING_LIMIT = timedelta(minutes=2)
 
 _NODE_CLASSES = "ec2nodeclasses.karpenter.k8s.aws"
 """Karpenter's object for nodes on EC2. Its status lists the reservations that it selects."""
+
+_CONTROLLER = "app.kubernetes.io/part-of=gha-rs-controller"
+_ACCOUNT = "actions.github.com/controller-service-account-name"
+_WATCHED = "actions.github.com/controller-watch-single-namespace"
+"""Labels of a controller's Deployment (charts/gha-runner-scale-set-controller 0.14.2, templates/deployment.yaml)."""
+_RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 
 _PLUGINS = {
     GPU: "does NVIDIA's device plugin or GPU operator run there?",
@@ -58,11 +72,14 @@ def warnings(config: KubernetesRunnersConfig, specs: Iterable[ImageSpec] = ()) -
 
 def refusals(config: KubernetesRunnersConfig) -> list[str]:
     """Return one line for each scale set with which an update must not begin; none if the cluster does not answer."""
+    checks = (_ending, _moved, _unprepared)
+    lines: list[str] = []
     try:
         present = _known_items(config, ARC_SETS, f"--namespace={config.namespace}")
-        lines = [line for each in present for line in (_ending(config, each), _unprepared(config, each)) if line]
+        lines += [line for each in present for check in checks if (line := check(config, each))]
+        lines += _unserved(config)
     except (FileNotFoundError, Unanswered, *MALFORMED):  # the warnings say so
-        return []
+        pass
     return [printable(line) for line in lines]
 
 
@@ -78,6 +95,52 @@ def _ending(config: KubernetesRunnersConfig, scale_set: Item) -> str:
         f"of its runners: run `pulumi up --refresh` once kubectl get --namespace {config.namespace} {ARC_SETS} no "
         "longer has it"
     )
+
+
+def _moved(config: KubernetesRunnersConfig, scale_set: Item) -> str:
+    """Refuse another controller for a scale set that is there.
+
+    Each has a listener for it in its own namespace, and looks for none elsewhere (actions-runner-controller 0.14.2,
+    controllers/actions.github.com/autoscalingrunnerset_controller.go:739).
+    """
+    metadata, wanted = scale_set["metadata"], config.arc.controller
+    present = one_line(metadata.get("annotations", {}).get(ARC_CONTROLLER, ""))
+    if ARC_LABEL not in metadata.get("labels", {}) or present == (wanted.name if wanted else ""):
+        return ""
+    return (
+        f"{config.namespace}/{metadata['name']}: {present or 'a controller of the stack'} serves the scale set, and "
+        "two would listen for it: run `slipway destroy`, then `slipway up`"
+    )
+
+
+def _unserved(config: KubernetesRunnersConfig) -> Iterator[str]:
+    """Refuse an organization's controller that is not there, or would leave or delete the scale sets of the charts."""
+    given = config.arc.controller
+    if given is None:
+        return
+    key = f"slipway:runners.arc.controller: {given.namespace}"
+    found = _items(config, "deployments.apps", f"--namespace={given.namespace}", f"--selector={_CONTROLLER}")
+    labelled = [(each["metadata"]["name"], each["metadata"].get("labels", {})) for each in found]
+    own = [(name, labels) for name, labels in labelled if labels.get(_ACCOUNT, given.account) == given.account]
+    if not own:
+        others = ", ".join(one_line(labels[_ACCOUNT]) for _, labels in labelled)
+        yield (
+            f"{key} has no controller of ARC with the account '{given.account}': give the account of a Deployment "
+            f"with the label {_CONTROLLER}; there: {others or 'none'}"
+        )
+    for name, labels in own:
+        present, wanted = str(labels.get(ARC_LABEL, "")), arc.generation(config)
+        if wanted and _RELEASE.fullmatch(present) and present.rpartition(".")[0] != wanted:
+            yield (
+                f"{key}/{name} is of ARC {present}, and deletes scale sets of {wanted}: give an arc.version, or "
+                f"charts, of {present.rpartition('.')[0]}"
+            )
+        watched = one_line(labels.get(_WATCHED, config.namespace))
+        if watched != config.namespace:
+            yield (
+                f"{key}/{name} watches the namespace {watched} alone, by its value flags.watchSingleNamespace, and "
+                f"would start no runner in {config.namespace}: name another controller"
+            )
 
 
 def _unprepared(config: KubernetesRunnersConfig, scale_set: Item) -> str:
@@ -160,8 +223,14 @@ def _reservations(config: KubernetesRunnersConfig) -> Iterator[str]:
 
 def _controller(config: KubernetesRunnersConfig) -> Iterator[str]:
     """Look for the controller and its listener. Without them jobs stay queued at GitHub without an error."""
-    space = config.controller_namespace
-    pods = kubectl.lasting(_items(config, "pods", f"--namespace={space}"))
+    space = config.arc_namespace
+    try:
+        pods = config.of_arc(kubectl.lasting(_items(config, "pods", f"--namespace={space}")))
+    except Unanswered as error:
+        if config.arc.controller is None:
+            raise
+        yield f"{space}: whether the organization's controller works is not known: {error}"
+        return
     for pod in pods:
         reason = not_ready(pod)
         if reason:
@@ -177,9 +246,7 @@ def _controller(config: KubernetesRunnersConfig) -> Iterator[str]:
 
 def _log(config: KubernetesRunnersConfig) -> str:
     """Return the command that prints the controller's log."""
-    return (
-        f"kubectl logs --namespace {config.controller_namespace} --selector app.kubernetes.io/part-of=gha-rs-controller"
-    )
+    return f"kubectl logs --namespace {config.arc_namespace} --selector {_CONTROLLER}"
 
 
 def _waiting(config: KubernetesRunnersConfig) -> Iterator[str]:

@@ -146,12 +146,18 @@ def largest_claim(size: str) -> Manifest:
 
 def service_account(config: KubernetesRunnersConfig) -> Manifest:
     """Return the service account of the runners."""
-    return account(ACCOUNT, config.namespace)
+    return account(config, ACCOUNT, config.namespace)
 
 
-def account(name: str, namespace: str) -> Manifest:
-    """Return a service account without any role, whose token is not mounted into pods."""
-    return manifest("v1", "ServiceAccount", name, namespace, automountServiceAccountToken=False)
+def account(config: KubernetesRunnersConfig, name: str, namespace: str) -> Manifest:
+    """Return a service account without any role, whose token is not mounted into pods.
+
+    Kubernetes gives a pod without secrets for pulling those of its account (Kubernetes, "Configure Service Accounts for
+    Pods", "Add ImagePullSecrets to a service account").
+    """
+    secrets = [{"name": each} for each in config.pull_secrets]
+    pulls = {"imagePullSecrets": secrets} if secrets else {}
+    return manifest("v1", "ServiceAccount", name, namespace, automountServiceAccountToken=False, **pulls)
 
 
 def network_policies(config: KubernetesRunnersConfig, ports: Iterable[int], namespace: str) -> list[Manifest]:
@@ -171,7 +177,7 @@ def network_policies(config: KubernetesRunnersConfig, ports: Iterable[int], name
 
 def ports(config: KubernetesRunnersConfig, needed: Iterable[int]) -> list[int]:
     """Return the ports that runners need besides the web's: those that jobs need, or with jobs elsewhere the API's."""
-    return [API_SERVER] if config.job_pods else [*needed]
+    return [API_SERVER, *config.extra_ports] if config.job_pods else [*needed]
 
 
 def outward(ports: Iterable[int]) -> list[Manifest]:
@@ -182,7 +188,7 @@ def outward(ports: Iterable[int]) -> list[Manifest]:
 def controller_policies(config: KubernetesRunnersConfig) -> list[Manifest]:
     """Return the policies of controller and listener: egress to the APIs of the cluster and GitHub, no ingress."""
     name = config.controller_namespace
-    rules = [_DNS, _to_internet([443, API_SERVER])]
+    rules = [_DNS, _to_internet(sorted({443, API_SERVER, *config.extra_ports}))]
     return [closed("controller-closed", name), manifest(*POLICY, "controller", name, spec=egress({}, rules))]
 
 

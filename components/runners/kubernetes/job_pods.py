@@ -89,7 +89,7 @@ def guarded(config: KubernetesRunnersConfig, ports: Iterable[int]) -> list[Manif
     return [
         isolation.quota_of(config, space, pods, devices),
         isolation.limit_range(config, space),
-        isolation.account(JOB_ACCOUNT, space),
+        isolation.account(config, JOB_ACCOUNT, space),
         *isolation.network_policies(config, ports, space),
         isolation.disruption_budget(config, space),
         *permissions(ACCOUNT, space, ACCOUNT, config.namespace, _HOOK_RULES),
@@ -122,7 +122,7 @@ def sweeper(config: KubernetesRunnersConfig, image: str) -> list[Manifest]:
     pods = {"apiGroups": [""], "resources": ["pods"]}
     ends: list[Spec] = [{**pods, "verbs": ["list", "delete"]}]
     return [
-        isolation.account(SWEEPER, home),
+        isolation.account(config, SWEEPER, home),
         *permissions(SWEEPER, config.jobs_namespace, SWEEPER, home, ends),
         *permissions(f"{SWEEPER}-runners", config.namespace, SWEEPER, home, [{**pods, "verbs": ["list"]}]),
         cron_job(config, SWEEPER, image, variables, "*/2 * * * *"),

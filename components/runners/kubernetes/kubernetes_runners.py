@@ -111,31 +111,33 @@ class KubernetesRunners(pulumi.ComponentResource):
         self.provider = _cluster(name, config, options)
         self._opts = pulumi.ResourceOptions(parent=self, provider=self.provider)
         self.scale_set = config.namespace
+        ports = [*args.ports, *config.extra_ports]
         self._guards = self._guarded(
             isolation.namespace(config),
             isolation.quota(config),
             isolation.limit_range(config, config.namespace),
             isolation.service_account(config),
-            *isolation.network_policies(config, isolation.ports(config, args.ports), config.namespace),
+            *isolation.network_policies(config, isolation.ports(config, ports), config.namespace),
             isolation.disruption_budget(config, config.namespace),
             isolation.builds_priority(config),
         )
         if config.job_pods:
-            self._guards += self._guarded(job_pods.namespace(config), *job_pods.guarded(config, args.ports))
+            self._guards += self._guarded(job_pods.namespace(config), *job_pods.guarded(config, ports))
         self._daemons: list[_Daemon] = []
         self._clients: list[pulumi.CustomResource] = []
         client = None
         if config.build:
             # Who has the key is root over what is built there.
             client = build_service.client(config, config.build) if config.build.jobs else None
-            self._build_service(args)
+            self._build_service(args, ports)
         if config.job_pods:
             self._guards += [self._declare(job_pods.files(own, client), *self._guards) for own in config.all_sets]
         of_runner = None if config.job_pods else client
-        running = self._controller(args)
+        before = self._around(args)
+        running = [] if config.arc.controller else [self._controller(args, before)]
         for own in config.all_sets:
             template = pod.template(own, args.mirrored(own.image), args.mirrored(own.docker_image), of_runner)
-            self._scale_set(own, template, running)
+            self._scale_set(own, template, running, before)
         of_service = [daemon.address for daemon in self._daemons]
         self.outputs = {
             "kind": config.kind,
@@ -160,10 +162,12 @@ class KubernetesRunners(pulumi.ComponentResource):
         declared = self._declare(namespace)
         return [self._declare(manifest, declared) for manifest in around]
 
-    def _controller(self, args: KubernetesRunnersArgs) -> k8s.helm.v3.Release:
-        """Declare the controller in its namespace. The runners follow it, so that they are deleted before it."""
+    def _around(self, args: KubernetesRunnersArgs) -> list[pulumi.CustomResource]:
+        """Declare what the controller needs, and what runs beside it from time to time; return all that comes first."""
         config = self._config
-        policies = self._guarded(isolation.controller_namespace(config), *isolation.controller_policies(config))
+        policies = []
+        if config.has_controller_namespace:
+            policies = self._guarded(isolation.controller_namespace(config), *isolation.controller_policies(config))
         if config.job_pods:
             of_sweeper = job_pods.sweeper(config, args.mirrored(config.image))
             policies += [self._declare(each, *self._guards, *policies) for each in of_sweeper]
@@ -180,6 +184,11 @@ class KubernetesRunners(pulumi.ComponentResource):
                 stringData=pulumi.Output.secret(credentials),
             )
             after.append(self._declare(secret, *self._guards))
+        return after
+
+    def _controller(self, args: KubernetesRunnersArgs, after: Sequence[pulumi.CustomResource]) -> k8s.helm.v3.Release:
+        """Declare the controller in its namespace. The runners follow it, so that they are deleted before it."""
+        config = self._config
         controller, _ = arc.charts(config)
         image = Reference.of(args.mirrored(f"{arc.IMAGE}:{config.arc.version}"))
         values = arc.controller_values(config, image.repository)
@@ -187,13 +196,17 @@ class KubernetesRunners(pulumi.ComponentResource):
         options = pulumi.ResourceOptions(depends_on=after, replacement_trigger=arc.generation(config))
         return self._chart(name, controller, config.controller_namespace, "controller", values, options)
 
-    def _scale_set(self, own: Config, template: pod.Spec, running: pulumi.Resource) -> None:
-        """Declare the scale set of a set's runners."""
+    def _scale_set(
+        self, own: Config, template: pod.Spec, running: Sequence[pulumi.Resource], before: Sequence[pulumi.Resource]
+    ) -> None:
+        """Declare the scale set of a set's runners, after the stack's controller if it has one."""
         _, chart = arc.charts(own)
         values = arc.scale_set_values(own, template)
         name = own.named(posixpath.basename(chart))
         options = pulumi.ResourceOptions(
-            depends_on=[running], replacement_trigger=arc.at_github(values), replace_with=[running]
+            depends_on=[*(running or before)],
+            replacement_trigger=arc.trigger(own, values),
+            replace_with=[*running],
         )
         self._chart(name, chart, own.namespace, own.scale_set, values, options, 60 * own.grace + _LEEWAY)
 
@@ -225,7 +238,7 @@ class KubernetesRunners(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions.merge(self._opts, own),
         )
 
-    def _build_service(self, args: KubernetesRunnersArgs) -> None:
+    def _build_service(self, args: KubernetesRunnersArgs, ports: Sequence[int]) -> None:
         config, build = self._config, self._config.build
         assert build is not None  # noqa: S101 - asked for by the caller
         # Each replica has its own: an authority whose key is gone signs nothing for one that comes later.
@@ -243,7 +256,7 @@ class KubernetesRunners(pulumi.ComponentResource):
             build_service.clients_policy(config, build),
         )
         self._clients = [self._declare(each, *self._guards) for each in clients if build.jobs]
-        policies = self._guarded(build_service.namespace(config), *build_service.guarded(config, build, args.ports))
+        policies = self._guarded(build_service.namespace(config), *build_service.guarded(config, build, ports))
         image = args.mirrored(build_daemon.BUILDKIT if build.rootless else config.docker_image)
         for replica, own in zip(config.replicas, certificates, strict=True):
             objects = [

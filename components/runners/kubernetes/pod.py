@@ -191,7 +191,12 @@ def _daemon(config: KubernetesRunnersConfig, image: str) -> Spec:
     return {
         "name": "dind",
         "image": image,
-        "args": ["dockerd", "--host=unix:///var/run/docker.sock", "--group=$(DOCKER_GROUP_GID)"],
+        "args": [
+            "dockerd",
+            "--host=unix:///var/run/docker.sock",
+            "--group=$(DOCKER_GROUP_GID)",
+            *daemon_networks(config),
+        ],
         "env": [{"name": "DOCKER_GROUP_GID", "value": _DOCKER_GROUP}],
         "securityContext": {"privileged": True},
         "restartPolicy": "Always",
@@ -202,6 +207,17 @@ def _daemon(config: KubernetesRunnersConfig, image: str) -> Spec:
         ),
         "volumeMounts": _mounts(mounts),
     }
+
+
+def daemon_networks(config: KubernetesRunnersConfig) -> list[str]:
+    """Return the options of a Docker daemon with which its networks have the MTU of the cluster's pods.
+
+    ``--mtu`` is that of its own bridge alone (moby v28.5.2, cmd/dockerd/config.go:33). Networks that jobs make have the
+    default options of their driver (daemon/network.go:305), from Docker 24 on.
+    """
+    if config.mtu is None:
+        return []
+    return [f"--mtu={config.mtu}", f"--default-network-opt=bridge=com.docker.network.driver.mtu={config.mtu}"]
 
 
 def _hook(config: KubernetesRunnersConfig, image: str) -> list[Spec]:

@@ -53,7 +53,7 @@ def minimum(config: KubernetesRunnersConfig, image: str) -> list[Manifest]:
     }
     return [
         *_policy(config),
-        isolation.account(NAME, home),
+        isolation.account(config, NAME, home),
         *permissions(NAME, config.namespace, NAME, home, [rule]),
         cron_job(config, NAME, image, variables, "*/5 * * * *"),
     ]

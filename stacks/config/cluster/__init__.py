@@ -1,0 +1,1 @@
+"""Configuration of what a cluster has for runners beside their pods."""
