@@ -17,6 +17,7 @@ import yaml
 from containers.errors import MALFORMED, SlipwayError, one_line
 from containers.image.gpu.node_labels import GPU
 from containers.registry.reference import check_reference
+from stacks.config.cluster.arc_config import ArcValuesConfig
 from stacks.versions.nodes import EFA, INFINIBAND, node, node_names
 
 _MOST: Final = 1 << 20
@@ -43,14 +44,17 @@ _JOB_KEYS: Final = {
 }
 """Resources of a job's container by the key that has them."""
 
+_PASSED: Final = (
+    *("annotations", "githubServerTLS", "keyVault", "labels", "listenerMetrics", "listenerTemplate", "proxy"),
+    "resourceMeta",
+)
+"""Values of the chart that no key says, and ``arc.values.runners`` takes."""
+
 _WHY: Final = {
     "githubConfigSecret": "a credential stays out of a stack's file: keep it as the secret 'github' of the namespace",
-    "controllerServiceAccount": "the stack brings its own controller, and names its account",
-    "listenerTemplate": "the listener's pod is Slipway's, in the controller's namespace",
-    "listenerMetrics": "`slipway runners status --metrics` has the jobs by step and cause",
-    "keyVault": "no key takes it: use github.secret",
-    "proxy": "no key takes it: runners reach GitHub directly",
-    "githubServerTLS": "no key takes it: an image of your own has the certificate",
+    "controllerServiceAccount": "arc.controller has a namespace and an account: give both",
+    "listenerTemplate": "Slipway sets the listener's security context: arc.values.runners takes the rest",
+    "proxy": "its address is wrong, or has a login: give arc.values.runners.proxy with credentialSecretRef",
     "containerMode.kubernetesModeWorkVolumeClaim": "jobs have their work in their own pod; `disk` limits it",
     "template.spec.serviceAccountName": "runners and jobs have accounts of their own, without a role",
     "template.spec.containers.runner.command": "it is GitHub's run.sh",
@@ -59,7 +63,6 @@ _WHY: Final = {
     "template.spec.nodeSelector": "a runner with jobPods waits on any node; its jobs have the nodes of their template",
     "template.spec.tolerations": "those of the jobs' template count; without one, give each taint its key alone",
     "template.spec.containers.runner.volumeMounts": "no key takes volumes",
-    "template.spec.imagePullSecrets": "no key takes it: let the nodes pull, or give slipway:mirrors a registry",
     "template.spec.initContainers": "Slipway has those of its Docker daemon",
     "template.spec.volumes": "no key takes volumes: a folder of the node would be shared by jobs that trust nobody",
     "job.serviceAccountName": "jobs have an account of their own, without a role",
@@ -77,16 +80,18 @@ def arc_values(path: Path) -> tuple[dict[str, Any], list[str]]:
     Raises:
         SlipwayError: the file cannot be read, or has no values of the chart.
     """
-    values, template = _documents(path)
+    values, typed, template = _documents(path)
     try:
-        return _translated(values, template)
+        return _translated(values, typed, template)
     except MALFORMED as error:
         raise SlipwayError(
             f"--from {path}: has another shape than values of the chart gha-runner-scale-set: {type(error).__name__}"
         ) from None
 
 
-def _translated(values: dict[str, Any], template: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _translated(
+    values: dict[str, Any], typed: dict[str, Any], template: dict[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
     flat = [
         *islice(_flat(values), _MOST_KEYS),
         *((f"job.{key}", value) for key, value in islice(_flat(template), _MOST_KEYS)),
@@ -113,6 +118,8 @@ def _translated(values: dict[str, Any], template: dict[str, Any]) -> tuple[dict[
     nodes = "job" if template else "template.spec"
     _take_nodes(rest, nodes, runners)
     _take_image(rest, runners)
+    _take_pull_secrets(rest, runners)
+    _take_controller(rest, typed, runners)
     if rest.get("template.spec.terminationGracePeriodSeconds", "").isdecimal():
         seconds = int(rest.pop("template.spec.terminationGracePeriodSeconds"))
         runners["grace"] = str(min(max(seconds // 60, 1), 1440))
@@ -120,13 +127,14 @@ def _translated(values: dict[str, Any], template: dict[str, Any]) -> tuple[dict[
     return {"flavor": "runners", "runners": runners}, list(_left(rest))
 
 
-def _documents(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the chart's values, and the specification of the hook's template if the file has it."""
+def _documents(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return the chart's values as text, and as YAML has them; and the hook's template if the file has it."""
     try:
         content = path.read_bytes()
         if len(content) > _MOST:
             raise SlipwayError(f"--from {path}: is larger than {_MOST >> 20} MiB: expected values of ARC's chart")
         documents = [*yaml.load_all(content, Loader=yaml.BaseLoader)]
+        typed = [each for each in yaml.safe_load_all(content) if isinstance(each, dict) and "githubConfigUrl" in each]
     except OSError as error:
         raise SlipwayError(f"--from {path}: cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, RecursionError, ValueError):
@@ -141,8 +149,8 @@ def _documents(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         for text in _texts(each):
             template = _yaml(text)
             if isinstance(template, dict) and "$job" in text and isinstance(template.get("spec"), dict):
-                return values[0], template["spec"]
-    return values[0], {}
+                return values[0], typed[0], template["spec"]
+    return values[0], typed[0], {}
 
 
 def _texts(document: Any) -> list[str]:
@@ -220,6 +228,42 @@ def _take_image(rest: dict[str, Any], runners: dict[str, Any]) -> None:
             except ValueError:
                 continue
             del rest[key]
+
+
+def _take_pull_secrets(rest: dict[str, Any], runners: dict[str, Any]) -> None:
+    """Take the secrets by which runners and jobs pull their images: all pods of the stack have them."""
+    names = []
+    for key in ("template.spec.imagePullSecrets", "job.imagePullSecrets"):
+        names += [each["name"] for each in _list(rest, key)]
+    runners |= {"pullSecrets": [*dict.fromkeys(names)]} if names else {}
+
+
+def _take_controller(rest: dict[str, Any], typed: Mapping[str, Any], runners: dict[str, Any]) -> None:
+    """Take the organization's controller, and the values that are passed to the chart as they are."""
+    arc: dict[str, Any] = {}
+    names = [rest.get(f"controllerServiceAccount.{key}") for key in ("namespace", "name")]
+    if all(names):
+        arc["controller"] = dict(zip(("namespace", "account"), names, strict=True))
+        _drop(rest, "controllerServiceAccount")
+    passed: dict[str, Any] = {}
+    for key in _PASSED:
+        if not typed.get(key):
+            continue
+        try:
+            values = ArcValuesConfig.model_validate({"runners": {key: typed[key]}})
+            ports = sorted({*values.proxy_ports} - {80, 443})
+        except ValueError:
+            continue
+        passed[key] = typed[key]
+        _drop(rest, key)
+        runners |= {"network": {"ports": ports}} if ports else {}
+    arc |= {"values": {"runners": passed}} if passed else {}
+    runners |= {"arc": arc} if arc else {}
+
+
+def _drop(rest: dict[str, Any], start: str) -> None:
+    for key in [key for key in rest if f"{key}.".startswith(f"{start}.")]:
+        del rest[key]
 
 
 def _take_size(rest: dict[str, Any], runners: dict[str, Any], container: str) -> None:

@@ -73,10 +73,13 @@ def test_runner_of_pytorch_is_taken_but_for_what_is_named() -> None:
     assert (config.min_runners, config.max_runners, config.group) == (0, 8, "default")
     assert config.per_node == 8
     assert config.node_selector == {"workload-type": "github-runner", "instance-type": "p5.48xlarge"}
+    assert config.arc.controller
+    assert config.arc.controller.name == "arc-systems/arc-gha-rs-controller"
+    assert config.arc.values
+    listener = config.arc.values.runners["listenerTemplate"]["spec"]
+    assert (listener["tolerations"][0]["value"], listener["containers"][0]["name"]) == ("true", "listener")
     assert [each.key for each in config.tolerations] == ["instance-type"]  # the profile has that of the GPUs
     assert [line.partition(": ")[0] for line in left] == [
-        "controllerServiceAccount",
-        "listenerTemplate",
         "template.spec.serviceAccountName",
         "template.spec.nodeSelector",
         "template.spec.tolerations",
@@ -132,23 +135,37 @@ def test_runner_with_docker_is_taken_without_its_credential(tmp_path: Path) -> N
         "githubConfigSecret",
         "template.metadata.annotations.a",
         "template.spec.tolerations",
-        "template.spec.imagePullSecrets",
         "template.spec.containers.runner.resources",
     }
+    assert config.pull_secrets == ("x",)
     assert "hunter2" not in str(left)
 
 
 def test_every_value_is_taken_or_named(tmp_path: Path) -> None:
     """A value that no key takes has a line with its name, whatever it is."""
     more = {
-        "proxy": {"http": {"url": "http://p"}},
+        "proxy": {"http": {"url": "http://me:hunter2@p"}},
         "unheard": {"of": 1},
-        "annotations": {"x": "y"},
-        "resourceMeta": {"a": {"b": "c"}},
+        "controllerServiceAccount": {"name": "x"},
+        "listenerTemplate": {"spec": {"securityContext": {"runAsNonRoot": False}}},
     }
     for key, value in more.items():
         _, left = translated(dind(tmp_path, **{key: value}))
         assert any(line.startswith(key) for line in left), (key, left)
+
+
+def test_values_without_a_key_of_ours_are_passed_on(tmp_path: Path) -> None:
+    more = {
+        "proxy": {"https": {"url": "http://p:3128"}, "noProxy": ["acme.example"]},
+        "githubServerTLS": {"certificateFrom": {"configMapKeyRef": {"name": "ca", "key": "ca.crt"}}},
+        "listenerMetrics": {"histograms": {"gha_job_startup_duration_seconds": {"buckets": [0.5, 60]}}},
+        "annotations": {"x": "y"},
+    }
+    config, left = translated(dind(tmp_path, **more))
+    assert config.arc.values
+    assert config.arc.values.runners == more
+    assert config.extra_ports == (3128,)
+    assert not [line for line in left if line.startswith((*more,))]
 
 
 @pytest.mark.parametrize(
@@ -182,6 +199,6 @@ def test_new_from_values_writes_a_stack(
     lines = capsys.readouterr().out.splitlines()
     written = yaml.safe_load(stack_file("mine", tmp_path).read_text())["config"]["slipway:runners"]
     assert (written["gpus"], written["profile"]) == (2, "eks-p5")
-    assert [line.startswith("not taken: ") for line in lines] == [True] * 5 + [False]
+    assert [line.startswith("not taken: ") for line in lines] == [True] * 4 + [False]
     assert main(["new", "x", "--from", str(tmp_path / "none")]) == 1
     assert "cannot be read: No such file or directory" in capsys.readouterr().err
