@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from containers.image.gpu.node_labels import GPU
+from stacks.config.kubernetes import ARC_CHARTS
 from tests.cluster.conftest import CHARTS, ClusterProject
 from tests.cluster.control_plane import Cluster, until
 from tests.fakes.kubernetes.node import repeated
@@ -139,3 +141,46 @@ def test_changed_label_or_address_makes_a_set_anew(project: ClusterProject) -> N
         assert (born()["a"] == first["a"], born()["b"] == first["b"]) == (False, True)
         project.destroy()
     assert space not in {entry["metadata"]["name"] for entry in cluster.items("/api/v1/namespaces")}
+
+
+def test_controller_of_the_organization_serves_and_stays(project: ClusterProject) -> None:
+    cluster, space = project.cluster, project.namespace
+    home, account = f"{space}-arc", "arc-gha-rs-controller"
+    applied, merge = (
+        {"Content-Type": f"application/{kind}-patch+{form}"} for kind, form in (("apply", "yaml"), ("merge", "json"))
+    )
+    for definition in yaml.safe_load_all((CHARTS / f"{ARC_CHARTS[0]}/crds/autoscalingrunnersets.yaml").read_text()):
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition['metadata']['name']}"
+        cluster.call("PATCH", f"{path}?fieldManager=organization", definition, headers=applied)
+    labels = {"app.kubernetes.io/part-of": "gha-rs-controller", "app.kubernetes.io/version": "0.15.1"}
+    labels |= {"actions.github.com/controller-service-account-name": account}
+    of_pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "manager", "image": "none:1"}]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": of_pod}
+    cluster.call("POST", "/api/v1/namespaces", {"metadata": {"name": home}})
+    controllers = f"/apis/apps/v1/namespaces/{home}/deployments"
+    cluster.call("POST", controllers, {"metadata": {"name": "arc", "labels": labels}, "spec": spec})
+    (project.root / f"charts/{ARC_CHARTS[1]}/Chart.yaml").open("a").write('appVersion: "0.14.2"\n')
+    kept = project.root / "charts" / ARC_CHARTS[0]
+    kept.rename(project.root / "kept")
+    named = {"charts": "charts", "controller": {"namespace": home, "account": account}}
+    with pool(cluster, "cpu"):
+        project.configure({"profile": "cpu", "arc": named})
+        refused = project.up(check=False)
+        assert (
+            f"{home}/arc is of ARC 0.15.1, and deletes scale sets of 0.14: give an arc.version, or charts"
+            in refused.output
+        )
+        version = {"metadata": {"labels": {"app.kubernetes.io/version": "0.14.1"}}}
+        cluster.call("PATCH", f"{controllers}/arc", version, headers=merge)
+        project.up()
+        (scale_set,) = cluster.items(project.at("autoscalingrunnersets", api=SETS))
+        assert scale_set["metadata"]["annotations"]["slipway/controller"] == f"{home}/{account}"
+        spaces = {each["metadata"]["name"] for each in cluster.items("/api/v1/namespaces")}
+        assert {name for name in spaces if name.startswith(space)} == {space, home}
+        (project.root / "kept").rename(kept)
+        project.configure({"profile": "cpu"})
+        refused = project.up(check=False)
+        assert f"{space}/{space}: {home}/{account} serves the scale set, and two would listen for it" in refused.output
+        project.destroy()
+    assert space not in {each["metadata"]["name"] for each in cluster.items("/api/v1/namespaces")}
+    assert cluster.get(f"{controllers}/arc")["metadata"]["labels"]["app.kubernetes.io/version"] == "0.14.1"
