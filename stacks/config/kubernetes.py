@@ -759,6 +759,11 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
         ]
 
     @property
+    def proxy(self) -> dict[str, str]:
+        """The variables with which Docker daemons and jobs' pods use the runners' proxy; none without one."""
+        return self.arc.values.proxy_variables if self.arc.values else {}
+
+    @property
     def mtu(self) -> int | None:
         """The MTU of Docker's networks; None for Docker's own."""
         return self.network.mtu if self.network else None

@@ -24,6 +24,7 @@ from components.runners.kubernetes.pod import (
     on_disk,
     placement,
     priority_class,
+    proxy,
 )
 from stacks.config.kubernetes import BuildServiceConfig, KubernetesRunnersConfig, Replica
 
@@ -187,6 +188,7 @@ def deployment(
         "name": "daemon",
         "image": image,
         "args": [*kind["args"], *([] if build.rootless else daemon_networks(config))],
+        **({"env": proxy(config)} if config.proxy else {}),
         "ports": [{"name": "api", "containerPort": kind["port"]}],
         "securityContext": kind["container"],
         "readinessProbe": ready,

@@ -30,6 +30,7 @@ from components.runners.kubernetes.pod import (
     pins,
     placement,
     priority_class,
+    proxy,
     shared_memory,
 )
 from stacks.config.kubernetes import KubernetesRunnersConfig
@@ -177,9 +178,10 @@ def _warming(job: Spec) -> Spec:
 
 def _template(config: KubernetesRunnersConfig, container: Spec, requested: dict[str, str], volumes: list[Spec]) -> Spec:
     rights: Spec = {"drop": ["NET_RAW"], **({"add": ["IPC_LOCK"]} if requested and pins(config) else {})}
-    if not requested:
-        # As for a runner without a GPU.
-        container["env"] = [*container.get("env", []), {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+    # As for a runner without a GPU.
+    unseen = [] if requested else [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+    if env := [*container.get("env", []), *proxy(config), *unseen]:
+        container["env"] = env
     return {
         "metadata": {"labels": labels(config), "annotations": dict(STAYS)},
         "spec": {

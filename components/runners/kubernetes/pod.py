@@ -197,7 +197,7 @@ def _daemon(config: KubernetesRunnersConfig, image: str) -> Spec:
             "--group=$(DOCKER_GROUP_GID)",
             *daemon_networks(config),
         ],
-        "env": [{"name": "DOCKER_GROUP_GID", "value": _DOCKER_GROUP}],
+        "env": [{"name": "DOCKER_GROUP_GID", "value": _DOCKER_GROUP}, *proxy(config)],
         "securityContext": {"privileged": True},
         "restartPolicy": "Always",
         "startupProbe": {"exec": {"command": ["docker", "info"]}, "failureThreshold": 24, "periodSeconds": 5},
@@ -207,6 +207,15 @@ def _daemon(config: KubernetesRunnersConfig, image: str) -> Spec:
         ),
         "volumeMounts": _mounts(mounts),
     }
+
+
+def proxy(config: KubernetesRunnersConfig) -> list[Spec]:
+    """Return the variables of the runners' proxy for Docker daemons and jobs' pods.
+
+    ARC gives them to the container of the runner alone (actions-runner-controller 0.14.2,
+    controllers/actions.github.com/ephemeralrunner_controller.go:699 and resourcebuilder.go:701).
+    """
+    return [{"name": name, "value": value} for name, value in config.proxy.items()]
 
 
 def daemon_networks(config: KubernetesRunnersConfig) -> list[str]:

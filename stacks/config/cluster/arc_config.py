@@ -156,16 +156,25 @@ class ArcValuesConfig(Model):
         return value
 
     @property
-    def proxy_ports(self) -> dict[int, str]:
-        """The ports of the proxies that runners and their listener use, with the path of each."""
+    def _proxies(self) -> dict[str, Mapping[str, Any]]:
         proxy = self.runners.get("proxy")
-        urls = {
-            f"proxy.{name}.url": entry["url"]
-            for name, entry in (proxy.items() if isinstance(proxy, Mapping) else ())
-            if isinstance(entry, Mapping) and isinstance(entry.get("url"), str)
+        parts = proxy if isinstance(proxy, Mapping) else {}
+        return {
+            name: parts[name]
+            for name in ("http", "https")
+            if isinstance(parts.get(name), Mapping) and isinstance(parts[name].get("url"), str)
         }
+
+    @property
+    def proxy_ports(self) -> dict[int, str]:
+        """The ports of the proxies that runners and their listener use, with the path of each.
+
+        Raises:
+            ValueError: an address has none.
+        """
         ports: dict[int, str] = {}
-        for path, url in urls.items():
+        for name, part in self._proxies.items():
+            path, url = f"proxy.{name}.url", part["url"]
             try:
                 ports[urlsplit(url).port or (443 if url.startswith("https:") else 80)] = path
             except ValueError:
@@ -173,6 +182,19 @@ class ArcValuesConfig(Model):
                     f"arc.values.runners.{path}: is no address, such as http://proxy.example:3128"
                 ) from None
         return ports
+
+    @property
+    def proxy_variables(self) -> dict[str, str]:
+        """The variables of the proxies that take no login, by the names that ARC gives a runner's container.
+
+        What is in the cluster has its own way: ``.svc`` and the pod itself are added to ``noProxy``.
+        """
+        urls = {
+            f"{name}_proxy": part["url"] for name, part in self._proxies.items() if not part.get("credentialSecretRef")
+        }
+        others = self.runners["proxy"].get("noProxy") if urls else None
+        direct = [*(map(str, others) if isinstance(others, list) else ()), "localhost", "127.0.0.1", ".svc"]
+        return {**urls, "no_proxy": ",".join(direct)} if urls else {}
 
 
 class ArcConfig(Model):

@@ -105,6 +105,7 @@ def test_values_of_the_charts_are_passed_below_our_own() -> None:
         "priorityClassName": "system-cluster-critical",
     }
     own, before = (each.of_type(RELEASE)[SCALE_SET]["values"] for each in (given, plain))
+    own["template"] = before["template"]  # the proxy is that of its daemon, too
     listener = before["listenerTemplate"]["spec"]
     containers = [{**listener["containers"][0], "resources": RESOURCES}, {"name": "side-car"}]
     assert own == {
@@ -327,3 +328,25 @@ def test_sets_share_network_and_controller() -> None:
     for chart in charts.values():
         assert chart["values"]["controllerServiceAccount"]["namespace"] == "arc-systems"
         assert "--mtu=1400" in chart["values"]["template"]["spec"]["initContainers"][1]["args"]
+
+
+def test_proxy_of_runners_is_that_of_daemons_and_jobs() -> None:
+    """ARC gives it to the runner's container alone. One with a login is not for what any job can read."""
+    proxy = {
+        "https": {"url": "http://p.example:80"},
+        "http": {"url": "http://p.example", "credentialSecretRef": "login"},
+    }
+    arc = {"values": {"runners": {"proxy": {**proxy, "noProxy": ["acme.example"]}}}}
+    expected = [
+        {"name": "https_proxy", "value": "http://p.example:80"},
+        {"name": "no_proxy", "value": "acme.example,localhost,127.0.0.1,.svc"},
+    ]
+    recorder = only(arc=arc, build={"jobs": True})[0]
+    template = recorder.of_type(RELEASE)[SCALE_SET]["values"]["template"]["spec"]
+    assert template["initContainers"][1]["env"][1:] == expected
+    daemon = objects(recorder)["Deployment build"]["spec"]["template"]["spec"]["containers"][0]
+    assert daemon["env"] == expected
+    data = objects(only(arc=arc, jobPods=True)[0])["ConfigMap jobs"]["data"]
+    for name in ("job.json", "step.json"):
+        env = json.loads(data[name])["spec"]["containers"][0]["env"]
+        assert [each for each in env if "proxy" in each["name"]] == expected
