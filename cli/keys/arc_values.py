@@ -5,6 +5,7 @@ The file may also have the ConfigMap with the template of the hook's pods, as a 
 
 from __future__ import annotations
 
+import datetime
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
@@ -254,11 +255,22 @@ def _take_controller(rest: dict[str, Any], typed: Mapping[str, Any], runners: di
             ports = sorted({*values.proxy_ports} - {80, 443})
         except ValueError:
             continue
-        passed[key] = typed[key]
+        passed[key] = _plain(typed[key])
         _drop(rest, key)
         runners |= {"network": {"ports": ports}} if ports else {}
     arc |= {"values": {"runners": passed}} if passed else {}
     runners |= {"arc": arc} if arc else {}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value without numbers such as 1.0, which a stack's file does not have unquoted, and without dates."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return str(value) if isinstance(value, datetime.date) else value
 
 
 def _drop(rest: dict[str, Any], start: str) -> None:

@@ -158,7 +158,7 @@ def test_values_without_a_key_of_ours_are_passed_on(tmp_path: Path) -> None:
     more = {
         "proxy": {"https": {"url": "http://p:3128"}, "noProxy": ["acme.example"]},
         "githubServerTLS": {"certificateFrom": {"configMapKeyRef": {"name": "ca", "key": "ca.crt"}}},
-        "listenerMetrics": {"histograms": {"gha_job_startup_duration_seconds": {"buckets": [0.5, 60]}}},
+        "listenerMetrics": {"histograms": {"gha_job_startup_duration_seconds": {"buckets": [0.5, 60.0]}}},
         "annotations": {"x": "y"},
     }
     config, left = translated(dind(tmp_path, **more))
@@ -195,9 +195,15 @@ def test_new_from_values_writes_a_stack(
     (tmp_path / "stacks").mkdir()
     monkeypatch.setattr(new_stack, "write", partial(new_stack.write, root=tmp_path))
     monkeypatch.setattr(change, "ROOT", tmp_path)
-    assert main(["new", "mine", "--from", str(dind(tmp_path)), "runners.gpus=2"]) == 0
+    typed = {
+        "containers": [{"name": "listener", "env": [{"name": "A", "value": "true"}], "tty": True}],
+        "deadline": 1.0,
+    }
+    values = dind(tmp_path, listenerTemplate={"spec": typed})
+    assert main(["new", "mine", "--from", str(values), "runners.gpus=2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     written = yaml.safe_load(stack_file("mine", tmp_path).read_text())["config"]["slipway:runners"]
+    assert written["arc"]["values"]["runners"]["listenerTemplate"]["spec"] == typed
     assert (written["gpus"], written["profile"]) == (2, "eks-p5")
     assert [line.startswith("not taken: ") for line in lines] == [True] * 4 + [False]
     assert main(["new", "x", "--from", str(tmp_path / "none")]) == 1
