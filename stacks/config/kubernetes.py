@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -16,6 +17,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.alias_generators import to_camel
 
 from containers.errors import one_line
 from containers.image.gpu.node_labels import GPU, labelled_driver
@@ -119,6 +121,13 @@ def _with_ports(value: tuple[str, ...]) -> tuple[str, ...]:
     for address in value:
         if ":" not in check_host(address):
             raise ValueError("expected host:port, such as builds.acme.internal:2376")
+    return value
+
+
+def _mirror(value: str) -> str:
+    """Return an address that dockerd takes for a mirror (moby v28.5.2, registry/config.go:300)."""
+    if not re.fullmatch(r"https?://[A-Za-z0-9.-]+(:[1-9][0-9]{0,4})?(/[\w./-]*)?", value):
+        raise ValueError("expected an http:// or https:// address without a login, such as https://mirror.example.com")
     return value
 
 
@@ -341,6 +350,11 @@ class NetworkConfig(Model):
         (),
         description="TCP ports that network policies let out, besides 80, 443 and those of slipway:registry and "
         "slipway:mirrors: [3128].",
+    )
+    docker_mirrors: tuple[Annotated[str, AfterValidator(_mirror)], ...] = Field(
+        (),
+        description="Mirrors of Docker Hub that Docker daemons ask before it: [https://mirror.example.com]. Network "
+        "policies let out their ports.",
     )
 
 
@@ -582,8 +596,9 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
             f"runners of {self.profile} have no GPU": () if self.devices else ("shm", "driver"),
         }
         refuse_unread(self, {why: [key for key in keys if key not in inherited] for why, keys in unread.items()})
-        if no_docker and self.mtu is not None:
-            raise ValueError("network.mtu has no effect, because no Docker daemon runs: leave it out")
+        for key in ("mtu", "docker_mirrors") if no_docker and self.network else ():
+            if getattr(self.network, key):
+                raise ValueError(f"network.{to_camel(key)} has no effect, because no Docker daemon runs: leave it out")
 
     def _check_devices(self) -> None:
         """Check the keys that are for GPUs against each other."""
@@ -764,14 +779,12 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
         return self.arc.values.proxy_variables if self.arc.values else {}
 
     @property
-    def mtu(self) -> int | None:
-        """The MTU of Docker's networks; None for Docker's own."""
-        return self.network.mtu if self.network else None
-
-    @property
     def extra_ports(self) -> tuple[int, ...]:
         """The TCP ports that network policies let out besides those of the web, the registry and mirrors."""
-        return self.network.ports if self.network else ()
+        if self.network is None:
+            return ()
+        mirrors = (urlsplit(mirror).port for mirror in self.network.docker_mirrors)
+        return (*self.network.ports, *(port for port in mirrors if port))
 
     def platform_conflict(self, platform: str) -> str:
         """Return why the profile's nodes cannot run the images of another platform than theirs."""

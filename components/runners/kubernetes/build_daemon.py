@@ -20,7 +20,7 @@ from components.runners.kubernetes.pod import (
     ANY_NODE,
     CLIENT,
     Spec,
-    daemon_networks,
+    daemon_options,
     on_disk,
     placement,
     priority_class,
@@ -187,7 +187,7 @@ def deployment(
     container = {
         "name": "daemon",
         "image": image,
-        "args": [*kind["args"], *([] if build.rootless else daemon_networks(config))],
+        "args": [*kind["args"], *([] if build.rootless else daemon_options(config))],
         **({"env": proxy(config)} if config.proxy else {}),
         "ports": [{"name": "api", "containerPort": kind["port"]}],
         "securityContext": kind["container"],

@@ -195,7 +195,7 @@ def _daemon(config: KubernetesRunnersConfig, image: str) -> Spec:
             "dockerd",
             "--host=unix:///var/run/docker.sock",
             "--group=$(DOCKER_GROUP_GID)",
-            *daemon_networks(config),
+            *daemon_options(config),
         ],
         "env": [{"name": "DOCKER_GROUP_GID", "value": _DOCKER_GROUP}, *proxy(config)],
         "securityContext": {"privileged": True},
@@ -218,15 +218,17 @@ def proxy(config: KubernetesRunnersConfig) -> list[Spec]:
     return [{"name": name, "value": value} for name, value in config.proxy.items()]
 
 
-def daemon_networks(config: KubernetesRunnersConfig) -> list[str]:
-    """Return the options of a Docker daemon with which its networks have the MTU of the cluster's pods.
+def daemon_options(config: KubernetesRunnersConfig) -> list[str]:
+    """Return the options by which a Docker daemon fits the cluster's network: the MTU of its pods, and mirrors.
 
     ``--mtu`` is that of its own bridge alone (moby v28.5.2, cmd/dockerd/config.go:33). Networks that jobs make have the
     default options of their driver (daemon/network.go:305), from Docker 24 on.
     """
-    if config.mtu is None:
+    if config.network is None:
         return []
-    return [f"--mtu={config.mtu}", f"--default-network-opt=bridge=com.docker.network.driver.mtu={config.mtu}"]
+    mtu = config.network.mtu
+    networks = [f"--mtu={mtu}", f"--default-network-opt=bridge=com.docker.network.driver.mtu={mtu}"] if mtu else []
+    return [*networks, *(f"--registry-mirror={mirror}" for mirror in config.network.docker_mirrors)]
 
 
 def _hook(config: KubernetesRunnersConfig, image: str) -> list[Spec]:

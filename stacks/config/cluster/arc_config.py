@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from containers.errors import one_line, suggest
-from stacks.config.model import Model, NonEmpty, matching, refuse_unread
+from stacks.config.model import ENCRYPTED, Model, NonEmpty, matching, refuse_unread
 
 ARC_VERSION: Final = "0.14.2"
 """Release of both charts of GitHub's Actions Runner Controller."""
@@ -106,6 +106,10 @@ def _check_values(chart: str, values: Mapping[str, Any]) -> None:
         for own, instead in _OURS[chart].items():
             if f"{path}.".startswith(f"{own}.") or own.startswith(f"{path}."):
                 raise ValueError(f"{one_line(own)}: Slipway sets this value of the chart: leave it out; {instead}")
+        if ENCRYPTED in str(value):
+            raise ValueError(
+                f"{one_line(path)}: is a secret, which the state would hold in clear text: name a secret of the cluster"
+            )
         if path.endswith(".url") and isinstance(value, str) and "@" in urlsplit(value).netloc:
             raise ValueError(
                 f"{one_line(path)}: has a login, which the state would hold in clear text: leave it out, and give "

@@ -157,6 +157,7 @@ def test_each_value_that_we_set_is_refused() -> None:
         ({"controller": {"image": {"tag": "canary"}}}, "image.tag: Slipway sets this value of the chart: leave it out; give arc"),
         ({"runners": {"proxy": {"http": {"url": "http://me:hunter2@p"}}}}, "proxy.http.url: has a login"),
         ({"runners": {"proxy": {"http": {"url": "http://p:3128"}}}}, "no network policy lets out port 3128: add it to network"),
+        ({"controller": {"env": [{"name": "A", "value": "[secret]"}]}}, "env: is a secret, which the state would hold"),
         ({"runners": {"proxy": {"http": {"url": "http://p:x"}}}}, "proxy.http.url: is no address"),
     ],
 )  # fmt: skip
@@ -272,7 +273,7 @@ def test_listeners_of_others_are_not_looked_at(kubectl: Path) -> None:
 
 
 def test_pods_have_the_network_of_the_cluster() -> None:
-    network = {"mtu": 1400, "ports": [3128]}
+    network = {"mtu": 1400, "ports": [3128], "dockerMirrors": ["https://m.example", "http://n.example:5000"]}
     values = {"build": {}, "nodeSelector": {"acme.example/pool": "a"}, "profile": "cpu", "arc": {"values": VALUES}}
     recorder = only(network=network, pullSecrets=["mirror"], **values)[0]
     declared = objects(recorder)
@@ -280,13 +281,13 @@ def test_pods_have_the_network_of_the_cluster() -> None:
     (dind,) = [each for each in template["initContainers"] if each["name"] == "dind"]
     daemon = declared["Deployment build"]["spec"]["template"]["spec"]["containers"][0]
     for container in (dind, daemon):
-        assert container["args"][-2:] == [
-            "--mtu=1400",
-            "--default-network-opt=bridge=com.docker.network.driver.mtu=1400",
+        assert container["args"][-4:] == [
+            *("--mtu=1400", "--default-network-opt=bridge=com.docker.network.driver.mtu=1400"),
+            *("--registry-mirror=https://m.example", "--registry-mirror=http://n.example:5000"),
         ]
     for name in ("build", "controller", "build-service"):
         ports = [port["port"] for rule in declared[f"NetworkPolicy {name}"]["spec"]["egress"] for port in rule["ports"]]
-        assert 3128 in ports, name
+        assert {3128, 5000} <= {*ports}, name
 
 
 def test_every_account_of_pods_has_the_pull_secrets() -> None:
@@ -308,12 +309,14 @@ def test_jobs_in_pods_and_their_runners_reach_the_ports() -> None:
     ]
 
 
-def test_mtu_without_a_docker_daemon_is_refused() -> None:
-    line = "network.mtu has no effect, because no Docker daemon runs: leave it out"
-    assert line in mistake(network={"mtu": 1400}, jobPods=True)
-    assert config(network={"mtu": 1400}, jobPods=True, build={"jobs": True}).mtu == 1400
-    rootless = {"build": {"rootless": True, "jobs": True}}
-    assert line in mistake(network={"mtu": 1400}, daemon=False, **rootless)
+def test_network_of_docker_without_a_daemon_is_refused() -> None:
+    for key, value in (("mtu", 1400), ("dockerMirrors", ["https://m.example"])):
+        line = f"network.{key} has no effect, because no Docker daemon runs: leave it out"
+        assert line in mistake(network={key: value}, jobPods=True)
+        assert line in mistake(network={key: value}, daemon=False, build={"rootless": True, "jobs": True})
+        assert config(network={key: value}, jobPods=True, build={"jobs": True}).network
+    for mirror in ("m.example", "https://me:hunter2@m.example", "https://m.example/?a", "https://m.example:0"):
+        assert "expected an http:// or https:// address without a login" in mistake(network={"dockerMirrors": [mirror]})
 
 
 def test_sets_share_network_and_controller() -> None:
