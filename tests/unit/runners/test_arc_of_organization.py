@@ -12,6 +12,7 @@ import pulumi_kubernetes as k8s
 import pytest
 from pydantic import ValidationError
 
+from cli.runners.cluster_jobs import cluster_jobs
 from components.runners.kubernetes import cluster_health, isolation
 from stacks import graph
 from stacks.checks import clusters
@@ -264,6 +265,7 @@ def test_listeners_of_others_are_not_looked_at(kubectl: Path) -> None:
     _asked(kubectl, _labels())
     (line,) = cluster_health.warnings(own)
     assert line.startswith("arc-systems: whether the organization's controller works is not known: ")
+    assert cluster_jobs("mine", own)[2].controller == ""
     space = "actions.github.com/scale-set-namespace"
     controller, mine, theirs = pod("arc"), pod("gpu-listener"), pod("ml-listener", "Failed")
     controller["metadata"]["labels"] = {"app.kubernetes.io/part-of": "gha-rs-controller"}
