@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         ("slipway new mine --flavor local 'registry={kind: ghcr, repository: ghcr.io/acme/images}'", "a block at once"),
         ("slipway new mine", "on a terminal: asks, with the choices that go together"),
         ("slipway new mine --from values.yaml", "the runners that ARC's chart has with these values"),
+        ("slipway new mine --from main.tf", "the runners on EC2 that terraform-aws-github-runner has"),
     ],
 )
 @click.argument("stack")
@@ -34,32 +35,37 @@ if TYPE_CHECKING:
     "source",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Values of ARC's chart gha-runner-scale-set.",
+    help="Values of ARC's chart gha-runner-scale-set, or a .tf, .tfvars or their .json of terraform-aws-github-runner.",
 )
 def new(stack: str, values: tuple[str, ...], flavor: str | None, source: Path | None) -> None:
     """Check values, and write a stack file with them.
 
     Where another stack would have equal tags for other images, it adds a tagSuffix. On a terminal it asks for what is
     missing. Lists and blocks are written as in YAML: [a, b], {key: value}. The keys
-    are those of `slipway explain`. With --from, it names each key of the chart that it cannot take.
+    are those of `slipway explain`. With --from, it names each key of the chart or variable of the module that it cannot
+    take, and each key that is still to be filled in.
     """
     from cli.keys import new_stack, questions
     from containers.errors import SlipwayError
 
     new_stack.check_name(stack)
-    left: list[str] = []
+    lines: list[str] = []
     chosen = new_stack.assigned(values)
     if source is not None:
-        from cli.keys import arc_values
+        from cli.keys import arc_values, terraform_values
 
-        translated, left = arc_values.arc_values(source)
+        if terraform_values.is_terraform(source):
+            translated, lines = terraform_values.terraform_values(source, chosen)
+        else:
+            translated, left = arc_values.arc_values(source)
+            lines = [f"not taken: {line}" for line in left]
         chosen = new_stack.merged(translated, chosen)
     if flavor is not None and chosen.setdefault("flavor", flavor) != flavor:
         raise SlipwayError(f"--flavor {flavor}: flavor={chosen['flavor']} is given too; give one of the two")
     if source is None and sys.stdin.isatty() and sys.stderr.isatty():
         chosen = questions.complete(chosen)
     path = new_stack.write(stack, chosen)
-    print(*(f"not taken: {line}" for line in left), sep="\n", end="\n" * bool(left))
+    print(*lines, sep="\n", end="\n" * bool(lines))
     print(f"{path.relative_to(ROOT)}: written; next: slipway preview {stack}")
 
 

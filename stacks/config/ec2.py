@@ -35,12 +35,12 @@ _TYPE = re.compile(r"[a-z][a-z0-9-]*\.(?:nano|micro|small|medium|large|[0-9]*xla
 _IDS = {"ami": re.compile(r"ami-[0-9a-f]{8,17}"), "vpc": re.compile(r"vpc-[0-9a-f]{8,17}")}
 
 
-_DEFAULT_LABELS = frozenset({"self-hosted", "linux", "windows", "macos", "x64", "arm", "arm64"})
+DEFAULT_LABELS = frozenset({"self-hosted", "linux", "windows", "macos", "x64", "arm", "arm64"})
 """Labels that GitHub gives to every runner ("Using self-hosted runners in a workflow")."""
 
 
 def _custom(label: str) -> str:
-    if label.lower() in _DEFAULT_LABELS:
+    if label.lower() in DEFAULT_LABELS:
         raise ValueError("this is GitHub's own label of all its runners; choose one of your own, such as gpu")
     return label
 
