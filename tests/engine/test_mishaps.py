@@ -17,6 +17,7 @@ from tests.engine.project import OFFICIAL, Project, wait_for
 from tests.fakes.broken_connections import Cutting
 from tests.fakes.loopback import run_server
 from tests.helpers.free_port import free_port
+from tests.helpers.needs import mounting
 from tests.helpers.own_world import login_as
 
 BASE = "debian:bookworm-slim"
@@ -117,8 +118,7 @@ def full_registry(tmp_path: Path) -> Iterator[str]:
         f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {store}}}}}\nhttp: {{addr: '127.0.0.1:{port}'}}\n"
     )
     mount = f"mount -t tmpfs -o size=1m tmpfs {store} && exec docker-registry serve {config}"
-    spaces = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
-    process = subprocess.Popen([*spaces, "sh", "-c", mount], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([*mounting(), "sh", "-c", mount], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for(lambda: not socket.socket().connect_ex(("127.0.0.1", port)), 20)
         yield f"127.0.0.1:{port}"

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.helpers.needs import needs
 from toolchain.checkout import Checkout
 from toolchain.parts import docker_engine
 
@@ -14,6 +15,7 @@ from toolchain.parts import docker_engine
 @contextmanager
 def started() -> Iterator[str]:
     """Start an empty engine; yield its address, whose path is short enough for a socket."""
+    needs("root")
     with TemporaryDirectory(prefix="slipway-", dir="/tmp") as folder:
         checkout = Checkout(Path(folder))
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import Final
 
+from tests.helpers.needs import lack
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
 
@@ -18,8 +19,10 @@ PACKAGES: Final = {
 
 
 def have(*programs: str) -> None:
-    """Have some of the programs, whichever tests run. Raises ToolchainError where this user may not install them."""
+    """Have some of the programs, whichever tests run; skip the test where this user may not install them."""
     missing = sorted({PACKAGES[program] for program in programs if shutil.which(program) is None})
+    if missing and not (apt.is_root() and apt.available()):
+        lack(f"{' and '.join(missing)}: install it with this system's package manager")
     if missing:
         apt.install(Checkout.here(), *missing)
 

@@ -16,6 +16,7 @@ import pytest
 from tests.fakes.compiler_storage import storage
 from tests.helpers.compiler_calls import compiler_calls
 from tests.helpers.machine_programs import have
+from tests.helpers.needs import mounting
 from tests.helpers.torch_headers import install, make_libraries
 from tests.images.engine import DOCKERFILES
 
@@ -92,7 +93,7 @@ class Machine:
             "COMPONENT": "deepspeed", "VERSION": DEEPSPEED, "DEEPSPEED_OPS": OP, "ARCH_LIST": "8.0 9.0", "VARIANT": "base", "CLEAN": "",
             **more,
         }  # fmt: skip
-        command = ["unshare", "--mount", "sh", "-euc", CONTAINER + script, "/mnt/build"]
+        command = [*mounting(), "sh", "-euc", CONTAINER + script, "/mnt/build"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-4000:]
         return compiler_calls(done.stdout)

@@ -18,6 +18,7 @@ from cli.main import main
 from containers.image.registry_image import fetch
 from tests.fakes.package_index import wheel
 from tests.helpers.machine_programs import have
+from tests.helpers.needs import mounting
 from tests.images.engine import Image, base_image, client, docker, unique
 from toolchain.machine import pip
 
@@ -33,7 +34,6 @@ WORKDIR /work/here
 ENTRYPOINT ["/bin/sh", "-c", "echo $GREETING in $PWD: $@", "sh"]
 CMD ["it's", "fine"]
 """
-AS_ROOT = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
 GREETING = "hello you in /work/here: it's fine"
 
 
@@ -159,7 +159,7 @@ def test_squashfs_has_the_files_of_a_container(image: Image, squashfs: Path, tmp
     assert not (root / "a/same").samefile(root / "a/b/one")
     assert "GREETING=hello you" in (root / "etc/environment").read_text().splitlines()
     ran = subprocess.run(
-        [*AS_ROOT, "/usr/sbin/chroot", root, "env", "GREETING=hello you", "/bin/sh", "/etc/rc"],
+        [*mounting(), "/usr/sbin/chroot", root, "env", "GREETING=hello you", "/bin/sh", "/etc/rc"],
         capture_output=True,
         text=True,
         check=True,
@@ -190,7 +190,7 @@ def test_squashfs_on_full_disk_is_one_line(image: Image, tmp_path: Path) -> None
         "from cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
     words = [sys.executable, "-c", program, "export", image.tag, "--format", "sqsh", "--output", f"{tmp_path}/app.sqsh"]
-    done = subprocess.run([*AS_ROOT, "sh", "-c", script, "sh", *words], capture_output=True, text=True, check=False)
+    done = subprocess.run([*mounting(), "sh", "-c", script, "sh", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == f"{tmp_path}/app.sqsh: no space left on its disk; nothing was kept"
     assert done.stdout == "other\n"

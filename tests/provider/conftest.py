@@ -18,6 +18,7 @@ import pytest
 
 from tests.helpers import registry_api
 from tests.helpers.free_port import free_port
+from tests.helpers.needs import mounting
 from tests.provider.plugin import Plugin, started
 from toolchain.checkout import Checkout
 from toolchain.parts.docker_registry import program as docker_registry
@@ -77,7 +78,7 @@ class Registry:
         command = [docker_registry(Checkout.here()), "serve", str(self.folder / "config.yml")]
         if self.megabytes:  # a disk of its own, which only the registry sees
             mount = f"mount -t tmpfs -o size={self.megabytes}m none '{self.folder / 'data'}'"
-            command = ["unshare", "--map-root-user", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh", *command]
+            command = [*mounting(), "sh", "-c", f'{mount} && exec "$@"', "sh", *command]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:

@@ -30,6 +30,7 @@ from tests.fakes.broken_connections import Cutting
 from tests.fakes.loopback import run_server
 from tests.fakes.registry import serve
 from tests.helpers import empty_engine, registry_api
+from tests.helpers.needs import needs
 from tests.provider.conftest import PASSWORD, USER, Registry, private_registry
 from tests.provider.plugin import SELECTED, Failure, Plugin, started
 from tests.provider.test_image import Maker, manifest
@@ -295,6 +296,7 @@ def test_full_disk_here_is_one_line(
     tmp_path: Path, docker_host: str, engine: docker.DockerClient, repository: str
 ) -> None:
     """A compressed layer waits in TMPDIR."""
+    needs("root", "mounts")
     full = tmp_path / "full"
     full.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(full)], check=True)

@@ -1,5 +1,7 @@
 """Fixtures of the toolchain's tests."""
 
+import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,12 +21,23 @@ def clone(tmp_path: Path) -> Clone:
     return make(tmp_path)
 
 
+def _lead_nowhere(config: Path) -> None:
+    """Write a configuration of Docker's client whose context has no engine (docker/cli, cli/context/store/metadatastore.go)."""
+    context = config / "contexts/meta" / hashlib.sha256(b"none").hexdigest()
+    context.mkdir(parents=True)
+    nowhere = {"docker": {"Host": "unix:///nonexistent/docker.sock"}}
+    (context / "meta.json").write_text(json.dumps({"Name": "none", "Metadata": {}, "Endpoints": nowhere}))
+    (config / "config.json").write_text(json.dumps({"currentContext": "none"}))
+
+
 @pytest.fixture
-def clones(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Clone, Clone]]:
+def clones(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[Clone, Clone]]:
     """Two empty checkouts on one machine that has neither engine nor registry; all that they start is ended.
 
-    They lie where a path is short enough for a socket.
+    They lie where a path is short enough for a socket. Docker's current context hides an engine at the default socket.
     """
+    _lead_nowhere(tmp_path / "docker")
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
     for name in ("DOCKER_HOST", docker_registry.VARIABLE):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")

@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from containers.engine.engine_platforms import PLATFORMS
+from tests.helpers.needs import needs
 from tests.toolchain.clone import Clone
 from toolchain.machine import apt
 from toolchain.parts import base_image, docker_engine, docker_registry, emulation
@@ -13,6 +14,7 @@ from toolchain.parts.part import Part, remember
 
 @pytest.mark.slow
 def test_base_image_is_the_same_on_two_machines(clones: tuple[Clone, Clone], monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("root")
     monkeypatch.setattr(base_image, "_pull", lambda _environment: "not tried")
     digests = set()
     for clone in clones:
@@ -34,6 +36,7 @@ def test_base_image_is_the_same_on_two_machines(clones: tuple[Clone, Clone], mon
 def test_base_image_of_another_processor_joins_the_tag(
     clones: tuple[Clone, Clone], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    needs("root")
     monkeypatch.setattr(base_image, "_pull", lambda _environment: "not tried")
     checkout = clones[0].checkout
     host = docker_engine.get(checkout).env["DOCKER_HOST"]
@@ -74,6 +77,7 @@ def test_mirrored_base_image_is_not_bootstrapped(clone: Clone) -> None:
 
 
 def test_base_image_gone_from_registry_is_missing(clones: tuple[Clone, Clone]) -> None:
+    needs("root")
     clone = clones[0].checkout
     docker_engine.get(clone)
     address = docker_registry.get(clone).env["SLIPWAY_REGISTRY"]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from stacks.config.stack_file import ROOT
+from tests.helpers.needs import mounting
 
 FILLING = """\
 import os, pathlib, pytest, tempfile
@@ -22,10 +23,9 @@ def test(number):
 
 def on_small_disk(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """Run a command whose temporary files have a disk of 8 MB."""
-    spaces = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
     mount = 'mount -t tmpfs -o size=8m tmpfs "$TMPDIR" && exec "$@"'
     return subprocess.run(
-        [*spaces, "sh", "-c", mount, "sh", *command],
+        [*mounting(), "sh", "-c", mount, "sh", *command],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,

@@ -16,6 +16,7 @@ from typing import ClassVar
 
 import pytest
 
+from tests.helpers.needs import needs
 from tests.toolchain.clone import Clone, make, services_of
 from toolchain.checkout import SOCKET_PATH_BYTES
 from toolchain.machine import apt
@@ -59,6 +60,7 @@ def _rules(clone: Clone) -> list[str]:
 
 
 def test_two_checkouts_have_one_engine_each(clones: Clones) -> None:
+    needs("root")
     a, b = clones
     parts = [docker_engine.get(clone.checkout) for clone in clones]
     assert [part.env["DOCKER_HOST"] for part in parts] == [
@@ -86,6 +88,7 @@ def test_two_checkouts_have_one_engine_each(clones: Clones) -> None:
 
 
 def test_engine_of_an_old_debian_is_of_a_newer_release(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("root")
     newer, installed = clones
     assert numbers(docker_engine.get(newer.checkout).version) >= (26,)
     monkeypatch.setenv("SLIPWAY_DOCKER_ENGINE", "installed")
@@ -94,6 +97,7 @@ def test_engine_of_an_old_debian_is_of_a_newer_release(clones: Clones, monkeypat
 
 
 def test_engine_without_containerd_says_why(clones: Clones, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("root")
     monkeypatch.setenv("SLIPWAY_DOCKER_ENGINE", "installed")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     (tmp_path / "containerd").write_text("#!/bin/sh\necho 'containerd: no such luck' >&2; exit 1\n")
@@ -103,11 +107,13 @@ def test_engine_without_containerd_says_why(clones: Clones, tmp_path: Path, monk
 
 
 def test_engine_without_its_storage_says_why(clones: Clones) -> None:
+    needs("root")
     with pytest.raises(ToolchainError, match="^Docker engine .*: failed to start daemon: .*no-such-driver"):
         docker_engine.start_own(clones[0].checkout, options=["--storage-driver", "no-such-driver"])
 
 
 def test_killed_engine_restarts_with_its_images(clones: Clones) -> None:
+    needs("root")
     clone = clones[0]
     docker_engine.get(clone.checkout)
     _docker(clone, "import", "-", "kept", stdin=_image())
@@ -124,12 +130,14 @@ def test_killed_engine_restarts_with_its_images(clones: Clones) -> None:
 
 
 def test_own_engine_pulls_through_users_proxy(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("root")
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.invalid:3128")
     docker_engine.get(clones[0].checkout)
     assert _docker(clones[0], "info", "--format", "{{.HTTPSProxy}}") == "http://proxy.invalid:3128"
 
 
 def test_engine_without_bridge_restarts(clones: Clones) -> None:
+    needs("root")
     clone = clones[0]
     docker_engine.get(clone.checkout)
     subprocess.run(["ip", "link", "delete", bridge.name(clone.checkout)], check=True)
@@ -139,6 +147,7 @@ def test_engine_without_bridge_restarts(clones: Clones) -> None:
 
 
 def test_bridge_keeps_its_hardware_address(clones: Clones) -> None:
+    needs("root")
     checkout = clones[0].checkout
     bridge.create(checkout)
     try:
@@ -163,6 +172,7 @@ def test_bridge_keeps_its_hardware_address(clones: Clones) -> None:
 
 @pytest.mark.usefixtures("clones")
 def test_deep_checkout_has_sockets_elsewhere(tmp_path: Path) -> None:
+    needs("root")
     deep = make(tmp_path / ("a folder with 'quotes' " * 4) / ("x" * 60))
     run = deep.checkout.run
     assert run == Path(f"/run/slipway-{deep.checkout.id}")
@@ -192,6 +202,7 @@ def test_silent_configured_engine_is_one_line(clones: Clones, monkeypatch: pytes
 
 
 def test_running_engine_is_used(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("root")
     running, user = clones
     host = docker_engine.get(running.checkout).env["DOCKER_HOST"]
     monkeypatch.setenv("DOCKER_HOST", host)
@@ -202,6 +213,7 @@ def test_running_engine_is_used(clones: Clones, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_engine_of_current_context_is_used(clones: Clones, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    needs("root")
     running, user = clones
     host = docker_engine.get(running.checkout).env["DOCKER_HOST"]
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.json_shape import differing
+from tests.helpers.needs import needs
 from tests.toolchain.clone import ROOT, Clone, services_of
 from toolchain import doctor, environment, lint, ready, verbs
 from toolchain.checkout import Checkout
@@ -112,6 +113,7 @@ def test_doctor_on_fresh_checkout_changes_nothing(
 def test_down_ends_own_services_and_doctor_reports_it(
     clones: tuple[Clone, Clone], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    needs("root")
     first, second = clones
     docker_registry.get(first.checkout)
     docker_engine.get(first.checkout)

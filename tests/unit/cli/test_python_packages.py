@@ -22,6 +22,7 @@ from stacks import graph
 from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.spec import Packages
 from tests.fakes.package_index import Index
+from tests.helpers.needs import mounting
 
 WHEEL = "hello-1.0-py3-none-any.whl"
 PACKAGES = Packages(requirements=("hello",), pythons=("3.12",))
@@ -74,11 +75,10 @@ def test_index_that_the_machine_trusts_is_locked(tmp_path: Path) -> None:
         "mirrors = Mirrors.model_validate({'pythonIndex': sys.argv[1]});"
         "print(json.dumps(python_packages.files(packages, 'linux/amd64', mirrors)))"
     )
-    spaces = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
     trusting = ["sh", "-c", f'mount --bind "$0" {store} && exec "$@"', str(pair)]
     environment = {key: value for key, value in os.environ.items() if "CERT" not in key and "CA_BUNDLE" not in key}
     done = subprocess.run(
-        [*spaces, *trusting, sys.executable, "-c", lock, served.url],
+        [*mounting(), *trusting, sys.executable, "-c", lock, served.url],
         env={**environment, "XDG_CACHE_HOME": str(tmp_path / "cache")},
         capture_output=True,
         text=True,

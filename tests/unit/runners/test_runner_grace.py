@@ -18,6 +18,7 @@ import pytest
 
 from components.runners.kubernetes import pod
 from stacks.config.kubernetes import KubernetesRunnersConfig
+from tests.helpers.needs import needs
 
 _RUN = """\
 #!/bin/bash
@@ -66,6 +67,7 @@ def executable(path: Path, text: str) -> None:
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Path:
+    needs("mounts")
     if real := os.environ.get("SLIPWAY_RUNNER"):
         shutil.copytree(real, tmp_path, dirs_exist_ok=True)
     else:
