@@ -313,6 +313,7 @@ def test_matrix_has_stacks_images_platforms_and_runners(
         "shard",
         "engine",
         "provider",
+        "store",
     }  # of a scan, of the night's tests
 
 
