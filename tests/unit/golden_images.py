@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
@@ -18,6 +17,7 @@ from stacks import plan, tags
 from stacks.config.fetching.mirrors import MIRRORS_VARIABLE
 from stacks.config.registries.this_machine import REGISTRY_VARIABLE
 from stacks.config.stack_file import ROOT, stack_names
+from stacks.differences import differences
 from stacks.identity.content import CheckoutContents, contexts
 from stacks.identity.older_trees import all_fingerprints
 from stacks.identity.older_trees import fingerprint_record as record
@@ -25,8 +25,8 @@ from stacks.spec import ImageSpec, Sibling
 
 FILE = Path(__file__).with_suffix(".json")
 
-Golden = Mapping[str, Mapping[str, Mapping[str, str]]]
-"""By stack and image: the tag's suffix, and 16 digits of a SHA-256 of each part of ``show --json``.
+Golden = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""By stack and image: the tag's suffix, and parts of ``show --json``.
 
 What depends on the branch or the commit is left out: the tags' revisions.
 """
@@ -50,15 +50,22 @@ def read() -> Golden:
     return golden
 
 
+def changes(before: Golden, after: Golden) -> list[str]:
+    """Return a line for each value that differs: stack, image and field, then the old one and the new one."""
+    return [" ".join(way) + f": {old} -> {new}" for way, old, new in differences(before, after)]
+
+
 def text(golden: Golden) -> str:
-    """Return the images as JSON with a line for each, so that git shows which ones change."""
-    stacks = [
-        f"{json.dumps(stack)}: {{"
-        + ",".join(f"\n  {json.dumps(name)}: {json.dumps(image)}" for name, image in images.items())
-        + "}"
-        for stack, images in golden.items()
-    ]
-    return "{\n" + ",\n".join(stacks) + "\n}\n"
+    """Return the images as JSON with a line for each of their parts, so that git shows what changes."""
+    return _object(golden, depth=3) + "\n"
+
+
+def _object(value: Any, depth: int, indent: str = "") -> str:
+    if not depth:
+        return json.dumps(value, ensure_ascii=False)
+    inner = indent + " "
+    items = (f"{inner}{json.dumps(key)}: {_object(item, depth - 1, inner)}" for key, item in value.items())
+    return "{\n" + ",\n".join(items) + f"\n{indent}}}"
 
 
 def fingerprints() -> record.Record:
@@ -69,23 +76,19 @@ def fingerprints() -> record.Record:
     }
 
 
-def _images(planned: plan.Plan) -> dict[str, dict[str, str]]:
+def _images(planned: plan.Plan) -> dict[str, dict[str, Any]]:
     specs = {image.spec.name: image.spec for image in planned.images}
     return {image["name"]: _identity(image, specs[image["name"]]) for image in planned.as_json()["images"]}
 
 
-def _identity(image: Mapping[str, Any], spec: ImageSpec) -> dict[str, str]:
+def _identity(image: Mapping[str, Any], spec: ImageSpec) -> dict[str, Any]:
     parents = {
         argument: reference.rpartition(":")[0] if isinstance(spec.parents[argument], Sibling) else reference
         for argument, reference in image["parents"].items()
     }
     build = {key: image[key] for key in ("context", "dockerfile", "target", "product", "platform")}
-    parts = {"args": image["args"], "labels": image["labels"], "parents": parents, "build": build}
-    return {"tag": tags.parse(image["tag"])[1].render()} | {key: _hash(part) for key, part in parts.items()}
-
-
-def _hash(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+    parts = {"build": build, "parents": parents, "args": image["args"], "labels": image["labels"]}
+    return {"tag": tags.parse(image["tag"])[1].render(), **{name: part for name, part in parts.items() if part}}
 
 
 if __name__ == "__main__":

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import copy
+import json
+
 from stacks.config.stack_file import ROOT
-from stacks.differences import differences
 from stacks.identity.older_trees import fingerprint_record as record
-from tests.unit.golden_images import fingerprints, golden_images, read
+from tests.unit.golden_images import changes, fingerprints, golden_images, read, text
 
 UPDATE = "if you mean to change these images: run `python -m tests.unit.golden_images` and commit what it writes"
 
 
 def test_images_of_all_stacks_are_the_golden_ones() -> None:
-    changes = [" ".join(way) + f": {old} -> {new}" for way, old, new in differences(read(), golden_images())]
-    assert not changes, "\n".join([*changes, UPDATE])
+    changed = changes(read(), golden_images())
+    assert not changed, "\n".join([*changed, UPDATE])
+
+
+def test_change_is_named_by_field_image_and_values() -> None:
+    golden = golden_images()
+    images = copy.deepcopy({"local": golden["local"]})
+    args = images["local"]["torch"]["args"]
+    args["TORCH_VERSION"], args["NEW"] = "1.0", "é"
+    version = golden["local"]["torch"]["args"]["TORCH_VERSION"]
+    assert changes(golden, {**golden, **json.loads(text(images))}) == [
+        f"local torch args TORCH_VERSION: {version} -> 1.0",
+        "local torch args NEW: None -> é",
+    ]
 
 
 def test_record_has_what_all_stacks_build() -> None:
