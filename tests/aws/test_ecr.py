@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from components.registry.ecr_registry import lifecycle
 from tests.aws.conftest import ACCOUNT, NO_SIGN, OTHER_PASSWORD, REGION, TOKEN, AwsProject
 from tests.engine.project import MANIFESTS
 from tests.engine.test_products import FLAVOR
@@ -62,6 +61,31 @@ def operations(output: str) -> dict[str, str]:
     return {f"{typ.rpartition(':')[2]} {name}": sign for sign, typ, name in changes}
 
 
+def kept(most: int, said: str = "") -> dict[str, Any]:
+    """Return the policy of a repository: what is exported, and so many other manifests."""
+    return {
+        "rules": [
+            {
+                "rulePriority": 1,
+                "description": "Keep what a stack exports.",
+                "selection": {
+                    "tagStatus": "tagged",
+                    "tagPrefixList": ["keep-"],
+                    "countType": "imageCountMoreThan",
+                    "countNumber": 1000,
+                },
+                "action": {"type": "expire"},
+            },
+            {
+                "rulePriority": 2,
+                "description": f"Keep the newest {said or most}.",
+                "selection": {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": most},
+                "action": {"type": "expire"},
+            },
+        ]
+    }
+
+
 def test_ecr_stack_life_shows_no_token(project: AwsProject) -> None:
     project.configure(length=2)
     outputs = [project.preview("--diff").output, project.up().output, project.exported()]
@@ -74,7 +98,7 @@ def test_ecr_stack_life_shows_no_token(project: AwsProject) -> None:
         assert repository["encryptionConfiguration"] == {"encryptionType": "AES256"}
         name = repository["repositoryName"]
         policy = project.ecr.get_lifecycle_policy(repositoryName=name)["lifecyclePolicyText"]
-        assert json.loads(policy) == lifecycle(30)
+        assert json.loads(policy) == kept(30)
     first = project.outputs()["images"]
     for name, image in first.items():
         assert image["ref"].startswith(f"{project.host}/{project.path}/{name}@sha256:")
@@ -94,7 +118,7 @@ def test_ecr_stack_life_shows_no_token(project: AwsProject) -> None:
     assert not [change for change in changes if change.startswith(("Repository", "aws"))], preview
     outputs += [again, preview, project.up().output, project.exported(), json.dumps(project.outputs())]
     policy = project.ecr.get_lifecycle_policy(repositoryName=f"{project.path}/link0")["lifecyclePolicyText"]
-    assert json.loads(policy) == lifecycle(5)
+    assert json.loads(policy) == kept(5)
     second = project.outputs()["images"]
     for name, image in second.items():
         assert image["digest"] != first[name]["digest"]
@@ -145,7 +169,7 @@ def test_ecr_keeps_index_of_platforms_with_its_parts(project: AwsProject) -> Non
     project.configure(platforms=["linux/amd64", "linux/arm64"])
     project.up()
     policy = project.ecr.get_lifecycle_policy(repositoryName=f"{project.path}/link0")["lifecyclePolicyText"]
-    assert json.loads(policy) == lifecycle(30, 3)
+    assert json.loads(policy) == kept(90, "30, of 3 manifests each")
     output = project.outputs()["images"]["link0"]
     assert manifest(project, "link0", "keep-t") == output["digest"]
     index = json.loads(fetched(project, f"{project.path}/link0", "keep-t"))

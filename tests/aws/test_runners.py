@@ -14,9 +14,7 @@ import requests
 import yaml
 
 from components.runners.ec2 import iam_policies
-from components.runners.ec2.user_data import user_data
-from stacks import flavors
-from stacks.config.ec2 import AMI_PARAMETER, Ec2RunnersConfig
+from stacks.config.ec2 import AMI_PARAMETER
 from stacks.config.stack_file import ROOT
 from tests.aws.conftest import ACCOUNT, NO_SIGN, REGION
 from tests.aws.faults import overlooked
@@ -275,13 +273,53 @@ def untagged(project: RunnersProject) -> list[str]:
     return names
 
 
+ENVIRONMENT = rf"""REGION={REGION}
+BOOT=20
+IDLE=10
+CONFIGS=slipway-t-configs
+MACHINES=arn:aws:ec2:{REGION}:{ACCOUNT}:instance/
+GPUS=1
+EFA=0
+RUNNER_URL=https://github\.com/actions/runner/releases/download/v(2\.\d+\.\d+)/actions-runner-linux-x64-\1\.tar\.gz
+RUNNER_SHA256=[0-9a-f]{{64}}
+"""
+"""What a machine is told, whichever release of GitHub's runner it gets."""
+
+
+def check_user_data(text: str) -> None:
+    assert text.startswith("#cloud-config\n")
+    document = yaml.safe_load(text)
+    contents = {file["path"]: file["content"] for file in document.pop("write_files")}
+    assert re.fullmatch(ENVIRONMENT, contents.pop("/etc/slipway/runner.env"))
+    assert json.loads(contents.pop("/etc/slipway/logs.json"))["logs"]["logs_collected"]["files"]["collect_list"] == [
+        {
+            "file_path": f"/var/log/{log}.log",
+            "log_group_name": "/slipway-t/runner",
+            "log_stream_name": f"{{instance_id}}/{log}",
+        }
+        for log in ("slipway-setup", "slipway-runner", "cloud-init-output")
+    ]
+    for script in ("setup", "end"):
+        there = ROOT / "components/runners/ec2/boot" / script
+        assert contents.pop(f"/usr/local/sbin/slipway-{script}") == there.read_text()
+    assert {path: "ExecStart" in unit for path, unit in contents.items()} == {
+        "/etc/systemd/system/slipway-end.service": True,
+        "/etc/systemd/system/slipway-end.timer": False,
+        "/etc/systemd/system/slipway-runner.service": True,
+    }
+    assert document == {
+        "runcmd": [
+            ["systemctl", "daemon-reload"],
+            ["systemctl", "enable", "--now", "slipway-end.timer"],
+            ["bash", "-c", "/usr/local/sbin/slipway-setup >>/var/log/slipway-setup.log 2>&1"],
+        ]
+    }
+
+
 def check_launch_template(project: RunnersProject) -> None:
     """All of it, so that whatever is more, less or other is seen."""
     data = project.template()["LaunchTemplateData"]
-    config = flavors.load({"flavor": "runners", "runners": RUNNERS}, "stack t").runners
-    assert isinstance(config, Ec2RunnersConfig)
-    text = base64.b64decode(data.pop("UserData")).decode()
-    assert text == user_data(config, "linux/amd64", name=NAME, gpus=1, efa=0)
+    check_user_data(base64.b64decode(data.pop("UserData")).decode())
     newest = project.api("ssm").get_parameter(Name=AMI_PARAMETER.format(architecture="x86_64"))["Parameter"]
     (group,) = data["NetworkInterfaces"][0].pop("Groups")
     assert rules(project, group, egress=False) == []

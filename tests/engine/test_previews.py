@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from _pytest.mark import ParameterSet
 
 from containers.dockerfile.context import Folder
 from containers.registry.reference import Reference
-from stacks import differences as preview
 from stacks import lock, plan
 from stacks.config.stack_file import ROOT, read_stack, stack_names
 from stacks.identity.content import CheckoutContents
@@ -181,11 +180,20 @@ Change = Callable[[Project], None]
 KINDS: tuple[Change, ...] = (argument, added, changed, removed, instruction, moved, tag)
 
 
+def single_values(contents: Mapping[str, Any], *way: str) -> dict[tuple[str, ...], Any]:
+    """Return the single values of what an image is made of, by the keys that lead to each."""
+    found: dict[tuple[str, ...], Any] = {}
+    for key, value in contents.items():
+        found |= single_values(value, *way, key) if isinstance(value, Mapping) else {(*way, key): value}
+    return found
+
+
 def differences(before: Plan, after: Plan) -> dict[str, list[tuple[tuple[str, ...], Any, Any]]]:
     """Return, by image, what differs in what it is made of."""
-    sides = [{image.spec.name: image.contents for image in each.images} for each in (before, after)]
-    ways = {name: preview.differences(sides[0][name], sides[1][name]) for name in sides[0]}
-    return {name: those for name, those in ways.items() if those}
+    old, new = ({image.spec.name: single_values(image.contents) for image in each.images} for each in (before, after))
+    ways = {name: [(way, old[name].get(way), new[name].get(way)) for way in {**new[name], **old[name]}] for name in old}
+    changed = {name: [one for one in those if one[1] != one[2]] for name, those in ways.items()}
+    return {name: those for name, those in changed.items() if those}
 
 
 def lines(ways: dict[str, list[tuple[tuple[str, ...], Any, Any]]]) -> Iterator[str]:
