@@ -8,8 +8,9 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final, TypeGuard
@@ -29,7 +30,7 @@ from toolchain.provider.docker_api import push_progress, tarball
 from toolchain.provider.docker_api.docker_config import Keychain
 from toolchain.provider.docker_api.session import Session
 from toolchain.provider.inputs import BUILDERS, ImageInputs
-from toolchain.provider.provider_base import Operation, Properties
+from toolchain.provider.provider_base import Operation, Properties, Turns
 
 _STORE_SECONDS: Final = 5
 """Seconds until a built image appears in the engine's store."""
@@ -138,6 +139,7 @@ def produce(
     push: bool,
     secrets: Mapping[str, str] | None = None,
     level: int | None = None,
+    turns: Turns | None = None,
 ) -> Properties:
     """Build an image, and push it if ``push``.
 
@@ -149,6 +151,7 @@ def produce(
         push: False keeps the image in the engine.
         secrets: what steps of the build may mount, by id.
         level: of zstd for the pushed layers; None for the engine's gzip.
+        turns: how many builds the engine gets at a time; None for all. A push takes no turn.
 
     Returns:
         The resource's outputs.
@@ -173,7 +176,9 @@ def produce(
     sent = None
     if reach.secrets - {*given} and _hashes_below_secrets(engine):
         sent = build_reach.for_hashing_engine(image, context.root, context.dockerfile, given)
-    image_id = work.build(context, sent)
+    waits = partial(display.status, "Waiting for another build to end")
+    with turns.one(operation, waits) if turns else nullcontext():
+        image_id = work.build(context, sent)
     work.wait_for(image_id)
     digest = work.push(name, image_id, level) if push else work.identity()
     return {

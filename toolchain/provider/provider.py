@@ -15,6 +15,7 @@ import grpc
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import provider_pb2
 
+from containers.engine.connection import CONNECT_SECONDS
 from containers.engine.engine import Engine
 from containers.errors import SlipwayError
 from toolchain.provider import inputs, provider_config
@@ -27,6 +28,7 @@ from toolchain.provider.provider_base import (
     Provider,
     Secret,
     StatusLine,
+    Turns,
     decode_struct,
     encode_struct,
     has_unknown,
@@ -50,6 +52,8 @@ _DERIVED: Final = {
     "platform": ("build", "platform"),
 }
 """The input that each output repeats; the output of a secret input is secret."""
+_FEWEST: Final = 3
+"""Builds that an engine gets at a time, however few its cores: a build may wait for a network."""
 _SHORTEST_SECRET: Final = 4
 """Shorter secrets are not masked in output: they would match too much."""
 
@@ -69,6 +73,7 @@ class DockerProvider(Provider):
         self._levels: dict[str, int] = {}
         self._engine: Engine | None = None
         self._engine_lock = threading.Lock()
+        self._turns: Turns | None = None
 
     def GetSchema(
         self, request: provider_pb2.GetSchemaRequest, context: grpc.ServicerContext
@@ -99,7 +104,7 @@ class DockerProvider(Provider):
 
         A daemon behind ssh is connected at its first use, and so is any with `disableDockerDaemonCheck`.
         """
-        self._settings, self._engine = provider_config.settings(request.variables), None
+        self._settings, self._engine, self._turns = provider_config.settings(request.variables), None, None
         if not self._settings.get("host", "").startswith("ssh://") and not self._settings.get(
             "disableDockerDaemonCheck"
         ):
@@ -171,6 +176,19 @@ class DockerProvider(Provider):
                 self._engine = provider_config.connect(self._settings)
             return self._engine
 
+    def _turns_on(self, engine: Engine) -> Turns | None:
+        """Return how many builds the engine gets at a time: one for each of its cores, and at least :data:`_FEWEST`.
+
+        None where the address is a stack's own socket: behind it may be several engines, which share the images.
+        """
+        host = engine.address.host
+        if host.startswith("unix://") and not host.startswith("unix:///"):
+            return None
+        with self._engine_lock:
+            if self._turns is None:
+                self._turns = Turns(max(_FEWEST, _cores(engine)))
+            return self._turns
+
     def _make(
         self, urn: str, properties: struct_pb2.Struct, context: grpc.ServicerContext, *, preview: bool
     ) -> Properties | None:
@@ -189,9 +207,11 @@ class DockerProvider(Provider):
         try:
             with self.operation(context) as operation:
                 push, level = not (image.skip_push or preview), self._levels.get(image.name)
+                engine = self._connect()
                 outputs = build.produce(
-                    image, self._connect(), display, operation, push=push, secrets=self._secrets, level=level
-                )
+                    image, engine, display, operation,
+                    push=push, secrets=self._secrets, level=level, turns=self._turns_on(engine),
+                )  # fmt: skip
         except Cancelled:
             raise Cancelled(f"build of {image.name} cancelled") from None
         except SlipwayError as error:
@@ -219,6 +239,15 @@ class DockerProvider(Provider):
             "WARNING",
         )
         return False
+
+
+def _cores(engine: Engine) -> int:
+    """Return how many cores an engine has, 0 where it does not say; its builds say what is wrong with it."""
+    try:
+        cores = engine.json("/info", timeout=CONNECT_SECONDS).get("NCPU")
+    except SlipwayError:
+        return 0
+    return cores if isinstance(cores, int) else 0
 
 
 def _merge(news: Properties, additions: Properties) -> Properties:

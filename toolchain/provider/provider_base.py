@@ -311,6 +311,42 @@ class Operation:
             raise Cancelled("cancelled")
 
 
+class Turns:
+    """Lets so many operations work at a time, while the others wait.
+
+    Args:
+        most: how many work at a time.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._free = most
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def one(self, operation: Operation, waits: Callable[[], None]) -> Iterator[None]:
+        """Work within the block, as one of those that may; call ``waits`` first where that is not at once.
+
+        Raises:
+            Cancelled: the operation has ended before its turn.
+        """
+        with operation.ending(self._look), self._changed:
+            if not self._free:
+                waits()
+            self._changed.wait_for(lambda: self._free or operation.cancelled)
+            operation.check()
+            self._free -= 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += 1
+                self._changed.notify_all()
+
+    def _look(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+
 class Provider(provider_pb2_grpc.ResourceProviderServicer):
     """A provider without resources: subclass it and add the methods of the service.
 
