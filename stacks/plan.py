@@ -419,7 +419,8 @@ def _images(stack: str, resolved: Graph, contents: CheckoutContents, *, search: 
     contexts_of_own = (spec.context for spec in specs if spec.context != CONTEXT)  # of own images and own flavors
     listed = (own_images.lists(each) for each in (config, *(other.config for other in others.values())))
     own = tuple(dict.fromkeys((*contexts_of_own, *chain.from_iterable(listed))))
-    revisions = history.find(stack, run, files, root, own) if search else history.newest(run, root)
+    suffixes = {spec.published_name: spec.suffix.render() for spec in ordered if not spec.product}
+    revisions = history.find(stack, run, suffixes, files, root, own) if search else history.newest(run, root)
     # A product is known by its content alone, so that stacks and branches with the same one share it. So is one
     # platform's part of an index, so that it stays if another platform changes.
     of_content = {spec.name: tags.Revision(mark=prints[spec.name][:8]) for spec in ordered}

@@ -1,8 +1,9 @@
 """Which commit an image comes from: the last one with a change of the build, which is often not the newest.
 
 A fingerprint (:mod:`stacks.identity.fingerprint`) says what is built. An image's commit is the first one with the
-fingerprint that all later commits have too. :mod:`stacks.identity.older_trees` says what each commit built. Reading a
-tree takes a while, so the search halves the history.
+fingerprint that all later commits have too. :mod:`stacks.identity.older_trees` says what each commit built. Where the
+stack had no such image, another stack may have built it (:mod:`stacks.identity.older_trees.other_stacks`): the stack's
+file was renamed, or the image was moved or copied. Reading a tree takes a while, so the search halves the history.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from stacks.config.fetching.mirrors import MIRRORS_VARIABLE
 from stacks.identity import kept_commits, older_trees
 from stacks.identity.cache import Cache
 from stacks.identity.git import git
+from stacks.identity.older_trees.other_stacks import NamedImage, OtherStacks
 from stacks.places import FLAVORS, PIN, ROOT, TABLES
 from stacks.tags import Revision, branch_prefix
 
@@ -30,16 +32,17 @@ _ABBREVIATION = 7
 def find(
     stack: str,
     fingerprints: Mapping[str, str],
+    suffixes: Mapping[str, str],
     files: Mapping[str, Mapping[str, str]],
     root: Path,
     own: tuple[str, ...] = (),
 ) -> dict[str, Revision]:
     """Return each image's revision.
 
-    ``fingerprints`` are the images' present ones and ``files`` their contexts' files. ``own`` are the files and folders
-    that the stack's own images are made of, besides those of every stack. Where the tree or the
-    configuration differs from every commit, the revision is the last commit's with a mark after it. Without git, in a
-    shallow clone, or where the folders are not tracked, the tag has the mark alone.
+    ``fingerprints`` are the images' present ones, ``suffixes`` their tags' and ``files`` their contexts' files.
+    ``own`` are the files and folders that the stack's own images are made of, besides those of every stack. Where the
+    tree or the configuration differs from every commit, the revision is the last commit's with a mark after it.
+    Without git, in a shallow clone, or where the folders are not tracked, the tag has the mark alone.
 
     Raises:
         SlipwayError: no character of the branch's name is valid in a tag.
@@ -56,8 +59,8 @@ def find(
     kept = {name: (commits[name, value], True) for name, value in fingerprints.items() if (name, value) in commits}
     searched = {name: value for name, value in fingerprints.items() if name not in kept}
     origins = kept | Cache(root, "revisions").get(
-        ["origins", *_reading(TABLES), head, stack, sorted(searched.items()), own],
-        lambda: _origins(stack, searched, files, root, head, own),
+        ["origins", *_reading(TABLES), head, stack, sorted(searched.items()), own, suffixes],
+        lambda: _origins(stack, searched, suffixes, files, root, head, own),
     )
     return {
         name: Revision(
@@ -113,6 +116,7 @@ def _branch(name: str) -> str:
 def _origins(
     stack: str,
     fingerprints: Mapping[str, str],
+    suffixes: Mapping[str, str],
     files: Mapping[str, Mapping[str, str]],
     root: Path,
     head: str,
@@ -122,10 +126,20 @@ def _origins(
     commits = _commits(root, head, own)
     if not commits:
         return {}
-    newest = _fingerprints(root, commits[0], stack, own)
+    others = OtherStacks(stack, root, head, _reading(TABLES))
+
+    def builds(name: str, fingerprint: str, commit: str) -> bool:
+        then = _fingerprints(root, commit, stack, own).get(name)
+        image = NamedImage(name, fingerprint, suffixes[name])
+        return then == fingerprint or others.built(image, commit, before=then is None)
+
+    newest = dict(_fingerprints(root, commits[0], stack, own))
+    for name in fingerprints.keys() - newest.keys():
+        if builds(name, fingerprints[name], commits[0]):
+            newest[name] = fingerprints[name]
 
     def is_newest(name: str, commit: str) -> bool:
-        return _fingerprints(root, commit, stack, own).get(name) == newest[name]
+        return builds(name, newest[name], commit)
 
     origins = dict.fromkeys(fingerprints, commits[0])
     ranges: dict[str, tuple[int, int]] = {}  # places in commits: the last known to be equal, the first known to differ

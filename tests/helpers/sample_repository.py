@@ -43,12 +43,17 @@ class Checkout:
         self.git("commit", "-q", "-m", path)
         return self.git("rev-parse", "HEAD")[:7]
 
-    def tag(self) -> str:
-        (image,) = plan.make("local", root=self.root).images
+    def rename(self, path: str, to: str) -> str:
+        self.git("mv", path, to)
+        self.git("commit", "-qam", "rename")
+        return self.git("rev-parse", "HEAD")[:7]
+
+    def tag(self, stack: str = "local") -> str:
+        (image,) = plan.make(stack, root=self.root).images
         return image.tag
 
-    def revision(self) -> str:
-        return parse(self.tag())[0].render()
+    def revision(self, stack: str = "local") -> str:
+        return parse(self.tag(stack))[0].render()
 
 
 def config(version: str = "2.14.1", comment: str = "") -> str:

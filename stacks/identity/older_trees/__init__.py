@@ -154,6 +154,26 @@ def published(commit: str, root: Path, stack: str) -> Mapping[str, str]:
     return published_fingerprints(images.values())
 
 
+def suffixes(commit: str, root: Path) -> dict[str, dict[str, str] | None]:
+    """Return the tags' suffixes of a commit's images by stack and published name; None of a stack that is refused.
+
+    Today's code reads them, also where other code or other rows of tables built the images.
+
+    Raises:
+        SlipwayError: git cannot read the commit.
+    """
+    found: dict[str, dict[str, str] | None] = {}
+    with _data(commit, root) as folder:
+        for stack in stack_names(folder):
+            try:
+                specs = graph.locked(read_stack(stack, folder), f"stack {stack}", folder).specs
+            except SlipwayError:
+                found[stack] = None
+            else:
+                found[stack] = {spec.published_name: spec.suffix.render() for spec in specs if not spec.product}
+    return found
+
+
 def with_rows(commit: str, root: str, stack: str) -> Record:
     """Return what :func:`own_rows.built` does, in the process that has the commit's rows of tables."""
     differing, contents = rules.differing(commit, Path(root)), _contents(commit, Path(root))
