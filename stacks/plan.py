@@ -411,7 +411,9 @@ def _images(stack: str, resolved: Graph, contents: CheckoutContents, *, search: 
     prints = fingerprints(content_of.values())
     run = published_fingerprints(content_of.values())
     files: dict[str, dict[str, str]] = {}
+    suffixes: dict[str, str] = {}
     for of in content_of.values():
+        suffixes[of.spec.published_name] = of.spec.suffix.render()
         files.setdefault(of.spec.published_name, {}).update(
             {f"{of.spec.context}/{path}": digest for path, digest in of.listing.items()}
         )
@@ -419,7 +421,6 @@ def _images(stack: str, resolved: Graph, contents: CheckoutContents, *, search: 
     contexts_of_own = (spec.context for spec in specs if spec.context != CONTEXT)  # of own images and own flavors
     listed = (own_images.lists(each) for each in (config, *(other.config for other in others.values())))
     own = tuple(dict.fromkeys((*contexts_of_own, *chain.from_iterable(listed))))
-    suffixes = {spec.published_name: spec.suffix.render() for spec in ordered if not spec.product}
     revisions = history.find(stack, run, suffixes, files, root, own) if search else history.newest(run, root)
     # A product is known by its content alone, so that stacks and branches with the same one share it. So is one
     # platform's part of an index, so that it stays if another platform changes.
