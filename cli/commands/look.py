@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -229,12 +230,22 @@ def inspect(
     examples=[
         ("slipway start local", "a stack's last image, as it is pushed"),
         ("slipway start local --against docker.io/library/python:3.12 --import json", "beside another image, by turns"),
+        (
+            "slipway start mine --against ghcr.io/acme/images/torch@sha256:91be... --script warm/steps.py",
+            "your own first step, without and with its warm layer",
+        ),
     ],
 )
 @click.argument("target", metavar="STACK | REF", shell_complete=completion.stacks)
 @click.option("--against", metavar="REF", help="Another image, to run by turns.")
 @click.option(
     "--import", "module", metavar="MODULE", default="torch", show_default=True, help="What to import; '' for nothing."
+)
+@click.option(
+    "--script",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A Python script to run in a process of its own, in place of the compiled step.",
 )
 @click.option("--runs", type=click.IntRange(1, 100), default=3, show_default=True, help="Containers of each image.")
 @click.option("--gpu/--no-gpu", default=None, help="Use this machine's GPUs. Default: if it has NVIDIA's driver.")
@@ -248,6 +259,7 @@ def start(
     target: str,
     against: str | None,
     module: str,
+    script: Path | None,
     runs: int,
     seconds: float,
     *,
@@ -257,17 +269,19 @@ def start(
     """Measure how an image starts on this machine: its pull, container, interpreter, import, and first steps on a GPU.
 
     The image's own python3 runs as the image's user, in containers without network and capabilities. The first steps
-    are torch's: a CUDA context, a kernel, a step compiled by Inductor. Exits with 1 if one of them fails.
+    are torch's: a CUDA context, a kernel, a step compiled by Inductor. Exits with 1 if one of them fails. The compiled
+    step is skipped if the image has no C compiler.
     """
     from cli.export import selection
     from cli.startup import measurement, startup_text
     from containers.image.registry_image import fetch
     from stacks import plan
 
+    own = measurement.read_script(script) if script else ("", "")
     first = fetch(target) if is_reference(target) else selection.image(plan.make(target), None)
     fetched = [first, *([fetch(against)] if against else [])]
     images = [measurement.Start.of(image) for image in fetched]
-    settings = measurement.Settings(module, measurement.has_gpu() if gpu is None else gpu, seconds)
+    settings = measurement.Settings(module, measurement.has_gpu() if gpu is None else gpu, seconds, own)
     measurement.measure(images, runs, settings)
     if as_json:
         print(json.dumps([image.as_json() for image in images], indent=2))

@@ -95,14 +95,22 @@ def _created(images: Iterable[Image]) -> str:
 def _refused(
     target: PublishedImage, images: Sequence[Image], promotion: PromotionConfig, root: Path, now: datetime
 ) -> Iterator[str]:
-    """Yield a line for each thing that is missing or fails. Of warm layers, the image below has all other evidence."""
+    """Yield a line for each thing that is missing or fails. Of warm layers, the image below has all other evidence.
+
+    A first compiled step depends on them: where one is required, the GPU checks are those of the image with the layers.
+    """
+    checks, checked = promotion.gpu_checks, target
     below = warm_image.image_below(images[0]) if len(images) == 1 else ""
     if below:
         yield from _lines(_unsigned, target.ref, target, target.annotations)
         ground, image = published_with(target, below, root)
         yield from _lines(_warm, image, images[0], target)
         target, images = ground, [image]
-    yield from _lacking(target, images, promotion, root, now)
+        if checks and not checks.first_step:
+            checked = ground
+    yield from _lacking(target, images, promotion, now)
+    if checks:
+        yield from _lines(_gpu, checked, checks, promotion, root, now)
 
 
 def _warm(image: Image, warm: Image, target: PublishedImage) -> tuple[()]:
@@ -111,9 +119,9 @@ def _warm(image: Image, warm: Image, target: PublishedImage) -> tuple[()]:
 
 
 def _lacking(
-    target: PublishedImage, images: Sequence[Image], promotion: PromotionConfig, root: Path, now: datetime
+    target: PublishedImage, images: Sequence[Image], promotion: PromotionConfig, now: datetime
 ) -> Iterator[str]:
-    """Yield a line for each thing that an image without warm layers lacks."""
+    """Yield a line for each thing but GPU checks that an image without warm layers lacks."""
     yield from _lines(_unsigned, target.ref, target, target.annotations)
     for ref, stated in dict(target.attested(image.digest, alone=len(images) == 1) for image in images).items():
         if ref != target.ref:
@@ -123,8 +131,6 @@ def _lacking(
             yield from _lines(_loading, ref, target, promotion, now)
         if target.config.vulnerabilities:
             yield from _lines(_vulnerable, ref, target, target.config.vulnerabilities, now)
-    if promotion.gpu_checks:
-        yield from _lines(_gpu, target, promotion.gpu_checks, promotion, root, now)
 
 
 def _lines(check: Callable[..., Iterable[str]], *arguments: Any) -> list[str]:

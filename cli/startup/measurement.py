@@ -18,9 +18,11 @@ from containers.errors import MALFORMED, SlipwayError, one_line
 from containers.image.registry_image import Image
 from containers.registry.reference import Reference
 
-PHASES: Final = ("container", "interpreter", "import", "import_cpu", "context", "kernel", "compiled")
+PHASES: Final = ("container", "interpreter", "import", "import_cpu", "context", "kernel", "compiled", "script")
 """In the order in which a container has them; ``import_cpu`` is the processor's time of ``import``."""
 _SCRIPT: Final = Path(__file__).with_name("in_container.py")
+_LONGEST_SCRIPT: Final = 100_000
+"""Bytes: it is an argument of a program, of which Linux takes 131,071 (execve(2), MAX_ARG_STRLEN)."""
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _GPU: Final = Path("/dev/nvidiactl")
 
@@ -30,7 +32,7 @@ class Start:
     """What was measured of an image.
 
     ``pull`` is None if the engine had the image. ``runs`` has each container's seconds by phase. ``failed`` says which
-    phase failed, and why.
+    phase failed, and why; ``skipped`` which one the image cannot have.
     """
 
     reference: str
@@ -42,6 +44,7 @@ class Start:
     version: str = ""
     device: str = ""
     failed: str = ""
+    skipped: str = ""
 
     @classmethod
     def of(cls, image: Image) -> Start:
@@ -61,18 +64,42 @@ class Start:
     def as_json(self) -> dict[str, Any]:
         """Return all of it for ``--json``, in seconds and bytes."""
         pull = self.pull and {"download": self.pull.download, "unpack": self.pull.unpack}
-        about = {"python": self.python, "version": self.version, "device": self.device, "failed": self.failed}
+        about = {"python": self.python, "version": self.version, "device": self.device}
         image = {"reference": self.reference, "bytes": self.size, "layers": self.layers}
-        return {**image, "pull": pull, "runs": self.runs, **about}
+        ends = {"failed": self.failed, "skipped": self.skipped}
+        return {**image, "pull": pull, "runs": self.runs, **about, **ends}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to measure: the module to import, empty for none; whether to use GPUs; seconds that a container may take."""
+    """How to measure: the module to import, empty for none; whether to use GPUs; seconds that a container may take.
+
+    ``script`` is the name and the text of the user's own first step, both empty for torch's.
+    """
 
     module: str
     gpu: bool
     seconds: float
+    script: tuple[str, str] = ("", "")
+
+
+def read_script(path: Path) -> tuple[str, str]:
+    """Return the name and the text of a script.
+
+    Raises:
+        SlipwayError: it cannot be read, is no text, or is longer than one argument of a program may be.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LONGEST_SCRIPT + 1)
+        text = content.decode()
+    except OSError as error:
+        raise SlipwayError(f"--script {path}: cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise SlipwayError(f"--script {path}: it is no text in UTF-8; give a Python script") from None
+    if len(content) > _LONGEST_SCRIPT or "\0" in text:
+        raise SlipwayError(f"--script {path}: at most {_LONGEST_SCRIPT:,} bytes are run, none of them zero")
+    return path.name, text
 
 
 def has_gpu() -> bool:
@@ -100,7 +127,7 @@ def _add_run(image: Start, settings: Settings) -> None:
     script = _SCRIPT.read_text(encoding="utf-8")
     began = time.time()
     try:
-        arguments = [image.reference, "-c", script, settings.module, str(int(settings.gpu))]
+        arguments = [image.reference, "-c", script, settings.module, str(int(settings.gpu)), *settings.script]
         status, printed = docker(["run", *options, *arguments], settings.seconds)
     except BaseException as error:
         # The client's end is not the container's.
@@ -123,7 +150,7 @@ def _report(reference: str, printed: str) -> Mapping[str, Any]:
     try:
         report = json.loads(printed.strip().rpartition("\n")[2])
         seconds = {name: float(report["seconds"][name]) for name in PHASES[1:] if name in report["seconds"]}
-        words = {name: one_line(report.get(name, "")) for name in ("boot", "python", "version", "device")}
+        words = {name: one_line(report.get(name, "")) for name in ("boot", "python", "version", "device", "skipped")}
         reason = report.get("reason")
         failed = f"{one_line(report.get('phase', ''))}: {one_line(reason, 300)}" if reason else ""
         if failed.startswith("import: ModuleNotFoundError: "):
@@ -143,7 +170,8 @@ def _add(image: Start, report: Mapping[str, Any], began: float, module: str) -> 
     if report["boot"] and report["boot"] == _boot():
         seconds = {"container": report["started"] - began, **seconds}
     image.runs.append(seconds)
-    image.python, image.device, image.failed = report["python"], report["device"], report["failed"]
+    image.python, image.device, image.skipped = report["python"], report["device"], report["skipped"]
+    image.failed = report["failed"]
     image.version = f"{module} {report['version']}".strip() if report["version"] else ""
 
 

@@ -43,6 +43,8 @@ def lines(images: Sequence[Start]) -> Iterator[str]:
             rows.append([_NAMES.get(phase, phase), *cells])
     yield from aligned(rows, numbers=range(1, 1 + len(head)))
     for image in images:
+        if image.skipped:
+            yield f"{image.reference}: skipped: {image.skipped}"
         if image.failed:
             yield f"{image.reference}: {image.failed}"
 

@@ -7,7 +7,7 @@ holds for true.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, Protocol
 
@@ -72,6 +72,21 @@ class Nccl(_Part):
     transports: Texts = ()
 
 
+class FirstStep(_Part):
+    """The seconds of a first compiled step in a fresh process, and what its caches were; or why it is ``missing``."""
+
+    seconds: Rate | None = None
+    caches: Literal["empty", "warm layer"] = "empty"
+    missing: Text = ""
+
+    @property
+    def words(self) -> str:
+        """The step as a clause; empty of a report from before it was measured."""
+        if self.missing:
+            return f"first compiled step not measured: {self.missing}"
+        return "" if self.seconds is None else f"first compiled step {self.seconds:g} s, caches: {self.caches}"
+
+
 class Measured(_Part):
     """What the checks measured. Bandwidths are in GB/s; an all-reduce ran over ``gpus`` GPUs of ``nodes`` nodes.
 
@@ -91,6 +106,7 @@ class Measured(_Part):
     peer_access: bool | None = None
     kernels: Texts = ()
     networks: Texts = ()
+    first_step: FirstStep = FirstStep()
 
 
 class GpuReport(_Part):
@@ -154,12 +170,13 @@ class GpuReport(_Part):
         """Return what the report says, as one clause."""
         measured = self.measured
         rate = f", {measured.bus_bandwidth:g} GB/s bus bandwidth" if measured.bus_bandwidth is not None else ""
+        first = f", {worst}" if (worst := _slowest(report.measured.first_step for report in self.every).words) else ""
         where = f" on {self.profile}" if self.profile else ""
         failure = next((report.failure for report in self.every if report.failure), "")
         why = f": {one_line(failure, 200)}" if failure else ""
         times = self.ended.isoformat(timespec="seconds")
         result = "PASSED" if self.passed else "FAILED"
-        return one_line(f"{result}{where}, {self.hardware}{rate}, {times}{why}", 500)
+        return one_line(f"{result}{where}, {self.hardware}{rate}{first}, {times}{why}", 500)
 
 
 def parse(text: str, where: str) -> GpuReport:
@@ -185,6 +202,11 @@ def parse(text: str, where: str) -> GpuReport:
         raise SlipwayError(f"{one_line(where)}: the report is malformed: {_first(error)}") from None
     first, *others = sorted(reports, key=lambda report: report.measured.bus_bandwidth is None)
     return first.model_copy(update={"others": (*first.others, *others)})
+
+
+def _slowest(steps: Iterable[FirstStep]) -> FirstStep:
+    """Return the slowest of the steps of nodes; one that was not measured before all others."""
+    return max(steps, key=lambda step: (bool(step.missing), step.seconds or 0))
 
 
 def of_predicate(predicate: Any, ref: str) -> GpuReport:
@@ -226,6 +248,10 @@ class GpuRequirements(Protocol):
         """The least bus bandwidth in GB/s; None for any."""
 
     @property
+    def first_step(self) -> float | None:
+        """The most seconds of a first compiled step; None for any."""
+
+    @property
     def network(self) -> str | None:
         """The only network that NCCL may have used; None for any."""
 
@@ -263,6 +289,8 @@ def _of_node(report: GpuReport, required: GpuRequirements) -> Iterator[str]:
         yield f"the GPU checks failed: {one_line(report.failure, 200) or 'no reason is given'}"
     else:
         yield from _slow(measured, required.accepted_loss or LOSS)
+    if required.first_step:
+        yield from _late(measured.first_step, required.first_step)
     if required.profile:
         yield from _other_node(report, required.profile, *required.gpus_of_node)
     if required.network and report.networks != {required.network}:
@@ -306,6 +334,15 @@ def _slow(measured: Measured, accepted: float) -> Iterator[str]:
             f"the report says PASSED, but {name} of {size} MiB moves {rate:g} GB/s, {lost:.0%} less than is expected "
             f"of GPUs that copy {copy:g} to each other"
         )
+
+
+def _late(step: FirstStep, most: float) -> Iterator[str]:
+    """Yield a line if a first compiled step was not measured, or took more than some seconds."""
+    if step.seconds is None or step.missing:
+        why = one_line(step.missing, 200) or "the report does not say why"
+        yield f"the first compiled step was not measured ({why}), and at most {most:g} s are required"
+    elif step.seconds > most:
+        yield f"the first compiled step took {step.seconds:g} s, and at most {most:g} are required"
 
 
 def _lost(name: Operation, size: int, rate: float, gpus: int, copy: float, wait: float) -> float:

@@ -5,6 +5,9 @@ The line follows the output of COMMAND, in the file GPU_REPORT or else on standa
 COMMAND adds to it what it measures: one JSON object for each line that it appends to the file GPU_MEASUREMENTS. The
 exit status is that of COMMAND.
 
+If COMMAND passes, the report times torch's first compiled step too, in a fresh process on one GPU. Its caches are an
+empty folder, or the image's warm layer if that fits this machine. Where there is no such step, the report says why.
+
 Variables that the report repeats: CHECKED_IMAGE, the image as REPOSITORY@sha256:...; NODE_PROFILE, the kind of node as
 Slipway's stacks name it; NODE_NAME, by default the host's name: of several nodes, each one's report counts.
 
@@ -18,14 +21,18 @@ from __future__ import annotations
 
 import ctypes
 import datetime
+import importlib
 import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import IO, Any
 
@@ -45,6 +52,15 @@ _WIDTH = 300
 """Characters of each."""
 _LINKS = 18
 """NVLinks of a GPU: NVML_NVLINK_MAX_LINKS in nvml.h of CUDA 12 and 13."""
+
+_WARM = "/opt/slipway/warm/"
+"""The folder of warm layers. The image's Python points the variables below there if a layer fits this machine: see
+cli/warm/warm_hook.py."""
+_CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH")
+"""Variables of the caches that a compiled step uses."""
+_PATIENCE = 600
+"""Seconds after which a first compiled step is not waited for."""
+_STEP = "import runpy, sys; runpy.run_path(sys.argv[1])['step'](sys.argv[2])"
 
 
 def now() -> str:
@@ -138,6 +154,76 @@ def failure(errors: list[str], status: int) -> str:
     return of_checks[-1] if of_checks else f"exit status {status}"
 
 
+def step(file: str) -> None:
+    """Take torch's first compiled step, and end this process; write its seconds to a file, or why there are none.
+
+    It is the step of `slipway start` (cli/startup/in_container.py). torch's import, its CUDA context and cuBLAS are no
+    part of it.
+    """
+    try:
+        result = timed_step()
+    except BaseException as error:  # whatever the image raises is the answer
+        result = {"missing": reason(error)}
+    Path(file).write_text(json.dumps(result), encoding="utf-8")
+    os._exit(0)  # the processes that compile take seconds to end
+
+
+def timed_step() -> dict[str, Any]:
+    """Return the seconds of a first compiled step, or why torch has none."""
+    torch: Any = importlib.import_module("torch")  # an image may have none
+    if not hasattr(getattr(torch, "compiler", None), "is_compiling"):
+        return {"missing": f"torch {torch.__version__} has no torch.compiler.is_compiling"}
+    if not torch.cuda.is_available():
+        return {"missing": "torch sees no GPU"}
+    ones = torch.ones(256, 256, device="cuda")
+    (ones @ ones).sum().item()
+
+    def compiled(value: Any) -> Any:
+        # Not so where torch.compile is switched off, as by TORCH_COMPILE_DISABLE=1.
+        if not torch.compiler.is_compiling():
+            raise RuntimeError("torch.compile compiled nothing")
+        return torch.nn.functional.gelu(value @ value).sum()
+
+    start = time.monotonic()
+    torch.compile(compiled)(ones).item()
+    return {"seconds": round(time.monotonic() - start, 3)}
+
+
+def reason(error: BaseException) -> str:
+    """Return in words why a step could not be compiled."""
+    if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+        return "no torch"
+    # Triton compiles launchers: python/triton/runtime/build.py.
+    if "Failed to find C compiler" in str(error):
+        return "no C compiler"
+    header = Path(sysconfig.get_paths()["include"], "Python.h")
+    if "CalledProcessError" in str(error) and not header.exists():
+        return f"no {header}"
+    return " ".join(f"{type(error).__name__}: {error}".split())[:_WIDTH]
+
+
+def first_step() -> dict[str, Any]:
+    """Return the seconds of a fresh process's first compiled step, or why there are none; and its caches."""
+    warm = os.environ.get(_CACHES[0], "").startswith(_WARM)
+    folder = Path(tempfile.mkdtemp())
+    variables = {} if warm else {name: str(folder / name) for name in _CACHES}
+    command = [sys.executable, "-c", _STEP, __file__, str(folder / "step")]
+    none = subprocess.DEVNULL  # a pipe would be open as long as the processes that compile
+    process = subprocess.Popen(command, env={**os.environ, **variables}, stdin=none, stdout=none, stderr=none)
+    try:
+        status = process.wait(_PATIENCE)
+        result = json.loads((folder / "step").read_text(encoding="utf-8"))
+    except subprocess.TimeoutExpired:
+        result = {"missing": f"it was not done in {_PATIENCE} s"}
+    except (OSError, ValueError):
+        result = {"missing": f"its process ended with status {status}"}
+    finally:
+        process.kill()
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)  # a process that compiled may still write there
+    return {**result, "caches": "warm layer" if warm else "empty"}
+
+
 def main() -> None:
     """Run the checks and write the report."""
     command = sys.argv[1:]
@@ -159,6 +245,7 @@ def main() -> None:
             status, output, errors = run(command, variables)
         except OSError as error:
             sys.exit(f"report.py: {command[0]} cannot be run: {error.strerror}")
+        measured_step = {"missing": "the checks failed"} if status else first_step()
         report = {
             "gpuChecks": 1,
             "result": "FAILED" if status else "PASSED",
@@ -169,7 +256,7 @@ def main() -> None:
             "finished": now(),
             **hardware(),
             "nccl": communication(log),
-            "measured": measurements(measured),
+            "measured": {**measurements(measured), "firstStep": measured_step},
             "checks": output,
             "failure": failure(errors, status) if status else "",
         }

@@ -31,6 +31,12 @@ class GpuChecksConfig(Model):
         gt=0,
         description="Least bus bandwidth of an all-reduce, in GB/s. Default: what the checks themselves ask.",
     )
+    first_step: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Most seconds that torch's first compiled step took in a fresh process, such as 20. Default: any.",
+    )
     network: NonEmpty | None = Field(
         None,
         description="The only network that NCCL may have used, such as efa, InfiniBand or Socket. Default: any.",

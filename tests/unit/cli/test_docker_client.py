@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cli.startup import docker_client
+from cli.startup import docker_client, startup_text
 from cli.startup.docker_client import Pull
-from cli.startup.measurement import Start
+from cli.startup.measurement import Settings, Start, measure, read_script
 from containers.errors import SlipwayError
+from tests.fakes import compiling_torch
 
 
 @pytest.fixture
@@ -74,9 +76,72 @@ def test_pull_is_timed_and_refused_in_one_line(client: Callable[[str], None]) ->
         docker_client.pulled("absent")
 
 
+@pytest.fixture
+def started(client: Callable[[str], None], tmp_path: Path) -> Callable[..., Start]:
+    """Measures an image whose Python is this one, with a torch that is a stand-in."""
+    packages = compiling_torch.write(tmp_path / "packages")
+
+    def measured(fault: str = "", script: tuple[str, str] = ("", ""), module: str = "torch") -> Start:
+        client(
+            f"[ $1 = image ] && exit 0; while [ $1 != r/x ]; do shift; done; shift\n"
+            f"PYTHONPATH={packages} STUB_COMPILE='{fault}' exec {sys.executable} \"$@\""
+        )
+        image = Start("r/x", 7, 2)
+        measure([image], 2, Settings(module, gpu=True, seconds=60, script=script))
+        return image
+
+    return measured
+
+
+@pytest.mark.parametrize(
+    ("fault", "failed", "skipped"),
+    [
+        ("", "", ""),
+        ("no compiler", "", "compiled: no C compiler"),
+        ("off", "compiled: RuntimeError: torch.compile compiled nothing", ""),
+    ],
+)
+def test_step_is_skipped_without_a_compiler_alone(
+    started: Callable[..., Start], fault: str, failed: str, skipped: str
+) -> None:
+    image = started(fault)
+    assert (image.failed, image.skipped) == (failed, skipped)
+    assert len(image.runs) == (1 if failed else 2)
+    assert ("compiled" in image.runs[0]) == (fault == "")
+    assert (f"r/x: skipped: {skipped}" in startup_text.lines([image])) == bool(skipped)
+
+
+@pytest.mark.parametrize("module", ["torch", ""])
+def test_own_script_is_in_place_of_the_compiled_step(started: Callable[..., Start], module: str) -> None:
+    image = started("no compiler", ("a b.py", "import sys; assert sys.argv == [__file__]; print('x' * 70000)"), module)
+    assert (image.failed, image.skipped) == ("", "")
+    assert [*image.runs[0]][-1] == "script"
+    assert "compiled" not in image.runs[0]
+    assert started(script=("s.py", "raise OSError('gone')"), module=module).failed == (
+        "script: RuntimeError: s.py ended with status 1: OSError: gone"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "refusal"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (b"\xff", "it is no text in UTF-8; give a Python script"),
+        (b"#" * 100_001, "at most 100,000 bytes are run, none of them zero"),
+        (b"\0", "at most 100,000 bytes are run, none of them zero"),
+    ],
+)
+def test_script_that_is_none_is_one_line(tmp_path: Path, content: bytes | None, refusal: str) -> None:
+    path = tmp_path / "s.py"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SlipwayError, match=f"^--script {path}: {refusal}$"):
+        read_script(path)
+
+
 def test_json_of_a_start_has_all_that_was_measured() -> None:
     start = Start(
-        "r/x@sha256:1", 7, 2, Pull(1.5, 0.5), [{"container": 0.25}], "3.12", "2.8", "H100", "import: no torch"
+        "r/x@sha256:1", 7, 2, Pull(1.5, 0.5), [{"container": 0.25}], "3.12", "2.8", "H100", "import: no torch", "x: y"
     )
     assert start.as_json() == {
         "reference": "r/x@sha256:1",
@@ -88,5 +153,6 @@ def test_json_of_a_start_has_all_that_was_measured() -> None:
         "version": "2.8",
         "device": "H100",
         "failed": "import: no torch",
+        "skipped": "x: y",
     }
     assert Start("r/x@sha256:1", 7, 2).as_json()["pull"] is None

@@ -530,6 +530,7 @@ def test_evidence_of_a_missing_file_is_one_line(stack: Stack) -> None:
         ({"promotion": {"tags": []}}, "expected at least one tag, such as [stable]"),
         ({"promotion": {"tags": ["a", "a"]}}, "one of them is repeated"),
         ({"promotion": {"tags": ["stable"], "gpuChecks": {"profile": "cpu"}}}, "nodes of cpu have no GPU"),
+        ({"promotion": {"tags": ["stable"], "gpuChecks": {"firstStep": 0}}}, "promotion.gpuChecks.firstStep"),
         ({"promotion": {"tags": ["stable"], "gpuChecks": {"profile": "eks-p55"}}}, "eks-p5"),
         ({"promotion": {"tags": ["sha256-x"]}}, "'sha256-' are for signatures"),
     ],
@@ -580,6 +581,24 @@ def test_attested_warm_layers_are_promoted_on_the_image_below(stack: Stack) -> N
     stack.evidence.unsigned |= {warm.ref, stack.published}
     lines = stack.refused(digest=warm.digest)[1:]
     assert [line.split(": ")[0].strip() for line in lines] == [warm.ref, *[stack.published] * 2]
+
+
+def test_first_step_is_required_of_the_image_with_warm_layers(stack: Stack) -> None:
+    stack.configure(gpuChecks={"firstStep": 20})
+    warm = Warm(stack, "H100")
+    warm.attest()
+    # Fast as the one below may be, its caches are not those of what is promoted.
+    stack.checked(stack.report("good", measured={"firstStep": {"seconds": 1}}))
+    (line,) = stack.refused(digest=warm.digest)[1:]
+    assert line.startswith(f"  {warm.ref}: gpu: ")
+    report = {"measured": {"firstStep": {"seconds": 21.5, "caches": "warm layer"}}}
+    stack.checked(stack.report("good", warm.ref, **report), ref=warm.ref)
+    assert stack.refused(digest=warm.digest)[1:] == [
+        f"  {warm.ref}: gpu: the first compiled step took 21.5 s, and at most 20 are required"
+    ]
+    report["measured"]["firstStep"]["seconds"] = 2.5
+    stack.checked(stack.report("good", warm.ref, **report), ref=warm.ref)
+    assert f"names {warm.digest}" in stack.promote(digest=warm.digest)
 
 
 def test_promotion_of_the_stack_takes_no_warm_layers_off(stack: Stack) -> None:

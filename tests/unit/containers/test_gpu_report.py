@@ -37,8 +37,29 @@ def test_report_of_real_gpus_has_what_was_measured() -> None:
     )
 
 
+def first_step(**step: Any) -> dict[str, Any]:
+    return {"measured": {"firstStep": step}}
+
+
+NOT_MEASURED = "the first compiled step was not measured"
+
+
 def test_good_report_has_no_violation() -> None:
     assert violations("good", profile="eks-p5", gpus=2, busBandwidth=250) == []
+    assert violations("good", first_step(seconds=20, caches="warm layer"), firstStep=20) == []
+
+
+def test_first_step_of_each_node_is_judged_and_slowest_shown() -> None:
+    steps: list[dict[str, Any]] = [{"seconds": 2.5, "caches": "warm layer"}, {"seconds": 22}, {"missing": "no torch"}]
+    log = "\n".join(gpu_reports.text("good", node=f"n{at}", **first_step(**step)) for at, step in enumerate(steps))
+    three = gpu_report.parse(log, "log")
+    assert [*gpu_report.violations(three, GpuChecksConfig.model_validate({"firstStep": 20}))] == [
+        "node n1: the first compiled step took 22 s, and at most 20 are required",
+        f"node n2: {NOT_MEASURED} (no torch), and at most 20 s are required",
+    ]
+    assert ", first compiled step not measured: no torch, " in three.summary()
+    two = gpu_report.parse(log.rpartition("\n")[0], "log")
+    assert ", first compiled step 22 s, caches: empty, " in two.summary()
 
 
 @pytest.mark.parametrize("name", ["planted", "planted-shm"])
@@ -84,6 +105,20 @@ def test_report_without_peer_to_peer_is_a_violation(name: str) -> None:
         ("good", {}, {"network": "efa"}, "NCCL used Socket, and efa alone is required"),
         ("good", {"nccl": {}}, {"network": "efa"}, "NCCL used no known network, and efa alone is required"),
         ("good", {"measured": {"networks": ["efa", "Socket"]}}, {"network": "efa"}, "NCCL used Socket, efa, and efa"),
+        ("good", {}, {"firstStep": 20}, f"{NOT_MEASURED} (the report does not say why), and at most 20 s are required"),
+        (
+            "good",
+            first_step(missing="no C compiler"),
+            {"firstStep": 20},
+            f"{NOT_MEASURED} (no C compiler), and at most 20",
+        ),
+        ("good", first_step(missing="no\nC", seconds=1), {"firstStep": 20}, f"{NOT_MEASURED} (no\\nC), and at most 20"),
+        (
+            "good",
+            first_step(seconds=20.4),
+            {"firstStep": 20},
+            "the first compiled step took 20.4 s, and at most 20 are required",
+        ),
         ("good", {"gpus": [], "measured": {}}, {}, "they ran on 0 GPUs, and 1 are required"),
     ],
 )
@@ -184,6 +219,17 @@ def test_newest_report_counts_and_failed_before_passed() -> None:
         (
             gpu_reports.text("good", measured={"rates": {"gather": {1: 1}}}),
             "the report is malformed: measured.rates.ga",
+        ),
+        *(
+            (gpu_reports.text("good", measured={"firstStep": step}), "the report is malformed: measured.firstStep")
+            for step in (
+                {"seconds": -1},
+                {"seconds": float("inf")},
+                {"seconds": "soon"},
+                {"seconds": 1, "caches": "hot"},
+                {"missing": "x" * 301},
+                20,
+            )
         ),
         (gpu_reports.text("good", checks=["x" * 301]), "the report is malformed: checks.0: "),
         (gpu_reports.text("good", failure="x" * (1 << 20)), "the report is longer than 1048576 bytes"),

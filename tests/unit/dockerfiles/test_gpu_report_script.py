@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from cli.startup import in_container
 from containers.evidence import gpu_report
 from stacks.config.stack_file import ROOT
 from stacks.spec import CONTEXT
-from tests.fakes import distributed_torch
+from tests.fakes import compiling_torch, distributed_torch
 
 SCRIPT = ROOT / CONTEXT / "common/gpu/report.py"
 LOGS = Path(__file__).with_name("nccl_logs")
@@ -40,9 +42,15 @@ print("all is well")
 """
 
 
-def run(folder: Path, code: str, file: str = "") -> subprocess.CompletedProcess[str]:
+def run(folder: Path, code: str, file: str = "", **more: str) -> subprocess.CompletedProcess[str]:
     (folder / "gpu.py").write_text(code)
-    variables = {"PATH": os.environ["PATH"], "CHECKED_IMAGE": IMAGE, "NODE_PROFILE": "eks-p5", "GPU_REPORT": file}
+    variables = {
+        "PATH": os.environ["PATH"],
+        "CHECKED_IMAGE": IMAGE,
+        "NODE_PROFILE": "eks-p5",
+        "GPU_REPORT": file,
+        **more,
+    }
     words = [sys.executable, str(SCRIPT), sys.executable, str(folder / "gpu.py")]
     return subprocess.run(words, env=variables, capture_output=True, text=True, check=False)
 
@@ -61,6 +69,59 @@ def test_report_follows_the_output_of_the_checks(tmp_path: Path) -> None:
         networks=("Socket",),
         transports=("COLLNET/SHARP", "NET/IB", "P2P/CUMEM", "SHM/direct"),
     )
+
+
+WARM = "/opt/slipway/warm/0123456789abcdef/inductor"
+
+
+def first_step(folder: Path, code: str = "", **more: str) -> gpu_report.FirstStep:
+    packages = str(compiling_torch.write(folder / "packages"))
+    done = run(folder, code, PYTHONPATH=packages, TMPDIR=str(folder), **more)
+    assert not [path for path in folder.iterdir() if path.name not in {"gpu.py", "packages"}], "it leaves no caches"
+    return gpu_report.parse(done.stdout, "log").measured.first_step
+
+
+@pytest.mark.parametrize(("mine", "caches"), [("", "empty"), ("/tmp", "empty"), (WARM, "warm layer")])
+def test_first_compiled_step_names_its_caches(tmp_path: Path, mine: str, caches: str) -> None:
+    """What a user has set may have caches in it. The image's Python sets the folder of a warm layer that fits."""
+    begins = mine if caches == "warm layer" else str(tmp_path)
+    step = first_step(tmp_path, TORCHINDUCTOR_CACHE_DIR=mine, STUB_CACHES=begins)
+    assert step.seconds is not None
+    assert (step.caches, step.missing) == (caches, "")
+
+
+@pytest.mark.parametrize(
+    ("fault", "missing"),
+    [
+        ("no compiler", "no C compiler"),
+        ("no GPU", "torch sees no GPU"),
+        ("off", "RuntimeError: torch.compile compiled nothing"),
+        ("old", "torch 2.11.0 has no torch.compiler.is_compiling"),
+        ("crash", "its process ended with status -6"),
+    ],
+)
+def test_first_step_that_was_not_taken_says_why(tmp_path: Path, fault: str, missing: str) -> None:
+    assert first_step(tmp_path, STUB_COMPILE=fault) == gpu_report.FirstStep(missing=missing)
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_failed_compiler_without_headers_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, header: bool
+) -> None:
+    """gcc's own message is not in the error that torch raises."""
+    monkeypatch.setattr("sysconfig.get_paths", lambda: {"include": str(tmp_path)})
+    file, error = tmp_path / "Python.h", "CalledProcessError: Command '['gcc']' returned non-zero exit status 1."
+    if header:
+        file.touch()
+    reason = runpy.run_path(str(SCRIPT))["reason"](RuntimeError(error))
+    assert reason == (f"RuntimeError: {error}" if header else f"no {file}")
+    assert runpy.run_path(in_container.__file__)["lacking"](error) == ("" if header else f"no {file}")
+
+
+def test_no_first_step_without_torch_or_after_failure(tmp_path: Path) -> None:
+    report = gpu_report.parse(run(tmp_path, "").stdout, "log")
+    assert (report.result, report.measured.first_step.missing) == ("PASSED", "no torch")
+    assert first_step(tmp_path, "raise SystemExit(1)").missing == "the checks failed"
 
 
 TORCHRUN = """
