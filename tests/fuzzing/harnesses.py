@@ -353,7 +353,9 @@ _SIGNING = SigningConfig.model_validate(
     {"key": "env://KEY", "publicKey": "awskms:///alias/x", "policy": {"maxAgeDays": 1}}
 )
 _CONFIG = StackConfig.model_construct(None, flavor="local", trust={}, mirrors=MirrorsConfig())
-_GPU_CHECKS = GpuChecksConfig.model_validate({"profile": "eks-p5", "busBandwidth": 100, "network": "efa", "gpus": 8})
+_GPU_CHECKS = GpuChecksConfig.model_validate(
+    {"profile": "eks-p5", "busBandwidth": 100, "network": "efa", "gpus": 8, "firstStep": 20}
+)
 _PROVENANCE = {
     "buildDefinition": {
         "externalParameters": {"configSource": {"uri": "git+https://g.example/x", "digest": {"sha1": "a"}}},
@@ -385,7 +387,13 @@ _REPORT = {
     "started": "2026-12-31T00:00:00Z",
     "finished": "2026-12-31T00:00:01Z",
     "gpus": [{"name": "NVIDIA H100 80GB HBM3", "memory": 1}],
-    "measured": {"busBandwidth": 300.0, "copyBandwidth": 300.0, "gpus": 8, "networks": ["efa"]},
+    "measured": {
+        "busBandwidth": 300.0,
+        "copyBandwidth": 300.0,
+        "gpus": 8,
+        "networks": ["efa"],
+        "firstStep": {"seconds": 9},
+    },
 }
 _ATTESTED = {
     "sbom": {"packages": []},
