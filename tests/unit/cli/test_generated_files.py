@@ -8,7 +8,7 @@ import shlex
 import click
 import pytest
 
-from cli.command_line import Command
+from cli.command_line import HELP, Command
 from cli.keys.key import owners
 from cli.main import slipway
 from maintenance.generated import commands_reference, configuration_reference, generated_files
@@ -52,5 +52,5 @@ def test_command_has_examples_that_parse(command: click.Command) -> None:
     for line, _ in command.examples:
         words = shlex.split(re.split("[|<>]", line.replace('eval "$(', "").replace(')"', ""))[0])
         assert words[:2] == ["slipway", command.name]
-        with command.make_context("slipway", words[2:]):
+        with command.make_context("slipway", words[2:], **HELP):
             pass

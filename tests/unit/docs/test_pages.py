@@ -7,6 +7,7 @@ import shlex
 from functools import cache
 from pathlib import Path
 
+from cli.command_line import HELP
 from cli.main import slipway
 from maintenance.commands import maintenance
 from stacks import flavors
@@ -99,7 +100,8 @@ def test_slipway_command_parses(command: str, path: str) -> None:
     name, *words = shlex.split(command)
     parser = {**maintenance.commands, **slipway.commands}[name]
     # In a sentence a command may stand by its name alone.
-    context = parser.make_context(name, words, resilient_parsing=not words)
+    # click keeps the first context's option for help with the command.
+    context = parser.make_context(name, words, resilient_parsing=not words, **HELP)
     assert context.params.get("stack", "STACK") in {*STACKS, None}, path
 
 
