@@ -29,7 +29,7 @@ from toolchain.machine.locking import alone
 from toolchain.machine.steps import last_line, say
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.parts import python_env
-from toolchain.release import own_repository, release_archive
+from toolchain.release import own_repository, own_workflows, release_archive
 from toolchain.version import numbers
 
 COMMITS: Final = "stacks/commits.txt"
@@ -109,16 +109,18 @@ def upgrade(checkout: Checkout, release: str, *, writing: bool, as_json: bool = 
         before = _contents(checkout, [checkout.venv / "bin" / "slipway"], running)
         with _unpacked(checkout, wheel) as words:
             after = _contents(checkout, words, wheel.version)
+            workflows = own_workflows.newer(checkout.root, checkout.root / UPGRADE)
         if refusals := [f"{stack}: {line}" for stack, each in after.items() for line in each.get("refused", ())]:
             raise ToolchainError(f"upgrade: Slipway {wheel.version} refuses {'; '.join(refusals)}; nothing was changed")
         stacks = _moved(before, after)
         say(f"Slipway {running} -> {wheel.version}")
-        for line in _lines(stacks):
+        for line in (*_lines(stacks), *workflows.lines()):
             say(line)
         lock = _unlocked(checkout, before, after)
         if lock:
             say(f"{LOCK} lacks what Slipway {wheel.version} fetches: run `{lock}` with it")
         if writing:
+            own_workflows.replace(checkout.root, workflows)  # first: without the pin, the upgrade goes on
             _write(checkout, wheel, _kept(checkout, before, after), lock)
         else:
             say("Nothing was changed: `--write` pins the release")
@@ -130,9 +132,10 @@ def upgrade(checkout: Checkout, release: str, *, writing: bool, as_json: bool = 
 def _changed(checkout: Checkout) -> str:
     """Return the first uncommitted file of the repository; empty if there is none, or no git.
 
-    What an upgrade writes before the pin does not count: one that was killed there goes on.
+    What an upgrade writes before the pin does not count: one that was killed there goes on. It replaces no edited file.
     """
-    written = (f":(exclude){COMMITS}", f":(exclude){temporary(Path(COMMITS))}", f":(exclude){temporary(Path(PIN))}")
+    whole = (Path(COMMITS), *own_workflows.copied())
+    written = [f":(exclude){path}" for path in (*whole, *map(temporary, whole), temporary(Path(PIN)))]
     status = own_repository.git(checkout.root, "status", "--porcelain", "-z", "--", ".", *written) or ""
     return status.split("\0")[0][3:]
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from stacks.places import CODE
 from toolchain.checkout import Checkout
 from toolchain.machine.toolchain_error import ToolchainError
-from toolchain.release import upgrade
+from toolchain.release import own_workflows, upgrade
+from toolchain.release.own_repository import TEMPLATE
 
 
 def image(fingerprint: str, *siblings: str, **facts: str) -> dict[str, Any]:
@@ -59,3 +61,31 @@ def test_upgrade_goes_on_where_a_killed_one_ended(tmp_path: Path) -> None:
     assert upgrade._changed(Checkout(tmp_path)) == ".gitignore"
     subprocess.run(["git", "-C", str(tmp_path), "rm", "-q", "-f", ".gitignore"], check=True)
     assert upgrade._changed(Checkout(tmp_path)) == ""
+
+
+def test_upgrade_replaces_the_workflows_that_nobody_edited(tmp_path: Path) -> None:
+    root, code = tmp_path / "own", tmp_path / "newer"
+    theirs = code / TEMPLATE.relative_to(CODE)
+    paths = own_workflows.copied()
+    assert [path.stem for path in paths] == ["preview", "publish", "up", "warm"]
+    for path in paths:
+        text = (TEMPLATE / path).read_text()
+        for folder in (root, theirs):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
+    unedited, edited, same, gone = paths
+    (root / edited).write_text("name: mine\n")
+    (root / gone).unlink()
+    for path in (unedited, edited, gone):
+        (theirs / path).write_text("name: newer\n")
+    workflows = own_workflows.newer(root, code)
+    assert workflows.lines() == [
+        f"workflows, `--write` copies the release's: {unedited}",
+        f"workflows, edited here, compare with those of a new `slipway init`: {edited}",
+    ]
+    own_workflows.replace(root, workflows)
+    assert (root / unedited).read_text() == "name: newer\n"
+    assert (root / edited).read_text() == "name: mine\n"
+    assert (root / same).read_text() == (TEMPLATE / same).read_text()
+    assert not (root / gone).exists()
+    assert own_workflows.newer(root, code).lines() == workflows.lines()[1:]
