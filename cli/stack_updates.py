@@ -109,7 +109,7 @@ def roll_back(stack: str, root: Path, number: int | None = None) -> tuple[Update
     yaml = stack_file(stack, root).relative_to(root).as_posix()
     paths = {yaml, lock.FILE, *_files(*now), *_files(*then)}
     changed = sorted(paths & {*_differing(root, update.commit)})
-    # What a run that was ended has brought back already is not lost.
+    # An interrupted run has already brought some files back: these are not lost.
     edited = sorted(paths & {*_differing(root, "HEAD")} & {*changed})
     untracked = sorted(paths & {*_listed(root, "ls-files", "--others")})
     if edited := edited + [path for path in untracked if not _is_of(root, update.commit, path)]:
@@ -157,7 +157,7 @@ def _built(resolved: _Resolved) -> tuple[StackConfig, dict[str, str]]:
 
 
 def _certain(stack: str, root: Path, update: Update, then: _Resolved) -> _Resolved:
-    """Check that today's code builds the same from a commit's files as that commit did."""
+    """Check that today's code builds the same from a commit's files as the commit's own did."""
     recorded, read = older_trees.published(update.commit, root, stack), published_fingerprints(then[1].values())
     if different := sorted(name for name in {*recorded, *read} if recorded.get(name) != read.get(name)):
         raise SlipwayError(
@@ -183,7 +183,7 @@ def _differing(root: Path, commit: str) -> list[str]:
 
 
 def _is_of(root: Path, commit: str, path: str) -> bool:
-    """Return whether a file that git does not know has the content that it has in a commit."""
+    """Return whether an untracked file has the same content in a commit."""
     there = git.git(root, "rev-parse", "--verify", f"{commit}:./{path}")
     return there is not None and there == git.git(root, "hash-object", "--", path)
 

@@ -1,4 +1,4 @@
-"""Signals that end a command as Ctrl-C does, and what it leaves."""
+"""Signals that end a command as Ctrl-C does, and the command's leftovers."""
 
 from __future__ import annotations
 

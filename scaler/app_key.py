@@ -1,4 +1,4 @@
-"""The private key of a GitHub App: the forms in which it is kept, and what it signs. Lambda's Python has no library."""
+"""The private key of a GitHub App: its stored forms, and what it signs. Lambda's Python has no library."""
 
 from __future__ import annotations
 

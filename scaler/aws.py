@@ -92,7 +92,7 @@ def reason(error: Exception) -> str:
 
 
 def _refusal(error: ClientError) -> str:
-    """Return what AWS says; without a code, the message may be all that a proxy answers, such as what it was sent."""
+    """Return what AWS says. Without a code, the message may be a proxy's whole answer, with our request in it."""
     answer: Any = error.response.get("Error", {})
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", "no status")
     code, message = answer.get("Code"), answer.get("Message")

@@ -1,4 +1,4 @@
-"""Decides what to do from the jobs, machines and runners that exist. A pure function: no clock, no network, no memory.
+"""Decides what to do from the present jobs, machines and runners. A pure function: no clock, no network, no memory.
 
 It decides anew every minute, so the next decision makes up for a lost delivery, call or machine. A machine is ended
 only after EC2 stopped it, or after GitHub removed its runner, which GitHub refuses while the runner has a job; its list
@@ -236,7 +236,7 @@ def _demand(
 ) -> tuple[list[Job], set[int]]:
     """Return the jobs that need a machine, and the unassigned ones' ids; ``idle`` machines wait for a job."""
     witnesses = sum(now - machine.started > rules.idle for machine in idle)
-    # A job that was unassigned before is tried on the machines that are idle anyway, else on one of its own.
+    # A job that was unassigned before is tried on the idle machines, else on one of its own.
     waiting = [job for job in jobs or () if job.unassigned_since is None or (not witnesses and due(job) <= now)]
     # In this time a machine comes up for a job, or is given up.
     patient = [job for job in waiting if now - due(job) > rules.boot]

@@ -1,4 +1,4 @@
-"""What a round of the keeper knows of jobs and machines, as what :mod:`scaler.waiting` explains. Pure functions."""
+"""A keeper's round's view of jobs and machines, in the form that :mod:`scaler.waiting` explains. Pure functions."""
 
 from __future__ import annotations
 

@@ -333,7 +333,7 @@ def call(
     except urllib.error.HTTPError as error:
         told: Any = error.headers
         raise Refused(error.code, _text(error), authorization, told) from None
-    # URLError and timeouts are of OSError, what is no JSON of ValueError, and what is nested too deep of the last.
+    # URLError and timeouts are of OSError. Text that is no JSON raises ValueError, and too deep JSON the last.
     except (OSError, HTTPException, ValueError, RecursionError) as error:
         why = _scrubbed(str(error), authorization)  # BadStatusLine has the first line of the answer
         where = urllib.parse.urlsplit(url)

@@ -9,8 +9,9 @@ The states of a job's row:
 - ``failed``: it failed on a runner. If that runner is ``lost``, the job is run again.
 - ``again``: it was run again, or cannot be.
 
-Three rows more: :data:`STATUS` has what the keeper's last round knew of all of them, :data:`LISTENER` what the
-listener knows of its scale set, and :data:`SHORTAGE` since when machines are missing that nobody waits for.
+There are three more rows. :data:`STATUS` has all that the keeper's last round knew of jobs and machines.
+:data:`LISTENER` has all that the listener knows of its scale set. :data:`SHORTAGE` says since when machines are missing
+that nobody waits for.
 
 A row stays for as long as its job can be queued. Its state changes only as :data:`_FROM` allows, so a delivery that is
 late, repeated or replayed does nothing.
@@ -73,7 +74,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Shortage:
-    """Since when there are too few machines that wait for jobs, and when that was last so, in seconds since 1970."""
+    """Since when too few machines wait for jobs, and when that was last so, in seconds since 1970."""
 
     since: float
     seen: float
@@ -212,7 +213,7 @@ class Jobs:
         self._note(LISTENER, LISTENER, _LONGEST_LIFE, {"known": {"B": zlib.compress(known.encode())}})
 
     def note_shortage(self, shortage: Shortage) -> None:
-        """Note that there are too few machines that wait for jobs."""
+        """Note that too few machines wait for jobs."""
         times = {"since": {"N": str(int(shortage.since))}, "seen": {"N": str(int(shortage.seen))}}
         self._note(SHORTAGE, SHORTAGE, LONGEST_QUEUED, times)
 

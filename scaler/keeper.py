@@ -1,4 +1,4 @@
-"""Keeps as many machines as the jobs need: every minute it reads what exists, and does what ``decide`` says."""
+"""Keeps as many machines as the jobs need: every minute it reads the state of all, and does what ``decide`` says."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class View:
 
 
 class Keeper:
-    """One round's view of AWS and GitHub. A call that fails costs only what needs its answer.
+    """One round's view of AWS and GitHub. A failed call costs only what needs its answer.
 
     Args:
         environment: the function's variables, which ``components.runners.ec2.scaler_functions`` sets.
@@ -78,7 +78,7 @@ class Keeper:
         self._groups: dict[str, str] = json.loads(environment["GROUPS"])
         self._rules = Rules(groups=tuple(self._groups), **json.loads(environment["RULES"]))
         self._schedule: dict[str, Any] = json.loads(environment.get("SCHEDULE", "{}"))
-        # By id: its machines, its end, and the seconds before that from which no job starts there.
+        # By id: its machines, its end, and the last seconds before the end, in which no job starts there.
         self._reserved: dict[str, dict[str, Any]] = json.loads(environment.get("RESERVATIONS", "{}"))
         self._labels = environment["LABELS"].split(",")
         self._runner_group = int(environment["RUNNER_GROUP"])
@@ -87,7 +87,7 @@ class Keeper:
         self._hook = environment["HOOK"]
         self._metrics = environment["METRICS"]
         self._view: View | None = None
-        # Where another thread requests machines meanwhile, for jobs of which this round does not know.
+        # Another thread may request machines meanwhile, for jobs that this round does not know.
         self._resizing = threading.Lock()
         self._raised: dict[str, int] = defaultdict(int)
         self._ended: set[str] = set()
@@ -257,7 +257,7 @@ class Keeper:
         return self._github.pages
 
     def _recheck(self, rows: Rows) -> None:
-        """Ask GitHub about jobs that have waited for long, and note those that no longer wait for a runner.
+        """Ask GitHub about jobs after a long wait, and note those that no longer wait for a runner.
 
         Without an answer, as for a repository that the App may not read, the job waits on. Of the calls that GitHub
         takes, those for the lists of runners come first, and half of the others are left for machines to come.
@@ -365,7 +365,7 @@ class Keeper:
         return config, runner, False
 
     def _prepare(self, machine: str) -> None:
-        """Register a runner for a machine, and put its configuration where that machine alone may read it.
+        """Register a runner for a machine, and put its configuration where the machine alone may read it.
 
         The key is what the machine's policy names, ``${ec2:SourceInstanceARN}``. This function may not read the table.
         """

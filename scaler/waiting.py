@@ -69,7 +69,7 @@ class WaitingJob:
 class RunnerPlace:
     """A machine or a pod for one job: the steps that it has passed, each with its time if known.
 
-    ``signs`` are what is said of it where it does not come up. ``job`` is the one that it has.
+    ``signs`` are what is said of it if it does not come up. ``job`` is the one that it has.
     """
 
     id: str

@@ -77,7 +77,7 @@ def _taken(event: Mapping[str, Any]) -> Answer:
 
 
 def _delivered(payload: Mapping[str, Any]) -> _Delivery:
-    """Read a delivery. Raises one of ``SHAPE`` where it is not of the shape that GitHub documents."""
+    """Read a delivery. Raises one of ``SHAPE`` if it is not of the shape that GitHub documents."""
     job, repository = payload["workflow_job"], payload["repository"]["full_name"]
     if not REPOSITORY.fullmatch(repository):
         raise ValueError

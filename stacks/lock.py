@@ -223,7 +223,7 @@ def platform_parents(spec: ImageSpec, config: StackConfig) -> dict[str, str]:
     """Return those of :func:`tagged_parents` of which an image takes its platform's digest, not that of the index.
 
     That is where the image is built for one platform of several; a source is for all. A parent that must be signed is
-    taken by the digest that is signed, which is the index's.
+    taken by the signed digest, the index's.
     """
     if spec.repository is None:
         return {}
@@ -313,7 +313,7 @@ def python_indexes(packages: Packages, mirrors: MirrorsConfig) -> list[str]:
 
 
 def packages_key(packages: Packages, platform: str, mirrors: MirrorsConfig) -> str:
-    """Return the name of an image's Python packages in the lock: platform, indexes, what is installed and where.
+    """Return the name of an image's Python packages in the lock: platform, indexes, packages and their place.
 
     Where the parent decides, the Pythons follow from the release of torch.
     """
@@ -337,7 +337,7 @@ def pinned(
 
     An image of one of several platforms gets its platform's digest of a parent, another image that of the index.
 
-    ``locked`` is what :func:`read` returns, and ``tables`` what :func:`read_tables` does.
+    ``locked`` is from :func:`read`, and ``tables`` from :func:`read_tables`.
 
     Raises:
         SlipwayError: the lock lacks a branch. A parent without a digest stays at its tag, and so does a source without

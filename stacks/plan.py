@@ -176,7 +176,7 @@ class Plan:
 
     @property
     def others(self) -> dict[str, Elsewhere]:
-        """The parents that other stacks publish, by the names under which they do."""
+        """The parents that other stacks publish, by their published names."""
         return {
             parent.published: parent
             for image in self.images
@@ -185,7 +185,7 @@ class Plan:
         }
 
     def parent_annotations(self, name: str) -> Mapping[str, str]:
-        """Return what the signature of a parent must state, which another stack publishes under a name.
+        """Return what the signature of another stack's parent must state, by the parent's published name.
 
         Another signer than that stack states nothing of ours; neither does one of an image from outside.
         """

@@ -115,7 +115,7 @@ def asked(line: str) -> tuple[str, ...]:
 
 
 def asked_with(first: str, name: str, *commands: str) -> tuple[str, ...]:
-    """Return the question for a name that the shell knows after ``first``, and for what the commands answer."""
+    """Return the question for a name that the shell knows after ``first``, and for the commands' answers."""
     lines = "; ".join(f"there{number}=$({command})" for number, command in enumerate(commands))
     there = ",".join(f"$there{number}" for number in range(len(commands)))
     return asked(f'{first}; {lines}; printf \'{{"name": "%s", "there": [%s]}}\' "{name}" "{there}"')
@@ -144,7 +144,7 @@ def document(content: Any) -> str:
 
 
 def named(content: Any, whom: str) -> Any:
-    """Return JSON in which ``SUBJECT`` is whom GitHub's tokens name."""
+    """Return JSON with ``whom`` in place of ``SUBJECT``."""
     return json.loads(json.dumps(content).replace(SUBJECT, whom))
 
 
@@ -154,13 +154,13 @@ def shell(text: str) -> str:
 
 
 def held(wanted: Iterable[str], there: Iterable[str]) -> str:
-    """Return in words the wanted rights that are missing, and any others that are there; nothing if all fits."""
+    """Return in words the missing rights, and the needless ones; nothing if all fits."""
     more = [f"{each} is more than it needs" for each in sorted({*there} - {*wanted})]
     return one_line("; ".join([*sorted({*wanted} - {*there}), *more]), 400)
 
 
 def differs(what: str, there: Any, wanted: Any) -> str:
-    """Return in words that what is there is not what is wanted; nothing if it is."""
+    """Return in words how a state differs from the wanted one; nothing if it does not."""
     return (
         ""
         if there == wanted

@@ -76,7 +76,7 @@ _WHY: Final = {
 
 
 def arc_values(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return the values of a stack that a file of the chart's values says, and a line for each key that it cannot take.
+    """Return a stack's values from a file of the chart's values, and a line for each key that it cannot take.
 
     Raises:
         SlipwayError: the file cannot be read, or has no values of the chart.
@@ -208,7 +208,7 @@ def _take_nodes(rest: dict[str, Any], where: str, runners: dict[str, Any]) -> No
 
 
 def _profile(selector: Mapping[str, str]) -> str:
-    """Return the profile whose labels are among those of the nodes, or whose instance type is; empty without one."""
+    """Return the profile with its labels, or its instance type, among those of the nodes; empty without one."""
     machine = next((value for key, value in selector.items() if posixpath.basename(key) == "instance-type"), "")
     for row in map(node, node_names()):
         typed = row.selector.get("node.kubernetes.io/instance-type")

@@ -1,7 +1,7 @@
 """Terraform's files as values, in HCL's own syntax or JSON. What only Terraform can know is an :class:`Expression`.
 
 The syntax is that of hashicorp/hcl, hclsyntax/spec.md. The reader is Slipway's own: python-hcl2 8.1.4 installs a
-package `cli`, which Slipway has too, and from 7.3.1 on it needs `regex`, which is compiled.
+package `cli`, as Slipway does. From 7.3.1 on it needs `regex`, a compiled package.
 """
 
 from __future__ import annotations

@@ -130,9 +130,10 @@ class _Variables:
     """Why a key is to be filled in."""
 
     def take(self, name: str, key: str, *, whole: bool = False) -> Any:
-        """Return a variable's value; None without one. Of what is unknown the key is named, and has what stands for it.
+        """Return a variable's value; None without one.
 
-        ``whole`` is for a value whose parts are asked for what they are.
+        The key of an unknown value is noted. Its placeholder is returned, or the known items of a list. With ``whole``,
+        only an expression is unknown: the caller looks at the parts of a value.
         """
         value = self.rest.pop(name, None)
         if unknown := str(value) if whole and isinstance(value, Expression) else "" if whole else _unknown(value):
@@ -154,7 +155,7 @@ def is_terraform(path: Path) -> bool:
 
 
 def terraform_values(path: Path, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the values of a stack that a file's variables say, and a line for each that it lacks or cannot take.
+    """Return a stack's values from a file's variables, a line for each key to fill in and for each variable not taken.
 
     ``given`` are values that replace them: what is there is not to be filled in.
 
@@ -260,7 +261,7 @@ def _sets(module: _Variables, left: dict[str, str]) -> dict[str, _Variables]:
 
 
 def _shared(module: _Variables, each: list[_Variables], beside: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what all machines share. ``beside`` are keys that replace it, from which the secret's place is, too."""
+    """Return what all machines share. ``beside`` are keys that replace it. The secret's place follows them."""
     boundary = module.take("role_permissions_boundary", "permissionsBoundary")
     account = re.match(r"arn:[\w-]+:iam::([0-9]{12}):", str(boundary))
     values: dict[str, Any] = {

@@ -66,8 +66,8 @@ def update(
 ) -> Iterator[str]:
     """Write the lock for all stacks, or for those named; yield a line for each entry that was looked up.
 
-    With ``added``, that is the Python packages which a stack adds to an image, and the lock keeps all else: what the
-    image itself is made of stays as it is, locked or not.
+    With ``added``, it looks up only the Python packages that a stack adds to an image. The lock keeps all else: the
+    parts of the image itself stay as they are, locked or not.
 
     Images whose Python packages cannot be locked are warned of on standard error, and all else is written. With
     ``reachable``, entries of a host that does not respond stay as they were, and are raised after the rest is written.
@@ -109,7 +109,7 @@ def update(
 
 
 def _newly_locked(graphs: Iterable[Graph], parents: Iterable[str]) -> Iterator[str]:
-    """Yield a line for parents that are locked for the first time, where a stack adds packages."""
+    """Yield a line for parents that are locked for the first time, if a stack adds packages."""
     names = ", ".join(sorted(parents))
     if names and any(spec.own for each in graphs for spec in each.specs):
         yield (
@@ -173,10 +173,10 @@ def _packages(
     *,
     reachable: bool = False,
 ) -> tuple[dict[str, Mapping[str, str]], list[str]]:
-    """Return the files of the Python packages of all images that say what these are, by their names in the lock.
+    """Return the files that list the Python packages of all images, by their names in the lock.
 
-    Those of a product stay as they are in the lock ``before``: with others, it would be compiled anew. So do those
-    that cannot be locked now, with ``reachable`` those of an index or repository that does not respond too; without an
+    Those of a product stay as they are in the lock ``before``: with others, it would be compiled anew. So do those that
+    cannot be locked now. With ``reachable``, so do those of an index or repository that does not respond. Without an
     entry there, they are left out. A line says so for each. ``locked`` has the commits of git tags.
 
     Raises:

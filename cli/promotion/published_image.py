@@ -53,8 +53,8 @@ class PublishedImage:
     def attested(self, digest: str, *, alone: bool) -> tuple[str, Mapping[str, str]]:
         """Return what the update attested of an image in this one, and the required statements of its signature.
 
-        That is the image itself, or the index of it that an engine pushed. An index by the user's name, with one image
-        ``alone``, is one that an engine pushed.
+        It attested the image itself, or the index of it that an engine pushed. An index by the user's name, with one
+        image ``alone``, is one that an engine pushed.
         """
         if alone and not self.parts:
             return self.ref, self.annotations
@@ -89,7 +89,7 @@ def published(stack: str, image: str, root: Path, digest: str | None = None) -> 
 
 
 def published_with(target: PublishedImage, digest: str, root: Path) -> tuple[PublishedImage, Image]:
-    """Return what the stack published with an image of a ``digest``, and that image.
+    """Return what the stack published with an image of a ``digest``, and the image.
 
     That is the last published image, or index, if it has the image, else the image by itself.
 

@@ -1,9 +1,9 @@
 """The one form of instructions that BuildKit builds as the same: for keys alone, as it is no Dockerfile.
 
-Not in it are the names of stages and of a script's here-document, the order of a mount's options and those that are
-defaults, quotes around values that need none, the older form of ``ENV`` and ``LABEL``, a port's default protocol and
-ports given twice, the units of times, variables whose value is known, the place and order of settings that no step
-reads, and the ways to write one path. What is not plain stays as it is written.
+It leaves out the names of stages and of a script's here-document, a mount's default options and the order of all its
+options, needless quotes, the older form of ``ENV`` and ``LABEL``, a port's default protocol and ports given twice, the
+units of times, variables of known value, the place and order of settings that no step reads, and the ways to write one
+path. What is not plain stays as it is written.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def canonical(reach: Reach) -> Iterator[Instruction]:
 class _Form:
     """The form of a reach, stage by stage.
 
-    Settings that no step reads stand at a stage's end, sorted, each once with its last value. An
-    ``ARG`` stands before the next instruction that may read it otherwise than by a word whose value is known, or
-    nowhere, as one that an ``ENV`` replaces.
+    Settings that no step reads stand at a stage's end, sorted, each once with its last value. An ``ARG`` stands before
+    the next instruction that may read it otherwise than by a word of known value. Without such an instruction it stands
+    nowhere, for example if an ``ENV`` replaces it.
     """
 
     def __init__(self, reach: Reach) -> None:

@@ -1,4 +1,4 @@
-"""The archives of an image that an engine holds: one of its lowest layers first, where that comes sooner than all.
+"""The archives of an image that an engine holds: one of its lowest layers first, if that comes sooner than all.
 
 An engine without containerd's store of images writes each layer to its disk before the first byte of `docker save`
 (moby v26.1.5, image/tarexport/save.go: `save`). So it is given an image of the lowest layers alone, and saves both at
@@ -112,7 +112,7 @@ def _begun(image: EngineImage) -> Iterator[Future[IO[bytes]]]:
 def _loaded(engine: Engine, diff_ids: Sequence[str]) -> Iterator[str]:
     """Give the engine an image of layers that it has, and yield its id; it is removed when the block ends.
 
-    It has no name, so that a killed push leaves what `docker image prune` removes. The same layers make the same id.
+    It has no name, so `docker image prune` removes it after a killed push. The same layers make the same id.
 
     Raises:
         EngineError: the engine does not take it.
@@ -172,7 +172,7 @@ def _sizes(image: EngineImage) -> list[int]:
 
 
 def _count(sizes: Sequence[int], wanted: Sequence[bool]) -> int:
-    """Return how many of the lowest layers are to come first; 0 where that spares no time."""
+    """Return how many of the lowest layers are to come first; 0 if that spares no time."""
     total = sum(sizes)
     if total < _LEAST or len(sizes) > len(wanted):
         return 0

@@ -222,7 +222,7 @@ class Text:
         return None
 
     def _after_condition(self, tokens: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]] | None:
-        """Return what a shell goes on with after a condition with what it decides, if it does not fail there.
+        """Return the tokens after a condition and the commands that it decides, if a shell does not fail there.
 
         None if that is not known. The condition's tokens and those after it are given.
         """
@@ -335,7 +335,7 @@ class Text:
             self._known_values[name] = value
 
     def _export(self, words: Sequence[str]) -> None:
-        """Note the values that `export` sets, all of which are made before the first one is set."""
+        """Note the values that `export` sets. All are made before the first one is set."""
         if any("=" in word and not ASSIGNMENT.fullmatch(word) for word in words):
             self._known_values.clear()  # as `export "NAME=value"` has it
             self._splits |= any("IFS" in word for word in words)
@@ -349,7 +349,7 @@ class Text:
         return _value(word)
 
     def _known(self, words: Sequence[str]) -> tuple[str, ...]:
-        """Return what words stand for, up to the first one that is unknown."""
+        """Return the values of words, up to the first unknown one."""
         known: list[str] = []
         for word in words:
             value = self._value(word)
@@ -381,7 +381,7 @@ class Text:
         return separator == ";" and ({word for _, word in rest} <= {";"} or (self._ends and not chained))
 
     def _set_up(self, words: Sequence[str], separator: str) -> bool:
-        """Note what a command changes of the shell itself; return whether that is all that it does."""
+        """Note what a command changes of the shell itself; return whether it does nothing else."""
         command, arguments = "".join(words[:1]), words[1:]
         if command == "cd":
             plain = self._enter(arguments, separator)

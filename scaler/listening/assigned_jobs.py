@@ -1,7 +1,7 @@
 """What GitHub has assigned to a scale set: read from its messages, which may come twice, late or in another order.
 
-How many jobs wait is what the newest message says, and so is the same after a lost one. Who they are, and since when
-they wait, is what each message adds. Nothing here waits or calls; times are those of the messages.
+The newest message says how many jobs wait, so a lost one changes nothing. Each message adds who they are, and since
+when they wait. Nothing here waits or calls; times are those of the messages.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class AssignedJobs:
     """The jobs of a set, as far as messages say.
 
     ``session`` is the id of the set's session. ``last`` is the newest message. ``assigned`` and ``running`` are its
-    numbers of jobs; None before the first. ``waiting`` has the jobs that no runner has by request, ``busy`` the
-    requests by runner, ``ended`` the requests and the runners that are done with, ``failed`` the repository and
-    workflow run by runner. ``lost`` are workflow runs that lost a machine. ``nameless`` is since when the others wait.
+    numbers of jobs; None before the first. ``waiting`` has the jobs without a runner, by request, ``busy`` the requests
+    by runner, ``ended`` the requests and the runners that are done with, ``failed`` the repository and workflow run by
+    runner. ``lost`` are workflow runs that lost a machine. ``nameless`` is since when the others wait.
     """
 
     session: str = ""
@@ -98,7 +98,7 @@ class AssignedJobs:
             return sorted([*self.waiting.values(), *nameless], key=lambda job: (job.since, -job.id))
 
     def seen(self, runners: Sequence[Runner], prefix: str) -> list[Runner]:
-        """Return the runners that GitHub lists, busy also where messages say so; ``prefix`` is of their names.
+        """Return the runners that GitHub lists, busy also if messages say so; ``prefix`` is of their names.
 
         One whose job is over takes no other: until GitHub no longer lists it, it is not free.
         """

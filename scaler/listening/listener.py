@@ -117,7 +117,7 @@ class ListeningKeeper(Keeper):
         return capacity(time.time(), self._view.rules if self._view else self._rules)
 
     def hurry(self) -> None:
-        """Request what the jobs need by now, by what this round has read, while it does all else."""
+        """Request the machines that the jobs need by now, from this round's view, while the round does all else."""
         view = self._view
         if view is None:
             return
@@ -372,7 +372,7 @@ def outside(
 
 
 def capacity(now: float, rules: Rules) -> int:
-    """Return how many machines there can be: ``most``, or what reservations have that are not over."""
+    """Return how many machines there can be: ``most``, or fewer if the reservations that are not over have fewer."""
     if any(group not in rules.reservations for group in rules.groups):
         return rules.most
     left = (0 if each.is_over(now) else each.count for each in rules.reservations.values())

@@ -1,7 +1,7 @@
 """GitHub's protocol of runner scale sets: the set, its session, its messages, and a configuration for each runner.
 
-It is spoken as by actions/scaleset at 6ce0259, whose files and lines are named here. That client is a Go library, and
-this runs in AWS Lambda, whose Python has none.
+It is spoken as by actions/scaleset at 6ce0259, whose files and lines are named here. The client there is a Go library,
+and this runs in AWS Lambda, whose Python has none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Conflict(Exception):
 
 @dataclass(frozen=True)
 class SetSession:
-    """A session of a set (types.go:124): where its messages are, the token for them, and what is assigned now."""
+    """A session of a set (types.go:124): the address of its messages, the token for them, and what is assigned now."""
 
     id: str
     url: str
@@ -180,7 +180,7 @@ class ScaleSet:
         return self._with_session(send)
 
     def _with_session(self, send: Callable[[SetSession], Any]) -> Any:
-        """Send a request of the session; where its token is over, refresh that once (session_client.go:81)."""
+        """Send a request of the session; if its token is over, refresh the token once (session_client.go:81)."""
         session = self._session
         if session is None:
             raise Refused(404, "the session is over")
@@ -235,7 +235,7 @@ class ScaleSet:
         headers: Mapping[str, str] | None = None,
         seconds: float = _SECONDS,
     ) -> Any:
-        # An answer that comes drop by drop ends like one that does not come.
+        # An answer drop by drop ends like one that does not come.
         until = time.time() + seconds + _SECONDS
         accept = {"Accept": f"application/json; api-version={_VERSION}", "Content-Type": "application/json"}
         return call(

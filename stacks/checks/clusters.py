@@ -22,7 +22,7 @@ _GPU_REPORT = "common/gpu/report.py"
 
 
 def missing_charts(graph: Graph) -> Iterator[str]:
-    """Yield a message where the folder that the stack names lacks a chart, or has one of a release that is too old."""
+    """Yield a message if the stack's folder of charts lacks a chart, or has one of too old a release."""
     runners = graph.config.runners
     if not isinstance(runners, KubernetesRunnersConfig):
         return

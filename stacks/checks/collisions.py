@@ -123,7 +123,7 @@ _Served = tuple[Ec2RunnersConfig, AbstractSet[str], str]
 
 
 def _served(config: StackConfig) -> list[_Served]:
-    """Return the sets of runners on EC2, each with the labels that jobs name, and the platform where that is one."""
+    """Return the sets of runners on EC2: each with its labels, and its platform if that keeps sets apart."""
     runners = config.runners
     sets = runners.all_sets if isinstance(runners, Ec2RunnersConfig) else ()
     return [

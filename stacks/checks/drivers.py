@@ -30,7 +30,7 @@ def _drivers(graph: Graph) -> Iterator[tuple[str, str]]:
 
 
 def unfit(specs: Iterable[ImageSpec], driver: str) -> Iterator[str]:
-    """Yield a clause for each CUDA of some images that a driver does not run, with the images and what they need."""
+    """Yield a clause for each CUDA of some images that a driver does not run, with the images and their needs."""
     images: defaultdict[Cuda, list[str]] = defaultdict(list)
     for spec in specs:
         if spec.cuda and not spec.product and not _runs(driver, spec.cuda):

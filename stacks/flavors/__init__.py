@@ -127,7 +127,7 @@ def _fault(name: str, error: Exception) -> str:
 
 @contextmanager
 def own_code(name: str, where: str = "") -> Iterator[None]:
-    """Turn an error of a flavor's own code, other than a refusal, into one line, which begins with ``where``."""
+    """Turn an error of a flavor's own code, other than a refusal, into one line after ``where``."""
     try:
         yield
     except SlipwayError:

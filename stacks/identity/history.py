@@ -200,7 +200,7 @@ def _reading(*more: str) -> list[str]:
 
 @functools.cache
 def _rules(*more: str) -> str:
-    """Return a hash of the code that makes fingerprints, and of what a repository has of its own in its flavors.
+    """Return a hash of the code that makes fingerprints, and of a repository's own files in its flavors.
 
     ``more`` are other folders. Rows of tables are none of them by default: they are data, and a commit has its own.
     """

@@ -8,7 +8,7 @@ from typing import NamedTuple
 class Prologue(NamedTuple):
     """``lines`` come before the script's own; ``identity`` stands for them in what the image is made of.
 
-    The two differ where lines say from where something comes, and its hash says what it is.
+    The two differ if lines have an address and a hash: the hash alone says what is there.
     """
 
     lines: str

@@ -43,7 +43,7 @@ def runner_checksum(version: str, platform: str) -> str:
 
 
 def old_runner(version: str, today: date) -> str:
-    """Return what is said of a release of GitHub's runner that gets no job soon, or already; empty for others.
+    """Return the warning of a release of GitHub's runner that gets no job soon, or already; empty for others.
 
     It need not be in the table, which has the days of newer ones. A row of one's own may have no day.
     """

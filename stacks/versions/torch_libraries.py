@@ -138,7 +138,7 @@ def cudnn_warnings(version: str, *, field: str = "cudnn") -> list[str]:
 
 
 def wheel_warnings(torch: str, machine: Machine) -> list[str]:
-    """Return a line for each of the cuDNN and NCCL that torch's wheel on the Python index needs and that is wrong."""
+    """Return a line for each wrong one of the cuDNN and NCCL that torch's wheel on the Python index needs."""
     release = torch_release(torch)
     if machine != "amd64" and not release.cuda_arm64:
         return []

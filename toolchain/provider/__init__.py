@@ -11,7 +11,7 @@ Where it is better on purpose:
   context has no digest, where the official plugin takes the program's directory in its place.
 - Outputs that repeat a secret input are secret, and secrets are masked in a build's output.
 - `disableDockerDaemonCheck` counts for images, too.
-- What is sent to the engine is what the digest covers: a file that a pattern takes back in below an ignored directory
+- The engine gets exactly what the digest covers: a file that a pattern takes back in below an ignored directory
   is in the context, as with `docker build`.
 - Where containerd keeps the images, the pushed digest is read from the push itself.
 """

@@ -61,7 +61,7 @@ def for_hashing_engine(image: ImageInputs, root: str, dockerfile: str, given: Co
 
 
 def without_secrets(content: bytes, path: str, given: Collection[str]) -> bytes:
-    """Return a Dockerfile without mounts of secrets that are not ``given``, but for those that do something even so.
+    """Return a Dockerfile without mounts of secrets not ``given``; those that do something even so stay.
 
     At the place of a secret that nobody gave a step finds nothing, with the mount and without. With it, BuildKit hashes
     the whole root file system below the step: the mount counts as one of the step's input 0 (moby/buildkit v0.13.2,

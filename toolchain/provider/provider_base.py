@@ -324,7 +324,7 @@ class Turns:
 
     @contextmanager
     def one(self, operation: Operation, waits: Callable[[], None]) -> Iterator[None]:
-        """Work within the block, as one of those that may; call ``waits`` first where that is not at once.
+        """Work within the block, as one of those that may; call ``waits`` first if it has to wait.
 
         Raises:
             Cancelled: the operation has ended before its turn.

@@ -26,7 +26,7 @@ class PublishedLayers:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a node that has a published image must pull of the one that an update would build anew.
+    """What a node with a published image must pull of the same image after an update builds it anew.
 
     ``name`` is the image's, ``kept`` has the layers that certainly stay, in bytes by digest, of so many ``layers``.
     ``most`` is the pull if the build changes all others.
@@ -72,8 +72,8 @@ def published_layers(reference: str, environment: Mapping[str, str]) -> Publishe
 def forecasts(before: Mapping[str, Any], after: Mapping[str, Any], lookup: Lookup) -> Iterator[Forecast]:
     """Yield the pull of each published image that an update would build anew, from the stack's outputs.
 
-    The layers of its parent stay where the registry has the new parent. What else a build leaves as it was is not known
-    before it, so the published sizes of the other layers are the most that such a node would pull again.
+    The layers of its parent stay where the registry has the new parent. Nobody knows before a build what else it leaves
+    as it was. So the published sizes of the other layers are the most that such a node would pull again.
     """
     kept: dict[str, dict[str, int]] = {}
     for name, image in platform_parts(before.get("images", {})).items():

@@ -47,7 +47,7 @@ def check_name(checkout: Checkout, stack: str) -> Path:
 def check_lock(checkout: Checkout, stack: str, *, going_on: bool = False) -> None:
     """Raise ToolchainError, with what to do, if a Pulumi process has locked the stack.
 
-    The lock of one that was killed on this machine is taken away for a run that is ``going_on`` from there.
+    If that Pulumi was killed on this machine, a run ``going_on`` from there takes its lock away.
     """
     for file in (checkout.backend / ".pulumi" / "locks" / "organization" / PROJECT / stack).glob("*.json"):
         try:

@@ -12,7 +12,7 @@ FOLDER: Final = Path(".github", "workflows")
 
 
 class NewerWorkflows(NamedTuple):
-    """What a newer release has otherwise: the texts that replace unedited files, and the files that were edited."""
+    """What a newer release has otherwise: the texts to replace unedited files, and the edited files."""
 
     unedited: Mapping[Path, str]
     edited: tuple[Path, ...]

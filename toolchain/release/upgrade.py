@@ -1,6 +1,6 @@
 """A newer release for a repository of one's own: what it would build anew, and the pin.
 
-The newer release says itself what it builds: it is the program that the user chose, and runs as it would after the
+The newer release says itself what it builds: it is the program of the user's choice. It runs as it would after the
 upgrade, from a folder that is removed. The two answers are compared as data. Nothing else changes before all is known.
 """
 
@@ -200,7 +200,7 @@ def _output(checkout: Checkout, command: list[str | Path], *words: str, version:
 
 
 def _moved(before: Contents, after: Contents) -> dict[str, Any]:
-    """Return for each stack the images that are built anew, those that go, and those that stay."""
+    """Return, for each stack, the images to build anew, the images to go and the images to stay."""
     stacks = {}
     for stack, each in after.items():
         then, now = before.get(stack, {}).get("images", {}), each["images"]

@@ -234,9 +234,9 @@ def deployment(
 def trial(config: KubernetesRunnersConfig, build: BuildServiceConfig, image: str, replica: Replica) -> Manifest:
     """Return the Job that has a node of the replica's pool pull the daemon's image and run its programs.
 
-    It precedes the daemons of the pool, so that an image that cannot work ends no pod that does. Pulumi's provider
-    fails with a Job, and reports its pod's reason (pulumi-kubernetes 9497796, provider/pkg/await/job.go). It waits for
-    a Deployment to the end, whatever happens to its pods (deployment.go), which here includes the old pod's grace.
+    It precedes the daemons of the pool, so a broken image ends no working pod. Pulumi's provider fails with a Job, and
+    reports its pod's reason (pulumi-kubernetes 9497796, provider/pkg/await/job.go). It waits for a Deployment to the
+    end, whatever happens to its pods (deployment.go). Here that includes the old pod's grace.
     """
     container = {
         "name": "daemon",

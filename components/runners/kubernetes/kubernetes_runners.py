@@ -163,7 +163,7 @@ class KubernetesRunners(pulumi.ComponentResource):
         return [self._declare(manifest, declared) for manifest in around]
 
     def _around(self, args: KubernetesRunnersArgs) -> list[pulumi.CustomResource]:
-        """Declare what the controller needs, and what runs beside it from time to time; return all that comes first."""
+        """Declare the controller's needs, and the jobs beside it from time to time; return all that comes first."""
         config = self._config
         policies = []
         if config.has_controller_namespace:
@@ -224,7 +224,7 @@ class KubernetesRunners(pulumi.ComponentResource):
 
         Where it is made anew, it is deleted before. ARC ends a scale set once its runners' jobs are over: their time is
         the release's, too. A deletion that is given up cannot be repeated, as Helm forgets the release (v3.20.2,
-        pkg/action/uninstall.go), and one made meanwhile would take the objects that are about to go.
+        pkg/action/uninstall.go). A release made meanwhile would take the objects that are about to go.
         """
         own = pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(delete_before_replace=True))
         return k8s.helm.v3.Release(
@@ -276,7 +276,7 @@ class KubernetesRunners(pulumi.ComponentResource):
 
     @property
     def platforms(self) -> list[str]:
-        """The platforms for which the build service has daemons, that of the runners first."""
+        """The platforms of the build service's daemons, the runners' first."""
         return list(dict.fromkeys(daemon.replica.platform for daemon in self._daemons))
 
     def reached_engine(self, platform: str, shared: str) -> ReachedEngine:
@@ -297,8 +297,8 @@ class KubernetesRunners(pulumi.ComponentResource):
 
         Args:
             platform: one of the service's.
-            shared: the address at which its replicas are one engine, where it has several.
-            replicas: those that serve this address, which learn their certificates; None in a preview.
+            shared: the address of its replicas as one engine, if it has several.
+            replicas: they serve this address, and learn their certificates; None in a preview.
 
         Raises:
             ValueError: there is no build service with a Docker API.

@@ -142,10 +142,9 @@ class Binary:
     of each defined symbol, ``undefined`` the names of those that another file must define, each with a zero byte.
     ``holds`` are names of libraries that it opens at run time, as `plugins.toml` has them, and ``cuda`` is the release
     line of CUDA in its data. ``system_folders`` are those of a loader. ``page`` is the largest page in bytes for its
-    segments, ``alignment`` the least alignment of one of them, ``executable_stack`` whether it asks for a stack that
-    can be run, ``static_tls`` the bytes that each thread must have for it from the start. ``numpy`` is the NumPy that
-    it is built for, None if it calls none.
-    ``problem`` says why the rest is not known.
+    segments, ``alignment`` the least alignment of one of them. ``executable_stack`` is whether it asks for an
+    executable stack, ``static_tls`` the bytes that each thread must have for it from the start. ``numpy`` is the NumPy
+    that it is built for, None if it calls none. ``problem`` says why the rest is not known.
     """
 
     size: int

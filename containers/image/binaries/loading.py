@@ -66,10 +66,10 @@ class Loading:
 
     ``host`` has the libraries that only a host provides, ``preloaded`` those that a Python package must have opened
     before, ``optional`` those that may be missing; each by name with the files that need it. ``sonames`` has the files
-    of each name that several different ones give. ``not_resolved`` says what was not read, and how many files that is.
-    ``plugins`` are the libraries that others open by name while they run. ``ignored`` are libraries that the image
-    preloads and that are not there, by name, with the reason: the loader says so and goes on. ``hiding`` has libraries
-    of the image that processes get in place of the host's, by name. ``processes`` are those of each loader.
+    of each name that several different ones give. ``not_resolved`` says what was not read, and of how many files.
+    ``plugins`` are the libraries that others open by name while they run. ``ignored`` are missing libraries that the
+    image preloads, by name, with the reason: the loader says so and goes on. ``hiding`` has libraries of the image that
+    processes get in place of the host's, by name. ``processes`` are those of each loader.
     """
 
     loader: str = ""

@@ -187,7 +187,7 @@ class _Search:
         return f", but for what needs {' or '.join(names)}" if names else ""
 
     def _mixed(self, files: Sequence[str]) -> tuple[str, str]:
-        """Return the caller of a loaded file that means another one, and that file; empty if there is none."""
+        """Return the caller of a loaded file that means another one, and the file; empty if there is none."""
         for one, other in permutations(files, 2):
             opener = self._subject.everywhere.get(one)
             if opener and self._are_mixable(one, other):

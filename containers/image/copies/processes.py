@@ -61,7 +61,10 @@ class Processes:
             self.preloaded.update(library.place.path for library in preloaded)
 
     def found(self, name: str, program: str) -> str:
-        """Return the path that a program, or any that is linked with nothing, opens by a name; empty if none is."""
+        """Return the path that a program opens by a name; empty if none is.
+
+        An empty ``program`` is any that is linked with nothing.
+        """
         process = self._loader.process(program or (self._loader.place.path if self._loader.place else ""))
         library = self._loader.opened(process, name, process.objects[0])
         return library.place.path if isinstance(library, Loaded) else ""

@@ -77,7 +77,7 @@ def _environments(contents: Contents, processes: Processes, folders: PackageFold
 def _opened_by_environment(
     contents: Contents, roots: Iterable[Root], folders: PackageFolders
 ) -> Mapping[Environment, Sequence[Root]]:
-    """Return what Python opens, by the environments that see it."""
+    """Return the roots that the Python of each environment opens."""
     environments: defaultdict[Environment, list[Root]] = defaultdict(list)
     for root in roots:
         for environment in () if root.program else folders.of(root.path):

@@ -189,7 +189,7 @@ class ArcValuesConfig(Model):
 
     @property
     def proxy_variables(self) -> dict[str, str]:
-        """The variables of the proxies that take no login, by the names that ARC gives a runner's container.
+        """The variables of the proxies without a login, by the names that ARC gives a runner's container.
 
         What is in the cluster has its own way: ``.svc`` and the pod itself are added to ``noProxy``.
         """
@@ -232,7 +232,7 @@ class ArcConfig(Model):
 
     @model_validator(mode="after")
     def _known_values(self) -> Self:
-        """Check names of values where the release is known whose templates read them; Helm ignores any other."""
+        """Check the names of values if the release is known: its templates read these, and Helm ignores any other."""
         if self.values is None:
             return self
         if self.controller:

@@ -175,7 +175,7 @@ def suffixes(commit: str, root: Path) -> dict[str, dict[str, str] | None]:
 
 
 def with_rows(commit: str, root: str, stack: str) -> Record:
-    """Return what :func:`own_rows.built` does, in the process that has the commit's rows of tables."""
+    """Return the record of :func:`own_rows.built`, in the process that has the commit's rows of tables."""
     differing, contents = rules.differing(commit, Path(root)), _contents(commit, Path(root))
     built: dict[str, Mapping[str, str]] = {}
     with _data(commit, Path(root)) as folder:

@@ -1,4 +1,4 @@
-"""What a commit builds with its own rows of tables, where these differ from today's.
+"""What a commit builds with its own rows of tables, if these differ from today's.
 
 Much of what tables say is kept in memory, so a process reads one set of rows. Another process of today's code reads a
 commit's, as data.
