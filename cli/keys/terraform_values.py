@@ -132,8 +132,8 @@ class _Variables:
     def take(self, name: str, key: str, *, whole: bool = False) -> Any:
         """Return a variable's value; None without one.
 
-        The key of an unknown value is noted. Its placeholder is returned, or the known items of a list. With ``whole``,
-        only an expression is unknown: the caller looks at the parts of a value.
+        The key of an unknown value is noted. The known items of a list are returned, else the key's placeholder, if
+        any. With ``whole``, only an expression is unknown: the caller looks at the parts of a value.
         """
         value = self.rest.pop(name, None)
         if unknown := str(value) if whole and isinstance(value, Expression) else "" if whole else _unknown(value):
