@@ -34,7 +34,7 @@ _FILL: Final[dict[str, Any]] = {
     "account": "000000000000",
     "owner": "-fill-in-",
     "labels": ["fill-in"],
-    "instanceTypes": ["fill.in"],
+    "instanceTypes": ["fill-in.metal"],
     "vpc": "vpc-00000000",
     "subnets": ["subnet-00000000"],
 }
@@ -246,7 +246,7 @@ def _sets(module: _Variables, left: dict[str, str]) -> dict[str, _Variables]:
         own = name.lower().replace("_", "-")
         inner = entry if isinstance(entry, Expression) else entry.pop("runner_config")
         if isinstance(inner, Expression):
-            module.fill[f"runners.sets.{own}"] = f"multi_runner_config.{name} is {inner}"
+            module.fill[f"runners.sets.{own}"] = f"multi_runner_config.{one_line(name)} is {inner}"
         elif inner.get("runner_os", "linux") in {"windows", "osx"}:
             left[f"multi_runner_config.{name}"] = _why("runner_os")
         elif not _SET.fullmatch(own) or own in {*DEFAULT_LABELS, *sets}:
@@ -272,12 +272,13 @@ def _shared(module: _Variables, each: list[_Variables], beside: Mapping[str, Any
     secret = f"arn:aws:secretsmanager:{place}:secret:slipway/github-FillIn"
     module.fill["runners.github.secret"] = "the ARN of your own secret with the App's key (docs/runners/ec2.md)"
     host = module.take("ghes_url", "github.url") or "https://github.com"
-    owner = next(filter(None, [one.take("pool_runner_owner", "github.url") for one in each]), None)
-    if owner is None:
+    owners = {*filter(None, [one.take("pool_runner_owner", "github.url") for one in each])}
+    owner = owners.pop() if len(owners) == 1 else _FILL["owner"]
+    if owner == _FILL["owner"]:
         module.fill["runners.github.url"] = "the organization, or the one repository, whose jobs they take"
     for one in each:
         one.rest.pop("enable_organization_runners", None)
-    values["github"] = {"url": f"{host.rstrip('/')}/{owner or _FILL['owner']}", "secret": secret}
+    values["github"] = {"url": f"{host.rstrip('/')}/{owner}", "secret": secret}
     if module.rest.get("logging_retention_in_days") in _LOG_DAYS:
         values["logDays"] = module.rest.pop("logging_retention_in_days")
     network = {"vpc": module.take("vpc_id", "vpc"), "subnets": module.take("subnet_ids", "subnets")}

@@ -254,6 +254,16 @@ def test_sets_that_only_terraform_knows_are_filled_in(tmp_path: Path) -> None:
     assert ([own.scale_set for own in config.all_sets], "runners.sets" in keys(lines, "fill in")) == (["h100"], False)
 
 
+def test_sets_of_two_owners_have_theirs_to_be_filled_in(tmp_path: Path) -> None:
+    """And a set's name is on one line."""
+    text = MULTI.replace('runner_os             = "linux"', 'pool_runner_owner = "acme"')
+    assert translated(written(tmp_path, text))[0].github.url == "https://github.com/acme"
+    text = text.replace("acme", "other", 1).replace("from-yaml", r'"a\n\u001b"').replace("linux-arm64", "b")
+    config, _, lines = translated(written(tmp_path, text.replace('"arm64"\n', '"x64"\n')))
+    assert (config.github.url, "runners.github.url" in keys(lines, "fill in")) == ("https://github.com/-fill-in-", True)
+    assert not any(set(line) & {"\n", "\x1b"} for line in lines)
+
+
 def test_each_variable_is_taken_or_has_its_reason(tmp_path: Path) -> None:
     names = [*NAMES.split(), "for_each", "unheard_of"]
     body = "\n".join(f"{name} = var.x" for name in names)
