@@ -301,11 +301,14 @@ def _turn(waited: float, rules: Rules, usable: Sequence[str], *, lost: bool = Fa
 def _shortage(
     now: float, rules: Rules, last: Shortage | None, first: Sequence[Machine], lost: Collection[str]
 ) -> Shortage:
-    """Return the shortage of now; ``first`` are machines of the first kind, each of which begins the turns anew."""
+    """Return the shortage of now; ``first`` are machines of the first kind, each of which begins the turns anew.
+
+    While EC2 does not describe one, it counts as started now, and begins nothing.
+    """
     begun = last.since if last and now - last.seen <= SAME_SECONDS else now
     if any(machine.group == SPOT and machine.id in lost for machine in first):
         begun = now - rules.patience  # what spot capacity lost comes back as the next kind
-    return Shortage(max([begun, *(machine.started for machine in first if not machine.gone)]), now)
+    return Shortage(max([begun, *(each.started for each in first if each.running and not each.gone)]), now)
 
 
 def room(now: float, rules: Rules, machines: Sequence[Machine], group: str) -> float:

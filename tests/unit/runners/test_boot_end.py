@@ -84,12 +84,12 @@ def test_machine_with_a_full_disk_ends_all_the_same(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "line"), [("0 9 /", "the disk is full: /"), ("9 0 /var/log", "the disk is full: /var/log")]
+    ("room", "line"), [("0 9 9 /", "the disk is full: /"), ("9999 0 9 /var/log", "the disk is full: /var/log")]
 )
 def test_setup_on_a_full_disk_says_so_on_the_console(root: Path, room: str, line: str) -> None:
     """Of its log there is nothing left to read."""
     for name, does in {
-        "df": f"printf 'Avail IFree Mounted on\\n9999 - /tmp\\n{room}\\n{room}\\n'",
+        "df": f"printf 'Avail IFree Inodes Mounted on\\n9999 0 0 /tmp\\n{room}\\n{room}\\n'",
         "nvidia-smi": "exit 1",
     }.items():
         (root / "bin" / name).write_text(f"#!/bin/sh\n{does}\n")

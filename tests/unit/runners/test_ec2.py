@@ -362,6 +362,8 @@ def test_minimum_asks_for_each_capacity_in_turn() -> None:
     assert asked == [0] * 5 + [2] * 5 + [0] * 5 + [2] * 5
     for there, expected in ((machines(11_150), 0), (machines(11_150, group=ON_DEMAND), 2)):
         assert decide(11_160, rules, [], there, [], set(), shortage).desired[ON_DEMAND] == expected
+    undescribed = [replace(machines(11_160)[0], running=False)]  # EC2 did not say since when it is there
+    assert decide(11_160, rules, [], undescribed, [], set(), shortage).desired[ON_DEMAND] == 1
     full = decide(11_200, rules, [], machines(11_100, 11_100), [], set(), shortage)
     assert (full.desired, full.shortage) == ({SPOT: 2, ON_DEMAND: 0}, None)
     assert decide(12_000, rules, [], [], [], set(), shortage).desired == {SPOT: 2, ON_DEMAND: 0}
