@@ -306,7 +306,7 @@ def _shortage(
     While EC2 does not describe one, it counts as started now, and begins nothing.
     """
     begun = last.since if last and now - last.seen <= SAME_SECONDS else now
-    if any(machine.group == SPOT and machine.id in lost for machine in first):
+    if any(machine.group == SPOT and machine.gone and machine.id in lost for machine in first):
         begun = now - rules.patience  # what spot capacity lost comes back as the next kind
     return Shortage(max([begun, *(each.started for each in first if each.running and not each.gone)]), now)
 

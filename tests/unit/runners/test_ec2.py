@@ -375,6 +375,8 @@ def test_machine_of_the_minimum_that_spot_takes_comes_on_demand() -> None:
     assert (gone.desired, gone.lost) == ({SPOT: 0, ON_DEMAND: 1}, {"i-0"})
     desired = [decide(now, rules, [], [], [], {}, gone.shortage).desired[SPOT] for now in (10_060, 10_299, 10_300)]
     assert desired == [0, 0, 1]
+    broken = decide(10_300, rules, [], there, [Runner(1, "i-0", online=False, busy=False)], {"i-0": 9_000})
+    assert (broken.end, broken.desired) == ({"i-0": "no runner came online"}, {SPOT: 1, ON_DEMAND: 0})
     finished = decide(10_000, rules, [], there, [], {"i-0": 9_000})
     assert (finished.end, finished.desired) == ({"i-0": "job finished"}, {SPOT: 1, ON_DEMAND: 0})
 
