@@ -302,6 +302,7 @@ def check_user_data(text: str) -> None:
     for script in ("setup", "end"):
         there = ROOT / "components/runners/ec2/boot" / script
         assert contents.pop(f"/usr/local/sbin/slipway-{script}") == there.read_text()
+    assert "NOPASSWD" in contents.pop("/etc/sudoers.d/slipway-runner")
     assert {path: "ExecStart" in unit for path, unit in contents.items()} == {
         "/etc/systemd/system/slipway-end.service": True,
         "/etc/systemd/system/slipway-end.timer": False,
@@ -655,12 +656,12 @@ REFUSALS: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["runners.subnets: subnet-* is in vpc-*; the others, or vpc, are in vpc-*"],
     ),
     "type": (
-        {"instanceTypes": ["g5.nosuch"]},
+        {"instanceTypes": ["g5.3xlarge"]},
         [
             (
-                "runners.instanceTypes: g5.nosuch: aws:ec2/getInstanceType:getInstanceType: An error occurred "
+                "runners.instanceTypes: g5.3xlarge: aws:ec2/getInstanceType:getInstanceType: An error occurred "
                 "(InvalidInstanceType) when calling the DescribeInstanceTypes operation: The following supplied instance "
-                "types do not exist: [g5.nosuch]"
+                "types do not exist: [g5.3xlarge]"
             )
         ],
     ),
