@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from containers.errors import SlipwayError
+from containers.errors import SlipwayError, one_line
 from stacks.config.model import ANY_NAME, is_secret, keys
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE
+
+_PASSED: Final = "runners.arc.values"
+"""The key whose values go to Helm charts as they are, and so into the state."""
 
 
 @functools.cache
@@ -19,7 +22,9 @@ def secret_keys() -> tuple[str, ...]:
 
 
 def check_clear_text(written: Mapping[str, Any], where: str) -> None:
-    """Refuse a password, token or key in clear text in a stack's file.
+    """Refuse a password, token or key in clear text in a stack's file, and a secret that the state would have so.
+
+    A program gets secrets decrypted: only the file says that a value is one.
 
     Args:
         written: the stack's keys as its file has them; what Pulumi encrypted is ``{secure: ...}`` there.
@@ -35,6 +40,24 @@ def check_clear_text(written: Mapping[str, Any], where: str) -> None:
                 f"{where}: {key}: is in clear text in the stack's file: remove it there (and change it, if it "
                 f"was committed), then `pulumi config set --secret --path {_quoted(key)}`"
             )
+    passed: Any = written
+    for part in _PASSED.split("."):
+        passed = passed.get(part) if isinstance(passed, Mapping) else None
+    for key in _encrypted(passed, f"{NAMESPACE}:{_PASSED}"):
+        raise SlipwayError(
+            f"{where}: {one_line(key)}: is a secret, which the state would hold in clear text: name a secret of the "
+            "cluster"
+        )
+
+
+def _encrypted(value: Any, key: str) -> Iterator[str]:
+    """Yield the keys at or below ``key`` whose value Pulumi encrypted."""
+    if isinstance(value, Mapping) and set(value) == {"secure"}:
+        yield key
+        return
+    items = enumerate(value) if isinstance(value, list) else value.items() if isinstance(value, Mapping) else ()
+    for name, item in items:
+        yield from _encrypted(item, f"{key}.{name}")
 
 
 def _clear_text(value: Any, parts: Sequence[str]) -> Iterator[str]:

@@ -126,7 +126,8 @@ def _with_ports(value: tuple[str, ...]) -> tuple[str, ...]:
 
 def _mirror(value: str) -> str:
     """Return an address that dockerd takes for a mirror (moby v28.5.2, registry/config.go:300)."""
-    if not re.fullmatch(r"https?://[A-Za-z0-9.-]+(:[1-9][0-9]{0,4})?(/[\w./-]*)?", value):
+    match = re.fullmatch(r"https?://[A-Za-z0-9.-]+(?::([1-9][0-9]{0,4}))?(?:/[\w./-]*)?", value)
+    if not match or int(match[1] or 443) > 65535:
         raise ValueError("expected an http:// or https:// address without a login, such as https://mirror.example.com")
     return value
 
@@ -483,6 +484,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
         exclude_if=lambda value: not value,  # as for sets
         description="Secrets with registries' logins, in each namespace of these runners, by which pods pull their "
         "images. Those of ARC are in arc.values.",
+        json_schema_extra=SENSITIVE,
     )
     network: NetworkConfig | None = Field(
         None, description="MTU and ports of the cluster's network. Default: those of the web."

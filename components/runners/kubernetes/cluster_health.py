@@ -58,7 +58,7 @@ def warnings(config: KubernetesRunnersConfig, specs: Iterable[ImageSpec] = ()) -
     try:
         images = list(specs)
         of_nodes = [_of_nodes(own, images) for own in config.all_sets]
-        problems = (*of_nodes, _controller(config), _waiting(config), _replicas(config))
+        problems = (*of_nodes, _controller(config), _unchecked(config), _waiting(config), _replicas(config))
         return list(dict.fromkeys(printable(line) for lines in problems for line in lines))
     except FileNotFoundError:
         return [
@@ -119,7 +119,7 @@ def _unserved(config: KubernetesRunnersConfig) -> Iterator[str]:
     if given is None:
         return
     key = f"slipway:runners.arc.controller: {given.namespace}"
-    found = _items(config, "deployments.apps", f"--namespace={given.namespace}", f"--selector={_CONTROLLER}")
+    found = _controllers(config)
     labelled = [(each["metadata"]["name"], each["metadata"].get("labels", {})) for each in found]
     own = [(name, labels) for name, labels in labelled if labels.get(_ACCOUNT, given.account) == given.account]
     if not own:
@@ -141,6 +141,19 @@ def _unserved(config: KubernetesRunnersConfig) -> Iterator[str]:
                 f"{key}/{name} watches the namespace {watched} alone, by its value flags.watchSingleNamespace, and "
                 f"would start no runner in {config.namespace}: name another controller"
             )
+
+
+def _unchecked(config: KubernetesRunnersConfig) -> Iterator[str]:
+    """Say that an update goes on without what :func:`_unserved` refuses."""
+    try:
+        _ = _controllers(config) if config.arc.controller else ()
+    except Unanswered as error:
+        space = config.arc_namespace
+        yield f"{space}: whether the organization's controller serves these runners is not known: {error}"
+
+
+def _controllers(config: KubernetesRunnersConfig) -> list[Item]:
+    return _items(config, "deployments.apps", f"--namespace={config.arc_namespace}", f"--selector={_CONTROLLER}")
 
 
 def _unprepared(config: KubernetesRunnersConfig, scale_set: Item) -> str:

@@ -188,7 +188,8 @@ def outward(ports: Iterable[int]) -> list[Manifest]:
 def controller_policies(config: KubernetesRunnersConfig) -> list[Manifest]:
     """Return the policies of controller and listener: egress to the APIs of the cluster and GitHub, no ingress."""
     name = config.controller_namespace
-    rules = [_DNS, _to_internet(sorted({443, API_SERVER, *config.extra_ports}))]
+    proxies = config.arc.values.proxy_ports if config.arc.values else ()
+    rules = [_DNS, _to_internet(sorted({443, API_SERVER, *config.extra_ports, *proxies}))]
     return [closed("controller-closed", name), manifest(*POLICY, "controller", name, spec=egress({}, rules))]
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from containers.errors import one_line, suggest
-from stacks.config.model import ENCRYPTED, Model, NonEmpty, matching, refuse_unread
+from stacks.config.model import Model, NonEmpty, matching, refuse_unread
 
 ARC_VERSION: Final = "0.14.2"
 """Release of both charts of GitHub's Actions Runner Controller."""
@@ -69,6 +69,10 @@ _OURS: Final[Mapping[str, Mapping[str, str]]] = {
 
 _ACCOUNT = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_PROXIES: Final = ("http", "https", "noProxy")
+"""The names in the chart's ``proxy`` (actions-runner-controller 0.14.2, charts/gha-runner-scale-set/values.yaml)."""
+_LOGIN = re.compile(r"://[^/\s'\"]*@")
+"""A login in an address, wherever a value has one."""
 
 
 def check_arc(version: str) -> str:
@@ -106,15 +110,37 @@ def _check_values(chart: str, values: Mapping[str, Any]) -> None:
         for own, instead in _OURS[chart].items():
             if f"{path}.".startswith(f"{own}.") or own.startswith(f"{path}."):
                 raise ValueError(f"{one_line(own)}: Slipway sets this value of the chart: leave it out; {instead}")
-        if ENCRYPTED in str(value):
+        if _LOGIN.search(str(value)):
             raise ValueError(
-                f"{one_line(path)}: is a secret, which the state would hold in clear text: name a secret of the cluster"
+                f"{one_line(path)}: has a login, which the state would hold in clear text: leave it out, and name a "
+                "secret of the cluster, as in credentialSecretRef of a proxy"
             )
-        if path.endswith(".url") and isinstance(value, str) and "@" in urlsplit(value).netloc:
+
+
+def _check_proxy(proxy: Any) -> None:
+    """Raise ValueError for a proxy that the chart or ARC would leave out without a word, or that is no address."""
+    if not isinstance(proxy, Mapping):
+        raise ValueError("proxy: expected {https: {url: http://proxy.example:3128}}")  # noqa: TRY004 - pydantic's
+    for name, part in proxy.items():
+        if name not in _PROXIES:
             raise ValueError(
-                f"{one_line(path)}: has a login, which the state would hold in clear text: leave it out, and give "
-                "credentialSecretRef"
+                f"proxy: has no '{one_line(name)}'{suggest(name, _PROXIES)}; it has: {', '.join(_PROXIES)}"
             )
+        if name == _PROXIES[2]:
+            if not isinstance(part, list | None):
+                raise ValueError(f"proxy.{name}: expected a list, such as [.svc]")
+        elif part and not (isinstance(part, Mapping) and isinstance(part.get("url"), str)):
+            raise ValueError(f"proxy.{name}: expected {{url: http://proxy.example:3128}}")
+        elif part and not _port(part["url"]):
+            raise ValueError(f"proxy.{name}.url: is no address, such as http://proxy.example:3128")
+
+
+def _port(url: str) -> int:
+    """Return the port of an address; 0 if it is none. Without a scheme, what is before the port would be one."""
+    try:
+        return (urlsplit(url).port or (443 if url.startswith("https:") else 80)) if "://" in url else 0
+    except ValueError:
+        return 0
 
 
 class ArcControllerConfig(Model):
@@ -157,35 +183,18 @@ class ArcValuesConfig(Model):
     @classmethod
     def _of_runners(cls, value: dict[str, Any]) -> dict[str, Any]:
         _check_values("runners", value)
+        _check_proxy(value.get("proxy") or {})
         return value
 
     @property
     def _proxies(self) -> dict[str, Mapping[str, Any]]:
-        proxy = self.runners.get("proxy")
-        parts = proxy if isinstance(proxy, Mapping) else {}
-        return {
-            name: parts[name]
-            for name in ("http", "https")
-            if isinstance(parts.get(name), Mapping) and isinstance(parts[name].get("url"), str)
-        }
+        proxy = self.runners.get("proxy") or {}
+        return {name: proxy[name] for name in _PROXIES[:2] if proxy.get(name)}
 
     @property
     def proxy_ports(self) -> dict[int, str]:
-        """The ports of the proxies that runners and their listener use, with the path of each.
-
-        Raises:
-            ValueError: an address has none.
-        """
-        ports: dict[int, str] = {}
-        for name, part in self._proxies.items():
-            path, url = f"proxy.{name}.url", part["url"]
-            try:
-                ports[urlsplit(url).port or (443 if url.startswith("https:") else 80)] = path
-            except ValueError:
-                raise ValueError(
-                    f"arc.values.runners.{path}: is no address, such as http://proxy.example:3128"
-                ) from None
-        return ports
+        """The ports of the proxies that runners and their listener use, with the path of each."""
+        return {_port(part["url"]): f"proxy.{name}.url" for name, part in self._proxies.items()}
 
     @property
     def proxy_variables(self) -> dict[str, str]:

@@ -14,8 +14,10 @@ from pydantic import ValidationError
 
 from cli.runners.cluster_jobs import cluster_jobs
 from components.runners.kubernetes import cluster_health, isolation
+from containers.errors import SlipwayError
 from stacks import graph
 from stacks.checks import clusters
+from stacks.checks.secrets import check_clear_text
 from stacks.config.cluster.arc_config import ArcConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
 from tests.fakes.pulumi_mocks import run
@@ -158,14 +160,32 @@ def test_each_value_that_we_set_is_refused() -> None:
         ({"controller": {"image": {"tag": "canary"}}}, "image.tag: Slipway sets this value of the chart: leave it out; give arc"),
         ({"runners": {"proxy": {"http": {"url": "http://me:hunter2@p"}}}}, "proxy.http.url: has a login"),
         ({"runners": {"proxy": {"http": {"url": "http://p:3128"}}}}, "no network policy lets out port 3128: add it to network"),
-        ({"controller": {"env": [{"name": "A", "value": "[secret]"}]}}, "env: is a secret, which the state would hold"),
+        ({"controller": {"env": [{"name": "A", "value": "http://me:hunter2@p"}]}}, "env: has a login, which the state would"),
+        ({"runners": {"proxy": {"https": "http://me:hunter2@p"}}}, "proxy.https: has a login"),
+        ({"runners": {"proxy": {"https": {"url": "http://me:hunter2@p\u2100x"}}}}, "proxy.https.url: has a login"),
+        ({"runners": {"proxy": {"htps": {"url": "http://p"}}}}, "proxy: has no 'htps' (did you mean 'https'?); it has: http"),
+        ({"runners": {"proxy": {"https": {"uri": "http://p"}}}}, "proxy.https: expected {url: http://proxy.example:3128}"),
+        ({"runners": {"proxy": {"https": "http://p"}}}, "proxy.https: expected {url: "),
+        ({"runners": {"proxy": {"noProxy": "a,b"}}}, "proxy.noProxy: expected a list"),
         ({"runners": {"proxy": {"http": {"url": "http://p:x"}}}}, "proxy.http.url: is no address"),
+        ({"runners": {"proxy": {"http": {"url": "http://[p"}}}}, "proxy.http.url: is no address"),
+        ({"runners": {"proxy": {"http": {"url": "me:hunter2@p:3128"}}}}, "proxy.http.url: is no address"),
     ],
 )  # fmt: skip
 def test_wrong_value_of_a_chart_is_one_line(values: dict[str, Any], line: str) -> None:
     message = mistake(arc={"values": values})
     assert line in message
     assert "hunter2" not in message.partition("[type=")[0]
+
+
+def test_secret_among_the_values_of_a_chart_is_refused() -> None:
+    """A program has it decrypted, and the state of Helm's release would show it."""
+    values = {"controller": {"env": [{"name": "A", "value": {"secure": "v1:abc"}}]}}
+    for written, key in ((values, "values.controller.env.0.value"), ({"secure": "v1:abc"}, "values")):
+        with pytest.raises(SlipwayError) as caught:
+            check_clear_text({"runners": {"arc": {"values": written}}}, "stack x")
+        assert str(caught.value).startswith(f"stack x: slipway:runners.arc.{key}: is a secret, which the state would")
+    check_clear_text({"runners": {"arc": {"values": VALUES}, "github": {"token": {"secure": "v1:abc"}}}}, "stack x")
 
 
 def test_values_of_another_release_are_passed_as_they_are() -> None:
@@ -266,6 +286,10 @@ def test_listeners_of_others_are_not_looked_at(kubectl: Path) -> None:
     (line,) = cluster_health.warnings(own)
     assert line.startswith("arc-systems: whether the organization's controller works is not known: ")
     assert cluster_jobs("mine", own)[2].controller == ""
+    _asked(kubectl, None)
+    assert "arc-systems: whether the organization's controller serves these runners is not known: " in "\n".join(
+        cluster_health.warnings(own)
+    )
     space = "actions.github.com/scale-set-namespace"
     controller, mine, theirs = pod("arc"), pod("gpu-listener"), pod("ml-listener", "Failed")
     controller["metadata"]["labels"] = {"app.kubernetes.io/part-of": "gha-rs-controller"}
@@ -301,6 +325,12 @@ def test_every_account_of_pods_has_the_pull_secrets() -> None:
     assert not [each for each in named if "imagePullSecrets" in each]
 
 
+def test_login_in_place_of_a_pull_secret_is_not_shown() -> None:
+    with pytest.raises(SlipwayError) as caught:
+        graph.unlocked({"flavor": "runners", "runners": runners(pullSecrets=['{"auths": "hunter2"}'])}, "stack x")
+    assert str(caught.value).startswith("stack x: slipway:runners.pullSecrets.0: expected 1 to 63 lower-case")
+
+
 def test_jobs_in_pods_and_their_runners_reach_the_ports() -> None:
     declared = objects(only(jobPods=True, network={"ports": [3128]})[0])
     for name in ("build", "jobs-build"):
@@ -317,7 +347,13 @@ def test_network_of_docker_without_a_daemon_is_refused() -> None:
         assert line in mistake(network={key: value}, jobPods=True)
         assert line in mistake(network={key: value}, daemon=False, build={"rootless": True, "jobs": True})
         assert config(network={key: value}, jobPods=True, build={"jobs": True}).network
-    for mirror in ("m.example", "https://me:hunter2@m.example", "https://m.example/?a", "https://m.example:0"):
+    for mirror in (
+        "m.example",
+        "https://me:hunter2@m.example",
+        "https://m.example/?a",
+        "https://m.example:0",
+        "https://m:99999",
+    ):
         assert "expected an http:// or https:// address without a login" in mistake(network={"dockerMirrors": [mirror]})
 
 
@@ -347,6 +383,8 @@ def test_proxy_of_runners_is_that_of_daemons_and_jobs() -> None:
         {"name": "no_proxy", "value": "acme.example,localhost,127.0.0.1,.svc"},
     ]
     recorder = only(arc=arc, build={"jobs": True})[0]
+    policy = objects(recorder)["NetworkPolicy controller"]["spec"]["egress"]
+    assert [port["port"] for port in policy[1]["ports"]] == [80, 443, isolation.API_SERVER]
     template = recorder.of_type(RELEASE)[SCALE_SET]["values"]["template"]["spec"]
     assert template["initContainers"][1]["env"][1:] == expected
     daemon = objects(recorder)["Deployment build"]["spec"]["template"]["spec"]["containers"][0]
