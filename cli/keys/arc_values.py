@@ -54,7 +54,7 @@ _PASSED: Final = (
 _WHY: Final = {
     "githubConfigSecret": "a credential stays out of a stack's file: keep it as the secret 'github' of the namespace",
     "controllerServiceAccount": "arc.controller has a namespace and an account: give both",
-    "listenerTemplate": "Slipway sets the listener's security context: arc.values.runners takes the rest",
+    "listenerTemplate": "without its security context and what reads like a secret, arc.values.runners takes it",
     "proxy": "its address is wrong, or has a login: give arc.values.runners.proxy with credentialSecretRef",
     "containerMode.kubernetesModeWorkVolumeClaim": "jobs have their work in their own pod; `disk` limits it",
     "template.spec.serviceAccountName": "runners and jobs have accounts of their own, without a role",

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from containers import secret_words
 from containers.errors import one_line, suggest
 from stacks.config.model import Model, NonEmpty, matching, refuse_unread
 
@@ -115,6 +116,12 @@ def _check_values(chart: str, values: Mapping[str, Any]) -> None:
                 f"{one_line(path)}: has a login, which the state would hold in clear text: leave it out, and name a "
                 "secret of the cluster, as in credentialSecretRef of a proxy"
             )
+        for variable in (by_name(value) or {}).values() if path.endswith("env") else ():
+            if variable.get("value") and secret_words.NAME.search(variable["name"]):
+                raise ValueError(
+                    f"{one_line(path)}: the variable {one_line(variable['name'])} reads like a secret, which the state "
+                    "would hold in clear text: give valueFrom"
+                )
 
 
 def _check_proxy(proxy: Any) -> None:

@@ -143,14 +143,16 @@ def test_runner_with_docker_is_taken_without_its_credential(tmp_path: Path) -> N
 
 def test_every_value_is_taken_or_named(tmp_path: Path) -> None:
     """A value that no key takes has a line with its name, whatever it is."""
-    more = {
-        "proxy": {"http": {"url": "http://me:hunter2@p"}},
-        "unheard": {"of": 1},
-        "controllerServiceAccount": {"name": "x"},
-        "listenerTemplate": {"spec": {"securityContext": {"runAsNonRoot": False}}},
-    }
-    for key, value in more.items():
-        _, left = translated(dind(tmp_path, **{key: value}))
+    listener = {"name": "listener", "env": [{"name": "A_TOKEN", "value": "hunter2"}]}
+    for key, value in (
+        ("proxy", {"http": {"url": "http://me:hunter2@p"}}),
+        ("unheard", {"of": 1}),
+        ("controllerServiceAccount", {"name": "x"}),
+        ("listenerTemplate", {"spec": {"securityContext": {"runAsNonRoot": False}}}),
+        ("listenerTemplate", {"spec": {"containers": [listener]}}),
+    ):
+        config, left = translated(dind(tmp_path, **{key: value}))
+        assert config.arc.values is None
         assert any(line.startswith(key) for line in left), (key, left)
 
 

@@ -161,6 +161,7 @@ def test_each_value_that_we_set_is_refused() -> None:
         ({"runners": {"proxy": {"http": {"url": "http://me:hunter2@p"}}}}, "proxy.http.url: has a login"),
         ({"runners": {"proxy": {"http": {"url": "http://p:3128"}}}}, "no network policy lets out port 3128: add it to network"),
         ({"controller": {"env": [{"name": "A", "value": "http://me:hunter2@p"}]}}, "env: has a login, which the state would"),
+        ({"controller": {"env": [{"name": "A_TOKEN", "value": "hunter2"}]}}, "env: the variable A_TOKEN reads like a secret"),
         ({"runners": {"proxy": {"https": "http://me:hunter2@p"}}}, "proxy.https: has a login"),
         ({"runners": {"proxy": {"https": {"url": "http://me:hunter2@p\u2100x"}}}}, "proxy.https.url: has a login"),
         ({"runners": {"proxy": {"htps": {"url": "http://p"}}}}, "proxy: has no 'htps' (did you mean 'https'?); it has: http"),
