@@ -421,7 +421,10 @@ def _images(stack: str, resolved: Graph, contents: CheckoutContents, *, search: 
     contexts_of_own = (spec.context for spec in specs if spec.context != CONTEXT)  # of own images and own flavors
     listed = (own_images.lists(each) for each in (config, *(other.config for other in others.values())))
     own = tuple(dict.fromkeys((*contexts_of_own, *chain.from_iterable(listed))))
-    revisions = history.find(stack, run, suffixes, files, root, own) if search else history.newest(run, root)
+    repository = config.registry.repository
+    revisions = (
+        history.find(stack, run, suffixes, files, root, own, repository) if search else history.newest(run, root)
+    )
     # A product is known by its content alone, so that stacks and branches with the same one share it. So is one
     # platform's part of an index, so that it stays if another platform changes.
     of_content = {spec.name: tags.Revision(mark=prints[spec.name][:8]) for spec in ordered}
@@ -431,7 +434,7 @@ def _images(stack: str, resolved: Graph, contents: CheckoutContents, *, search: 
         of = content_of[spec.name]
         images[spec.name] = PlannedImage(
             content=of,
-            repository=f"{config.registry.repository}/{spec.published_name}",
+            repository=f"{repository}/{spec.published_name}",
             tag=_tag(stack, spec, (of_content if spec.product or spec.is_part else revisions)[spec.name]),
             index_tag=_tag(stack, spec, revisions[spec.published_name], index=True) if spec.is_part else None,
             args=_args(of, config),

@@ -1,12 +1,13 @@
 """Rules over all stacks: two must not give one tag to different images, own one repository, or have the same runners.
 
-A tag names the choices of an image's users, not all of its content: versions of extras, compute capabilities, Python
-and the origin of torch are not in it. Within a stack the revision tells such images apart; two stacks that one commit
-changes have the same revision.
+A tag names the choices of an image's users, not all of its content: versions of extras, compute capabilities, Python,
+the origin of torch and added variables are not in it. Within a stack the revision tells such images apart; two stacks
+that one commit changes have the same revision.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import combinations, product, starmap
@@ -20,6 +21,8 @@ from stacks.spec import ImageSpec, Outside, Sibling
 
 _MOST = 3
 """Differences in a line; one is enough to see why."""
+_DIGITS = 12
+"""Hexadecimal digits that stand for locked files in a line."""
 
 
 class StackImages(NamedTuple):
@@ -173,7 +176,10 @@ def _contents(built: StackImages) -> dict[tuple[str, str, str], dict[str, str]]:
 
 def _content(spec: ImageSpec, by_name: Mapping[str, ImageSpec]) -> dict[str, str]:
     name = spec.published_name
-    inputs = {"platform": spec.platform, "dockerfile": spec.dockerfile, "target": spec.target or "", **spec.args}
+    inputs = {"platform": spec.platform, "dockerfile": spec.path, "target": spec.target or "", **spec.args}
+    inputs |= {f"environment.{variable}": value for variable, value in spec.environment.items()}
+    if spec.packages and (files := spec.packages.files):  # another index may have other files
+        inputs["packages"] = hashlib.sha256(" ".join(sorted(set(files.values()))).encode()).hexdigest()[:_DIGITS]
     content = {f"{name} {key}": value for key, value in inputs.items()}
     for argument, parent in spec.parents.items():
         if isinstance(parent, Sibling):

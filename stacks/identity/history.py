@@ -36,10 +36,12 @@ def find(
     files: Mapping[str, Mapping[str, str]],
     root: Path,
     own: tuple[str, ...] = (),
+    repository: str = "",
 ) -> dict[str, Revision]:
     """Return each image's revision.
 
     ``fingerprints`` are the images' present ones, ``suffixes`` their tags' and ``files`` their contexts' files.
+    ``repository`` is the prefix of their names.
     ``own`` are the files and folders that the stack's own images are made of, besides those of every stack. Where the
     tree or the configuration differs from every commit, the revision is the last commit's with a mark after it.
     Without git, in a shallow clone, or where the folders are not tracked, the tag has the mark alone.
@@ -59,8 +61,8 @@ def find(
     kept = {name: (commits[name, value], True) for name, value in fingerprints.items() if (name, value) in commits}
     searched = {name: value for name, value in fingerprints.items() if name not in kept}
     origins = kept | Cache(root, "revisions").get(
-        ["origins", *_reading(TABLES), head, stack, sorted(searched.items()), own, suffixes],
-        lambda: _origins(stack, searched, suffixes, files, root, head, own),
+        ["origins", *_reading(TABLES), head, stack, sorted(searched.items()), own, suffixes, repository],
+        lambda: _origins(stack, searched, suffixes, files, root, head, own, repository),
     )
     return {
         name: Revision(
@@ -121,6 +123,7 @@ def _origins(
     root: Path,
     head: str,
     own: tuple[str, ...],
+    repository: str,
 ) -> dict[str, tuple[str, bool]]:
     """Return each image's commit, abbreviated, and whether that commit's tree equals today's build."""
     commits = _commits(root, head, own)
@@ -130,13 +133,19 @@ def _origins(
 
     def builds(name: str, fingerprint: str, commit: str) -> bool:
         then = _fingerprints(root, commit, stack, own).get(name)
-        image = NamedImage(name, fingerprint, suffixes[name])
-        return then == fingerprint or others.built(image, commit, before=then is None)
+        image = NamedImage(name, fingerprint, suffixes[name], repository)
+        if then == fingerprint:
+            return others.tagged(image, commit)
+        return others.built(image, commit, before=then is None)
 
     newest = dict(_fingerprints(root, commits[0], stack, own))
-    for name in fingerprints.keys() - newest.keys():
-        if builds(name, fingerprints[name], commits[0]):
-            newest[name] = fingerprints[name]
+    for name, fingerprint in fingerprints.items():
+        if newest.get(name, fingerprint) != fingerprint:
+            continue
+        if builds(name, fingerprint, commits[0]):
+            newest[name] = fingerprint
+        else:
+            newest.pop(name, None)
 
     def is_newest(name: str, commit: str) -> bool:
         return builds(name, newest[name], commit)

@@ -108,6 +108,34 @@ def test_other_suffix_is_another_tag(checkout: Checkout) -> None:
     assert checkout.revision("other") == renamed
 
 
+def of_registry(name: str) -> str:
+    return f"  slipway:registry: {{kind: generic, repository: r.example/{name}}}\n"
+
+
+@pytest.mark.parametrize("key", [SUFFIXED, of_registry("mine")])
+def test_suffix_or_registry_of_another_image_gives_a_new_tag(key: str, checkout: Checkout) -> None:
+    """Two stacks swap it: the last commit published the other one's image under the tag that each would have."""
+    yours = key.replace("mine", "yours")
+    checkout.write(STACK, config("2.14.0") + "  slipway:environment: {A: b}\n" + key)
+    checkout.commit(OTHER, config("2.14.0") + yours)
+    published = {stack: reference(checkout, stack) for stack in ("local", "other")}
+    checkout.write(STACK, config("2.14.0") + "  slipway:environment: {A: b}\n" + yours)
+    checkout.write(OTHER, config("2.14.0") + key)
+    for stack in published:  # not yet committed
+        assert reference(checkout, stack) not in published.values()
+    checkout.commit("README.md", "two\n")
+    for stack in published:
+        assert reference(checkout, stack) not in published.values()
+    swapped = checkout.revision()
+    checkout.commit("README.md", "three\n")
+    assert checkout.revision() == swapped
+
+
+def reference(checkout: Checkout, stack: str) -> str:
+    (image,) = plan.make(stack, root=checkout.root).images
+    return image.reference
+
+
 def test_commit_with_a_stack_that_is_refused_keeps_no_tag(checkout: Checkout) -> None:
     """Nobody can tell whether it had the tag for another image."""
     checkout.write(THIRD, "config:\n  slipway:flavor: unknown\n")

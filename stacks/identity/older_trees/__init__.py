@@ -174,6 +174,23 @@ def suffixes(commit: str, root: Path) -> dict[str, dict[str, str] | None]:
     return found
 
 
+def references(commit: str, root: Path, stack: str) -> dict[str, str]:
+    """Return the references of a stack's images at a commit, without revisions, by published name.
+
+    Today's code reads them, as :func:`suffixes`.
+
+    Raises:
+        SlipwayError: git cannot read the commit, it has no such stack, or today's code refuses that.
+    """
+    with _data(commit, root) as folder:
+        found = graph.locked(read_stack(stack, folder), f"stack {stack}", folder)
+    return {
+        spec.published_name: f"{found.config.registry.repository}/{spec.published_name}:{spec.suffix.render()}"
+        for spec in found.specs
+        if not spec.product
+    }
+
+
 def with_rows(commit: str, root: str, stack: str) -> Record:
     """Return the record of :func:`own_rows.built`, in the process that has the commit's rows of tables."""
     differing, contents = rules.differing(commit, Path(root)), _contents(commit, Path(root))

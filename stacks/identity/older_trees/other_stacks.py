@@ -1,7 +1,8 @@
 """Whether another stack of a commit built an image: after a rename of a stack's file, or where two have one image.
 
 A tag has a commit and a suffix. So what another stack built counts only if the commit built nothing else under the
-image's name and suffix, in whatever registry. Where nobody can tell, the image counts as another one.
+image's name and suffix, in whatever registry. So does what the stack itself built in another registry, or under another
+suffix. Where nobody can tell, the image counts as another one.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ _FILE: Final = re.compile(rf"{older_trees.STACKS}/Pulumi\.([^/]+)\.yaml")
 
 
 class NamedImage(NamedTuple):
-    """An image: its published name, its fingerprint, and its tag without the revision."""
+    """An image: its published name, its fingerprint, its tag without the revision, and the prefix of its name."""
 
     name: str
     fingerprint: str
     suffix: str
+    repository: str
 
 
 class OtherStacks:
@@ -36,6 +38,7 @@ class OtherStacks:
         self._stack, self._root, self._head, self._reading = stack, root, head, reading
         self._cache = Cache(root, "revisions")
         self._at_head = cache(self._images_at_head)
+        self._names = cache(self._other_names)
 
     def built(self, image: NamedImage, commit: str, *, before: bool) -> bool:
         """Return whether another stack of a commit built the image, and none another one of its tag.
@@ -51,7 +54,22 @@ class OtherStacks:
         then = {name: recorded.get(name, {}) if recorded else self._prints(commit, name) for name in names}
         return image.fingerprint in {of.get(image.name) for of in then.values()} and self._alone(image, commit)
 
-    def _names(self, commit: str) -> list[str]:
+    def tagged(self, image: NamedImage, commit: str) -> bool:
+        """Return whether no other image can have the tag of a commit for one that the stack itself built there."""
+        if not self._names(commit):
+            return True
+        tag = f"{image.repository}/{image.name}:{image.suffix}"
+        return self._references(commit).get(image.name) == tag or self._alone(image, commit)
+
+    def _references(self, commit: str) -> Mapping[str, str]:
+        def read() -> dict[str, str]:
+            with suppress(SlipwayError):
+                return older_trees.references(commit, self._root, self._stack)
+            return {}
+
+        return self._cache.get(["references", self._stack, *self._reading, commit], read)
+
+    def _other_names(self, commit: str) -> list[str]:
         """Return the names of a commit's other stacks; none if git cannot list them."""
         listing = git.git(self._root, "ls-tree", "-z", "--name-only", commit, f"{older_trees.STACKS}/") or ""
         names = (match[1] for match in map(_FILE.fullmatch, listing.split("\0")) if match)

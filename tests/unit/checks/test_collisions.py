@@ -12,7 +12,7 @@ import pytest
 from stacks import flavors
 from stacks.checks.collisions import StackImages, collisions, shared_repositories
 from stacks.config.stack_file import stack_file
-from stacks.spec import parents_first
+from stacks.spec import Packages, parents_first
 from tests.helpers.contents import checkout_fingerprints
 from tests.helpers.program_copy import copy_folders
 
@@ -70,6 +70,21 @@ def test_collision_of_tags_is_resolved_by_a_suffix(values: dict[str, Any], line:
     (reported,) = collisions([built("a"), built("b", **values)])
     assert reported.startswith(line)
     assert collisions([built("a"), built("b", **values, tagSuffix="other")]) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"environment": {"A": "b"}}, "torch environment.A (none and 'b')"),
+        ({"context": "images/b"}, "torch dockerfile ('dockerfiles/torch/Dockerfile' and 'images/b/torch/Dockerfile')"),
+        ({"packages": Packages(requirements=("a",), pythons=(), files={"u": "0"})}, "torch packages (none and "),
+    ],
+)
+def test_collision_is_of_all_that_an_image_is_made_of(change: dict[str, Any], line: str) -> None:
+    one, other = built("a"), built("b")
+    specs = [spec.model_copy(update=change) if spec.name == "torch" else spec for spec in other.specs]
+    (reported,) = collisions([one, other._replace(specs=specs)])
+    assert line in reported
 
 
 def test_products_of_stacks_with_own_suffix_are_shared() -> None:
