@@ -283,12 +283,19 @@ class Plan:
 
     @property
     def _published(self) -> dict[str, dict[str, Any]]:
-        """What is published under each name: its fingerprint, and the commit in its tag, if that alone names it."""
+        """What is published under each name: its fingerprint, its tag's suffix, and the commit.
+
+        That is the one in its tag, if it alone names it.
+        """
         published = {}
         for image in (each for each in self.images if not each.spec.product):
             name, revision = image.spec.published_name, tags.parse(image.index_tag or image.tag)[0]
             fingerprint = self.index_annotations(name)["fingerprint"] if image.spec.is_part else image.fingerprint
-            published[name] = {"fingerprint": fingerprint, "commit": None if revision.mark else revision.commit}
+            published[name] = {
+                "fingerprint": fingerprint,
+                "suffix": image.spec.suffix.render(),
+                "commit": None if revision.mark else revision.commit,
+            }
         return published
 
     def contents_as_json(self) -> dict[str, Any]:

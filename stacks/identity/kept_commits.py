@@ -2,24 +2,38 @@
 
 No commit before an upgrade built with the new release, so the history says nothing of what it built. ``slipway
 upgrade --write`` writes down the commit of each image that the new release builds as before, and its tag stays.
-Each line has a stack, a published name, a fingerprint and a commit. A line counts while that fingerprint is built.
+Each line has a stack, a published name, a fingerprint, a commit, and the tag's suffix. A line counts while that
+fingerprint is built for that suffix: by the stack, or by another one, as after a rename, if no line has the tag for
+another image. Lines of older releases have no suffix, and count for their stack.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 FILE: Final = "stacks/commits.txt"
-_LINE: Final = re.compile(r"([A-Za-z0-9_.-]+) ([a-z0-9._-]+) ([0-9a-f]{64}) ([0-9a-f]{7,40})")
+_LINE: Final = re.compile(r"([A-Za-z0-9_.-]+) ([a-z0-9._-]+) ([0-9a-f]{64}) ([0-9a-f]{7,40})(?: (\S+))?")
 
 
-def of_stack(stack: str, root: Path) -> dict[tuple[str, str], str]:
-    """Return the kept commits of a stack by published name and fingerprint. Lines of another form are left out."""
+def of_stack(stack: str, suffixes: Mapping[str, str], root: Path) -> dict[tuple[str, str], str]:
+    """Return the kept commits of a stack by published name and fingerprint. Lines of another form are left out.
+
+    ``suffixes`` are those of the stack's tags, by published name.
+    """
     try:
         lines = (root / FILE).read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
         return {}
-    matches = filter(None, map(_LINE.fullmatch, lines))
-    return {(match[2], match[3]): match[4] for match in matches if match[1] == stack}
+    matches = [match.groups() for match in map(_LINE.fullmatch, lines) if match]
+    tagged: dict[tuple[str, ...], set[str]] = {}
+    for _, name, fingerprint, commit, suffix in matches:
+        tagged.setdefault((name, commit, suffix), set()).add(fingerprint)
+    return {
+        (name, fingerprint): commit
+        for owner, name, fingerprint, commit, suffix in matches
+        if suffix in {None, suffixes.get(name)}
+        and (owner == stack or (suffix and len(tagged[name, commit, suffix]) == 1))
+    }

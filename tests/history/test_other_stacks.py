@@ -131,6 +131,27 @@ def test_suffix_or_registry_of_another_image_gives_a_new_tag(key: str, checkout:
     assert checkout.revision() == swapped
 
 
+def test_kept_commit_counts_for_its_suffix_in_any_stack(checkout: Checkout) -> None:
+    """An upgrade wrote it down: a rename keeps the tag, and a swap of suffixes takes no other image's."""
+    checkout.commit(STACK, config() + SUFFIXED)
+    image = plan.make("local", root=checkout.root).as_json()["published"]["torch"]
+    line = f"local torch {image['fingerprint']} 1234567 {image['suffix']}\n"
+    checkout.commit("stacks/commits.txt", line)
+    assert checkout.revision() == "1234567"
+    checkout.rename(STACK, OTHER)
+    assert checkout.revision("other") == "1234567"
+    checkout.write(
+        "stacks/commits.txt", line + line.replace(image["fingerprint"], "0" * 64).replace("local", "third", 1)
+    )
+    assert checkout.revision("other") != "1234567"
+    checkout.write("stacks/commits.txt", line)
+    checkout.commit(OTHER, config() + SUFFIXED.replace("mine", "yours"))
+    assert checkout.revision("other") != "1234567"
+    for stack, kept in {"local": False, "other": True}.items():  # a line of an older release
+        checkout.write("stacks/commits.txt", f"{stack} torch {image['fingerprint']} 1234567\n")
+        assert (checkout.revision("other") == "1234567") == kept
+
+
 def reference(checkout: Checkout, stack: str) -> str:
     (image,) = plan.make(stack, root=checkout.root).images
     return image.reference
