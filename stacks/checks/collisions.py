@@ -161,12 +161,15 @@ def _scale_sets(stack: str, runners: Runners | None, *, by_group: bool) -> set[t
 
 
 def _contents(built: StackImages) -> dict[tuple[str, str, str], dict[str, str]]:
-    """Return what decides each image's content, by repository, name and suffix: its reference without the revision."""
+    """Return what decides each image's content, by repository, name and suffix: its reference without the revision.
+
+    The case of a host says nothing.
+    """
     by_name = {spec.name: spec for spec in built.specs}
     contents: dict[tuple[str, str, str], dict[str, str]] = {}
     for spec in built.specs:
         if not spec.product:
-            content = contents.setdefault((built.repository, spec.published_name, spec.suffix.render()), {})
+            content = contents.setdefault((built.repository.lower(), spec.published_name, spec.suffix.render()), {})
             for key, value in _content(spec, by_name).items():
                 # One tag names the images of all platforms.
                 values = dict.fromkeys([*filter(None, [content.get(key)]), value])

@@ -87,6 +87,10 @@ def test_collision_is_of_all_that_an_image_is_made_of(change: dict[str, Any], li
     assert line in reported
 
 
+def test_host_of_another_case_is_the_same_registry() -> None:
+    assert collisions([built("a"), built("b", repository="R.Example/ml", archList="9.0")])
+
+
 def test_products_of_stacks_with_own_suffix_are_shared() -> None:
     one = built("a", "nccl", nccl="2.28.9-1")
     other = built("b", "nccl", nccl="2.28.9-1", extras={"deepspeed": "0.19.5"}, tagSuffix="other")
