@@ -76,9 +76,9 @@ def _whole(image: EngineImage) -> Generator[IO[bytes]]:
 
 def _both(image: EngineImage, lowest: Sequence[str]) -> Generator[IO[bytes]]:
     with _begun(image) as whole:
-        # An engine may refuse such an image, or lose it to a `docker image prune`.
+        # An engine may refuse such an image, lose it to a `docker image prune`, or be too slow as it writes the other.
         with (
-            suppress(EngineError),
+            suppress(SlipwayError),
             _loaded(image.engine, lowest) as identity,
             image.saved(identity, image.ending) as stream,
         ):
@@ -115,7 +115,7 @@ def _loaded(engine: Engine, diff_ids: Sequence[str]) -> Iterator[str]:
     It has no name, so `docker image prune` removes it after a killed push. The same layers make the same id.
 
     Raises:
-        EngineError: the engine does not take it.
+        SlipwayError: the engine does not take it, or not in time.
     """
     config = json.dumps({"os": "linux", "rootfs": {"type": "layers", "diff_ids": list(diff_ids)}}).encode()
     identity = f"sha256:{hashlib.sha256(config).hexdigest()}"
