@@ -75,9 +75,9 @@ class UndefinedSymbols:
         """Yield the files with such symbols; of files that are each for one torch, none if one is for this torch."""
         unknown, narrower = self._unknown(), [*self._of_torch(), *self._of_python()]
         broken = {row.path for row in narrower}
-        taken = {_FOR_ONE_TORCH.sub(r"\1\2", path) for path in self._scopes if path not in broken}
+        taken = {_for_any_torch(path) for path in self._scopes if path not in broken}
         for row in narrower:
-            if not _FOR_ONE_TORCH.fullmatch(row.path) or _FOR_ONE_TORCH.sub(r"\1\2", row.path) not in taken:
+            if (name := _for_any_torch(row.path)) == row.path or name not in taken:
                 yield row
         for path in self._scopes:
             if path in self._incomplete:
@@ -170,6 +170,12 @@ class UndefinedSymbols:
 
 def _is_of_torch(path: str) -> bool:
     return bool(_LIBRARY_OF_TORCH.fullmatch(posixpath.basename(path)))
+
+
+def _for_any_torch(path: str) -> str:
+    """Return what the paths of files that are each for one torch have in common; another file's path."""
+    match = _FOR_ONE_TORCH.fullmatch(path)
+    return f"{match[1]}{match[2]}" if match else path
 
 
 def _names(binary: Binary) -> list[bytes]:

@@ -69,6 +69,11 @@ def test_one_of_the_files_for_each_torch_must_load(name: str) -> None:
     assert len(faults({**torch("_ZN2at2fEv"), **files, f"{SITE}/h/libg_pytorch_2.3.0.so": extension(OLDER)})) == 1
 
 
+def test_long_name_takes_no_minutes() -> None:
+    """A name of 4,000 characters is compared as a whole: from each of its characters on, it took four minutes."""
+    assert faults({f"{SITE}/{'_1' * 2000}x.so": elf("a.so")}) == []
+
+
 def test_extension_of_another_python_is_a_fault() -> None:
     python = elf(needed=["libpython3.11.so.1.0"], interpreter=LOADER)
     library = elf("libpython3.11.so.1.0", defined=["PyList_New"])
