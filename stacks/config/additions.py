@@ -165,7 +165,8 @@ def variables(value: dict[str, str]) -> dict[str, str]:
             raise ValueError(f"the variable {name} cannot be set here: {_THE_IMAGES[name]}")
         _check_text(f"the variable {name}", name, text)
         rule = table("variables")["variable"].get(name)
-        if rule and not re.fullmatch(rule["values"], text):
+        # An empty value takes a parent's away.
+        if rule and (text or "empty" in rule) and not re.fullmatch(rule["values"], text):
             raise ValueError(
                 f"the variable {name}: expected {rule['expected']}; with '{one_line(text)}', {rule['reader']}; "
                 f"rule: {rule['source']}"

@@ -360,6 +360,11 @@ def test_variable_ends_the_dockerfile_as_it_is_written(root: Path) -> None:
             "the variable NVIDIA_VISIBLE_DEVICES: expected all, or indexes and UUIDs of G",
         ),
         (
+            "NVIDIA_VISIBLE_DEVICES",
+            "",
+            "the variable NVIDIA_VISIBLE_DEVICES: expected all, or indexes and UUIDs of G",
+        ),
+        (
             "NVIDIA_DRIVER_CAPABILITIES",
             "utility",
             "the variable NVIDIA_DRIVER_CAPABILITIES: expected all, or a list with",
@@ -383,6 +388,8 @@ def test_known_variable_takes_what_its_row_expects(name: str, root: Path) -> Non
         else expected.split()[0].strip(",")
     )
     assert specs(root=root, images=[TRAINER], environment={name: value})
+    if name != "NVIDIA_VISIBLE_DEVICES":  # an empty one hides all GPUs
+        assert specs(root=root, images=[TRAINER], environment={name: ""}), "which takes that of a parent away"
 
 
 def write_stack(root: Path, name: str = "mine", **values: Any) -> None:
