@@ -65,8 +65,15 @@ class Case:
         first, second = (f"{each.manager}:{each.name}" if each else ":" for each in (owner, other))
         if self.one != "*" and fnmatch.fnmatchcase(second, self.one):
             return False
-        known = not (self.releases and owner) or SpecifierSet(self.releases).contains(owner.version, prereleases=True)
+        known = not (self.releases and owner) or _admits(self.releases, owner.version)
         return known and fnmatch.fnmatchcase(first, self.one) and fnmatch.fnmatchcase(second, self.other)
+
+
+def _admits(releases: str, version: str) -> bool:
+    try:
+        return SpecifierSet(releases).contains(version, prereleases=True)
+    except ValueError:  # of thousands of digits
+        return False
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from containers.image.copies.library_copies import Copies, copies
 from containers.image.layers.layer import LayerIndex
 from containers.image.owners import contradictions
 from containers.image.owners.ownership import contested
+from containers.image.owners.ownership_records import Owner
 from tests.helpers import folder_image, image_files
 from tests.helpers.elf_writer import LOADER, elf
 from tests.helpers.every import every
@@ -199,6 +200,13 @@ def test_module_of_two_copies_calls_its_first_one(site: Site) -> None:
     assert site.asked(module) == [1]
     [found] = site.copies()
     assert found.mixing.endswith("calls /" + f"{SITE}/p.libs/{one.name} by the names that both have")
+
+
+@pytest.mark.parametrize("version", ["9" * 4400, "banana", ""], ids=["long", "word", "empty"])
+def test_case_is_of_no_release_that_cannot_be_read(version: str) -> None:
+    of_releases = [one for one in table().cases if one.releases]
+    assert of_releases
+    assert not any(case.is_of(Owner("pip", "nixl", version), None) for case in of_releases)
 
 
 def test_ucx_of_old_nixl_beside_another_is_a_fault(site: Site) -> None:
