@@ -92,7 +92,7 @@ def read_script(path: Path) -> tuple[str, str]:
     try:
         with path.open("rb") as file:
             content = file.read(_LONGEST_SCRIPT + 1)
-        text = content.decode()
+        text = content.decode() if len(content) <= _LONGEST_SCRIPT else ""
     except OSError as error:
         raise SlipwayError(f"--script {path}: cannot be read: {error.strerror}") from None
     except ValueError:

@@ -127,6 +127,7 @@ def test_own_script_is_in_place_of_the_compiled_step(started: Callable[..., Star
     [
         (None, "cannot be read: No such file or directory"),
         (b"\xff", "it is no text in UTF-8; give a Python script"),
+        ("ä".encode() * 50_001, "at most 100,000 bytes are run, none of them zero"),
         (b"#" * 100_001, "at most 100,000 bytes are run, none of them zero"),
         (b"\0", "at most 100,000 bytes are run, none of them zero"),
     ],
