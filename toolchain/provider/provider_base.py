@@ -329,12 +329,17 @@ class Turns:
         Raises:
             Cancelled: the operation has ended before its turn.
         """
-        with operation.ending(self._look), self._changed:
-            if not self._free:
-                waits()
-            self._changed.wait_for(lambda: self._free or operation.cancelled)
-            operation.check()
-            self._free -= 1
+        with operation.ending(self._look):
+            with self._changed:
+                operation.check()
+                is_free = self._free > 0
+                self._free -= is_free
+            if not is_free:
+                waits()  # which may take seconds, while others end
+                with self._changed:
+                    self._changed.wait_for(lambda: self._free or operation.cancelled)
+                    operation.check()
+                    self._free -= 1
         try:
             yield
         finally:

@@ -99,3 +99,17 @@ def test_engine_gets_a_build_for_each_core(
     engine: Any = SimpleNamespace(address=Address(host), json=lambda path, **_: {"/info": {"NCPU": cores}}[path])
     provider.DockerProvider(Host(""))._turns_on(engine)
     assert made == ([] if most is None else [most])
+
+
+def test_line_that_an_engine_is_slow_to_take_holds_no_other_build() -> None:
+    turns, operation = Turns(1), Operation()
+    with ThreadPoolExecutor(1) as thread:
+        building = turns.one(operation, lambda: None)
+        thread.submit(building.__enter__).result(SECONDS)
+
+        def waits() -> None:
+            thread.submit(operation.cancel).result(SECONDS)
+            thread.submit(building.__exit__, None, None, None).result(SECONDS)
+
+        with turns.one(Operation(), waits):
+            pass
