@@ -377,6 +377,11 @@ def test_variable_mistaken_is_one_line(name: str, value: str, message: str) -> N
     assert "pw" not in text
 
 
+@pytest.mark.parametrize("value", ["utility, compute", "compute ,video", "graphics,all"])
+def test_driver_capabilities_are_read_as_the_toolkit_does(value: str, root: Path) -> None:
+    assert specs(root=root, images=[TRAINER], environment={"NVIDIA_DRIVER_CAPABILITIES": value})
+
+
 @pytest.mark.parametrize("name", sorted(tables.table("variables")["variable"]))
 def test_known_variable_takes_what_its_row_expects(name: str, root: Path) -> None:
     expected = tables.table("variables")["variable"][name]["expected"]

@@ -101,7 +101,7 @@ def test_engine_gets_a_build_for_each_core(
     assert made == ([] if most is None else [most])
 
 
-def test_line_that_an_engine_is_slow_to_take_holds_no_other_build() -> None:
+def test_line_that_pulumi_is_slow_to_take_holds_no_build() -> None:
     turns, operation = Turns(1), Operation()
     with ThreadPoolExecutor(1) as thread:
         building = turns.one(operation, lambda: None)
