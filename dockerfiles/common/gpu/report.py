@@ -58,8 +58,8 @@ _WARM = "/opt/slipway/warm/"
 cli/warm/warm_hook.py."""
 _CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH")
 """Variables of the caches that a compiled step uses."""
-_PATIENCE = 600
-"""Seconds after which a first compiled step is not waited for."""
+_PATIENCE = 180
+"""Seconds after which a first compiled step is not waited for: a job that ends first loses the report."""
 _STEP = "import runpy, sys; runpy.run_path(sys.argv[1])['step'](sys.argv[2])"
 
 
