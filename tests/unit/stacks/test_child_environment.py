@@ -15,8 +15,8 @@ PRODUCT = ("stacks", "containers", "cli", "components", "maintenance", "toolchai
 STARTING = {"run", "Popen", "call", "check_call", "check_output"}
 SCRIPT = "toolchain/machine/network/trust_store.py"
 """A script that `mmdebstrap` runs, in an environment that is trimmed already; it can import nothing of ours."""
-IN_CONTAINERS = "cli/warm/warm_container.py"
-"""A program that runs in a container of an image: its environment is the image's, and `slipway warm` limits its time."""
+IN_CONTAINERS = {"cli/warm/warm_container.py", "cli/startup/in_container.py"}
+"""Programs that run in a container of an image: its environment is the image's, and the command limits their time."""
 
 SECRETS = (
     *("COSIGN_PRIVATE_KEY", "COSIGN_PASSWORD", "SIGSTORE_ID_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_TOKEN"),
@@ -55,7 +55,7 @@ def test_program_gets_the_secrets_that_it_needs_alone(program: str, monkeypatch:
 def texts(word: str) -> Iterator[tuple[Path, str]]:
     """Yield the product's modules that have a word, and their texts."""
     for file in (file for folder in PRODUCT for file in (ROOT / folder).rglob("*.py")):
-        if file != ROOT / IN_CONTAINERS and word in (text := file.read_text(encoding="utf-8")):
+        if str(file.relative_to(ROOT)) not in IN_CONTAINERS and word in (text := file.read_text(encoding="utf-8")):
             yield file, text
 
 
