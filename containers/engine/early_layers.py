@@ -10,11 +10,9 @@ v29.1.0, image/tarexport/load.go: `Load`).
 from __future__ import annotations
 
 import hashlib
-import io
 import itertools
 import json
-import tarfile
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ from threading import Event
 from typing import IO, Final, cast
 
 from containers.engine.connection import CONNECT_SECONDS
-from containers.engine.engine import Ending, Engine, EngineError
+from containers.engine.engine import Ending, Engine, EngineError, image_archive, load
 from containers.errors import MALFORMED, SlipwayError
 
 _LEAST: Final = 500_000_000
@@ -120,20 +118,12 @@ def _loaded(engine: Engine, diff_ids: Sequence[str]) -> Iterator[str]:
     config = json.dumps({"os": "linux", "rootfs": {"type": "layers", "diff_ids": list(diff_ids)}}).encode()
     identity = f"sha256:{hashlib.sha256(config).hexdigest()}"
     manifest = [{"Config": "config.json", "RepoTags": None, "Layers": list(diff_ids)}]
-    archive = _archive({"config.json": config, "manifest.json": json.dumps(manifest).encode()})
+    archive = image_archive({"config.json": config, "manifest.json": json.dumps(manifest).encode()})
     try:
         # It cannot be ended: an engine would go on, and make the image after its removal.
-        with engine.request(
-            "POST",
-            "/images/load",
-            query={"quiet": "1"},
-            headers={"Content-Type": "application/x-tar"},
-            body=lambda body: body.write(archive),
-            timeout=CONNECT_SECONDS,
-        ) as response:
-            for message in response.messages():
-                if "error" in message:
-                    raise EngineError(HTTPStatus.OK, str(message["error"]))
+        for message in load(engine, archive, CONNECT_SECONDS):
+            if "error" in message:
+                raise EngineError(HTTPStatus.OK, str(message["error"]))
         yield identity
     finally:
         with (
@@ -141,16 +131,6 @@ def _loaded(engine: Engine, diff_ids: Sequence[str]) -> Iterator[str]:
             engine.request("DELETE", f"/images/{identity}", query={"noprune": "1"}, timeout=CONNECT_SECONDS),
         ):
             pass
-
-
-def _archive(files: Mapping[str, bytes]) -> bytes:
-    written = io.BytesIO()
-    with tarfile.open(fileobj=written, mode="w") as archive:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return written.getvalue()
 
 
 def _sizes(image: EngineImage) -> list[int]:

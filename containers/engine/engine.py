@@ -9,11 +9,13 @@ The standard library alone is imported: `make doctor` uses this before any packa
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import os
 import re
 import socket
 import subprocess
+import tarfile
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -438,3 +440,31 @@ def _message(body: bytes) -> str:
     except (ValueError, KeyError, TypeError, RecursionError):
         message = body.decode(errors="replace")
     return " ".join(str(message).split())
+
+
+def load(engine: Engine, archive: bytes, timeout: float) -> list[dict[str, Any]]:
+    """Give an engine an image of :func:`image_archive`; return its messages, of errors too.
+
+    Raises:
+        SlipwayError: as :meth:`Engine.request`.
+    """
+    with engine.request(
+        "POST",
+        "/images/load",
+        query={"quiet": "1"},
+        headers={"Content-Type": "application/x-tar"},
+        body=lambda body: body.write(archive),
+        timeout=timeout,
+    ) as response:
+        return [*response.messages()]
+
+
+def image_archive(files: Mapping[str, bytes], *, mode: int = 0o644) -> bytes:
+    """Return files as an archive: a layer, or an image for `docker load`."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(data), mode
+            archive.addfile(member, io.BytesIO(data))
+    return content.getvalue()

@@ -6,17 +6,15 @@ The standard library alone is imported: `make doctor` uses this before any packa
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
 import secrets
 import struct
-import tarfile
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, Literal
 
 from containers.engine.connection import Address, EngineUnreachable
-from containers.engine.engine import Engine, EngineError
+from containers.engine.engine import Engine, EngineError, image_archive, load
 from containers.errors import SlipwayError, one_line
 from containers.platform_name import architecture, system
 
@@ -129,16 +127,8 @@ def _runs(platform: str, engine: Engine) -> bool:
 
 def _load(archive: bytes, engine: Engine) -> str:
     """Give an engine an image, and return its name there."""
-    headers = {"Content-Type": "application/x-tar"}
-    with engine.request(
-        "POST",
-        "/images/load",
-        query={"quiet": "1"},
-        headers=headers,
-        body=lambda body: body.write(archive),
-        timeout=_SECONDS,
-    ) as response:
-        image = "".join(str(message.get("stream", "")) for message in response.messages()).strip().rpartition(" ")[2]
+    messages = load(engine, archive, _SECONDS)
+    image = "".join(str(message.get("stream", "")) for message in messages).strip().rpartition(" ")[2]
     if not _LOADED.fullmatch(image):
         raise SlipwayError(f"it names no image that was loaded: '{one_line(image)}'")
     return image
@@ -182,7 +172,7 @@ def program(platform: str) -> bytes:
 
 def _image(platform: str) -> bytes:
     """Return an image with the program, for `docker load`: another each time, so that no run removes another's."""
-    layer = _archive({"probe": program(platform)}, mode=0o755)
+    layer = image_archive({"probe": program(platform)}, mode=0o755)
     config = {
         "architecture": architecture(platform),
         "os": system(platform),
@@ -190,18 +180,8 @@ def _image(platform: str) -> bytes:
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }
     manifest = [{"Config": "config.json", "RepoTags": None, "Layers": ["layer.tar"]}]
-    return _archive({"config.json": _json(config), "layer.tar": layer, "manifest.json": _json(manifest)}, mode=0o644)
+    return image_archive({"config.json": _json(config), "layer.tar": layer, "manifest.json": _json(manifest)})
 
 
 def _json(value: Any) -> bytes:
     return json.dumps(value).encode()
-
-
-def _archive(files: Mapping[str, bytes], *, mode: int) -> bytes:
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as archive:
-        for name, data in files.items():
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = len(data), mode
-            archive.addfile(member, io.BytesIO(data))
-    return content.getvalue()
