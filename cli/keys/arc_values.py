@@ -15,14 +15,12 @@ from typing import Any, Final
 
 import yaml
 
+from cli.keys import other_tools_file
 from containers.errors import MALFORMED, SlipwayError, one_line
 from containers.image.gpu.node_labels import GPU
 from containers.registry.reference import check_reference
 from stacks.config.cluster.arc_config import ArcValuesConfig
 from stacks.versions.nodes import EFA, INFINIBAND, node, node_names
-
-_MOST: Final = 1 << 20
-"""Most bytes of a file of values."""
 
 _MOST_KEYS: Final = 5000
 """Most values of a file, whose aliases may name each many times."""
@@ -130,14 +128,10 @@ def _translated(
 
 def _documents(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Return the chart's values as text, and as YAML has them; and the hook's template if the file has it."""
+    content = other_tools_file.content(path, "values of ARC's chart")
     try:
-        content = path.read_bytes()
-        if len(content) > _MOST:
-            raise SlipwayError(f"--from {path}: is larger than {_MOST >> 20} MiB: expected values of ARC's chart")
         documents = [*yaml.load_all(content, Loader=yaml.BaseLoader)]
         typed = [each for each in yaml.safe_load_all(content) if isinstance(each, dict) and "githubConfigUrl" in each]
-    except OSError as error:
-        raise SlipwayError(f"--from {path}: cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, RecursionError, ValueError):
         raise SlipwayError(f"--from {path}: is not YAML: expected values of the chart gha-runner-scale-set") from None
     values = [each for each in documents if isinstance(each, dict) and "githubConfigUrl" in each]

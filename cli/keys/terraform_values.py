@@ -14,12 +14,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
+from cli.keys import other_tools_file
 from cli.keys.terraform_text import Expression, read_hcl, read_json
 from containers.errors import MALFORMED, SlipwayError, one_line
 from stacks.config.ec2 import DEFAULT_LABELS
-
-_MOST: Final = 1 << 20
-"""Most bytes of a file."""
 
 _ENDINGS: Final = (".tf", ".tfvars", ".tf.json", ".tfvars.json")
 
@@ -162,15 +160,11 @@ def terraform_values(path: Path, given: Mapping[str, Any]) -> tuple[dict[str, An
     Raises:
         SlipwayError: the file cannot be read, or has no variables of the module, or of two modules.
     """
+    content = other_tools_file.content(path, "a file of Terraform's")
     try:
-        content = path.read_bytes()
-        if len(content) > _MOST:
-            raise SlipwayError(f"--from {path}: is larger than {_MOST >> 20} MiB: expected a file of Terraform's")
         text = content.decode("utf-8-sig")
         document = read_json(text) if path.name.endswith(".json") else read_hcl(text)
         variables = _Variables(_module(document, path))
-    except OSError as error:
-        raise SlipwayError(f"--from {path}: cannot be read: {error.strerror}") from None
     except MALFORMED as error:
         kind = "JSON" if path.name.endswith(".json") else "HCL"
         why = f": {one_line(str(error))}" if type(error) in {ValueError, json.JSONDecodeError} else ""

@@ -22,14 +22,13 @@ from stacks.config import github_url
 from stacks.config.ec2 import Ec2RunnersConfig, old_runners
 from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.stack_file import other_settings, read_stack
+from stacks.versions.checksums import SOON
 
 TOKENS: Final = ("GH_TOKEN", "GITHUB_TOKEN")
 """Variables with a token for GitHub, as its own command has them."""
 
 _SECONDS: Final = 60.0
 """Seconds for all that GitHub is asked."""
-_SOON_DAYS: Final = 14
-"""Days for which it is said before that GitHub gives a release of the runner no job."""
 _LATE: Final = 180.0
 """Seconds after which the keeper, which looks each minute, counts as silent."""
 
@@ -153,7 +152,7 @@ def _old_runners(url: str, releases: Mapping[str, str], repository: str | None) 
     for key, release in releases.items():
         with suppress(Refused, *MALFORMED):
             ends = api.ends(release)
-            soon = ends is not None and (datetime.fromisoformat(ends) - datetime.now(UTC)).days < _SOON_DAYS
+            soon = ends is not None and datetime.fromisoformat(ends) - datetime.now(UTC) < SOON
             lines.pop(key, None)
             if soon:
                 lines[key] = f"{key}: GitHub gives runners of release {release} no job from {ends} on"

@@ -20,8 +20,8 @@ update. If you do not perform a software update within 30 days, the GitHub Actio
 runner." (docs.github.com, "Self-hosted runners reference", Runner software updates)
 """
 
-_SOON: Final = timedelta(days=14)
-"""How long before that it is said."""
+SOON: Final = timedelta(days=14)
+"""How long before a runner's last day it is said."""
 
 
 def micromamba_checksum(version: str, machine: Machine) -> str:
@@ -56,7 +56,7 @@ def old_runner(version: str, today: date) -> str:
         return ""
     published, successor = min(newer)
     ends = published + _DAYS
-    if today < ends - _SOON:
+    if today < ends - SOON:
         return ""
     newest = max(runner_names(), key=order)
     return (

@@ -110,8 +110,8 @@ def nccl_warnings(version: str, *, machine: Machine = "amd64", field: str = "ncc
     """Return a line if a release of NCCL is known to fail on a machine."""
     if not (row := _fails_with(version, machine)):
         return []
-    on = f" on {row['machine']}" if "machine" in row else ""
-    return [f"slipway:{field}: with NCCL {version}{on}, {row['what']}; take {row['below']} or newer; {row['source']}"]
+    failing = _failing(f"NCCL {version}", row)
+    return [f"slipway:{field}: {failing}; take {row['below']} or newer; {row['source']}"]
 
 
 def check_cudnn_release(version: str, cuda_version: str) -> None:
@@ -149,8 +149,7 @@ def wheel_warnings(torch: str, machine: Machine) -> list[str]:
         lines.append(f"the cuDNN {cudnn} of its wheel may compute {row['what']} wrong; {fixed}{row['source']}")
     if row := _fails_with(nccl, machine):
         fixed = _newer(torch, lambda each: not _fails_with(_pinned(each.nccl), machine))
-        on = f" on {row['machine']}" if "machine" in row else ""
-        lines.append(f"with the NCCL {nccl} of its wheel{on}, {row['what']}; {fixed}{row['source']}")
+        lines.append(f"{_failing(f'the NCCL {nccl} of its wheel', row)}; {fixed}{row['source']}")
     return [f"slipway:torch.version: torch {torch}: {line}" for line in lines]
 
 
@@ -162,6 +161,11 @@ def _newer(torch: str, is_right: Callable[[TorchRelease], bool]) -> str:
 
 def _pinned(requirement: str) -> str:
     return requirement.removeprefix("==")
+
+
+def _failing(nccl: str, row: Mapping[str, Any]) -> str:
+    on = f" on {row['machine']}" if "machine" in row else ""
+    return f"with {nccl}{on}, {row['what']}"
 
 
 def _fails_with(version: str, machine: Machine) -> Mapping[str, Any] | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from components.runners.kubernetes.pod import Spec
+from components.runners.kubernetes.pod import CLOSED, Spec
 from scaler.app_key import pem
 from stacks.checks.clusters import arc_release
 from stacks.config.cluster.arc_config import by_name
@@ -21,7 +21,6 @@ SECRET = "github"  # noqa: S105 - a name
 IMAGE = "ghcr.io/actions/gha-runner-scale-set-controller"
 _REGISTRY = "oci://ghcr.io/actions/actions-runner-controller-charts"
 
-_CLOSED: Spec = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 _UNPRIVILEGED: Spec = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
@@ -46,7 +45,7 @@ def controller_values(config: KubernetesRunnersConfig, repository: str = IMAGE) 
         "image": {"repository": repository},
         "serviceAccount": {"create": True, "name": ACCOUNT},
         "podSecurityContext": _UNPRIVILEGED,
-        "securityContext": {**_CLOSED, "readOnlyRootFilesystem": True},
+        "securityContext": {**CLOSED, "readOnlyRootFilesystem": True},
     }
     given = config.arc.values.controller if config.arc.values else {}
     return _merged(_merged({"flags": {"logLevel": "info"}, "resources": size}, given), fixed)
@@ -86,7 +85,7 @@ def scale_set_values(config: KubernetesRunnersConfig, template: Spec) -> Values:
         "listenerTemplate": {
             "spec": {
                 "securityContext": _UNPRIVILEGED,
-                "containers": [{"name": "listener", "securityContext": _CLOSED}],
+                "containers": [{"name": "listener", "securityContext": CLOSED}],
             }
         },
         "template": template,

@@ -19,6 +19,7 @@ from components.runners.kubernetes.isolation import Manifest
 from components.runners.kubernetes.pod import (
     ANY_NODE,
     CLIENT,
+    CLOSED,
     Spec,
     daemon_options,
     on_disk,
@@ -121,8 +122,7 @@ It keeps the first one, which does not have it, off theirs as well (Kubernetes, 
 """
 
 _UNPRIVILEGED: Spec = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
+    **CLOSED,
     "seccompProfile": {"type": "RuntimeDefault"},
     "readOnlyRootFilesystem": True,
 }

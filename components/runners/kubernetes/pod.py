@@ -16,6 +16,9 @@ from stacks.versions.nodes import EFA, HUGEPAGES, INFINIBAND, node
 Spec = dict[str, Any]
 """A part of a Kubernetes object, as its API has it."""
 
+CLOSED: Spec = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+"""The security context of a container that needs no privilege."""
+
 ACCOUNT = "runner"
 SOCKETS = "/var/run"
 WORK = "/home/runner/_work"

@@ -8,16 +8,18 @@ suffix. Where nobody can tell, the image counts as another one.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from containers.errors import SlipwayError
 from stacks.identity import git, older_trees
 from stacks.identity.cache import Cache
 from stacks.identity.older_trees import fingerprint_record as record
+
+T = TypeVar("T")
 
 _FILE: Final = re.compile(rf"{older_trees.STACKS}/Pulumi\.([^/]+)\.yaml")
 
@@ -62,12 +64,9 @@ class OtherStacks:
         return self._references(commit).get(image.name) == tag or self._alone(image, commit)
 
     def _references(self, commit: str) -> Mapping[str, str]:
-        def read() -> dict[str, str]:
-            with suppress(SlipwayError):
-                return older_trees.references(commit, self._root, self._stack)
-            return {}
-
-        return self._cache.get(["references", self._stack, *self._reading, commit], read)
+        return self._kept(
+            ["references", self._stack], commit, lambda: older_trees.references(commit, self._root, self._stack)
+        )
 
     def _other_names(self, commit: str) -> list[str]:
         """Return the names of a commit's other stacks; none if git cannot list them."""
@@ -83,20 +82,20 @@ class OtherStacks:
         return record.at(self._head, self._root) or self._suffixes(self._head)
 
     def _prints(self, commit: str, stack: str) -> Mapping[str, str]:
-        def read() -> dict[str, str]:
-            with suppress(SlipwayError):
-                return dict(older_trees.published(commit, self._root, stack))
-            return {}
-
-        return self._cache.get(["of", stack, *self._reading, commit], read)
+        return self._kept(["of", stack], commit, lambda: dict(older_trees.published(commit, self._root, stack)))
 
     def _suffixes(self, commit: str) -> Mapping[str, Mapping[str, str] | None]:
-        def read() -> dict[str, dict[str, str] | None]:
+        return self._kept(["suffixes"], commit, lambda: older_trees.suffixes(commit, self._root))
+
+    def _kept(self, key: list[str], commit: str, read: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
+        """Return what is read of a commit, from the cache if it is there; nothing where it cannot be read."""
+
+        def readable() -> Mapping[str, T]:
             with suppress(SlipwayError):
-                return older_trees.suffixes(commit, self._root)
+                return read()
             return {}
 
-        return self._cache.get(["suffixes", *self._reading, commit], read)
+        return self._cache.get([*key, *self._reading, commit], readable)
 
     def _alone(self, image: NamedImage, commit: str) -> bool:
         """Return whether all that a commit built under an image's name and suffix is the image."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from components.runners.kubernetes import isolation
 from components.runners.kubernetes.isolation import Manifest
-from components.runners.kubernetes.pod import ANY_NODE, Spec, placement
+from components.runners.kubernetes.pod import ANY_NODE, CLOSED, Spec, placement
 from stacks.config.kubernetes import KubernetesRunnersConfig, PoolConfig
 
 _NODE = "/home/runner/externals/node*/bin/node"
@@ -54,11 +54,7 @@ def cron_job(
         "image": image,
         "command": ["bash", "-c", run],
         "env": [{"name": key, "value": value} for key, value in variables.items()],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
+        "securityContext": {**CLOSED, "readOnlyRootFilesystem": True},
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
     }
     pod: Spec = {
