@@ -11,6 +11,7 @@ import pulumi
 from components.image_checks import Checks, ChecksArgs, build
 from components.reached_engine import ReachedEngine
 from components.registry.interface import PushLogin, Registry
+from components.update_settings import is_embedded
 from containers.registry.reference import Reference, hexadecimal
 from stacks.placement import PlacedImage, Reuse
 from stacks.spec import CHECKED_ARG, PRODUCT_ARG
@@ -85,14 +86,28 @@ class ImageVariant(pulumi.ComponentResource):
         build_args = {**image.args, **args.pulled, **_references(named, pushed=placed.pushed)}
         if placed.reuse:
             build_args[PRODUCT_ARG] = self._published(name, args, login, placed.reuse)
-        below = pulumi.ResourceOptions(parent=self, depends_on=list(args.after))
-        content, built_as = image.content, placed.built_as
-        built = build(
-            name, built_as, content, build_args, args.registry, login, push=placed.pushed, opts=below
-        ).repo_digest
-        self.ref = self._checked(name, args, built) if content.checks or placed.gates else built
+        built = self._built(name, args, build_args, login)
+        self.ref = self._checked(name, args, built) if image.content.checks or placed.gates else built
         self.digest = self.ref.apply(lambda ref: Reference.of(ref).digest or ref)
         self.register_outputs({"ref": self.ref, "digest": self.digest, "tag": self.tag})
+
+    def _built(
+        self, name: str, args: ImageVariantArgs, build_args: Mapping[str, pulumi.Input[str]], login: PushLogin
+    ) -> pulumi.Output[str]:
+        """Declare the build, and the push that the docker provider does not make. Return the reference."""
+        placed, registry = args.placed, args.registry
+        level = None if is_embedded() else placed.level
+        below = pulumi.ResourceOptions(parent=self, depends_on=list(args.after))
+        push = placed.pushed and level is None
+        content, built_as = placed.image.content, placed.built_as
+        built = build(name, built_as, content, build_args, registry, login, push=push, opts=below).repo_digest
+        if level is None:
+            return built
+        from components.registry.compressed_push import CompressedPush, CompressedPushArgs  # noqa: PLC0415 - as below
+
+        # After the build: a login from before it may have expired.
+        pushed = CompressedPushArgs(built, built_as, level, args.reached, registry.login([built]))
+        return CompressedPush(f"{name}-push", pushed, pulumi.ResourceOptions(parent=self)).pushed
 
     def _checked(self, name: str, args: ImageVariantArgs, ref: pulumi.Output[str]) -> pulumi.Output[str]:
         """Declare the checks of the image ``ref``, if it has any, and its tag. Return ``ref``, known after these."""

@@ -2,7 +2,7 @@
 
 That is the secrets of builds, which would be in the state as inputs, and the compression of layers. A function of the
 embedded provider takes both, and keeps them in memory. The official provider (pulumi-docker 5.2.0) has no such
-function.
+function: it gives a build no secret, and :class:`components.registry.compressed_push.CompressedPush` pushes for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import pulumi
 from containers.errors import SlipwayError
 from stacks.config.fetching.build_logins import KEY, netrc_files, passwords
 from stacks.config.kubernetes import KubernetesRunnersConfig
-from stacks.config.publishing.compression import ZstdConfig
 from stacks.config.stack_config import StackConfig
 from stacks.placement import Placement
 
@@ -25,6 +24,11 @@ FUNCTION: Final = "docker:index/updateSettings:updateSettings"
 """The function of the embedded provider."""
 PROVIDER_VARIABLE: Final = "SLIPWAY_DOCKER_PROVIDER"
 """The environment variable by which the toolchain says which provider it installed."""
+
+
+def is_embedded() -> bool:
+    """Return whether the docker provider is the embedded one."""
+    return os.environ.get(PROVIDER_VARIABLE) == "embedded"
 
 
 @dataclass(frozen=True)
@@ -52,20 +56,18 @@ class UpdateSettings:
         elsewhere = _has_certificates(config) and bool(os.environ.get("DOCKER_HOST"))
         needs = {
             (KEY, "give a build a secret", "leave the key out"): bool(logins),
-            ("slipway:compression", "compress layers with zstd", "leave the key out"): isinstance(
-                config.compression, ZstdConfig
-            ),
             ("slipway:buildOn", "build on the runners while DOCKER_HOST is set", "unset that"): elsewhere,
         }
         for (key, what, instead), needed in needs.items():
-            if needed and os.environ.get(PROVIDER_VARIABLE) != "embedded":
+            if needed and not is_embedded():
                 raise pulumi.RunError(
                     f"{key}: the official docker provider cannot {what}: use the embedded one "
                     f"(set {PROVIDER_VARIABLE}=embedded, then `slipway up` again), or {instead}"
                 )
         if pulumi.runtime.is_dry_run():
             return cls()
-        levels = {placed.built_as: placed.level for placed in placement.images if placed.level is not None}
+        compressed = [placed for placed in placement.images if placed.level is not None and is_embedded()]
+        levels = {placed.built_as: placed.level for placed in compressed if placed.level is not None}
         try:
             values = passwords(logins)
         except SlipwayError as error:

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import dataclass
 from http import HTTPStatus
 from threading import Event
-from typing import IO, Final, cast
+from typing import IO, Final, Self, cast
 
 from containers.engine.connection import CONNECT_SECONDS
 from containers.engine.engine import Ending, Engine, EngineError, image_archive, load
@@ -46,6 +46,12 @@ class EngineImage:
     diff_ids: Sequence[str]
     engine: Engine
     ending: Ending = lambda _: nullcontext()
+
+    @classmethod
+    def held(cls, identity: str, engine: Engine, ending: Ending = lambda _: nullcontext()) -> Self:
+        """Return an image that an engine holds, by its id. Raises SlipwayError: the engine does not describe it."""
+        described = engine.json(f"/images/{identity}/json").get("RootFS") or {}
+        return cls(identity, [each for each in described.get("Layers") or [] if isinstance(each, str)], engine, ending)
 
     def saved(self, identity: str, ending: Ending) -> AbstractContextManager[IO[bytes]]:
         """Open what `docker save` writes of an image of the engine."""

@@ -14,9 +14,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from containers.blob import DIGEST
 from containers.errors import MALFORMED
+
+FOLDER: Final = Path(".slipway/layers")
+"""The folder of the records, in the checkout."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from containers.dockerfile.context import ignore_patterns
 from containers.engine import zstd_push
 from containers.engine.early_layers import EngineImage
 from containers.engine.engine import Engine, EngineError, Query, Silent
+from containers.engine.pushed_layers import FOLDER
 from containers.errors import SlipwayError
 from containers.registry.credentials import Login
 from containers.registry.reference import Reference
@@ -35,8 +36,6 @@ from toolchain.provider.provider_base import Operation, Properties, Turns
 _STORE_SECONDS: Final = 5
 """Seconds until a built image appears in the engine's store."""
 
-_PUSHED_LAYERS: Final = Path(".slipway/layers")
-"""The folder of the records of pushed layers, in the checkout, where the provider runs."""
 _NEXT: Final = "The image is built; the next run pushes it."
 _ADVICE: Final = (
     (
@@ -315,10 +314,9 @@ class _Work:
         credential = self.keychain.for_host(name.host)
         given = (credential.username, credential.password, credential.identity_token)
         login = Login(name.host, *given) if any(given[1:]) else None
-        diff_ids = (self.engine.json(f"/images/{image_id}/json").get("RootFS") or {}).get("Layers") or []
-        image = EngineImage(image_id, [*filter(_is_text, diff_ids)], self.engine, self.operation.ending)
+        image = EngineImage.held(image_id, self.engine, self.operation.ending)
         try:
-            digest, config, waits = zstd_push.push(image, str(name), level, login, _PUSHED_LAYERS, self._progress)
+            digest, config, waits = zstd_push.push(image, str(name), level, login, FOLDER, self._progress)
         except SlipwayError as error:
             raise SlipwayError(f"error pushing image {name}: {error}. {_NEXT}") from None
         self.display.status(f"Pushed image with digest {digest}")

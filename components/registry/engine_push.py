@@ -1,0 +1,57 @@
+"""The push of an image from its engine, with layers that are compressed here."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from containers.engine import zstd_push
+from containers.engine.connection import Address
+from containers.engine.early_layers import EngineImage
+from containers.engine.engine import Engine
+from containers.engine.pushed_layers import FOLDER
+from containers.errors import SlipwayError
+from containers.registry import credentials
+from containers.registry.reference import Reference
+from stacks.config.stack_file import ROOT
+
+
+def push(image: Mapping[str, Any], login: credentials.Login | None) -> str:
+    """Push an image and return ``repository@sha256:...``; ``image`` is the inputs of a ``CompressedPush``.
+
+    Raises:
+        SlipwayError: the engine does not give the image, or the registry does not take it.
+    """
+    name = Reference.of(image["ref"])
+    try:
+        known = login or credentials.of_machine(name.host)
+        engine = Engine.at(Address(image["engine"], tuple(image["ssh"]), image["tls"], ROOT))
+        held = EngineImage.held(image["built"], engine)
+        level = int(image["level"])  # Pulumi passes numbers as floats
+        digest, config, _ = zstd_push.push(held, str(name), level, known, ROOT / FOLDER, lambda _: None)
+    except (SlipwayError, ValueError) as error:
+        raise SlipwayError(
+            f"error pushing image {name}: {error}. The image is built; the next run pushes it."
+        ) from None
+    if config == held.identity:
+        _tell(engine, name, digest, known)
+    return f"{name.repository}@{digest}"
+
+
+def _tell(engine: Engine, name: Reference, digest: str, login: credentials.Login | None) -> None:
+    """Have the engine know the pushed image by its digest: it has all of it but the manifest.
+
+    What is built on the image finds it there. An engine that does not take it pulls the image when it has to.
+    """
+    account = {"username": login.username, "password": login.password} if login else {}
+    header = base64.urlsafe_b64encode(json.dumps({**account, "serveraddress": name.host}).encode()).decode()
+    query = {"fromImage": name.repository, "tag": digest}
+    with (
+        suppress(SlipwayError),
+        engine.request("POST", "/images/create", query=query, headers={"X-Registry-Auth": header}) as response,
+    ):
+        for _ in response.messages():  # it is done when all of them are read
+            pass
