@@ -69,7 +69,7 @@ class StackConfig(Model):
     compression: Compression = Field(
         default_factory=lambda: GzipConfig(kind="gzip"),
         description="How layers are compressed: {kind: gzip}, or {kind: zstd, level: 4}, for engines that can pull it. "
-        "Build products stay gzip. Only the embedded docker provider takes zstd.",
+        "Build products stay gzip.",
     )
     warm: WarmConfig | None = Field(
         None,
