@@ -83,6 +83,8 @@ _SAME = {
 }
 """Former names of labels, which nodes still have ("Well-Known Labels, Annotations and Taints")."""
 _RESOURCE = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?")
+_DEVICE_CLASS = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+_MIG = re.compile(r"(?:[1-7]c\.)?[1-7]g\.[1-9][0-9]*gb(?:[+-][a-z.]+)?")
 _RUNNER = re.compile(r"(?:.+/)?actions/actions-runner:([0-9]+\.[0-9]+\.[0-9]+)(?:@.+)?")
 """GitHub's own image of its runner, or a mirror's, with its release."""
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -157,6 +159,12 @@ Addresses = Annotated[
     PlainSerializer(_one_or_all),
 ]
 """An address for each replica of a service; one may be given without a list."""
+
+WHOLE_GPUS, PARTS_BY_MIG = "gpu.nvidia.com", "mig.nvidia.com"
+"""The device classes of NVIDIA's driver (kubernetes-sigs/dra-driver-nvidia-gpu at 9593204,
+deployments/helm/dra-driver-nvidia-gpu/templates/deviceclass-gpu.yaml and deviceclass-mig.yaml)."""
+_MOST_CONSUMERS = 256
+"""Pods that may use one claim (kubernetes/api v0.35.7, resource/v1/types.go:1504)."""
 
 NodeLabel = Annotated[str, AfterValidator(matching(_NODE_LABEL, "a node's label, such as acme.example/pool"))]
 Resource = Annotated[str, AfterValidator(matching(_RESOURCE, "a resource of nodes, such as nvidia.com/mig-3g.40gb"))]
@@ -392,6 +400,51 @@ class ValidationConfig(Model):
         return bool(_LABEL.fullmatch(self.image))
 
 
+class GpuClaimConfig(Model):
+    """GPUs that pods ask for by a claim (dynamic resource allocation) in place of an extended resource."""
+
+    mig: Annotated[str, AfterValidator(matching(_MIG, "a profile of MIG, such as 3g.40gb"))] | None = Field(
+        None, description="Profile of MIG, such as 3g.40gb: `gpus` is the number of these parts. Default: whole GPUs."
+    )
+    device_class: (
+        Annotated[str, AfterValidator(matching(_DEVICE_CLASS, "a device class, such as gpu.nvidia.com"))] | None
+    ) = Field(
+        None,
+        description="DeviceClass of the cluster. Default: gpu.nvidia.com, or mig.nvidia.com with `mig`.",
+    )
+    selectors: tuple[NonEmpty, ...] = Field(
+        (),
+        description="CEL expressions that each device fulfils: [\"device.attributes['gpu.nvidia.com']."
+        "productName.contains('H100')\"].",
+    )
+    shared: bool = Field(
+        default=False,
+        description="One claim for all runners of the set, which then use the same GPUs, on one node.",
+    )
+
+    @model_validator(mode="after")
+    def _one_class(self) -> Self:
+        if self.mig and self.device_class:
+            raise ValueError(f"mig is of the device class {PARTS_BY_MIG}: leave out mig or deviceClass")
+        return self
+
+    @property
+    def of_class(self) -> str:
+        """The device class of the claim."""
+        return self.device_class or (PARTS_BY_MIG if self.mig else WHOLE_GPUS)
+
+    @property
+    def parts(self) -> str | None:
+        """The device class, where only the cluster knows how many of its devices a node has; None for whole GPUs."""
+        return None if self.of_class == WHOLE_GPUS else self.of_class
+
+    @property
+    def expressions(self) -> list[str]:
+        """The CEL expressions of the claim, that of MIG's profile first."""
+        of_mig = [f"device.attributes['{WHOLE_GPUS}'].profile == '{self.mig}'"] if self.mig else []
+        return [*of_mig, *self.selectors]
+
+
 class RunnerSetConfig(PoolConfig):
     """Runners of one size: their number, their nodes, and what each may use."""
 
@@ -423,6 +476,11 @@ class RunnerSetConfig(PoolConfig):
         None,
         description="Name by which nodes offer parts of GPUs: nvidia.com/mig-3g.40gb of MIG, nvidia.com/gpu.shared of "
         "time slices. `gpus` is the number of these. Default: nvidia.com/gpu, whole GPUs.",
+    )
+    gpu_claim: GpuClaimConfig | None = Field(
+        None,
+        description="Ask for the GPUs by a claim, for clusters of Kubernetes 1.34 or later with NVIDIA's DRA driver: "
+        "{} for whole GPUs, {mig: 3g.40gb} for parts. Default: the device plugin's resource.",
     )
     infiniband_resource: Resource | None = Field(
         None,
@@ -574,6 +632,11 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
                 f"a {who} requests {cpus:g} CPUs and {memory:g} GiB{beside}, and a node of {row.name} "
                 f"has {row.cores} and {row.memory}: give less in cpu and memory"
             )
+        if self.shared_gpus and self.per_node and self.max_runners > self.per_node:
+            raise ValueError(
+                f"gpuClaim.shared: all runners are on the node of their GPUs, and it has room for {self.per_node}: "
+                f"give maxRunners {self.per_node} or less"
+            )
         if self.build and self.platform in self.build.platforms:
             raise ValueError(
                 f"build.platforms.{self.platform}: nodes of {self.profile} are {self.platform} themselves: give "
@@ -619,13 +682,16 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
 
     def _check_names(self) -> None:
         """Check that other names of resources are of what the nodes have, and come with a number."""
-        for resource in self.other_names:
-            key, count = (("gpuResource", "gpus"), ("infinibandResource", "infiniband"))[resource == INFINIBAND]
+        if self.gpu_claim and self.gpu_resource:
+            raise ValueError("gpuResource has no effect, because gpuClaim asks for the GPUs: leave it out")
+        of_gpus = "gpuClaim" if self.gpu_claim else "gpuResource"
+        for resource in dict.fromkeys(([GPU] if self.gpu_claim else []) + [*self.other_names]):
+            key, count = ((of_gpus, "gpus"), ("infinibandResource", "infiniband"))[resource == INFINIBAND]
             if not node(self.profile).most(resource):
                 raise ValueError(
                     f"{key}: nodes of {self.profile} have no {resource}: leave it out, or give another profile"
                 )
-            if not getattr(self, count):
+            if not getattr(self, count) and (resource in self.other_names or self.gpus == 0):
                 raise ValueError(f"{key}: how many of them a runner gets is not known: give {count}, 1 or more")
 
     def _beside_sets(self) -> Mapping[str, object]:
@@ -844,13 +910,23 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
 
         Only the cluster knows how many of them a node has.
         """
-        names = {GPU: self.gpu_resource, INFINIBAND: self.infiniband_resource}
+        of_gpus = self.gpu_claim.parts if self.gpu_claim else self.gpu_resource
+        names = {GPU: of_gpus, INFINIBAND: self.infiniband_resource}
         return {usual: name for usual, name in names.items() if name and name != usual}
 
     @property
     def resources(self) -> dict[str, int]:
-        """The :attr:`devices` by the names that the nodes have for them."""
-        return {self.other_names.get(name, name): count for name, count in self.devices.items()}
+        """The :attr:`devices` by the names that the nodes have for them, without GPUs that are claimed."""
+        return {
+            self.other_names.get(name, name): count
+            for name, count in self.devices.items()
+            if name != GPU or not self.gpu_claim
+        }
+
+    @property
+    def shared_gpus(self) -> bool:
+        """Whether all runners of the set use the same GPUs."""
+        return self.gpu_claim is not None and self.gpu_claim.shared
 
     @property
     def pages(self) -> int:
@@ -883,7 +959,9 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
         The node's own pods leave a little less than its CPUs and memory.
         """
         row, (cpus, memory) = node(self.profile), self.requests
-        room = [row.most(name) // count for name, count in self.devices.items() if name not in self.other_names]
+        uncounted = {*self.other_names, *([GPU] if self.shared_gpus else [])}
+        room = [row.most(name) // count for name, count in self.devices.items() if name not in uncounted]
+        room += [_MOST_CONSUMERS] if self.shared_gpus else []
         room += [int(most / each) for most, each in ((row.cores, cpus), (row.memory, memory)) if most is not None]
         return min(room, default=None)
 
@@ -914,7 +992,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
 
     def _idle_gpus(self) -> list[str]:
         most, each, room = node(self.profile).most(GPU), self.devices.get(GPU, 0), self.per_node or 0
-        if GPU in self.other_names:
+        if GPU in self.other_names or self.shared_gpus:
             return []
         used, where = each * room, f".sets.{self._set}" if self._set else ""
         idle = f"{most - used} of the {most} GPUs of a node of {self.profile} stay idle"

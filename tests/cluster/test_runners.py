@@ -113,6 +113,47 @@ def test_runners_without_a_daemon_refuse_privileged_pods(project: ClusterProject
     assert not [name for name in spaces if name.startswith(project.namespace)]
 
 
+def test_runners_claim_the_gpus_that_they_select(project: ClusterProject) -> None:
+    """By the API server's own CEL, the controller that makes claims, the scheduler that grants them, and the quota."""
+    cluster, claims = project.cluster, "/apis/resource.k8s.io/v1"
+    small = {"profile": "eks-p5", "daemon": False, "build": {}, "maxRunners": 1}
+    project.configure({**small, "gpus": 2, "gpuClaim": {"mig": "3g.40gb"}})
+    driver = "gpu.nvidia.com"
+    of_mig = f"device.driver == '{driver}' && device.attributes['{driver}'].type == 'mig'"
+    class_of_mig = {"metadata": {"name": "mig.nvidia.com"}, "spec": {"selectors": [{"cel": {"expression": of_mig}}]}}
+    parts = {"small": "1g.10gb", **{f"half-{number}": "3g.40gb" for number in range(3)}}
+    devices = [
+        {"name": name, "attributes": {"type": {"string": "mig"}, "profile": {"string": profile}}}
+        for name, profile in parts.items()
+    ]
+    node_pool = {"name": "eks-p5", "generation": 1, "resourceSliceCount": 1}
+    offered = {"nodeName": "eks-p5", "driver": driver, "pool": node_pool, "devices": devices}
+    with pool(cluster, "eks-p5"):
+        cluster.call("POST", f"{claims}/deviceclasses", class_of_mig)
+        cluster.call("POST", f"{claims}/resourceslices", {"metadata": {"name": "eks-p5"}, "spec": offered})
+        project.up()
+        runner_pod(project, "first")
+        until(lambda: cluster.get(project.at("pods", "first"))["spec"].get("nodeName") == "eks-p5")
+        (claim,) = cluster.items(project.at("resourceclaims", api=claims))
+        granted = [each["device"] for each in claim["status"]["allocation"]["devices"]["results"]]
+        assert [parts[name] for name in granted] == ["3g.40gb"] * 2
+        runner_pod(project, "second")
+        until(lambda: "cannot allocate all claims" in unscheduled(project, "second"))
+        quota = "mig.nvidia.com.deviceclass.resource.k8s.io/devices"
+        until(lambda: cluster.get(project.at("resourcequotas", "runners"))["status"]["used"].get(quota) == "4")
+        # The template cannot be changed in place.
+        project.configure({**small, "gpus": 1, "gpuClaim": {"mig": "1g.10gb"}})
+        project.up()
+        (template,) = cluster.items(project.at("resourceclaimtemplates", api=claims))
+        (request,) = template["spec"]["spec"]["devices"]["requests"]
+        assert request["exactly"]["count"] == 1
+        for name in ("first", "second"):
+            cluster.call("DELETE", project.at("pods", name))
+        project.destroy()
+        for each in ("deviceclasses/mig.nvidia.com", "resourceslices/eks-p5"):
+            cluster.call("DELETE", f"{claims}/{each}")
+
+
 def test_runner_without_a_fitting_node_waits_with_its_reason(project: ClusterProject) -> None:
     project.configure({"profile": "eks-p4d"})
     with pool(project.cluster, "eks-p4d", **{GPU: "8", "hugepages-2Mi": "5120Mi"}):

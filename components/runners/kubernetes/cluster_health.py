@@ -33,6 +33,8 @@ PENDING_LIMIT = timedelta(minutes=2)
 _NODE_CLASSES = "ec2nodeclasses.karpenter.k8s.aws"
 """Karpenter's object for nodes on EC2. Its status lists the reservations that it selects."""
 
+_DEVICE_CLASSES = "deviceclasses.resource.k8s.io"
+
 _CONTROLLER = "app.kubernetes.io/part-of=gha-rs-controller"
 _ACCOUNT = "actions.github.com/controller-service-account-name"
 _WATCHED = "actions.github.com/controller-watch-single-namespace"
@@ -187,6 +189,7 @@ def _nodes(config: KubernetesRunnersConfig) -> list[Item]:
 def _of_nodes(config: KubernetesRunnersConfig, specs: Iterable[ImageSpec]) -> Iterator[str]:
     nodes = _nodes(config)
     yield from _devices(config, nodes)
+    yield from _device_class(config)
     yield from _drivers(config, nodes, specs)
     yield from _reservations(config)
 
@@ -203,6 +206,16 @@ def _devices(config: KubernetesRunnersConfig, nodes: list[Item]) -> Iterator[str
                 f"no node of {config.profile} (there: {len(nodes)}) offers more than {most}{unit} {resource}, and a "
                 f"runner asks for {requested}{unit}: {_PLUGINS.get(resource, _OTHER)}"
             )
+
+
+def _device_class(config: KubernetesRunnersConfig) -> Iterator[str]:
+    """Look for the device class of the runners' claims. Without it a pod with a claim waits for a node for ever."""
+    name = config.gpu_claim.of_class if config.gpu_claim else ""
+    if name and not _known_items(config, _DEVICE_CLASSES, f"--field-selector=metadata.name={name}"):
+        yield (
+            f"the cluster has no device class {name}, of which a runner claims {config.devices[GPU]}: does NVIDIA's "
+            "DRA driver run there, on Kubernetes 1.34 or later?"
+        )
 
 
 def _drivers(config: KubernetesRunnersConfig, nodes: list[Item], specs: Iterable[ImageSpec]) -> Iterator[str]:

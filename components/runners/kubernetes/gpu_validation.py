@@ -8,7 +8,17 @@ from typing import Any
 
 from components.runners.kubernetes import isolation
 from components.runners.kubernetes.isolation import Manifest
-from components.runners.kubernetes.pod import ACCOUNT, Spec, devices, on_disk, pins, placement, resources, shared_memory
+from components.runners.kubernetes.pod import (
+    ACCOUNT,
+    Spec,
+    claims,
+    devices,
+    on_disk,
+    pins,
+    placement,
+    resources,
+    shared_memory,
+)
 from containers.registry.logins import docker_login
 from stacks.config.kubernetes import KubernetesRunnersConfig, ValidationConfig
 
@@ -71,7 +81,7 @@ def job(
         texts: the image's own checks, Python scripts by name, each of which runs the next one.
         private: whether the image is pulled with the secret :data:`NAME`.
     """
-    requested = devices(config)
+    of_pod, of_container = claims(config, NAME)
     container: Spec = {
         "name": "checks",
         "command": list(validation.command) or _own(texts or {}),
@@ -91,10 +101,11 @@ def job(
         # Changed checks replace the Job; a changed ConfigMap alone would run nothing.
         digest = hashlib.sha256("\n".join(texts.values()).encode()).hexdigest()[:12]
         metadata["annotations"]["slipway/checks"] = digest
-    container["resources"] = on_disk(config.disk, resources(requested) if requested else None)
-    if requested:
+    sizes = on_disk(config.disk, resources(devices(config)) if config.devices else None)
+    container["resources"] = {**sizes, **of_container}
+    if config.devices:
         mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - a pod's own
-        volumes += shared_memory(config, requested)
+        volumes += shared_memory(config)
     if pins(config):
         # Only root has it, as in the runner's container, so the checks run as root.
         container["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]
@@ -102,6 +113,7 @@ def job(
     container["volumeMounts"] = mounts
     pod: Spec = {
         **placement(config.profile, config),
+        **of_pod,
         "serviceAccountName": ACCOUNT,
         "automountServiceAccountToken": False,
         "restartPolicy": "Never",

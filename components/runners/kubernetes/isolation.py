@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from components.runners.kubernetes.pod import ACCOUNT, Spec, labels, pins, priority_class
+from components.runners.kubernetes.pod import ACCOUNT, CLAIM, Spec, labels, pins, priority_class
+from containers.image.gpu.node_labels import GPU
 from stacks.config.kubernetes import DEFAULT_REQUESTS, KubernetesRunnersConfig
 
 Manifest = dict[str, Any]
@@ -103,13 +104,59 @@ def quota(config: KubernetesRunnersConfig) -> Manifest:
     """
     checks = 2 * (config.validation is not None)
     pods = 2 * sum(own.max_runners for own in config.all_sets)
-    sizes = [(own.resources, 2 * own.max_runners * (not own.job_pods)) for own in config.all_sets]
-    devices = totals([*sizes, *([(config.resources, checks)] if checks else [])])
+    of_sets = [size for own in config.all_sets for size in sizes(own, 2 * own.max_runners * (not own.job_pods))]
+    of_checks = [(amounts, checks) for amounts, _ in sizes(config, checks) if checks]
+    devices = totals([*of_sets, *of_checks])
     return quota_of(config, config.namespace, pods + checks, devices, pods * config.own_daemon)
 
 
+def sizes(config: KubernetesRunnersConfig, pods: int) -> list[tuple[dict[str, int], int]]:
+    """Return the devices of a runner's pod by their names in a quota, and how often so many pods have them.
+
+    Claimed GPUs count by their device class, when the claim is made (kubernetes/api v0.35.7, core/v1/types.go:7724).
+    """
+    requested = [({f"requests.{name}": count for name, count in config.resources.items()}, pods)]
+    if not config.gpu_claim:
+        return requested
+    claimed = {f"{config.gpu_claim.of_class}.deviceclass.resource.k8s.io/devices": config.devices[GPU]}
+    return [*requested, (claimed, min(pods, 1) if config.shared_gpus else pods)]
+
+
+def gpu_claims(config: KubernetesRunnersConfig, namespace: str) -> list[Manifest]:
+    """Return the claims of GPUs that the pods of each set make, or the one that they share."""
+    return [
+        _claim(own, own.named(CLAIM), namespace, shared=own.shared_gpus) for own in config.all_sets if own.gpu_claim
+    ]
+
+
+def own_claim(config: KubernetesRunnersConfig, name: str) -> list[Manifest]:
+    """Return the claim of a pod that shares none with runners: the GPU checks; none without claims."""
+    return [_claim(config, name, config.namespace, shared=False)] if config.gpu_claim else []
+
+
+def _claim(config: KubernetesRunnersConfig, name: str, namespace: str, *, shared: bool) -> Manifest:
+    """Return a claim of a set's GPUs, or the template of such claims.
+
+    As in NVIDIA's examples (kubernetes-sigs/dra-driver-nvidia-gpu at 9593204, demo/specs/quickstart/v1/gpu-test1.yaml,
+    gpu-test3.yaml and gpu-test4.yaml). The API is of Kubernetes 1.34 ("Dynamic Resource Allocation").
+    """
+    given = config.gpu_claim
+    assert given is not None  # noqa: S101 - asked for by the caller
+    exactly: Spec = {"deviceClassName": given.of_class, "count": config.devices[GPU]}
+    if given.expressions:
+        exactly["selectors"] = [{"cel": {"expression": expression}} for expression in given.expressions]
+    spec: Spec = {"devices": {"requests": [{"name": CLAIM, "exactly": exactly}]}}
+    if shared:
+        return manifest(CLAIMS, "ResourceClaim", name, namespace, spec=spec)
+    return manifest(CLAIMS, "ResourceClaimTemplate", name, namespace, spec={"spec": spec})
+
+
+CLAIMS = "resource.k8s.io/v1"
+"""The API of claims of devices."""
+
+
 def totals(sizes: Iterable[tuple[Mapping[str, int], int]]) -> dict[str, int]:
-    """Return the devices of so many pods of each size, by their names in Kubernetes."""
+    """Return the devices of so many pods of each size, by their names in a quota."""
     total: dict[str, int] = {}
     for devices, count in sizes:
         for name, each in devices.items():
@@ -124,7 +171,7 @@ def quota_of(
     hard = {
         "pods": str(pods),
         "persistentvolumeclaims": str(claims),
-        **{f"requests.{name}": str(count) for name, count in devices.items()},
+        **{name: str(count) for name, count in devices.items()},
     }
     return manifest("v1", "ResourceQuota", _name(config, namespace, "runners"), namespace, spec={"hard": hard})
 

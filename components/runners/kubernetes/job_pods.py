@@ -24,6 +24,7 @@ from components.runners.kubernetes.pod import (
     JOBS,
     JOBS_MAP,
     Spec,
+    claims,
     devices,
     labels,
     on_disk,
@@ -86,7 +87,7 @@ def guarded(config: KubernetesRunnersConfig, ports: Iterable[int]) -> list[Manif
     """
     space = config.jobs_namespace
     pods = 4 * sum(own.max_runners for own in config.all_sets)
-    devices = isolation.totals((own.resources, 2 * own.max_runners) for own in config.all_sets)
+    devices = isolation.totals(size for own in config.all_sets for size in isolation.sizes(own, 2 * own.max_runners))
     return [
         isolation.quota_of(config, space, pods, devices),
         isolation.limit_range(config, space),
@@ -94,6 +95,7 @@ def guarded(config: KubernetesRunnersConfig, ports: Iterable[int]) -> list[Manif
         *isolation.network_policies(config, ports, space),
         isolation.disruption_budget(config, space),
         *permissions(ACCOUNT, space, ACCOUNT, config.namespace, _HOOK_RULES),
+        *isolation.gpu_claims(config, space),
     ]
 
 
@@ -141,7 +143,7 @@ def files(config: KubernetesRunnersConfig, service: Spec | None = None) -> Manif
         "hook.js": _HOOK,
         "job.json": _text(template(config, service)),
         "warm.json": _text(_warming(template(config, service))),
-        "step.json": _text(_template(config, {"resources": on_disk(config.disk)}, {}, [])),
+        "step.json": _text(_template(config, {"resources": on_disk(config.disk)}, [], has_devices=False)),
     }
     return isolation.manifest("v1", "ConfigMap", config.named(JOBS_MAP), config.namespace, data=texts)
 
@@ -152,20 +154,21 @@ def _text(template: Spec) -> str:
 
 def template(config: KubernetesRunnersConfig, service: Spec | None = None) -> Spec:
     """Return what the hook adds to a job's pod: devices, limits, its nodes; and to its first container, ``$job``."""
-    requested = devices(config)
-    limits = {**requested, **({"memory": config.job_memory} if config.job_memory else {})}
-    container: Spec = {
-        "resources": on_disk(config.disk, {"requests": {"cpu": config.cpu, "memory": config.memory}, "limits": limits}),
-    }
-    mounts = {"shm": "/dev/shm"} if requested else {}  # noqa: S108 - a pod's own
-    volumes = shared_memory(config, requested)
+    limits = {**devices(config), **({"memory": config.job_memory} if config.job_memory else {})}
+    sizes = on_disk(config.disk, {"requests": {"cpu": config.cpu, "memory": config.memory}, "limits": limits})
+    of_pod, of_container = claims(config)
+    container: Spec = {"resources": {**sizes, **of_container}}
+    mounts = {"shm": "/dev/shm"} if config.devices else {}  # noqa: S108 - a pod's own
+    volumes = shared_memory(config)
     if service:
         container["env"] = [{"name": name, "value": value} for name, value in service["env"].items()]
         mounts["build-client"] = CLIENT
         volumes.append({"name": "build-client", "secret": {"secretName": service["secret"]}})
     if mounts:
         container["volumeMounts"] = [{"name": name, "mountPath": path} for name, path in mounts.items()]
-    return _template(config, container, requested, volumes)
+    made = _template(config, container, volumes, has_devices=bool(config.devices))
+    made["spec"] |= of_pod
+    return made
 
 
 def _warming(job: Spec) -> Spec:
@@ -176,10 +179,10 @@ def _warming(job: Spec) -> Spec:
     return job
 
 
-def _template(config: KubernetesRunnersConfig, container: Spec, requested: dict[str, str], volumes: list[Spec]) -> Spec:
-    rights: Spec = {"drop": ["NET_RAW"], **({"add": ["IPC_LOCK"]} if requested and pins(config) else {})}
+def _template(config: KubernetesRunnersConfig, container: Spec, volumes: list[Spec], *, has_devices: bool) -> Spec:
+    rights: Spec = {"drop": ["NET_RAW"], **({"add": ["IPC_LOCK"]} if has_devices and pins(config) else {})}
     # As for a runner without a GPU.
-    unseen = [] if requested else [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+    unseen = [] if has_devices else [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
     if env := [*container.get("env", []), *proxy(config), *unseen]:
         container["env"] = env
     return {

@@ -121,6 +121,8 @@ class KubernetesRunners(pulumi.ComponentResource):
             isolation.disruption_budget(config, config.namespace),
             isolation.builds_priority(config),
         )
+        claims = [] if config.job_pods else isolation.gpu_claims(config, config.namespace)
+        self._guards += [self._declare(each, *self._guards) for each in claims]
         if config.job_pods:
             self._guards += self._guarded(job_pods.namespace(config), *job_pods.guarded(config, ports))
         self._daemons: list[_Daemon] = []
@@ -357,7 +359,11 @@ class KubernetesRunners(pulumi.ComponentResource):
         if validation is None:
             raise ValueError("the configuration has no validation")
         job = gpu_validation.job(self._config, validation, checks, private=login is not None)
-        before = [self._declare(gpu_validation.disruption_budget(self._config), *self._guards)]
+        around = [
+            gpu_validation.disruption_budget(self._config),
+            *isolation.own_claim(self._config, gpu_validation.NAME),
+        ]
+        before = [self._declare(each, *self._guards) for each in around]
         if checks:
             before.append(self._declare(gpu_validation.scripts(self._config, checks), *self._guards))
         if login:

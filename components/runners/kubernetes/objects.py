@@ -34,10 +34,16 @@ KINDS: Mapping[tuple[str, str], Callable[..., pulumi.CustomResource]] = {
     ("policy/v1", "PodDisruptionBudget"): k8s.policy.v1.PodDisruptionBudget,
     ("rbac.authorization.k8s.io/v1", "Role"): k8s.rbac.v1.Role,
     ("rbac.authorization.k8s.io/v1", "RoleBinding"): k8s.rbac.v1.RoleBinding,
+    ("resource.k8s.io/v1", "ResourceClaim"): k8s.resource.v1.ResourceClaim,
+    ("resource.k8s.io/v1", "ResourceClaimTemplate"): k8s.resource.v1.ResourceClaimTemplate,
     ("scheduling.k8s.io/v1", "PriorityClass"): k8s.scheduling.v1.PriorityClass,
 }
 
-FINAL: Mapping[str, tuple[str, ...]] = {"PriorityClass": ("value", "preemptionPolicy")}
+FINAL: Mapping[str, tuple[str, ...]] = {
+    "PriorityClass": ("value", "preemptionPolicy"),
+    "ResourceClaim": ("spec",),
+    "ResourceClaimTemplate": ("spec",),
+}
 """Fields by kind that are immutable for the API server but not for Pulumi's provider: a change replaces the object."""
 
 

@@ -30,6 +30,8 @@ ANY_NODE: Mapping[str, str] = {"linux/amd64": "cpu", "linux/arm64": "cpu-arm64"}
 JOBS = "/etc/slipway/jobs"
 """The folder with what a runner makes the pods of jobs from: the ConfigMap :data:`JOBS_MAP`."""
 JOBS_MAP = "jobs"
+CLAIM = "gpus"
+"""A pod's name for its claim of GPUs; also that of the template of claims, or of the one that is shared."""
 _START = 30 * 60
 """Seconds in which a job's pod gets its node and its image, else the job fails. The hook's default is ten minutes, in
 which a cloud may not start a node with GPUs."""
@@ -94,6 +96,7 @@ def template(config: KubernetesRunnersConfig, runner: str, docker: str, service:
             # It makes the job's pod. No job runs beside the token.
             "automountServiceAccountToken": config.job_pods,
             "priorityClassName": priority_class(config),
+            **({} if config.job_pods else claims(config)[0]),
             "terminationGracePeriodSeconds": config.grace * 60 + _CANCELLATION,
             **({"initContainers": [_externals(runner), _daemon(config, docker)]} if config.own_daemon else {}),
             "containers": [_runner(config, runner, service)],
@@ -150,14 +153,27 @@ def devices(config: KubernetesRunnersConfig) -> dict[str, str]:
     return {**requested, HUGEPAGES: f"{config.pages}Mi"} if config.pages else requested
 
 
-def _own_devices(config: KubernetesRunnersConfig) -> dict[str, str]:
-    """Return those :func:`devices` that the runner's own container has; none if each job has a pod of its own."""
-    return {} if config.job_pods else devices(config)
+def claims(config: KubernetesRunnersConfig, name: str = "") -> tuple[Spec, Spec]:
+    """Return what a pod says of its claim of GPUs, and what the resources of a container with them do.
+
+    Both are empty where the GPUs are an extended resource. With the ``name`` of a template, the claim is the pod's own.
+    Its controller makes the claim of a template, so who makes the pod needs no right to (Kubernetes, "Dynamic Resource
+    Allocation").
+    """
+    if not config.gpu_claim:
+        return {}, {}
+    kind = "resourceClaimName" if config.shared_gpus and not name else "resourceClaimTemplateName"
+    return {"resourceClaims": [{"name": CLAIM, kind: name or config.named(CLAIM)}]}, {"claims": [{"name": CLAIM}]}
 
 
-def shared_memory(config: KubernetesRunnersConfig, requested: Mapping[str, str]) -> list[Spec]:
-    """Return the volume for ``/dev/shm`` of a container with these devices; none without devices."""
-    return [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": config.shm}}] if requested else []
+def _has_devices(config: KubernetesRunnersConfig) -> bool:
+    """Return whether the runner's own container has devices; else each job has a pod of its own, or none."""
+    return bool(config.devices) and not config.job_pods
+
+
+def shared_memory(config: KubernetesRunnersConfig) -> list[Spec]:
+    """Return the volume for ``/dev/shm`` of a container with the runners' devices; none without devices."""
+    return [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": config.shm}}] if config.devices else []
 
 
 def pins(config: KubernetesRunnersConfig) -> bool:
@@ -255,8 +271,8 @@ def _hook(config: KubernetesRunnersConfig, image: str) -> list[Spec]:
 
 
 def _runner(config: KubernetesRunnersConfig, image: str, service: Spec | None) -> Spec:
-    requested = _own_devices(config)
-    mounts = {"work": WORK, **({"shm": "/dev/shm"} if requested else {})}  # noqa: S108 - a pod's own
+    has_devices = _has_devices(config)
+    mounts = {"work": WORK, **({"shm": "/dev/shm"} if has_devices else {})}  # noqa: S108 - a pod's own
     # Without it, run.sh ignores TERM as its container's first process. GitHub's own image sets it, others may not.
     env = {"RUNNER_MANUALLY_TRAP_SIG": "1"}
     if config.own_daemon:
@@ -267,7 +283,7 @@ def _runner(config: KubernetesRunnersConfig, image: str, service: Spec | None) -
         env |= service["env"]
     if config.job_pods:
         mounts[JOBS_MAP] = JOBS
-    if not requested:
+    if not has_devices:
         env["NVIDIA_VISIBLE_DEVICES"] = "void"
     container: Spec = {
         "name": "runner",
@@ -283,11 +299,13 @@ def _runner(config: KubernetesRunnersConfig, image: str, service: Spec | None) -
         "securityContext": {**_USER, "privileged": False, "capabilities": {"drop": ["NET_RAW"]}},
         "volumeMounts": _mounts(mounts),
     }
-    size, limits = config.own_requests, dict(requested)
+    size, limits = config.own_requests, devices(config) if has_devices else {}
     if config.job_memory and not config.job_pods:
         limits["memory"] = config.job_memory
     container["resources"] = on_disk(config.disk, resources(limits, size) if size else None)
-    if pins(config) and requested:
+    if has_devices:
+        container["resources"] |= claims(config)[1]
+    if pins(config) and has_devices:
         # Exempts root, and so sudo, from a node's limit of pinned memory. The runner's own user is not exempt, because
         # Kubernetes sets no ambient capabilities (capabilities(7)).
         container["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]
@@ -307,7 +325,7 @@ def _volumes(config: KubernetesRunnersConfig, service: Spec | None) -> list[Spec
         volumes.append({"name": "layers", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}})
     if service:
         volumes.append({"name": "build-client", "secret": {"secretName": service["secret"]}})
-    return volumes + shared_memory(config, _own_devices(config))
+    return volumes + (shared_memory(config) if _has_devices(config) else [])
 
 
 def _mounts(paths: Mapping[str, str]) -> list[Spec]:

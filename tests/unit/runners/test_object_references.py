@@ -21,7 +21,15 @@ CONTROLLER = "controller"
 
 CLUSTER_WIDE = {"Namespace", "PriorityClass"}
 JOB_PODS: dict[str, Any] = {"profile": "eks-p5", "gpus": 2, "jobPods": True, "build": {"jobs": True}}
-STACKS: Mapping[str, dict[str, Any]] = {"whole": WHOLE, "rootless": OTHER, "jobPods": JOB_PODS}
+CLAIMS: dict[str, Any] = {**WHOLE, "profile": "eks-p5", "gpuClaim": {}}
+SHARED: dict[str, Any] = {**JOB_PODS, "efa": 0, "gpuClaim": {"shared": True}}
+STACKS: Mapping[str, dict[str, Any]] = {
+    "whole": WHOLE,
+    "rootless": OTHER,
+    "jobPods": JOB_PODS,
+    "claims": CLAIMS,
+    "a shared claim": SHARED,
+}
 
 Manifest = dict[str, Any]
 Found = tuple[str, str, str]
@@ -108,6 +116,9 @@ def test_pod_uses_what_its_namespace_has(stack: str) -> None:
         assert needed or pod.get("automountServiceAccountToken") is False
         if name := pod.get("priorityClassName"):
             needed.add(("PriorityClass", "", name))
+        for claim in pod.get("resourceClaims", []):
+            kind = "ResourceClaimTemplate" if "resourceClaimTemplateName" in claim else "ResourceClaim"
+            needed.add((kind, namespace, claim.get("resourceClaimTemplateName") or claim["resourceClaimName"]))
         for volume in pod.get("volumes", []):
             assert "hostPath" not in volume
             if "secret" in volume:
