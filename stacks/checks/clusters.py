@@ -59,12 +59,16 @@ def unnamed_pools(graph: Graph) -> Iterator[str]:
             # What has no Docker API builds nothing of the stack.
             ("the build service", "" if graph.config.build_on == "runners" else ", or build.rootless: true")
             if key.startswith("build.")
-            else (f"the Docker daemon beside each runner of profile {_profile(runners, key)}", ", or daemon: false")
+            else (f"the Docker daemon beside each runner of profile {_profile(runners, key)}", _no_daemon(runners))
         )
         yield (
             f"slipway:runners.{key}: {part} is privileged, and would run on any node: give the labels of a pool for it "
             f"alone, such as {{acme.example/pool: builds}}{other}"
         )
+
+
+def _no_daemon(runners: KubernetesRunnersConfig) -> str:
+    return ", or leave daemon out" if runners.job_pods else ", or daemon: false"
 
 
 def _profile(runners: KubernetesRunnersConfig, key: str) -> str:
@@ -89,7 +93,7 @@ def shared_pool(graph: Graph) -> Iterator[str]:
         yield (
             "slipway:runners.build.nodeSelector: these nodes may also get the Docker daemon beside a runner, which is "
             "privileged, and what is published is built on them: give it and nodeSelector one label with two values, "
-            "such as acme.example/pool, or daemon: false"
+            f"such as acme.example/pool{_no_daemon(runners)}"
         )
 
 

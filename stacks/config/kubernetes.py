@@ -482,6 +482,12 @@ class RunnerSetConfig(PoolConfig):
         description="Ask for the GPUs by a claim, for clusters of Kubernetes 1.34 or later with NVIDIA's DRA driver: "
         "{} for whole GPUs, {mig: 3g.40gb} for parts. Default: the device plugin's resource.",
     )
+    docker_gpus: bool = Field(
+        default=False,
+        exclude_if=lambda value: not value,  # states from before there was one have no such input
+        description="Give the Docker daemon all GPUs of the node, for `docker run --device nvidia.com/gpu=all`. Its "
+        "`dockerImage` has NVIDIA's nvidia-ctk, and each runner has all GPUs of a node.",
+    )
     infiniband_resource: Resource | None = Field(
         None,
         description="Name by which nodes offer InfiniBand devices, such as rdma/shared_ib of the shared device plugin. "
@@ -552,7 +558,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
     daemon: bool = Field(
         default=True,
         description="Give each runner a Docker daemon of its own. Without it, jobs build on a build service "
-        "with jobs: true, or not at all.",
+        "with jobs: true, or not at all. With jobPods, true gives each job one in its pod, and the default gives none.",
     )
     job_pods: bool = Field(
         default=False,
@@ -627,7 +633,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
         self._check_names()
         if self.per_node == 0:
             row, (cpus, memory) = node(self.profile), self.requests
-            who, beside = "job" if self.job_pods else "runner", " with its Docker daemon" * self.own_daemon
+            who, beside = "job" if self.job_pods else "runner", " with its Docker daemon" * self.has_daemon
             raise ValueError(
                 f"a {who} requests {cpus:g} CPUs and {memory:g} GiB{beside}, and a node of {row.name} "
                 f"has {row.cores} and {row.memory}: give less in cpu and memory"
@@ -653,17 +659,36 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
                 "daemon is false and there is no build service: set build.jobs: true, or leave daemon out; jobPods: "
                 "true needs neither"
             )
-        no_docker = not self.own_daemon and (self.build is None or self.build.rootless)
+        no_docker = not self.has_daemon and (self.build is None or self.build.rootless)
         unread: Mapping[str, Iterable[str]] = {
-            "jobPods is true": ("daemon", "cache", "storage_class") if self.job_pods else (),
+            "jobPods is true": ("daemon", "cache", "storage_class") if self.job_pods and not self.job_daemon else (),
             "daemon is false": () if self.daemon or self.job_pods else ("cache", "storage_class"),
             "no Docker daemon runs": ("docker_image",) if no_docker else (),
-            f"runners of {self.profile} have no GPU": () if self.devices else ("shm", "driver"),
+            f"runners of {self.profile} have no GPU": () if self.devices else ("shm", "driver", "docker_gpus"),
+            "no Docker daemon runs beside a job": () if self.has_daemon else ("docker_gpus",),
         }
         refuse_unread(self, {why: [key for key in keys if key not in inherited] for why, keys in unread.items()})
         for key in ("mtu", "docker_mirrors") if no_docker and self.network else ():
             if getattr(self.network, key):
                 raise ValueError(f"network.{to_camel(key)} has no effect, because no Docker daemon runs: leave it out")
+        if self.has_gpus_in_docker:
+            self._check_docker_gpus()
+
+    def _check_docker_gpus(self) -> None:
+        """Check that a Docker daemon with GPUs can name them to its containers, and that they are all its own.
+
+        It is privileged, and so sees all GPUs of its node.
+        """
+        if "docker_image" not in self.model_fields_set:
+            raise ValueError(
+                f"dockerGpus: {self.docker_image} has no nvidia-ctk: give a dockerImage with it, or leave it out"
+            )
+        most, own = node(self.profile).most(GPU), 0 if GPU in self.other_names else self.devices[GPU]
+        if own < most or self.shared_gpus:
+            raise ValueError(
+                f"dockerGpus: the Docker daemon is privileged and sees all {most} GPUs of a node of {self.profile}, "
+                "which may be other runners', too: leave out gpus, its other names and gpuClaim.shared, or dockerGpus"
+            )
 
     def _check_devices(self) -> None:
         """Check the keys that are for GPUs against each other."""
@@ -771,7 +796,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
         runners = [
             own.key("nodeSelector")
             for own in self.all_sets
-            if own.own_daemon and not node(own.profile).pool and not own.dedicated
+            if own.has_daemon and not node(own.profile).pool and not own.dedicated
         ]
         services = {} if self.build is None or self.build.rootless else self._build_keys
         unpooled = [f"{key}.nodeSelector" for key, (_, pool) in services.items() if not pool.dedicated]
@@ -783,7 +808,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
 
         No node of another platform gets a runner.
         """
-        if self.build is None or self.unpooled or not self.own_daemon:
+        if self.build is None or self.unpooled or not self.has_daemon:
             return False
         pools = [own.node_selector for own in self.all_sets if not node(own.profile).pool]
         labels = self.build.node_selector.items()
@@ -793,6 +818,21 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
     def own_daemon(self) -> bool:
         """Whether each runner has a Docker daemon of its own."""
         return self.daemon and not self.job_pods
+
+    @property
+    def job_daemon(self) -> bool:
+        """Whether the pod of each job has a Docker daemon: where ``daemon`` says so beside ``jobPods``."""
+        return self.job_pods and self.daemon and "daemon" in self.model_fields_set
+
+    @property
+    def has_daemon(self) -> bool:
+        """Whether each job has a Docker daemon of its own, wherever it runs."""
+        return self.own_daemon or self.job_daemon
+
+    @property
+    def has_gpus_in_docker(self) -> bool:
+        """Whether what that daemon runs may have the GPUs."""
+        return self.docker_gpus and self.has_daemon and bool(self.devices.get(GPU))
 
     @property
     def job_memory(self) -> str | None:
@@ -950,6 +990,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
         """The CPUs and the GiB of memory that each runner requests with its Docker daemon, or each job with its pod."""
         runner = [] if self.job_pods else [self.own_requests or DEFAULT_REQUESTS]
         sizes = [*runner, *([(self.cpu, self.memory)] if self.own_daemon or self.job_pods else [])]
+        sizes += [DEFAULT_REQUESTS] if self.job_daemon else []
         return sum(_cpus(cpu) for cpu, _ in sizes), sum(_gib(memory) for _, memory in sizes)
 
     @property

@@ -86,7 +86,7 @@ def client(config: KubernetesRunnersConfig, build: BuildServiceConfig) -> Spec:
 
     If the runner has a Docker daemon, the variables begin with ``BUILD_``, so that Docker still uses it.
     """
-    at, prefix = cluster_address(config, build, config.replicas[0]), "BUILD_" if config.own_daemon else ""
+    at, prefix = cluster_address(config, build, config.replicas[0]), "BUILD_" if config.has_daemon else ""
     env = {f"{prefix}{name}": value.format(address=at) for name, value in daemon(build)["env"].items()}
     return {"env": env, "secret": f"{NAME}-client"}
 

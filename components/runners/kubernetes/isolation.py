@@ -181,7 +181,7 @@ def limit_range(config: KubernetesRunnersConfig, namespace: str) -> Manifest:
     cpu, memory = DEFAULT_REQUESTS
     limits = [
         {"type": "Container", "defaultRequest": {"cpu": cpu, "memory": memory}},
-        *([largest_claim(config.largest_cache)] if config.own_daemon else []),
+        *([largest_claim(config.largest_cache)] if config.has_daemon else []),
     ]
     return manifest("v1", "LimitRange", _name(config, namespace, "runners"), namespace, spec={"limits": limits})
 

@@ -23,10 +23,13 @@ from components.runners.kubernetes.pod import (
     CLIENT,
     JOBS,
     JOBS_MAP,
+    SOCKETS,
     Spec,
     claims,
+    daemon,
     devices,
     labels,
+    layers,
     on_disk,
     pins,
     placement,
@@ -37,8 +40,17 @@ from components.runners.kubernetes.pod import (
 from stacks.config.kubernetes import KubernetesRunnersConfig
 
 JOB_ACCOUNT = "job"
+_SOCKETS_SIZE = "1Gi"
+"""What a Docker daemon writes outside of the volume for its layers."""
 WARM = "/opt/slipway/warm"
 """The folder of warm layers in an image: see ``cli.warm.warm_hook``."""
+DOCKER = "/opt/slipway/docker"
+"""The folder with the socket of a job's own Docker daemon."""
+_GROUP = "1001"
+"""The group of a job's pod (``fsGroup``), which each of its containers has, whatever the user of its image is."""
+_ANSWERS = "for _ in $(seq 120); do docker info >/dev/null 2>&1 && exit; sleep 1; done; exit 1"
+"""Waits for Docker. Until it ends, the kubelet does not say that the pod runs, and the hook starts no step (Kubernetes,
+"Container Lifecycle Hooks"; runner-container-hooks v0.8.1, packages/k8s/src/hooks/prepare-job.ts, waitForPodPhases)."""
 _LONGEST = 5 * 24 * 60 * 60
 """Seconds after which no job runs any more (GitHub, "Actions limits": five days on self-hosted runners)."""
 
@@ -76,8 +88,9 @@ require('/home/runner/k8s-novolume/index.js')
 
 
 def namespace(config: KubernetesRunnersConfig) -> Manifest:
-    """Return the namespace of the jobs' pods. Only ``privileged`` admits pinned memory."""
-    return isolation.admitting(config.jobs_namespace, "privileged" if any(map(pins, config.all_sets)) else "baseline")
+    """Return the namespace of the jobs' pods. Only ``privileged`` admits a Docker daemon, or pinned memory."""
+    privileged = config.job_daemon or any(map(pins, config.all_sets))
+    return isolation.admitting(config.jobs_namespace, "privileged" if privileged else "baseline")
 
 
 def guarded(config: KubernetesRunnersConfig, ports: Iterable[int]) -> list[Manifest]:
@@ -89,7 +102,7 @@ def guarded(config: KubernetesRunnersConfig, ports: Iterable[int]) -> list[Manif
     pods = 4 * sum(own.max_runners for own in config.all_sets)
     devices = isolation.totals(size for own in config.all_sets for size in isolation.sizes(own, 2 * own.max_runners))
     return [
-        isolation.quota_of(config, space, pods, devices),
+        isolation.quota_of(config, space, pods, devices, pods // 2 * config.job_daemon),
         isolation.limit_range(config, space),
         isolation.account(config, JOB_ACCOUNT, space),
         *isolation.network_policies(config, ports, space),
@@ -132,17 +145,18 @@ def sweeper(config: KubernetesRunnersConfig, image: str) -> list[Manifest]:
     ]
 
 
-def files(config: KubernetesRunnersConfig, service: Spec | None = None) -> Manifest:
+def files(config: KubernetesRunnersConfig, service: Spec | None = None, docker: str = "") -> Manifest:
     """Return the ConfigMap with the hook and its templates, for :data:`components.runners.kubernetes.pod.JOBS`.
 
     Args:
         config: the configuration of the runners.
         service: a job's access to the build service, as for :func:`components.runners.kubernetes.pod.template`.
+        docker: the image of the Docker daemon. Default: as configured.
     """
     texts = {
         "hook.js": _HOOK,
-        "job.json": _text(template(config, service)),
-        "warm.json": _text(_warming(template(config, service))),
+        "job.json": _text(template(config, service, docker)),
+        "warm.json": _text(_warming(template(config, service, docker))),
         "step.json": _text(_template(config, {"resources": on_disk(config.disk)}, [], has_devices=False)),
     }
     return isolation.manifest("v1", "ConfigMap", config.named(JOBS_MAP), config.namespace, data=texts)
@@ -152,7 +166,7 @@ def _text(template: Spec) -> str:
     return json.dumps(template, indent=2) + "\n"
 
 
-def template(config: KubernetesRunnersConfig, service: Spec | None = None) -> Spec:
+def template(config: KubernetesRunnersConfig, service: Spec | None = None, docker: str = "") -> Spec:
     """Return what the hook adds to a job's pod: devices, limits, its nodes; and to its first container, ``$job``."""
     limits = {**devices(config), **({"memory": config.job_memory} if config.job_memory else {})}
     sizes = on_disk(config.disk, {"requests": {"cpu": config.cpu, "memory": config.memory}, "limits": limits})
@@ -160,20 +174,40 @@ def template(config: KubernetesRunnersConfig, service: Spec | None = None) -> Sp
     container: Spec = {"resources": {**sizes, **of_container}}
     mounts = {"shm": "/dev/shm"} if config.devices else {}  # noqa: S108 - a pod's own
     volumes = shared_memory(config)
+    env: dict[str, str] = dict(service["env"]) if service else {}
+    if config.job_daemon:
+        env["DOCKER_HOST"] = f"unix://{DOCKER}/docker.sock"
+        mounts["docker"] = DOCKER
+        volumes += [{"name": "docker", "emptyDir": {"sizeLimit": _SOCKETS_SIZE}}, layers(config)]
+    if env:
+        container["env"] = [{"name": name, "value": value} for name, value in env.items()]
     if service:
-        container["env"] = [{"name": name, "value": value} for name, value in service["env"].items()]
         mounts["build-client"] = CLIENT
         volumes.append({"name": "build-client", "secret": {"secretName": service["secret"]}})
     if mounts:
         container["volumeMounts"] = [{"name": name, "mountPath": path} for name, path in mounts.items()]
     made = _template(config, container, volumes, has_devices=bool(config.devices))
     made["spec"] |= of_pod
+    if config.job_daemon:
+        made["spec"]["containers"].append(_daemon(config, docker or config.docker_image))
     return made
+
+
+def _daemon(config: KubernetesRunnersConfig, image: str) -> Spec:
+    """Return the Docker daemon beside a job. It has the job's folders where the job has them, for ``docker run -v``.
+
+    A job's service has the name of its image, such as ``docker``, so this one has another. It is none of
+    ``initContainers``: with those of a template, the hook would lose its own (runner-container-hooks v0.8.1,
+    packages/k8s/src/k8s/index.ts:116 and utils.ts:221).
+    """
+    # The hook's own volumes (packages/k8s/src/k8s/utils.ts:20).
+    mounts = {"docker": SOCKETS, "work": "/__w", "externals": "/__e", "github": "/github"}
+    return {"name": "slipway-docker", **daemon(config, image, _GROUP, on_disk(_SOCKETS_SIZE), mounts, _ANSWERS)}
 
 
 def _warming(job: Spec) -> Spec:
     """Return the template of a job's pod with an empty folder for caches. It would hide those of a warm image."""
-    for container in job["spec"]["containers"]:
+    for container in job["spec"]["containers"][:1]:
         container["volumeMounts"] = [*container.get("volumeMounts", []), {"name": "warm", "mountPath": WARM}]
     job["spec"]["volumes"] = [*job["spec"]["volumes"], {"name": "warm", "emptyDir": {}}]
     return job
@@ -194,7 +228,7 @@ def _template(config: KubernetesRunnersConfig, container: Spec, volumes: list[Sp
             "priorityClassName": priority_class(config),
             "activeDeadlineSeconds": _LONGEST,
             # The group is the hook's own, whose whole security context this replaces.
-            "securityContext": {"fsGroup": 1001, "seccompProfile": {"type": "RuntimeDefault"}},
+            "securityContext": {"fsGroup": int(_GROUP), "seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [
                 {"name": "$job", "securityContext": {"privileged": False, "capabilities": rights}, **container}
             ],

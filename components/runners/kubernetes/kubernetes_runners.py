@@ -133,7 +133,8 @@ class KubernetesRunners(pulumi.ComponentResource):
             client = build_service.client(config, config.build) if config.build.jobs else None
             self._build_service(args, ports)
         if config.job_pods:
-            self._guards += [self._declare(job_pods.files(own, client), *self._guards) for own in config.all_sets]
+            files = [job_pods.files(own, client, args.mirrored(own.docker_image)) for own in config.all_sets]
+            self._guards += [self._declare(each, *self._guards) for each in files]
         of_runner = None if config.job_pods else client
         before = self._around(args)
         running = [] if config.arc.controller else [self._controller(args, before)]

@@ -206,9 +206,43 @@ def _externals(image: str) -> Spec:
 
 def _daemon(config: KubernetesRunnersConfig, image: str) -> Spec:
     """Return the daemon as a native sidecar: it starts before the runner and ends after it."""
-    mounts = {"work": WORK, "dind-sock": SOCKETS, "dind-externals": EXTERNALS, "layers": "/var/lib/docker"}
+    sizes = {"requests": {"cpu": config.cpu, "memory": config.memory}, "limits": {"memory": config.memory}}
+    mounts = {"work": WORK, "dind-sock": SOCKETS, "dind-externals": EXTERNALS}
     return {
         "name": "dind",
+        **daemon(config, image, _DOCKER_GROUP, on_disk(_EXTERNALS_SIZE, sizes), mounts),
+        "restartPolicy": "Always",
+        "startupProbe": {"exec": {"command": ["docker", "info"]}, "failureThreshold": 24, "periodSeconds": 5},
+    }
+
+
+def daemon(
+    config: KubernetesRunnersConfig,
+    image: str,
+    group: str,
+    resources: Spec,
+    mounts: Mapping[str, str],
+    started: str = "",
+) -> Spec:
+    """Return a container with a Docker daemon, but for its name.
+
+    With GPUs, it describes to Docker what it sees of them itself (CDI). Docker reads /var/run/cdi, by default from 28.2
+    on (moby v28.2.0, cmd/dockerd/daemon.go:1062), also what comes there later. NVIDIA's runtime gives all GPUs of the
+    node to a privileged container that names them (nvidia-container-toolkit v1.19.1,
+    internal/config/image/cuda_image.go:281).
+
+    Args:
+        config: the configuration of the runners.
+        image: that of the daemon.
+        group: the id of the group that may use its socket.
+        resources: what it requests and may use.
+        mounts: paths of volumes by their names, besides that of its layers.
+        started: a command that runs in it once it has started.
+    """
+    with_gpus = config.has_gpus_in_docker
+    visible = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}] if with_gpus and not config.gpu_claim else []
+    commands = " && ".join([*([_DESCRIBED] if with_gpus else []), *([started] if started else [])])
+    return {
         "image": image,
         "args": [
             "dockerd",
@@ -216,16 +250,24 @@ def _daemon(config: KubernetesRunnersConfig, image: str) -> Spec:
             "--group=$(DOCKER_GROUP_GID)",
             *daemon_options(config),
         ],
-        "env": [{"name": "DOCKER_GROUP_GID", "value": _DOCKER_GROUP}, *proxy(config)],
+        "env": [{"name": "DOCKER_GROUP_GID", "value": group}, *proxy(config), *visible],
         "securityContext": {"privileged": True},
-        "restartPolicy": "Always",
-        "startupProbe": {"exec": {"command": ["docker", "info"]}, "failureThreshold": 24, "periodSeconds": 5},
-        "resources": on_disk(
-            _EXTERNALS_SIZE,
-            {"requests": {"cpu": config.cpu, "memory": config.memory}, "limits": {"memory": config.memory}},
-        ),
-        "volumeMounts": _mounts(mounts),
+        "resources": {**resources, **(claims(config)[1] if with_gpus else {})},
+        "volumeMounts": _mounts({**mounts, "layers": "/var/lib/docker"}),
+        **({"lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", commands]}}}} if commands else {}),
     }
+
+
+_DESCRIBED = "mkdir -p /var/run/cdi && nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml"
+"""Describes the GPUs to Docker (nvidia-container-toolkit v1.19.1, cmd/nvidia-ctk/cdi/generate/generate.go:118)."""
+
+
+def layers(config: KubernetesRunnersConfig) -> Spec:
+    """Return the volume for the layers of a Docker daemon, which goes with its pod."""
+    claim: Spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": config.cache}}}
+    if config.storage_class:
+        claim["storageClassName"] = config.storage_class
+    return {"name": "layers", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
 
 
 def proxy(config: KubernetesRunnersConfig) -> list[Spec]:
@@ -317,12 +359,9 @@ def _volumes(config: KubernetesRunnersConfig, service: Spec | None) -> list[Spec
     if config.job_pods:
         volumes.append({"name": JOBS_MAP, "configMap": {"name": config.named(JOBS_MAP)}})
     if config.own_daemon:
-        claim: Spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": config.cache}}}
-        if config.storage_class:
-            claim["storageClassName"] = config.storage_class
         sizes = {"dind-sock": _LITTLE, "dind-externals": _EXTERNALS_SIZE}
         volumes += [{"name": name, "emptyDir": {"sizeLimit": size}} for name, size in sizes.items()]
-        volumes.append({"name": "layers", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}})
+        volumes.append(layers(config))
     if service:
         volumes.append({"name": "build-client", "secret": {"secretName": service["secret"]}})
     return volumes + (shared_memory(config) if _has_devices(config) else [])

@@ -138,7 +138,6 @@ def test_runner_of_job_pods_reaches_the_clusters_api() -> None:
 @pytest.mark.parametrize(
     ("values", "line"),
     [
-        ({"daemon": True}, "daemon has no effect, because jobPods is true: leave it out"),
         ({"daemon": False}, "daemon has no effect, because jobPods is true: leave it out"),
         ({"cache": "10Gi"}, "cache has no effect, because jobPods is true: leave it out"),
         ({"storageClass": "gp3"}, "storageClass has no effect, because jobPods is true: leave it out"),
@@ -153,6 +152,73 @@ def test_job_pods_with_useless_keys_are_refused(values: dict[str, Any], line: st
         runners(**values)
     (error,) = caught.value.errors()
     assert error["msg"].removeprefix("Value error, ") == line
+
+
+DOCKER = {"profile": "eks-p5", "daemon": True, "dockerGpus": True, "dockerImage": "r.example/docker:1"}
+
+
+def test_docker_beside_a_job_has_its_folders_and_socket() -> None:
+    config = runners(profile="eks-p5", gpus=2, daemon=True, cache="10Gi", build={"jobs": True}, maxRunners=3)
+    assert config.build
+    spec = job_pods.template(config, build_service.client(config, config.build), "r.example/docker:1")["spec"]
+    job, docker = spec["containers"]
+    assert "initContainers" not in spec  # they would take the place of the hook's own
+    env = {entry["name"]: entry["value"] for entry in job["env"]}
+    paths = {mount["name"]: mount["mountPath"] for mount in job["volumeMounts"]}
+    beside = {mount["name"]: mount["mountPath"] for mount in docker["volumeMounts"]}
+    assert env["DOCKER_HOST"] == f"unix://{paths['docker']}/docker.sock"
+    assert "BUILD_DOCKER_HOST" in env
+    assert "--host=unix:///var/run/docker.sock" in docker["args"]
+    assert beside.items() >= {"docker": "/var/run", "work": "/__w", "layers": "/var/lib/docker"}.items()
+    assert {"name": "DOCKER_GROUP_GID", "value": str(spec["securityContext"]["fsGroup"])} in docker["env"]
+    assert (docker["image"], docker["securityContext"]) == ("r.example/docker:1", {"privileged": True})
+    assert not job["securityContext"]["privileged"]
+    # A job has no Docker before its daemon answers.
+    assert "docker info" in docker["lifecycle"]["postStart"]["exec"]["command"][-1]
+    assert "NVIDIA_VISIBLE_DEVICES" not in {entry["name"] for entry in docker["env"]}
+    of_jobs = {one["kind"]: one for one in job_pods.guarded(config, ())}
+    assert of_jobs["ResourceQuota"]["spec"]["hard"]["persistentvolumeclaims"] == "6"
+    assert of_jobs["LimitRange"]["spec"]["limits"][-1] == {"type": "PersistentVolumeClaim", "max": {"storage": "10Gi"}}
+    level = "pod-security.kubernetes.io/enforce"
+    assert job_pods.namespace(runners(daemon=True))["metadata"]["labels"][level] == "privileged"
+    assert isolation.namespace(runners(daemon=True))["metadata"]["labels"][level] == "baseline"
+    assert runners(daemon=True).unpooled == ("nodeSelector",)
+    assert runner_of(config)["containers"][0]["name"] == "runner"
+    assert "initContainers" not in runner_of(config)
+    warm = json.loads(job_pods.files(config)["data"]["warm.json"])["spec"]["containers"]
+    assert [{"name": "warm", "mountPath": job_pods.WARM} in each["volumeMounts"] for each in warm] == [True, False]
+
+
+@pytest.mark.parametrize("more", [{}, {"gpuClaim": {}}])
+@pytest.mark.parametrize("pods", [True, False])
+def test_docker_with_gpus_describes_them_to_its_containers(pods: bool, more: dict[str, Any]) -> None:
+    config = runners(**DOCKER, jobPods=pods, **more)
+    spec = job_pods.template(config)["spec"] if pods else runner_of(config)
+    docker = spec["containers"][-1] if pods else spec["initContainers"][-1]
+    command = docker["lifecycle"]["postStart"]["exec"]["command"][-1]
+    assert "nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml" in command
+    # The device plugin's are the job's alone; a claim is for each container of its pod.
+    seen = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"} in docker["env"]
+    assert (seen, "claims" in docker["resources"]) == (not more, bool(more))
+    assert GPU not in docker["resources"]["limits"]
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({**DOCKER, "profile": "cpu"}, "dockerGpus has no effect, because runners of cpu have no GPU: leave it out"),
+        ({"profile": "eks-p5", "dockerGpus": True}, "dockerGpus has no effect, because no Docker daemon runs beside a job: leave it out"),
+        ({"profile": "eks-p5", "dockerGpus": True, "daemon": True}, "dockerGpus: docker:28.5.2-dind has no nvidia-ctk: give a dockerImage with it, or leave it out"),
+        *(
+            ({**DOCKER, **part}, "dockerGpus: the Docker daemon is privileged and sees all 8 GPUs of a node of eks-p5, which may be other runners', too: leave out gpus, its other names and gpuClaim.shared, or dockerGpus")
+            for part in ({"gpus": 4}, {"gpus": 8, "gpuResource": "nvidia.com/mig-1g.10gb"}, {"gpuClaim": {"shared": True}, "maxRunners": 1})
+        ),
+    ],
+)  # fmt: skip
+def test_docker_gpus_that_are_not_all_its_own_are_refused(values: dict[str, Any], line: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        runners(**values)
+    assert caught.value.errors()[0]["msg"].removeprefix("Value error, ") == line
 
 
 def test_stack_without_job_pods_is_as_before() -> None:

@@ -663,9 +663,12 @@ def made_by_hook(recorder: Any) -> Iterator[dict[str, Any]]:
     for name, text in files.items():
         if name.endswith(".json"):
             template = json.loads(text)
-            (container,) = template["spec"]["containers"]
+            container, *beside = template["spec"]["containers"]
             of_workflow = {**container, "name": "job", "image": "r.example/job:1"}
-            spec = {**template["spec"], "restartPolicy": "Never", "containers": [of_workflow]}
+            of_hook: list[pod.Spec] = [{"name": volume, "emptyDir": {}} for volume in ("externals", "github", "work")]
+            volumes = [*of_hook, *template["spec"]["volumes"]]
+            containers = [of_workflow, *beside]
+            spec = {**template["spec"], "restartPolicy": "Never", "containers": containers, "volumes": volumes}
             metadata = {"name": f"r1-{name[:-5]}", "namespace": f"{SPACE}-jobs", **template["metadata"]}
             yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
@@ -674,8 +677,9 @@ def made_by_hook(recorder: Any) -> Iterator[dict[str, Any]]:
     "values",
     [{"profile": name, **WHOLE} for name in node_names()]
     + [{"build": {"rootless": True, "jobs": True, "service": "LoadBalancer"}, "daemon": False}, {"build": {}}]
-    + [{"build": {"replicas": 2}}, {"profile": "eks-p5", "gpus": 2, "jobPods": True, "build": {"jobs": True}}],
-    ids=[*node_names(), "rootless", "publishing", "replicas", "jobPods"],
+    + [{"build": {"replicas": 2}}, {"profile": "eks-p5", "gpus": 2, "jobPods": True, "build": {"jobs": True}}]
+    + [{"profile": "eks-p5", "jobPods": True, "daemon": True, "dockerGpus": True, "dockerImage": "r.example/docker:1"}],
+    ids=[*node_names(), "rootless", "publishing", "replicas", "jobPods", "dockerGpus"],
 )
 def test_objects_are_valid_in_each_supported_release(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubernetes_validate.utils, "schema_contents", schema_contents)

@@ -21,6 +21,13 @@ CONTROLLER = "controller"
 
 CLUSTER_WIDE = {"Namespace", "PriorityClass"}
 JOB_PODS: dict[str, Any] = {"profile": "eks-p5", "gpus": 2, "jobPods": True, "build": {"jobs": True}}
+DOCKER: dict[str, Any] = {
+    **JOB_PODS,
+    "gpus": 8,
+    "daemon": True,
+    "dockerGpus": True,
+    "dockerImage": "r.example/docker:1",
+}
 CLAIMS: dict[str, Any] = {**WHOLE, "profile": "eks-p5", "gpuClaim": {}}
 SHARED: dict[str, Any] = {**JOB_PODS, "efa": 0, "gpuClaim": {"shared": True}}
 STACKS: Mapping[str, dict[str, Any]] = {
@@ -29,6 +36,7 @@ STACKS: Mapping[str, dict[str, Any]] = {
     "jobPods": JOB_PODS,
     "claims": CLAIMS,
     "a shared claim": SHARED,
+    "Docker in job pods": DOCKER,
 }
 
 Manifest = dict[str, Any]
