@@ -322,18 +322,29 @@ def test_drain_takes_idle_runners_and_waits_for_jobs(runners: tuple[JobsProject,
         subprocess.run([*kubectl, "uncordon", NODE], check=True, capture_output=True)
 
 
+IN_DOCKER = """set -e
+cd /__w/repo && echo of the job > note
+tar --create --dereference /bin/sh $(ldd /bin/sh | grep -o '/[^ ]*') 2>/dev/null | docker import - shell >/dev/null
+docker run --rm --network=none --volume $PWD:/there shell /bin/sh -c 'read line < /there/note; echo "$line"'
+"""
+"""What a job does with a Docker daemon in its pod, right after its start."""
+
+
 def test_jobs_with_parts_of_gpus_fill_a_node(runners: tuple[JobsProject, str, bool]) -> None:
-    """Names that only the cluster knows: MIG's, and that of a shared InfiniBand device."""
+    """Names that only the cluster knows: MIG's, and that of a shared InfiniBand device. Docker is beside the jobs."""
     project, server, own = runners
     cluster = project.cluster
     mig, shared = "nvidia.com/mig-3g.40gb", "rdma/shared_ib"
     capacity = {"status": {"capacity": {mig: "3", shared: "63"}}}
     cluster.call("PATCH", f"/api/v1/nodes/{NODE}/status", capacity, headers=MERGE)
     named = {"gpuResource": mig, "gpus": 2, "infinibandResource": shared, "infiniband": 1}
-    project.deploy(RUNNER.format("official" if own else "stand-in"), **named, maxRunners=2)
+    docker = {"daemon": True, "dockerImage": IMAGE, "cache": "1Gi"}
+    project.deploy(RUNNER.format("official" if own else "stand-in"), **named, **docker, maxRunners=2)
     first, second = (Runner(project, name, server) for name in ("first", "second"))
     assert first.prepare().endswith("exit 0\n")
-    (container,) = first.job["spec"]["containers"]
+    container, _ = first.job["spec"]["containers"]
+    ran = first.run(f"mkdir -p /__w/repo; {IN_DOCKER}", inside=True)
+    assert ran.endswith("of the job\nexit 0\n"), ran
     assert container["resources"]["limits"] == {mig: "2", shared: "1", "memory": "512Mi", "ephemeral-storage": "2Gi"}
     assert {"name": "shm", "mountPath": "/dev/shm"} in container["volumeMounts"]
     # What tells a container to see no GPU, as the runner's has it.
