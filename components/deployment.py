@@ -214,6 +214,7 @@ def _cluster(plan: Plan, runners: kubernetes.KubernetesRunnersConfig) -> Kuberne
             config=runners,
             ports=plan.config.ports,
             mirrored=plan.config.mirrors.image,
+            authority=plan.config.mirrors.ca_certificate or "",
             reservations=_node_reservations(runners),
         )
         return kubernetes_runners.KubernetesRunners("runners", args)

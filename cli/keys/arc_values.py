@@ -64,6 +64,8 @@ _WHY: Final = {
     "template.spec.containers.runner.volumeMounts": "no key takes volumes",
     "template.spec.initContainers": "Slipway has those of its Docker daemon",
     "template.spec.volumes": "no key takes volumes: a folder of the node would be shared by jobs that trust nobody",
+    "template.spec.resourceClaims": "what it claims is in its template of claims: give `gpuClaim`",
+    "job.resourceClaims": "what it claims is in its template of claims: give `gpuClaim`",
     "job.serviceAccountName": "jobs have an account of their own, without a role",
     "job.automountServiceAccountToken": "a job's pod has no token",
     "job.containers.$job.env": "no key takes variables: set them in the workflow",

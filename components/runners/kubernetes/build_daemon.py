@@ -26,6 +26,7 @@ from components.runners.kubernetes.pod import (
     placement,
     priority_class,
     proxy,
+    trusting,
 )
 from stacks.config.kubernetes import BuildServiceConfig, KubernetesRunnersConfig, Replica
 
@@ -171,7 +172,12 @@ def claim(config: KubernetesRunnersConfig, build: BuildServiceConfig, replica: R
 
 
 def deployment(
-    config: KubernetesRunnersConfig, build: BuildServiceConfig, image: str, certificate: Any, replica: Replica
+    config: KubernetesRunnersConfig,
+    build: BuildServiceConfig,
+    image: str,
+    certificate: Any,
+    replica: Replica,
+    authority: tuple[str, str] = ("", ""),
 ) -> Manifest:
     """Return the daemon. A new pod starts after the old one has ended, because two cannot share their layers.
 
@@ -181,8 +187,10 @@ def deployment(
         image: the daemon's image.
         certificate: the digest of the server's certificate. A daemon reads it once: a new one takes a new pod.
         replica: the replica.
+        authority: the ConfigMap with the mirrors' certificate, and its digest: a new one takes a new pod, too.
     """
     kind = daemon(build)
+    annotations = {"slipway/certificate": certificate, **({"slipway/authority": authority[1]} if authority[1] else {})}
     ready = {"exec": {"command": kind["ready"]}, "periodSeconds": 5, "timeoutSeconds": 5}
     container = {
         "name": "daemon",
@@ -223,8 +231,8 @@ def deployment(
         "strategy": {"type": "Recreate"},
         "selector": {"matchLabels": service_labels(replica.ending)},
         "template": {
-            "metadata": {"labels": service_labels(replica.ending), "annotations": {"slipway/certificate": certificate}},
-            "spec": pod,
+            "metadata": {"labels": service_labels(replica.ending), "annotations": annotations},
+            "spec": trusting(pod, authority[0]),
         },
     }
     name = replica.named(NAME)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from components.runners.kubernetes.pod import ACCOUNT, CLAIM, Spec, labels, pins, priority_class
+from components.runners.kubernetes.pod import ACCOUNT, AUTHORITY, CLAIM, Spec, labels, pins, priority_class
 from containers.image.gpu.node_labels import GPU
 from stacks.config.kubernetes import DEFAULT_REQUESTS, KubernetesRunnersConfig
 
@@ -189,6 +189,12 @@ def limit_range(config: KubernetesRunnersConfig, namespace: str) -> Manifest:
 def largest_claim(size: str) -> Manifest:
     """Return the limit of a volume's size, for a limit range."""
     return {"type": "PersistentVolumeClaim", "max": {"storage": size}}
+
+
+def authority(config: KubernetesRunnersConfig, namespace: str, certificate: str) -> dict[str, Manifest]:
+    """Return the ConfigMap with the mirrors' certificate by its name, for :func:`pod.trusting`; none without one."""
+    name = f"{AUTHORITY}{namespace.removeprefix(config.namespace)}"
+    return {name: manifest("v1", "ConfigMap", name, namespace, data={"ca.pem": certificate})} if certificate else {}
 
 
 def service_account(config: KubernetesRunnersConfig) -> Manifest:

@@ -36,6 +36,7 @@ from components.runners.kubernetes.pod import (
     priority_class,
     proxy,
     shared_memory,
+    trusting,
 )
 from stacks.config.kubernetes import KubernetesRunnersConfig
 
@@ -145,19 +146,23 @@ def sweeper(config: KubernetesRunnersConfig, image: str) -> list[Manifest]:
     ]
 
 
-def files(config: KubernetesRunnersConfig, service: Spec | None = None, docker: str = "") -> Manifest:
+def files(
+    config: KubernetesRunnersConfig, service: Spec | None = None, docker: str = "", authority: str = ""
+) -> Manifest:
     """Return the ConfigMap with the hook and its templates, for :data:`components.runners.kubernetes.pod.JOBS`.
 
     Args:
         config: the configuration of the runners.
         service: a job's access to the build service, as for :func:`components.runners.kubernetes.pod.template`.
         docker: the image of the Docker daemon. Default: as configured.
+        authority: the ConfigMap with the mirrors' certificate; empty without one.
     """
+    job, warm = (template(config, service, docker) for _ in range(2))
+    step = _template(config, {"resources": on_disk(config.disk)}, [], has_devices=False)
+    templates = {"job.json": job, "warm.json": _warming(warm), "step.json": step}
     texts = {
         "hook.js": _HOOK,
-        "job.json": _text(template(config, service, docker)),
-        "warm.json": _text(_warming(template(config, service, docker))),
-        "step.json": _text(_template(config, {"resources": on_disk(config.disk)}, [], has_devices=False)),
+        **{name: _text({**each, "spec": trusting(each["spec"], authority)}) for name, each in templates.items()},
     }
     return isolation.manifest("v1", "ConfigMap", config.named(JOBS_MAP), config.namespace, data=texts)
 

@@ -71,12 +71,14 @@ class KubernetesRunnersArgs:
     """What :class:`KubernetesRunners` consists of.
 
     ``config`` is the stack's ``runners``. ``ports`` are the ports of its registry and mirrors. ``mirrored`` returns the
-    reference from which the cluster pulls an image. ``reservations`` is what the preview says of reserved nodes.
+    reference from which the cluster pulls an image. ``authority`` is the certificate of the mirrors, if they have one.
+    ``reservations`` is what the preview says of reserved nodes.
     """
 
     config: Config
     ports: Sequence[int] = ()
     mirrored: Callable[[str], str] = field(default=_unchanged)
+    authority: str = ""
     reservations: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -112,6 +114,8 @@ class KubernetesRunners(pulumi.ComponentResource):
         self._opts = pulumi.ResourceOptions(parent=self, provider=self.provider)
         self.scale_set = config.namespace
         ports = [*args.ports, *config.extra_ports]
+        spaces = (config.namespace, config.jobs_namespace)
+        of_runners, of_jobs = (isolation.authority(config, space, args.authority) for space in spaces)
         self._guards = self._guarded(
             isolation.namespace(config),
             isolation.quota(config),
@@ -120,11 +124,13 @@ class KubernetesRunners(pulumi.ComponentResource):
             *isolation.network_policies(config, isolation.ports(config, ports), config.namespace),
             isolation.disruption_budget(config, config.namespace),
             isolation.builds_priority(config),
+            *of_runners.values(),
         )
         claims = [] if config.job_pods else isolation.gpu_claims(config, config.namespace)
         self._guards += [self._declare(each, *self._guards) for each in claims]
         if config.job_pods:
-            self._guards += self._guarded(job_pods.namespace(config), *job_pods.guarded(config, ports))
+            around = [*job_pods.guarded(config, ports), *of_jobs.values()]
+            self._guards += self._guarded(job_pods.namespace(config), *around)
         self._daemons: list[_Daemon] = []
         self._clients: list[pulumi.CustomResource] = []
         client = None
@@ -133,13 +139,18 @@ class KubernetesRunners(pulumi.ComponentResource):
             client = build_service.client(config, config.build) if config.build.jobs else None
             self._build_service(args, ports)
         if config.job_pods:
-            files = [job_pods.files(own, client, args.mirrored(own.docker_image)) for own in config.all_sets]
-            self._guards += [self._declare(each, *self._guards) for each in files]
+            self._guards += [
+                self._declare(
+                    job_pods.files(own, client, args.mirrored(own.docker_image), "".join(of_jobs)), *self._guards
+                )
+                for own in config.all_sets
+            ]
         of_runner = None if config.job_pods else client
         before = self._around(args)
         running = [] if config.arc.controller else [self._controller(args, before)]
         for own in config.all_sets:
             template = pod.template(own, args.mirrored(own.image), args.mirrored(own.docker_image), of_runner)
+            template["spec"] = pod.trusting(template["spec"], "".join(of_runners))
             self._scale_set(own, template, running, before)
         of_service = [daemon.address for daemon in self._daemons]
         self.outputs = {
@@ -259,7 +270,10 @@ class KubernetesRunners(pulumi.ComponentResource):
             build_service.clients_policy(config, build),
         )
         self._clients = [self._declare(each, *self._guards) for each in clients if build.jobs]
-        policies = self._guarded(build_service.namespace(config), *build_service.guarded(config, build, ports))
+        trust = isolation.authority(config, config.build_namespace, args.authority)
+        trusted = ("".join(trust), _digest(args.authority) if trust else "")
+        around = [*build_service.guarded(config, build, ports), *trust.values()]
+        policies = self._guarded(build_service.namespace(config), *around)
         image = args.mirrored(build_daemon.BUILDKIT if build.rootless else config.docker_image)
         for replica, own in zip(config.replicas, certificates, strict=True):
             objects = [
@@ -272,7 +286,7 @@ class KubernetesRunners(pulumi.ComponentResource):
             before = [*self._clients, *(self._declare(each, *policies, *self._guards) for each in objects)]
             if replica.number == 0:
                 trial = self._declare(build_daemon.trial(config, build, image, replica), *policies, *self._guards)
-            daemon = build_daemon.deployment(config, build, image, own.server_cert.apply(_digest), replica)
+            daemon = build_daemon.deployment(config, build, image, own.server_cert.apply(_digest), replica, trusted)
             address = build_service.address(config, build, replica)
             tls = {"ca": own.ca, "cert": own.client_cert, "key": own.pem["client_key"]}
             self._daemons.append(_Daemon(replica, address, tls, self._declare(daemon, *before, trial)))

@@ -32,6 +32,9 @@ JOBS = "/etc/slipway/jobs"
 JOBS_MAP = "jobs"
 CLAIM = "gpus"
 """A pod's name for its claim of GPUs; also that of the template of claims, or of the one that is shared."""
+AUTHORITY = "mirrors-ca"
+"""A pod's volume with the certificate that ``slipway:mirrors.caCertificate`` has."""
+_TRUSTED = "/etc/ssl/certs/slipway-mirrors.pem"
 _START = 30 * 60
 """Seconds in which a job's pod gets its node and its image, else the job fails. The hook's default is ten minutes, in
 which a cloud may not start a node with GPUs."""
@@ -256,6 +259,26 @@ def daemon(
         "volumeMounts": _mounts({**mounts, "layers": "/var/lib/docker"}),
         **({"lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", commands]}}}} if commands else {}),
     }
+
+
+def trusting(spec: Spec, authority: str) -> Spec:
+    """Return a pod whose containers trust the certificate of the mirrors, of a ConfigMap; the pod itself without one.
+
+    Programs in Go, such as Docker and BuildKit, read each file of the folder besides the system's bundle (go1.26,
+    crypto/x509/root_unix.go, loadSystemRoots). GitHub's actions run in Node.js, which reads the file of its variable.
+    """
+    if not authority:
+        return spec
+    mount = {"name": AUTHORITY, "mountPath": _TRUSTED, "subPath": "ca.pem", "readOnly": True}
+    variable = {"name": "NODE_EXTRA_CA_CERTS", "value": _TRUSTED}
+
+    def trusts(container: Spec) -> Spec:
+        mounts, env = ([*container.get(key, ())] for key in ("volumeMounts", "env"))
+        return {**container, "volumeMounts": [*mounts, mount], "env": [*env, variable]}
+
+    kinds = [key for key in ("initContainers", "containers") if key in spec]
+    volume = {"name": AUTHORITY, "configMap": {"name": authority}}
+    return {**spec, **{key: [*map(trusts, spec[key])] for key in kinds}, "volumes": [*spec["volumes"], volume]}
 
 
 _DESCRIBED = "mkdir -p /var/run/cdi && nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml"

@@ -156,6 +156,13 @@ def test_every_value_is_taken_or_named(tmp_path: Path) -> None:
         assert any(line.startswith(key) for line in left), (key, left)
 
 
+def test_claims_of_gpus_are_named_with_their_key(tmp_path: Path) -> None:
+    spec = {**DIND["template"]["spec"], "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "single-gpu"}]}
+    _, left = translated(dind(tmp_path, template={"spec": spec}))
+    (line,) = (line for line in left if line.startswith("template.spec.resourceClaims: "))
+    assert line.endswith("give `gpuClaim`")
+
+
 def test_values_without_a_key_of_ours_are_passed_on(tmp_path: Path) -> None:
     more = {
         "proxy": {"https": {"url": "http://p:3128"}, "noProxy": ["acme.example"]},

@@ -37,6 +37,9 @@ def runners(**values: Any) -> dict[str, Any]:
     return {"kind": "kubernetes", "profile": "eks-p5", "github": GITHUB, **values}
 
 
+PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+
+
 @functools.cache
 def _run_of(arguments: str) -> tuple[Recorder, dict[str, Any]]:
     return run(**json.loads(arguments))
@@ -122,6 +125,32 @@ def test_charts_are_pinned_and_watch_one_namespace() -> None:
     assert scale_set["values"]["template"]["spec"]["nodeSelector"] == {
         "node.kubernetes.io/instance-type": "p5.48xlarge"
     }
+
+
+@pytest.mark.parametrize("pods", [True, False])
+def test_pods_trust_the_certificate_of_the_mirrors(pods: bool) -> None:
+    build = {"jobs": True, "nodeSelector": {"a": "b"}}
+    own = {"jobPods": True, "daemon": True} if pods else {}
+    recorder, _ = run(chain={}, runners=runners(build=build, **own), mirrors={"caCertificate": PEM})
+    declared = objects(recorder)
+    runner = recorder.of_type(RELEASE)["runners-gha-runner-scale-set"]["values"]["template"]["spec"]
+    service = declared["Deployment build"]["spec"]["template"]
+    specs = {SPACE: [runner], f"{SPACE}-build": [service["spec"]]}
+    if pods:
+        specs[f"{SPACE}-jobs"] = [each["spec"] for each in made_by_hook(recorder)]
+    for space, those in specs.items():
+        for spec in those:
+            (volume,) = (each for each in spec["volumes"] if each["name"] == "mirrors-ca")
+            authority = declared[f"ConfigMap {volume['configMap']['name']}"]
+            assert (authority["metadata"]["namespace"], authority["data"]) == (space, {"ca.pem": PEM})
+            for container in [*spec.get("initContainers", ()), *spec["containers"]]:
+                (mount,) = (each for each in container["volumeMounts"] if each["name"] == "mirrors-ca")
+                # Programs in Go read all files of this folder, whatever their names.
+                assert mount["mountPath"] == "/etc/ssl/certs/slipway-mirrors.pem"
+                assert mount["subPath"] in authority["data"]
+                assert {"name": "NODE_EXTRA_CA_CERTS", "value": mount["mountPath"]} in container["env"]
+    # A file of a subPath does not follow its ConfigMap.
+    assert len(service["metadata"]["annotations"]["slipway/authority"]) == 12
 
 
 def test_charts_and_images_come_from_the_mirrors() -> None:
