@@ -600,6 +600,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
         self._check_node()
         self._check_selectors()
         self._check_docker((info.context or {}).get("inherited", ()))
+        self._check_docker_gpus()
         self._check_devices()
         if self.group != "default" and github_url.part(self.github.url, "name"):
             raise ValueError(
@@ -671,14 +672,14 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
         for key in ("mtu", "docker_mirrors") if no_docker and self.network else ():
             if getattr(self.network, key):
                 raise ValueError(f"network.{to_camel(key)} has no effect, because no Docker daemon runs: leave it out")
-        if self.has_gpus_in_docker:
-            self._check_docker_gpus()
 
     def _check_docker_gpus(self) -> None:
         """Check that a Docker daemon with GPUs can name them to its containers, and that they are all its own.
 
         It is privileged, and so sees all GPUs of its node.
         """
+        if not self.has_gpus_in_docker:
+            return
         if "docker_image" not in self.model_fields_set:
             raise ValueError(
                 f"dockerGpus: {self.docker_image} has no nvidia-ctk: give a dockerImage with it, or leave it out"
