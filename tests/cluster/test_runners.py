@@ -116,7 +116,7 @@ def test_runners_without_a_daemon_refuse_privileged_pods(project: ClusterProject
 def test_runners_claim_the_gpus_that_they_select(project: ClusterProject) -> None:
     """By the API server's own CEL, the controller that makes claims, the scheduler that grants them, and the quota."""
     cluster, claims = project.cluster, "/apis/resource.k8s.io/v1"
-    small = {"profile": "eks-p5", "daemon": False, "build": {}, "maxRunners": 1}
+    small = {"profile": "eks-p5", "maxRunners": 1}
     project.configure({**small, "gpus": 2, "gpuClaim": {"mig": "3g.40gb"}})
     driver = "gpu.nvidia.com"
     of_mig = f"device.driver == '{driver}' && device.attributes['{driver}'].type == 'mig'"
