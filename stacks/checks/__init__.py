@@ -21,6 +21,7 @@ GRAPH_RULES: tuple[Callable[[Graph], Iterator[str]], ...] = (
     clusters.missing_charts,
     clusters.validation_image,
     clusters.unnamed_pools,
+    clusters.untainted_pools,
     clusters.unused_build_service,
     clusters.shared_pool,
     ec2_site.unused_builders,

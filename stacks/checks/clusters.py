@@ -12,6 +12,7 @@ from stacks.config.cluster.arc_config import check_arc
 from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunnersConfig, ValidationConfig
 from stacks.graph import Graph
 from stacks.spec import CONTEXT, context_path
+from stacks.versions.nodes import node
 
 _RELEASE = re.compile(r"""^appVersion:[ ]*["']?([0-9]+\.[0-9]+\.[0-9]+)["']?[ ]*$""", re.MULTILINE)
 """The release of ARC in a chart's Chart.yaml."""
@@ -65,6 +66,22 @@ def unnamed_pools(graph: Graph) -> Iterator[str]:
             f"slipway:runners.{key}: {part} is privileged, and would run on any node: give the labels of a pool for it "
             f"alone, such as {{acme.example/pool: builds}}{other}"
         )
+
+
+def untainted_pools(graph: Graph) -> Iterator[str]:
+    """Yield a message for each Docker daemon of a job on whose node a runner may be, too.
+
+    The token of a runner of ``jobPods`` makes pods that may be privileged, wherever it says. No job runs beside it, but
+    who has the node has the tokens on it. A runner tolerates no taint.
+    """
+    runners = graph.config.runners
+    for own in runners.all_sets if isinstance(runners, KubernetesRunnersConfig) else ():
+        if own.job_daemon and not node(own.profile).tolerations and not own.tolerations:
+            yield (
+                f"slipway:runners.{own.key('tolerations')}: a job has the node of its Docker daemon, and with it the "
+                "token of a runner there: give the pool a taint that keeps runners away, and here the same, or leave "
+                "daemon out"
+            )
 
 
 def _no_daemon(runners: KubernetesRunnersConfig) -> str:

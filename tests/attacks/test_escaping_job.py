@@ -43,7 +43,9 @@ def pods(root: Path, **runners: Any) -> list[dict[str, Any]]:
         if config.build
         else []
     )
-    return [pod.template(config, "runner:1", "docker:1")["spec"], *(one["spec"]["template"]["spec"] for one in daemons)]
+    jobs = [job_pods.template(config)["spec"]] if config.job_pods else []
+    services = [one["spec"]["template"]["spec"] for one in daemons]
+    return [pod.template(config, "runner:1", "docker:1")["spec"], *jobs, *services]
 
 
 def containers(spec: dict[str, Any]) -> list[dict[str, Any]]:
@@ -68,12 +70,28 @@ def escapes(spec: dict[str, Any]) -> bool:
         {"build": {"jobs": True}, "daemon": False},
         {"nodeSelector": POOL, "build": {"jobs": True, "nodeSelector": POOL, "tolerations": [TAINT]}},
         {"build": {"jobs": True, "rootless": True}, "daemon": False},
+        {"jobPods": True, "daemon": True},
+        {"jobPods": True, "daemon": True, "nodeSelector": POOL, "tolerations": [TAINT]},
     ],
     ids=str,
 )
 def test_privileged_pod_stays_off_nodes_of_others(tmp_path: Path, profile: str, more: dict[str, Any]) -> None:
     declared = pods(tmp_path, profile=profile, **more)
     assert not [spec["nodeSelector"] for spec in declared if escapes(spec)]
+
+
+def test_job_with_docker_stays_off_nodes_with_a_runners_token(tmp_path: Path) -> None:
+    """The token of a runner makes privileged pods on any node."""
+    values = {"kind": "kubernetes", "github": GITHUB, "nodeSelector": POOL, "jobPods": True, "daemon": True}
+    with pytest.raises(
+        SlipwayError, match="tolerations: a job has the node of its Docker daemon, and with it the token"
+    ):
+        plan.specs({"flavor": "runners", "runners": values}, "stack t", tmp_path)
+    tainted = {**values, "tolerations": [TAINT]}
+    plan.specs({"flavor": "runners", "runners": tainted}, "stack t", tmp_path)
+    runner, job = pods(tmp_path, **{key: value for key, value in tainted.items() if key not in {"kind", "github"}})
+    assert job["tolerations"]
+    assert "tolerations" not in runner
 
 
 def test_pool_of_another_platform_cannot_name_the_nodes_of_jobs(tmp_path: Path) -> None:
