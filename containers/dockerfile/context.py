@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -215,6 +216,23 @@ def digest(content: bytes, *, executable: bool = False, link: bool = False) -> s
     return hashlib.sha256(kind + b"\0" + content).hexdigest()
 
 
+_POINTER: Final = re.compile(
+    rb"version (?:https://(?:git-lfs|hawser)\.github\.com/spec/v1|http://git-media\.io/v/2)\n"
+    rb"(?:[a-z0-9.-]+ .+\n)*oid sha256:([0-9a-f]{64})\nsize [0-9]+\n"
+)
+_LONGEST_POINTER: Final = 1023
+"""Bytes."""
+
+
+def lfs_object(content: bytes) -> str | None:
+    """Return the SHA-256 of what a pointer of Git LFS stands for, in hexadecimal; None for another file.
+
+    git-lfs/git-lfs af13aa8f, docs/spec.md:20-55 and lfs/pointer.go:21.
+    """
+    match = _POINTER.fullmatch(content) if len(content) <= _LONGEST_POINTER else None
+    return match and match[1].decode()
+
+
 def _digest(entry: ContextEntry, *, whole: bool) -> str:
     mode = entry.status.st_mode
     if stat.S_ISLNK(mode):
@@ -225,4 +243,9 @@ def _digest(entry: ContextEntry, *, whole: bool) -> str:
     if whole:
         rights = b"" if entry.is_directory else capability(entry.source)
         return hashlib.sha256(b"%o%s\0%s" % (mode, rights and b" " + rights.hex().encode(), content)).hexdigest()
+    if lfs_object(content):
+        raise SlipwayError(
+            f"{entry.source}: this is a pointer of Git LFS, and the build would get it in place of the file: run "
+            "`git lfs pull`, in a workflow give actions/checkout `lfs: true`, or name it in the ignore file"
+        )
     return digest(content, executable=bool(mode & stat.S_IXUSR))

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 from containers.child_environment import LOCAL_SECONDS, child_environment
 from containers.errors import SlipwayError, one_line, out_of_time
+
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def git(root: Path, *arguments: str) -> str | None:
@@ -23,24 +27,25 @@ def git(root: Path, *arguments: str) -> str | None:
     return done.stdout.decode() if done.returncode == 0 else None
 
 
-def read(root: Path, *arguments: str) -> bytes:
-    """Run git in a folder to read a commit, and return what it prints.
+def read(root: Path, *arguments: str, environment: Mapping[str, str] = _NONE) -> bytes:
+    """Run git in a folder to read a commit, and return what it prints. ``environment`` are variables beside its own.
 
     Raises:
         SlipwayError: git fails, as on a damaged repository, or does not end.
     """
-    done = _run(root, arguments)
+    done = _run(root, arguments, environment)
     if done.returncode:
         reason = one_line(done.stderr.decode(errors="replace").strip())
         raise SlipwayError(f"an older tree cannot be read: git: {reason}; see what `git fsck` says, or clone anew")
     return done.stdout
 
 
-def _run(root: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+def _run(
+    root: Path, arguments: Sequence[str], environment: Mapping[str, str] = _NONE
+) -> subprocess.CompletedProcess[bytes]:
     command = ["git", "-C", str(root), *arguments]
+    variables = {**child_environment("git"), **environment}
     try:
-        return subprocess.run(
-            command, capture_output=True, check=False, env=child_environment("git"), timeout=LOCAL_SECONDS
-        )
+        return subprocess.run(command, capture_output=True, check=False, env=variables, timeout=LOCAL_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise SlipwayError(out_of_time(error.cmd, error.timeout)) from None

@@ -19,6 +19,7 @@ from stacks.config.fetching.mirrors import MIRRORS_VARIABLE
 from stacks.identity import kept_commits, older_trees
 from stacks.identity.cache import Cache
 from stacks.identity.git import git
+from stacks.identity.older_trees.archive import large_files
 from stacks.identity.older_trees.other_stacks import NamedImage, OtherStacks
 from stacks.places import FLAVORS, PIN, ROOT, TABLES
 from stacks.tags import Revision, branch_prefix
@@ -61,7 +62,7 @@ def find(
     kept = {name: (commits[name, value], True) for name, value in fingerprints.items() if (name, value) in commits}
     searched = {name: value for name, value in fingerprints.items() if name not in kept}
     origins = kept | Cache(root, "revisions").get(
-        ["origins", *_reading(TABLES), head, stack, sorted(searched.items()), own, suffixes, repository],
+        ["origins", *_reading(root, TABLES), head, stack, sorted(searched.items()), own, suffixes, repository],
         lambda: _origins(stack, searched, suffixes, files, root, head, own, repository),
     )
     return {
@@ -129,7 +130,7 @@ def _origins(
     commits = _commits(root, head, own)
     if not commits:
         return {}
-    others = OtherStacks(stack, root, head, _reading(TABLES))
+    others = OtherStacks(stack, root, head, _reading(root, TABLES))
 
     def builds(name: str, fingerprint: str, commit: str) -> bool:
         then = _fingerprints(root, commit, stack, own).get(name)
@@ -202,9 +203,17 @@ def _parent(root: Path, commit: str) -> str | None:
     return (git(root, "rev-parse", "--verify", "--quiet", f"{commit}^") or "").strip() or None
 
 
-def _reading(*more: str) -> list[str]:
-    """Return what makes fingerprints besides a tree: :func:`_rules`, and the environment's mirrors of parents."""
-    return [_rules(*more), os.environ.get(MIRRORS_VARIABLE, "")]
+def _reading(root: Path, *more: str) -> list[str]:
+    """Return what makes fingerprints besides a tree: :func:`_rules`, the environment's mirrors of parents, large files.
+
+    Git LFS gets the files of a commit one by one, so their number says whether there are others than before.
+    """
+    return [_rules(*more), os.environ.get(MIRRORS_VARIABLE, ""), str(_large_files(root))]
+
+
+@functools.cache
+def _large_files(root: Path) -> int:
+    return sum(1 for _ in large_files(root).glob("*/*/*"))
 
 
 @functools.cache
@@ -229,7 +238,7 @@ def _fingerprints(root: Path, commit: str, stack: str, own: tuple[str, ...]) -> 
     names = _objects(root, commit) | ({"": commit} if own else {})
     try:
         return Cache(root, "revisions").get(
-            ["at", *_reading(), names, stack], lambda: dict(older_trees.published(commit, root, stack))
+            ["at", *_reading(root), names, stack], lambda: dict(older_trees.published(commit, root, stack))
         )
     except SlipwayError:
         return {}

@@ -30,7 +30,7 @@ from stacks.identity.content import CheckoutContents, Content
 from stacks.identity.fingerprint import fingerprints, published_fingerprints
 from stacks.identity.older_trees import fingerprint_record as record
 from stacks.identity.older_trees import own_rows, rules
-from stacks.identity.older_trees.archive import ATTRIBUTES, ArchivedContext, archives
+from stacks.identity.older_trees.archive import ATTRIBUTES, ArchivedContext, archives, large_files
 from stacks.identity.older_trees.fingerprint_record import Record
 from stacks.places import CODE, FLAVORS, PIN, ROOT, TABLES
 from stacks.spec import CONTEXT
@@ -226,8 +226,10 @@ def _made_otherwise(found: graph.Graph, differing: frozenset[str] | None) -> boo
 
 @lru_cache(maxsize=4)
 def _contents(commit: str, root: Path) -> CheckoutContents:
+    large = large_files(root)
+
     def context(folder: str) -> ArchivedContext:
-        return ArchivedContext(archives(root, commit, [folder]).get(folder, b""), folder)
+        return ArchivedContext(archives(root, commit, [folder]).get(folder, b""), folder, large)
 
     # A clone that git cannot read is refused before any stack is looked at.
     dockerfiles = context(CONTEXT) if ROOT == CODE else Folder(CODE / CONTEXT)
