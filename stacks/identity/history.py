@@ -19,7 +19,7 @@ from stacks.config.fetching.mirrors import MIRRORS_VARIABLE
 from stacks.identity import kept_commits, older_trees
 from stacks.identity.cache import Cache
 from stacks.identity.git import git
-from stacks.identity.older_trees.archive import large_files
+from stacks.identity.older_trees import archive
 from stacks.identity.older_trees.other_stacks import NamedImage, OtherStacks
 from stacks.places import FLAVORS, PIN, ROOT, TABLES
 from stacks.tags import Revision, branch_prefix
@@ -204,16 +204,11 @@ def _parent(root: Path, commit: str) -> str | None:
 
 
 def _reading(root: Path, *more: str) -> list[str]:
-    """Return what makes fingerprints besides a tree: :func:`_rules`, the environment's mirrors of parents, large files.
-
-    Git LFS gets the files of a commit one by one, so their number says whether there are others than before.
-    """
-    return [_rules(*more), os.environ.get(MIRRORS_VARIABLE, ""), str(_large_files(root))]
+    """Return what makes fingerprints besides a tree: :func:`_rules`, the environment's mirrors, what git fetched."""
+    return [_rules(*more), os.environ.get(MIRRORS_VARIABLE, ""), _state(root)]
 
 
-@functools.cache
-def _large_files(root: Path) -> int:
-    return sum(1 for _ in large_files(root).glob("*/*/*"))
+_state = functools.cache(archive.state)
 
 
 @functools.cache

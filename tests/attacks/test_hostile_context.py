@@ -132,7 +132,7 @@ def test_path_of_a_commit_out_of_its_folder_is_refused(
         written = tree(repository, name, "40000", written)
     commit = git(repository, "commit-tree", written, "-m", "x")
     with pytest.raises(SlipwayError, match="leads out of its folder; see what `git fsck` says$") as caught:
-        archives(repository, commit, [CONTEXT])
+        archives(repository, commit, CONTEXT)
     assert str(caught.value).isprintable()
     assert not list(tmp_path.rglob("escaped"))
 

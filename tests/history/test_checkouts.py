@@ -80,7 +80,7 @@ def test_pointer_of_git_lfs_is_refused_and_its_content_has_the_tag(checkout: Che
         image(checkout)
     (checkout.root / TORCH / "w.bin").write_bytes(LARGE)
     assert image(checkout).tag.startswith(f"{commit}-x")  # nothing says that this is what the pointer means
-    for kept_in_process in (history._fingerprints, history._large_files, older_trees._contents):
+    for kept_in_process in (history._fingerprints, history._state, older_trees._contents):
         kept_in_process.cache_clear()
     name = hashlib.sha256(LARGE).hexdigest()
     kept = checkout.root / ".git/lfs/objects" / name[:2] / name[2:4] / name
@@ -91,3 +91,23 @@ def test_pointer_of_git_lfs_is_refused_and_its_content_has_the_tag(checkout: Che
     assert image(checkout).tag.startswith(f"{commit}-local")
     (checkout.root / TORCH / "w.bin").write_bytes(LARGE * 2)
     assert image(checkout).tag.startswith(f"{commit}-x")
+
+
+def test_submodule_counts_with_its_commit(checkout: Checkout, tmp_path: Path) -> None:
+    """Without its files, a machine builds something else from the same commit."""
+    allow = ("-c", "protocol.file.allow=always", "submodule")
+    inner = Checkout(tmp_path / "inner")
+    inner.root.mkdir()
+    inner.git("init", "-q", "-b", "main")
+    inner.commit("s.txt", "one\n")
+    checkout.git(*allow, "add", "-q", str(inner.root), f"{TORCH}/sub")
+    commit = checkout.commit(f"{TORCH}/Dockerfile.dockerignore", "*\n!torch\ntorch/Dockerfile*\n**/.git\n")
+    machine = clone(checkout)
+    assert image(machine).tag.startswith(f"{commit}-x")
+    history._state.cache_clear()
+    history._fingerprints.cache_clear()
+    older_trees._contents.cache_clear()
+    machine.git(*allow, "update", "-q", "--init")
+    assert image(machine).tag.startswith(f"{commit}-local")
+    machine.commit("dockerfiles/other/Dockerfile", "FROM scratch\n")
+    assert image(machine).tag.startswith(f"{commit}-local")

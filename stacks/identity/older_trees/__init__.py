@@ -229,7 +229,7 @@ def _contents(commit: str, root: Path) -> CheckoutContents:
     large = large_files(root)
 
     def context(folder: str) -> ArchivedContext:
-        return ArchivedContext(archives(root, commit, [folder]).get(folder, b""), folder, large)
+        return ArchivedContext(archives(root, commit, folder), folder, large)
 
     # A clone that git cannot read is refused before any stack is looked at.
     dockerfiles = context(CONTEXT) if ROOT == CODE else Folder(CODE / CONTEXT)
@@ -242,7 +242,7 @@ def _data(commit: str, root: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         folder = Path(name)
         (folder / STACKS).mkdir()
-        files = _read(archives(root, commit, [STACKS]).get(STACKS, b""))
+        files = _read(archives(root, commit, STACKS))
         for path, text in (files | _lists(commit, root, files.values())).items():
             try:
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -262,18 +262,17 @@ def _lists(commit: str, root: Path, stacks: Iterable[bytes]) -> dict[str, bytes]
     return lists
 
 
-def _read(archive: bytes) -> dict[str, bytes]:
-    """Return the files of an archive that are data, and links to such files in the same folder."""
+def _read(packed: Iterable[bytes]) -> dict[str, bytes]:
+    """Return the files of archives that are data, and links to such files in the same folder."""
     files: dict[str, bytes] = {}
     links: dict[str, str] = {}
-    if not archive:
-        return files
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        for member in tar:
-            if not _DATA.fullmatch(member.name):
-                continue
-            if member.issym():
-                links[member.name] = f"{STACKS}/{member.linkname}"
-            elif file := tar.extractfile(member):
-                files[member.name] = file.read()
+    for archive in packed:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+            for member in tar:
+                if not _DATA.fullmatch(member.name):
+                    continue
+                if member.issym():
+                    links[member.name] = f"{STACKS}/{member.linkname}"
+                elif file := tar.extractfile(member):
+                    files[member.name] = file.read()
     return files | {name: files[target] for name, target in links.items() if target in files}

@@ -1,4 +1,4 @@
-"""A commit's folders as git archives them, and the build context in such an archive.
+"""A commit's folder as git archives it, and the build context in such an archive.
 
 The context is read from the archive in memory: writing it to disk takes longer than everything else.
 """
@@ -10,7 +10,7 @@ import os
 import posixpath
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -23,28 +23,56 @@ from stacks.identity import git
 
 ATTRIBUTES: Final = ".gitattributes"
 _OVERRIDE: Final = b"\n* -export-ignore -export-subst -filter\n"
+_SUBMODULE: Final = "160000"
+"""git's mode of one."""
+_ABSENT: Final = "a submodule that is not here"
 _SETTINGS: Final = ("core.autocrlf=false", "core.eol=lf", f"core.attributesFile={os.devnull}")
 
 
-def archives(root: Path, commit: str, folders: Sequence[str]) -> dict[str, bytes]:
-    """Return a tar archive of each of the folders that a commit has, with the files as every checkout writes them.
+def archives(root: Path, commit: str, folder: str) -> list[bytes]:
+    """Return tar archives of a commit's folder, with the files as every checkout writes them; none of a missing folder.
 
     A tag must mean one content on all machines, so the commit's own ``.gitattributes`` alone count: no setting of this
     machine, no ``info/attributes``, no filter. A work tree that these changed is then another content than the commit.
-    The attributes may also keep files out of an archive or write into them (``export-ignore``, ``export-subst``), which
-    builds do not. So git reads them from a temporary work tree that overrides these, in a repository without settings
-    that has the objects of this one.
+    The submodules in the folder have an archive each, as far as the work tree has their repositories.
 
     Raises:
         SlipwayError: git cannot read the commit, or a path in it leads out of its folder.
     """
-    words = ("--show-object-format", "--git-path", "objects", "--git-common-dir", "--show-prefix")
-    object_format, objects, common, prefix = os.fsdecode(git.read(root, "rev-parse", *words)).splitlines()
-    tree = git.read(root, "rev-parse", "--verify", f"{commit}:{prefix}").decode().strip()
-    listing = git.read(root, "ls-tree", "-r", "-z", "--name-only", commit, ATTRIBUTES, *folders)
-    paths = [os.fsdecode(path) for path in listing.split(b"\0")]
-    with tempfile.TemporaryDirectory(prefix="slipway-") as name:
-        repository, work_tree = Path(name, "git"), Path(name, "tree")
+    prefix = os.fsdecode(git.read(root, "rev-parse", "--show-prefix").removesuffix(b"\n"))
+    return _archives(root, f"{commit}:{prefix}", folder, "")
+
+
+def _archives(root: Path, tree: str, folder: str, prefix: str) -> list[bytes]:
+    """Return the archives of a folder of a tree, or of all of it, with the paths in it below ``prefix``."""
+    listing = git.read(root, "ls-tree", "-r", "-z", tree, *((ATTRIBUTES, folder) if folder else ()))
+    entries = [entry.partition("\t") for entry in os.fsdecode(listing).split("\0") if entry]
+    for path in (path for _, _, path in entries):
+        if ".." in PurePosixPath(path).parts:  # git writes no such tree, and checks out none
+            raise SlipwayError(f"{tree}: the path '{one_line(path)}' leads out of its folder; see what `git fsck` says")
+    if not any(f"{path}/".startswith(f"{folder}/" if folder else "") for _, _, path in entries):
+        return []
+    attributes = [path for _, _, path in entries if posixpath.basename(path) == ATTRIBUTES]
+    found = [_archive(root, tree, folder, prefix, attributes)]
+    for information, _, path in entries:
+        mode, _, commit = information.split()
+        if mode == _SUBMODULE and (root / path / ".git").exists():
+            with suppress(SlipwayError):  # its repository may lack the commit
+                found += _archives(root / path, f"{commit}:", "", f"{prefix}{path}/")
+    return found
+
+
+def _archive(root: Path, tree: str, folder: str, prefix: str, attributes: Sequence[str]) -> bytes:
+    """Return one archive; ``attributes`` are the files of attributes that count.
+
+    They may also keep files out of an archive or write into them (``export-ignore``, ``export-subst``), which builds do
+    not. So git reads them from a temporary work tree that overrides these, in a repository without settings that has
+    the objects of this one.
+    """
+    words = ("--show-object-format", "--git-path", "objects", "--git-common-dir", "--verify", tree)
+    object_format, objects, common, name = os.fsdecode(git.read(root, "rev-parse", *words)).splitlines()
+    with tempfile.TemporaryDirectory(prefix="slipway-") as temporary:
+        repository, work_tree = Path(temporary, "git"), Path(temporary, "tree")
         (repository / "refs").mkdir(parents=True)
         (repository / "HEAD").write_text("ref: refs/heads/main\n")
         (repository / "config").write_text(
@@ -52,28 +80,18 @@ def archives(root: Path, commit: str, folders: Sequence[str]) -> dict[str, bytes
         )
         work_tree.mkdir()
         (work_tree / ATTRIBUTES).write_bytes(_OVERRIDE)
-        for path in paths:
-            if ".." in PurePosixPath(path).parts:  # git writes no such tree, and checks out none
-                raise SlipwayError(
-                    f"commit {commit}: the path '{one_line(path)}' leads out of its folder; see what `git fsck` says"
-                )
-            if posixpath.basename(path) == ATTRIBUTES:
-                file = work_tree / path
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(git.read(root, "cat-file", "blob", f"{tree}:{path}") + _OVERRIDE)
+        for path in attributes:
+            (work_tree / path).parent.mkdir(parents=True, exist_ok=True)
+            (work_tree / path).write_bytes(git.read(root, "cat-file", "blob", f"{name}:{path}") + _OVERRIDE)
         # A partial clone fetches by the settings of its remote.
         settings = (f"include.path={Path(root, common).absolute() / 'config'}", *_SETTINGS)
         command = (
             *("--git-dir", str(repository), "--work-tree", str(work_tree)),
             *(word for setting in settings for word in ("-c", setting)),
-            *("archive", "--worktree-attributes", tree),
+            *("archive", "--worktree-attributes", f"--prefix={prefix}", name, *([folder] if folder else ())),
         )
         environment = {"GIT_OBJECT_DIRECTORY": str(Path(root, objects).absolute()), "GIT_ATTR_NOSYSTEM": "1"}
-        return {
-            folder: git.read(work_tree, *command, folder, environment=environment)
-            for folder in folders
-            if any(path.startswith(f"{folder}/") for path in paths)
-        }
+        return git.read(work_tree, *command, environment=environment)
 
 
 def large_files(root: Path) -> Path:
@@ -84,30 +102,42 @@ def large_files(root: Path) -> Path:
     return Path(root, (git.git(root, "rev-parse", "--git-common-dir") or ".git").strip(), "lfs", "objects")
 
 
+def state(root: Path) -> str:
+    """Return what changes as large files and commits of submodules come, which a commit's archives are made of too."""
+    folder = Path(root, (git.git(root, "rev-parse", "--git-dir") or ".git").strip(), "modules")
+    commits = [path.read_text(errors="replace") for path in sorted(folder.glob("**/HEAD")) if path.is_file()]
+    return "".join([str(sum(1 for _ in large_files(root).glob("*/*/*"))), *commits])
+
+
 class ArchivedContext:
-    """The build context in an archive of ``folder``; an empty archive is a context without files.
+    """The build context in the archives of ``folder``; without any, it has no files.
 
     No build gets a pointer of Git LFS (:func:`containers.dockerfile.context.lfs_object`). In a commit it stands for its
-    content, as far as ``large`` has that: the folder of :func:`large_files`.
+    content, as far as ``large`` has that: the folder of :func:`large_files`. A submodule without an archive is a path
+    that equals none on disk: another machine may have it.
     """
 
-    def __init__(self, archive: bytes, folder: str, large: Path = Path(os.devnull)) -> None:
+    def __init__(self, archives: Iterable[bytes], folder: str, large: Path = Path(os.devnull)) -> None:
         self._folder, self._large = folder, large
         self._content: dict[str, bytes] = {}
         self._links: dict[str, str] = {}
         self._executable: dict[str, bool] = {}
         self._digests: dict[str, str] = {}
         self._paths: dict[str, Sequence[str]] = {}
-        if not archive:
-            return
-        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-            for member in tar:
-                path = member.name.removeprefix(f"{folder}/")
-                if member.issym():
-                    self._links[path] = member.linkname
-                elif file := tar.extractfile(member):
-                    self._content[path] = file.read()
-                    self._executable[path] = bool(member.mode & 0o100)
+        folders = set[str]()
+        for archive in archives:
+            with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+                for member in tar:
+                    path = member.name.removeprefix(f"{folder}/")
+                    if member.issym():
+                        self._links[path] = member.linkname
+                    elif file := tar.extractfile(member):
+                        self._content[path] = file.read()
+                        self._executable[path] = bool(member.mode & 0o100)
+                    elif member.name != folder:
+                        folders.add(path)
+        full = {prefix for path in (*self._content, *self._links) for prefix in prefixes(path)}
+        self._digests |= dict.fromkeys(folders - full, _ABSENT)
 
     def paths(self, dockerfile: str) -> Sequence[str]:
         """See :meth:`containers.dockerfile.context.Context.paths`."""
@@ -120,7 +150,7 @@ class ArchivedContext:
                 tops = ignored.tops()
                 self._paths[dockerfile] = sorted(
                     path
-                    for path in (*self._content, *self._links)
+                    for path in {*self._content, *self._links, *self._digests}
                     if (tops is None or next(prefixes(path)) in tops) and not ignored.ignores(path)
                 )
             except PatternError as error:

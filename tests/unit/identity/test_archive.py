@@ -74,7 +74,7 @@ def test_archived_context_has_the_files_on_disk(entries: list[tuple[str, str, st
         (root / "context").mkdir()
         for entry in entries:
             put(root / "context", *entry)
-        packed = ArchivedContext(archive(root), "context")
+        packed = ArchivedContext(filter(None, [archive(root)]), "context")
         for dockerfile in DOCKERFILES:
             assert description(packed, dockerfile) == description(Folder(root / "context"), dockerfile)
 
@@ -84,14 +84,14 @@ def test_archived_context_follows_linked_ignore_file(tmp_path: Path) -> None:
         put(tmp_path / "context", path, content, "file")
     put(tmp_path / "context", "c", "shared", "link")
     put(tmp_path / "context", "a/Dockerfile.dockerignore", "../c/ignore", "link")
-    paths = ArchivedContext(archive(tmp_path), "context").paths("a/Dockerfile")
+    paths = ArchivedContext([archive(tmp_path)], "context").paths("a/Dockerfile")
     assert paths == ["a/Dockerfile", "a/Dockerfile.dockerignore"]
     assert paths == Folder(tmp_path / "context").paths("a/Dockerfile")
 
 
 def test_archived_context_that_is_empty_has_no_dockerfile() -> None:
     with pytest.raises(SlipwayError, match=r"^context/a/Dockerfile: there is no such Dockerfile"):
-        ArchivedContext(b"", "context").paths("a/Dockerfile")
+        ArchivedContext([], "context").paths("a/Dockerfile")
 
 
 def test_archived_context_with_malformed_pattern_is_refused() -> None:
@@ -102,4 +102,4 @@ def test_archived_context_with_malformed_pattern_is_refused() -> None:
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
     with pytest.raises(SlipwayError, match=r"^context: the ignore file of Dockerfile: syntax error in pattern: \[$"):
-        ArchivedContext(archive.getvalue(), "context").paths("Dockerfile")
+        ArchivedContext([archive.getvalue()], "context").paths("Dockerfile")
