@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from containers.errors import SlipwayError
+from containers.registry.reference import Reference
 from stacks import flavors, lock, platforms
 from stacks.config.publishing.compression import ZstdConfig
 from stacks.config.stack_config import StackConfig
@@ -117,10 +118,20 @@ def locked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:
         tables = lock.read_tables(root)
         other = cache(lambda stack: locked(read_stack(stack, root), f"stack {stack}", root).specs)
         specs = [_with_others(spec, other) for spec in graph.specs]
-        ordered = parents_first(lock.pinned(specs, graph.config, lock.read(root), tables))
+        digests = {**_stated(values), **lock.read(root)}
+        ordered = parents_first(lock.pinned(specs, graph.config, digests, tables))
         return replace(graph, specs=tuple(lock.with_refresh_date(ordered, lock.refresh_date(root))))
     except SlipwayError as error:
         raise SlipwayError(f"{where}: {error}") from None
+
+
+def _stated(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the digests that a stack states for images on its mirrors, by qualified reference.
+
+    The environment's are the machine's, as its mirrors are: they decide what is pulled there, and no identity.
+    """
+    digests = (values.get("mirrors") or {}).get("imageDigests") or {}
+    return {str(Reference.of(name).in_full): digest for name, digest in digests.items()}
 
 
 def _with_others(spec: ImageSpec, other: Callable[[str], tuple[ImageSpec, ...]]) -> ImageSpec:

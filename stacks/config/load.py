@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from containers.errors import SlipwayError, one_line, suggest
-from containers.registry.reference import full_names
+from containers.registry.reference import Reference, full_names
 from stacks.config.fetching.mirrors import MIRRORS_VARIABLE, MirrorsConfig
 from stacks.config.model import ENCRYPTED, Model, as_yaml, is_sensitive, keys, kinds
 from stacks.config.publishing.compression import Compression
@@ -92,7 +92,11 @@ def _unreadable(value: Any, keys: tuple[str, ...]) -> Iterator[str]:
         yield from _unreadable(item, (*keys, str(index)))
 
 
-_NAMES: Mapping[str, Callable[[str], tuple[str, ...]]] = {"images": full_names, "downloads": lambda address: (address,)}
+_NAMES: Mapping[str, Callable[[str], tuple[str, ...]]] = {
+    "images": full_names,
+    "imageDigests": lambda name: (str(Reference.of(name).in_full),),
+    "downloads": lambda address: (address,),
+}
 """The keys of ``mirrors`` that hold a mapping, and the function that returns all names of an entry."""
 
 

@@ -54,6 +54,24 @@ def test_revision_after_changed_or_deleted_file_moves(checkout: Checkout, first:
     assert checkout.revision() == checkout.git("rev-parse", "HEAD")[:7] != third
 
 
+def test_revision_after_another_stated_digest_moves(
+    checkout: Checkout, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the environment states is of this machine, as its mirrors are."""
+    mirror = {"images": {"debian": "m.example/debian"}}
+    for digit in "ab":
+        stated = {**mirror, "imageDigests": {"m.example/debian:bookworm-slim": f"sha256:{digit * 64}"}}
+        commit = checkout.commit(STACK, config() + f"  slipway:mirrors: {json.dumps(stated)}\n")
+        assert checkout.revision() == commit != first
+        (image,) = plan.make("local", root=checkout.root).images
+        assert image.args["BASE_IMAGE"] == f"m.example/debian:bookworm-slim@sha256:{digit * 64}"
+    checkout.commit(STACK, config())
+    monkeypatch.setenv("SLIPWAY_MIRRORS", json.dumps(stated))
+    (image,) = plan.make("local", root=checkout.root).images
+    assert image.tag.startswith(f"{first}-local")
+    assert image.args["BASE_IMAGE"].endswith("b" * 64)
+
+
 def test_revision_after_comments_in_dockerfile_stays(checkout: Checkout, first: str) -> None:
     for number in range(3):
         checkout.commit(DOCKERFILE, f"# Comment {number}.\n{BUILD}")

@@ -29,7 +29,8 @@ class MirrorsConfig(Model):
     image_digests: dict[str, Annotated[str, StringConstraints(pattern="^sha256:[0-9a-f]{64}$")]] = Field(
         default_factory=dict,
         description="The digest of an image on such a mirror, by its reference there, as host:port/name:tag: it is "
-        "pulled by this digest, whatever its tag names. No other tag of its repository is pulled from that mirror.",
+        "pulled by this digest, whatever its tag names. No other tag of its repository is pulled from that mirror. "
+        "An entry of a stack's own gives its images another tag. One of the environment does not.",
     )
     apt: Url | None = Field(
         None,

@@ -279,12 +279,31 @@ def test_reference_is_parsed_as_docker_does(reference: str, full: str) -> None:
     assert str(Reference.of(reference).in_full) == full
 
 
+@pytest.mark.parametrize(
+    ("reference", "normal"),
+    [
+        ("debian", "docker.io/library/debian"),
+        ("index.docker.io/debian:x", "docker.io/library/debian:x"),
+        ("registry-1.docker.io/library/debian:x", "docker.io/library/debian:x"),
+        ("Registry-1.Docker.IO:443/acme/x", "docker.io/acme/x"),
+        ("GHCR.io/acme/x:A", "ghcr.io/acme/x:A"),
+        ("ghcr.io:443/acme/x", "ghcr.io/acme/x"),
+        ("ghcr.io:8443/acme/x", "ghcr.io:8443/acme/x"),
+        ("localhost:443/x", "localhost:443/x"),
+        ("quay.io/debian", "quay.io/debian"),
+    ],
+)
+def test_names_of_one_registry_have_one_normal_form(reference: str, normal: str) -> None:
+    assert str(Reference.of(reference).normal) == normal
+
+
 def test_mirror_image_takes_longest_prefix_of_whole_segments() -> None:
     mirrors = MirrorsConfig(
         images={"docker.io": "m.example/hub", "docker.io/nvidia": "m.example/nv", "docker.io/lib": "no.example"}
     )
     assert mirrors.image("nvidia/cuda:12") == "m.example/nv/cuda:12"
     assert mirrors.image("debian:12") == "m.example/hub/library/debian:12"
+    assert mirrors.image("Registry-1.docker.io:443/library/debian:12") == "m.example/hub/library/debian:12"
     assert mirrors.image("ghcr.io/a/b:1") == "ghcr.io/a/b:1"
 
 
@@ -299,6 +318,10 @@ def test_mirrors_of_environment_apply_below_those_of_stack(monkeypatch: pytest.M
     assert load(mirrors={"images": {"debian": "own.example/debian"}}).mirrors.images == {"debian": "own.example/debian"}
     monkeypatch.setenv("SLIPWAY_MIRRORS", json.dumps({"downloads": {"http://a.example": "http://low.example/a"}}))
     assert load().mirrors.downloads == {"http://a.example": "http://low.example/a"}
+    digests = [{name: f"sha256:{digit * 64}"} for name, digit in (("low.example/d:1", "a"), ("own.example/d:1", "b"))]
+    monkeypatch.setenv("SLIPWAY_MIRRORS", json.dumps({"imageDigests": digests[0]}))
+    assert load(mirrors={"imageDigests": digests[1]}).mirrors.image_digests == digests[0] | digests[1]
+    monkeypatch.setenv("SLIPWAY_MIRRORS", json.dumps({"downloads": {"http://a.example": "http://low.example/a"}}))
     private = load(mirrors={"downloads": {"http://b.example": "http://own.example"}}).mirrors
     assert private.downloads == {"http://a.example": "http://low.example/a", "http://b.example": "http://own.example"}
     monkeypatch.setenv("SLIPWAY_MIRRORS", "{oops")
