@@ -102,10 +102,10 @@ def verify(stack: str, root: Path, image: str | None = None) -> Iterator[Verifie
                 parents |= evidence.parents(planned)
             yield Verified(name, ref, tuple(facts))
     siblings = {
-        Reference.of(built["ref"]).in_full.repository for built in pushed.values()
+        Reference.of(built["ref"]).normal.repository for built in pushed.values()
     }  # at any digest: one may be older
     for parent, signer in parents.items():
-        if Reference.of(parent).in_full.repository not in siblings:
+        if Reference.of(parent).normal.repository not in siblings:
             ref = _pinned(parent, login)
             yield Verified("parent", ref, (signature(ref, signer, login, planned.parent_annotations(parent)),))
     if violations:

@@ -22,6 +22,7 @@ _LONGEST_PATH = 255
 _DOCKER_HUB = "docker.io"
 _ALIASES = {"index.docker.io": _DOCKER_HUB}
 """Aliases of a host, as Docker has them."""
+_HUB_NAMES = {*_ALIASES, "registry-1.docker.io"}
 
 
 @dataclass(frozen=True)
@@ -105,12 +106,31 @@ class Reference:
         return replace(self, repository="/".join(self._parts))
 
     @property
+    def normal(self) -> Reference:
+        """The reference in full by the one name that compares equal for all names of a registry.
+
+        Docker itself takes ``index.docker.io`` alone for another name of Docker Hub's (distribution/reference 0965666a,
+        normalize.go:11-30, which says that the registry is at ``registry-1.docker.io``). A host's case counts for
+        nothing, and HTTPS has port 443.
+        """
+        host, path = self._parts
+        host = host.lower()
+        host = host if on_loopback(host) else host.removesuffix(":443")
+        host = _DOCKER_HUB if host in _HUB_NAMES else host
+        return replace(self, repository=f"{host}/{_official(host, path)}")
+
+    @property
     def _parts(self) -> tuple[str, str]:
         host, slash, path = self.repository.partition("/")
         if not slash or not ("." in host or ":" in host or host == "localhost" or host.lower() != host):
             host, path = _DOCKER_HUB, self.repository
         host = _ALIASES.get(host, host)
-        return host, f"library/{path}" if host == _DOCKER_HUB and "/" not in path else path
+        return host, _official(host, path)
+
+
+def _official(host: str, path: str) -> str:
+    """Return the path of an image in a registry, as Docker Hub has its official images."""
+    return f"library/{path}" if host == _DOCKER_HUB and "/" not in path else path
 
 
 _PREFIX = re.compile(rf"{_HOST}(?:/{_PATH})?")
@@ -160,16 +180,16 @@ def check_reference(value: str) -> str:
 def full_names(prefix: str) -> tuple[str, ...]:
     """Return the full names of a prefix: on Docker Hub one word is an organization or an official image."""
     below = "/x/y"
-    return (str(Reference.of(prefix + below).in_full).removesuffix(below), str(Reference.of(prefix).in_full))
+    return (str(Reference.of(prefix + below).normal).removesuffix(below), str(Reference.of(prefix).normal))
 
 
 def covering(prefixes: Iterable[str], reference: str) -> tuple[str, str] | None:
     """Return the longest prefix of an image's name among registries and repositories, and the rest of the name.
 
     Each may be spelled as Docker allows: ``docker.io``, ``nvidia``, ``nvidia/cuda``, ``debian``,
-    ``index.docker.io/library/debian``. None where no prefix fits.
+    ``index.docker.io/library/debian``; see :attr:`Reference.normal`. None where no prefix fits.
     """
-    full = str(Reference.of(reference).in_full)
+    full = str(Reference.of(reference).normal)
     names = {name: prefix for prefix in prefixes for name in full_names(prefix)}
     for name in sorted(names, key=len, reverse=True):
         ends = "/:@" if "/" in name else "/"  # a colon after a host begins a port: another registry

@@ -14,6 +14,7 @@ from itertools import combinations, product, starmap
 from typing import NamedTuple
 
 from containers.errors import abridged, one_line, quoted
+from containers.registry.reference import Reference
 from stacks.config.ec2 import Ec2RunnersConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.stack_config import Runners, StackConfig
@@ -163,13 +164,14 @@ def _scale_sets(stack: str, runners: Runners | None, *, by_group: bool) -> set[t
 def _contents(built: StackImages) -> dict[tuple[str, str, str], dict[str, str]]:
     """Return what decides each image's content, by repository, name and suffix: its reference without the revision.
 
-    The case of a host says nothing.
+    A repository may be spelled in several ways.
     """
+    repository = Reference(built.repository).normal.repository
     by_name = {spec.name: spec for spec in built.specs}
     contents: dict[tuple[str, str, str], dict[str, str]] = {}
     for spec in built.specs:
         if not spec.product:
-            content = contents.setdefault((built.repository.lower(), spec.published_name, spec.suffix.render()), {})
+            content = contents.setdefault((repository, spec.published_name, spec.suffix.render()), {})
             for key, value in _content(spec, by_name).items():
                 # One tag names the images of all platforms.
                 values = dict.fromkeys([*filter(None, [content.get(key)]), value])

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from containers.errors import SlipwayError
+from containers.registry.reference import Reference
 from stacks import graph as graphs
 from stacks.config.ec2 import Ec2RunnersConfig
 from stacks.config.registries.ecr import EcrRegistryConfig
@@ -50,9 +51,9 @@ def _owners(graph: Graph, repository: str) -> dict[str, str]:
     for name in stack_names(graph.root):
         with suppress(SlipwayError):  # a mistake of another stack is that stack's
             values = read_stack(name, graph.root)
-            if name == stack or repository not in str(values.get("registry")):
+            if name == stack or Reference(repository).path not in str(values.get("registry")):
                 continue
             theirs = graphs.unlocked(values, f"stack {name}", graph.root)
-            if theirs.config.registry.repository == repository:
+            if Reference(theirs.config.registry.repository).normal == Reference(repository).normal:
                 owners |= {spec.published_name: name for spec in theirs.specs if spec.product}
     return owners

@@ -402,6 +402,6 @@ class StackConfig(Model):
             for source, target in elsewhere:
                 match = covering([target], name)
                 public = source + match[1] if match else name
-                if public not in names and Reference.of(self.pulled(public)).in_full == Reference.of(pulled).in_full:
+                if public not in names and Reference.of(self.pulled(public)).normal == Reference.of(pulled).normal:
                     names.append(public)
         return names[::-1]

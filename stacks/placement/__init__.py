@@ -255,11 +255,11 @@ def _attested(config: StackConfig, signing: SigningConfig, gates: Gates, *, prod
 
 
 def _validation(plan: Plan) -> PlacedValidation | None:
-    runners, registry = plan.config.runners, Reference(plan.config.registry.repository).host
+    runners, registry = plan.config.runners, Reference(plan.config.registry.repository).normal.host
     validation = runners.validation if isinstance(runners, KubernetesRunnersConfig) else None
     if validation is None:
         return None
     if validation.image in {*plan.indexes, *(image.spec.name for image in plan.images)}:
         return PlacedValidation(validation.image, "", private=True)
     reference = plan.config.mirrors.image(validation.image)
-    return PlacedValidation(None, reference, private=Reference.of(reference).host == registry)
+    return PlacedValidation(None, reference, private=Reference.of(reference).normal.host == registry)

@@ -158,6 +158,6 @@ class EcrRegistryConfig(RegistryConfig):
 
     def pull_reference(self, reference: str) -> str:
         """Return the name under which ECR caches a parent; the reference itself where it is not cached."""
-        image = Reference.of(reference)
+        image = Reference.of(reference).normal
         cached = self.cached.get(image.host)
         return str(replace(image, repository=f"{cached}/{image.path}")) if cached else reference

@@ -87,8 +87,11 @@ def test_collision_is_of_all_that_an_image_is_made_of(change: dict[str, Any], li
     assert line in reported
 
 
-def test_host_of_another_case_is_the_same_registry() -> None:
-    assert collisions([built("a"), built("b", repository="R.Example/ml", archList="9.0")])
+@pytest.mark.parametrize(
+    "one, other", [("r.example/ml", "R.Example:443/ml"), ("docker.io/a", "registry-1.docker.io/a")]
+)
+def test_other_name_of_a_registry_is_the_same_registry(one: str, other: str) -> None:
+    assert collisions([built("a", repository=one), built("b", repository=other, archList="9.0")])
 
 
 def test_products_of_stacks_with_own_suffix_are_shared() -> None:
