@@ -10,7 +10,10 @@ from typing import Final
 from containers.errors import SlipwayError, one_line
 
 RECORD: Final = ".slipway-export"
-"""The file in the folder that names each other one, with its mode and SHA-256."""
+"""The file in the folder that names each other one, with its SHA-256 and whether it can be run.
+
+Other bits of a mode are a umask's: a copy or a clone of the folder has those of whoever made it.
+"""
 
 
 def record(folder: Path) -> None:
@@ -47,7 +50,7 @@ def _files(folder: Path) -> dict[str, str]:
         if path.is_symlink():
             value = f"link to {path.readlink()}"
         elif path.is_file():
-            value = f"{path.stat().st_mode & 0o777:o} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+            value = f"{755 if path.stat().st_mode & 0o100 else 644} {hashlib.sha256(path.read_bytes()).hexdigest()}"
         else:
             continue
         files[path.relative_to(folder).as_posix()] = value

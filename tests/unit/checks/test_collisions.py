@@ -88,7 +88,7 @@ def test_collision_is_of_all_that_an_image_is_made_of(change: dict[str, Any], li
 
 
 @pytest.mark.parametrize(
-    "one, other", [("r.example/ml", "R.Example:443/ml"), ("docker.io/a", "registry-1.docker.io/a")]
+    ("one", "other"), [("r.example/ml", "R.Example:443/ml"), ("docker.io/a", "registry-1.docker.io/a")]
 )
 def test_other_name_of_a_registry_is_the_same_registry(one: str, other: str) -> None:
     assert collisions([built("a", repository=one), built("b", repository=other, archList="9.0")])

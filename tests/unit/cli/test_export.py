@@ -584,7 +584,7 @@ def test_export_bake_prints_a_line_that_finds_all_contexts(
 def test_export_with_force_keeps_what_was_edited(
     words: tuple[str, ...], file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nor does it replace a user's own folder with such a file."""
+    """Nor does it replace a user's own folder with such a file. Another umask, as of a clone of the folder, is no edit."""
     own, output = tmp_path / "own", tmp_path / "out"
     (own / file).parent.mkdir(parents=True)
     (own / file).write_text("precious")
@@ -592,6 +592,8 @@ def test_export_with_force_keeps_what_was_edited(
     assert "exists and is not what this command writes" in capsys.readouterr().err
     assert (own / file).read_text() == "precious"
     assert export(*words, "--output", str(output)) == 0
+    for path in output.rglob("*"):
+        path.chmod(path.stat().st_mode & 0o700)
     assert export(*words, "--output", str(output), "--force") == 0
     script = next(path for path in output.rglob("*") if os.access(path, os.X_OK) and path.is_file())
     mode, added = script.stat().st_mode, output / "docker-bake.override.hcl"
