@@ -283,9 +283,9 @@ class Plan:
 
     @property
     def _published(self) -> dict[str, dict[str, Any]]:
-        """What is published under each name: its fingerprint, its tag's suffix, and the commit.
+        """What is published under each name: its fingerprint, its tag's suffix, its repository, and the commit.
 
-        That is the one in its tag, if it alone names it.
+        The commit is the one in its tag, if it alone names it.
         """
         published = {}
         for image in (each for each in self.images if not each.spec.product):
@@ -294,6 +294,7 @@ class Plan:
             published[name] = {
                 "fingerprint": fingerprint,
                 "suffix": image.spec.suffix.render(),
+                "repository": image.repository,
                 "commit": None if revision.mark else revision.commit,
             }
         return published

@@ -58,7 +58,7 @@ def find(
     if shallow == "true":
         return marks
     prefix = branch_prefix(_branch(branch))
-    commits = kept_commits.of_stack(stack, suffixes, root)
+    commits = kept_commits.of_stack(stack, suffixes, root, repository)
     kept = {name: (commits[name, value], True) for name, value in fingerprints.items() if (name, value) in commits}
     searched = {name: value for name, value in fingerprints.items() if name not in kept}
     origins = kept | Cache(root, "revisions").get(

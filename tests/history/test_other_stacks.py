@@ -152,6 +152,22 @@ def test_kept_commit_counts_for_its_suffix_in_any_stack(checkout: Checkout) -> N
         assert (checkout.revision("other") == "1234567") == kept
 
 
+def test_kept_commit_of_two_registries_is_not_swapped(checkout: Checkout) -> None:
+    """An upgrade wrote down both images under one tag; each registry has it for its own."""
+    places = [f"  slipway:registry: {{kind: generic, repository: {host}.example/ml}}\n" for host in "ab"]
+    checkout.write(STACK, config() + places[0])
+    checkout.commit(OTHER, config() + "  slipway:environment: {A: b}\n" + places[1])
+    lines = ""
+    for stack in ("local", "other"):
+        image = plan.make(stack, root=checkout.root).as_json()["published"]["torch"]
+        lines += f"{stack} torch {image['fingerprint']} 1234567 {image['suffix']} {image['repository']}\n"
+    checkout.commit("stacks/commits.txt", lines)
+    assert [checkout.revision(stack) for stack in ("local", "other")] == ["1234567"] * 2
+    checkout.write(STACK, config() + places[1])
+    checkout.write(OTHER, config() + "  slipway:environment: {A: b}\n" + places[0])
+    assert "1234567" not in [checkout.revision(stack) for stack in ("local", "other")]
+
+
 def reference(checkout: Checkout, stack: str) -> str:
     (image,) = plan.make(stack, root=checkout.root).images
     return image.reference

@@ -237,7 +237,7 @@ def _kept(checkout: Checkout, before: Contents, after: Contents) -> str:
         moved = {image["published"] for name, image in {**then, **now}.items() if _key(then, name) != _key(now, name)}
         shown = _output(checkout, [checkout.venv / "bin" / "slipway"], "show", stack, "--json", version="that runs")
         lines += [
-            f"{stack} {name} {image['fingerprint']} {image['commit']} {image['suffix']}\n"
+            f"{stack} {name} {image['fingerprint']} {image['commit']} {image['suffix']} {image['repository']}\n"
             for name, image in json.loads(shown)["published"].items()
             if name not in moved and image["commit"]
         ]
