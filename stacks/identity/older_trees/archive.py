@@ -104,8 +104,8 @@ def large_files(root: Path) -> Path:
 
 def state(root: Path) -> str:
     """Return what changes as large files and commits of submodules come, which a commit's archives are made of too."""
-    folder = Path(root, (git.git(root, "rev-parse", "--git-dir") or ".git").strip(), "modules")
-    commits = [path.read_text(errors="replace") for path in sorted(folder.glob("**/HEAD")) if path.is_file()]
+    modules = Path(root, (git.git(root, "rev-parse", "--git-path", "modules") or "").strip())
+    commits = [path.read_text(errors="replace") for path in sorted(modules.glob("**/HEAD")) if path.is_file()]
     return "".join([str(sum(1 for _ in large_files(root).glob("*/*/*"))), *commits])
 
 
