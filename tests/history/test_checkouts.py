@@ -74,7 +74,7 @@ def test_tag_where_a_machine_converts_files_has_a_mark(
     assert machine.tag.startswith(f"{commit}-{'local' if same else 'x'}")
 
 
-def test_pointer_of_git_lfs_is_refused_and_its_content_has_the_tag(checkout: Checkout) -> None:
+def test_git_lfs_pointer_is_refused_and_content_has_the_tag(checkout: Checkout) -> None:
     commit = checkout.commit(f"{TORCH}/w.bin", POINTER)
     with pytest.raises(SlipwayError, match=rf"{TORCH}/w\.bin: this is a pointer of Git LFS, .* `git lfs pull`"):
         image(checkout)
