@@ -45,7 +45,7 @@ def archives(root: Path, commit: str, folder: str) -> list[bytes]:
 
 def _archives(root: Path, tree: str, folder: str, prefix: str) -> list[bytes]:
     """Return the archives of a folder of a tree, or of all of it, with the paths in it below ``prefix``."""
-    listing = git.read(root, "ls-tree", "-r", "-z", tree, *((ATTRIBUTES, folder) if folder else ()))
+    listing = git.read(root, "ls-tree", "--full-tree", "-r", "-z", tree, *((ATTRIBUTES, folder) if folder else ()))
     entries = [entry.partition("\t") for entry in os.fsdecode(listing).split("\0") if entry]
     for path in (path for _, _, path in entries):
         if ".." in PurePosixPath(path).parts:  # git writes no such tree, and checks out none
