@@ -29,6 +29,7 @@ from stacks.spec import context_path
 DOCKERFILE: Final = "Dockerfile"
 """The Dockerfile's name in a folder."""
 _OWN: Final = {DOCKERFILE, f"{DOCKERFILE}{context.IGNORE}"}
+_IGNORED: Final = "".join(f"/{name}\n" for name in sorted(_OWN))
 _KEPT_SECONDS: Final = 7 * 24 * 3600
 """A folder that no run has used for so long is removed."""
 
@@ -40,7 +41,8 @@ def write(contents: Iterable[Content], root: Path) -> None:
     ``root`` is the checkout. Two runs at once do not disturb each other: a folder appears whole, and never changes.
 
     Raises:
-        SlipwayError: a file cannot be read or written, or changed since the images were planned.
+        SlipwayError: a file cannot be read or written, or changed since the images were planned; or a folder was
+            edited, so that a build would get something else than its tag says.
     """
     folders = {built.folder: built for content in contents for built in (content, content.checks) if built}
     try:
@@ -50,6 +52,7 @@ def write(contents: Iterable[Content], root: Path) -> None:
         for name, content in folders.items():
             folder = root / name
             if folder.is_dir():
+                _check(content, folder)
                 os.utime(folder)
             else:
                 _write(content, folder, context_path(content.spec.context, root))
@@ -71,7 +74,7 @@ def _write(content: Content, folder: Path, source: Path) -> None:
                 raise SlipwayError(f"{source / path}: a build cannot read a file of this name; move it into a folder")
             _copy(source / path, temporary / path, digest, temporary, content.prologues.get(path))
         (temporary / DOCKERFILE).write_bytes(content.dockerfile.encode(errors="surrogateescape"))
-        (temporary / f"{DOCKERFILE}{context.IGNORE}").write_text("".join(f"/{name}\n" for name in sorted(_OWN)))
+        (temporary / f"{DOCKERFILE}{context.IGNORE}").write_text(_IGNORED)
         for name in _OWN:
             (temporary / name).chmod(0o644)
         try:
@@ -103,6 +106,32 @@ def _copy(source: Path, target: Path, digest: str, root: Path, prologue: Prologu
         target.chmod(0o755 if executable else 0o644)
     if copied != digest:
         raise SlipwayError(f"{source}: it changed while it was read; run the command again")
+
+
+def _check(content: Content, folder: Path) -> None:
+    own = {DOCKERFILE: content.dockerfile, f"{DOCKERFILE}{context.IGNORE}": _IGNORED}
+    texts = {name: context.digest(text.encode(errors="surrogateescape")) for name, text in own.items()}
+    files = {**content.files, **texts}
+    there = {
+        path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_symlink() or path.is_file()
+    }
+    for path in sorted(files.keys() | there.keys()):
+        if path not in there or _digest(there[path], content.prologues.get(path)) != files.get(path):
+            raise SlipwayError(
+                f"{folder / path}: edited by hand; builds get this copy, and its name is a hash of what was there: "
+                f"remove {folder}, and edit the file in {content.spec.context}"
+            )
+
+
+def _digest(copy: Path, prologue: Prologue | None) -> str:
+    """Return the digest of what a copy was made of; empty if it has another mode, or another prologue."""
+    if copy.is_symlink():
+        return context.digest(os.fsencode(os.readlink(copy)), link=True)  # noqa: PTH115 - as it is written
+    mode, content = stat.S_IMODE(copy.stat().st_mode), copy.read_bytes()
+    lines, identity = (part.encode() for part in prologue or ("", ""))
+    if mode not in {0o644, 0o755} or not content.startswith(lines):
+        return ""
+    return context.digest(identity + content[len(lines) :], executable=mode == 0o755)
 
 
 def _remove_old(folder: Path) -> None:

@@ -10,12 +10,12 @@ import pytest
 from containers.errors import SlipwayError
 from stacks import plan
 from stacks.identity import history, older_trees
+from stacks.identity.older_trees.archive import ATTRIBUTES, archives
 from stacks.plan import PlannedImage
 from tests.helpers.sample_repository import Checkout, make
 
 TORCH = "dockerfiles/torch"
 FILES = {"a.txt": "one\ntwo\n", "id.c": "$Id$\n"}
-ATTRIBUTES = ".gitattributes"
 CRLF = "core.autocrlf=true"
 FILTER = ("filter.up.smudge=tr a-z A-Z", "filter.up.clean=tr A-Z a-z")
 LARGE = b"weights\n"
@@ -91,6 +91,13 @@ def test_git_lfs_pointer_is_refused_and_content_has_the_tag(checkout: Checkout) 
     assert image(checkout).tag.startswith(f"{commit}-local")
     (checkout.root / TORCH / "w.bin").write_bytes(LARGE * 2)
     assert image(checkout).tag.startswith(f"{commit}-x")
+
+
+def test_attributes_above_a_context_count(checkout: Checkout) -> None:
+    checkout.write("images/one/a", "one\n")
+    checkout.commit(f"images/{ATTRIBUTES}", "* text eol=crlf\n")
+    (packed,) = archives(checkout.root, "HEAD", "images/one")
+    assert b"one\r\n" in packed
 
 
 def test_submodule_counts_with_its_commit(checkout: Checkout, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def archives(root: Path, commit: str, folder: str) -> list[bytes]:
 
 def _archives(root: Path, tree: str, folder: str, prefix: str) -> list[bytes]:
     """Return the archives of a folder of a tree, or of all of it, with the paths in it below ``prefix``."""
-    listing = git.read(root, "ls-tree", "--full-tree", "-r", "-z", tree, *((ATTRIBUTES, folder) if folder else ()))
+    listing = git.read(root, "ls-tree", "--full-tree", "-r", "-z", tree, *_paths(folder))
     entries = [entry.partition("\t") for entry in os.fsdecode(listing).split("\0") if entry]
     for path in (path for _, _, path in entries):
         if ".." in PurePosixPath(path).parts:  # git writes no such tree, and checks out none
@@ -60,6 +60,12 @@ def _archives(root: Path, tree: str, folder: str, prefix: str) -> list[bytes]:
             with suppress(SlipwayError):  # its repository may lack the commit
                 found += _archives(root / path, f"{commit}:", "", f"{prefix}{path}/")
     return found
+
+
+def _paths(folder: str) -> list[str]:
+    """Return what is listed of a tree: a folder, and the attributes in those above it; nothing for all of the tree."""
+    above = [f"{path}/{ATTRIBUTES}" for path in prefixes(folder)]
+    return [ATTRIBUTES, *above, folder] if folder else []
 
 
 def _archive(root: Path, tree: str, folder: str, prefix: str, attributes: Sequence[str]) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -106,6 +107,16 @@ def test_folder_that_exists_is_used_as_it_is(root: Path) -> None:
     (root / CONTEXT).mkdir()
     staged_context.write([content], root)
     assert (root / content.folder / "a/run").read_text() == "y"
+
+
+@pytest.mark.parametrize("edit", ["echo >> a/run", "chmod 700 a/run", "rm a/run", "touch a/new", "echo >> Dockerfile"])
+def test_folder_that_was_edited_is_refused(root: Path, edit: str) -> None:
+    """It would be built under the tag of what was there."""
+    content = planned(root)
+    staged_context.write([content], root)
+    subprocess.run(["sh", "-c", edit], cwd=root / content.folder, check=True)
+    with pytest.raises(SlipwayError, match=r"edited by hand; .*: remove .*, and edit the file in dockerfiles$"):
+        staged_context.write([content], root)
 
 
 def test_folders_of_two_runs_at_once_are_whole(root: Path) -> None:
