@@ -26,6 +26,8 @@ _OVERRIDE: Final = b"\n* -export-ignore -export-subst -filter\n"
 _SUBMODULE: Final = "160000"
 """git's mode of one."""
 _ABSENT: Final = "a submodule that is not here"
+_SHA256_DIGITS: Final = 64
+_SHA256: Final = "[core]\nrepositoryFormatVersion = 1\n[extensions]\nobjectFormat = sha256\n"
 _SETTINGS: Final = ("core.autocrlf=false", "core.eol=lf", f"core.attributesFile={os.devnull}")
 
 
@@ -75,15 +77,14 @@ def _archive(root: Path, tree: str, folder: str, prefix: str, attributes: Sequen
     not. So git reads them from a temporary work tree that overrides these, in a repository without settings that has
     the objects of this one.
     """
-    words = ("--show-object-format", "--git-path", "objects", "--git-common-dir", "--verify", tree)
-    object_format, objects, common, name = os.fsdecode(git.read(root, "rev-parse", *words)).splitlines()
+    words = ("--git-path", "objects", "--git-common-dir", tree)
+    objects, common, name = os.fsdecode(git.read(root, "rev-parse", *words)).splitlines()
     with tempfile.TemporaryDirectory(prefix="slipway-") as temporary:
         repository, work_tree = Path(temporary, "git"), Path(temporary, "tree")
         (repository / "refs").mkdir(parents=True)
         (repository / "HEAD").write_text("ref: refs/heads/main\n")
-        (repository / "config").write_text(
-            f"[core]\nrepositoryFormatVersion = 1\n[extensions]\nobjectFormat = {object_format}\n"
-        )
+        if len(name) == _SHA256_DIGITS:
+            (repository / "config").write_text(_SHA256)
         work_tree.mkdir()
         (work_tree / ATTRIBUTES).write_bytes(_OVERRIDE)
         for path in attributes:
