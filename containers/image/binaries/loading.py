@@ -379,6 +379,10 @@ class _Resolution:
 
     def _report_versions(self) -> None:
         for (path, version), users in self._versions.unmet():
+            library = posixpath.basename(version)
+            if exceptions().is_optional(path, library):
+                self.result.optional.setdefault(library, []).append(f"/{path}")
+                continue
             others = tuple(f"/{one}" for one in users if one != path)
             missing, names = f"misses version {version}", (version.partition(" of ")[0],)
             self.result.faults.append(Fault("version", f"/{path}", missing, "", others, names=names))

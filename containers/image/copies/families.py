@@ -30,6 +30,7 @@ class Family:
     rivals: bool = False
     by_name: bool = False
     of_system: bool = False
+    variables: tuple[str, ...] = ()
 
     def rank(self, library: str) -> int | None:
         """Return which of the family's patterns has a plain name, None if none has."""
@@ -85,7 +86,7 @@ class Opened:
     beside: str = ""
 
     def has(self, file: str) -> bool:
-        """Return whether a file is one of them, by its path below the folder of packages."""
+        """Return whether a file is one of them, by its path below the folder of packages, or by its whole one."""
         return any(fnmatch.fnmatchcase(file, pattern) for pattern in self.files)
 
 

@@ -155,14 +155,14 @@ class _Search:
         for path in paths:
             budget.check()
             same = by_part[family.part(self._plain(path))]
-            if len(same) < _MOST and not any(self._are_equal(path, other) for other in same):
+            if len(same) < _MOST and not any(self._are_one(path, other) for other in same):
                 same.append(path)
         return next((same for _, same in sorted(by_part.items()) if len(same) > 1), [])
 
     def _are_apart(self, files: Sequence[str]) -> bool:
         """Return whether the loader loads them all: they differ in name, or one is opened by its path."""
-        alone = any(all(root == path for root, _ in self._members[path]) for path in files)
-        return len(set(map(self._soname, files))) > 1 or (self._subject.environment and alone)
+        opened = self._subject.environment and any(map(self._is_opened, files))
+        return len(set(map(self._soname, files))) > 1 or opened
 
     def _loaded(self, files: Sequence[str]) -> tuple[str, Sequence[str], str]:
         """Return what the loader makes of different files in one process: how it has them, they, and what follows."""
@@ -204,6 +204,20 @@ class _Search:
         versions = first.provided is None or second.provided is None or first.provided & second.provided
         return bool(versions) and not set(first.defined).isdisjoint(second.defined)
 
+    def _are_one(self, one: str, other: str) -> bool:
+        """Return whether files are equal and one serves all: none is needed by a name of its own, or opened by path."""
+        return self._are_equal(one, other) and not self._needed(one).isdisjoint(self._needed(other))
+
+    def _needed(self, path: str) -> Set[str]:
+        """Return the names by which a file is needed, or the path by which it is opened."""
+        if self._is_opened(path):
+            return {path}
+        return {member.name or self._soname(path) for root, member in self._members[path] if root != path}
+
+    def _is_opened(self, path: str) -> bool:
+        """Return whether a file is opened by its path, which another one's name does not serve."""
+        return self._subject.everywhere.get(path) == f"/{path}" or all(root == path for root, _ in self._members[path])
+
     def _are_equal(self, one: str, other: str) -> bool:
         return self._contents.binaries[one] == self._contents.binaries[other]
 
@@ -236,7 +250,13 @@ class _Search:
         return f"{owner.manager}: {owner.name}" if owner.manager == "pip" else owner.manager
 
     def _named(self, family: Family, paths: Iterable[str]) -> Iterator[Copies]:
-        """Yield the file that the loader finds by a name alone, if packages bring another one."""
+        """Yield the file that a variable names, or the loader finds by a name alone, if packages bring another one."""
+        for variable in family.variables if self._subject.environment else ():
+            library = self._processes.found(self._contents.environment.get(variable, ""), self._subject.python)
+            others = [path for path in paths if library and not self._are_equal(path, library)]
+            if others and self._processes.families.get(library) == family:
+                mixing = f"the second is loaded too, as {variable} names it"
+                yield self._copies(family, "name", [others[0], library], mixing)
         names = Counter(map(self._soname, paths))
         for path in paths if self._subject.environment else ():
             name = self._soname(path)
@@ -274,7 +294,7 @@ class _Search:
 
     def _copy(self, path: str) -> Copy:
         equal = [other for other in self._members if self._soname(other) == self._soname(path)]
-        roots = [root for other in equal if self._are_equal(other, path) for root, _ in self._members[other]]
+        roots = [root for other in equal if self._are_one(other, path) for root, _ in self._members[other]]
         families = self._processes.families  # what a library opens of its own family, somebody else brought
         brought = [root for root in roots if families.get(root) != families.get(path)] or roots
         by = tuple(dict.fromkeys(map(self._bringer, brought)))

@@ -64,7 +64,7 @@ def _environments(contents: Contents, processes: Processes, folders: PackageFold
         while pending:
             root = pending.pop()
             one.roots.append(root)
-            if (row := _opened(contents, folders, root.path)) and row.everywhere:
+            if (row := _opened(contents, folders, root.path, environment)) and row.everywhere:
                 one.everywhere.update((member.path, f"/{root.path}") for member in root.members)
             # A library of a family is opened in the process of itself alone.
             more = [by_path[member.path] for member in root.members if member.path in by_path]
@@ -80,18 +80,21 @@ def _opened_by_environment(
     """Return the roots that the Python of each environment opens."""
     environments: defaultdict[Environment, list[Root]] = defaultdict(list)
     for root in roots:
-        for environment in () if root.program else folders.of(root.path):
-            if _is_opened(contents, folders, root.path, environment.version):
+        is_package = bool(folders.folder(root.path))
+        for environment in () if root.program else folders.of(root.path) if is_package else folders.environments:
+            if _is_opened(contents, folders, root.path, environment):
                 environments[environment].append(root)
     return environments
 
 
-def _is_opened(contents: Contents, folders: PackageFolders, path: str, version: str) -> bool:
-    """Return whether Python opens a file: a module for it, or the table's name of a package's opened file."""
-    if tagged := _TAGGED.search(path):
-        return not tagged["version"] or tagged["version"] == version.replace(".", "")
-    if _opened(contents, folders, path):
+def _is_opened(contents: Contents, folders: PackageFolders, path: str, environment: Environment) -> bool:
+    """Return whether Python opens a file: a module for it, or the table's name of a file that a package opens."""
+    if _opened(contents, folders, path, environment):
         return True
+    if not folders.folder(path):
+        return False
+    if tagged := _TAGGED.search(path):
+        return not tagged["version"] or tagged["version"] == environment.version.replace(".", "")
     name = posixpath.basename(path)
     binary = contents.binaries[path]
     return (
@@ -101,8 +104,14 @@ def _is_opened(contents: Contents, folders: PackageFolders, path: str, version: 
     )
 
 
-def _opened(contents: Contents, folders: PackageFolders, path: str) -> Opened | None:
-    """Return the row of the table for a file that a package opens; None if it has none."""
+def _opened(contents: Contents, folders: PackageFolders, path: str, environment: Environment) -> Opened | None:
+    """Return the row of the table for a file that a package of an environment opens; None if it has none."""
     folder = folders.folder(path)
-    rows = (row for row in table().opened if row.has(path.removeprefix(f"{folder}/")))
-    return next((row for row in rows if not row.beside or contents.tree.find(f"{folder}/{row.beside}")), None)
+    file = path.removeprefix(f"{folder}/") if folder else f"/{path}"
+    openers = [folder] if folder else environment.folders
+    rows = (row for row in table().opened if row.has(file))
+    return next((row for row in rows if not row.beside or _has(contents, openers, row.beside)), None)
+
+
+def _has(contents: Contents, folders: Iterable[str], file: str) -> bool:
+    return any(contents.tree.find(f"{folder}/{file}") for folder in folders)

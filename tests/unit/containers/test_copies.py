@@ -428,6 +428,62 @@ def test_nccl_that_jax_opens_counts_where_jax_is(*, is_there: bool) -> None:
     assert [(one.family, one.how) for one in found] == [("NCCL", "name")] * is_there
 
 
+def test_equal_runtime_under_a_name_of_its_own_is_a_second_copy() -> None:
+    """As in torchvision's wheel: the need is `libcudart.3eda8113.so.13`, and the soname of that file is still `libcudart.so.13`."""
+    runtime = elf("libcudart.so.13", defined=["cudaMalloc"])
+    files: image_files.Files = {
+        f"{SITE}/torch/_C{TAG}": elf(needed=["libcudart.so.13"], rpath="$ORIGIN/../nvidia/cu13/lib"),
+        f"{SITE}/nvidia/cu13/lib/libcudart.so.13": runtime,
+        f"{SITE}/torchvision/image_stable.so": elf(
+            needed=["libcudart.3eda8113.so.13"], rpath="$ORIGIN/../torchvision.libs"
+        ),
+        f"{SITE}/torchvision.libs/libcudart.3eda8113.so.13": runtime,
+    }
+    contents = image_files.image(files)
+    [found] = copies(contents, loading.resolve(contents, X86_64).processes)
+    assert (found.family, found.case, [copy.by for copy in found.copies]) == (
+        "CUDA runtime",
+        None,
+        [(f"/{SITE}/torch/_C{TAG}",), (f"/{SITE}/torchvision/image_stable.so",)],
+    )
+
+
+@every(
+    "opener, found",
+    [("sgl_kernel/load_utils.py", True), ("other/load_utils.py", False)],
+)
+def test_systems_runtime_that_a_package_opens_is_in_its_process(opener: str, *, found: bool) -> None:
+    """Equal files are two copies, since a path is no name that the first one could serve."""
+    runtime = elf("libcudart.so.13", defined=["cudaMalloc"])
+    files: image_files.Files = {
+        f"{SITE}/{opener}": "",
+        f"{SITE}/torch/_C{TAG}": elf(needed=["libcudart.so.13"], rpath="$ORIGIN/../nvidia/cu13/lib"),
+        f"{SITE}/nvidia/cu13/lib/libcudart.so.13": runtime,
+        "usr/local/cuda-13.0/targets/x86_64-linux/lib/libcudart.so.13.0.48": runtime,
+    }
+    contents = image_files.image(files)
+    every_one = copies(contents, loading.resolve(contents, X86_64).processes)
+    assert [one.how for one in every_one] == ["mixed"] * found
+
+
+@pytest.mark.parametrize("variable", ["VLLM_NCCL_SO_PATH", "SGLANG_NCCL_SO_PATH"])
+def test_nccl_that_a_variable_names_is_loaded_too(variable: str) -> None:
+    files: image_files.Files = {
+        f"{SITE}/torch/_C{TAG}": elf(needed=["libnccl.so.2"], rpath="$ORIGIN/../nvidia/nccl/lib"),
+        f"{SITE}/nvidia/nccl/lib/libnccl.so.2": elf("libnccl.so.2", defined=["ncclInit"]),
+        "opt/nccl/lib/libnccl.so.2.28.3": elf("libnccl.so.2", defined=["ncclInit", "ncclFini"]),
+    }
+
+    def found(path: str) -> list[tuple[str, list[str]]]:
+        contents = image_files.image(files, {"Env": [f"{variable}={path}"]})
+        every_one = copies(contents, loading.resolve(contents, X86_64).processes)
+        return [(one.mixing, [copy.path for copy in one.copies]) for one in every_one]
+
+    own, other = f"/{SITE}/nvidia/nccl/lib/libnccl.so.2", "/opt/nccl/lib/libnccl.so.2.28.3"
+    assert found(other) == [(f"the second is loaded too, as {variable} names it", [own, other])]
+    assert found(own) == found("/nowhere/libnccl.so.2") == []
+
+
 @every(
     "path, environment, found",
     [

@@ -13,6 +13,7 @@ from containers.image.gpu import gpu_coverage
 from stacks import flavors
 from stacks.config.stack_file import ROOT
 from tests.helpers.elf_writer import LOADER, elf, fatbin
+from tests.helpers.every import every
 from tests.helpers.image_files import SITE, Files, faults, image
 from tests.helpers.refusals import refusal
 
@@ -195,6 +196,34 @@ def test_torchcodec_for_other_ffmpegs_is_no_fault() -> None:
     }
     result = loading.resolve(image(files), X86_64)
     assert (result.faults, list(result.optional)) == ([], ["libavcodec.so.58", "libswscale.so.5", "libheif.so.1"])
+
+
+def test_dlpack_addons_for_other_torches_are_no_fault() -> None:
+    """Also where none is for the torch that is there: from 2.10 on it needs none of them."""
+    files: Files = {
+        f"{SITE}/torch_c_dlpack_ext/libtorch_c_dlpack_addon_torch{release}-{device}.so": elf(
+            "a", ["libtorch.so"], undefined=["_ZN3c106detailE"]
+        )
+        for release in ("28", "29")
+        for device in ("cpu", "cuda")
+    }
+    files |= {f"{SITE}/torch/lib/libtorch.so": elf("libtorch.so", defined=["_ZN3c104implE"])}
+    assert loading.resolve(image(files), X86_64).faults == []
+
+
+@every("library, optional", [("libdoca_common-d1bdeaea.so.3", True), ("libucs-14c218c5.so.0", False)])
+def test_version_that_a_part_of_an_optional_plugin_misses(library: str, *, optional: bool) -> None:
+    """DOCA's libraries, for NIXL's plugin GPUNETIO alone."""
+    folder = f"{SITE}/nixl_cu13.libs"
+    files: Files = {
+        f"{folder}/{library}": elf(
+            library, ["libmlx5-79ef1d27.so.1"], needs={"libmlx5-79ef1d27.so.1": ["MLX5_1.25"]}, rpath="$ORIGIN"
+        ),
+        f"{folder}/libmlx5-79ef1d27.so.1": elf("libmlx5-79ef1d27.so.1", provides=["MLX5_1.24"]),
+    }
+    result = loading.resolve(image(files), X86_64)
+    assert [fault.kind for fault in result.faults] == ["version"] * (not optional)
+    assert list(result.optional) == ["libmlx5-79ef1d27.so.1"] * optional
 
 
 def named_tests() -> Iterator[str]:
