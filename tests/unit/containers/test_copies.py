@@ -397,6 +397,7 @@ def test_package_that_an_earlier_folder_hides_is_in_no_process() -> None:
         ("tvm_ffi/lib/libtvm_ffi.so", "mixed"),
         ("transformer_engine/libtransformer_engine.so", "mixed"),
         ("tensorrt_llm/libs/libth_common.so", "both"),
+        ("tensorrt_llm/libs/libtensorrt_llm_nixl_wrapper.so", "both"),
         ("torchvision/image_stable.so", "both"),
         ("onnxruntime/capi/libonnxruntime_providers_cuda.so", "both"),
         ("jax_plugins/xla_cuda13/xla_cuda_plugin.so", "both"),
