@@ -211,6 +211,12 @@ def test_dlpack_addons_for_other_torches_are_no_fault() -> None:
     assert loading.resolve(image(files), X86_64).faults == []
 
 
+def test_expert_parallel_kernels_of_nixl_are_for_cudas_torch() -> None:
+    module = elf(needed=["libtorch_cuda.so", "libcudart.so.13"])
+    result = loading.resolve(image({f"{SITE}/nixl_ep/nixl_ep_cpp.cpython-311-x86_64-linux-gnu.so": module}), X86_64)
+    assert (result.faults, list(result.optional)) == ([], ["libtorch_cuda.so", "libcudart.so.13"])
+
+
 @every("library, optional", [("libdoca_common-d1bdeaea.so.3", True), ("libucs-14c218c5.so.0", False)])
 def test_version_that_a_part_of_an_optional_plugin_misses(library: str, *, optional: bool) -> None:
     """DOCA's libraries, for NIXL's plugin GPUNETIO alone."""
