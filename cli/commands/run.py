@@ -94,7 +94,8 @@ def destroy(stack: str, *, yes: bool) -> None:
     """
     from cli.runners import hasty_destroy
 
-    hasty_destroy.check(stack, read_stack(stack))
+    if line := hasty_destroy.check(stack, read_stack(stack)):
+        print(line, file=sys.stderr)
     _agreed(f"Destroy what stack {stack} has made? Its file and its published images stay.", yes=yes)
     _toolchain("destroy", "--", stack)
 

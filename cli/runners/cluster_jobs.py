@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from containers.errors import MALFORMED, SlipwayError, one_line
 from containers.image.gpu import kubectl
-from containers.image.gpu.kubectl import Item, Unanswered, not_ready
+from containers.image.gpu.kubectl import Item, Unanswered, UnknownKind, not_ready
 from scaler.waiting import RunnerPlace, Surroundings, WaitingJob
 from stacks.config.kubernetes import ARC_RUNNERS, ARC_SET_NAME, ARC_SETS, KubernetesRunnersConfig
 
@@ -69,10 +69,8 @@ def _read(config: KubernetesRunnersConfig) -> tuple[list[WaitingJob], list[Runne
 def _items(config: KubernetesRunnersConfig, kind: str, namespace: str) -> list[Item]:
     try:
         return kubectl.items(kind, f"--namespace={namespace}", kubeconfig=config.kubeconfig, context=config.context)
-    except Unanswered as error:
-        if "the server doesn't have a resource type" in str(error):
-            raise Unanswered(f"it has no {kind}: `slipway up` brings ARC; or is runners.context another?") from None
-        raise
+    except UnknownKind:
+        raise Unanswered(f"it has no {kind}: `slipway up` brings ARC; or is runners.context another?") from None
 
 
 def _own(config: KubernetesRunnersConfig, kind: str) -> list[Item]:

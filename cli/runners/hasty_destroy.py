@@ -1,14 +1,15 @@
-"""Refuses a ``destroy`` of runners that would delete a scale set's controller too early."""
+"""Refuses a ``destroy`` of runners that would delete a scale set's controller too early, or wait for one in vain."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from cli.runners.cluster_jobs import job_number
 from containers.errors import MALFORMED, SlipwayError, printable
 from containers.image.gpu import kubectl
-from containers.image.gpu.kubectl import Item, Unanswered
+from containers.image.gpu.kubectl import Item, Unanswered, UnknownKind
+from stacks.checks.clusters import ARC_CONTROLLERS, serves
 from stacks.config.kubernetes import (
     ARC_LABEL,
     ARC_PREPARED,
@@ -18,35 +19,46 @@ from stacks.config.kubernetes import (
     KubernetesRunnersConfig,
 )
 
-_CONTROLLER: Final = "app.kubernetes.io/part-of=gha-rs-controller"
-"""ARC's own label (charts/gha-runner-scale-set-controller/templates/_helpers.tpl:59)."""
+_PAGE: Final = "docs/runners/kubernetes.md, A controller that is gone"
 
 
-def check(stack: str, values: Mapping[str, Any]) -> None:
-    """Refuse while a scale set of the stack is being deleted, or if its jobs would not be awaited.
+def check(stack: str, values: Mapping[str, Any]) -> str:
+    """Refuse what would wait for nobody, and a scale set of the stack whose jobs would not be awaited.
 
-    A deleted set waits for its jobs and needs the controller. Helm has forgotten the set's release, so the controller
-    would go first. Where the controller is gone already, nothing is left to lose. And Helm's releases of before
-    :data:`ARC_PREPARED` give up after 300 s (pulumi-kubernetes v4.34.2, helm_release.go), with the
-    same result. A cluster that does not answer refuses nothing here.
+    Only a controller of ARC ends a scale set: without one, Helm waits for as long as the set's jobs may take. Helm
+    forgets the release of a set that is being deleted, so that its controller would go first. And Helm's releases of
+    before :data:`ARC_PREPARED` give up after 300 s (pulumi-kubernetes v4.34.2, helm_release.go), with the same result.
+    Without ARC's definitions, Helm deletes no release that has objects of them (v3.20.2, pkg/action/uninstall.go).
 
     Args:
         stack: its name.
         values: the stack's own keys. They may have mistakes: what is wrong can be destroyed.
+
+    Returns:
+        a line for a cluster of which nothing is known, else an empty text. Pulumi may know another way to it.
 
     Raises:
         SlipwayError: one line for each scale set, with what to do.
     """
     runners = values.get("runners")
     if not isinstance(runners, dict) or runners.get("kind") != "kubernetes":
-        return
+        return ""
     space = str(runners.get("namespace", KubernetesRunnersConfig.model_fields["namespace"].default))
     try:
         lines = _lines(stack, space, runners)
-    except (FileNotFoundError, Unanswered, *MALFORMED):
-        return
+    except FileNotFoundError:
+        return "kubectl is not on PATH: whether a controller is there that ends the scale sets is not known"
+    except Unanswered as error:
+        return printable(
+            f"the cluster does not answer kubectl ({error}): destroy deletes nothing in it; if it is gone for good, "
+            f"run `PULUMI_K8S_DELETE_UNREACHABLE=true pulumi refresh --stack {stack}` first, which forgets what was "
+            "there"
+        )
+    except MALFORMED as error:
+        return f"the cluster answers kubectl with objects of another shape than documented: {type(error).__name__}"
     if lines:
         raise SlipwayError("\n".join(printable(line) for line in lines))
+    return ""
 
 
 def _lines(stack: str, space: str, runners: Mapping[str, Any]) -> list[str]:
@@ -54,9 +66,27 @@ def _lines(stack: str, space: str, runners: Mapping[str, Any]) -> list[str]:
         where = {key: runners.get(key) for key in ("kubeconfig", "context")}
         return kubectl.items(kind, *(options or [f"--namespace={space}"]), **where)
 
-    sets = [each["metadata"] for each in items(ARC_SETS)]
-    ending = [each["name"] for each in sets if each.get("deletionTimestamp")]
-    if ending and items("deployments.apps", "--all-namespaces", f"--selector={_CONTROLLER}"):
+    try:
+        sets = [each["metadata"] for each in items(ARC_SETS)]
+    except UnknownKind:
+        releases = items("secrets", f"--namespace={space}", "--selector=owner=helm,status=deployed")
+        names = sorted({each["metadata"]["labels"]["name"] for each in releases})
+        return [
+            f"{space}/{name}: the cluster has no {ARC_SETS} any more, without which Helm does not delete the scale "
+            f"set's release: install ARC's definitions again first ({_PAGE})"
+            for name in names
+        ]
+    arc = runners.get("arc")
+    named = arc.get("controller") if isinstance(arc, dict) else None
+    own = str(named.get("namespace")) if isinstance(named, dict) else f"{space}-controller"
+    held = [each["name"] for each in sets if each.get("finalizers")]
+    if held and not any(serves(each, space) for each in _controllers(items, own)):
+        return [
+            f"{space}/{name}: only ARC's controller ends a scale set, and none runs in {own} that serves {space}, so "
+            f"that destroy would wait for nothing: start it again, or release the set by hand ({_PAGE})"
+            for name in held
+        ]
+    if ending := [each["name"] for each in sets if each.get("deletionTimestamp")]:
         return [
             f"{space}/{name}: the scale set is being deleted, and waits for the jobs of its runners: run `pulumi "
             f"destroy --stack {stack} --refresh` once kubectl get --namespace {space} {ARC_SETS} no longer has it"
@@ -71,3 +101,12 @@ def _lines(stack: str, space: str, runners: Mapping[str, Any]) -> list[str]:
         and ARC_LABEL in each.get("labels", {})
         and ARC_PREPARED not in each.get("annotations", {})
     ]
+
+
+def _controllers(items: Callable[..., list[Item]], own: str) -> list[Item]:
+    """Return the controllers of the cluster; those of a namespace where nobody may list more."""
+    selector = f"--selector={ARC_CONTROLLERS}"
+    try:
+        return items("deployments.apps", "--all-namespaces", selector)
+    except Unanswered:
+        return items("deployments.apps", f"--namespace={own}", selector)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from containers.errors import builds_no, one_line
 from containers.registry.reference import Reference
@@ -16,6 +17,10 @@ from stacks.versions.nodes import node
 
 _RELEASE = re.compile(r"""^appVersion:[ ]*["']?([0-9]+\.[0-9]+\.[0-9]+)["']?[ ]*$""", re.MULTILINE)
 """The release of ARC in a chart's Chart.yaml."""
+ARC_CONTROLLERS = "app.kubernetes.io/part-of=gha-rs-controller"
+"""Selects the Deployments of controllers (charts/gha-runner-scale-set-controller 0.14.2, templates/_helpers.tpl:59)."""
+ARC_WATCHED = "actions.github.com/controller-watch-single-namespace"
+"""The label of such a Deployment whose controller is for one namespace alone (templates/deployment.yaml there)."""
 _GPU_CHECKS = "checks/gpu.py"
 """A script in an image's folder for the image's Python, run on GPUs. Not every image has one."""
 _GPU_REPORT = "common/gpu/report.py"
@@ -42,6 +47,12 @@ def missing_charts(graph: Graph) -> Iterator[str]:
                 check_arc(release)
             except ValueError as error:
                 yield f"slipway:runners.arc.charts: '{one_line(folder)}': {path}: {release} {error}"
+
+
+def serves(controller: Mapping[str, Any], namespace: str) -> bool:
+    """Return whether the controller of a Deployment runs, and is for a namespace's scale sets."""
+    watched = controller["metadata"].get("labels", {}).get(ARC_WATCHED, namespace)
+    return watched == namespace and bool(controller.get("status", {}).get("availableReplicas"))
 
 
 def arc_release(path: Path) -> str:

@@ -13,9 +13,10 @@ from components.runners.kubernetes import arc
 from components.runners.kubernetes.build_daemon import NAME
 from containers.errors import MALFORMED, one_line, printable
 from containers.image.gpu import kubectl, node_drivers
-from containers.image.gpu.kubectl import Item, Unanswered, not_ready
+from containers.image.gpu.kubectl import Item, Unanswered, UnknownKind, not_ready
 from containers.image.gpu.node_labels import GPU
 from stacks.checks import drivers
+from stacks.checks.clusters import ARC_CONTROLLERS, ARC_WATCHED
 from stacks.config.kubernetes import (
     ARC_CONTROLLER,
     ARC_LABEL,
@@ -35,10 +36,8 @@ _NODE_CLASSES = "ec2nodeclasses.karpenter.k8s.aws"
 
 _DEVICE_CLASSES = "deviceclasses.resource.k8s.io"
 
-_CONTROLLER = "app.kubernetes.io/part-of=gha-rs-controller"
 _ACCOUNT = "actions.github.com/controller-service-account-name"
-_WATCHED = "actions.github.com/controller-watch-single-namespace"
-"""Labels of a controller's Deployment (charts/gha-runner-scale-set-controller 0.14.2, templates/deployment.yaml)."""
+"""A label of a controller's Deployment (charts/gha-runner-scale-set-controller 0.14.2, templates/deployment.yaml)."""
 _RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 
 _PLUGINS = {
@@ -128,7 +127,7 @@ def _unserved(config: KubernetesRunnersConfig) -> Iterator[str]:
         others = ", ".join(one_line(labels[_ACCOUNT]) for _, labels in labelled)
         yield (
             f"{key} has no controller of ARC with the account '{given.account}': give the account of a Deployment "
-            f"with the label {_CONTROLLER}; there: {others or 'none'}"
+            f"with the label {ARC_CONTROLLERS}; there: {others or 'none'}"
         )
     for name, labels in own:
         present, wanted = str(labels.get(ARC_LABEL, "")), arc.generation(config)
@@ -137,7 +136,7 @@ def _unserved(config: KubernetesRunnersConfig) -> Iterator[str]:
                 f"{key}/{name} is of ARC {present}, and deletes scale sets of {wanted}: give an arc.version, or "
                 f"charts, of {present.rpartition('.')[0]}"
             )
-        watched = one_line(labels.get(_WATCHED, config.namespace))
+        watched = one_line(labels.get(ARC_WATCHED, config.namespace))
         if watched != config.namespace:
             yield (
                 f"{key}/{name} watches the namespace {watched} alone, by its value flags.watchSingleNamespace, and "
@@ -155,7 +154,7 @@ def _unchecked(config: KubernetesRunnersConfig) -> Iterator[str]:
 
 
 def _controllers(config: KubernetesRunnersConfig) -> list[Item]:
-    return _items(config, "deployments.apps", f"--namespace={config.arc_namespace}", f"--selector={_CONTROLLER}")
+    return _items(config, "deployments.apps", f"--namespace={config.arc_namespace}", f"--selector={ARC_CONTROLLERS}")
 
 
 def _unprepared(config: KubernetesRunnersConfig, scale_set: Item) -> str:
@@ -263,6 +262,8 @@ def _controller(config: KubernetesRunnersConfig) -> Iterator[str]:
             yield f"{space}/{pod['metadata']['name']} does not work, so that queued jobs get no runner: {reason}"
     if not pods and _items(config, "namespaces", f"--field-selector=metadata.name={space}"):
         yield f"{space} has no pod, so that queued jobs get no runner: kubectl get events --namespace {space}"
+    elif not pods and _known_items(config, ARC_SETS, f"--namespace={config.namespace}"):
+        yield f"the namespace {space} is gone, so that queued jobs get no runner: run `pulumi up --refresh`"
     if pods and not any("listener" in pod["metadata"]["name"] for pod in pods):
         yield (
             f"{space} has no listener, so that queued jobs get no runner: are runners.github.url and its credentials "
@@ -272,7 +273,7 @@ def _controller(config: KubernetesRunnersConfig) -> Iterator[str]:
 
 def _log(config: KubernetesRunnersConfig) -> str:
     """Return the command that prints the controller's log."""
-    return f"kubectl logs --namespace {config.arc_namespace} --selector {_CONTROLLER}"
+    return f"kubectl logs --namespace {config.arc_namespace} --selector {ARC_CONTROLLERS}"
 
 
 def _waiting(config: KubernetesRunnersConfig) -> Iterator[str]:
@@ -342,10 +343,8 @@ def _known_items(config: KubernetesRunnersConfig, *words: str) -> list[Item]:
     """Return objects of a kind that the cluster may not know: ARC's before the first update, or Karpenter's."""
     try:
         return _items(config, *words)
-    except Unanswered as error:
-        if "the server doesn't have a resource type" in str(error):
-            return []
-        raise
+    except UnknownKind:
+        return []
 
 
 def _age(item: Item) -> timedelta:

@@ -38,6 +38,10 @@ class Unanswered(SlipwayError):
     """``kubectl`` got no answer; ``str()`` is the reason."""
 
 
+class UnknownKind(Unanswered):
+    """The cluster has no such kind of object."""
+
+
 def items(*words: str, kubeconfig: str | None = None, context: str | None = None) -> list[Item]:
     """Return the objects that ``kubectl get`` lists.
 
@@ -48,6 +52,7 @@ def items(*words: str, kubeconfig: str | None = None, context: str | None = None
 
     Raises:
         FileNotFoundError: there is no ``kubectl`` on PATH.
+        UnknownKind: the cluster has no definition of the kind.
         Unanswered: the cluster does not answer, refuses, or does not list objects.
     """
     try:
@@ -63,7 +68,8 @@ def items(*words: str, kubeconfig: str | None = None, context: str | None = None
     except (KeyError, TypeError, RecursionError):
         raise Unanswered("what it printed is no list of objects") from None
     except (OSError, subprocess.SubprocessError, ValueError, RuntimeError) as error:  # the last: ~ of an unknown user
-        raise Unanswered(_reason(error)) from None
+        reason = _reason(error)
+        raise (UnknownKind if "the server doesn't have a resource type" in reason else Unanswered)(reason) from None
     return listed
 
 

@@ -20,19 +20,34 @@ def bin_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def says(folder: Path, sets: list[Any], jobs: tuple[str, ...] = (), controllers: int = 1) -> None:
+def controller(watched: str = "", available: int = 1) -> dict[str, Any]:
+    labels = {"actions.github.com/controller-watch-single-namespace": watched} if watched else {}
+    return {"metadata": {"labels": labels}, "status": {"availableReplicas": available}}
+
+
+SERVING = controller("slipway-runners")
+
+
+def says(
+    folder: Path,
+    sets: list[Any],
+    jobs: tuple[str, ...] = (),
+    controllers: tuple[dict[str, Any], ...] = (SERVING,),
+    all_namespaces: bool = True,
+) -> None:
     """Have kubectl list these scale sets, a runner with a job of each set named, and controllers."""
     runners = [
         {"metadata": {"labels": {"actions.github.com/scale-set-name": name}}, "status": {"jobId": "7"}} for name in jobs
     ]
     (folder / "sets.json").write_text(json.dumps({"items": [{"metadata": each} for each in sets]}))
     (folder / "runners.json").write_text(json.dumps({"items": runners}))
-    (folder / "controllers.json").write_text(json.dumps({"items": [{}] * controllers}))
+    (folder / "controllers.json").write_text(json.dumps({"items": controllers}))
+    where = "--all-namespaces" if all_namespaces else "--namespace=arc-systems"
     script = f"""#!/bin/sh
 case "$*" in
   "--context mine get autoscalingrunnersets.actions.github.com --namespace=slipway-runners "*) cat {folder}/sets.json;;
   "--context mine get ephemeralrunners.actions.github.com --namespace=slipway-runners "*) cat {folder}/runners.json;;
-  "--context mine get deployments.apps --all-namespaces --selector=app.kubernetes.io/part-of=gha-rs-controller "*)
+  "--context mine get deployments.apps {where} --selector=app.kubernetes.io/part-of=gha-rs-controller "*)
     cat {folder}/controllers.json;;
   *) exit 1;;
 esac
@@ -41,24 +56,70 @@ esac
     (folder / "kubectl").chmod(0o755)
 
 
-def refusal() -> str:
+def refusal(**more: Any) -> str:
     try:
-        hasty_destroy.check("mine", RUNNERS)
+        assert hasty_destroy.check("mine", {"runners": {**RUNNERS["runners"], **more}}) == ""
     except SlipwayError as error:
         return str(error)
     return ""
 
 
+HELD = {"finalizers": ["autoscalingrunnerset.actions.github.com/finalizer"]}
+
+
 def test_destroy_leaves_a_set_its_controller(bin_folder: Path) -> None:
-    sets = [{"name": "gpu", "deletionTimestamp": "2027-01-01T00:00:00Z"}, {"name": "cpu"}]
-    says(bin_folder, sets)
+    says(bin_folder, [{"name": "gpu", "deletionTimestamp": "2027-01-01T00:00:00Z", **HELD}, {"name": "cpu", **HELD}])
     assert refusal() == (
         "slipway-runners/gpu: the scale set is being deleted, and waits for the jobs of its runners: run `pulumi destroy "
         "--stack mine --refresh` once kubectl get --namespace slipway-runners autoscalingrunnersets.actions.github.com no "
         "longer has it"
     )
-    says(bin_folder, sets, controllers=0)
-    assert refusal() == ""
+
+
+@pytest.mark.parametrize(
+    "controllers",
+    [(), (controller("other"),), (controller("", available=0),), ({"metadata": {}},)],
+    ids=["none", "another's", "stopped", "never up"],
+)
+def test_destroy_waits_for_no_controller_that_is_gone(
+    bin_folder: Path, controllers: tuple[dict[str, Any], ...]
+) -> None:
+    for more in ({}, {"deletionTimestamp": "2027-01-01T00:00:00Z"}):
+        says(bin_folder, [{"name": "gpu", **HELD, **more}], controllers=controllers)
+        assert refusal() == (
+            "slipway-runners/gpu: only ARC's controller ends a scale set, and none runs in slipway-runners-controller that "
+            "serves slipway-runners, so that destroy would wait for nothing: start it again, or release the set by hand "
+            "(docs/runners/kubernetes.md, A controller that is gone)"
+        )
+    says(bin_folder, [{"name": "gpu"}], controllers=controllers)
+    assert refusal() == ""  # nothing holds the set
+
+
+def test_destroy_asks_for_the_organizations_controller_alone(bin_folder: Path) -> None:
+    """Who may not list Deployments of all namespaces may list those of the controller."""
+    arc = {"controller": {"namespace": "arc-systems", "account": "arc"}}
+    says(bin_folder, [{"name": "gpu", **HELD}], controllers=(controller(),), all_namespaces=False)
+    assert refusal(arc=arc) == ""
+    says(bin_folder, [{"name": "gpu", **HELD}], controllers=(), all_namespaces=False)
+    assert "none runs in arc-systems that serves slipway-runners" in refusal(arc=arc)
+
+
+def test_destroy_without_arcs_definitions_says_so(bin_folder: Path) -> None:
+    releases = [{"metadata": {"labels": {"name": name, "owner": "helm"}}} for name in ("gpu", "cpu", "gpu")]
+    for listed in (releases, []):
+        (bin_folder / "releases.json").write_text(json.dumps({"items": listed}))
+        (bin_folder / "kubectl").write_text(f"""#!/bin/sh
+case "$*" in
+  *"get autoscalingrunnersets"*) echo 'error: the server doesn'"'"'t have a resource type "x"' >&2; exit 1;;
+  *"get secrets --namespace=slipway-runners --selector=owner=helm,status=deployed "*) cat {bin_folder}/releases.json;;
+esac
+""")
+        (bin_folder / "kubectl").chmod(0o755)
+        lines = refusal().splitlines()
+        assert [line.partition(":")[0] for line in lines] == (
+            ["slipway-runners/cpu", "slipway-runners/gpu"] if listed else []
+        )
+        assert all("has no autoscalingrunnersets.actions.github.com any more" in line for line in lines)
 
 
 def test_destroy_of_an_earlier_set_with_a_job_is_refused(bin_folder: Path) -> None:
@@ -75,10 +136,29 @@ def test_destroy_of_an_earlier_set_with_a_job_is_refused(bin_folder: Path) -> No
 
 
 def test_destroy_goes_on_without_an_answer(bin_folder: Path) -> None:
-    (bin_folder / "kubectl").write_text("#!/bin/sh\nexit 1\n")
+    """It says so, and how to forget a cluster that is gone."""
+    (bin_folder / "kubectl").write_text("#!/bin/sh\necho 'dial tcp: i/o timeout' >&2\nexit 1\n")
     (bin_folder / "kubectl").chmod(0o755)
-    assert refusal() == ""
-    for wrong in ({"kubeconfig": "~no-such-user/config"}, {"context": ["a"]}, {"namespace": None}, {"kubeconfig": 7}):
+    assert hasty_destroy.check("mine", RUNNERS) == (
+        "the cluster does not answer kubectl (dial tcp: i/o timeout): destroy deletes nothing in it; if it is gone for "
+        "good, run `PULUMI_K8S_DELETE_UNREACHABLE=true pulumi refresh --stack mine` first, which forgets what was there"
+    )
+    for wrong in (
+        {"kubeconfig": "~no-such-user/config"},
+        {"context": ["a"]},
+        {"namespace": None},
+        {"kubeconfig": 7},
+        {"arc": [1]},
+        {"arc": {"controller": "a"}},
+    ):
         hasty_destroy.check("mine", {"runners": {"kind": "kubernetes", **wrong}})
-    hasty_destroy.check("mine", {"runners": {"kind": "ec2"}})
-    hasty_destroy.check("mine", {})
+        says(bin_folder, [{"name": "gpu", **HELD}])
+        hasty_destroy.check(
+            "mine", {"runners": {"kind": "kubernetes", "context": "mine", **wrong}} if "arc" in wrong else {}
+        )
+    assert hasty_destroy.check("mine", {"runners": {"kind": "ec2"}}) == hasty_destroy.check("mine", {}) == ""
+
+
+def test_destroy_without_kubectl_says_so(bin_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(bin_folder))
+    assert hasty_destroy.check("mine", RUNNERS).startswith("kubectl is not on PATH: ")

@@ -257,6 +257,13 @@ def test_warnings_without_kubectl_or_cluster_are_one_line(kubectl: Path, monkeyp
     assert line.startswith("kubectl is not on PATH: ")
 
 
+def test_controllers_namespace_that_is_gone_is_told(kubectl: Path) -> None:
+    says(kubectl, sets=[pod("gpu")])
+    assert cluster_health.warnings(CONFIG) == [
+        "the namespace slipway-runners-controller is gone, so that queued jobs get no runner: run `pulumi up --refresh`"
+    ]
+
+
 def test_scale_set_that_is_being_deleted_is_told(kubectl: Path) -> None:
     """Helm takes it for the new one's, which then goes with the last job."""
     well, gone = pod("warm"), pod("h100-8")

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 from components.runners.kubernetes import cluster_health, pod
 from containers.errors import SlipwayError
 from containers.image.gpu import kubectl
-from containers.image.gpu.kubectl import Unanswered
+from containers.image.gpu.kubectl import UnknownKind
 from scaler import keeper
 from scaler.decide import ON_DEMAND, SPOT, Machine, Reserved, Rules, Runner, decide, room
 from scaler.jobs import Job
@@ -316,7 +316,7 @@ def test_node_class_that_selects_no_reservation_is_told(
             return []
         assert words == ("--field-selector=metadata.name=gpus",)
         if answer is None:
-            raise Unanswered('error: the server doesn\'t have a resource type "ec2nodeclasses"')
+            raise UnknownKind('error: the server doesn\'t have a resource type "ec2nodeclasses"')
         return answer
 
     monkeypatch.setattr(kubectl, "items", items)
