@@ -282,7 +282,7 @@ def _desired(
     new = max(target - len(staying), 0)
     shortage = None
     if new > len(turns):  # the others are for no job yet
-        shortage = _shortage(now, rules, last, [each for each in fleet.machines if each.group in usable[:1]], lost)
+        shortage = _shortage(now, rules, last, fleet.machines, usable, lost)
         turns += [_turn(now - shortage.since, rules, usable)] * (new - len(turns))
     for turn in turns[:new]:
         group = next((group for group in [*usable[turn:], *usable[:turn]] if rooms[group] > 0), None)
@@ -294,21 +294,33 @@ def _desired(
 
 def _turn(waited: float, rules: Rules, usable: Sequence[str], *, lost: bool = False) -> int:
     """Return which kind of capacity is next after some seconds; one that lost a machine begins after spot."""
-    first = next((turn for turn, group in enumerate(usable) if group != SPOT), 0) if lost else 0
-    return (first + int(max(waited, 0) // rules.patience)) % max(len(usable), 1)
+    return (_after_spot(usable) * lost + int(max(waited, 0) // rules.patience)) % max(len(usable), 1)
+
+
+def _after_spot(usable: Sequence[str]) -> int:
+    """Return the first turn of another kind of capacity than spot; 0 if there is none."""
+    return next((turn for turn, group in enumerate(usable) if group != SPOT), 0)
 
 
 def _shortage(
-    now: float, rules: Rules, last: Shortage | None, first: Sequence[Machine], lost: Collection[str]
+    now: float,
+    rules: Rules,
+    last: Shortage | None,
+    machines: Sequence[Machine],
+    usable: Sequence[str],
+    lost: Collection[str],
 ) -> Shortage:
-    """Return the shortage of now; ``first`` are machines of the first kind, each of which begins the turns anew.
+    """Return the shortage of now. Each machine of the first kind begins the turns anew.
 
     While EC2 does not describe one, it counts as started now, and begins nothing.
     """
-    begun = last.since if last and now - last.seen <= SAME_SECONDS else now
-    if any(machine.group == SPOT and machine.gone and machine.id in lost for machine in first):
-        begun = now - rules.patience  # what spot capacity lost comes back as the next kind
-    return Shortage(max([begun, *(each.started for each in first if each.running and not each.gone)]), now)
+    going = last if last and now - last.seen <= SAME_SECONDS else Shortage(now, now)
+    begun, taken = going.since, going.taken
+    if any(machine.group == SPOT and machine.gone and machine.id in lost for machine in machines):
+        begun, taken = now - rules.patience * _after_spot(usable), now  # it comes back as another kind
+    first = [each for each in machines if each.group in usable[:1] and each.running and not each.gone]
+    # One that was there before the loss does not say that there is capacity again.
+    return Shortage(max([begun, *(each.started for each in first if each.started > taken)]), now, taken)
 
 
 def room(now: float, rules: Rules, machines: Sequence[Machine], group: str) -> float:

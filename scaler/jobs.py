@@ -74,10 +74,14 @@ class Job:
 
 @dataclass(frozen=True)
 class Shortage:
-    """Since when too few machines wait for jobs, and when that was last so, in seconds since 1970."""
+    """Since when too few machines wait for jobs, and when that was last so, in seconds since 1970.
+
+    ``taken`` is when spot capacity last took one of them, 0 if it has not.
+    """
 
     since: float
     seen: float
+    taken: float = 0
 
 
 @dataclass
@@ -125,7 +129,8 @@ class Rows:
             self.listener = _text(row["known"])
             return
         if state == SHORTAGE:
-            self.shortage = Shortage(float(int(row["since"]["N"])), float(int(row["seen"]["N"])))
+            times = (row["since"], row["seen"], row.get("taken", {"N": "0"}))  # a former release writes no third one
+            self.shortage = Shortage(*(float(int(time["N"])) for time in times))
             return
         if not REPOSITORY.fullmatch(row["repository"]["S"]):
             raise ValueError
@@ -214,8 +219,8 @@ class Jobs:
 
     def note_shortage(self, shortage: Shortage) -> None:
         """Note that too few machines wait for jobs."""
-        times = {"since": {"N": str(int(shortage.since))}, "seen": {"N": str(int(shortage.seen))}}
-        self._note(SHORTAGE, SHORTAGE, LONGEST_QUEUED, times)
+        times = {"since": shortage.since, "seen": shortage.seen, "taken": shortage.taken}
+        self._note(SHORTAGE, SHORTAGE, LONGEST_QUEUED, {key: {"N": str(int(time))} for key, time in times.items()})
 
     def forget_runner(self, machine: str) -> None:
         """Note that a machine has no runner any more."""

@@ -381,6 +381,26 @@ def test_machine_of_the_minimum_that_spot_takes_comes_on_demand() -> None:
     assert (finished.end, finished.desired) == ({"i-0": "job finished"}, {SPOT: 1, ON_DEMAND: 0})
 
 
+def test_spot_that_takes_one_beside_a_young_one_is_not_asked_again() -> None:
+    """Neither until the machine is there, however late that is, nor for the next one that is taken."""
+    rules, there = replace(RULES, least=3), machines(9_000, 9_950, 9_990)
+    listed = [Runner(number, each.id, online=True, busy=False) for number, each in enumerate(there)]
+    prepared = {each.id: each.started for each in there}
+    gone = decide(10_000, rules, [], [replace(there[0], gone=True), *there[1:]], listed, prepared)
+    assert gone.desired == {SPOT: 2, ON_DEMAND: 1}
+    rest, shortage, asked = there[1:], gone.shortage, []
+    for now in range(10_060, 10_360, 60):
+        done = decide(now, rules, [], rest, listed[1:], {"i-1": 9_950, "i-2": 9_990}, shortage)
+        shortage = done.shortage
+        asked.append(done.desired[ON_DEMAND])
+    assert asked == [1, 1, 1, 1, 0]  # in turn, from then on
+    later = [replace(rest[0], gone=True), rest[1], *machines(10_100, group=ON_DEMAND)]
+    again = decide(10_120, rules, [], later, listed[1:], {"i-1": 9_950, "i-2": 9_990}, gone.shortage)
+    assert again.desired == {SPOT: 1, ON_DEMAND: 2}
+    new = [*machines(10_030), rest[1]]  # spot capacity is there again
+    assert decide(10_060, rules, [], new, listed[1:], {}, gone.shortage).desired == {SPOT: 3, ON_DEMAND: 0}
+
+
 def test_job_that_lost_its_machine_asks_on_demand_first() -> None:
     job = Job(1, "a/b", 0, lost=True)
     assert [decide(age, RULES, [job], [], [], set()).desired[SPOT] for age in (0, 299, 300, 600)] == [0, 0, 1, 0]

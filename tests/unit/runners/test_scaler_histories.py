@@ -1,6 +1,7 @@
 """The scaler's decisions on a virtual clock, over random histories in which GitHub stalls, refuses and answers late.
 
-Some have a Capacity Block, whose machines EC2 takes before its end, and some have no spot capacity for hours. In each
+Some have a Capacity Block, whose machines EC2 takes before its end, and some have no spot capacity for hours. EC2 also
+takes spot machines that wait for jobs: on-demand ones come in their place. In each
 minute of each history, every job that waits has a cause, and the cause is true.
 
 Each history has a seed. ``SLIPWAY_SEED=17 python -m pytest tests/unit/runners/test_scaler_histories.py`` begins with that one.
@@ -20,7 +21,7 @@ import pytest
 from scaler import jobs as table
 from scaler.decide import ON_DEMAND, SPOT, Decision, Machine, Reserved, Rules, Runner, decide
 from scaler.fleet_status import status
-from scaler.jobs import Job, Jobs, Shortage
+from scaler.jobs import Job, Jobs
 from scaler.waiting import CAUSES, STEPS, Standing, WaitingJob, with_queue
 from tests.helpers.histories import histories
 
@@ -142,7 +143,8 @@ class History:
         self.prepared: dict[str, float] = {}
         draw = random.Random(f"spot of {self.seed}")
         self.spot_from = START + draw.uniform(0, 600) * MINUTE if draw.random() < 0.4 else START
-        self.shortage: Shortage | None = None
+        draw = random.Random(f"taken of {self.seed}")
+        self.takes = {START + draw.uniform(0, self.quiet - START) // MINUTE * MINUTE for _ in range(10)}
         self.short = self.longest_short = 0
         """The minutes for which the minimum has not been there, now and at most, while GitHub and EC2 answer."""
 
@@ -230,6 +232,21 @@ class History:
                     self.killed.append(box.work.id)
                 box.over, box.gone = box.over or min(self.now, box.used_until), self.now
 
+    def _take(self) -> bool:
+        """Have EC2 take a spot machine that waits for jobs, if it does so now; return whether it has."""
+        waits = any(work.queued <= self.now and not work.began for work in self.works.values())
+        for box in self.machines if self.now in self.takes and not waits and not self.fault() else ():
+            if (
+                box.group == SPOT
+                and box.up
+                and not box.work
+                and box.over is box.gone is None
+                and box.id in self.prepared
+            ):
+                box.gone = self.now
+                return True
+        return False
+
     def _live(self) -> None:
         """As the scripts of a machine: it comes up once it has its configuration, and ends where nobody else ends it."""
         for box in self.machines:
@@ -277,13 +294,19 @@ class History:
         return self.table.rows().waiting
 
     def _keeper(self) -> None:
+        taken = self._take()
         waiting = self._waiting()
         boxes = [box for box in self.machines if box.gone is None or box.id in self.prepared]
         machines = [Machine(box.id, box.group, box.started, gone=box.gone is not None) for box in boxes]
         listed = self._listed()
         self._explain(waiting, machines, listed)
-        done = decide(self.now, self.rules, waiting, machines, listed, dict(self.prepared), self.shortage)
-        self.shortage = done.shortage or self.shortage
+        shortage = self.table.rows().shortage
+        done = decide(self.now, self.rules, waiting, machines, listed, dict(self.prepared), shortage)
+        if done.shortage:
+            self.table.note_shortage(done.shortage)
+        there = sum(box.group == SPOT and box.gone is None for box in boxes)
+        if taken and listed is not None and not waiting and done.desired[SPOT] > there:
+            self.untrue.append("what spot capacity lost is asked of it again")
         self._act(done, {box.id: box for box in boxes}, waiting)
         self._watch()
         self._recheck(waiting)
