@@ -1,4 +1,4 @@
-"""No secret is in clear text in a stack's file, which goes into git."""
+"""No secret is in clear text in a stack's file, which goes into git, or in the state."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from stacks.config.model import ANY_NAME, is_secret, keys
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE
 
-_PASSED: Final = "runners.arc.values"
-"""The key whose values go to Helm charts as they are, and so into the state."""
+_PASSED: Final = ("runners", "arc", "values")
+"""The key whose values go to Helm charts as they are."""
 
 
 @functools.cache
@@ -40,24 +40,29 @@ def check_clear_text(written: Mapping[str, Any], where: str) -> None:
                 f"{where}: {key}: is in clear text in the stack's file: remove it there (and change it, if it "
                 f"was committed), then `pulumi config set --secret --path {_quoted(key)}`"
             )
-    passed: Any = written
-    for part in _PASSED.split("."):
-        passed = passed.get(part) if isinstance(passed, Mapping) else None
-    for key in _encrypted(passed, f"{NAMESPACE}:{_PASSED}"):
+    kept = secret_keys()
+    for parts in _encrypted(written):
+        if any(_matches(parts, key.split(".")) for key in kept):
+            continue
+        instead = "name a secret of the cluster" if parts[: len(_PASSED)] == _PASSED else "write it in clear text"
         raise SlipwayError(
-            f"{where}: {one_line(key)}: is a secret, which the state would hold in clear text: name a secret of the "
-            "cluster"
+            f"{where}: {NAMESPACE}:{'.'.join(map(one_line, parts))}: is a secret, which the state would hold in clear "
+            f"text, as all but {', '.join(kept)}: {instead}, or leave it out"
         )
 
 
-def _encrypted(value: Any, key: str) -> Iterator[str]:
-    """Yield the keys at or below ``key`` whose value Pulumi encrypted."""
-    if isinstance(value, Mapping) and set(value) == {"secure"}:
-        yield key
+def _encrypted(value: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the keys at or below ``above``, by their parts, whose value Pulumi encrypted."""
+    if isinstance(value, Mapping) and set(value) == {"secure"} and above:
+        yield above
         return
     items = enumerate(value) if isinstance(value, list) else value.items() if isinstance(value, Mapping) else ()
     for name, item in items:
-        yield from _encrypted(item, f"{key}.{name}")
+        yield from _encrypted(item, (*above, str(name)))
+
+
+def _matches(parts: Sequence[str], key: Sequence[str]) -> bool:
+    return len(parts) == len(key) and all(name in {part, ANY_NAME} for part, name in zip(parts, key, strict=True))
 
 
 def _clear_text(value: Any, parts: Sequence[str]) -> Iterator[str]:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from containers.errors import SlipwayError
-from stacks import plan
+from stacks import flavors, plan
 from stacks.checks.secrets import check_clear_text, secret_keys
 from stacks.config.fetching.build_logins import BuildLoginConfig, netrc_files, passwords
 from stacks.config.fetching.build_logins import netrc as netrc_of
+from stacks.config.model import ANY_NAME, keys
 from tests.helpers.every import every
 
 HOST = "pypi.example.com"
@@ -169,6 +170,33 @@ def test_password_in_clear_text_below_host_is_refused() -> None:
     assert "hunter2" not in str(caught.value)
     check_clear_text({"buildSecrets": {HOST: {"username": "u", "password": {"secure": "v1:abc"}}}}, "stack t")
     assert "buildSecrets.*.password" in secret_keys()
+
+
+def test_secret_in_any_other_key_is_refused() -> None:
+    """A program has it decrypted, and the state would show it: only keys that hold a secret keep it one."""
+    taken = set()
+    for model in {flavors.flavor(name).Config for name in flavors.names()}:
+        for key, _ in keys(model):
+            written: Any = {"secure": "v1:abc"}
+            for part in reversed(key.split(".")):
+                written = {"a.example" if part == ANY_NAME else part: written}
+            try:
+                check_clear_text(written, "stack t")
+                taken.add(key)
+            except SlipwayError as error:
+                shown = key.replace(ANY_NAME, "a.example")
+                assert str(error).startswith(f"stack t: slipway:{shown}: is a secret, which the state would hold in"), (
+                    key
+                )
+    assert taken == {
+        "registry.password",
+        "buildSecrets.*.password",
+        "runners.github.app.privateKey",
+        "runners.github.token",
+    }
+    for written in ({"labels": ["a", {"secure": "v1:abc"}]}, {"environment": {"API_TOKEN": {"secure": "v1:abc"}}}):
+        with pytest.raises(SlipwayError, match="is a secret, which the state would hold in clear text"):
+            check_clear_text(written, "stack t")
 
 
 def test_login_is_no_part_of_an_image() -> None:
