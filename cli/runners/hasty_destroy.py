@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from cli.runners.cluster_jobs import job_number
@@ -69,29 +69,44 @@ def _lines(stack: str, space: str, runners: Mapping[str, Any]) -> list[str]:
     try:
         sets = [each["metadata"] for each in items(ARC_SETS)]
     except UnknownKind:
-        releases = items("secrets", f"--namespace={space}", "--selector=owner=helm,status=deployed")
-        names = sorted({each["metadata"]["labels"]["name"] for each in releases})
-        return [
-            f"{space}/{name}: the cluster has no {ARC_SETS} any more, without which Helm does not delete the scale "
-            f"set's release: install ARC's definitions again first ({_PAGE})"
-            for name in names
-        ]
-    arc = runners.get("arc")
-    named = arc.get("controller") if isinstance(arc, dict) else None
-    own = str(named.get("namespace")) if isinstance(named, dict) else f"{space}-controller"
-    held = [each["name"] for each in sets if each.get("finalizers")]
-    if held and not any(serves(each, space) for each in _controllers(items, own)):
-        return [
-            f"{space}/{name}: only ARC's controller ends a scale set, and none runs in {own} that serves {space}, so "
-            f"that destroy would wait for nothing: start it again, or release the set by hand ({_PAGE})"
-            for name in held
-        ]
+        return _undefined(items, space)
+    if lines := _held(items, space, runners, sets):
+        return lines
     if ending := [each["name"] for each in sets if each.get("deletionTimestamp")]:
         return [
             f"{space}/{name}: the scale set is being deleted, and waits for the jobs of its runners: run `pulumi "
             f"destroy --stack {stack} --refresh` once kubectl get --namespace {space} {ARC_SETS} no longer has it"
             for name in ending
         ]
+    return _given_up(items, stack, space, sets)
+
+
+def _undefined(items: Callable[..., list[Item]], space: str) -> list[str]:
+    releases = items("secrets", f"--namespace={space}", "--selector=owner=helm,status=deployed")
+    return [
+        f"{space}/{name}: the cluster has no {ARC_SETS} any more, without which Helm does not delete the scale set's "
+        f"release: install ARC's definitions again first ({_PAGE})"
+        for name in sorted({each["metadata"]["labels"]["name"] for each in releases})
+    ]
+
+
+def _held(items: Callable[..., list[Item]], space: str, runners: Mapping[str, Any], sets: Sequence[Item]) -> list[str]:
+    """Return a line for each set that waits for a controller, if none is there."""
+    arc = runners.get("arc")
+    named = arc.get("controller") if isinstance(arc, dict) else None
+    own = str(named.get("namespace")) if isinstance(named, dict) else f"{space}-controller"
+    held = [each["name"] for each in sets if each.get("finalizers")]
+    if not held or any(serves(each, space) for each in _controllers(items, own)):
+        return []
+    return [
+        f"{space}/{name}: only ARC's controller ends a scale set, and none runs in {own} that serves {space}, so "
+        f"that destroy would wait for nothing: start it again, or release the set by hand ({_PAGE})"
+        for name in held
+    ]
+
+
+def _given_up(items: Callable[..., list[Item]], stack: str, space: str, sets: Sequence[Item]) -> list[str]:
+    """Return a line for each set of an earlier release with a job."""
     busy = {each["metadata"].get("labels", {}).get(ARC_SET_NAME) for each in items(ARC_RUNNERS) if job_number(each)}
     return [
         f"{space}/{each['name']}: a job runs, and an earlier release of Slipway made the scale set, which is given up "

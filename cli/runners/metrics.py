@@ -62,6 +62,13 @@ _METRICS: Final = (
         "sum by (stack) ({})",
     ),
     _Metric(
+        "reservation_left_seconds",
+        "seconds",
+        "How long a reservation of these runners still lasts.",
+        lambda report: [({"reservation": name}, round(ends - time.time())) for name, ends in report.reserved.items()],
+        "min by (reservation) ({})",
+    ),
+    _Metric(
         "report_age_seconds",
         "seconds",
         "How old what is reported is.",
@@ -104,7 +111,7 @@ def dashboard() -> dict[str, Any]:
                 {
                     "refId": "A",
                     "expr": metric.query.format(f'{metric.full_name}{{stack=~"$stack"}}'),
-                    "legendFormat": "{{cause}}{{step}}",
+                    "legendFormat": "{{cause}}{{step}}{{reservation}}",
                 }
             ],
         }

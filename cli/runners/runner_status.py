@@ -6,13 +6,14 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from cli.runners.cluster_jobs import cluster_jobs
 from cli.runners.keeper_report import keeper_report
+from cli.runners.reserved_machines import reservation_ends
 from cli.text_table import aligned
 from containers.errors import MALFORMED, SlipwayError, one_line
 from scaler.github import REPOSITORY, GitHub, Refused
@@ -37,13 +38,17 @@ Queue = list[tuple[WaitingJob, Sequence[str]]]
 
 @dataclass(frozen=True)
 class RunnersReport:
-    """The jobs of a stack's runners, when they were looked at, and what keeps all of them from coming further."""
+    """The jobs of a stack's runners, when they were looked at, and what keeps all of them from coming further.
+
+    ``reserved`` are the ends of their reservations by id, in seconds since 1970.
+    """
 
     stack: str
     kind: str
     at: float
     jobs: Sequence[Standing]
     troubles: Sequence[str]
+    reserved: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def waiting(self) -> list[Standing]:
@@ -58,6 +63,7 @@ class RunnersReport:
             "at": self.at,
             "jobs": as_json(self.jobs),
             "troubles": list(self.troubles),
+            "reservations": dict(self.reserved),
         }
 
 
@@ -79,9 +85,12 @@ def report(stack: str, root: Path, repository: str | None = None) -> RunnersRepo
         raise SlipwayError(f"stack {stack} has no runners: give it slipway:runners, or name a stack that has them")
     queue, troubles = _queue(runners.github.url, repository)
     troubles += _old_runners(runners.github.url, runners.runner_releases, repository)
+    profile = other_settings(stack, {"aws"}, root).get("aws:profile")
+    ends = reservation_ends(runners, profile)
+    reserved = {each.id: each.ends.timestamp() for each in ends if each.ends}
+    troubles += [line for each in ends for line in each.troubles]
     now = time.time()
     if isinstance(runners, Ec2RunnersConfig):
-        profile = other_settings(stack, {"aws"}, root).get("aws:profile")
         reports = [keeper_report(stack, own, profile) for own in runners.all_sets]
         at = min(looked for looked, _ in reports)
         known = [job for _, jobs in reports for job in jobs]
@@ -93,8 +102,8 @@ def report(stack: str, root: Path, repository: str | None = None) -> RunnersRepo
         served = [own.served_labels(config.platform) for own in runners.all_sets]
         if runners.listens:  # GitHub has told of those that a set serves, by other numbers
             queue = [each for each in queue or () if not any(serves(labels, each[1]) for labels in served)]
-        return RunnersReport(stack, runners.kind, at, with_queue(known, queue or [], served), troubles)
-    return _of_cluster(stack, runners, queue, now, troubles)
+        return RunnersReport(stack, runners.kind, at, with_queue(known, queue or [], served), troubles, reserved)
+    return replace(_of_cluster(stack, runners, queue, now, troubles), reserved=reserved)
 
 
 def _of_cluster(

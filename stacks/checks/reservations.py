@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import posixpath
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+from containers.errors import SlipwayError
 from stacks.config.ec2 import NamedReservationsConfig, NodeReservationConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
 
@@ -14,6 +17,9 @@ RECLAIMED = timedelta(minutes=30)
 
 ALARM_DAYS = (14, 3, 1)
 """Days before the end of a reservation at which somebody is told."""
+
+_LATE = timedelta(hours=2)
+"""By how much the daily look at reservations may be late."""
 
 _OVER = {"cancelled", "cancelling", "expired", "failed", "payment-failed", "unavailable", "unsupported"}
 """States from which a reservation never becomes active."""
@@ -95,6 +101,70 @@ def moment(time: datetime) -> str:
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
+def asked(requested: NamedReservationsConfig) -> dict[str, Any]:
+    """Return what EC2 is asked for reservations with (DescribeCapacityReservations)."""
+    if requested.ids:
+        return {"CapacityReservationIds": [*requested.ids]}
+    return {"Filters": [{"Name": f"tag:{key}", "Values": [value]} for key, value in requested.tags.items()]}
+
+
+def answered(
+    requested: NamedReservationsConfig, answers: Iterable[Mapping[str, Any]], region: str
+) -> list[Reservation]:
+    """Return the reservations that a configuration is about, the preferred one first, from EC2's answers.
+
+    Raises:
+        SlipwayError: the region has none of them; the text says of which.
+        LookupError, TypeError, ValueError: an answer has another shape than documented.
+    """
+    there = sorted(map(_reservation, answers), key=lambda each: _order(requested, each))
+    missing = sorted({*requested.ids} - {each.id for each in there})
+    if missing or not there:
+        raise SlipwayError(f"{', '.join(missing) or named(requested)}: {region} has no such reservation")
+    return chosen(requested, there)
+
+
+def named(requested: NamedReservationsConfig) -> str:
+    """Return the ids or tags of a configuration, for errors."""
+    return ", ".join(requested.ids or (f"{key}={value}" for key, value in requested.tags.items()))
+
+
+def _order(requested: NamedReservationsConfig, each: Reservation) -> tuple[float, str]:
+    """Return the order of ids as they are given; of tags, the one that ends first comes first: it is paid for."""
+    if requested.ids:
+        return requested.ids.index(each.id), ""
+    return each.ends.timestamp() if each.ends else float("inf"), each.id
+
+
+def _reservation(answer: Mapping[str, Any]) -> Reservation:
+    group = str(answer.get("PlacementGroupArn") or "")
+    return Reservation(
+        id=str(answer["CapacityReservationId"]),
+        owner=str(answer["OwnerId"]),
+        instance_type=str(answer["InstanceType"]),
+        zone=str(answer["AvailabilityZone"]),
+        state=str(answer["State"]),
+        count=int(answer["TotalInstanceCount"]),
+        available=int(answer["AvailableInstanceCount"]),
+        starts=_time(answer.get("StartDate")),
+        ends=_time(answer.get("EndDate")) if answer.get("EndDateType") != "unlimited" else None,
+        block=answer.get("ReservationType") == "capacity-block",
+        platform=str(answer["InstancePlatform"]),
+        tenancy=str(answer["Tenancy"]),
+        placement_group=posixpath.basename(group),
+        group_owner=group.split(":")[4] if group else "",
+        interruptible=bool(answer.get("Interruptible")),
+        outpost=bool(answer.get("OutpostArn")),
+        open=answer.get("InstanceMatchCriteria") == "open",
+    )
+
+
+def _time(value: Any) -> datetime | None:
+    if value is None or isinstance(value, datetime):
+        return value
+    raise TypeError(value)
+
+
 def chosen(requested: NamedReservationsConfig, reservations: Sequence[Reservation]) -> list[Reservation]:
     """Return the reservations that a configuration is about.
 
@@ -144,12 +214,23 @@ def mistakes(
 
 def warnings(requested: NamedReservationsConfig, reservations: Sequence[Reservation], now: datetime) -> Iterator[str]:
     """Yield a warning for each reservation that ends in a few days, or is open to other machines."""
+    yield from ending(requested, reservations, now)
+    for each in reservations:
+        if each.open:
+            yield f"{each.id} is open: any {each.instance_type} of the account in {each.zone} takes a machine of it"
+
+
+def ending(requested: NamedReservationsConfig, reservations: Sequence[Reservation], now: datetime) -> Iterator[str]:
+    """Yield a warning for each reservation that ends in a few days."""
     for each in reservations:
         if each.ends and timedelta() < (left := each.ends - now) <= timedelta(days=ALARM_DAYS[0]):
             span = f"{left.days} days" if left.days > 1 else f"{left // timedelta(hours=1)} hours"
             yield f"{each.id} ends in {span}, at {moment(each.ends)}; then {then(requested)}"
-        if each.open:
-            yield f"{each.id} is open: any {each.instance_type} of the account in {each.zone} takes a machine of it"
+
+
+def is_due(left: timedelta) -> bool:
+    """Return whether somebody who looks each day is to be told of what is left of a reservation: 14, 3 and 1 days."""
+    return any(days - timedelta(days=1) - _LATE < left <= days for days in map(timedelta, ALARM_DAYS))
 
 
 def full(requested: NamedReservationsConfig, reservations: Sequence[Reservation]) -> Iterator[str]:

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from pulumi.runtime.config import CONFIG
 
+from cli.main import main
 from components.runners.ec2 import reservation_lookup
 from containers.errors import SlipwayError
+from containers.image.gpu import kubectl
 from stacks.config.kubernetes import KubernetesRunnersConfig
 from tests.aws.conftest import ACCOUNT, REGION
 from tests.fakes.aws.reservations import block, plant, reservation, served
@@ -130,3 +132,72 @@ def test_profile_of_the_stack_looks_them_up(tmp_path: Path, monkeypatch: pytest.
                 assert FIRST in reservation_lookup.of_nodes(runners())
         finally:
             CONFIG.reset(settings)
+
+
+STACK = f"""config:
+  slipway:flavor: runners
+  slipway:runners:
+    kind: kubernetes
+    profile: eks-p5
+    github: {{url: https://github.com/acme, secret: github}}
+    reservation: {{ids: [{FIRST}], region: {REGION}, account: "{ACCOUNT}", nodeClass: gpus}}
+"""
+ON_EC2 = f"""config:
+  slipway:flavor: runners
+  slipway:registry: {{kind: ecr, repository: {ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/ml, create: false}}
+  slipway:runners:
+    kind: ec2
+    region: {REGION}
+    account: "{ACCOUNT}"
+    github:
+      url: https://github.com/acme
+      secret: arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:slipway/github-AbCdEf
+    labels: [gpu]
+    instanceTypes: [p5.48xlarge]
+    reservation: {{ids: [{FIRST}]}}
+"""
+
+
+def test_daily_look_fails_14_3_and_1_days_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of both kinds of runners; where AWS does not know the reservation, too."""
+    monkeypatch.setattr("cli.commands.fleet.ROOT", tmp_path)
+    (tmp_path / "stacks").mkdir()
+    lines = {}
+    for file in (STACK, ON_EC2):
+        (tmp_path / "stacks/Pulumi.mine.yaml").write_text(file)
+        due = {}
+        for days in (20, 13.9, 12.5, 4, 2.9, 1.5, 0.9, 0.2, -1):
+            plant(block(days=days, State="active" if days > 0 else "expired", **P5))
+            due[days] = main(["runners", "reservations"])
+            lines[days] = capsys.readouterr().out.splitlines()
+        assert [days for days, code in due.items() if code] == [13.9, 2.9, 0.9, 0.2, -1]
+        assert len(lines[20]) == 1
+        assert lines[12.5][1].startswith(f"stack mine: slipway:runners.reservation: {FIRST} ends in 12 days, at ")
+        assert f"{FIRST} is expired, not active" in lines[-1][1]
+        plant(reservation(1))
+        assert main(["runners", "reservations", "mine"]) == 1
+        assert FIRST in capsys.readouterr().out
+        plant(reservation(**P5))  # it has no end
+        assert main(["runners", "reservations", "mine"]) == 0
+        capsys.readouterr()
+
+
+def test_status_and_metrics_say_when_a_reservation_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cli.commands.fleet.ROOT", tmp_path)
+    monkeypatch.setattr(kubectl, "items", lambda *_, **__: [])
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stacks/Pulumi.mine.yaml").write_text(STACK)
+    plant(block(days=2, **P5))
+    assert main(["runners", "status", "mine"]) == 0
+    assert f"{FIRST} ends in 47 hours, at " in capsys.readouterr().out
+    assert main(["runners", "status", "mine", "--metrics"]) == 0
+    [sample] = [
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("slipway_runners_reservation_")
+    ]
+    name, _, left = sample.rpartition(" ")
+    assert name == f'slipway_runners_reservation_left_seconds{{stack="mine",kind="kubernetes",reservation="{FIRST}"}}'
+    assert 47 * 3600 < float(left) <= 48 * 3600

@@ -381,7 +381,7 @@ def test_machine_of_the_minimum_that_spot_takes_comes_on_demand() -> None:
     assert (finished.end, finished.desired) == ({"i-0": "job finished"}, {SPOT: 1, ON_DEMAND: 0})
 
 
-def test_spot_that_takes_one_beside_a_young_one_is_not_asked_again() -> None:
+def test_spot_that_takes_one_beside_a_young_one_is_not_asked() -> None:
     """Neither until the machine is there, however late that is, nor for the next one that is taken."""
     rules, there = replace(RULES, least=3), machines(9_000, 9_950, 9_990)
     listed = [Runner(number, each.id, online=True, busy=False) for number, each in enumerate(there)]

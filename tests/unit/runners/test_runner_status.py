@@ -329,7 +329,7 @@ def test_dashboard_asks_for_the_metrics_that_are(capsys: pytest.CaptureFixture[s
             {
                 "refId": "A",
                 "expr": 'sum by (cause) (slipway_runners_waiting_jobs{stack=~"$stack"})',
-                "legendFormat": "{{cause}}{{step}}",
+                "legendFormat": "{{cause}}{{step}}{{reservation}}",
             }
         ],
     }
