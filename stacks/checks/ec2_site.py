@@ -183,13 +183,13 @@ def _machine_mistakes(config: Ec2RunnersConfig, site: Site, platform: str) -> li
     expected = f"slipway:platform {platform} is {architecture}"
     mistakes = []
     if site.image_architecture != architecture:
-        mistakes.append(f"image: {site.image} is for {site.image_architecture}; {expected}")
+        mistakes.append(f"ami: {site.image} is for {site.image_architecture}; {expected}")
     for machine in site.machines:
         where = f"instanceTypes: {machine.name}"
         if architecture not in machine.architectures:
             mistakes.append(f"{where} is {' and '.join(machine.architectures)}; {expected}")
-        if config.gpus is not None and machine.gpus < config.gpus:
-            mistakes.append(f"{where} has {machine.gpus} NVIDIA GPUs; gpus asks for {config.gpus}")
+        if config.min_gpus is not None and machine.gpus < config.min_gpus:
+            mistakes.append(f"{where} has {machine.gpus} NVIDIA GPUs; minGpus asks for {config.min_gpus}")
         if config.efa and machine.efa < (1 if config.efa == "all" else config.efa):
             mistakes.append(f"{where} has {machine.efa} EFA interfaces; efa asks for {config.efa}")
         elif config.efa and not machine.cluster:
@@ -255,7 +255,7 @@ def _builder_mistakes(
         mistakes.append(f"{where} is {' and '.join(builder.machine.architectures)}; {expected}")
     # The first one has the image of the runners, which is checked with these.
     if platform != first and builder.image_architecture != architecture:
-        mistakes.append(f"{builder.key}.image: {builder.image} is for {builder.image_architecture}; {expected}")
+        mistakes.append(f"{builder.key}.ami: {builder.image} is for {builder.image_architecture}; {expected}")
     mistakes += _zone_mistakes(where, builder.machine, config, site)
     need = UNPACKED * sum(budgets.values()) // 1024**3
     if build.cache < need:

@@ -5,14 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from containers.errors import one_line
 from stacks.config import builders, github_url
-from stacks.config.model import SENSITIVE, Line, Model, NonEmpty, SeveralSetsConfig, matching, refuse_unread
+from stacks.config.model import (
+    SENSITIVE,
+    FormerKeysConfig,
+    Line,
+    Model,
+    NonEmpty,
+    SeveralSetsConfig,
+    matching,
+    refuse_unread,
+)
 from stacks.config.values import Driver, Label, Platform
 from stacks.versions.checksums import old_runner, runner_names
 
@@ -77,6 +86,12 @@ Subnet = Annotated[
 ReservationId = Annotated[
     str, AfterValidator(matching(r"cr-[0-9a-f]{8,17}", "the id of a reservation, such as cr-0123456789abcdef0"))
 ]
+
+
+def _gib(value: Any) -> Any:
+    """Return a size such as 500Gi, as for runners in a cluster, as the number of GiB that EC2 takes."""
+    match = re.fullmatch(r"([1-9][0-9]*)(Gi|Ti)", value) if isinstance(value, str) else None
+    return int(match[1]) * (1024 if match[2] == "Ti" else 1) if match else value
 
 
 class NamedReservationsConfig(Model):
@@ -257,7 +272,9 @@ class BuildMachineConfig(Model):
     """A machine that builds images of one platform. It runs during builds only; its layers are kept."""
 
     instance_type: InstanceType = Field(description="Instance type, such as c7i.4xlarge. Builds use no GPU and no EFA.")
-    cache: int = Field(500, ge=50, le=16384, description="Size of the volume for its layers, in GiB.")
+    cache: Annotated[int, BeforeValidator(_gib, json_schema_input_type=int | str), Field(ge=50, le=16384)] = Field(
+        500, description="Size of the volume for its layers, such as 500Gi; a number is in GiB."
+    )
     idle: int = Field(
         15, ge=2, le=1440, description="Minutes without a connection after which it stops, as after a failed update."
     )
@@ -273,10 +290,12 @@ class BuildMachineConfig(Model):
         return values
 
 
-class PlatformBuildConfig(BuildMachineConfig):
+class PlatformBuildConfig(BuildMachineConfig, FormerKeysConfig):
     """The machine that builds the images of a further platform."""
 
-    image: Ami | None = Field(
+    former_keys: ClassVar[Mapping[str, str]] = {"image": "ami"}
+
+    ami: Ami | None = Field(
         None, description="Id of its machine image. Default: the newest Deep Learning AMI of its architecture."
     )
 
@@ -300,8 +319,18 @@ class Ec2BuildConfig(BuildMachineConfig):
     )
 
 
-class Ec2RunnerSetConfig(Model):
+class Ec2RunnerSetConfig(FormerKeysConfig):
     """Runners of one size on EC2: their machines, and how many there are."""
+
+    former_keys: ClassVar[Mapping[str, str]] = {"image": "ami", "gpus": "minGpus"}
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        "cache": "root",
+        "cpu": "instanceTypes",
+        "disk": "root",
+        "group": "github.group, or groupId of a set: an id",
+        "memory": "instanceTypes",
+        "profile": "instanceTypes",
+    }
 
     labels: tuple[Annotated[Label, AfterValidator(_custom)], ...] = Field(
         (),
@@ -314,13 +343,13 @@ class Ec2RunnerSetConfig(Model):
         validate_default=False,
         description="Instance types, the preferred one first. Each must have the GPUs and EFA interfaces below.",
     )
-    gpus: int | None = Field(
+    min_gpus: int | None = Field(
         None, ge=0, description="Fewest NVIDIA GPUs that a type must have. Default: the fewest of the types."
     )
     efa: int | Literal["all"] = Field(
         0, description="EFA interfaces of each machine: a number, or all that its type has."
     )
-    image: Ami | None = Field(None, description="Id of the machine image. Default: the newest Deep Learning AMI.")
+    ami: Ami | None = Field(None, description="Id of the machine image. Default: the newest Deep Learning AMI.")
     driver: Driver | None = Field(
         None,
         description="NVIDIA's driver of that machine image, such as 570.172.08. It must run the stack's images. "
@@ -347,11 +376,10 @@ class Ec2RunnerSetConfig(Model):
     max_lifetime: int = Field(
         7, ge=1, le=365, description="Days after which a machine is replaced, once its job is done."
     )
-    root: int = Field(
+    root: Annotated[int, BeforeValidator(_gib, json_schema_input_type=int | str), Field(ge=75, le=16384)] = Field(
         200,
-        ge=75,
-        le=16384,
-        description="Size of the root volume in GiB; Docker's layers are there too unless the type has NVMe disks.",
+        description="Size of the root volume, such as 200Gi; a number is in GiB. Docker's layers are there too unless "
+        "the type has NVMe disks.",
     )
     subnets: tuple[Subnet, ...] = Field(
         (), description="Subnets. Default: all of the VPC. With EFA exactly one, since a cluster is in one zone."
@@ -505,8 +533,12 @@ class Ec2RunnersConfig(SeveralSetsConfig, Ec2RunnerSetConfig):
 
     @property
     def warnings(self) -> list[str]:
-        """A line for a runner that is old, and one for a stack with a webhook: what it does next to have none."""
-        old = old_runners(self.github.url, self.runner_releases)
+        """A line for each former name and an old runner, and one for a webhook: what the stack does to have none."""
+        models: dict[str, FormerKeysConfig] = {"": self, **{f"sets.{name}.": own for name, own in self.sets.items()}}
+        others = self.build.platforms if self.build else {}
+        models |= {f"build.platforms.{platform}.": other for platform, other in others.items()}
+        old = [line for above, model in models.items() for line in model.renamed(f"slipway:runners.{above}")]
+        old += old_runners(self.github.url, self.runner_releases)
         if self.github.webhook_secret is None:
             return old
         first = "" if self.listener else "have workflows name `labels` alone, set listener: true, and "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -447,6 +447,14 @@ class GpuClaimConfig(Model):
 
 class RunnerSetConfig(PoolConfig):
     """Runners of one size: their number, their nodes, and what each may use."""
+
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        "groupId": "group, a name",
+        "instanceTypes": "profile, or a node label in nodeSelector",
+        "minGpus": "gpus",
+        "root": "disk",
+        "runner": "image",
+    }
 
     profile: str = Field("cpu", description="Kind of node: see stacks/versions/nodes.toml.")
     image: Reference = Field(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
     Field,
-    ModelWrapValidatorHandler,
-    PrivateAttr,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -27,7 +25,7 @@ from stacks.config.gates.inspection_gate import InspectionConfig
 from stacks.config.gates.promotion_gate import PromotionConfig
 from stacks.config.gates.vulnerabilities import VulnerabilitiesConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
-from stacks.config.model import SENSITIVE, Model
+from stacks.config.model import SENSITIVE, FormerKeysConfig
 from stacks.config.publishing.compression import Compression, GzipConfig
 from stacks.config.publishing.warm import WarmConfig
 from stacks.config.registries import Registry
@@ -47,11 +45,8 @@ _MOST_MOVING = 3
 """Extra tags in ECR."""
 
 
-class StackConfig(Model):
+class StackConfig(FormerKeysConfig):
     """The keys that every stack may have, whatever its flavor."""
-
-    former_keys: ClassVar[Mapping[str, str]] = {}
-    """Renamed keys: the former name and the present one. The former still works, with a warning."""
 
     flavor: str = Field(description="The family of images that the stack builds.")
     platform: Platform = Field("linux/amd64", description="Platform of the stack's images.")
@@ -148,21 +143,6 @@ class StackConfig(Model):
         "of such a release is taken from the nearest one, or is not checked.",
     )
 
-    _used_former_keys: tuple[str, ...] = PrivateAttr(())
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _rename_keys(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        former = [key for key in cls.former_keys if isinstance(values, Mapping) and key in values]
-        if not former:
-            return handler(values)
-        for key in former:
-            if cls.former_keys[key] in values:
-                raise ValueError(f"'{key}' is the former name of '{cls.former_keys[key]}': leave '{key}' out")
-        config = handler({cls.former_keys.get(key, key): value for key, value in values.items()})
-        config._used_former_keys = tuple(former)  # noqa: SLF001 - of the same class
-        return config
-
     @model_validator(mode="before")
     @classmethod
     def _first_platform(cls, values: Any) -> Any:
@@ -216,10 +196,7 @@ class StackConfig(Model):
     @property
     def warnings(self) -> list[str]:
         """A line for each key with a former name, for each version in doubt, and for all that are unverified."""
-        lines = [
-            f"{NAMESPACE}:{key} is now {NAMESPACE}:{self.former_keys[key]}: rename it in the stack's file"
-            for key in self._used_former_keys
-        ]
+        lines = self.renamed(f"{NAMESPACE}:")
         if self.trust_registry:
             lines.append(
                 f"{NAMESPACE}:trustRegistry: whoever may push to {self.registry.repository} can replace the build "

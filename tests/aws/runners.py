@@ -38,7 +38,7 @@ RUNNERS: dict[str, Any] = {
     "github": {"url": "https://github.com/acme", "secret": SECRET},
     "labels": ["gpu"],
     "instanceTypes": ["g6.2xlarge", "g5.2xlarge"],
-    "gpus": 1,
+    "minGpus": 1,
     "alarm": {"topic": TOPIC},
 }
 

@@ -131,7 +131,7 @@ def test_builder_life_builds_replaces_and_destroys(project: BuilderProject, sess
     newer = image(project.moto, "x86_64")
     runners = {f"LaunchTemplate {NAME}": "~", f"Group {NAME}-spot": "~", f"Group {NAME}-on-demand": "~"}
     assert operations(project.preview(**AWAY).output) == runners
-    project.building({"idle": 30, "cache": 600}, {"image": newer}, word="three")
+    project.building({"idle": 30, "cache": 600}, {"ami": newer}, word="three")
     assert operations(project.preview(**AWAY).output)[f"Instance {BUILDER}"] == "++"
 
     project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")

@@ -88,7 +88,7 @@ def planted_cases() -> dict[str, tuple[dict[str, Any], dict[str, Any], str]]:
         ),
         "in no placement group": (
             reservation(InstanceType="p4d.24xlarge"),
-            {"instanceTypes": ["p4d.24xlarge"], "gpus": 8, "efa": "all"},
+            {"instanceTypes": ["p4d.24xlarge"], "minGpus": 8, "efa": "all"},
             r" is in no placement group, and machines with efa are in one",
         ),
         "of another account": (
@@ -241,7 +241,7 @@ def test_reservations_life_launches_into_them_alone(project: RunnersProject) -> 
 
 def test_reservation_with_efa_is_in_its_placement_group(project: RunnersProject) -> None:
     plant(reservation(InstanceType="p4d.24xlarge", PlacementGroupArn=placement_group("theirs")))
-    machines = {"instanceTypes": ["p4d.24xlarge"], "gpus": 8, "efa": "all", "subnets": [private_subnet(project)]}
+    machines = {"instanceTypes": ["p4d.24xlarge"], "minGpus": 8, "efa": "all", "subnets": [private_subnet(project)]}
     reserve(project, **machines)
     project.up()
     assert project.template(f"{NAME}-{FIRST}")["LaunchTemplateData"]["Placement"] == {"GroupName": "theirs"}

@@ -144,7 +144,7 @@ def test_sets_come_and_go(project: RunnersProject) -> None:
     """Each set has its own groups, template and table; all share the function, the roles and the security group."""
     sets = {
         "small": {"maxRunners": 2},
-        "big": {"instanceTypes": ["p5.48xlarge"], "gpus": 8, "spot": False, "root": 300},
+        "big": {"instanceTypes": ["p5.48xlarge"], "minGpus": 8, "spot": False, "root": 300},
     }
     project.runners(without=("labels",), sets=sets)
     project.up()
@@ -174,7 +174,7 @@ def test_sets_come_and_go(project: RunnersProject) -> None:
     assert all(".third" in name for name, step in changes.items() if step == "+")
     project.runners(without=("labels",), sets={"a": {"instanceTypes": ["g4ad.xlarge"]}})
     refused = project.preview(check=False)
-    assert "slipway:runners.sets.a.instanceTypes: g4ad.xlarge has 0 NVIDIA GPUs; gpus asks for 1" in refused.output
+    assert "slipway:runners.sets.a.instanceTypes: g4ad.xlarge has 0 NVIDIA GPUs; minGpus asks for 1" in refused.output
     project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
     assert not project.api("dynamodb").list_tables()["TableNames"]
 
@@ -529,7 +529,7 @@ def test_runners_option_changed_outside_is_detected(project: RunnersProject) -> 
 def test_runners_with_efa_have_interfaces_and_placement_group(project: RunnersProject) -> None:
     private = subnet(project, public=False)
     several = {"instanceTypes": ["p5.48xlarge", "p4d.24xlarge"], "efa": "all", "subnets": [private]}
-    project.runners(without=("gpus",), endpoints=True, **several)
+    project.runners(without=("minGpus",), endpoints=True, **several)
     project.up()
     for name, count in ((f"{NAME}-efa-32", 32), (f"{NAME}-efa-4", 4)):
         data = project.template(name)["LaunchTemplateData"]
@@ -554,7 +554,7 @@ def test_runners_with_efa_have_interfaces_and_placement_group(project: RunnersPr
     assert UNCHANGED.search(project.refresh().output)
     assert sorted(project.calls() - documented()) == []
     # A rule that goes is seen to go, in the API.
-    project.runners(instanceTypes=["p5.48xlarge"], gpus=8, efa=0, subnets=[private])
+    project.runners(instanceTypes=["p5.48xlarge"], minGpus=8, efa=0, subnets=[private])
     project.up()
     (interface,) = project.template()["LaunchTemplateData"]["NetworkInterfaces"]
     assert rules(project, interface["Groups"][0], egress=False) == []
@@ -623,23 +623,23 @@ REFUSALS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "machines": (
         {
             "instanceTypes": ["g6.2xlarge", "g4ad.xlarge", "g5g.xlarge", "c7i.4xlarge", "p4d.24xlarge"],
-            "gpus": 8,
+            "minGpus": 8,
             "efa": 2,
-            "image": "arm64",
+            "ami": "arm64",
             "subnets": ["public"],
             "root": 80,
             "stack": {"flavor": "chain", "budgets": {"link0": "20 GB"}},
         },
         [
-            f"runners.image: ami-* is for arm64; {PLATFORM}",
-            "runners.instanceTypes: g6.2xlarge has 1 NVIDIA GPUs; gpus asks for 8",
+            f"runners.ami: ami-* is for arm64; {PLATFORM}",
+            "runners.instanceTypes: g6.2xlarge has 1 NVIDIA GPUs; minGpus asks for 8",
             "runners.instanceTypes: g6.2xlarge has 0 EFA interfaces; efa asks for 2",
-            "runners.instanceTypes: g4ad.xlarge has 0 NVIDIA GPUs; gpus asks for 8",
+            "runners.instanceTypes: g4ad.xlarge has 0 NVIDIA GPUs; minGpus asks for 8",
             "runners.instanceTypes: g4ad.xlarge has 0 EFA interfaces; efa asks for 2",
             f"runners.instanceTypes: g5g.xlarge is arm64; {PLATFORM}",
-            "runners.instanceTypes: g5g.xlarge has 1 NVIDIA GPUs; gpus asks for 8",
+            "runners.instanceTypes: g5g.xlarge has 1 NVIDIA GPUs; minGpus asks for 8",
             "runners.instanceTypes: g5g.xlarge has 0 EFA interfaces; efa asks for 2",
-            "runners.instanceTypes: c7i.4xlarge has 0 NVIDIA GPUs; gpus asks for 8",
+            "runners.instanceTypes: c7i.4xlarge has 0 NVIDIA GPUs; minGpus asks for 8",
             "runners.instanceTypes: c7i.4xlarge has 0 EFA interfaces; efa asks for 2",
             (
                 "runners.subnets: subnet-* gives public addresses, which a machine with several EFA interfaces cannot have: "
@@ -700,8 +700,8 @@ def test_runners_invalid_config_is_one_line_at_preview(project: RunnersProject) 
         given = dict(values)
         if "subnets" in given:
             given["subnets"] = [places[name] for name in given["subnets"]]
-        if "image" in given:
-            given["image"] = arm
+        if "ami" in given:
+            given["ami"] = arm
         project.runners(**given)
         failed = project.preview(check=False)
         assert failed.returncode != 0, what

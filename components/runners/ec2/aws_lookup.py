@@ -32,7 +32,7 @@ def look_up(
     """
     networks = _networks(config, opts)
     vpc = config.vpc or (networks[0].vpc if networks else "")
-    image, image_gb = _image(config.image, platform, "image", opts)
+    image, image_gb = _image(config.ami, platform, "ami", opts)
     return Site(
         machines=[_machine(name, opts) for name in config.instance_types],
         networks=networks,
@@ -55,9 +55,7 @@ def _builders(
     builders = {}
     for platform, build in config.builders(first).items():
         key = build_key(platform, first)
-        own = (
-            _image(build.image, platform, f"{key}.image", opts)[0] if isinstance(build, PlatformBuildConfig) else image
-        )
+        own = _image(build.ami, platform, f"{key}.ami", opts)[0] if isinstance(build, PlatformBuildConfig) else image
         machine = _machine(build.instance_type, opts, f"{key}.instanceType")
         builders[platform] = Builder(key, machine, own.id, own.architecture)
     return builders

@@ -140,7 +140,7 @@ def _sites(
 
 def _of_set(shared: Ec2RunnersArgs, plan: Plan, config: ec2.Ec2RunnersConfig, site: ec2_site.Site) -> Ec2RunnersArgs:
     """Return the arguments of one set."""
-    platform, gpus = plan.config.platform, site.gpus(config.gpus)
+    platform, gpus = plan.config.platform, site.gpus(config.min_gpus)
     efa_counts = {machine.efa if config.efa == "all" else config.efa for machine in site.machines}
     return replace(
         shared,
@@ -212,7 +212,7 @@ def _builder(
         region=config.region,
         build=build,
         image=at_aws.image,
-        pinned=(build.image if isinstance(build, ec2.PlatformBuildConfig) else config.image) is not None,
+        pinned=(build.ami if isinstance(build, ec2.PlatformBuildConfig) else config.ami) is not None,
         network=network,
         provider=provider,
         boundary=config.permissions_boundary,

@@ -296,9 +296,9 @@ def test_gpus_by_default_are_the_fewest_of_any_type() -> None:
 
 
 def test_instance_type_with_fewer_gpus_is_refused() -> None:
-    assert refused(of("g5.2xlarge"), gpus=1) == ""
-    assert refused(of("g5.2xlarge"), gpus=2) == (
-        "slipway:runners.instanceTypes: g5.2xlarge has 1 NVIDIA GPUs; gpus asks for 2"
+    assert refused(of("g5.2xlarge"), minGpus=1) == ""
+    assert refused(of("g5.2xlarge"), minGpus=2) == (
+        "slipway:runners.instanceTypes: g5.2xlarge has 1 NVIDIA GPUs; minGpus asks for 2"
     )
 
 

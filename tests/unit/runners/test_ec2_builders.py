@@ -57,12 +57,12 @@ def loaded(build: Mapping[str, Any], **values: Any) -> ec2.Ec2RunnersConfig:
 
 
 def test_second_builder_has_keys_and_defaults_of_its_own() -> None:
-    config = loaded({**FIRST, "cache": 100, "idle": 5, "platforms": {ARM64: {**SECOND, "image": IMAGE}}})
+    config = loaded({**FIRST, "cache": 100, "idle": 5, "platforms": {ARM64: {**SECOND, "ami": IMAGE}}})
     first, second = config.builders(AMD64).values()
     assert (first.instance_type, first.cache, first.idle) == ("c7i.4xlarge", 100, 5)
     assert (second.instance_type, second.cache, second.idle) == ("c8g.4xlarge", 500, 15)
     assert isinstance(second, ec2.PlatformBuildConfig)
-    assert (config.image, second.image) == (None, IMAGE)
+    assert (config.ami, second.ami) == (None, IMAGE)
     assert list(config.builders(AMD64)) == PLATFORMS
     assert loaded(FIRST, platforms=[AMD64]).builders(AMD64).keys() == {AMD64}
     assert flavors.load({"flavor": "runners", "runners": RUNNERS}, "stack x").runners.builders(AMD64) == {}  # type: ignore[union-attr]
@@ -136,9 +136,9 @@ def test_second_builder_has_keys_and_defaults_of_its_own() -> None:
             "slipway:runners.build.platforms.linux/arm64.instanceType: is required",
         ),
         (
-            {**FIRST, "platforms": {ARM64: {**SECOND, "image": "ubuntu"}}},
+            {**FIRST, "platforms": {ARM64: {**SECOND, "ami": "ubuntu"}}},
             {},
-            ("slipway:runners.build.platforms.linux/arm64.image: 'ubuntu': expected the id of an image, such as "
+            ("slipway:runners.build.platforms.linux/arm64.ami: 'ubuntu': expected the id of an image, such as "
             "ami-0123456789abcdef0"),
         ),
         (
@@ -150,7 +150,7 @@ def test_second_builder_has_keys_and_defaults_of_its_own() -> None:
             {**FIRST, "platforms": {ARM64: {**SECOND, "platforms": {}}}},
             {},
             ("slipway:runners.build.platforms.linux/arm64: unknown key 'platforms'; the keys here are: instanceType, "
-            "cache, idle, image"),
+            "cache, idle, ami"),
         ),
         ({**FIRST, "platforms": [ARM64]}, {}, "slipway:runners.build.platforms: '[linux/arm64]': expected a mapping of keys to values"),
         ({**FIRST, "platforms": None}, {}, "slipway:runners.build.platforms: has no value: give one, or leave the key out"),
@@ -215,12 +215,12 @@ GOOD = ec2_site.Builder("build.platforms.linux/arm64", a_type("c8g.4xlarge", "ar
             {},
             "instanceType: c8g.4xlarge is x86_64; linux/arm64 is arm64",
         ),
-        (replace(GOOD, image_architecture="x86_64"), {}, "image: ami-2 is for x86_64; linux/arm64 is arm64"),
+        (replace(GOOD, image_architecture="x86_64"), {}, "ami: ami-2 is for x86_64; linux/arm64 is arm64"),
         # The image of the runners is not for the other architecture.
         (
             replace(GOOD, image="ami-1", image_architecture="x86_64"),
             {},
-            "image: ami-1 is for x86_64; linux/arm64 is arm64",
+            "ami: ami-1 is for x86_64; linux/arm64 is arm64",
         ),
         (
             replace(GOOD, machine=a_type("c8g.4xlarge", "arm64", "c")),
@@ -275,9 +275,9 @@ def test_second_builder_image_is_looked_up_for_its_processor(own: str | None, mo
     monkeypatch.setattr(aws.ssm, "get_parameter", parameter)
     monkeypatch.setattr(aws.ec2, "get_ami", ami)
     monkeypatch.setattr(aws_lookup, "_machine", lambda name, _opts, key: a_type(f"{name} of {key}", "arm64"))
-    config = loaded({**FIRST, "platforms": {ARM64: {**SECOND, "image": own} if own else SECOND}})
+    config = loaded({**FIRST, "platforms": {ARM64: {**SECOND, "ami": own} if own else SECOND}})
     options = pulumi.InvokeOptions()
-    image, _ = aws_lookup._image(config.image, AMD64, "image", options)
+    image, _ = aws_lookup._image(config.ami, AMD64, "ami", options)
     first, second = aws_lookup._builders(config, AMD64, image, options).values()
     assert (first.key, first.image, first.image_architecture) == ("build", "newest of x86_64", "x86_64")
     assert (second.key, second.image_architecture) == ("build.platforms.linux/arm64", "arm64")
@@ -447,7 +447,7 @@ def test_second_builder_of_the_longest_stack_has_fitting_names() -> None:
 def test_second_builder_pinned_image_alone_replaces_it() -> None:
     """AWS publishes an image each week."""
     for own, of_runners in ((None, None), (IMAGE, None), (None, IMAGE)):
-        second = {**SECOND, **({"image": own} if own else {})}
+        second = {**SECOND, **({"ami": own} if own else {})}
         pinned: dict[str, bool] = {}
 
         def keep(
@@ -459,7 +459,7 @@ def test_second_builder_pinned_image_alone_replaces_it() -> None:
         runners = {
             **RUNNERS,
             "build": {**FIRST, "platforms": {ARM64: second}},
-            **({"image": of_runners} if of_runners else {}),
+            **({"ami": of_runners} if of_runners else {}),
         }
         with patch.object(ec2_builder.Ec2Builder, "__init__", keep):
             declared(runners=runners)
