@@ -209,6 +209,7 @@ def _translated(module: _Variables, given: Mapping[str, Any]) -> tuple[dict[str,
     sets = _sets(module, left) or {"": module}
     platforms = {name: _PLATFORMS.get(one.rest.pop("runner_architecture", "x64"), "") for name, one in sets.items()}
     platform = given.get("platform") or next(filter(None, platforms.values()), "linux/amd64")
+    _check_platform(platforms, given)
     for name in [name for name, own in platforms.items() if name and own not in {platform, ""}]:
         left[f"multi_runner_config.{name}"] = f"it is not for {platform}: write a stack for it, with platform=VALUE"
         del sets[name]
@@ -232,6 +233,17 @@ def _translated(module: _Variables, given: Mapping[str, Any]) -> tuple[dict[str,
     ]
 
 
+def _check_platform(platforms: Mapping[str, str], given: Mapping[str, Any]) -> None:
+    """Refuse a platform for which no runners are in the file: the stack would have none, or machines of another one."""
+    wanted = given.get("platform")
+    others = sorted({own for own in platforms.values() if own})
+    if wanted and others and wanted not in others and "" not in platforms.values():
+        raise SlipwayError(
+            f"platform={one_line(str(wanted))}: all runners in the file are for {' and '.join(others)}: leave platform "
+            "out"
+        )
+
+
 def _sets(module: _Variables, left: dict[str, str]) -> dict[str, _Variables]:
     """Return the variables of each set that runners on EC2 can be; ``left`` gets a line for each other one."""
     config = module.take("multi_runner_config", "sets", whole=True)
@@ -244,7 +256,9 @@ def _sets(module: _Variables, left: dict[str, str]) -> dict[str, _Variables]:
         elif inner.get("runner_os", "linux") in {"windows", "osx"}:
             left[f"multi_runner_config.{name}"] = _why("runner_os")
         elif not _SET.fullmatch(own) or own in {*DEFAULT_LABELS, *sets}:
-            left[f"multi_runner_config.{name}"] = "a set has a name of its own: 1 to 32 of a-z, 0-9 and -"
+            left[f"multi_runner_config.{name}"] = (
+                "a set has a name of its own: 1 to 32 of a-z, 0-9 and -, and none of GitHub's own labels"
+            )
         else:
             matchers = entry.pop("matcherConfig", {})
             matchers = {"labelMatchers": matchers} if isinstance(matchers, Expression) else matchers

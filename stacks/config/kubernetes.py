@@ -88,6 +88,8 @@ _MIG = re.compile(r"(?:[1-7]c\.)?[1-7]g\.[1-9][0-9]*gb(?:[+-][a-z.]+)?")
 _RUNNER = re.compile(r"(?:.+/)?actions/actions-runner:([0-9]+\.[0-9]+\.[0-9]+)(?:@.+)?")
 """GitHub's own image of its runner, or a mirror's, with its release."""
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
+"""Names of secrets and runtime classes (kubernetes/apimachinery, pkg/util/validation, IsDNS1123Subdomain)."""
 
 
 def _quantity(value: str) -> str:
@@ -174,6 +176,13 @@ Label = Annotated[
     AfterValidator(matching(_LABEL, "1 to 63 lower-case letters, digits and -, a letter or digit at either end")),
 ]
 
+ObjectName = Annotated[
+    str,
+    AfterValidator(
+        matching(_SUBDOMAIN, "1 to 253 lower-case letters, digits, - and ., a letter or digit at either end")
+    ),
+]
+
 
 class GitHubAppConfig(Model):
     """A GitHub App that may administer runners."""
@@ -191,7 +200,7 @@ class GitHubConfig(Model):
     )
     app: GitHubAppConfig | None = Field(None, description="GitHub App that registers runners.")
     token: Secret | None = Field(None, description="Personal access token that registers runners, always a secret.")
-    secret: Label | None = Field(
+    secret: ObjectName | None = Field(
         None,
         description="Secret in the runners' namespace with either, in ARC's format. Create it after the first update.",
         json_schema_extra=SENSITIVE,
@@ -237,7 +246,7 @@ class PoolConfig(Model):
     tolerations: tuple[TolerationConfig, ...] = Field(
         (), description="Taints of that pool, which keep other pods away from it."
     )
-    runtime_class: Label | None = Field(
+    runtime_class: ObjectName | None = Field(
         None, description="Runtime class of the pods, such as kata-qemu. Default: the cluster's."
     )
 
@@ -551,7 +560,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
     arc: ArcConfig = Field(
         default_factory=ArcConfig, description="GitHub's controller, which starts and ends the runners."
     )
-    pull_secrets: tuple[Label, ...] = Field(
+    pull_secrets: tuple[ObjectName, ...] = Field(
         (),
         exclude_if=lambda value: not value,  # as for sets
         description="Secrets with registries' logins, in each namespace of these runners, by which pods pull their "

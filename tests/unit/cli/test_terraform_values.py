@@ -245,6 +245,20 @@ def test_several_runners_become_sets_of_one_platform(tmp_path: Path) -> None:
     assert (other.scale_set, other.labels) == ("linux-arm64", ("amazon",))
 
 
+def test_platform_of_none_of_the_runners_is_refused(tmp_path: Path) -> None:
+    """A stack would have no set, or machines of another processor."""
+    several = MULTI.replace("var.architecture", '"x64"').replace('"arm64"\n', '"x64"\n')
+    one = """module "runners" {
+  source         = "github-aws-runners/github-runner/aws"
+  instance_types = ["m7i.large"]
+}"""
+    for text in (several, one):
+        with pytest.raises(SlipwayError) as caught:
+            translated(written(tmp_path, text), "platform=linux/arm64")
+        line = "platform=linux/arm64: all runners in the file are for linux/amd64: leave platform out"
+        assert str(caught.value) == line
+
+
 def test_sets_that_only_terraform_knows_are_filled_in(tmp_path: Path) -> None:
     text = MULTI[: MULTI.index('{\n    "linux')] + "local.all\n github_app = var.app\n}"
     config, _, lines = translated(written(tmp_path, text))

@@ -318,6 +318,18 @@ def test_pods_have_the_network_of_the_cluster() -> None:
 
 
 def test_every_account_of_pods_has_the_pull_secrets() -> None:
+    """A name of a secret may have dots, as one of a runtime class."""
+    names = {"pullSecrets": ["registry.acme.io"], "runtimeClass": "kata.v2"}
+    given = runners(**names, github={"url": "https://github.com/acme", "secret": "github.com"})
+    config = KubernetesRunnersConfig.model_validate(given)
+    assert (config.pull_secrets, config.runtime_class, config.github.secret) == (
+        ("registry.acme.io",),
+        "kata.v2",
+        "github.com",
+    )
+    for wrong in ("a..b", ".a", "a.", "A.b", "a_b", "a" * 254):
+        with pytest.raises(ValueError, match="expected 1 to 253 lower-case"):
+            KubernetesRunnersConfig.model_validate(runners(pullSecrets=[wrong]))
     declared = objects(only(pullSecrets=["mirror"], jobPods=True, schedule=SCHEDULE, build={"jobs": True})[0])
     accounts = {name: each for name, each in declared.items() if name.startswith("ServiceAccount ")}
     assert accounts.keys() == {f"ServiceAccount {name}" for name in ("runner", "job", "build", "sweeper", "minimum")}
@@ -329,7 +341,7 @@ def test_every_account_of_pods_has_the_pull_secrets() -> None:
 def test_login_in_place_of_a_pull_secret_is_not_shown() -> None:
     with pytest.raises(SlipwayError) as caught:
         graph.unlocked({"flavor": "runners", "runners": runners(pullSecrets=['{"auths": "hunter2"}'])}, "stack x")
-    assert str(caught.value).startswith("stack x: slipway:runners.pullSecrets.0: expected 1 to 63 lower-case")
+    assert str(caught.value).startswith("stack x: slipway:runners.pullSecrets.0: expected 1 to 253 lower-case")
 
 
 def test_jobs_in_pods_and_their_runners_reach_the_ports() -> None:
