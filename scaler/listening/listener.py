@@ -349,8 +349,11 @@ def noted_alone(noted: Sequence[Job], assigned: Sequence[Job], *, webhook: bool)
     """Return the webhook's jobs without those of the set.
 
     While there is a webhook, it notes those of the set, too: what it noted before the set was known is the oldest.
+    Later, what GitHub gave to no runner outside of the set may be one of the set that was noted, too.
     """
-    return [*noted[: max(len(noted) - len(assigned), 0)]] if webhook else [*noted]
+    doubtful = [*noted] if webhook else [job for job in noted if job.unassigned_since is not None]
+    of_set = {job.id for job in doubtful[max(len(doubtful) - len(assigned), 0) :]}
+    return [job for job in noted if job.id not in of_set]
 
 
 def outside(
