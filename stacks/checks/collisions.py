@@ -97,11 +97,33 @@ def _conflict(first: tuple[str, StackConfig], second: tuple[str, StackConfig]) -
             f"both have the runner scale set {name} of {url}, which has one listener; set slipway:runners.{key} in "
             "one of them"
         )
+    if taken := _label_of_a_set(first, second) or _label_of_a_set(second, first):
+        return taken
     if isinstance(one, KubernetesRunnersConfig) and isinstance(other, KubernetesRunnersConfig):
         return _one_namespace(one, other)
     if isinstance(one, Ec2RunnersConfig) and isinstance(other, Ec2RunnersConfig):
         return next(filter(None, starmap(_one_job, product(_served(ours), _served(theirs)))), None)
     return None
+
+
+def _label_of_a_set(first: tuple[str, StackConfig], second: tuple[str, StackConfig]) -> str | None:
+    """Return why the second stack takes jobs that name a scale set of the first; None where it does not."""
+    (stack, ours), (its_stack, theirs) = first, second
+    names = _scale_sets(stack, ours.runners, by_group=False)
+    for own in theirs.runners.all_sets if theirs.runners else ():
+        for url, _, name in sorted(names):
+            if name in set(map(str.lower, own.labels)) and _overlap(url, own.github.url):
+                return (
+                    f"jobs that choose the scale set {name} of {stack} by its name may get runners of {its_stack}, "
+                    f"which have it as a label: set other slipway:runners.{own.key('labels')} there"
+                )
+    return None
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Return whether two addresses have jobs in common: an organization's runners take those of its repositories."""
+    short, long = sorted((one.lower(), other.lower()), key=len)
+    return f"{long}/".startswith(f"{short}/")
 
 
 def _one_namespace(one: KubernetesRunnersConfig, other: KubernetesRunnersConfig) -> str | None:
@@ -139,10 +161,8 @@ def _served(config: StackConfig) -> list[_Served]:
 def _one_job(ours: _Served, theirs: _Served) -> str | None:
     """Return why two sets of runners would both serve one job; None where they do not."""
     (one, labels, platform), (other, others, its_platform) = ours, theirs
-    urls = sorted((one.github.url.lower(), other.github.url.lower()), key=len)
     apart = platform and its_platform and platform != its_platform
-    # An organization's runners take the jobs of each of its repositories.
-    if labels == others and not apart and f"{urls[1]}/".startswith(f"{urls[0]}/"):
+    if labels == others and not apart and _overlap(one.github.url, other.github.url):
         named = ", ".join([one.scale_set, *one.labels] if one.scale_set else one.labels)
         return (
             f"both serve each job of {one.github.url} with the labels {named}; set "

@@ -92,3 +92,22 @@ def test_platform_is_no_label_of_a_stack_that_listens() -> None:
 def test_shipped_stacks_share_no_runners(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line for line in stack_checks.check() if "both" in line] == []
     assert "runners-eks: 0 images, 1 runner a node, ok" in capsys.readouterr().out.splitlines()
+
+
+def test_label_that_is_the_name_of_anothers_set_is_refused() -> None:
+    """As in one stack. GitHub ignores case, and an organization's runners take the jobs of its repositories."""
+    listening = {**EC2, "github": {key: value for key, value in EC2["github"].items() if key != "webhookSecret"}}
+    of_ec2 = {**listening, "labels": ["CI"]}
+    sets = {**listening, "sets": {"ci": {}}, "labels": ["x"]}
+    cluster = {**CLUSTER, "namespace": "ci", "context": "a"}
+    labelled = {**CLUSTER, "labels": ["Ci"], "context": "b"}
+    for one, other in ((cluster, of_ec2), (sets, labelled), (cluster, labelled), (labelled, sets)):
+        first, second = (at(each, "https://github.com/acme") for each in (one, other))
+        (line,) = conflicts(first, second)
+        having, lacking = ("b", "a") if one is labelled else ("a", "b")
+        assert line == (
+            f"stacks a and b: jobs that choose the scale set ci of {having} by its name may get runners of {lacking}, "
+            "which have it as a label: set other slipway:runners.labels there"
+        )
+        assert len(conflicts(first, at(second, "https://github.com/ACME/images"))) == 1
+        assert conflicts(first, at(second, "https://github.com/acme2")) == []
