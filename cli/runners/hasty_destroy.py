@@ -9,7 +9,7 @@ from cli.runners.cluster_jobs import job_number
 from containers.errors import MALFORMED, SlipwayError, printable
 from containers.image.gpu import kubectl
 from containers.image.gpu.kubectl import Item, Unanswered, UnknownKind
-from stacks.checks.clusters import ARC_CONTROLLERS, serves
+from stacks.checks.clusters import ARC_CONTROLLERS, CONTROLLER_GONE, serves
 from stacks.config.kubernetes import (
     ARC_LABEL,
     ARC_PREPARED,
@@ -18,8 +18,6 @@ from stacks.config.kubernetes import (
     ARC_SETS,
     KubernetesRunnersConfig,
 )
-
-_PAGE: Final = "docs/runners/kubernetes.md, A controller that is gone"
 
 
 def check(stack: str, values: Mapping[str, Any]) -> str:
@@ -82,10 +80,10 @@ def _lines(stack: str, space: str, runners: Mapping[str, Any]) -> list[str]:
 
 
 def _undefined(items: Callable[..., list[Item]], space: str) -> list[str]:
-    releases = items("secrets", f"--namespace={space}", "--selector=owner=helm,status=deployed")
+    releases = items("secrets", f"--namespace={space}", "--selector=owner=helm")
     return [
         f"{space}/{name}: the cluster has no {ARC_SETS} any more, without which Helm does not delete the scale set's "
-        f"release: install ARC's definitions again first ({_PAGE})"
+        f"release: install ARC's definitions again first ({CONTROLLER_GONE})"
         for name in sorted({each["metadata"]["labels"]["name"] for each in releases})
     ]
 
@@ -100,7 +98,7 @@ def _held(items: Callable[..., list[Item]], space: str, runners: Mapping[str, An
         return []
     return [
         f"{space}/{name}: only ARC's controller ends a scale set, and none runs in {own} that serves {space}, so "
-        f"that destroy would wait for nothing: start it again, or release the set by hand ({_PAGE})"
+        f"that destroy would wait for nothing: start it again, or release the set by hand ({CONTROLLER_GONE})"
         for name in held
     ]
 

@@ -16,7 +16,7 @@ from containers.image.gpu import kubectl, node_drivers
 from containers.image.gpu.kubectl import Item, Unanswered, UnknownKind, not_ready
 from containers.image.gpu.node_labels import GPU
 from stacks.checks import drivers
-from stacks.checks.clusters import ARC_CONTROLLERS, ARC_WATCHED
+from stacks.checks.clusters import ARC_CONTROLLERS, ARC_WATCHED, CONTROLLER_GONE, serves
 from stacks.config.kubernetes import (
     ARC_CONTROLLER,
     ARC_LABEL,
@@ -91,6 +91,16 @@ def _ending(config: KubernetesRunnersConfig, scale_set: Item) -> str:
     """
     if not scale_set["metadata"].get("deletionTimestamp"):
         return ""
+    try:
+        waits = any(serves(each, config.namespace) for each in _controllers(config))
+    except Unanswered:  # who deploys need not see the organization's controller
+        waits = True
+    if not waits:
+        return (
+            f"{config.namespace}/{scale_set['metadata']['name']}: the scale set is being deleted, and no controller of "
+            f"ARC runs in {config.arc_namespace} that ends it: start it again, or release the set by hand "
+            f"({CONTROLLER_GONE})"
+        )
     return (
         f"{config.namespace}/{scale_set['metadata']['name']}: the scale set is being deleted, and waits for the jobs "
         f"of its runners: run `pulumi up --refresh` once kubectl get --namespace {config.namespace} {ARC_SETS} no "
