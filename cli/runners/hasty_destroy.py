@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from cli.runners.cluster_jobs import job_number
 from containers.errors import MALFORMED, SlipwayError, printable
