@@ -107,7 +107,7 @@ def refusal(**values: Any) -> str:
         ({"build": {"replicas": 65}}, "build.replicas: Input should be less than or equal to 64"),
         ({"nodeSelector": {"a b": "c"}}, "nodeSelector.a b.[key]: expected a node's label, such as acme.example/pool"),
         ({"tolerations": [{"key": "a"}]}, "tolerations.0: give a value with the operator Equal, and none with Exists"),
-        ({"runtimeClass": "Kata!"}, "runtimeClass: expected 1 to 63 lower-case letters, digits and -"),
+        ({"runtimeClass": "Kata!"}, "runtimeClass: expected 1 to 253 lower-case letters, digits, - and ."),
         ({"disk": "100"}, "disk: a size needs a unit: 100Gi?"),
         ({"proflie": "cpu"}, ": unknown key 'proflie' (did you mean 'profile'?)"),
     ],
