@@ -4,7 +4,8 @@ An engine without containerd's store of images writes each layer to its disk bef
 (moby v26.1.5, image/tarexport/save.go: `save`). So it is given an image of the lowest layers alone, and saves both at
 once: what comes of the one is compressed while the other is written. `docker load` takes such an image without
 archives of layers. It reads one only where the engine lacks the chain of layers (v20.10.27, v26.1.5, v28.5.2 and
-v29.1.0, image/tarexport/load.go: `Load`).
+v29.1.0, image/tarexport/load.go: `Load`). A disk that has no room for both archives has room for the one of all once
+the other is gone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
@@ -33,6 +35,8 @@ So two cores were idle in 3.4 of 87.6 seconds of a push of `local`, 5.96 GB, who
 """
 _MOST: Final = 0.5
 """The largest part of an image that is written twice."""
+_FULL: Final = re.compile("no space left|disk quota exceeded", re.IGNORECASE)
+"""In an engine's error: the words of ENOSPC and EDQUOT in Go (syscall/zerrors_linux_amd64.go)."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +63,25 @@ class EngineImage:
         return cast("AbstractContextManager[IO[bytes]]", response)
 
 
+def disk_full(error: SlipwayError) -> bool:
+    """Return whether an error is the engine's, and says that its disk is full."""
+    return isinstance(error, EngineError) and _FULL.search(str(error)) is not None
+
+
 @contextmanager
-def archives(image: EngineImage, wanted: Collection[str]) -> Iterator[Iterator[IO[bytes]]]:
+def archives(
+    image: EngineImage, wanted: Collection[str], note: Callable[[str], None] = lambda _: None
+) -> Iterator[Iterator[IO[bytes]]]:
     """Yield the archives of an image, to be read one after the other. The last has all layers, those before some.
 
-    ``wanted`` are diff ids: of other layers none has to come first. Nothing is left in the engine when the block ends.
+    ``wanted`` are diff ids: of other layers none has to come first. ``note`` takes a line if the engine had no room for
+    two archives at once. Nothing is left in the engine when the block ends.
 
     Raises:
         SlipwayError: the engine cannot save the image; also while an archive is read.
     """
     lowest = image.diff_ids[: _count(_sizes(image), [diff_id in wanted for diff_id in image.diff_ids])]
-    with closing(_both(image, lowest) if lowest else _whole(image)) as streams:
+    with closing(_both(image, lowest, note) if lowest else _whole(image)) as streams:
         yield streams
 
 
@@ -78,7 +90,7 @@ def _whole(image: EngineImage) -> Generator[IO[bytes]]:
         yield stream
 
 
-def _both(image: EngineImage, lowest: Sequence[str]) -> Generator[IO[bytes]]:
+def _both(image: EngineImage, lowest: Sequence[str], note: Callable[[str], None]) -> Generator[IO[bytes]]:
     with _begun(image) as whole:
         # An engine may refuse such an image, lose it to a `docker image prune`, or be too slow as it writes the other.
         with (
@@ -87,7 +99,16 @@ def _both(image: EngineImage, lowest: Sequence[str]) -> Generator[IO[bytes]]:
             image.saved(identity, image.ending) as stream,
         ):
             yield stream
-        yield whole.result()
+        try:
+            stream = whole.result()
+        except EngineError as error:
+            if not disk_full(error):
+                raise
+        else:
+            yield stream
+            return
+    note("the Docker daemon's disk had no room for two archives at once, so it wrote that of all layers again, alone")
+    yield from _whole(image)
 
 
 @contextmanager

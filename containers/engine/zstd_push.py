@@ -48,11 +48,11 @@ _REFUSED: Final = dict.fromkeys(
 
 
 class Pushed(NamedTuple):
-    """The digests of a pushed image's manifest and configuration, and a line about each wait for a busy registry."""
+    """The digests of a pushed image's manifest and configuration, and a line about each thing that delayed the push."""
 
     digest: str
     config: str
-    waits: Sequence[str]
+    delays: Sequence[str]
 
 
 def push(
@@ -83,7 +83,8 @@ def push(
     work.find()
     if not work.complete:
         work.read(level)
-    return Pushed(work.finish(named.tag), work.known[image.identity].digest, repository.waits)
+    digest = work.finish(named.tag)
+    return Pushed(digest, work.known[image.identity].digest, [*work.delays, *repository.waits])
 
 
 @dataclass
@@ -98,6 +99,7 @@ class _Push:
     progress: Callable[[str], None]
     failed: Event
     known: dict[str, PushedBlob] = field(default_factory=dict)
+    delays: list[str] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
@@ -157,7 +159,7 @@ class _Push:
         taken = set[str]()
         self.progress("Reading the image from the Docker daemon")
         try:
-            with early_layers.archives(self.image, left) as streams:
+            with early_layers.archives(self.image, left, self.delays.append) as streams:
                 for member, content in (each for stream in streams for each in _files(stream)):
                     if member.name in taken or _named_digest(member) in self.known:
                         continue

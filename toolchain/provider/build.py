@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from containers.dockerfile import failed_step
 from containers.dockerfile.context import ignore_patterns
-from containers.engine import zstd_push
+from containers.engine import early_layers, zstd_push
 from containers.engine.early_layers import EngineImage
 from containers.engine.engine import Engine, EngineError, Query, Silent
 from containers.engine.pushed_layers import FOLDER
@@ -316,11 +316,12 @@ class _Work:
         login = Login(name.host, *given) if any(given[1:]) else None
         image = EngineImage.held(image_id, self.engine, self.operation.ending)
         try:
-            digest, config, waits = zstd_push.push(image, str(name), level, login, FOLDER, self._progress)
+            digest, config, delays = zstd_push.push(image, str(name), level, login, FOLDER, self._progress)
         except SlipwayError as error:
-            raise SlipwayError(f"error pushing image {name}: {error}. {_NEXT}") from None
+            advice = _DISK_FULL if early_layers.disk_full(error) else ""
+            raise SlipwayError(f"error pushing image {name}: {error}. {_NEXT}{advice}") from None
         self.display.status(f"Pushed image with digest {digest}")
-        for line in waits:
+        for line in delays:
             self.display.log(f"{name}: {line}", "INFO")
         if config == image_id:
             try:

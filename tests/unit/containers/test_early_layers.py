@@ -1,10 +1,11 @@
-"""The archives of an image where the engine does not take one of its lowest layers."""
+"""The archives of an image where the engine does not take one of its lowest layers, or has no room for two."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,3 +34,38 @@ def test_all_layers_come_where_the_engine_takes_no_lowest(refusal: SlipwayError)
     with early_layers.archives(EngineImage("sha256:1", diff_ids, engine), diff_ids) as archives:
         assert len([*archives]) == 1
     assert {"POST /images/load", "GET /images/sha256:1/get"} <= {*asked}
+
+
+FULL = "write /var/lib/docker/tmp/docker-export-1/layer.tar: no space left on device"
+
+
+@pytest.mark.parametrize(("message", "times", "ends"), [(FULL, 1, ""), (FULL, 2, FULL), ("no", 1, "no")])
+def test_full_disk_has_all_layers_written_again_alone(message: str, times: int, ends: str) -> None:
+    there: set[str] = set()
+    notes: list[str] = []
+    read = threading.Event()
+    refusals = [EngineError(500, message)] * times
+
+    @contextmanager
+    def request(method: str, path: str, **_: object) -> Iterator[object]:
+        if method == "GET" and path.endswith("/get"):
+            if path == "/images/sha256:1/get" and refusals:
+                assert len(refusals) < times or read.wait(20)
+                raise refusals.pop()
+            assert not there  # the engine has room for one archive
+            there.add(path)
+        try:
+            yield SimpleNamespace(text=lambda: json.dumps([{"Size": 10**9}] * 4), messages=list)
+        finally:
+            there.discard(path)
+
+    engine: Any = SimpleNamespace(address=Address("unix:///x"), json=lambda _: {}, request=request)
+    diff_ids = [f"sha256:{layer}" for layer in "abcd"]
+    with (
+        pytest.raises(EngineError, match=ends) if ends else nullcontext(),
+        early_layers.archives(EngineImage("sha256:1", diff_ids, engine), diff_ids, notes.append) as archives,
+    ):
+        next(archives)
+        read.set()
+        assert len([*archives]) == 1
+    assert len(notes) == (message == FULL)
