@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +14,15 @@ from ci.repository import ROOT
 from cli.diff import report, text
 from cli.diff.stack_diff import diff
 from containers.errors import SlipwayError
+from containers.image.registry_image import fetch
 from containers.platform_name import architecture
+from containers.registry.logins import stack_login
 from stacks import plan
 from stacks.identity.history import BRANCH_VARIABLE
-from stacks.plan import PlannedImage
+from stacks.plan import Plan, PlannedImage
 from toolchain.checkout import Checkout
 from toolchain.machine.files import write
+from toolchain.pulumi_run.published_layers import PublishedLayers, forecasts
 
 _MAIN = "main"
 """The branch that publishes. A preview uses its tags, or all tags would differ."""
@@ -56,7 +59,9 @@ def run(options: argparse.Namespace) -> int:
         if different := [*differing, *checks]:
             status, output = stack.preview(different if restricted else [])
         name = f"{options.stack}-{architecture(options.platform)}" if several else options.stack
-        write(options.to / f"{name}.txt", comparison(options.stack, published, differing) + changes(output))
+        compared = comparison(options.stack, published, differing)
+        pulled = pulls(planned, published["outputs"], changed, options.platform) if published else ""
+        write(options.to / f"{name}.txt", f"{compared}{pulled}{changes(output)}")
         if status or not built:
             return status
         return stack.up(built if restricted else [])
@@ -91,6 +96,22 @@ def comparison(stack: str, published: Mapping[str, Any] | None, differing: Colle
     summary = report.of_stack(replace(differences, images=images))
     actions.summary(f"{text.markdown(summary)}\n")
     return "".join(f"{line}\n" for line in report.over(differences)) + f"{text.terminal(summary)}\n\n"
+
+
+def pulls(planned: Plan, published: Mapping[str, Any], changed: Iterable[str], platform: str) -> str:
+    """Return a line for each changed image: what a node that has the published one must pull.
+
+    ``published`` are the published stack's outputs. An unreadable registry does not fail the preview.
+    """
+
+    def lookup(reference: str) -> PublishedLayers:
+        image = fetch(reference, stack_login.configured(planned.config.registry), platform)
+        return PublishedLayers({layer.digest: layer.size for layer in image.layers}, image.config_size)
+
+    platform = platform or planned.config.every_platform[0]
+    after = {"plan": {image.spec.name: image.contents for image in planned.images if image.spec.name in changed}}
+    lines = [f"{each}\n" for each in forecasts(published, after, lookup)]
+    return "".join([*lines, "\n"]) if lines else ""
 
 
 def changes(output: str) -> str:

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from containers.errors import SlipwayError
 from containers.image.node_pull import RATE_NAME, NodePull, size
 from containers.registry.reference import Reference
 from stacks.differences import platform_parts
 from toolchain.machine.steps import output
 from toolchain.machine.toolchain_error import ToolchainError
 
-UNREADABLE: Final = (ToolchainError, LookupError, ValueError)
+UNREADABLE: Final = (SlipwayError, ToolchainError, LookupError, ValueError)
 """What is raised of an image that is not published, removed, or listed in another form."""
 _BASE: Final = "BASE_IMAGE"
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ import pytest
 from ci import public_state, published_branch, pulumi_stack
 from ci.verbs import preview
 from containers.dockerfile.context import digest
+from containers.errors import SlipwayError
+from containers.image.registry_image import Layer
 from stacks import flavors, plan
 from stacks.identity.history import BRANCH_VARIABLE
 from tests.fakes.pulumi_mocks import planned
@@ -90,7 +94,7 @@ def test_preview_builds_the_images_with_other_tags(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    published = None if tags is None else {"images": {name: {"tag": tag} for name, tag in tags.items()}}
+    published = None if tags is None else {"images": {name: {"tag": tag} for name, tag in tags.items()}, "outputs": {}}
     monkeypatch.setattr(published_branch, "stack", lambda *_: published)
     assert preview.run(argparse.Namespace(stack="t", platform="", to=tmp_path)) == status
     assert (stack.calls, (tmp_path / "t.txt").read_text()) == (calls, report)
@@ -125,10 +129,30 @@ def test_preview_runs_changed_checks_again(
 ) -> None:
     images = [planned("torch", checks={"check": "1"})]
     monkeypatch.setattr(plan, "make", lambda _: plan.Plan("t", CONFIG, tuple(images)))
-    state = {"images": {"torch": {"tag": tag}}, "checks": {"torch-checks": published}}
+    state = {"images": {"torch": {"tag": tag}}, "checks": {"torch-checks": published}, "outputs": {}}
     monkeypatch.setattr(published_branch, "stack", lambda *_: state)
     preview.run(argparse.Namespace(stack="t", platform="", to=tmp_path))
     assert stack.calls == calls
+
+
+@pytest.mark.usefixtures("stack")
+def test_report_says_what_a_node_must_pull(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    published = {name: {"tag": "older", "ref": f"r.example/x/{name}@sha256:{'1' * 64}"} for name in ("torch", "gone")}
+    state = {"images": published | {"extras": {"tag": "abc1234-base"}}, "outputs": {"images": published}}
+    base = Layer("sha256:b", 30_000_000, "", "", "")
+
+    def image(reference: str, *_: object) -> Any:
+        if "gone" in reference:
+            raise SlipwayError("no such image")
+        above = [replace(base, digest="sha256:t", size=750_000_000)] if "torch" in reference else []
+        return SimpleNamespace(layers=[base, *above], config_size=2_000)
+
+    monkeypatch.setattr(preview, "fetch", image)
+    monkeypatch.setattr(published_branch, "stack", lambda *_: state)
+    preview.run(argparse.Namespace(stack="t", platform="", to=tmp_path))
+    (line,) = [each for each in (tmp_path / "t.txt").read_text().splitlines() if "a node" in each]
+    assert line.startswith("torch: a node that has the published image keeps 1 of its 2 layers (30 MB) for certain")
+    assert "as published 1 layer, 750 MB, 6.0 s at 1 Gbit/s" in line
 
 
 @pytest.mark.parametrize(("published", "differing"), [(None, ["torch"]), ({"outputs": {}}, [])])
@@ -146,7 +170,8 @@ def test_preview_of_platform_leaves_out_the_other(
     both: plan.Plan, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, known: bool
 ) -> None:
     monkeypatch.setattr(plan, "make", lambda _: both)
-    published = {"images": {f"torch-{name}": {"tag": "older"} for name in ("amd64", "arm64")}} if known else None
+    tags = {f"torch-{name}": {"tag": "older"} for name in ("amd64", "arm64")}
+    published = {"images": tags, "outputs": {}} if known else None
     monkeypatch.setattr(published_branch, "stack", lambda *_: published)
     preview.run(argparse.Namespace(stack="t", platform="linux/arm64", to=tmp_path))
     images = ["torch-arm64", "torch-arm64-checks"]
