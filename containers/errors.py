@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import io
+import re
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import PurePath
@@ -11,6 +12,10 @@ from typing import Final
 
 MOST_LINES: Final = 30
 """Lines of one error, below its header."""
+
+_NO_ZSTD: Final = re.compile(r"failed to (?:register|extract) layer\b.*archive/tar: invalid tar header")
+"""What an engine says of a layer of zstd that it cannot read: Docker 20.10.24, at a pull, a run and a build, and
+containerd 1.4.11, of a pod (home-operations/containers#1177)."""
 
 MALFORMED: Final = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
 """What is raised where a document that was read is not of the shape that its source documents."""
@@ -99,6 +104,16 @@ def suggest(value: str, allowed: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)`` for the nearest of ``allowed``, or an empty text when none is near."""
     near = difflib.get_close_matches(value, list(allowed))
     return f" (did you mean '{near[0]}'?)" if near else ""
+
+
+def engine_advice(message: str) -> str:
+    """Return what to do about an engine's message, as the end of its line; empty if that is not known."""
+    if not _NO_ZSTD.search(message):
+        return ""
+    return (
+        "; an engine that knows no zstd says so: update it, Docker to 23.0 or containerd to 1.5, or publish the image "
+        "with slipway:compression: {kind: gzip}"
+    )
 
 
 def builds_no(name: str, names: Collection[str]) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from containers.engine.connection import Address, EngineUnreachable
 from containers.engine.engine import Engine, EngineError, image_archive, load
-from containers.errors import SlipwayError, one_line
+from containers.errors import SlipwayError, engine_advice, one_line
 from containers.platform_name import architecture, system
 
 Way = Literal["native", "emulated"]
@@ -106,7 +106,7 @@ def engine_failure(command: str, printed: str, status: int) -> SlipwayError:
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
     last = lines[-1] if lines else f"status {status}"
     reason = one_line(last.rpartition("stderr=")[2] or last, 300)
-    return SlipwayError(f"the Docker engine: `docker {command}` failed: {reason}")
+    return SlipwayError(f"the Docker engine: `docker {command}` failed: {reason}{engine_advice(last)}")
 
 
 def at(host: str) -> str:

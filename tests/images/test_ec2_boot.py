@@ -41,7 +41,7 @@ STUBS = {
     f"[ -e /log/read ] && echo {CONFIG} || {{ touch /log/read; echo None; }}",
     "curl": 'case "$*" in *latest/api/token*) echo token;; *instance-id*) echo i-0123456789abcdef0;; '
     '*) exec /usr/bin/curl "$@";; esac',
-    "docker": "echo /var/lib/docker",
+    "docker": "case $1 in version) echo 20.10.24;; *) echo /var/lib/docker;; esac",
     "lsblk": "cat /stubs/disks",
     "mdadm": "",
     "mkfs.ext4": "",
@@ -188,6 +188,7 @@ def test_boot_ends_with_a_runner_of_one_job(machine: Machine) -> None:
         "owner": "runner",
     }
     assert boot.calls[-1] == "systemctl start slipway-runner"
+    assert "warning: Docker 20.10.24 pulls no layers of zstd" in boot.output
     reads = [call for call in boot.calls if call.startswith("aws")]
     assert len(reads) == 4  # refused, not there yet, there, and deleted
     item = (

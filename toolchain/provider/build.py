@@ -22,7 +22,7 @@ from containers.engine import early_layers, zstd_push
 from containers.engine.early_layers import EngineImage
 from containers.engine.engine import Engine, EngineError, Query, Silent
 from containers.engine.pushed_layers import FOLDER
-from containers.errors import SlipwayError
+from containers.errors import SlipwayError, engine_advice
 from containers.registry.credentials import Login
 from containers.registry.reference import Reference
 from toolchain.provider import build_reach, image_name
@@ -360,6 +360,8 @@ def _advice(error: str, indexes: Sequence[str] = ()) -> str:
         return _DISK_FULL
     if _NO_CONTEXT.search(error):
         return _OLD_STORE
+    if advice := engine_advice(error):
+        return advice
     closed = dict.fromkeys(name for match in _LOGIN.findall(error) for name in match if name)
     if _ASKING.search(error):
         closed |= dict.fromkeys(host for url in indexes if (host := urlsplit(url).hostname))

@@ -9,6 +9,7 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from containers.errors import engine_advice
 from containers.registry.reference import Reference
 from stacks.differences import changed_lines, differences, published_contents
 from stacks.identity import file_texts
@@ -134,6 +135,9 @@ class RunReport:
     def _diagnostic(self, content: Mapping[str, Any]) -> None:
         message, severity, urn = content["message"].rstrip(), content["severity"], content.get("urn", "")
         message = message.removeprefix(_CALLED)
+        # The provider of Kubernetes repeats what a kubelet says.
+        advice = engine_advice(message)
+        message += advice if advice not in message else ""
         if severity == "debug" or not message:
             return
         name = "" if not urn or f"::{_STACK}::" in urn else urn.rpartition("::")[2]

@@ -48,6 +48,9 @@ _PLUGINS = {
     HUGEPAGES: "is EFA's driver installed there, which reserves them (vm.nr_hugepages), before the kubelet starts?",
 }
 
+_FIRST_ZSTD = {"containerd://": (1, 5), "docker://": (23, 0)}
+"""The first releases that read zstd, by how a node names its runtime (containerd#4809, moby#41759)."""
+
 _OTHER = "does the plugin run there that offers it by this name?"
 
 
@@ -200,6 +203,7 @@ def _of_nodes(config: KubernetesRunnersConfig, specs: Iterable[ImageSpec]) -> It
     yield from _devices(config, nodes)
     yield from _device_class(config)
     yield from _drivers(config, nodes, specs)
+    yield from _runtimes(config, nodes, specs)
     yield from _reservations(config)
 
 
@@ -235,6 +239,21 @@ def _drivers(config: KubernetesRunnersConfig, nodes: list[Item], specs: Iterable
     for driver, names in node_drivers.of(nodes).by_driver.items():
         for clause in drivers.unfit(images, driver):
             yield f"{node_drivers.listed(names)}, of {config.profile}: {clause}: update the nodes' driver"
+
+
+def _runtimes(config: KubernetesRunnersConfig, nodes: list[Item], specs: Iterable[ImageSpec]) -> Iterator[str]:
+    """Look for nodes that cannot pull the images, whose layers are of zstd."""
+    if not any(spec.suffix.zstd for spec in specs):
+        return
+    for entry in nodes:
+        runtime = str(entry["status"].get("nodeInfo", {}).get("containerRuntimeVersion", ""))
+        kind, first = next(((kind, first) for kind, first in _FIRST_ZSTD.items() if runtime.startswith(kind)), ("", ()))
+        release = re.match(r"([0-9]+)\.([0-9]+)", runtime.removeprefix(kind))
+        if release and tuple(map(int, release.groups())) < first:
+            yield (
+                f"{one_line(entry['metadata']['name'])}, of {config.profile}: {one_line(runtime)} pulls no layers of "
+                f"zstd: set slipway:compression to {{kind: gzip}}, or update it to {'.'.join(map(str, first))}"
+            )
 
 
 def _reservations(config: KubernetesRunnersConfig) -> Iterator[str]:

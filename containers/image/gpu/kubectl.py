@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from containers.child_environment import child_environment
-from containers.errors import SlipwayError, one_line
+from containers.errors import SlipwayError, engine_advice, one_line
 
 SECONDS: Final = 20
 """Seconds for one answer."""
@@ -110,7 +110,8 @@ def not_ready(pod: Item) -> str:
         state = container.get("state", {})
         ended = state.get("terminated")
         if why := state.get("waiting") or (ended if ended and ended.get("exitCode") else None):
-            return one_line(f"{why.get('reason', '')}: {why.get('message', '')}".rstrip(": "), LONGEST)
+            text = f"{why.get('reason', '')}: {why.get('message', '')}".rstrip(": ")
+            return one_line(text, LONGEST) + engine_advice(text)
     for condition in status.get("conditions", []):
         if condition["status"] == "False" and condition.get("message"):
             return one_line(condition["message"], LONGEST)

@@ -83,6 +83,19 @@ def test_warnings_of_a_healthy_or_empty_cluster_are_none(kubectl: Path) -> None:
     assert all(line.startswith("--context mine get ") for line in calls)
 
 
+def test_reason_of_an_old_engine_says_what_to_do() -> None:
+    """A kubelet's words of containerd 1.4.11 (home-operations/containers#1177)."""
+    words = (
+        'rpc error: code = Unknown desc = failed to pull and unpack image "r.example/a:1": failed to extract layer '
+        "sha256:7bb2: mount callback failed on /var/lib/containerd/tmpmounts/1: archive/tar: invalid tar header: unknown"
+    )
+    waiting = {"state": {"waiting": {"reason": "ErrImagePull", "message": words}}}
+    assert not_ready(pod("r1", "Pending", containerStatuses=[waiting])).endswith(
+        "unknown; an engine that knows no zstd says so: update it, Docker to 23.0 or containerd to 1.5, or publish the image "
+        "with slipway:compression: {kind: gzip}"
+    )
+
+
 def test_warnings_of_a_job_without_its_runner_name_it(kubectl: Path) -> None:
     config = KubernetesRunnersConfig.model_validate(
         {**CONFIG.model_dump(by_alias=True, exclude_unset=True), "jobPods": True}
@@ -96,6 +109,27 @@ def test_warnings_of_a_job_without_its_runner_name_it(kubectl: Path) -> None:
         "slipway-runners-jobs/r2-workflow keeps its devices, and its runner is gone: the sweeper ends it within three "
         "minutes, else kubectl delete pod --namespace slipway-runners-jobs r2-workflow"
     )
+
+
+@pytest.mark.parametrize(
+    ("runtime", "older"),
+    [
+        ("containerd://1.4.13", True),
+        ("docker://20.10.24", True),
+        ("containerd://1.5.0", False),
+        ("docker://23.0.1", False),
+        ("cri-o://1.20.0", False),
+        ("", False),
+    ],
+)
+def test_warnings_of_zstd_name_nodes_of_older_engines(kubectl: Path, runtime: str, *, older: bool) -> None:
+    _, images = specs({"flavor": "local", "compression": {"kind": "zstd"}}, "x")
+    entry = node()
+    entry["status"]["nodeInfo"] = {"containerRuntimeVersion": runtime}
+    says(kubectl, nodes=[entry])
+    assert cluster_health.warnings(CONFIG) == []
+    lines = [line for line in cluster_health.warnings(CONFIG, images) if "zstd" in line]
+    assert [line.partition(" pulls")[0] for line in lines] == [f"gpu-1, of eks-p5: {runtime}"] * older
 
 
 def test_warnings_without_a_device_name_its_plugin(kubectl: Path) -> None:

@@ -23,6 +23,13 @@ def test_build_error_without_network_names_host(output: str, hosts: str) -> None
     )
 
 
+def test_build_error_of_an_engine_without_zstd_says_what_to_do() -> None:
+    """The words of Docker 20.10.24 about a parent; those about an archive of the context are others."""
+    layer = "failed to register layer: Error processing tar file(exit status 1): archive/tar: invalid tar header"
+    assert "or publish the image with slipway:compression: {kind: gzip}" in build._advice(layer)
+    assert build._advice("step 'ADD a.tar /' failed: archive/tar: invalid tar header") == ""
+
+
 @pytest.mark.parametrize(
     "output",
     [
