@@ -11,6 +11,7 @@ file.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -72,6 +73,21 @@ def description(names: Any) -> Any:
     about.update(machine=names["machine"](), python=sys.version.split()[0], uid=os.getuid(), gid=os.getgid())
     about["modules"] = os.path.realpath(sysconfig.get_path("purelib"))
     return about
+
+
+def bytecode(text: str, path: str) -> Any:
+    """Return the hook's bytecode as this Python reads it from its cache: the part of its name, and the bytes in Base64.
+
+    It is taken as it is (PEP 552), like that of the image's other modules: its user could not write it.
+    """
+    try:
+        from importlib._bootstrap_external import _code_to_hash_pyc  # type: ignore[attr-defined]  # noqa: PLC0415
+        from importlib.util import source_hash  # noqa: PLC0415 - of a Python that may be another than tested
+    except ImportError:
+        return None
+    code = compile(text, path, "exec", dont_inherit=True, optimize=0)
+    content = _code_to_hash_pyc(code, source_hash(text.encode()), False)
+    return [sys.implementation.cache_tag, base64.b64encode(content).decode()]
 
 
 def archive(root: Path, kinds: list[str], output: BinaryIO) -> None:
@@ -147,7 +163,9 @@ def main(text: str, *words: str) -> None:
     """Describe the machine, or run a script."""
     names = hook(text)
     if not words:
-        print("\n" + json.dumps(description(names)), flush=True)
+        about = description(names)
+        about["bytecode"] = bytecode(text, about["modules"] + "/slipway_warm.py")
+        print("\n" + json.dumps(about), flush=True)
     elif len(words) == 2:
         run(names, Path(words[0]), words[1], sys.stdin.buffer.read(), sys.stdout.buffer)
     else:

@@ -96,11 +96,16 @@ def _add_folders(folders: set[str], path: str) -> None:
 
 @dataclass(frozen=True)
 class LayerOwner:
-    """The owner of the caches in the image, and the folder of its Python's modules."""
+    """The owner of the caches in the image, and the folder of its Python's modules.
+
+    ``bytecode`` is that of :mod:`cli.warm.warm_hook`: how its file's name ends, and its content. It is empty where a
+    script has run in the container that would say it.
+    """
 
     uid: int
     gid: int
     modules: str
+    bytecode: tuple[str, bytes] = ("", b"")
 
 
 def write(
@@ -120,10 +125,12 @@ def write(
     own: set[str] = set()
     for file in files:
         _add_folders(own, file.path)
+    tag, bytecode = owner.bytecode
     texts = {
-        f"{below}/fits": "".join(f"{line}\n" for line in machine),
-        f"{modules}/{_MODULE}.py": inspect.getsource(warm_hook),
-        f"{modules}/{_MODULE}.pth": f"import {_MODULE}; {_MODULE}.safely()\n",
+        f"{below}/fits": "".join(f"{line}\n" for line in machine).encode(),
+        f"{modules}/{_MODULE}.py": inspect.getsource(warm_hook).encode(),
+        f"{modules}/{_MODULE}.pth": f"import {_MODULE}; {_MODULE}.safely()\n".encode(),
+        **({f"{modules}/__pycache__/{_MODULE}.{tag}.pyc": bytecode} if bytecode else {}),
     }
     with tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as archive:
 
@@ -140,7 +147,7 @@ def write(
         for folder in sorted(own):
             archive.addfile(add(f"{below}/{folder}", 0o755, cache=True))
         for path, text in texts.items():
-            archive.addfile(add(path, 0o644, size=len(text.encode())), io.BytesIO(text.encode()))
+            archive.addfile(add(path, 0o644, size=len(text)), io.BytesIO(text))
         for file in files:
             contents.seek(file.start)
             mode = 0o755 if file.program else 0o644

@@ -6,6 +6,7 @@ their own in memory, each with a limit.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar, cast
 
@@ -36,6 +37,10 @@ _LARGEST_ID: Final = (1 << 32) - 2
 """Of a user or group; the next number is none (chown(2))."""
 _MODULES: Final = re.compile(r"(?=.{1,255}$)(?!/opt/slipway/)/((?!\.wh\.)[!-.0-~]+/)*(site|dist)-packages")
 """The folder of a Python's modules (`sysconfig`, purelib; Debian's is dist-packages). No part of it removes files."""
+_TAG: Final = re.compile(r"([a-z]+-[0-9]+)?", re.ASCII)
+"""How the name of a module's bytecode ends, such as ``cpython-311`` (`sys.implementation.cache_tag`)."""
+_LONGEST_BYTECODE: Final = 1 << 15
+"""In Base64; that of Python 3.11 has 11,000 characters."""
 _PROBE_SECONDS: Final = 120
 _ENGINES: Final = range(125, 128)
 """Exit statuses of `docker run` where the engine could not run the program (its manual, "Exit status")."""
@@ -141,9 +146,18 @@ def probe(reference: str, *, gpu: bool) -> WarmMachine:
     if status:
         raise run_failure(reference, printed, status)
     try:
-        return WarmMachine.of(json.loads(printed.strip().rpartition("\n")[2]))
+        about = json.loads(printed.strip().rpartition("\n")[2])
+        machine = WarmMachine.of(about)
+        return replace(machine, owner=replace(machine.owner, bytecode=_bytecode(about)))
     except MALFORMED:
         raise SlipwayError(f"{reference}: its python3 printed no description: '{one_line(printed)}'") from None
+
+
+def _bytecode(about: Mapping[str, Any]) -> tuple[str, bytes]:
+    tag, content = about["bytecode"] or ("", "")
+    if not _TAG.fullmatch(tag) or len(content) > _LONGEST_BYTECODE:
+        raise ValueError("no bytecode")
+    return tag, base64.b64decode(content, validate=True)
 
 
 def run(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import os
 import signal
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +22,7 @@ from ci.verbs import push_warm
 from cli.warm import warm_build, warm_container, warm_evidence, warm_hook, warm_layer, warm_run
 from cli.warm.warm_layer import LayerOwner
 from cli.warm.warm_record import WarmRecord, combined_key
+from cli.warm.warm_run import WarmMachine
 from containers.blob import BlobUnreadable
 from containers.errors import SlipwayError
 from containers.evidence import cosign
@@ -56,6 +60,42 @@ def layer(*members: tuple[str, bytes]) -> bytes:
     files = warm_layer.read(archive(*members), contents, 1000)
     warm_layer.write(files, contents, target, "key", RECORD.machine, LayerOwner(1000, 100, "/opt/venv/modules"))
     return target.getvalue()
+
+
+def test_module_has_the_bytecode_of_the_image(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The program that describes the machine says it; this Python, in place of the image's, reads it as it is."""
+    words = [sys.executable, "-c", warm_run.PROGRAM, warm_run.HOOK]
+    printed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    monkeypatch.setattr(warm_run, "docker", lambda *_: (0, printed))
+    described = warm_run.probe("r.example/a", gpu=False)
+    monkeypatch.setattr(warm_layer, "inspect", SimpleNamespace(getsource=lambda _: "not read"))
+    target = io.BytesIO()
+    owner = replace(described.owner, modules="/modules")
+    warm_layer.write([], io.BytesIO(), target, "key", described.lines, owner)
+    target.seek(0)
+    with tarfile.open(fileobj=target) as written:
+        written.extractall(tmp_path, filter="data")
+    imported = "import slipway_warm; print(slipway_warm.__cached__, slipway_warm.ROOT)"
+    found = subprocess.run(
+        [sys.executable, "-c", imported], capture_output=True, text=True, check=True, cwd=tmp_path / "modules"
+    ).stdout
+    assert found.split() == [
+        str(tmp_path / f"modules/__pycache__/slipway_warm.{owner.bytecode[0]}.pyc"),
+        warm_hook.ROOT,
+    ]
+
+
+def test_bytecode_of_a_pod_is_not_taken() -> None:
+    """A script has run there, as the same user."""
+    claims = {
+        "uid": 1,
+        "gid": 1,
+        "modules": "/usr/lib/site-packages",
+        "torch": "",
+        "triton": "",
+        "bytecode": ["a-1", "AA"],
+    }
+    assert WarmMachine.of({**claims, "machine": ["processor x"]}).owner.bytecode == ("", b"")
 
 
 def changed(change: Callable[[list[str]], Sequence[str]]) -> list[str]:
