@@ -97,7 +97,7 @@ def test_script_leaves_a_layer_that_the_image_uses(project: Project) -> None:
     assert files[f"{root}/inductor/b/a/kernel.so"] == ("file", 0o755, (1234, 55))
     assert files[f"{root}/triton/b/a/data"] == ("file", 0o644, (1234, 55))
     assert files[root] == ("directory", 0o755, (0, 0))
-    assert {path.rsplit(".")[-1] for path in files if "dist-packages" in path} == {"py", "pth"}
+    assert {path.rsplit(".")[-1] for path in files if "dist-packages" in path} == {"py", "pyc", "pth"}
     variables = {"TORCHINDUCTOR_CACHE_DIR": f"/{root}/inductor", "TRITON_CACHE_DIR": f"/{root}/triton"}
     assert in_container(ref) == str(variables)
     # A cache that this user or this machine may not write to would fail: the image is as before.
