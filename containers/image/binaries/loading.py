@@ -28,6 +28,7 @@ from containers.image.extensions import misnamed_extensions
 from containers.image.extensions.undefined_symbols import Undefined, UndefinedSymbols
 from containers.image.gpu import cuda_releases
 from containers.image.gpu.host_libraries import HostLibraries
+from containers.image.owners.debian_packages import DebianPackages
 from containers.image.owners.environments import Environments
 
 _EXCEPTIONS: Final = Path(__file__).with_name("exceptions.toml")
@@ -201,6 +202,7 @@ class _Resolution:
     def __init__(self, contents: Contents, loader: Loader, files: list[str], result: Loading, page: int) -> None:
         self._contents, self._loader = contents, loader
         self._sonames, self._environments = self._named(), Environments(contents)
+        self._packages = DebianPackages(contents)
         self.result = result
         self._libraries, self._versions, self._releases = Needs(), Needs(), Needs()
         self._runtimes: dict[tuple[str, str], str] = {}
@@ -292,6 +294,8 @@ class _Resolution:
         for (path, needed), users in self._libraries.unmet():
             missing = self._reasons[path, needed]
             listed = self._no_fault(path, needed, missing)
+            if listed is None and self._leaves_out(path, needed, users):
+                listed = self.result.optional
             if listed is not None:
                 listed.setdefault(needed, []).append(f"/{path}")
             else:
@@ -334,6 +338,15 @@ class _Resolution:
         if table.is_optional(path, needed):
             return self.result.optional
         return self.result.preloaded if self._opened_before(path, needed, missing) else None
+
+    def _leaves_out(self, path: str, needed: str, users: Iterable[str]) -> bool:
+        """Return whether a library is a plugin whose package does without what it misses."""
+        by_programs = any(self._contents.binaries[one].kind == "program" for one in users)
+        return not by_programs and self._is_apart(path) and self._packages.leaves_out(path, needed)
+
+    def _is_apart(self, path: str) -> bool:
+        """Return whether a library is in no folder where others find it, as a plugin is."""
+        return self._loader.elsewhere(posixpath.basename(path)) != path
 
     def _opened_before(self, path: str, needed: str, missing: Missing) -> str | None:
         """Return the library that Python must have opened before: of a file's environment, the nearest one."""
@@ -417,6 +430,9 @@ class _Resolution:
         for row in UndefinedSymbols(self._contents, scopes, self._opened, self._incomplete).undefined():
             names = row.names if row.whose else [name for name in row.names if not exceptions().brought(row.path, name)]
             if not names or (row.whose == "torch" and exceptions().is_optional(row.path, "libtorch.so")):
+                continue
+            # Its owner opens it beside others, which define them: see DebianPackages.
+            if not row.whose and self._is_apart(row.path) and self._packages.are_whole(scopes[row.path]):
                 continue
             symbols = tuple(name.decode(errors="replace") for name in names)
             missing, reason = f"misses symbol {abridged(symbols)}", self._why_undefined(row)
