@@ -59,7 +59,7 @@ class DebianPackages:
         owner = self._owners.get(path) or self._owners.get(path.removeprefix("usr/"), "")
         if owner not in self._needed_by:
             package = self._packages.get(owner)
-            own = package.depends + (package.names,) if package else ()  # the package of C depends on no other
+            own = (*package.depends, package.names) if package else ()  # the package of C depends on no other
             computed = any(_OF_C.fullmatch(name) for names in own for name in names)
             self._needed_by[owner] = self._needed(owner) if computed else frozenset()
         return self._needed_by[owner]
