@@ -87,9 +87,27 @@ class Execution:
             for launched in launchers.launched(invoked, self._contents.environment, script) if most > 1 else ():
                 if refusal := self._start_next(words, launched, files, names, most - 1):
                     return refusal
+            if most > 1:
+                return self._start_chosen(words, invoked, files, names, most - 1)
         except _NotStarted as error:
             return None if self._comes_later(words, error.refusal.about) else error.refusal
         return None
+
+    def _start_chosen(
+        self, words: Words, invoked: Words, files: list[str], names: list[str], most: int
+    ) -> Refusal | None:
+        """Start the programs of which a script starts one at its end; return why none of them starts."""
+        script, environment = partial(self._script, words.folder), self._contents.environment
+        programs, problem = launchers.chosen(invoked._replace(cut=words.cut), environment, script, self.account.uid)
+        if problem:
+            raise _NotStarted(f"/{files[0]} {problem}", f"/{files[0]}")
+        refusal = None
+        for each in programs:
+            own = (files, names) if len(programs) == 1 else ([*files], [*names])
+            refusal = self._start_next(words, each, *own, most)
+            if refusal is None:
+                return None
+        return refusal
 
     def _start_next(
         self, words: Words, launched: Words, files: list[str], names: list[str], most: int

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from containers.errors import one_line
 from containers.image.binaries.contents import Script
+from containers.starting import entry_scripts
 from containers.starting.shell_text import ENDS, LOOKED_UP, Text
 
 
@@ -301,24 +302,56 @@ def _shell_options(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 def _of_shell(
     arguments: Sequence[str], environment: Mapping[str, str], script: Callable[[str], Script | None]
 ) -> Iterator[Words]:
-    """Yield the first program of a shell's text or script, and the one that its script starts with its arguments."""
+    """Yield the first program of a shell's text or script."""
     options, rest = _shell_options(arguments)
-    name, content = "", "".join(rest[:1])
-    if not any(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", option) for option in options):
-        known = script(content) if content else None
-        name, content = content, known.text if known else ""
-        first = "".join(rest[1:2])
-        if known and known.wraps and first and not first.startswith("-"):
-            yield Words(first, tuple(rest[2:]), by_text=True, loose=True)
+    name, content = _content(options, rest, script)
     text = Text(
         tuple(rest[1:] if name else rest[2:]),
         searches="CDPATH" in environment,
         ends=any(ENDS.fullmatch(option) for option in options),
     )
     program = text.program(content, name)
-    # A login shell reads files that may set PATH.
-    reads_file = any(option == "--login" or re.fullmatch(r"-[a-zA-Z]*[li][a-zA-Z]*", option) for option in options)
-    loose = text.sets or reads_file or any(re.match(r"(?:BASH_)?ENV$|BASH_FUNC_", name) for name in environment)
+    loose = text.sets or _reads_files(options, environment)
     if program and program.name and not (loose and "/" not in program.name):
         name, arguments, folder, cut = program
         yield Words(name, arguments, folder, text.must_enter, by_text=True, loose=loose, cut=cut)
+
+
+def _content(options: Sequence[str], rest: Sequence[str], script: Callable[[str], Script | None]) -> tuple[str, str]:
+    """Return the name of a shell's script, empty for a text of its own, and the text; it may be empty."""
+    content = "".join(rest[:1])
+    if any(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", option) for option in options):
+        return "", content
+    known = script(content) if content else None
+    return content, known.text if known else ""
+
+
+def _reads_files(options: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Return whether a shell reads files of its own first, which may set PATH, as a login shell does."""
+    reads = any(option == "--login" or re.fullmatch(r"-[a-zA-Z]*[li][a-zA-Z]*", option) for option in options)
+    return reads or any(re.match(r"(?:BASH_)?ENV$|BASH_FUNC_", name) for name in environment)
+
+
+def chosen(
+    words: Words, environment: Mapping[str, str], script: Callable[[str], Script | None], uid: int
+) -> tuple[tuple[Words, ...], str]:
+    """Return the programs of which a shell's script starts one at its end, and the problem if it starts none.
+
+    Both are empty if that is not known. ``uid`` is that of the user.
+    """
+    shell = posixpath.basename(words.program)
+    if shell not in _SHELLS:
+        return (), ""
+    options, rest = _shell_options(words.arguments)
+    name, content = _content(options, rest, script)
+    arguments: list[str | None] = [*rest[1 if name else 2 :]]
+    ends = entry_scripts.ends(content, name or shell, [*arguments, None] if words.cut else arguments, uid)
+    if ends is None:
+        return (), ""
+    loose = ends.loose or shell == _READS_ITS_FILES or _reads_files(options, environment)
+    return tuple(_replacing(each, ends.folder, loose=loose) for each in ends.programs), ends.problem
+
+
+def _replacing(program: tuple[str | None, ...], folder: str, *, loose: bool) -> Words:
+    known = tuple(word for word in program if word is not None)
+    return Words(known[0], known[1:], folder, by_text=True, loose=loose, cut=len(known) < len(program))

@@ -97,11 +97,6 @@ _ENTERED: Final = re.compile(
 _IN_TWO_LANGUAGES: Final = "'''exec'"
 """How a script of Python starts it by a shell, as its path is too long for ``#!`` (pypa/pip 26.3, pip/_vendor/distlib,
 scripts.py, `_build_shebang`; uv does the same)."""
-_FOR_OPTIONS: Final = re.compile(
-    r"""(?<!\w)if \[ "\$\{1(?:#-\}" != "\$\{?1\}?|:0:1\}" = (?P<quote>["'])-(?P=quote))"? \]; then"""
-    r"""\s+set -- [^\n;]*[\n;]\s*fi\b"""
-)
-"""How official images put their program before options (docker-library/php 665bf50, docker-php-entrypoint)."""
 _READ: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 
 
@@ -144,8 +139,6 @@ class Text:
         folder = posixpath.dirname(name) or "."
         if name and _PLAIN.fullmatch(folder):
             text = _ENTERED.sub(lambda match: posixpath.normpath(match["path"]), _OWN_FOLDER.sub(folder, text))
-        if self._arguments and not self._arguments[0].startswith("-"):
-            text = _FOR_OPTIONS.sub("", text)
         text = text.replace(_IN_TWO_LANGUAGES, "exec", 1)
         return self._first(list(_tokens(text)))
 

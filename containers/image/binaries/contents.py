@@ -33,32 +33,23 @@ _ENVIRONMENT: Final = "pyvenv.cfg"
 _SCRIPT: Final = b"#!"
 _LINE: Final = 256
 """Bytes of a script that the kernel looks at (include/uapi/linux/binfmts.h, `BINPRM_BUF_SIZE`)."""
-_LARGEST_WRAPPER: Final = 64 << 10
-"""Bytes of the largest script in which the start of its arguments is searched."""
 _EXTENSION: Final = re.compile(r"\.(?:abi3|cpython-3[^/.]*)\.so$")
 """How the names of extensions of Python end, and of nothing else."""
 _OTHER_SYSTEMS: Final = (b"MZ", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 """How a library of Windows or macOS begins: `abi3` names no system, and a wheel may be for several."""
 _OF_SHELL: Final = re.compile(rb"#![^\n]*[/ \t](?:[bd]?a|mk|k|z)?sh(?:\s|$)")
-_MOST_TEXT: Final = 4 << 10
-"""Bytes of a script that are looked at."""
+_MOST_TEXT: Final = 32 << 10
+"""Bytes of a script that are looked at; MariaDB's image starts one of 27,000."""
 _CUT: Final = "`"
-_STARTS_ARGUMENTS: Final = re.compile(rb"""^exec[ \t]+(?:"\$@"|\$@|"\$\{@\}")[ \t;]*\s*\Z""", re.MULTILINE)
-"""How a script ends that starts its arguments."""
-_ENDS_OTHERWISE: Final = re.compile(
-    rb"""\bexec[ \t]+[^\d<>&\s]|\b(?:shift|set[ \t]+--)(?!\S)|\bexit\b(?![ \t]+[1-9])"""
-)
-"""What may start something else, or change the arguments: the end of such a script matches once."""
 
 
 class Script(NamedTuple):
-    """A file that begins with ``#!``: what the kernel reads of it, and whether it starts its own arguments.
+    """A file that begins with ``#!``: what the kernel reads of it, and the ``text`` of a shell's script.
 
-    ``text`` is that of a shell's script; a long one ends with a sign that no shell's text ends with.
+    A long text ends with a sign that no shell's text ends with.
     """
 
     start: bytes
-    wraps: bool
     text: str = ""
 
 
@@ -183,28 +174,18 @@ def facts(path: str, size: int, file: IO[bytes]) -> Facts:
             return parse(path, start + file.read())
     if start.startswith(_SCRIPT):
         start += file.read(_LINE - len(start))
-        if size > _LARGEST_WRAPPER:
-            return _script(start, wraps=False, text="")
-        content = start + file.read()
-        return _script(start, wraps=_starts_arguments(content), text=_text(content))
+        return _script(start, _text(start + file.read(_MOST_TEXT)) if _OF_SHELL.match(start) else "")
     return None
 
 
 def _text(content: bytes) -> str:
-    """Return the text of a shell's script; empty for another one."""
-    if not _OF_SHELL.match(content):
-        return ""
+    """Return the text of a shell's script."""
     text = content[:_MOST_TEXT].decode(errors="replace")
     # The sign stands on a line of its own: a comment would hide it, and half a word be taken for a whole one.
     return text if len(content) <= _MOST_TEXT else text.rpartition("\n")[0] + f"\n{_CUT}"
 
 
-def _starts_arguments(content: bytes) -> bool:
-    """Return whether a script is certain to start its arguments, if it does not fail."""
-    return bool(_STARTS_ARGUMENTS.search(content)) and len(_ENDS_OTHERWISE.findall(content)) == 1
-
-
 @lru_cache(1 << 12)
-def _script(start: bytes, *, wraps: bool, text: str) -> Script:
+def _script(start: bytes, text: str) -> Script:
     """Return a script as a shared object: an environment has hundreds with the same beginning."""
-    return Script(start, wraps, text)
+    return Script(start, text)

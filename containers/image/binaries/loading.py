@@ -431,8 +431,8 @@ class _Resolution:
             names = row.names if row.whose else [name for name in row.names if not exceptions().brought(row.path, name)]
             if not names or (row.whose == "torch" and exceptions().is_optional(row.path, "libtorch.so")):
                 continue
-            # Its owner opens it beside others, which define them: see DebianPackages.
-            if not row.whose and self._is_apart(row.path) and self._packages.are_whole(scopes[row.path]):
+            # What opens it has opened others before, which define them: see DebianPackages.
+            if not row.whose and self._packages.are_whole(scopes[row.path]):
                 continue
             symbols = tuple(name.decode(errors="replace") for name in names)
             missing, reason = f"misses symbol {abridged(symbols)}", self._why_undefined(row)

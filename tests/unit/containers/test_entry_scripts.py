@@ -1,0 +1,162 @@
+"""Entry points that choose by their command, as official images have them; tests/images/test_started.py asks shells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from containers.image.binaries.elf_file import X86_64
+from containers.starting import entry_scripts, started_programs
+from tests.helpers.elf_writer import LOADER, elf
+from tests.helpers.every import every
+from tests.helpers.image_files import Files, image
+
+PROGRAM = elf(interpreter=LOADER)
+REDIS = """
+set -e
+if [ "${1#-}" != "$1" ] || [ "${1%.conf}" != "$1" ]; then
+	set -- redis-server "$@"
+fi
+if [ "$1" = 'redis-server' -a "$(id -u)" = '0' ]; then
+	find . \\! -user redis -exec chown redis '{}' +
+	exec gosu redis "$0" "$@"
+fi
+um="$(umask)"
+if [ "$um" = '0022' ]; then umask 0077; fi
+exec "$@"
+"""
+POSTGRES = """
+_is_sourced() {
+	[ "${#FUNCNAME[@]}" -ge 2 ] && [ "${FUNCNAME[0]}" = '_is_sourced' ] && [ "${FUNCNAME[1]}" = 'source' ]
+}
+_main() {
+	if [ "${1:0:1}" = '-' ]; then
+		set -- redis-server "$@"
+	fi
+	if [ "$1" = 'redis-server' ] && [ "$(id -u)" = '0' ]; then
+		cat <<-'EOM'
+			if ( then case
+		EOM
+		exec gosu redis "$BASH_SOURCE" "$@"
+	fi
+	exec "$@"
+}
+if ! _is_sourced; then
+	_main "$@"
+fi
+"""
+CHOICE = """
+case "$1" in
+  serve | web) shift; exec redis-server "$@" ;;
+  work) exec gone ;;
+  shell) exec /bin/sh ;;
+  --*) exec redis-server "$@" ;;
+"""
+REFUSES = CHOICE + '  *) echo "unknown: $1" >&2; exit 64 ;;\nesac\n'
+"""A command that is none of these ends with a status."""
+IGNORES = CHOICE + "esac\n"
+CYCLE = '[[ $# -gt 9 ]] && exec gone\nexec "$0" "$@" x\n'
+
+
+def files(text: str, *missing: str) -> Files:
+    programs = ("bin/sh", "bin/bash", "usr/bin/gosu", "usr/bin/redis-server", "usr/bin/setpriv")
+    present: Files = {path: PROGRAM for path in programs if path not in missing}
+    return {**present, "entry": f"#!/bin/bash\n{text}", "etc/passwd": "root:x:0:0::/:\nredis:x:9:9::/:", "srv/x": ""}
+
+
+def lines(text: str, command: Sequence[str], *missing: str, user: str = "") -> list[str]:
+    config = {"Entrypoint": ["/entry"], "Cmd": [*command], "User": user, "Env": ["PATH=/usr/bin:/bin"]}
+    read = image(files(text, *missing), config)
+    found = started_programs.faults(read, X86_64, "linux/amd64")
+    return [fault.reason for fault in found if "does not start as" in str(fault)]
+
+
+GONE = "no folder of PATH has gone"
+SERVER = "usr/bin/redis-server"
+
+
+@every(
+    "text, command, missing, expected",
+    [
+        (REDIS, ["redis-server"], "", None),
+        (REDIS, ["redis-server"], SERVER, "no folder of PATH has redis-server"),
+        (REDIS, ["x.conf"], SERVER, "no folder of PATH has redis-server"),
+        (REDIS, ["--port", "1"], "usr/bin/gosu", "no folder of PATH has gosu"),
+        (REDIS, ["gone"], "", GONE),
+        (REDIS, ["bash"], "usr/bin/gosu", None),
+        (POSTGRES, ["redis-server"], "", None),
+        (POSTGRES, ["-x"], SERVER, "no folder of PATH has redis-server"),
+        (POSTGRES, ["gone", "x"], "", GONE),
+        (REFUSES, ["serve", "x"], "", None),
+        (REFUSES, ["web"], SERVER, "no folder of PATH has redis-server"),
+        (REFUSES, ["work"], "", GONE),
+        (REFUSES, ["server"], "", "/entry starts nothing for server"),
+        (REFUSES, ["--x"], "", None),
+        (REFUSES, [], "", None),
+        (IGNORES, ["server"], "", "/entry starts nothing for server"),
+        (IGNORES + "exec bash\n", ["server"], "", None),
+        (IGNORES + "redis-server\n", ["server"], "", None),
+        (IGNORES + "some_function\n", ["server"], "", None),
+        (CYCLE, ["x"], "", None),
+        ('[ -f /srv/x ] && exec gone\nexec bash', ["x"], "", None),
+        ('if [ "$A" ]; then exec gone; else exec ./gone; fi', ["x"], "", "/gone does not exist"),
+        ('[ "$(id -u)" != 0 ] || exec setpriv --reuid redis -- gone\nexec bash', ["x"], "", GONE),
+        ('[ "$(id -u)" != 0 ] && exec gone\nexec bash', ["x"], "", None),
+        ('for each in a b; do export X_$each=1; done; exec "$@"', ["gone"], "", None),
+        ('for each in a b; do echo "$each"; done; exec "$@"', ["gone"], "", GONE),
+        ('while read -r line; do echo "$line"; done < /srv/x; exec "$@"', ["gone"], "", GONE),
+        ('for each in a b; do cp /srv/x /srv/gone; done; exec "$@"', ["/srv/gone"], "", None),
+        ('A=bash; for each in a b; do exec "$A"; A=gone; done; exec "$@"', ["gone"], "", None),
+        ('while [ $# -gt 1 ]; do shift; done; exec "$@"', ["gone"], "", None),
+        ('exec "${@:2}"', ["x", "gone"], "", GONE),
+        ('exec "$1" --x', ["gone"], "", GONE),
+        ('cd /srv\nexec "$@"', ["./gone"], "", "/srv/gone does not exist"),
+        ('cd "$A"\nexec "$@"', ["./gone"], "", None),
+        ('A=redis-server; B=${A%-server}; exec "$B"', [], "", "no folder of PATH has redis"),
+        ('[[ $1 == g* && ! $1 == x ]] && set -- bash; exec "$@"', ["gone"], "", None),
+        ('[[ $1 == x || $1 == "g*" ]] && set -- bash; exec "$@"', ["gone"], "", GONE),
+        ('f() { return 1; }\nf && set -- bash\nexec "$@"', ["gone"], "", GONE),
+        ('f() { set -- bash; }\nf\nexec "$@"', ["gone"], "", GONE),
+        ('(exit 0); { true; } | exit 0\nexec "$@"', ["gone"], "", GONE),
+        ('server &\nexec "$@"', ["gone"], "", None),
+        ('install-it\nexec "$@"', ["gone"], "", None),
+        ('install-it\nexec "$@"', ["/srv/gone"], "", "/srv/gone does not exist"),
+        ('pip install it\nexec "$@"', ["/srv/gone"], "", None),
+        ('echo > /srv/gone\nexec "$@"', ["/srv/gone"], "", None),
+        ('echo >&2; echo 2>/dev/null\nexec "$@"', ["gone"], "", GONE),
+        ('. /srv/env\nexec "$@"', ["gone"], "", None),
+        ('PATH=/srv:$PATH\nexec "$@"', ["gone"], "", None),
+        ('case "$1" in [!a-f]*) exec "$@" ;; *) exec bash ;; esac', ["gone"], "", GONE),
+        ('case "$1" in g*) ;& *) exec "$@" ;; esac', ["gone"], "", None),
+        ('exec "$@" $MORE', ["gone"], "", GONE),
+        ('exec $WITH "$@"', ["gone"], "", None),
+        ('[ ² -eq 1 ]; shift ²; exec "$@"', ["gone"], "", None),
+        ("exec 3>&1; exec 2>&1; exec -a name \"$@\"", ["gone"], "", GONE),
+        ('"', ["gone"], "", None),
+    ],
+)  # fmt: skip
+def test_command_that_a_script_starts(text: str, command: list[str], missing: str, expected: str | None) -> None:
+    assert lines(text, command, missing) == [expected][: bool(expected)]
+
+
+def test_user_of_the_image_decides_what_a_script_starts() -> None:
+    assert lines(REDIS, ["redis-server"], "usr/bin/gosu", user="redis") == []
+    assert lines(REDIS, ["redis-server"], SERVER, user="redis") == ["no folder of PATH has redis-server"]
+
+
+@every(
+    "text",
+    [
+        "if a; then " * 3000,
+        "(" * 20_000,
+        'x "$(' * 9000,
+        "".join(f"if a; then B{number}=1; fi\n" for number in range(900)),
+        "".join(f"f{number}() {{ f{number + 1}; f{number + 1}; }}\n" for number in range(40)) + "f0",
+        "f() { f; f; }\nf\n",
+        "cat <<E\n" * 4000,
+        "while a; do " * 49 + "b" + "; done" * 49,
+        'exec "$0" a || exec "$0" b\n',
+    ],
+)
+def test_script_without_end_is_given_up(text: str) -> None:
+    assert entry_scripts.ends(text, "/entry", ["x"], 0) is None or "exec" in text
+    assert lines(text, ["x"]) == []
