@@ -10,11 +10,12 @@ from __future__ import annotations
 import fnmatch
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from containers import budget
+from containers.errors import one_line
 from containers.starting import shell_syntax
 from containers.starting.shell_syntax import (
     Block,
@@ -101,7 +102,8 @@ class Ends(NamedTuple):
 class _State:
     """What is known on one way; ``arguments`` may end with None: more follow that are unknown.
 
-    ``ran`` is whether a program ran that may be what the container is for, and ``made`` whether one may have been made.
+    ``ran`` is whether a program ran that may be what the container is for. ``made`` is whether a program may have been
+    made, or the script ended.
     ``unmatched`` is whether the first argument is none of those that the script chooses by.
     """
 
@@ -124,11 +126,16 @@ class _Outcome(NamedTuple):
     words: tuple[str | None, ...] = ()
 
 
-def ends(text: str, name: str, arguments: Sequence[str | None], uid: int) -> Ends | None:
-    """Return how a script ends that is started by a name, as a user; None if that is not known."""
+def ends(
+    text: str, name: str, arguments: Sequence[str | None], uid: int, is_there: Callable[[str], bool]
+) -> Ends | None:
+    """Return how a script ends that is started by a name, as a user; None if that is not known.
+
+    ``is_there`` returns whether the image has a file.
+    """
     try:
         body = shell_syntax.parse(text)
-        ways = list(_Ways(name, uid).block(body, _State(tuple(arguments))))
+        ways = list(_Ways(name, uid, is_there).block(body, _State(tuple(arguments))))
     except (UnreadableScript, RecursionError):
         return None
     started: list[_Outcome] = []
@@ -150,14 +157,18 @@ def ends(text: str, name: str, arguments: Sequence[str | None], uid: int) -> End
         loose = any(way.state.loose or way.state.ran for way in started)
         return Ends(tuple(dict.fromkeys(way.words for way in started)), started[0].state.folder, loose)
     first = arguments[0] if arguments else ""  # without a command, many say how they are used
-    return Ends((), problem=f"starts nothing for {first}") if stopped and first and not first.startswith("-") else None
+    return (
+        Ends((), problem=f"starts nothing for {one_line(first)}")
+        if stopped and first and not first.startswith("-")
+        else None
+    )
 
 
 class _Ways:
     """The ways through a script that is started by a name, as a user."""
 
-    def __init__(self, name: str, uid: int) -> None:
-        self._name, self._uid = name, uid
+    def __init__(self, name: str, uid: int, is_there: Callable[[str], bool]) -> None:
+        self._name, self._uid, self._is_there = name, uid, is_there
         self._calls: list[str] = []
         self._steps = 0
 
@@ -309,8 +320,14 @@ class _Ways:
         if command in _STATUSES:
             return [_Outcome(state, "on", status=_STATUSES[str(command)])]
         if command in {".", "source"}:
-            return [_Outcome(replace(state, loose=True, variables={}), "on")]
+            return [_Outcome(self._sourced(arguments, state), "on")]
         return [_Outcome(self._ran(command, words, arguments, state), "on")]
+
+    def _sourced(self, arguments: tuple[str | None, ...], state: _State) -> _State:
+        """Return the state after a file of commands, which may end the script if it is there."""
+        file = arguments[0] if arguments else None
+        made = file is None or "/" not in file or self._is_there(posixpath.join(state.folder, file))
+        return replace(state, loose=True, made=state.made or made, variables={})
 
     def _ran(
         self, command: str | None, words: Sequence[str], arguments: tuple[str | None, ...], state: _State

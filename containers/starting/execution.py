@@ -97,8 +97,13 @@ class Execution:
         self, words: Words, invoked: Words, files: list[str], names: list[str], most: int
     ) -> Refusal | None:
         """Start the programs of which a script starts one at its end; return why none of them starts."""
-        script, environment = partial(self._script, words.folder), self._contents.environment
-        programs, problem = launchers.chosen(invoked._replace(cut=words.cut), environment, script, self.account.uid)
+        programs, problem = launchers.chosen(
+            invoked._replace(cut=words.cut),
+            self._contents.environment,
+            partial(self._script, words.folder),
+            self.account.uid,
+            lambda path: self.exists(self._absolute(path, words.folder)),
+        )
         if problem:
             raise _NotStarted(f"/{files[0]} {problem}", f"/{files[0]}")
         refusal = None

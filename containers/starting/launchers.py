@@ -333,11 +333,15 @@ def _reads_files(options: Sequence[str], environment: Mapping[str, str]) -> bool
 
 
 def chosen(
-    words: Words, environment: Mapping[str, str], script: Callable[[str], Script | None], uid: int
+    words: Words,
+    environment: Mapping[str, str],
+    script: Callable[[str], Script | None],
+    uid: int,
+    is_there: Callable[[str], bool],
 ) -> tuple[tuple[Words, ...], str]:
     """Return the programs of which a shell's script starts one at its end, and the problem if it starts none.
 
-    Both are empty if that is not known. ``uid`` is that of the user.
+    Both are empty if that is not known. ``uid`` is that of the user; ``is_there`` returns whether the image has a file.
     """
     shell = posixpath.basename(words.program)
     if shell not in _SHELLS:
@@ -345,7 +349,7 @@ def chosen(
     options, rest = _shell_options(words.arguments)
     name, content = _content(options, rest, script)
     arguments: list[str | None] = [*rest[1 if name else 2 :]]
-    ends = entry_scripts.ends(content, name or shell, [*arguments, None] if words.cut else arguments, uid)
+    ends = entry_scripts.ends(content, name or shell, [*arguments, None] if words.cut else arguments, uid, is_there)
     if ends is None:
         return (), ""
     loose = ends.loose or shell == _READS_ITS_FILES or _reads_files(options, environment)

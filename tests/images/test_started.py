@@ -92,6 +92,10 @@ SCRIPTS = {
         *('if [ "${1#-}" != "$1" ]; then\n  set -- gone "$@"\nfi\nexec "$@"', *(f"'''exec' '/t/{name}' \"$0\"\n' '''" for name in ["real", "gone"])),
         *(f'D=$(cd -- "$(dirname -- "$0")" > /dev/null 2>&1 && pwd)\nexec "$D/{name}"' for name in ["true", "gone"]),
         *("{ echo; exec /t/gone; }", "{ /t/gone; }; true", "set -e\n{ gone; }\ntrue", "{ cd /t; ./real; }", "/t/gone || { exec /t/real; }"),
+        *('case "$1" in /t/r*) exec "$@" ;; *) exit 3 ;; esac', 'case "$1" in /t/g*) exec true ;; "/t/*") exec gone ;; *) exec "$1" ;; esac'),
+        *('if [ "$1" = /t/real -a "$(id -u)" = 0 ]; then exec gosu app "$@"; fi\nexec "$@"', 'if [ "$(id -u)" != 0 ]; then exec true; fi\nexec "$@"'),
+        *('f() {\n  cat <<-EOM\n\t\tif (\n\tEOM\n  set -- gone\n}\nf\nexec "$@"', 'main() { set -- "$1"; exec "$@"; }\nmain "$@"', 'f() { return 1; }\nf && exec gone\nexec "$@"'),
+        *('[ -f /t/text ] && A=1\nexec "$@"', 'for each in a b; do echo "$each"; done\nexec "$@"', 'A=${1%real}; [ "$A" = "$1" ] || exec gone\nexec true', '{ exec "$1"; } || true', 'exec "$@" $NONE'),
     ])
 } | {"true": "#!/bin/sh\nexit 0\n"}  # fmt: skip
 FILE_READERS = [

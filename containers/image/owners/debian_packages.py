@@ -66,12 +66,14 @@ class DebianPackages:
 
     def _needed(self, name: str) -> frozenset[str]:
         pending, reached = [name], {name}
+        seen: set[tuple[str, ...]] = set()
         while pending:
-            for names in self._packages[pending.pop()].depends:
+            for names in set(self._packages[pending.pop()].depends) - seen:
                 budget.check()
                 installed = {one for each in names for one in self._providers.get(each, ())}
                 if not installed:
                     return frozenset()
+                seen.add(names)
                 pending += installed - reached
                 reached |= installed
         return frozenset(reached)

@@ -124,6 +124,9 @@ SERVER = "usr/bin/redis-server"
         ('echo > /srv/gone\nexec "$@"', ["/srv/gone"], "", None),
         ('echo >&2; echo 2>/dev/null\nexec "$@"', ["gone"], "", GONE),
         ('. /srv/env\nexec "$@"', ["gone"], "", None),
+        ('. /srv/env\nexec "$@"', ["/srv/gone"], "", "/srv/gone does not exist"),
+        ('. /srv/x\nexec "$@"', ["/srv/gone"], "", None),
+        ('cd /srv; . ./x\nexec "$@"', ["/srv/gone"], "", None),
         ('PATH=/srv:$PATH\nexec "$@"', ["gone"], "", None),
         ('case "$1" in [!a-f]*) exec "$@" ;; *) exec bash ;; esac', ["gone"], "", GONE),
         ('case "$1" in g*) ;& *) exec "$@" ;; esac', ["gone"], "", None),
@@ -158,5 +161,5 @@ def test_user_of_the_image_decides_what_a_script_starts() -> None:
     ],
 )
 def test_script_without_end_is_given_up(text: str) -> None:
-    assert entry_scripts.ends(text, "/entry", ["x"], 0) is None or "exec" in text
+    assert entry_scripts.ends(text, "/entry", ["x"], 0, bool) is None or "exec" in text
     assert lines(text, ["x"]) == []
