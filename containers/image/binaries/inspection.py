@@ -84,7 +84,10 @@ class Inspection:
     @property
     def allowed(self) -> list[Contradiction]:
         """The contradictions that are no faults."""
-        return [one for one in self.contradictions if not (one.files or self.question.requirements)]
+        return [one for one in self.contradictions if not self._is_fault(one)]
+
+    def _is_fault(self, one: Contradiction) -> bool:
+        return bool(one.files) or self.question.requirements
 
     @property
     def faults(self) -> list[Fault]:
@@ -95,7 +98,7 @@ class Inspection:
         known = {fault.file for fault in self.loading.faults if fault.kind in {"loader", "file"}}
         unstarted = [fault for fault in self.unstarted if not known.intersection((fault.file, *fault.names))]
         twice = [fault for one in self.copies if (fault := one.fault())]
-        unmet = [one.fault() for one in self.contradictions if one not in self.allowed]
+        unmet = [one.fault() for one in self.contradictions if self._is_fault(one)]
         gpu = [*self.coverage.faults(), *self.lacking, *drivers]
         return [*unstarted, *self.loading.faults, *owners, *twice, *unmet, *gpu]
 
