@@ -299,7 +299,7 @@ def _at_commits(spec: ImageSpec, mirrors: MirrorsConfig, locked: Mapping[str, st
         if branch_key(address, branch) not in locked:
             raise SlipwayError(
                 f"{spec.name}: the branch '{one_line(branch)}' of {address} is not locked to a commit: run "
-                "`slipway lock STACK`, and again for a newer commit"
+                "`slipway lock STACK`, and with `--upgrade` for a newer commit"
             )
         commits[argument] = locked[branch_key(address, branch)]
     return spec.model_copy(update={"args": {**spec.args, **commits}, "branches": {}}) if commits else spec

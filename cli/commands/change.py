@@ -66,7 +66,11 @@ def new(stack: str, values: tuple[str, ...], flavor: str | None, source: Path | 
         chosen = questions.complete(chosen)
     path = new_stack.write(stack, chosen)
     print(*lines, sep="\n", end="\n" * bool(lines))
-    print(f"{path.relative_to(ROOT)}: written; next: slipway preview {stack}")
+    unfilled = any(line.startswith("fill in: ") for line in lines)
+    print(
+        f"{path.relative_to(ROOT)}: written; next: {'fill in those keys, then slipway check and ' if unfilled else ''}"
+        f"slipway preview {stack}"
+    )
 
 
 @click.command(
@@ -114,23 +118,27 @@ def check(ctx: click.Context, stacks: tuple[str, ...], *, locked: bool, as_json:
 @click.command(
     cls=Command,
     examples=[
-        ("slipway lock", "what all stacks fetch"),
-        ("slipway lock local", "what one stack fetches; others keep their digests and commits"),
-        ("slipway lock --packages local", "the packages that one stack adds; all other images keep their tags"),
-        ("slipway lock --refresh", "all parents, and upgraded packages of the distribution in the images"),
+        ("slipway lock", "what all stacks fetch and the lock lacks; all else keeps its tag"),
+        ("slipway lock --packages local", "the packages alone that one stack adds; its parents stay unlocked"),
+        ("slipway lock --upgrade local", "what one stack fetches, as it is newest now; others keep what they have"),
+        ("slipway lock --refresh", "likewise of all, and upgraded packages of the distribution in the images"),
     ],
 )
 @click.argument("stacks", metavar="[STACK]...", nargs=-1, shell_complete=completion.stacks)
-@click.option("--refresh", is_flag=True, help="Also write today's date, so that images upgrade their packages.")
+@click.option("--upgrade", is_flag=True, help="Take what is newest now in place of what is locked.")
+@click.option("--refresh", is_flag=True, help="Likewise, and write today's date: images upgrade their packages.")
 @click.option("--packages", is_flag=True, help="Write the Python packages that stacks add alone; keep all else.")
 @click.option(
     "--reachable", is_flag=True, help="Write what can be had; list what a host does not say, and exit with 1."
 )
-def lock(stacks: tuple[str, ...], *, refresh: bool, packages: bool, reachable: bool) -> None:
-    """Write the digests of outside parents, the commits of git tags and branches, and the hashes of Python packages."""
+def lock(stacks: tuple[str, ...], *, upgrade: bool, refresh: bool, packages: bool, reachable: bool) -> None:
+    """Write the digests of outside parents, the commits of git tags and branches, and the hashes of Python packages.
+
+    What is locked stays, unless `--upgrade` or `--refresh` asks for what is newest.
+    """
     from cli.locking import lock_file
 
     if refresh and packages:
         raise click.UsageError("--refresh rebuilds the images that --packages keeps: give one of them")
-    for line in lock_file.update(stacks, refresh=refresh, reachable=reachable, added=packages):
+    for line in lock_file.update(stacks, upgrade=upgrade, refresh=refresh, reachable=reachable, added=packages):
         print(line)

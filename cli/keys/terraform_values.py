@@ -17,6 +17,7 @@ from typing import Any, Final
 from cli.keys import other_tools_file
 from cli.keys.terraform_text import Expression, read_hcl, read_json
 from containers.errors import MALFORMED, SlipwayError, one_line
+from stacks.checks import placeholders
 from stacks.config.ec2 import DEFAULT_LABELS
 
 _ENDINGS: Final = (".tf", ".tfvars", ".tf.json", ".tfvars.json")
@@ -28,15 +29,15 @@ _SOURCE: Final = re.compile(
 """The module's source: of a registry (upstream's documents have both names), of git, or a folder."""
 
 _FILL: Final[dict[str, Any]] = {
-    "region": "fill-in-0",
-    "account": "000000000000",
-    "owner": "-fill-in-",
-    "labels": ["fill-in"],
-    "instanceTypes": ["fill-in.metal"],
-    "vpc": "vpc-00000000",
-    "subnets": ["subnet-00000000"],
+    "region": placeholders.REGION,
+    "account": placeholders.ACCOUNT,
+    "owner": placeholders.OWNER,
+    "labels": [placeholders.LABEL],
+    "instanceTypes": [placeholders.INSTANCE_TYPE],
+    "vpc": placeholders.VPC,
+    "subnets": [placeholders.SUBNET],
 }
-"""What stands for a value that must be there and is not known. AWS and GitHub have none of these."""
+"""What stands for a value that must be there and is not known."""
 
 _PLATFORMS: Final = {"x64": "linux/amd64", "arm64": "linux/arm64"}
 _SET: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
@@ -222,7 +223,7 @@ def _translated(module: _Variables, given: Mapping[str, Any]) -> tuple[dict[str,
         runners |= _of_set(module)
         runners["labels"] = module.needed("labels", runners.get("labels"))
     elif "sets" not in beside:
-        runners["sets"] = {"fill-in": {"instanceTypes": _FILL["instanceTypes"]}}
+        runners["sets"] = {placeholders.LABEL: {"instanceTypes": _FILL["instanceTypes"]}}
     every = [module, *sets.values()]
     fill = {key: why for one in every for key, why in one.fill.items() if not _has(given, key)}
     left |= {name: _why(name) for one in every for name in one.rest}
@@ -277,7 +278,7 @@ def _shared(module: _Variables, each: list[_Variables], beside: Mapping[str, Any
         "account": module.needed("account", account and account[1]),
     }
     place = ":".join(str(beside.get(key, values[key])) for key in ("region", "account"))
-    secret = f"arn:aws:secretsmanager:{place}:secret:slipway/github-FillIn"
+    secret = f"arn:aws:secretsmanager:{place}:secret:{placeholders.SECRET}"
     module.fill["runners.github.secret"] = "the ARN of your own secret with the App's key (docs/runners/ec2.md)"
     host = module.take("ghes_url", "github.url") or "https://github.com"
     owners = {*filter(None, [one.take("pool_runner_owner", "github.url") for one in each])}

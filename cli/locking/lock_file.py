@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import filterfalse
-from typing import Final
+from typing import Any, Final
 
 from cli.locking import git_commits, python_packages, requirement_lists
 from cli.locking.python_packages import NotLockable
@@ -29,20 +29,26 @@ _AT_ONCE: Final = 4
 
 
 class _Lookups:
-    """What hosts are asked for. What one does not say ends the lock, or with ``reachable`` is ``left`` as it was."""
+    """What hosts are asked for: what the lock ``before`` lacks, or with ``upgrade`` everything.
 
-    def __init__(self, before: Mapping[str, str], *, reachable: bool) -> None:
+    What a host does not say ends the lock, or with ``reachable`` is ``left`` as it was.
+    """
+
+    def __init__(self, before: Mapping[str, str], *, reachable: bool, upgrade: bool) -> None:
         self._before, self._reachable = before, reachable
+        self.kept: Mapping[str, str] = {} if upgrade else before
         self.left: dict[str, str] = {}
 
     def ask(self, names: Sequence[str], look: Callable[[], str | Mapping[str, str | SlipwayError]]) -> dict[str, str]:
         """Return what is looked up of some entries of the lock: the value of one, or those of all in their order.
 
-        One may be an error: the reason why its entry has no value.
+        One may be an error: the reason why its entry has no value. Entries that are kept are not asked for.
 
         Raises:
             SlipwayError: it cannot be, and nothing may be left.
         """
+        if self.kept.keys() >= set(names):
+            return {name: self.kept[name] for name in names}
         values: Iterable[str | SlipwayError]
         try:
             result = look()
@@ -62,11 +68,17 @@ class _Lookups:
 
 
 def update(
-    stacks: Sequence[str], *, refresh: bool = False, reachable: bool = False, added: bool = False
+    stacks: Sequence[str],
+    *,
+    upgrade: bool = False,
+    refresh: bool = False,
+    reachable: bool = False,
+    added: bool = False,
 ) -> Iterator[str]:
     """Write the lock for all stacks, or for those named; yield a line for each entry that was looked up.
 
-    With ``added``, it looks up only the Python packages that a stack adds to an image. The lock keeps all else: the
+    What is locked stays, so that no tag moves by what another stack or image needs. With ``upgrade`` or ``refresh``,
+    all is looked up anew. With ``added``, it looks up only the Python packages that a stack adds to an image. The lock keeps all else: the
     parts of the image itself stay as they are, locked or not.
 
     Images whose Python packages cannot be locked are warned of on standard error, and all else is written. With
@@ -84,7 +96,7 @@ def update(
             references.update(lock.tagged_parents(spec, unlocked.config.mirrors).values())
             branches.update(lock.branches(spec, unlocked.config.mirrors).values())
     before = lock.read(ROOT)
-    lookups = _Lookups(before, reachable=reachable)
+    lookups = _Lookups(before, reachable=reachable, upgrade=upgrade or refresh)
     current: dict[str, str] = {}
     for name in sorted(references):
         current |= lookups.ask([name], partial(client.digest, name))
@@ -93,7 +105,9 @@ def update(
     current |= {} if added else _source_commits(graphs, current, lookups)
     _check_moved(before, current)
     tables_before = lock.read_tables(ROOT)
-    packages, warnings = _packages(graphs, current, tables_before.packages, reachable=reachable)
+    packages, warnings = _packages(
+        graphs, current, tables_before.packages, reachable=reachable, upgrade=upgrade or refresh
+    )
     tables = lock.Tables(packages, _platforms(graphs, current, lookups, tables_before.platforms))
     warnings += _newly_locked(graphs, references & current.keys() - before.keys())
     keeps = bool(stacks) or added
@@ -102,7 +116,8 @@ def update(
     lock.write(ROOT, {**(before if keeps else {}), **current}, date, merged if keeps else tables)
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    yield from _changes(before, current, tables_before, tables)
+    changes = list(_changes(before, current, tables_before, tables, anew=upgrade or refresh))
+    yield from changes or [f"{lock.FILE}: nothing new to lock; `slipway lock --upgrade` takes what is newest now"]
     if lookups.left:
         lines = (f"{name} is left as it was: {reason}" for name, reason in lookups.left.items())
         raise SlipwayError("\n".join(lines))
@@ -119,16 +134,25 @@ def _newly_locked(graphs: Iterable[Graph], parents: Iterable[str]) -> Iterator[s
 
 
 def _changes(
-    before: Mapping[str, str], current: Mapping[str, str], tables_before: lock.Tables, tables: lock.Tables
+    before: Mapping[str, str],
+    current: Mapping[str, str],
+    tables_before: lock.Tables,
+    tables: lock.Tables,
+    *,
+    anew: bool,
 ) -> Iterator[str]:
-    """Yield a line for each entry that was looked up."""
-    for name, digest in current.items():
+    """Yield a line for each entry that was looked up, which with ``anew`` are all."""
+
+    def told(entries: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in entries.items() if anew or kept.get(name) != value}
+
+    for name, digest in told(current, before).items():
         old = before.get(name)
         yield f"{name}: {digest}" if old in {None, digest} else f"{name}: {old} -> {digest}"
-    for name, files in tables.packages.items():
+    for name, files in told(tables.packages, tables_before.packages).items():
         new = len(files.keys() - tables_before.packages.get(name, files).keys())
         yield f"{name}: {len(files)} files{f', {new} of them new' if new else ''}"
-    for name, digests in tables.platforms.items():
+    for name, digests in told(tables.platforms, tables_before.platforms).items():
         yield from (f"{name}: {platform}: {digest}" for platform, digest in digests.items())
 
 
@@ -153,7 +177,7 @@ def _platforms(
         if name not in locked:  # its registry did not respond
             continue
         key = lock.index_key(name, locked[name])
-        if name in lookups.left:
+        if name in lookups.left or (name in lookups.kept and before.get(key, {}).keys() >= of):
             digests |= {key: before[key]} if key in before else {}
             continue
         manifest = client.Repository(key).manifest()
@@ -172,18 +196,21 @@ def _packages(
     before: Mapping[str, Mapping[str, str]],
     *,
     reachable: bool = False,
+    upgrade: bool = False,
 ) -> tuple[dict[str, Mapping[str, str]], list[str]]:
     """Return the files that list the Python packages of all images, by their names in the lock.
 
-    Those of a product stay as they are in the lock ``before``: with others, it would be compiled anew. So do those that
-    cannot be locked now. With ``reachable``, so do those of an index or repository that does not respond. Without an
+    Those that the lock ``before`` has stay as they are. With ``upgrade``, those of a product do: with others, it would
+    be compiled anew. So do those that cannot be locked now. With ``reachable``, so do those of an index or repository that does not respond. Without an
     entry there, they are left out. A line says so for each. ``locked`` has the commits of git tags.
 
     Raises:
         SlipwayError: an index or a repository does not respond, or a list of requirements in a source is refused.
     """
     images, users = _installing(graphs)
-    kept = {key: before[key] for key, (_, spec, _) in images.items() if spec.product and before.get(key)}
+    kept = {
+        key: before[key] for key, (_, spec, _) in images.items() if before.get(key) and (spec.product or not upgrade)
+    }
     sources = {  # images of one torch have one list
         (packages.listed, mirrors.git): mirrors for key, (packages, _, mirrors) in images.items() if key not in kept
     }

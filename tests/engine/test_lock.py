@@ -18,14 +18,14 @@ def publish(project: Project, ref: str) -> None:
     assert registry_api.send("PUT", address, manifest, {"Content-Type": kind}).status_code == 201
 
 
-def lock(project: Project) -> str:
-    command = [sys.executable, "-m", "stacks", "lock", "t"]
+def lock(project: Project, *options: str) -> str:
+    command = [sys.executable, "-m", "stacks", "lock", "t", *options]
     return subprocess.run(
         command, cwd=project.root, env=project.environment, capture_output=True, text=True, check=True
     ).stdout
 
 
-def test_moved_parent_is_previewed_after_new_lock(project: Project) -> None:
+def test_moved_parent_is_previewed_after_upgrade(project: Project) -> None:
     project.up()
     first = project.outputs()["images"]["link0"]["ref"]
     project.write("dockerfiles/link0/file.txt", "upstream's next\n")
@@ -41,7 +41,7 @@ def test_moved_parent_is_previewed_after_new_lock(project: Project) -> None:
     assert re.search(r"Resources:\n\s+\d+ unchanged", project.preview().output)
 
     was, now = (f"{parent}@{ref.partition('@')[2]}" for ref in (first, second))
-    assert f"{first.partition('@')[2]} -> {second.partition('@')[2]}" in lock(project)
+    assert f"{first.partition('@')[2]} -> {second.partition('@')[2]}" in lock(project, "--upgrade")
     preview = project.preview().output
     assert re.search(rf'~ BASE_IMAGE *: *"{was}" => "{now}"', preview), preview
     project.up()

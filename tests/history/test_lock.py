@@ -333,10 +333,10 @@ def test_lock_of_reachable_hosts_lists_what_is_left(checkout: Checkout) -> None:
     builder = f"{checkout.registry.address}/nvidia/cuda:12.1.1-cudnn8-devel-ubuntu20.04"
     lock.write(checkout.root, {base: TWO})
     checkout.registry.digests["nvidia/cuda:12.1.1-base-ubuntu20.04"] = 500
-    whole = checkout.run("lock", "base-cu121")
+    whole = checkout.run("lock", "base-cu121", "--upgrade")
     assert whole.returncode == 1
     assert lock.read(checkout.root) == {base: TWO}
-    done = checkout.run("lock", "base-cu121", "--reachable")
+    done = checkout.run("lock", "base-cu121", "--upgrade", "--reachable")
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         f"{base} is left as it was: {base}: the registry responds with an error (500), sent 4 times in 3.5 s",
@@ -345,7 +345,7 @@ def test_lock_of_reachable_hosts_lists_what_is_left(checkout: Checkout) -> None:
     assert (locked[base], locked[builder]) == (TWO, ONE)
     assert len(locked) > 5
     checkout.registry.digests["nvidia/cuda:12.1.1-base-ubuntu20.04"] = ONE
-    assert checkout.run("lock", "base-cu121", "--reachable").returncode == 0
+    assert checkout.run("lock", "base-cu121", "--upgrade", "--reachable").returncode == 0
     assert lock.read(checkout.root)[base] == ONE
 
 
@@ -363,7 +363,7 @@ def test_signed_parent_is_taken_by_the_signed_digest() -> None:
         assert parent.digest == expected
 
 
-def test_moved_parent_has_effect_after_new_lock_only(checkout: Checkout) -> None:
+def test_moved_parent_has_effect_if_upgraded_alone(checkout: Checkout) -> None:
     reference = f"{checkout.registry.address}/nvidia/cuda:12.1.1-base-ubuntu20.04"
     unlocked = checkout.images()["torch"]
     assert unlocked["parents"]["BASE_IMAGE"] == reference
@@ -376,8 +376,11 @@ def test_moved_parent_has_effect_after_new_lock_only(checkout: Checkout) -> None
     assert locked["tag"] != unlocked["tag"]
 
     checkout.registry.digests["nvidia/cuda:12.1.1-base-ubuntu20.04"] = TWO
+    assert checkout.run("lock", "base-cu121").stdout == (
+        "stacks/lock.toml: nothing new to lock; `slipway lock --upgrade` takes what is newest now\n"
+    )
     assert checkout.images()["torch"] == locked
-    assert f"{reference}: {ONE} -> {TWO}" in checkout.run("lock", "base-cu121").stdout.splitlines()
+    assert f"{reference}: {ONE} -> {TWO}" in checkout.run("lock", "--upgrade", "base-cu121").stdout.splitlines()
     moved = checkout.images()["torch"]
     assert moved["parents"]["BASE_IMAGE"] == f"{reference}@{TWO}"
     assert moved["tag"] != locked["tag"]
@@ -445,7 +448,7 @@ def test_branch_is_built_at_its_locked_commit(checkout: Checkout, vision: Reposi
     assert of_branch(checkout, "release/9") == {}
     assert checkout.run("show", "branch").stderr == (
         "stack branch: vision-source: the branch 'release/9' of https://github.com/pytorch/vision is not locked to a "
-        "commit: run `slipway lock STACK`, and again for a newer commit\n"
+        "commit: run `slipway lock STACK`, and with `--upgrade` for a newer commit\n"
     )
     first = vision.git("rev-parse", "HEAD")
     assert f"{BRANCH}: {first}" in checkout.run("lock", "branch").stdout.splitlines()
@@ -454,7 +457,7 @@ def test_branch_is_built_at_its_locked_commit(checkout: Checkout, vision: Reposi
 
     vision.commit("README", "two")
     assert of_branch(checkout, "release/9") == built
-    checkout.run("lock", "branch")
+    checkout.run("lock", "branch", "--upgrade")
     newer = of_branch(checkout, "release/9")
     assert newer["vision-source"]["args"]["COMMIT"] == vision.git("rev-parse", "HEAD")
     moved = {name for name in newer if newer[name]["tag"] != built[name]["tag"]}
@@ -542,7 +545,7 @@ def test_moved_git_tag_is_refused_with_both_commits(checkout: Checkout, vision: 
     vision.commit("README", "two")
     vision.git("tag", "--force", "v0.15.2")
     second = vision.git("rev-parse", "HEAD")
-    done = checkout.run("lock", "base-cu121")
+    done = checkout.run("lock", "base-cu121", "--upgrade")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         f"{VISION} was moved from {first}, which the lock has, to {second}: find out why; to take the new "
@@ -571,7 +574,7 @@ def test_short_commit_is_locked_with_all_its_digits(checkout: Checkout, github: 
     assert f": {short_key(commit)}: '{'0' * 40}' is not a commit that begins with {commit[:7]};" in message
     other = commit[:39] + ("0" if commit[39] != "0" else "1")
     lock.write(checkout.root, {**locked, short_key(commit): other})
-    assert checkout.run("lock", "base-cu121").stderr.startswith(
+    assert checkout.run("lock", "base-cu121", "--upgrade").stderr.startswith(
         f"{short_key(commit)} was moved from {other}, which the "
     )
 
@@ -659,7 +662,7 @@ def test_check_locked_accepts_compiled_wheels(checkout: Checkout, index: Index) 
 
     # What wheels are compiled with stays, so that a new lock compiles none; images take the new release.
     wheel(index.folder, "numpy", "1.26")
-    assert checkout.run("lock", "base-cu121").returncode == 0
+    assert checkout.run("lock", "base-cu121", "--upgrade").returncode == 0
     kept = {
         key
         for key, files in lock.read_tables(checkout.root).packages.items()
@@ -774,7 +777,7 @@ def test_python_packages_are_locked_by_hash(local: Checkout, index: Index) -> No
     ((key, files),) = lock.read_tables(local.root).packages.items()
     assert key == (
         f"linux/amd64 {index.url.rstrip('/')} pip setuptools torch==2.1.0 torchvision==0.16.0 torchaudio==2.1.0 "
-        "numpy<2 setuptools<82"
+        "numpy<2 setuptools<82 python3.11 glibc2.36"
     )
     for address, sha256 in files.items():
         content = (index.folder / address.rpartition("/")[2]).read_bytes()

@@ -48,14 +48,16 @@ def index(monkeypatch: pytest.MonkeyPatch) -> dict[str, SlipwayError]:
     return errors
 
 
-def test_products_keep_their_packages_and_images_do_not() -> None:
+def test_upgrade_takes_new_packages_but_those_of_products() -> None:
     base = stack()
     products, images = keys(base, product=True), keys(base, product=False)
     assert products
     assert images
-    found, warnings = lock_file._packages([base], {}, dict.fromkeys(products | images, OLD))
+    before = dict.fromkeys(products | images, OLD)
+    found, warnings = lock_file._packages([base], {}, before, upgrade=True)
     assert found == dict.fromkeys(products, OLD) | dict.fromkeys(images, NEW)
     assert warnings == []
+    assert lock_file._packages([base], {}, before) == (before, [])
 
 
 def test_product_without_locked_packages_gets_new_ones() -> None:
@@ -86,7 +88,7 @@ def test_set_that_cannot_be_locked_now_keeps_its_entry(index: dict[str, SlipwayE
     (key,) = keys(local, product=False)
     index["pip"] = NotLockable("pip: no wheel")
     other = stack({"flavor": "local"}, "m")
-    found, (warning,) = lock_file._packages([local, other], {}, {key: OLD, f"{key} more": OLD})
+    found, (warning,) = lock_file._packages([local, other], {}, {key: OLD, f"{key} more": OLD}, upgrade=True)
     assert found == {key: OLD}
     assert warning == ("stack l: torch, stack m: torch: the lock keeps the Python packages that it had: pip: no wheel")
 

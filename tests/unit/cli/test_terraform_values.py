@@ -16,7 +16,8 @@ from cli.keys.terraform_text import Expression, read_hcl
 from cli.keys.terraform_values import terraform_values
 from cli.main import main
 from containers.errors import SlipwayError
-from stacks import flavors
+from stacks import checks, flavors, graph
+from stacks.checks import placeholders
 from stacks.config.ec2 import Ec2RunnersConfig
 from stacks.config.stack_file import stack_file
 
@@ -168,7 +169,7 @@ def written(folder: Path, text: str, name: str = "main.tf") -> Path:
 
 
 def translated(path: Path, *words: str) -> tuple[Ec2RunnersConfig, str, list[str]]:
-    """Return the runners, the text of their stack, and the lines; the stack passes the checks of `slipway check`."""
+    """Return the runners, the text of their stack, and the lines; the stack is valid but for what is to be filled in."""
     given = new_stack.assigned(words)
     values, lines = terraform_values(path, given)
     values = new_stack.merged(values, given)
@@ -205,6 +206,17 @@ def test_what_is_given_is_not_to_be_filled_in(tmp_path: Path) -> None:
     config, _, lines = translated(written(tmp_path, DEFAULT), *words)
     assert keys(lines, "fill in") == ["runners.github.secret"]
     assert config.github.secret == "arn:aws:secretsmanager:eu-west-1:123456789012:secret:slipway/github-FillIn"
+
+
+def test_each_placeholder_is_refused_by_its_key(tmp_path: Path) -> None:
+    """The set's name too. What the file says is not."""
+    text = MULTI[: MULTI.index('{\n    "linux')] + "local.all\n github_app = var.app\n}"
+    for written_text, more in ((DEFAULT, {"vpc", "subnets"}), (text, {"region", "sets", "sets.fill-in.instanceTypes"})):
+        values, _ = terraform_values(written(tmp_path, written_text), {})
+        refused = list(placeholders.unfilled(graph.unlocked(values, "stack mine")))
+        unknown = {"account", "github.url", "github.secret"} | more
+        assert {line.partition(": ")[0] for line in refused} == {f"slipway:runners.{key}" for key in unknown}
+    assert placeholders.unfilled in checks.BUILD_RULES
 
 
 def test_runners_of_one_job_with_a_pool_are_taken(tmp_path: Path) -> None:
