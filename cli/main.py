@@ -105,7 +105,7 @@ def _check_release() -> None:
     if digest not in pinned.read_text(encoding="utf-8"):
         sys.exit(
             f"slipway: {pinned} pins another release of Slipway than runs: `{pip} install --require-hashes -r {PIN}`, "
-            "then that environment's `slipway`"
+            f"then `{Path(pip.removesuffix(' -m pip')).with_name('slipway')} check`"
         )
 
 

@@ -116,12 +116,14 @@ def test_upgrade_over_three_releases_keeps_tags(again: Team, wheels: dict[str, P
     assert "local: as before, 2 images keep their tags" in lines
     (install,) = (line.split() for line in lines if " -m pip install " in line)
     assert Path(install[0]).parent == again.folder / "slipway/bin"
+    (check,) = (line.split() for line in lines if line.endswith("slipway check"))
     assert "--require-hashes -r requirements.txt" in again.refused("check")  # until the release is installed
     sourced = again.run(".slipway/venv/bin/slipway", "check")  # as `. .slipway/env` has it first on PATH
     assert sourced.returncode == 1
-    assert f"{' '.join(install[:4])} --require-hashes -r requirements.txt" in sourced.stderr
+    assert f"{' '.join(install[:4])} --require-hashes -r requirements.txt`, then `{' '.join(check)}`" in sourced.stderr
     assert again.run(*install).returncode == 0
-    assert "local: 2 images, ok" in again.slipway("check")
+    assert "local: 2 images, ok" in again.run(*check).stdout
+    assert again.run(".slipway/venv/bin/slipway", "check").returncode == 0
     assert again.tags() == before
     again.commit()
     assert again.tags() == before

@@ -204,3 +204,9 @@ def pip() -> str:
     """Return the pip of the environment that has the wheel, as a command. Another one may be first on PATH."""
     file = CODE / CHECKED
     return file.read_text(encoding="utf-8").splitlines()[1] if file.exists() else "pip"
+
+
+def command() -> str:
+    """Return the `slipway` of that environment: the one on PATH may be of the release before, until this one ran."""
+    python, found, _ = pip().partition(" -m pip")
+    return str(Path(python).with_name("slipway")) if found else "slipway"

@@ -67,7 +67,8 @@ class ReleaseWheel:
                 version = str(message_from_bytes(members.read(name))["Version"])
         except (zipfile.BadZipFile, KeyError, ValueError, NotImplementedError, RuntimeError):
             raise ToolchainError(
-                f"upgrade: {file.name} is not a wheel of Slipway, which has the file slipway/{release_archive.NAME}"
+                f"upgrade: {file.name} is not a wheel of Slipway, which has the file slipway/{release_archive.NAME}: "
+                "other projects have that name on PyPI; name the address or the file of a release's wheel"
             ) from None
         if not _VERSION.fullmatch(version) or not file.name.startswith(f"slipway-{version}-"):
             raise ToolchainError(
@@ -267,4 +268,8 @@ def _write(checkout: Checkout, wheel: ReleaseWheel, commits: str, lock: str) -> 
     say(f"{PIN} pins Slipway {wheel.version}. Next:")
     source = f" --no-index --find-links {wheel.folder}" if wheel.folder else ""
     say(f"  {own_repository.pip()} install --require-hashes -r {PIN}{source}")
-    say(f"  {f'{lock}, ' if lock else ''}slipway check, then commit")
+    command = own_repository.command()
+    say(f"  {command} check")
+    if lock:
+        say(f"  {lock}")
+    say(f"  git add --all, and commit{f': {COMMITS} keeps the tags' if commits else ''}")

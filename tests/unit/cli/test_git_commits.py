@@ -32,7 +32,7 @@ def test_lock_reachable_keeps_other_tags_of_repository(repository: str) -> None:
         ["git", "rev-parse", "HEAD"], cwd=repository, check=True, capture_output=True, text=True
     ).stdout.strip()
     names = [f"{repository}#{ref}" for ref in REFS]
-    lookups = _Lookups({names[0]: "1" * 40}, reachable=True)
+    lookups = _Lookups({names[0]: "1" * 40}, reachable=True, upgrade=True)
     assert lookups.ask(names, partial(git_commits.of_tags, repository, REFS)) == {
         names[0]: "1" * 40,
         names[1]: commit,
@@ -44,11 +44,11 @@ def test_lock_reachable_keeps_other_tags_of_repository(repository: str) -> None:
 def test_lock_without_reachable_refuses_absent_tag(repository: str) -> None:
     names = [f"{repository}#{ref}" for ref in REFS]
     with pytest.raises(SlipwayError, match="has no tag 'gone'; `slipway lock --reachable` writes"):
-        _Lookups({}, reachable=False).ask(names, partial(git_commits.of_tags, repository, REFS))
+        _Lookups({}, reachable=False, upgrade=True).ask(names, partial(git_commits.of_tags, repository, REFS))
 
 
 def test_lock_reachable_leaves_silent_host_as_it_was(tmp_path: Path) -> None:
     names = [f"{tmp_path}#{ref}" for ref in REFS]
-    lookups = _Lookups({names[1]: "1" * 40}, reachable=True)
+    lookups = _Lookups({names[1]: "1" * 40}, reachable=True, upgrade=True)
     assert lookups.ask(names, partial(git_commits.of_tags, str(tmp_path), REFS)) == {names[1]: "1" * 40}
     assert [*lookups.left] == names
