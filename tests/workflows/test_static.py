@@ -84,6 +84,7 @@ def test_token_permissions_are_granted_by_job() -> None:
         ("up.yml", "id-token"), ("up.yml", "packages"), ("publish.yml", "contents"), ("comment.yml", "pull-requests"),
         ("nightly.yml", "actions"), ("nightly.yml", "contents"), ("nightly.yml", "pull-requests"),
         ("nightly.yml", "id-token"), ("warm.yml", "id-token"), ("warm.yml", "packages"),
+        ("release.yml", "attestations"), ("release.yml", "contents"), ("release.yml", "id-token"),
     }  # fmt: skip
 
 

@@ -126,7 +126,7 @@ def make(folder: Path) -> int:
     if not digest:
         raise ToolchainError(
             "init: pip has not recorded the hash of the wheel that it installed: install Slipway from the wheel's "
-            f"file, such as `pip install ./slipway-{version}-py3-none-any.whl`, or with pip 23.1 or newer"
+            f"file, such as `pip install ./{wheel(version)}`, or with pip 23.1 or newer"
         )
     target = _target(folder)
     for path, text in _template().items():
@@ -148,6 +148,11 @@ def make(folder: Path) -> int:
     if not tracked:
         say("git is missing or refuses: without it, tags name no commit; `git init` there when you have it")
     return 0
+
+
+def wheel(version: str) -> str:
+    """Return the name of a release's wheel, which pip requires."""
+    return f"slipway-{version}-py3-none-any.whl"
 
 
 def version() -> str:
