@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, NoReturn
 
 import click

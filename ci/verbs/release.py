@@ -11,6 +11,7 @@ from ci import actions
 from ci.repository import ROOT
 from containers.child_environment import LOCAL_SECONDS, child_environment
 from containers.errors import SlipwayError, one_line
+from stacks.places import PIN
 from toolchain.release import own_repository
 
 
@@ -37,6 +38,6 @@ def run(options: argparse.Namespace) -> int:
     digest = hashlib.sha256((options.to / name).read_bytes()).hexdigest()
     page = f"{actions.variable('GITHUB_SERVER_URL')}/{actions.variable('GITHUB_REPOSITORY')}"
     requirement = f"slipway @ {page}/releases/download/{options.tag}/{name} --hash=sha256:{digest}\n"
-    (options.to / own_repository.PIN).write_text(requirement, encoding="utf-8")
+    (options.to / PIN).write_text(requirement, encoding="utf-8")
     print(requirement, end="")
     return 0

@@ -78,8 +78,8 @@ def update(
     """Write the lock for all stacks, or for those named; yield a line for each entry that was looked up.
 
     What is locked stays, so that no tag moves by what another stack or image needs. With ``upgrade`` or ``refresh``,
-    all is looked up anew. With ``added``, it looks up only the Python packages that a stack adds to an image. The lock keeps all else: the
-    parts of the image itself stay as they are, locked or not.
+    all is looked up anew. With ``added``, it looks up only the Python packages that a stack adds to an image. The lock
+    keeps all else: the parts of the image itself stay as they are, locked or not.
 
     Images whose Python packages cannot be locked are warned of on standard error, and all else is written. With
     ``reachable``, entries of a host that does not respond stay as they were, and are raised after the rest is written.
@@ -201,8 +201,9 @@ def _packages(
     """Return the files that list the Python packages of all images, by their names in the lock.
 
     Those that the lock ``before`` has stay as they are. With ``upgrade``, those of a product do: with others, it would
-    be compiled anew. So do those that cannot be locked now. With ``reachable``, so do those of an index or repository that does not respond. Without an
-    entry there, they are left out. A line says so for each. ``locked`` has the commits of git tags.
+    be compiled anew. So do those that cannot be locked now, and with ``reachable`` those of an index or repository that
+    does not respond. Without an entry there, they are left out. A line says so for each. ``locked`` has the commits of
+    git tags.
 
     Raises:
         SlipwayError: an index or a repository does not respond, or a list of requirements in a source is refused.

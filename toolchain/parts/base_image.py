@@ -209,8 +209,26 @@ def get(checkout: Checkout) -> Part:
         return remember(checkout, Part(NAME, IMAGE, "pulled"))
     address = docker_registry.get(checkout).env[docker_registry.VARIABLE]
     name = _in_registry(address)
+    _check_login(checkout, address)
     part = Part(NAME, name, f"Debian {SUITE}, bootstrapped", f"{IMAGE}: {why}")
     return remember(checkout, _at(part, address, _publish(checkout, name, apt.machine())))
+
+
+def _check_login(checkout: Checkout, address: str) -> None:
+    """Refuse a registry that wants a login which the client has not: the push would fail, after minutes.
+
+    Raises:
+        ToolchainError: so.
+    """
+    try:
+        words = ["docker", "manifest", "inspect", "--insecure", _in_registry(address)]
+        output(words, env=_environment(checkout), timeout=60)
+    except ToolchainError as error:
+        if re.search("no basic auth credentials|unauthorized|denied", str(error)):
+            raise ToolchainError(
+                f"{docker_registry.VARIABLE}={address}: the registry wants a login, which Docker has not: "
+                f"`docker login {address}` ({error})"
+            ) from None
 
 
 def _at(part: Part, address: str, digest: str) -> Part:

@@ -143,6 +143,7 @@ def make(folder: Path) -> int:
     )
     say(f"{target}: a repository with Slipway {version}. In it:")
     say("  slipway check     look for mistakes in its stacks")
+    say("  slipway lock      pin what builds fetch; later, it builds all of it anew once")
     say("  slipway preview   say what would be built")
     say("  slipway up        build and publish the images of stacks/Pulumi.local.yaml")
     if not tracked:

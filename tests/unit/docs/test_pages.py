@@ -61,7 +61,7 @@ ELSEWHERE = (
     r"pulumi plugin install |pulumi (preview|up) .*--policy-pack ",  # Pulumi's registry, and its own language host
     r"docker (context create|--context) ",  # another machine
     r"cd (~/project|dockerfiles)$|rm -rf \.slipway ",
-    r"git remote add origin git@github\.com:|export PATH=",  # a repository at GitHub, and a terminal
+    r"git (remote add origin git@github\.com:|add --all$|commit )|gh attestation verify |export PATH=",  # a repository at GitHub, and a terminal
 )
 """Commands that need a machine, an account or a network that no test has."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from toolchain.checkout import Checkout
+from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.parts import base_image, docker_registry
 from toolchain.parts.part import Part
 
@@ -30,3 +31,19 @@ def test_base_image_is_pulled_by_docker(status: int, reason: str, tmp_path: Path
 
 def test_files_of_base_image_are_of_the_release_day() -> None:
     assert datetime.fromtimestamp(base_image.EPOCH, UTC) == datetime(2023, 6, 10, tzinfo=UTC)
+
+
+def test_registry_without_our_login_is_told_before_the_bootstrap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "docker").write_text(
+        "#!/bin/sh\necho 'Get \"http://r.example/v2/\": no basic auth credentials' >&2\nexit 1\n"
+    )
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    checkout = Checkout(tmp_path)
+    configured = Part(docker_registry.NAME, "r.example", "configured", env={docker_registry.VARIABLE: "r.example"})
+    monkeypatch.setattr(docker_registry, "get", lambda _: configured)
+    monkeypatch.setattr(base_image, "find", lambda _: None)
+    with pytest.raises(ToolchainError, match=r"^SLIPWAY_REGISTRY=r\.example: .*: `docker login r\.example` "):
+        base_image.get(checkout)
