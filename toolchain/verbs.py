@@ -29,7 +29,7 @@ from toolchain.parts import (
 from toolchain.parts.plugins import plugin
 from toolchain.pulumi_run import stack_command, withheld
 from toolchain.ready import ready, ready_for_preview
-from toolchain.release import own_repository, upgrade
+from toolchain.release import own_repository, tagged_release, upgrade
 
 FULL_BYTES: Final = 200_000_000
 """With less space than this left, a failure is put down to the full disk."""
@@ -109,6 +109,9 @@ def _parser() -> argparse.ArgumentParser:
         on_stack.add_argument("stack", nargs="?", default="local")
         if verb == "preview":
             on_stack.add_argument("--json", action="store_true", help="print JSON, for programs")
+    release = verbs.add_parser("release", help="build what the release of a tag publishes")
+    release.add_argument("tag", metavar="TAG")
+    release.add_argument("folder", type=Path, metavar="FOLDER")
     verbs.add_parser("pin", help="add the hashes of released programs to toolchain/releases.toml")
     prune = verbs.add_parser("prune", help="list what takes room and no stack names")
     prune.add_argument("--yes", action="store_true", help="delete it")
@@ -131,6 +134,8 @@ def _dispatch(arguments: argparse.Namespace, checkout: Checkout) -> int:
             return doctor.doctor(checkout, as_json=arguments.json)
         case "init":
             return own_repository.make(arguments.folder)
+        case "release":
+            return tagged_release.build(checkout, arguments.tag, arguments.folder)
         case "upgrade":
             return upgrade.upgrade(checkout, arguments.release, writing=arguments.write, as_json=arguments.json)
         case "prune":

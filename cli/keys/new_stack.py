@@ -15,7 +15,7 @@ import yaml
 from cli.keys.key import Key, keys
 from containers.errors import SlipwayError, one_line
 from stacks import checks, graph, platforms
-from stacks.checks import placeholders, trust
+from stacks.checks import ec2_site, trust
 from stacks.checks.collisions import StackImages, collisions, shared_repositories, shared_runners, shared_tags
 from stacks.checks.secrets import check_clear_text
 from stacks.config.stack_config import StackConfig
@@ -96,7 +96,7 @@ def text(stack: str, values: Mapping[str, Any]) -> str:
     where = f"stack {stack}"
     platforms.check_keys(values, where)
     # What the lock lacks is written after the stack, and so is what another tool's file does not say.
-    later = {trust.unlocked_parents, placeholders.unfilled}
+    later = {trust.unlocked_parents, ec2_site.unfilled}
     rules = [rule for rule in (*checks.GRAPH_RULES, *checks.BUILD_RULES) if rule not in later]
     checks.run(rules, graph.unlocked(values, where), where)
     rows = keys(str(values["flavor"]))

@@ -17,7 +17,7 @@ from typing import Any, Final
 from cli.keys import other_tools_file
 from cli.keys.terraform_text import Expression, read_hcl, read_json
 from containers.errors import MALFORMED, SlipwayError, one_line
-from stacks.checks import placeholders
+from stacks.checks.ec2_site import PLACEHOLDERS
 from stacks.config.ec2 import DEFAULT_LABELS
 
 _ENDINGS: Final = (".tf", ".tfvars", ".tf.json", ".tfvars.json")
@@ -29,13 +29,7 @@ _SOURCE: Final = re.compile(
 """The module's source: of a registry (upstream's documents have both names), of git, or a folder."""
 
 _FILL: Final[dict[str, Any]] = {
-    "region": placeholders.REGION,
-    "account": placeholders.ACCOUNT,
-    "owner": placeholders.OWNER,
-    "labels": [placeholders.LABEL],
-    "instanceTypes": [placeholders.INSTANCE_TYPE],
-    "vpc": placeholders.VPC,
-    "subnets": [placeholders.SUBNET],
+    key: [text] if key in {"labels", "instanceTypes", "subnets"} else text for key, text in PLACEHOLDERS.items()
 }
 """What stands for a value that must be there and is not known."""
 
@@ -223,7 +217,7 @@ def _translated(module: _Variables, given: Mapping[str, Any]) -> tuple[dict[str,
         runners |= _of_set(module)
         runners["labels"] = module.needed("labels", runners.get("labels"))
     elif "sets" not in beside:
-        runners["sets"] = {placeholders.LABEL: {"instanceTypes": _FILL["instanceTypes"]}}
+        runners["sets"] = {PLACEHOLDERS["labels"]: {"instanceTypes": _FILL["instanceTypes"]}}
     every = [module, *sets.values()]
     fill = {key: why for one in every for key, why in one.fill.items() if not _has(given, key)}
     left |= {name: _why(name) for one in every for name in one.rest}
@@ -278,7 +272,7 @@ def _shared(module: _Variables, each: list[_Variables], beside: Mapping[str, Any
         "account": module.needed("account", account and account[1]),
     }
     place = ":".join(str(beside.get(key, values[key])) for key in ("region", "account"))
-    secret = f"arn:aws:secretsmanager:{place}:secret:{placeholders.SECRET}"
+    secret = f"arn:aws:secretsmanager:{place}:secret:{_FILL['secret']}"
     module.fill["runners.github.secret"] = "the ARN of your own secret with the App's key (docs/runners/ec2.md)"
     host = module.take("ghes_url", "github.url") or "https://github.com"
     owners = {*filter(None, [one.take("pool_runner_owner", "github.url") for one in each])}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from containers.errors import SlipwayError
-from stacks.checks import budgets, clusters, drivers, ec2_site, old_engines, placeholders, pushes, trust
+from stacks.checks import budgets, clusters, drivers, ec2_site, old_engines, pushes, trust
 from stacks.graph import Graph
 
 Subject = TypeVar("Subject")
@@ -33,7 +33,7 @@ GRAPH_RULES: tuple[Callable[[Graph], Iterator[str]], ...] = (
 
 BUILD_RULES: tuple[Callable[[Graph], Iterator[str]], ...] = (
     trust.unlocked_parents,
-    placeholders.unfilled,
+    ec2_site.unfilled,
     ec2_site.unfit_name,
     clusters.missing_gpu_checks,
     pushes.missing_warm_script,

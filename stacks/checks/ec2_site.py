@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Final, Literal
 
-from containers.errors import SlipwayError
+from containers.errors import SlipwayError, one_line
 from stacks.checks import reservations
 from stacks.checks.reservations import Reservation
 from stacks.config.ec2 import ARCHITECTURES, Ec2RunnersConfig
@@ -21,6 +21,21 @@ _MOST = 36
 """Most characters of a stack's name, or of it with a dot and the name of a set."""
 
 _STACK = re.compile(rf"[A-Za-z0-9_-]{{1,{_MOST}}}")
+
+
+PLACEHOLDERS: Final = {
+    "region": "fill-in-0",
+    "account": "000000000000",
+    "owner": "-fill-in-",
+    "secret": "slipway/github-FillIn",
+    "labels": "fill-in",
+    "instanceTypes": "fill-in.metal",
+    "vpc": "vpc-00000000",
+    "subnets": "subnet-00000000",
+}
+"""What `slipway new --from` writes for a value that it does not find, by its key. AWS and GitHub have none of these."""
+
+_UNFILLED: Final = re.compile(rf"(?:https://.*/|arn:.*:secret:)?(?:{'|'.join(map(re.escape, PLACEHOLDERS.values()))})")
 
 
 @dataclass(frozen=True)
@@ -111,6 +126,26 @@ class Site:
 def partition(region: str) -> str:
     """Return the partition of AWS that a region is in, as ARNs name it."""
     return "aws-cn" if region.startswith("cn-") else "aws-us-gov" if "-gov-" in region else "aws"
+
+
+def unfilled(graph: Graph) -> Iterator[str]:
+    """Yield a message for each key of the runners that still has a placeholder."""
+    if isinstance(graph.config.runners, Ec2RunnersConfig):
+        values = graph.config.runners.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        yield from _placeholders(values, "slipway:runners")
+
+
+def _placeholders(value: Any, key: str) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _placeholders(inner, f"{key}.{name}")
+            if name == PLACEHOLDERS["labels"]:
+                yield f"{key}: '{name}' stands for a set's name: write your own"
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _placeholders(inner, key)
+    elif isinstance(value, str) and _UNFILLED.fullmatch(value):
+        yield f"{key}: '{one_line(value)}' stands for a value that `slipway new --from` did not find: write your own"
 
 
 def unfit_name(graph: Graph) -> Iterator[str]:

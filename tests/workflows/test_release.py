@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ci import arguments
 from stacks.config.stack_file import ROOT
 from tests.fakes.github.actions import workflow
+from toolchain import verbs
 from toolchain.release import own_repository
 from toolchain.release.upgrade import ReleaseWheel
 
@@ -21,7 +21,7 @@ def github(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_release_has_the_names_that_upgrade_and_init_pin(tmp_path: Path) -> None:
     version = own_repository.version()
-    assert arguments.main(["release", f"v{version}", "--to", str(tmp_path)]) == 0
+    assert verbs.main(["release", f"v{version}", str(tmp_path)]) == 0
     pinned = own_repository._PIN.fullmatch((tmp_path / "requirements.txt").read_text().rstrip("\n"))
     assert pinned
     (file,) = tmp_path.glob("*.whl")
@@ -33,8 +33,10 @@ def test_release_has_the_names_that_upgrade_and_init_pin(tmp_path: Path) -> None
 
 
 def test_release_of_another_version_builds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert arguments.main(["release", "v9.9.9", "--to", str(tmp_path)]) == 1
-    assert capsys.readouterr().err.startswith(f"the tag 'v9.9.9' is not v{own_repository.version()}, whose version ")
+    assert verbs.main(["release", "v9.9.9", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith(
+        f"slipway: release: the tag 'v9.9.9' is not v{own_repository.version()}, which "
+    )
     assert not [*tmp_path.iterdir()]
 
 

@@ -17,7 +17,7 @@ from cli.keys.terraform_values import terraform_values
 from cli.main import main
 from containers.errors import SlipwayError
 from stacks import checks, flavors, graph
-from stacks.checks import placeholders
+from stacks.checks import ec2_site
 from stacks.config.ec2 import Ec2RunnersConfig
 from stacks.config.stack_file import stack_file
 
@@ -213,10 +213,10 @@ def test_each_placeholder_is_refused_by_its_key(tmp_path: Path) -> None:
     text = MULTI[: MULTI.index('{\n    "linux')] + "local.all\n github_app = var.app\n}"
     for written_text, more in ((DEFAULT, {"vpc", "subnets"}), (text, {"region", "sets", "sets.fill-in.instanceTypes"})):
         values, _ = terraform_values(written(tmp_path, written_text), {})
-        refused = list(placeholders.unfilled(graph.unlocked(values, "stack mine")))
+        refused = list(ec2_site.unfilled(graph.unlocked(values, "stack mine")))
         unknown = {"account", "github.url", "github.secret"} | more
         assert {line.partition(": ")[0] for line in refused} == {f"slipway:runners.{key}" for key in unknown}
-    assert placeholders.unfilled in checks.BUILD_RULES
+    assert ec2_site.unfilled in checks.BUILD_RULES
 
 
 def test_runners_of_one_job_with_a_pool_are_taken(tmp_path: Path) -> None:
