@@ -21,7 +21,7 @@ import pytest
 from cli import completion, main
 from containers.image.gpu.release_order import order
 from maintenance.commands import maintenance
-from maintenance.refresh import refresh, rows, table_text
+from maintenance.refresh import refresh, rows, table_text, torch_table
 from stacks.config.load import environment_mirrors
 from stacks.versions import tables
 from stacks.versions.tables import table
@@ -93,7 +93,9 @@ def sources(tmp_path: Path, git_host: Path, monkeypatch: pytest.MonkeyPatch) -> 
     )
     server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(tmp_path)))
     threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
-    monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple")
+    address = f"http://127.0.0.1:{server.server_port}/simple"
+    monkeypatch.setenv("PIP_INDEX_URL", address)
+    monkeypatch.setattr(torch_table, "pip_index_url", lambda: address)  # a pip for each source; test_torch_table runs it
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     # A git host has any scheme; mirrors of builds have http alone.
     mirrors = {"git": f"file://{git_host}", "images": {"nvcr.io": f"127.0.0.1:{server.server_port}"}}
