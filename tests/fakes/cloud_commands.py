@@ -11,6 +11,7 @@ import re
 import socketserver
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final
@@ -104,6 +105,11 @@ def _subject(path: str, query: str, said: dict[str, Any]) -> str:
     return said.get("sub_claim_prefix") or f"repo:{repository}"
 
 
+@cache
+def _client(service: str, _address: str) -> Any:
+    return boto3.client(service)
+
+
 def aws(call: Call) -> str:
     """AWS's command, by boto3, which checks each argument."""
     (service, verb), options = call.options()
@@ -120,7 +126,7 @@ def aws(call: Call) -> str:
     }
     if "ClientIDList" in values:
         values["ClientIDList"] = [values["ClientIDList"]]
-    answer = getattr(boto3.client(service), verb.replace("-", "_"))(**values)
+    answer = getattr(_client(service, os.environ["AWS_ENDPOINT_URL"]), verb.replace("-", "_"))(**values)
     del answer["ResponseMetadata"]
     return answer[options["--query"]] if "--query" in options else json.dumps(answer, default=str)
 

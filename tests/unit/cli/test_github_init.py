@@ -35,15 +35,21 @@ BACKEND = "s3://acme-pulumi/state?region=eu-west-1"
 PROVIDER = "awskms://alias/pulumi?region=eu-west-1"
 
 
-@pytest.fixture
-def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of `gh` and `aws`, with an empty GitHub and an empty AWS behind them."""
+@pytest.fixture(scope="module")
+def in_aws() -> Iterator[str]:
+    """The address of an AWS. Each takes half a second to end."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
-    _, port = server.get_host_and_port()
-    requests.post(f"http://127.0.0.1:{port}/moto-api/reset", timeout=10)
+    yield "http://{}:{}".format(*server.get_host_and_port())
+    server.stop()
+
+
+@pytest.fixture
+def programs(tmp_path: Path, in_aws: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of `gh` and `aws`, with an empty GitHub and an empty AWS behind them."""
+    requests.post(f"{in_aws}/moto-api/reset", timeout=10)
     for name, value in {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ENDPOINT_URL": in_aws,
         "AWS_DEFAULT_REGION": "eu-west-1",
         "AWS_ACCESS_KEY_ID": "a",
         "AWS_SECRET_ACCESS_KEY": "b",
@@ -51,7 +57,6 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.setenv(name, value)
     with clouds(tmp_path, monkeypatch, "gh", "aws"):
         yield tmp_path
-    server.stop()
 
 
 def run(listed: list[Step]) -> None:
@@ -417,6 +422,22 @@ def test_check_says_how_to_leave_the_app_without_an_id(azure: Path) -> None:
     assert former in json.loads(azure.read_text())["apps"]
 
 
+_MADE: dict[str, dict[str, str]] = {}
+"""What a cloud's commands have made, by the name of its file: the cases of a test begin with it."""
+
+
+def _made(file: Path, wanted: list[Step], change: Callable[[dict[str, Any]], None]) -> None:
+    """Have a cloud, and GitHub, hold what the commands make, with a change in the cloud's file."""
+    if file.name not in _MADE:
+        run(wanted)
+        _MADE[file.name] = {name: file.with_name(name).read_text() for name in ("github.json", file.name)}
+    for name, text in _MADE[file.name].items():
+        file.with_name(name).write_text(text)
+    state = json.loads(file.read_text())
+    change(state)
+    file.write_text(json.dumps(state))
+
+
 def _any_job(state: dict[str, Any]) -> None:
     state["trust"][APP]["slipway-publish"]["subject"] = "repo:acme/images:pull_request"
 
@@ -445,10 +466,7 @@ def _other_registry(state: dict[str, Any]) -> None:
 )
 def test_check_names_what_differs_in_azure(azure: Path, change: Callable[[dict[str, Any]], None], message: str) -> None:
     wanted = in_azure()
-    run(wanted)
-    state = json.loads(azure.read_text())
-    change(state)
-    azure.write_text(json.dumps(state))
+    _made(azure, wanted, change)
     [fault] = faults(wanted).values()
     assert message in fault
 
@@ -564,10 +582,6 @@ def test_account_in_google_has_the_roles_that_the_stacks_need(in_google: Path) -
     )
 
 
-_MADE: dict[str, str] = {}
-"""What the commands for Google have made, by file: the cases below begin with it."""
-
-
 def _any_repository(state: dict[str, Any]) -> None:
     state["providers"][OURS]["attributeCondition"] = "assertion.repository_owner == 'acme'"
 
@@ -649,14 +663,7 @@ def test_check_names_what_differs_in_google(
     in_google: Path, change: Callable[[dict[str, Any]], None], message: str
 ) -> None:
     wanted = google_steps()
-    if not _MADE:
-        run(wanted)
-        _MADE.update({name: in_google.with_name(name).read_text() for name in ("github.json", "google.json")})
-    for name, text in _MADE.items():
-        in_google.with_name(name).write_text(text)
-    state = json.loads(_MADE["google.json"])
-    change(state)
-    in_google.write_text(json.dumps(state))
+    _made(in_google, wanted, change)
     [fault] = faults(wanted).values()
     assert message in fault
     assert fault.isprintable()
