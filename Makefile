@@ -61,7 +61,7 @@ collect: # compile the tests once, while `ready` waits for downloads, and not in
 	@.slipway/venv/bin/python -m pytest --numprocesses 0 --collect-only --quiet > /dev/null || true
 
 test-unit: WORKERS = $(shell cores=$$(nproc); echo $$((cores < 4 ? 4 : cores)))
-test-unit: ## the tests that need Python only, in two and a half minutes on 2 cores
+test-unit: ## the tests that need Python only, in about two minutes on 2 cores
 	@$(toolchain) packages
 	@.slipway/venv/bin/$(pytest) -m "not slow" tests/unit
 
