@@ -123,7 +123,7 @@ def greedy(hosts: tuple[str, ...] = (), secrets: tuple[str, ...] = ()) -> Iterat
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     engine.address = f"tcp://127.0.0.1:{server.server_port}"
     try:
         yield engine

@@ -91,7 +91,7 @@ class _UnixServer(_Server):
 
 @contextmanager
 def _serving(server: ThreadingHTTPServer) -> Iterator[None]:
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield

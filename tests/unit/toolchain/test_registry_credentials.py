@@ -111,7 +111,7 @@ def test_lookup_without_verification_takes_any_certificate(tmp_path: Path, monke
     context.load_cert_chain(tmp_path / "certificate", tmp_path / "key")
     with ThreadingHTTPServer(("127.0.0.1", 0), Headless) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         name = f"127.0.0.1:{server.server_port}/{NAME}"
         bare = f"sha256:{hashlib.sha256(BARE).hexdigest()}"
         assert digest(name, [], verify=False) == bare
