@@ -65,7 +65,8 @@ class PushedLayers:
         return self._folder / f"{content.removeprefix('sha256:')}-{self._method}.json"
 
     def _sum(self, content: str, blob: PushedBlob) -> str:
-        return hashlib.sha256(json.dumps([content, self._method, asdict(blob)]).encode()).hexdigest()
+        # Records of version 1 may have a manifest for a configuration, of an engine with containerd's store.
+        return hashlib.sha256(json.dumps([2, content, self._method, asdict(blob)]).encode()).hexdigest()
 
 
 _MOST_REPOSITORIES = 8

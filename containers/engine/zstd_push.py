@@ -193,11 +193,12 @@ class _Push:
         return not left
 
     def _is_configuration(self, text: bytes) -> bool:
-        """Return whether a document is the image's configuration. With containerd's store, an image has another id."""
-        if f"sha256:{hashlib.sha256(text).hexdigest()}" == self.image.identity:
-            return True
+        """Return whether a document is the image's configuration.
+
+        Its digest does not tell: with containerd's store the id is the digest of the manifest, which is saved too.
+        """
         try:
-            return bool(list(json.loads(text)["rootfs"]["diff_ids"]) == list(self.image.diff_ids))
+            return list(json.loads(text)["rootfs"].get("diff_ids") or []) == list(self.image.diff_ids)
         except MALFORMED:
             return False
 

@@ -30,7 +30,7 @@ from tests.fakes.broken_connections import Cutting
 from tests.fakes.loopback import run_server
 from tests.fakes.registry import serve
 from tests.helpers import empty_engine, registry_api
-from tests.helpers.needs import needs
+from tests.helpers.needs import lack, needs
 from tests.provider.conftest import PASSWORD, USER, Registry, private_registry
 from tests.provider.plugin import SELECTED, Failure, Plugin, started
 from tests.provider.test_image import Maker, manifest
@@ -78,6 +78,16 @@ def puller() -> Iterator[docker.DockerClient]:
         yield docker.DockerClient(base_url=host)
 
 
+def in_containerd(engine: docker.DockerClient) -> bool:
+    return ["driver-type", "io.containerd.snapshotter.v1"] in (engine.info().get("DriverStatus") or [])
+
+
+def own_store(engine: docker.DockerClient) -> None:
+    """Skip the test that calls where containerd keeps the images: the provider then leaves out what the test shows."""
+    if in_containerd(engine):
+        lack("an engine that keeps images in its own store")
+
+
 def pulled(puller: docker.DockerClient, name: str) -> bool:
     """Return whether an engine pulls an image that it lacks, and finds each layer to be of its diff id."""
     image = puller.images.pull(name)
@@ -121,11 +131,13 @@ def test_pushed_image_is_oci_with_zstd_layers(maker: Maker) -> None:
         assert len(body) == layer["size"]
         archive = zstandard.ZstdDecompressor().decompressobj().decompress(body)
         assert f"sha256:{hashlib.sha256(archive).hexdigest()}" == diff_id
-    assert maker.engine.images.get(f"{maker.name}:v1").id == content["config"]["digest"]
+    if not in_containerd(maker.engine):
+        assert maker.engine.images.get(f"{maker.name}:v1").id == content["config"]["digest"]
 
 
 def test_pushed_image_is_known_to_the_engine_by_digest(maker: Maker) -> None:
     """What is built on it by digest pulls nothing."""
+    own_store(maker.engine)
     outputs = push(maker, two_layers(maker))
     known = maker.engine.images.get(outputs["repoDigest"])
     assert known.id == maker.engine.images.get(f"{maker.name}:v1").id
@@ -314,6 +326,7 @@ def test_full_disk_here_is_one_line(
 @pytest.fixture
 def four(maker: Maker, docker_host: str, monkeypatch: pytest.MonkeyPatch) -> EngineImage:
     """An image of four layers, large enough for an archive of its lowest layers."""
+    own_store(maker.engine)
     monkeypatch.setattr(early_layers, "_LEAST", 0)
     for name in "abcd":
         (maker.folder / name).write_bytes(os.urandom(SIZE // 4))

@@ -95,7 +95,9 @@ def sources(tmp_path: Path, git_host: Path, monkeypatch: pytest.MonkeyPatch) -> 
     threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}/simple"
     monkeypatch.setenv("PIP_INDEX_URL", address)
-    monkeypatch.setattr(torch_table, "pip_index_url", lambda: address)  # a pip for each source; test_torch_table runs it
+    monkeypatch.setattr(
+        torch_table, "pip_index_url", lambda: address
+    )  # a pip for each source; test_torch_table runs it
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     # A git host has any scheme; mirrors of builds have http alone.
     mirrors = {"git": f"file://{git_host}", "images": {"nvcr.io": f"127.0.0.1:{server.server_port}"}}

@@ -1,17 +1,18 @@
-"""The archives of an image where the engine does not take one of its lowest layers, or has no room for two."""
+"""The archives of an image: where the engine takes none of its lowest layers or has no room, and with containerd."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from containers.engine import early_layers
+from containers.engine import early_layers, zstd_push
 from containers.engine.connection import Address
 from containers.engine.early_layers import EngineImage
 from containers.engine.engine import EngineError, Silent
@@ -69,3 +70,14 @@ def test_full_disk_has_all_layers_written_again_alone(message: str, times: int, 
         read.set()
         assert len([*archives]) == 1
     assert len(notes) == (message == FULL)
+
+
+def test_configuration_is_no_manifest_that_has_the_image_id() -> None:
+    """With containerd's store the id is the manifest's digest, and an archive of Docker 28 has both documents."""
+    manifest = json.dumps({"config": {"digest": "sha256:c"}, "layers": []}).encode()
+    for diff_ids in (["sha256:a"], []):
+        image = EngineImage(f"sha256:{hashlib.sha256(manifest).hexdigest()}", diff_ids, cast("Any", None))
+        push = zstd_push._Push(image, *cast("Any", [None] * 6))
+        assert push._is_configuration(json.dumps({"rootfs": {"diff_ids": diff_ids or None}}).encode())
+        assert not push._is_configuration(manifest)
+        assert not push._is_configuration(b'{"rootfs": {"diff_ids": ["sha256:b"]}}')
