@@ -123,12 +123,11 @@ def _engine(
         tags = {placed.name: placed.image.tag for placed in placement.on(engine)}
         builder = machines.builders[platform]
         return DeclaredEngine(builder.engine(tags | placement.work(engine)), builder.reached_engine)
-    reached = ReachedEngine(engine.address)
     if engine.kind == "default":
-        return DeclaredEngine(None, reached)
+        return DeclaredEngine(None, ReachedEngine.of_settings())
     name, host = f"engine-{architecture(platform)}", engine.address or None
     arguments = {**provider_arguments.of(docker.Provider), "host": host, "disable_docker_daemon_check": True}
-    return DeclaredEngine(docker.Provider(name, **arguments), reached)
+    return DeclaredEngine(docker.Provider(name, **arguments), ReachedEngine(engine.address))
 
 
 def _stop(placement: Placement, machines: Deployed, variants: Mapping[str, ImageVariant]) -> None:

@@ -6,17 +6,25 @@ import base64
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from http import HTTPStatus
+from typing import Any, Final
 
 from containers.engine import zstd_push
 from containers.engine.connection import Address
 from containers.engine.early_layers import EngineImage
-from containers.engine.engine import Engine
+from containers.engine.engine import Engine, EngineError
 from containers.engine.pushed_layers import FOLDER
 from containers.errors import SlipwayError
 from containers.registry import credentials
 from containers.registry.reference import Reference
 from stacks.config.stack_file import ROOT
+
+_NEXT: Final = "The image is built; the next run pushes it"
+_LOST: Final = (
+    "The engine has lost it since its build. To build it again: `pulumi stack --show-urns` has the URN of its "
+    "docker.Image; then `pulumi state taint 'URN'`, and an update"
+)
+"""The state has the image, so that no update builds it: as when each run of CI has an engine of its own."""
 
 
 def push(image: Mapping[str, Any], login: credentials.Login | None) -> str:
@@ -33,9 +41,8 @@ def push(image: Mapping[str, Any], login: credentials.Login | None) -> str:
         level = int(image["level"])  # Pulumi passes numbers as floats
         digest, config, _ = zstd_push.push(held, str(name), level, known, ROOT / FOLDER, lambda _: None)
     except (SlipwayError, ValueError) as error:
-        raise SlipwayError(
-            f"error pushing image {name}: {error}. The image is built; the next run pushes it."
-        ) from None
+        lost = isinstance(error, EngineError) and error.status == HTTPStatus.NOT_FOUND
+        raise SlipwayError(f"error pushing image {name}: {error}. {_LOST if lost else _NEXT}.") from None
     if config == held.identity:
         _tell(engine, name, digest, known)
     return f"{name.repository}@{digest}"
@@ -46,7 +53,8 @@ def _tell(engine: Engine, name: Reference, digest: str, login: credentials.Login
 
     What is built on the image finds it there. An engine that does not take it pulls the image when it has to.
     """
-    account = {"username": login.username, "password": login.password} if login else {}
+    given = login or credentials.Login(name.host, "", "")
+    account = {"username": given.username, "password": given.password, "identitytoken": given.identity_token}
     header = base64.urlsafe_b64encode(json.dumps({**account, "serveraddress": name.host}).encode()).decode()
     query = {"fromImage": name.repository, "tag": digest}
     with (

@@ -69,6 +69,17 @@ def test_settings_of_kubernetes_and_docker_reach_their_providers() -> None:
     assert json.loads(provider["registryAuth"]) == [{"address": "r.example", "username": "u"}]
 
 
+def test_image_is_pushed_from_the_engine_that_built_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of ``docker:host``, where the docker provider has no zstd."""
+    monkeypatch.setenv("SLIPWAY_DOCKER_PROVIDER", "official")
+    settings = {"docker:host": "ssh://builder", "docker:sshOpts": '["-p", "2222"]'}
+    pushed_as = {"pushed": f"r.example/x@sha256:{'2' * 64}"}
+    answers = {f"{name}-push": pushed_as for name in ("torch", "extras")}
+    recorder = deployed(settings, answers=answers, compression={"kind": "zstd", "level": 3})
+    pushed = recorder.of_type("pulumi-python:dynamic/image:CompressedPush")["torch-push"]
+    assert (pushed["engine"], pushed["ssh"]) == ("ssh://builder", ["-p", "2222"])
+
+
 @pytest.mark.parametrize(
     ("key", "value", "line"),
     [
