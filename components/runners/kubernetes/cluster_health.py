@@ -202,6 +202,7 @@ def _of_nodes(config: KubernetesRunnersConfig, specs: Iterable[ImageSpec]) -> It
     nodes = _nodes(config)
     yield from _devices(config, nodes)
     yield from _device_class(config)
+    yield from _untainted(config, nodes)
     yield from _drivers(config, nodes, specs)
     yield from _runtimes(config, nodes, specs)
     yield from _reservations(config)
@@ -228,6 +229,26 @@ def _device_class(config: KubernetesRunnersConfig) -> Iterator[str]:
         yield (
             f"the cluster has no device class {name}, of which a runner claims {config.devices[GPU]}: does NVIDIA's "
             "DRA driver run there, on Kubernetes 1.34 or later?"
+        )
+
+
+def _untainted(config: KubernetesRunnersConfig, nodes: list[Item]) -> Iterator[str]:
+    """Look for nodes on which a job, which has the node by its Docker daemon, may meet a runner.
+
+    A runner tolerates no taint. That the profile or the pool tolerates one says nothing of the nodes.
+    """
+    labels = config.node_labels.items()
+    bare = [
+        entry["metadata"]["name"]
+        for entry in nodes
+        if labels <= entry["metadata"].get("labels", {}).items()
+        and not {"NoSchedule", "NoExecute"} & {taint["effect"] for taint in entry.get("spec", {}).get("taints", ())}
+    ]
+    if bare and config.job_daemon:
+        yield (
+            f"{node_drivers.listed(bare)}, of {config.profile}: no taint keeps runners away, and a job has the node of "
+            "its Docker daemon, with the token of a runner there: give the nodes a taint that the profile or "
+            f"slipway:runners.{config.key('tolerations')} tolerates"
         )
 
 
