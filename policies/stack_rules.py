@@ -21,6 +21,8 @@ _BUILD: Final = "docker:index/image:Image"
 _BUILDX: Final = "docker-build:index:Image"
 _COPY: Final = "docker:index/registryImage:RegistryImage"
 """An image of the engine that is pushed as it is."""
+_PUSH: Final = "pulumi-python:dynamic/image:CompressedPush"
+"""The push of an image of Slipway that its build does not push."""
 _SIGNATURE: Final = "pulumi-python:dynamic/image:Signature"
 _REPOSITORY: Final = "aws:ecr/repository:Repository"
 _IMMUTABLE: Final = ("IMMUTABLE", "IMMUTABLE_WITH_EXCLUSION")
@@ -96,6 +98,7 @@ def _published(resources: Sequence[Resource]) -> Iterator[Resource]:
     """Yield the images that are pushed, without build products: those of Slipway by component, others as they are."""
     slipways = {resource.urn for resource in resources if resource.type in {_IMAGE, _PRODUCT}}
     skipped = {resource.parent for resource in resources if resource.type == _BUILD and not _pushed(resource)}
+    skipped -= {resource.parent for resource in resources if resource.type == _PUSH}
     for resource in resources:
         if (resource.type == _IMAGE and resource.urn not in skipped) or (
             _pushed(resource) and resource.parent not in slipways

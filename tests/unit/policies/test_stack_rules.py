@@ -37,6 +37,11 @@ def signed() -> list[Resource]:
     return [*image(), resource("pulumi-python:dynamic/image:Signature", "torch-signature", "torch")]
 
 
+def compressed() -> list[Resource]:
+    """Return an image with layers of zstd, as a stack with the official docker provider declares it."""
+    return [*image(push=False), resource("pulumi-python:dynamic/image:CompressedPush", "torch-push", "torch")]
+
+
 def workload(kind: str, reference: str) -> list[Resource]:
     template = {"spec": {"containers": [{"image": reference}], "initContainers": [{"image": None}]}}
     return [resource(f"kubernetes:{kind}", spec={"template": template})]
@@ -71,6 +76,7 @@ CASES: list[tuple[str, Sequence[Resource], dict[str, Any], str]] = [
     ("images-signed", image(), {}, "is published without a signature"),
     ("images-signed", signed(), {}, ""),
     ("images-signed", image(push=False), {}, ""),
+    ("images-signed", compressed(), {}, "is published without a signature"),
     ("no-mutable-tag", workload("apps/v1:Deployment", "docker:28-dind"), {}, "runs docker:28-dind, whose tag may move"),
     ("no-mutable-tag", chart("ghcr.io/actions/actions-runner:2"), {}, "runs ghcr.io/actions/actions-runner:2, whose"),
     ("no-mutable-tag", chart(RUNNER), {}, ""),
@@ -78,6 +84,7 @@ CASES: list[tuple[str, Sequence[Resource], dict[str, Any], str]] = [
     ("images-budgeted", image(), {}, "has no largest size"),
     ("images-budgeted", image(), {"budgets": {"torch-extras": "3 GB"}}, "has no largest size"),
     ("images-budgeted", image(), BUDGET, ""),
+    ("images-budgeted", compressed(), {}, "has no largest size"),
     ("images-budgeted", [image()[0]._replace(name="torch-amd64")], BUDGET, ""),
     ("repositories-immutable", repository(), {}, "imageTagMutability is MUTABLE"),
     ("repositories-immutable", repository(imageTagMutability="MUTABLE_WITH_EXCLUSION"), {}, "is MUTABLE_WITH_EXC"),
