@@ -17,6 +17,7 @@ _COMPONENTS = "slipway:image:"
 _CHECKS = "slipway:checks:Checks"
 _PROVIDER = "pulumi:providers:docker"
 _IMAGE = "docker:index/image:Image"
+_PUSH = "pulumi-python:dynamic/image:CompressedPush"
 _INDEX = "pulumi-python:dynamic/image:ImageIndex"
 
 _COMPARED = ("images", "products", "plan", "planFiles", "checkFiles")
@@ -45,6 +46,10 @@ def public(exported: Mapping[str, Any], commit: str) -> dict[str, Any]:
     """
     everything = exported["deployment"]["resources"]
     resources = [part for part in map(_public, everything) if part]
+    pushed = {each["parent"]: each["outputs"]["pushed"] for each in everything if each["type"] == _PUSH}
+    for resource in resources:
+        if resource["type"] == _IMAGE and resource.get("parent") in pushed:  # its own digest is an engine's id
+            resource["outputs"]["repoDigest"] = pushed[resource["parent"]]
     by_urn = {resource["urn"]: resource for resource in resources}
     (stack,) = (urn for urn, resource in by_urn.items() if resource["type"] == _STACK)
     for resource in resources:

@@ -48,8 +48,8 @@ _ENGINES = "**pulumi:providers:docker::engine-**"
 _UNPUSHED = "**dynamic/image:UnpushedImage::**"
 """The URNs of inspections of images that are not pushed, on which the images made of these depend."""
 _ATTESTED = ("signature", "sbom", "provenance", "loading", "scan", "vex")
-_SUFFIXES = ("checks", "tag", *_ATTESTED, "keep", "tag-*")
-"""The names of an image's resources that follow a push, after the image's name and a dash."""
+_SUFFIXES = ("push", "checks", "tag", *_ATTESTED, "keep", "tag-*")
+"""The names of an image's resources that follow its build, after the image's name and a dash."""
 
 
 class Stack:

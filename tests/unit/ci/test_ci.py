@@ -327,6 +327,21 @@ def test_public_state_keeps_listed_keys_only() -> None:
     assert public_state.images(state) == {"a": {"ref": "r/a@sha256:1", "digest": "sha256:1", "tag": "t"}}
 
 
+def test_public_state_names_an_image_as_it_was_pushed() -> None:
+    """The official docker provider knows an image that another step pushes by its id, of which a preview knows nothing."""
+    state = exported()
+    (image,) = (each for each in state["deployment"]["resources"] if each["urn"] == IMAGE)
+    image["outputs"]["repoDigest"] = "sha256:2"
+    push = f"{COMPONENT.removesuffix('::a')}$pulumi-python:dynamic/image:CompressedPush::a-push"
+    state["deployment"]["resources"].append(
+        {"urn": push, "type": "pulumi-python:dynamic/image:CompressedPush", "custom": True, "id": "x", "parent": COMPONENT,
+         "inputs": {"password": SECRET}, "outputs": {"pushed": "r/a@sha256:1"}},
+    )  # fmt: skip
+    resources = public_state.public(state, "c" * 40)["resources"]
+    assert push not in {each["urn"] for each in resources}
+    assert [each["outputs"]["repoDigest"] for each in resources if each["urn"] == IMAGE] == ["r/a@sha256:1"]
+
+
 def test_public_state_has_checks_apart_from_images() -> None:
     state = exported()
     inputs = {"args": {}, "files": {"a/checks/one": "0123456789ab"}}
