@@ -19,6 +19,8 @@ _STACK: Final = "pulumi:pulumi:Stack"
 _IMAGES: Final = ("slipway:image:ImageVariant", "slipway:image:BuildProduct")
 _CHECKS: Final = "slipway:checks:Checks"
 _BUILD: Final = "docker:index/image:Image"
+_REFERENCES: Final = {_BUILD: "repoDigest", "pulumi-python:dynamic/image:CompressedPush": "pushed"}
+"""The outputs with the digest of an image that was built, or pushed by a step of its own."""
 _UNKNOWN: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """A value that only an update gives (sdk/go/common/resource/plugin/rpc.go)."""
 _SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
@@ -204,8 +206,9 @@ class RunReport:
             self._changed_outputs = list(_changed_values(*map(_other_outputs, _sides(step, "outputs"))))
             return
         seconds = self._progress.end(_title(step))
-        if step["type"] == _BUILD and not self._preview and step["op"] in _MARKS and step["op"] != "delete":
-            digest = Reference.of(ref := str(outputs.get("repoDigest", ""))).digest or ref
+        given = _REFERENCES.get(step["type"])
+        if given and not self._preview and step["op"] in _MARKS and step["op"] != "delete":
+            digest = Reference.of(ref := str(outputs.get(given, ""))).digest or ref
             passed = f"${_CHECKS}$" in step["urn"]
             self._progress.say(
                 f"{_name(step)}: " + (f"passed in {seconds}" if passed else f"done in {seconds}: {digest}")

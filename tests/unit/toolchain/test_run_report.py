@@ -20,6 +20,7 @@ from toolchain.pulumi_run.run_report import RunReport
 
 VARIANT = "slipway:image:ImageVariant"
 IMAGE = "docker:index/image:Image"
+PUSH = "pulumi-python:dynamic/image:CompressedPush"
 URN = "urn:pulumi:t::slipway::"
 STACK = f"{URN}pulumi:pulumi:Stack::slipway-t"
 
@@ -103,9 +104,12 @@ def test_report_of_build_ends_with_time_and_digest(report: Report) -> None:
         step(VARIANT, "torch", "create", None, contents()),
         step(IMAGE, "torch", "create", None, {"imageName": "r/torch:t1"}, parent=parent),
         ended(IMAGE, "torch", "create", {"repoDigest": "r/torch@sha256:1"}),
-        summary(create=2),
+        step(PUSH, "torch-push", "create", None, {}, parent=parent),
+        ended(PUSH, "torch-push", "create", {"pushed": "r/torch@sha256:2"}),
+        summary(create=3),
     ]
-    assert report(*events) == ["+ torch: t1", "torch: done in 0 s: sha256:1", "Resources: 2 created (3 s)"]
+    lines = ["+ torch: t1", "torch: done in 0 s: sha256:1", "torch-push: done in 0 s: sha256:2"]
+    assert report(*events) == [*lines, "Resources: 3 created (3 s)"]
 
 
 def test_report_of_new_parent_digest_names_it(report: Report) -> None:
