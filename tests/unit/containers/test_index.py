@@ -91,8 +91,8 @@ def test_part_that_the_registry_deleted_is_named(registry: Registry, parts: dict
     line = refusal_line(index.of, parts, None)
     assert line.startswith(f"{parts[ARM64]}: the registry no longer has the image for linux/arm64; ")
     assert line.endswith(
-        " To build it again: `pulumi stack --show-urns` has the URN of the docker.Image torch-arm64; then "
-        "`pulumi state taint 'URN'`, and an update"
+        " To build it again: `pulumi stack --show-urns` has the URN of the docker.Image torch-arm64, and of "
+        "torch-arm64-push where the stack has one; then `pulumi state taint 'URN'` of each, and an update"
     )
 
 
