@@ -84,8 +84,8 @@ def _entries(platform: str, ref: str, login: Login | None) -> Iterator[dict[str,
         name = f"{Reference.of(ref).name}-{architecture(platform)}"
         raise SlipwayError(
             f"{ref}: the registry no longer has the image for {platform}; see that it deletes nothing that an update "
-            f"has just pushed. To build it again: `pulumi stack --show-urns` has the URN of the docker.Image {name}, and "
-            f"of {name}-push where the stack has one; then `pulumi state taint 'URN'` of each, and an update"
+            f"has just pushed. To build it again: `pulumi stack --show-urns` has the URN of the docker.Image {name}, "
+            f"and of {name}-push where the stack has one; then `pulumi state taint 'URN'` of each, and an update"
         )
     manifest = repository.manifest()
     if manifest.media_type in INDEXES:
