@@ -116,8 +116,11 @@ def update(
     lock.write(ROOT, {**(before if keeps else {}), **current}, date, merged if keeps else tables)
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    changes = list(_changes(before, current, tables_before, tables, anew=upgrade or refresh))
-    yield from changes or [f"{lock.FILE}: nothing new to lock; `slipway lock --upgrade` takes what is newest now"]
+    anew = upgrade or refresh
+    hint = "" if anew else "; `slipway lock --upgrade` takes what is newest now"
+    yield from list(_changes(before, current, tables_before, tables, anew=anew)) or [
+        f"{lock.FILE}: nothing new to lock{hint}"
+    ]
     if lookups.left:
         lines = (f"{name} is left as it was: {reason}" for name, reason in lookups.left.items())
         raise SlipwayError("\n".join(lines))

@@ -287,7 +287,7 @@ def test_preview_of_three_changes_prints_these_lines(tmp_path: Path) -> None:
     assert [line.strip() for line in outputs.splitlines() if re.match(r" ?[-+~] ", line)] == [
         "~ images : {",
         "~ torch: {",
-        '~ tag: "x-local-torch2.14.1-vision0.29.2-audio2.11.0" => "x-local-torch2.14.0-vision0.29.2-audio2.11.0"',
+        '~ tag: "x-local-torch2.14.1-vision0.29.2-audio2.11.0-zstd4" => "x-local-torch2.14.0-vision0.29.2-audio2.11.0-zstd4"',
         "~ plan : {",
         "~ torch: {",
         "~ args : {",
@@ -295,7 +295,7 @@ def test_preview_of_three_changes_prints_these_lines(tmp_path: Path) -> None:
         '~ TORCH_VERSION : "2.14.1" => "2.14.0"',
         "~ labels : {",
         '~ LABEL_VERSION : "local-torch2.14.1-vision0.29.2-audio2.11.0" => "local-torch2.14.0-vision0.29.2-audio2.11.0"',
-        '~ tag : "x-local-torch2.14.1-vision0.29.2-audio2.11.0" => "x-local-torch2.14.0-vision0.29.2-audio2.11.0"',
+        '~ tag : "x-local-torch2.14.1-vision0.29.2-audio2.11.0-zstd4" => "x-local-torch2.14.0-vision0.29.2-audio2.11.0-zstd4"',
         "~ planFiles : {",
         "~ torch:",
         "- N files",

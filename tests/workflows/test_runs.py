@@ -546,8 +546,9 @@ def test_platforms_are_built_natively_and_then_merged(world: World) -> None:
 def test_nightly_proposes_new_parents_and_scans_images(world: World, github: GitHub) -> None:
     monday = Event("schedule", "refs/heads/main", world.event.sha, {"schedule": "30 4 * * 1"})
     run = world.actions(github.address).run("nightly.yml", monday)
-    assert {name for name, result in run.results.items() if result != "success"} == {"mended"}, run.log
-    assert run.results["mended"] == "skipped"
+    idle = {name for name, result in run.results.items() if result == "skipped"}
+    assert idle == {"mended", "reservations"}  # no package to mend; no variable names a role for reservations
+    assert all(result == "success" for name, result in run.results.items() if name not in idle), run.log
     assert "shard: engine\n" in run.job("tests engine").log
     assert "--hypothesis-profile=night" in (run.artifacts / "durations-engine/tests.xml").read_text()
     assert run.job("fuzz").log.endswith("fuzz: tonight, 3600 s\n")
