@@ -227,7 +227,7 @@ def _packages(
         if isinstance(listed, NotLockable):
             return listed
         try:
-            below = _below(packages, spec, mirrors, before, images)
+            below = _below(packages, spec, mirrors, before, images.keys() - kept.keys())
             return python_packages.files(packages, spec.platform, mirrors, listed, below)
         except leaves as error:
             if packages.onto and isinstance(error, NotLockable):  # the user asks for it, and it never can be
@@ -271,13 +271,13 @@ def _below(
     spec: ImageSpec,
     mirrors: MirrorsConfig,
     before: Mapping[str, Mapping[str, str]],
-    images: Collection[str],
+    anew: Collection[str],
 ) -> Iterator[str]:
-    """Yield the files in the lock ``before`` of the images below one, of those that are not resolved now."""
+    """Yield the files in the lock ``before`` of the images below one, but of those that are resolved ``anew``."""
     while packages.onto:
         packages = packages.onto
         key = lock.packages_key(packages, spec.platform, mirrors)
-        yield from before.get(key, ()) if key not in images else ()
+        yield from before.get(key, ()) if key not in anew else ()
 
 
 def _installing(

@@ -60,6 +60,19 @@ def test_upgrade_takes_new_packages_but_those_of_products() -> None:
     assert lock_file._packages([base], {}, before) == (before, [])
 
 
+def test_added_packages_fit_the_locked_ones_that_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    local = stack({"flavor": "local", "packages": {"pip": ["hjson"]}}, "l")
+    (torch,) = (spec.packages for spec in local.specs if spec.packages and not spec.own)
+    before = {lock.packages_key(torch, "linux/amd64", local.config.mirrors): OLD}
+    fitted: list[list[str]] = []
+    monkeypatch.setattr(python_packages, "files", lambda *given: fitted.append([*given[4]]) or NEW)
+    found, _ = lock_file._packages([local], {}, before)
+    assert (fitted, before.items() < found.items()) == ([[*OLD]], True)
+    fitted.clear()
+    lock_file._packages([local], {}, before, upgrade=True)
+    assert fitted == [[], []]
+
+
 def test_product_without_locked_packages_gets_new_ones() -> None:
     base = stack()
     every = keys(base, product=True) | keys(base, product=False)
