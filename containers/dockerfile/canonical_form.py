@@ -24,6 +24,10 @@ _OPTIONS: Final = {"src": "source", "dst": "target", "destination": "target", "r
 """Other names of a mount's options (``instructions/commands_runmount.go``)."""
 _WRITES: Final = {"rw": "readonly", "readwrite": "readonly"}
 """Options that say the contrary of another one, so that the last of them counts."""
+_SWITCHES: Final = {"--keep-git-dir=true": "--keep-git-dir", "--link=true": "--link", "--parents=true": "--parents"}
+"""A switch of ``COPY`` or ``ADD`` and its shorter form (``instructions/bflag.go:186``)."""
+_OFF: Final = {"--link=false", "--parents=false"}
+"""Their defaults."""
 _PLAIN_PATH: Final = re.compile(r"[\w./@+:,~-]+")
 _DEFAULTS: Final = {
     "bind": {"type=bind", "readonly", "readonly=true"},
@@ -255,11 +259,12 @@ def _copy(copy: Instruction, values: Sequence[str | None], numbers: Mapping[str,
 
     Paths of ``COPY`` are relative to the root of their source, and a relative target is in ``folder``.
     """
-    flags = [_numbered(flag, numbers) if flag.startswith("--from=") else flag for flag in copy.flags]
+    switched = (_SWITCHES.get(flag, flag) for flag in copy.flags if flag not in _OFF)
+    flags = [_numbered(flag, numbers) if flag.startswith("--from=") else flag for flag in switched]
     if copy.heredocs:
         return replace(copy, flags=tuple(flags))
     *sources, target = map(_known, copy.words, values)
-    if copy.keyword == "COPY" and copy.flag("parents") is None:
+    if copy.keyword == "COPY" and "--parents" not in flags:
         sources = [_path(source) for source in sources]
     for name, value in zip(("--chown=", "--chmod=", "--checksum="), values[-3:], strict=True):
         flags = [f"{name}{_known(flag.removeprefix(name), value)}" if flag.startswith(name) else flag for flag in flags]

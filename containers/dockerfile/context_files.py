@@ -5,11 +5,11 @@ from __future__ import annotations
 import posixpath
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from containers.dockerfile.context import MOST_LINKS, Context
-from containers.dockerfile.ignore import join
+from containers.dockerfile.ignore import Matcher, PatternError, join
 from containers.dockerfile.instructions import Dockerfile
 from containers.dockerfile.stages import Source
 from containers.dockerfile.wildcards import comparing
@@ -32,11 +32,11 @@ class ContextFiles:
 
         BuildKit follows the links in a source and sees what is behind them alone (``solver/llbsolver/ops/file.go``,
         ``exec.go``: ``FollowLinks``). The content behind a link that is read too is named
-        with ``/.`` at its end.
+        with ``/.`` at its end. What ``--exclude`` keeps out of a folder is left out.
         """
         names: dict[str, str] = {}
         followed: dict[str, str] = {}
-        for (path, behind), paths in self._read(sources):
+        for (path, behind), paths in self._read(sources, excluding=True):
             if path == behind:
                 names |= {each: each for each in paths}
             else:
@@ -44,21 +44,29 @@ class ContextFiles:
                 followed |= {path + each[len(behind) :]: each for each in inner}
         return names | {f"{name}/." if name in names else name: path for name, path in followed.items()}
 
-    def _read(self, sources: Iterable[Source]) -> Iterator[tuple[tuple[str, str], set[str]]]:
+    def _read(
+        self, sources: Iterable[Source], *, excluding: bool = False
+    ) -> Iterator[tuple[tuple[str, str], set[str]]]:
         """Yield each source, its target behind links, and the files, folders and links read for it."""
-        for source in {(each.path, each.pattern, _parents(each)): each for each in sources}.values():
+        for source in {(each.path, each.pattern, _parents(each), _excluded(each)): each for each in sources}.values():
             try:
-                paths = list(self._matches(source)) if source.pattern else [source.path]
-            except re.error as error:
+                kept = _not_excluded(source) if excluding else None
+                paths = self._matches(source) if source.pattern else [source.path]
+                read = [self._below(path, source, kept) for path in paths]
+            except (re.error, PatternError) as error:
                 raise self._dockerfile.error(source.instruction, f"{one_line(source.path)}: {error}") from None
-            for path in paths:
-                yield self._below(path, source)
+            yield from read
 
-    def _below(self, source_path: str, source: Source) -> tuple[tuple[str, str], set[str]]:
-        """Return a file, or the files in a folder, and the links that lead there."""
+    def _below(
+        self, source_path: str, source: Source, kept: Callable[[str], bool] | None
+    ) -> tuple[tuple[str, str], set[str]]:
+        """Return a file, or the files in a folder, and the links that lead there.
+
+        ``kept`` says of a path in the folder whether it is copied.
+        """
         path, links = self._resolve(source_path, source)
         if not path:
-            return (source_path, source_path), {*self._paths}
+            return (source_path, source_path), {*filter(kept, self._paths)}
         parents = _parents(source)
         above = prefixes(path) if parents else (path,)
         itself = {each for each in above if self._has(each)}
@@ -67,7 +75,8 @@ class ContextFiles:
             raise self._dockerfile.error(
                 source.instruction, f"{one_line(source.path)}: the context has no such file; see the ignore file too"
             )
-        return (path if parents else source_path, path), {*itself, *inner, *links}
+        copied = {each for each in inner if kept is None or kept(each[len(path) + 1 :])}
+        return (path if parents else source_path, path), {*itself, *copied, *links}
 
     def _has(self, path: str) -> bool:
         start = bisect_left(self._paths, path)
@@ -116,6 +125,24 @@ class ContextFiles:
 
 def _parents(source: Source) -> bool:
     return source.instruction.flag("parents") is not None
+
+
+def _excluded(source: Source) -> tuple[str, ...]:
+    return tuple(flag.partition("=")[2] for flag in source.instruction.flags if flag.startswith("--exclude="))
+
+
+def _not_excluded(source: Source) -> Callable[[str], bool] | None:
+    """Return the function that says whether a path in a copied folder is copied; None if each counts.
+
+    BuildKit compares paths in the folder with ``--exclude`` by the rules of ignore files, and replaces no variable in
+    it (moby/buildkit 73ed682, cache/contenthash/checksum.go:711, instructions/commands.go:301). Each counts with an
+    exception, for which engines read folders that are excluded, and beside ``--parents``, which names paths otherwise.
+    """
+    patterns = _excluded(source)
+    if not patterns or _parents(source):
+        return None
+    excluded = Matcher(patterns)
+    return None if excluded.exceptions else lambda path: not excluded.ignores(path)
 
 
 def _expression(pattern: str) -> str:

@@ -225,6 +225,10 @@ EQUAL = {
         'FROM a AS n\nCMD ["x"]\nLABEL v=1\nSTOPSIGNAL 9\nRUN y\nFROM n\nRUN z\n',
         'FROM a AS n\nRUN y\nCMD ["x"]\nLABEL v=1\nSTOPSIGNAL 9\nFROM n\nRUN z\n',
     ),
+    "switches": (
+        "FROM a\nCOPY --link=true app /\nCOPY --link=false --parents=false ./app /\n",
+        "FROM a\nCOPY --link app /\nCOPY app /\n",
+    ),
     "port": ("FROM a\nEXPOSE 80 53/udp\n", "FROM a\nEXPOSE 80/tcp 53/udp\n"),
     "name of a script": ("FROM a\nRUN <<A\nx\n\ty\nA\n", "FROM a\nRUN <<'B'\nx\n\ty\nB\n"),
 }
@@ -358,6 +362,7 @@ DIFFERENT = {
     "number with a unit": ("FROM a\nHEALTHCHECK --retries=3ns CMD x\n", "FROM a\nHEALTHCHECK --retries=3 CMD x\n"),
     "empty volume": ("FROM a\nARG X=\nVOLUME $X\n", "FROM a\n"),
     "variable whose name is an array": ('FROM a\nENV ["A", "1"] B=$X\n', "FROM a\nENV A=1 B=$X\n"),
+    "link": ("FROM a\nCOPY --link app /\n", "FROM a\nCOPY app /\n"),
     "parents of a path": ("FROM a\nCOPY --parents ./app/./data /x/\n", "FROM a\nCOPY --parents app/data /x/\n"),
 }
 
@@ -430,6 +435,31 @@ def test_key_counts_folders_above_beside_another_copy(folder: Path) -> None:
     (folder / "Dockerfile").write_text(text)
     before = key(folder, None)
     (folder / "app").chmod(0o700)
+    assert key(folder, None) != before
+
+
+@pytest.mark.parametrize(
+    ("copy", "moved"),
+    [
+        ("--exclude=*.txt app", True),
+        ("--exclude=**/*.txt app", False),
+        ("--exclude=data ./app/", False),
+        ("--exclude=data/words.txt ap?", False),
+        ("--exclude=app/data .", False),
+        ("--exclude=app/data app", True),
+        ("--exclude=data --exclude=!data/words.txt app", True),
+        ("--exclude=words.txt app/data/words.txt", True),
+        ("--exclude=app/data --parents app", True),
+    ],
+)
+def test_key_leaves_out_what_a_copy_excludes(copy: str, moved: bool, folder: Path) -> None:
+    (folder / "Dockerfile").write_text(f"FROM a\nCOPY {copy} /x/\n")
+    before = key(folder, None)
+    written("app/data/words.txt", "two\n")(folder)
+    assert (key(folder, None) != before) is moved
+    (folder / "Dockerfile").write_text(f"FROM a\nCOPY app /y/\nCOPY {copy} /x/\n")
+    before = key(folder, None)
+    written("app/data/words.txt", "three\n")(folder)
     assert key(folder, None) != before
 
 
