@@ -118,7 +118,7 @@ def locked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:
         tables = lock.read_tables(root)
         other = cache(lambda stack: locked(read_stack(stack, root), f"stack {stack}", root).specs)
         specs = [_with_others(spec, other) for spec in graph.specs]
-        digests = {**_stated(values), **lock.read(root)}
+        digests = {**lock.read(root), **_stated(values)}
         ordered = parents_first(lock.pinned(specs, graph.config, digests, tables))
         return replace(graph, specs=tuple(lock.with_refresh_date(ordered, lock.refresh_date(root))))
     except SlipwayError as error:
@@ -128,7 +128,8 @@ def locked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:
 def _stated(values: Mapping[str, Any]) -> dict[str, str]:
     """Return the digests that a stack states for images on its mirrors, by qualified reference.
 
-    The environment's are the machine's, as its mirrors are: they decide what is pulled there, and no identity.
+    They count before the lock, which has what a tag named. The environment's are the machine's, as its mirrors are: they
+    decide what is pulled there, and no identity.
     """
     digests = (values.get("mirrors") or {}).get("imageDigests") or {}
     return {str(Reference.of(name).in_full): digest for name, digest in digests.items()}

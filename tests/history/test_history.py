@@ -59,12 +59,14 @@ def test_revision_after_another_stated_digest_moves(
 ) -> None:
     """What the environment states is of this machine, as its mirrors are."""
     mirror = {"images": {"debian": "m.example/debian"}}
+    checkout.commit("stacks/lock.toml", f'"m.example/debian:bookworm-slim" = "sha256:{"c" * 64}"\n')
     for digit in "ab":
         stated = {**mirror, "imageDigests": {"m.example/debian:bookworm-slim": f"sha256:{digit * 64}"}}
         commit = checkout.commit(STACK, config() + f"  slipway:mirrors: {json.dumps(stated)}\n")
         assert checkout.revision() == commit != first
         (image,) = plan.make("local", root=checkout.root).images
         assert image.args["BASE_IMAGE"] == f"m.example/debian:bookworm-slim@sha256:{digit * 64}"
+    checkout.commit("stacks/lock.toml", "")
     checkout.commit(STACK, config())
     monkeypatch.setenv("SLIPWAY_MIRRORS", json.dumps(stated))
     (image,) = plan.make("local", root=checkout.root).images
