@@ -207,7 +207,7 @@ def init(folder: Path) -> None:
     cls=Command,
     examples=[
         ("slipway upgrade ./slipway-0.2.0-py3-none-any.whl", "say which images it would build anew, and why"),
-        ("slipway upgrade 0.2.0 --json", "one that pip finds; the same for a program"),
+        ("slipway upgrade 0.2.0 --json", "one beside the pinned address, or that pip finds; for a program"),
         ("slipway upgrade 0.2.0 --write", "say so, and then pin it in requirements.txt"),
     ],
     json="{from, to, stacks: {STACK: {anew: {IMAGE: []}, gone: [], kept: []}}, lock, written}",
@@ -218,8 +218,9 @@ def init(folder: Path) -> None:
 def upgrade(release: str | None, *, write: bool, as_json: bool) -> None:
     """Say which images a newer release of Slipway would build anew, and why; with --write, pin it.
 
-    This is for a repository of your own. Without a release, it is the newest that pip finds. The release's own
-    code lists its images. Unchanged images keep their tags. In JSON, `lock` is the command that pins what the
+    This is for a repository of your own. A version is looked for beside the address that requirements.txt pins,
+    or by pip. Without a release, it is the newest that pip finds, if no address is pinned. The release's own code
+    lists its images. Unchanged images keep their tags. In JSON, `lock` is the command that pins what the
     release fetches and stacks/lock.toml lacks, empty if it lacks nothing.
     """
     named = release or ""

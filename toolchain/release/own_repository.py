@@ -175,6 +175,15 @@ def pinned(checkout: Checkout) -> str:
     return _pin(checkout)["hash"]
 
 
+def address(checkout: Checkout, other: str) -> str:
+    """Return the address of another version beside that of the pinned release; empty if no address is pinned."""
+    folder, _, file = _pin(checkout)["release"].rpartition("/")
+    if not folder:
+        return ""
+    above, _, name = folder.rpartition("/")
+    return f"{above}/{name.replace(version(), other)}/{file.replace(version(), other)}"
+
+
 def pin(checkout: Checkout, requirement: str) -> None:
     """Write another requirement in place of the pinned one. All else in the file stays.
 

@@ -84,7 +84,8 @@ def upgrade(checkout: Checkout, release: str, *, writing: bool, as_json: bool = 
 
     Args:
         checkout: the repository.
-        release: a wheel's file or address, or a version that pip finds; empty for the newest that pip finds.
+        release: a wheel's file or address, or a version: where the repository pins an address, of the release beside
+            that one, else of one that pip finds; empty for the newest that pip finds.
         writing: whether to pin the release, and to write down the commits that tags keep.
         as_json: whether to print JSON.
 
@@ -152,6 +153,11 @@ def _wheel(checkout: Checkout, release: str, scratch: Path) -> ReleaseWheel:
         raise ToolchainError(
             f"upgrade: {release[:80]!r} is not a release: name a wheel's file or address, such as "
             "slipway-0.2.0-py3-none-any.whl, or a version such as 0.2.0"
+        )
+    if not address and (address := own_repository.address(checkout, release)) and not release:
+        raise ToolchainError(
+            f"upgrade: {PIN} pins an address, and pip's index may have another project named slipway: name a version, "
+            "such as 0.2.0, or a wheel's file or address"
         )
     requirement = address or (f"slipway=={release}" if release else "slipway")
     try:

@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 
-from stacks.places import CODE
+from stacks.places import CODE, PIN
 from toolchain.checkout import Checkout
+from toolchain.machine import pip
 from toolchain.machine.toolchain_error import ToolchainError
-from toolchain.release import own_workflows, upgrade
+from toolchain.release import own_repository, own_workflows, upgrade
 from toolchain.release.own_repository import TEMPLATE
+
+RELEASES = "https://github.com/acme/slipway/releases/download"
+WHEEL = "slipway-V-py3-none-any.whl"
 
 
 def image(fingerprint: str, *siblings: str, **facts: str) -> dict[str, Any]:
@@ -49,6 +53,39 @@ def test_upgrade_of_a_checkout_of_slipway_is_refused(monkeypatch: pytest.MonkeyP
     with pytest.raises(ToolchainError) as caught:
         upgrade.upgrade(dataclasses.replace(here), "", writing=False)
     assert str(caught.value) == "upgrade: this is a checkout of Slipway: `git pull` brings a newer one"
+
+
+@pytest.mark.parametrize(
+    ("pinned", "release", "asked"),
+    [
+        ("slipway==V", "9.9.9", "pip finds no slipway==9.9.9: "),
+        ("slipway==V", "", "pip finds no slipway: "),
+        (
+            f"slipway @ {RELEASES}/vV/{WHEEL}",
+            "9.9.9",
+            f"pip finds no {RELEASES}/v9.9.9/slipway-9.9.9-py3-none-any.whl: ",
+        ),
+        (
+            f"slipway @ https://x.example/{WHEEL}",
+            "9.9.9",
+            "finds no https://x.example/slipway-9.9.9-py3-none-any.whl: ",
+        ),
+        (f"slipway @ {RELEASES}/vV/{WHEEL}", "", "pip's index may have another project named slipway: name a version"),
+        (f"slipway @ {RELEASES}/vV/{WHEEL}", "https://y.example/w.whl", "pip finds no https://y.example/w.whl: "),
+    ],
+)
+def test_upgrade_asks_where_the_pinned_release_is_from(
+    pinned: str, release: str, asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def download(*_: object) -> None:
+        raise ToolchainError("none")
+
+    monkeypatch.setattr(pip, "download", download)
+    requirement = pinned.replace("V", own_repository.version())
+    (tmp_path / PIN).write_text(f"{requirement} --hash=sha256:{'0' * 64}\n")
+    with pytest.raises(ToolchainError) as caught:
+        upgrade._wheel(Checkout(tmp_path), release, tmp_path)
+    assert asked in str(caught.value)
 
 
 def test_upgrade_goes_on_where_a_killed_one_ended(tmp_path: Path) -> None:
