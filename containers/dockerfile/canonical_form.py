@@ -24,13 +24,18 @@ _OPTIONS: Final = {"src": "source", "dst": "target", "destination": "target", "r
 """Other names of a mount's options (``instructions/commands_runmount.go``)."""
 _WRITES: Final = {"rw": "readonly", "readwrite": "readonly"}
 """Options that say the contrary of another one, so that the last of them counts."""
+_ACCESS: Final = {
+    **dict.fromkeys(("readonly=true", "rw=false", "readwrite=false"), "readonly"),
+    **dict.fromkeys(("readonly=false", "rw=true", "readwrite", "readwrite=true"), "rw"),
+}
+"""The other forms of these options."""
 _SWITCHES: Final = {"--keep-git-dir=true": "--keep-git-dir", "--link=true": "--link", "--parents=true": "--parents"}
 """A switch of ``COPY`` or ``ADD`` and its shorter form (``instructions/bflag.go:186``)."""
 _OFF: Final = {"--link=false", "--parents=false"}
 """Their defaults."""
 _PLAIN_PATH: Final = re.compile(r"[\w./@+:,~-]+")
 _DEFAULTS: Final = {
-    "bind": {"type=bind", "readonly", "readonly=true"},
+    "bind": {"type=bind", "readonly", "source=."},
     "cache": {"sharing=shared", "sharing=locked"},
     "secret": {"required=false"},
     "ssh": {"required=false"},
@@ -295,6 +300,10 @@ def _mount(flag: str, numbers: Mapping[str, str]) -> str:
     if len(options) != len(fields):
         return f"--mount={json.dumps(written)}"
     kind = options.get("type", "type=bind").partition("=")[2]
+    if "readonly" in options:
+        options["readonly"] = _ACCESS.get(options["readonly"], options["readonly"])
+    if kind == "bind" and "source" in options:  # from the root: dockerfile2llb/convert_runmount.go:132
+        options["source"] = f"source={_path(options['source'].removeprefix('source='))}"
     return f"--mount={json.dumps(sorted(set(options.values()) - _DEFAULTS.get(kind, set())))}"
 
 

@@ -183,6 +183,10 @@ EQUAL = {
         "FROM a\nRUN --mount=type=bind,source=app,target=/y,readonly --mount=type=secret,id=s,required=false y\n",
         "FROM a\nRUN --mount=source=app,target=/y --mount=type=secret,id=s y\n",
     ),
+    "access and sources of mounts": (
+        "FROM a AS n\nFROM b\nRUN --mount=source=/app/,target=/x,ro=false --mount=from=n,source=.,target=/y,rw=false y\n",
+        "FROM a AS n\nFROM b\nRUN --mount=source=app,target=/x,readwrite --mount=from=n,target=/y y\n",
+    ),
     "sharing of a cache": (
         "FROM a\nRUN --mount=type=cache,sharing=locked,target=/y y\n",
         "FROM a\nRUN --mount=type=cache,target=/y y\n",
@@ -267,6 +271,10 @@ DIFFERENT = {
     "last of what a mount says": (
         "FROM a\nRUN --mount=source=app,target=/y,readwrite=false,ro=false y\n",
         "FROM a\nRUN --mount=source=app,target=/y,ro=false,readwrite=false y\n",
+    ),
+    "source of a mount": (
+        "FROM a AS n\nFROM b\nRUN --mount=from=n,source=/x,target=/z y\n",
+        "FROM a AS n\nFROM b\nRUN --mount=from=n,source=/X,target=/z y\n",
     ),
     "read-only cache": (
         "FROM a\nRUN --mount=type=cache,target=/y,readonly y\n",
