@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -69,14 +70,31 @@ What installs the packages of rpm differs by release and size: yum in amazonlinu
 oraclelinux:8-slim (docker-library/docs 0dce785, amazonlinux/content.md; docker-library/repo-info 032dfd8,
 repos/oraclelinux/local/8-slim.md; docs.oracle.com, Oracle Linux 8, About DNF).
 """
-_WITH_OWN_PYTHON = {"buildpack-deps", "cuda"}
-"""Public images, by name, that have the Python of their distribution; so has the distribution's own."""
-_OF_PUBLISHER = re.compile(r"(?:(?:.*/)?(?:library|nvidia|redhat|rockylinux)/)?[^/]+")
+_OF_DISTRIBUTION = {
+    *("buildpack-deps", "cuda", "eclipse-temurin", "gcc", "golang", "httpd", "julia", "nginx", "node", "openjdk"),
+    *("perl", "php", "postgres", "redis", "ruby", "rust", "uv"),
+}
+"""Public images, by name, that have the Python of their distribution; so has the distribution's own.
+
+Their Dockerfiles are FROM ``debian``, ``ubuntu`` or ``buildpack-deps`` of the release that the tag names:
+adoptium/containers d8d18d67, docker-library/gcc 22c26a9e, golang 7c8c182, httpd 9b63b37, julia aa7507f, openjdk
+43b2bb2e, php 445bf414, postgres 6edb0a8c, redis e9204996, ruby d55e25ae, rust-lang/docker-rust 7668ee2,
+nginx/docker-nginx 0d7f438, nodejs/docker-node f27d936f, Perl/docker-perl 6dba1f21; astral-sh/uv 26a9dd4b,
+.github/workflows/build-docker.yml:92.
+"""
+_BEFORE_PYTHON = {"hylang": "python", "pypy": "python", "python": "", "uv": "python"}
+"""Public images, by name, that may have a Python of their own: what stands in a tag before its version.
+
+As in ``uv:python3.12-trixie-slim`` (likewise, :106); ``pypy`` has its own folder first on PATH (docker-library/pypy
+84c50d1, 3.11/bookworm/Dockerfile:23).
+"""
+_OF_PUBLISHER = re.compile(r"(?:(?:.*/)?(?:library|nvidia|redhat|rockylinux|astral-sh|devcontainers)/)?[^/]+")
 """Repositories of the publisher of an image, or their mirrors: another one's may have another Python."""
-_PYTHON = "python"
-"""The public image, by name, that has a Python of its own."""
-_USUAL = re.compile(r"slim|backports|scm|curl|base|runtime|devel|cudnn\d*|minimal|ubi|[\d.]+")
-"""Words of their tags beside the name of the release."""
+_USUAL = re.compile(
+    r"slim|backports|scm|curl|base|runtime|devel|cudnn\d*|minimal|ubi|debian|\d[\w.]*"
+    r"|lts|current|jod|krypton|iron|hydrogen|tip|nightly|rc\d*|ea|jdk|jre|b\d+|apache|cli|fpm|zts|threaded|main|stable|mainline|otel|perl"
+)
+"""Words of their tags beside the name of the release (docker-library/official-images 37079fb3, library)."""
 
 
 def base_system(reference: str) -> BaseSystem:
@@ -89,29 +107,42 @@ def base_system(reference: str) -> BaseSystem:
     release = next(
         (release for release in map(_release, table("distros")) if _is_named(release, image.name, words)), None
     )
-    number = re.match(r"3\.\d+(?![\d])", image.tag) if image.name == _PYTHON else None
+    number = _own_python(image)
     if release is None:
-        return BaseSystem(number[0], packages="apt") if number else BaseSystem()
-    families = {*distro_families(), *_WITH_OWN_PYTHON}
+        return BaseSystem(number, packages="apt") if number else BaseSystem()
+    families = {*distro_families(), *_OF_DISTRIBUTION}
     named = (release.name, release.codename)
     usual = all(word in named or _USUAL.fullmatch(word) for word in image.tag.split("-"))
     is_own = image.name.rstrip("0123456789.") in families and _OF_PUBLISHER.fullmatch(image.path) and usual
     own = release.python if is_own else None
-    return BaseSystem(number[0] if number else own, release.glibc, release.packages)
+    return BaseSystem(number or own, release.glibc, release.packages)
 
 
 def leaves_python_open(reference: str) -> bool:
     """Return whether a public image of a distribution or of Python does not say its Python, as ``ubuntu:latest``."""
     image = Reference.of(reference)
-    is_public = image.name in {*distro_families(), *_WITH_OWN_PYTHON, _PYTHON} and _OF_PUBLISHER.fullmatch(image.path)
-    return bool(is_public) and base_system(reference).python is None
+    names = {*distro_families(), *_OF_DISTRIBUTION, *_BEFORE_PYTHON}
+    return bool(image.name in names and _OF_PUBLISHER.fullmatch(image.path)) and base_system(reference).python is None
+
+
+def _own_python(image: Reference) -> str | None:
+    """Return the Python that an image has of its own, by the last such word of its tag.
+
+    ``devcontainers/python:3.0-3.12-trixie`` has 3.12 (devcontainers/images a00b2d5, src/python/manifest.json).
+    """
+    if image.name not in _BEFORE_PYTHON:
+        return None
+    pattern = re.compile(rf"{_BEFORE_PYTHON[image.name]}(3\.\d+)(?!\d).*")
+    found = [match[1] for word in image.tag.split("-") if (match := pattern.fullmatch(word))]
+    return found[-1] if found else None
 
 
 def _is_named(release: Distro, name: str, words: list[str]) -> bool:
     family = release.name.rstrip("0123456789.")
     number = release.name.removeprefix(family)
     numbers = [word for word in words if f"{word}.".startswith(f"{number}.")] if name == family else []
-    return bool(numbers) or release.name in words or (release.codename != "" and release.codename in words)
+    named = (release.name, release.codename or release.name)
+    return bool(numbers) or not {*words}.isdisjoint(named) or (family, number) in itertools.pairwise(words)
 
 
 def distro_names() -> tuple[str, ...]:

@@ -57,6 +57,27 @@ def torch(version: str) -> dict[str, Any]:
         ("acme/debian:bookworm-slim", (None, "2.36", "apt")),  # which may have another Python
         ("debian:bookworm-py312", (None, "2.36", "apt")),
         ("ghcr.io/acme/ubuntu:22.04", (None, "2.35", "apt")),
+        ("ghcr.io/astral-sh/uv:python3.12-bookworm-slim", ("3.12", "2.36", "apt")),
+        ("mirror.example/ghcr/astral-sh/uv:0.9-python3.10-trixie", ("3.10", "2.41", "apt")),
+        ("ghcr.io/astral-sh/uv:bookworm-slim", ("3.11", "2.36", "apt")),
+        ("hylang:1.3-python3.12-bookworm", ("3.12", "2.36", "apt")),
+        ("node:20-bookworm", ("3.11", "2.36", "apt")),
+        ("docker.io/library/node:lts-trixie-slim", ("3.13", "2.41", "apt")),
+        ("golang:1.27rc1-bookworm", ("3.11", "2.36", "apt")),
+        ("rust:1.80-slim-bullseye", ("3.9", "2.31", "apt")),
+        ("ruby:3.3-bookworm", ("3.11", "2.36", "apt")),
+        ("php:8.3-apache-bookworm", ("3.11", "2.36", "apt")),
+        ("eclipse-temurin:21.0.5_11-jdk-noble", ("3.12", "2.39", "apt")),
+        ("eclipse-temurin:8u502-b07-jre-jammy", ("3.10", "2.35", "apt")),
+        ("eclipse-temurin:21-jre-ubi9-minimal", ("3.9", "2.34", "dnf")),
+        ("node:20-alpine3.20", (None, None, "apk")),
+        ("node:20", (None, None, None)),
+        ("acme/node:20-bookworm", (None, "2.36", "apt")),
+        ("node:20-bookworm-py312", (None, "2.36", "apt")),
+        ("pypy:3.11-bookworm", (None, "2.36", "apt")),
+        ("mcr.microsoft.com/devcontainers/python:3.0-3.12-trixie", ("3.12", "2.41", "apt")),
+        ("bitnami/python:3.12.4-debian-12-r3", ("3.12", "2.36", "apt")),
+        ("mcr.microsoft.com/devcontainers/base:ubuntu-24.04", (None, "2.39", "apt")),
     ],
 )
 def test_base_system_is_what_the_reference_says(reference: str, expected: tuple[str | None, ...]) -> None:
@@ -82,6 +103,14 @@ def test_base_system_is_what_the_reference_says(reference: str, expected: tuple[
         (
             {"base": "python:3.9-slim"},
             "slipway:base: 'python:3.9-slim' has Python 3.9, of which there is no amd64 wheel of torch 2.14.1;",
+        ),
+        (
+            {"base": "ghcr.io/astral-sh/uv:python3.12-bookworm-slim", "torch": torch("2.1.0")},
+            "has Python 3.12, of which there is no amd64 wheel of torch 2.1.0;",
+        ),
+        (
+            {"base": "eclipse-temurin:21-jdk-noble", "torch": torch("2.1.0")},
+            "has Python 3.12, of which there is no amd64 wheel of torch 2.1.0;",
         ),
         (
             {"base": "acme/python:3.11-bionic", "torch": torch("2.7.0")},
@@ -117,6 +146,9 @@ def test_bases_that_are_offered_take_the_wheel() -> None:
         {"base": "acme/python:3.11-bionic", "torch": torch("2.6.0")},
         {"base": "nvidia/cuda:13.2.1-base-ubuntu24.04"},
         {"base": "acme/debian:bookworm-py310", "torch": torch("1.12.1")},
+        {"base": "acme/node:20-bookworm", "torch": torch("1.12.1")},
+        {"base": "ghcr.io/astral-sh/uv:python3.10-bookworm", "torch": torch("1.12.1")},
+        {"base": "mcr.microsoft.com/devcontainers/python:3.0-3.12-trixie"},
     ],
 )
 def test_base_with_a_wheel_or_unknown_is_taken(values: dict[str, Any]) -> None:
@@ -131,6 +163,11 @@ def test_base_with_a_wheel_or_unknown_is_taken(values: dict[str, Any]) -> None:
         "debian:stable-slim",
         "python:3-slim",
         "rockylinux/rockylinux:latest",
+        "node:20",
+        "golang:1.23",
+        "eclipse-temurin:21-jdk",
+        "ghcr.io/astral-sh/uv:debian-slim",
+        "pypy:3.11-bookworm",
     ],
 )
 def test_public_base_of_unknown_python_is_a_warning(base: str) -> None:
