@@ -37,12 +37,17 @@ class Opener:
     components: tuple[str, ...] = ()
     some: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
     cuda: re.Pattern[bytes] | None = None
 
     @property
     def holds_names(self) -> bool:
         """Whether its data has the name of a plugin, or its CUDA."""
         return bool(self.holds or self.cuda)
+
+    def one_of(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the patterns of which one file each must be in its folder, in an environment."""
+        return (*self.some, *(pattern for name, pattern in self.defaults.items() if not environment.get(name)))
 
     def cuda_in(self, data: bytes) -> str:
         """Return the release line of CUDA that a library names in its data as its own; empty without one."""
@@ -77,7 +82,8 @@ def _opener(row: Mapping[str, Any]) -> Opener:
     names = {key: tuple(value) for key, value in row.items() if isinstance(value, list) and key != "holds"}
     holds = tuple(map(_name_pattern, row.get("holds", [])))
     cuda = re.compile(row["cuda"].encode()) if "cuda" in row else None
-    return Opener(row["library"], holds=holds, variables=row.get("variables", {}), cuda=cuda, **names)
+    by_variable = {key: row[key] for key in ("variables", "defaults") if key in row}
+    return Opener(row["library"], holds=holds, cuda=cuda, **by_variable, **names)
 
 
 def _name_pattern(pattern: str) -> NamePattern:

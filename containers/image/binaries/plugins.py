@@ -81,7 +81,7 @@ class Plugins:
         self._needed_by: dict[tuple[str, str], Mapping[str, str]] = {}
         self._missing: dict[tuple[str, str], Missing] = {}
         self._folders: dict[str, list[str]] = defaultdict(list)
-        if any(row.components for row in self._openers.values()):
+        if any(row.components or row.some for row in self._openers.values()):
             for path in contents.binaries:
                 folder, name = posixpath.split(path)
                 self._folders[folder].append(name)
@@ -121,7 +121,7 @@ class Plugins:
                 if users is not None and self._needed(path, name, missed):
                     unused = self._is_unused(path, name, users)
                     yield Unmet(path, name.name, self._missing[path, name.name], name.reason, users, unused)
-            for pattern in row.some:
+            for pattern in row.one_of(self._contents.environment):
                 if not any(self._files(path, [pattern])):
                     yield Unmet(path, pattern, None, "it does not start without", [])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
 
@@ -265,6 +266,37 @@ def test_mpi4py_compiled_without_its_mpi_is_a_fault() -> None:
         ["misses libmpi.so.40"],
         ["libmpi.so.12"],
     )
+
+
+@every(
+    "plugin, needed",
+    [
+        ("OpenMM.libs/lib/plugins/libOpenMMRPMDOpenCL.so", "libOpenCL.so.1"),
+        ("onnxruntime/capi/libopenvino_intel_gpu_plugin.so", "libOpenCL.so.1"),
+        ("../../libtbbbind_2_5.so.3.20", "libhwloc.so.15"),
+        ("nvidia/cu12/lib/libcudss_commlayer_openmpi.so.1", "libmpi.so.40"),
+        ("nvidia/cu13/lib/libcudss_mtlayer_gomp.so.1", "libgomp.so.1"),
+        ("mooncake/pg_2_11_0.cpython-311-x86_64-linux-gnu.so", "libtorch.so"),
+        ("pygame/scrap.cpython-311-x86_64-linux-gnu.so", "libX11.so.6"),
+        ("kivy/core/window/window_x11.cpython-311-x86_64-linux-gnu.so", "libXrender.so.1"),
+        ("kivy/graphics/cgl_backend/cgl_glew.cpython-311-x86_64-linux-gnu.so", "libGL.so.1"),
+    ],
+)
+def test_plugin_that_its_owner_does_without_is_no_fault(plugin: str, needed: str) -> None:
+    """It is one for what it is for: another library that it misses is a fault."""
+    path = posixpath.normpath(f"{SITE}/{plugin}")
+    result = loading.resolve(image({path: elf("p", [needed, "libother.so"])}), X86_64)
+    assert ([fault.missing for fault in result.faults], list(result.optional)) == (["misses libother.so"], [needed])
+
+
+def test_mooncake_for_another_torch_is_no_fault() -> None:
+    files: Files = {
+        f"{SITE}/mooncake/pg_2_11_0.cpython-311-x86_64-linux-gnu.so": elf(
+            "p", ["libtorch.so"], undefined=["_ZN3c106detailE"]
+        ),
+        f"{SITE}/torch/lib/libtorch.so": elf("libtorch.so", defined=["_ZN3c104implE"]),
+    }
+    assert faults(files) == []
 
 
 def test_plugins_that_nixl_passes_over_are_no_fault() -> None:

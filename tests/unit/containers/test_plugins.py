@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import io
 import struct
 
@@ -11,6 +12,7 @@ from containers.image.binaries import elf_file, loading, plugin_table
 from containers.image.binaries.elf_file import X86_64, Binary
 from containers.image.binaries.loading import Loading
 from tests.helpers.elf_writer import LOADER, elf
+from tests.helpers.every import every
 from tests.helpers.image_files import SITE, Files, faults, image
 
 CUDNN = ("", "_graph", "_ops", "_cnn", "_adv", "_engines_runtime_compiled", "_engines_precompiled", "_heuristic")
@@ -96,6 +98,36 @@ def test_cudnn_8_opens_all_its_parts() -> None:
         name = f"libcudnn{part}.so.8"
         without = {path: content for path, content in whole.items() if not path.endswith(name)}
         assert faults(without) == [f"/{LIB}/libcudnn.so.8: misses {name}, which it opens: not in the image"]
+
+
+@every(
+    "without, environment, expected",
+    [
+        ("", (), []),
+        ("libmkl_avx2.so.3", (), []),
+        ("libmkl_core.so.3", (), ["libmkl_core.so*"]),
+        ("libmkl_intel_lp64.so.3", (), ["libmkl_intel_lp64.so*"]),
+        ("libmkl_intel_lp64.so.3", ("MKL_INTERFACE_LAYER=ILP64",), []),
+        ("libmkl_intel_thread.so.3", (), ["libmkl_intel_thread.so*"]),
+        ("libmkl_intel_thread.so.3", ("MKL_THREADING_LAYER=SEQUENTIAL",), []),
+        ("libmkl_[ad]*", (), ["libmkl_[adm]*.so*"]),
+    ],
+)
+def test_mkl_opens_its_core_layers_and_kernels(without: str, environment: tuple[str, ...], expected: list[str]) -> None:
+    """Also in a folder that nobody searches: it opens them by their paths, and the kernels find the core so."""
+    parts = ("rt", "core", "def", "avx2", "intel_lp64", "intel_thread", "sequential")
+    needed = {"def": ["libmkl_core.so.3"], "avx2": ["libmkl_core.so.3"]}
+    names = [(part, f"libmkl_{part}.so.3") for part in parts]
+    files: Files = {
+        f"opt/mkl/{name}": elf(name, needed.get(part, []))
+        for part, name in names
+        if not fnmatch.fnmatchcase(name, without)
+    }
+    lines = [str(fault) for fault in resolved(files, *environment).faults]
+    opened = [line for line in lines if line.startswith("/opt/mkl/libmkl_rt.so.3: ")]
+    reason = "which it opens: it does not start without"
+    assert opened == [f"/opt/mkl/libmkl_rt.so.3: misses {name}, {reason}" for name in expected]
+    assert "libmkl_core.so.3" in without or lines == opened
 
 
 def test_plugin_in_unsearched_folder_names_users() -> None:
