@@ -82,8 +82,8 @@ def _opener(row: Mapping[str, Any]) -> Opener:
     names = {key: tuple(value) for key, value in row.items() if isinstance(value, list) and key != "holds"}
     holds = tuple(map(_name_pattern, row.get("holds", [])))
     cuda = re.compile(row["cuda"].encode()) if "cuda" in row else None
-    by_variable = {key: row[key] for key in ("variables", "defaults") if key in row}
-    return Opener(row["library"], holds=holds, cuda=cuda, **by_variable, **names)
+    variables, defaults = row.get("variables", {}), row.get("defaults", {})
+    return Opener(row["library"], holds=holds, variables=variables, defaults=defaults, cuda=cuda, **names)
 
 
 def _name_pattern(pattern: str) -> NamePattern:
