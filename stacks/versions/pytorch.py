@@ -393,6 +393,12 @@ def _from_torch(section: str, torch: str) -> Any:
     return applying(table("cuda_torch")[section], final_version(torch_release(torch).version))
 
 
+def wheel_pins(torch: str, cuda_version: str) -> Mapping[str, str]:
+    """Return the cuDNN and NCCL that torch's official wheel for a CUDA of PyTorch's index needs, as far as known."""
+    pins: Mapping[str, str] = _from_torch("pins", torch).get(cuda_release(cuda_version).line, {})
+    return pins
+
+
 def wheel_abi(torch: str, cuda_version: str, *, machine: Machine) -> Literal["0", "1"]:
     """Return the C++ library's ABI (_GLIBCXX_USE_CXX11_ABI) of torch's official wheel for a CUDA."""
     return "1" if {machine, cuda_release(cuda_version).line} & {*_from_torch("abi", torch)} else "0"

@@ -11,7 +11,7 @@ from typing import Any
 from containers.image.gpu.release_order import older, order
 from stacks.versions.cuda_toolkit import Machine, cuda_release
 from stacks.versions.incompatible import Incompatible, check_listed
-from stacks.versions.pytorch import TorchRelease, torch_release, torch_versions
+from stacks.versions.pytorch import TorchRelease, torch_release, torch_versions, wheel_pins
 from stacks.versions.tables import newest_from, table
 
 _NCCL = "tags of NVIDIA/nccl, stacks/versions/nccl.toml"
@@ -137,18 +137,28 @@ def cudnn_warnings(version: str, *, field: str = "cudnn") -> list[str]:
     return [f"slipway:{field}: cuDNN {version} may compute {row['what']} wrong; {fixed}; {row['source']}"]
 
 
-def wheel_warnings(torch: str, machine: Machine) -> list[str]:
-    """Return a line for each wrong one of the cuDNN and NCCL that torch's wheel on the Python index needs."""
+def wheel_warnings(torch: str, machine: Machine, *, cuda_version: str | None = None) -> list[str]:
+    """Return a line for each wrong one of the cuDNN and NCCL that torch's wheel needs.
+
+    Args:
+        torch: torch's version.
+        machine: for which architecture.
+        cuda_version: full CUDA version of the index that the wheel comes from. Default: the Python index.
+    """
     release = torch_release(torch)
     if machine != "amd64" and not release.cuda_arm64:
         return []
-    cudnn, nccl = _pinned(release.cudnn), _pinned(release.nccl)
     lines = []
+    if cuda_version is None or cuda_release(cuda_version).line == release.cuda:
+        cudnn, nccl, is_of_index = _pinned(release.cudnn), _pinned(release.nccl), True
+    else:
+        pins = wheel_pins(torch, cuda_version)
+        cudnn, nccl, is_of_index = pins.get("cudnn", ""), pins.get("nccl", ""), False
     if row := _wrong_with(cudnn):
-        fixed = _newer(torch, lambda each: not _wrong_with(_pinned(each.cudnn)))
+        fixed = _newer(torch, lambda each: not _wrong_with(_pinned(each.cudnn))) if is_of_index else ""
         lines.append(f"the cuDNN {cudnn} of its wheel may compute {row['what']} wrong; {fixed}{row['source']}")
     if row := _fails_with(nccl, machine):
-        fixed = _newer(torch, lambda each: not _fails_with(_pinned(each.nccl), machine))
+        fixed = _newer(torch, lambda each: not _fails_with(_pinned(each.nccl), machine)) if is_of_index else ""
         lines.append(f"{_failing(f'the NCCL {nccl} of its wheel', row)}; {fixed}{row['source']}")
     return [f"slipway:torch.version: torch {torch}: {line}" for line in lines]
 

@@ -392,8 +392,7 @@ class FamilyConfig(StackConfig):
     def warnings(self) -> list[str]:
         """A line if cuDNN or NCCL is known to be wrong, or torch has no Triton, besides those of every stack."""
         if self.torch.source != "build":
-            is_of_index = self.cuda.startswith(f"{torch_release(self.torch.version).cuda}.")
-            wrong = wheel_warnings(self.torch.version, self.machine) if is_of_index else []
+            wrong = wheel_warnings(self.torch.version, self.machine, cuda_version=self.cuda)
             return [*super().warnings, *wrong]
         return [
             *super().warnings,

@@ -472,7 +472,12 @@ def test_switch_for_published_wheels_is_refused() -> None:
         ({"cudnn": "9.7.1.26"}, ""),
         ({"cuda": "13.2.0", "cudnn": None}, ""),
         ({**WHEEL, "cuda": "12.8.1"}, "torch 2.9.0: the cuDNN 9.10.2.21 of its wheel may compute"),
-        ({**WHEEL, "cuda": "13.0.2"}, ""),  # of another index, whose wheel may have another one
+        ({**WHEEL, "cuda": "12.6.3"}, "torch 2.9.0: the cuDNN 9.10.2.21 of its wheel may compute"),
+        ({**WHEEL, "cuda": "13.0.2"}, ""),
+        (
+            {**WHEEL, "cuda": "12.6.3", "torch": {**WHEEL["torch"], "version": "2.10.0"}},
+            "",
+        ),  # of which nothing is known
     ],
 )
 def test_cudnn_that_computes_wrong_is_warned_of(values: dict[str, Any], warned: str) -> None:
