@@ -81,7 +81,7 @@ class Plugins:
         self._needed_by: dict[tuple[str, str], Mapping[str, str]] = {}
         self._missing: dict[tuple[str, str], Missing] = {}
         self._folders: dict[str, list[str]] = defaultdict(list)
-        if any(row.components or row.some for row in self._openers.values()):
+        if any(row.components or row.some or row.defaults for row in self._openers.values()):
             for path in contents.binaries:
                 folder, name = posixpath.split(path)
                 self._folders[folder].append(name)

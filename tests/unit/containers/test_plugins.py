@@ -130,6 +130,22 @@ def test_mkl_opens_its_core_layers_and_kernels(without: str, environment: tuple[
     assert "libmkl_core.so.3" in without or lines == opened
 
 
+@every(
+    "environment, misses",
+    [((), ["nvshmem_bootstrap_uid.so*"]), (("NVSHMEM_BOOTSTRAP=MPI",), [])],
+)
+def test_nvshmem_opens_a_bootstrap(environment: tuple[str, ...], misses: list[str]) -> None:
+    folder = f"{SITE}/nvidia/nvshmem/lib"
+    host: Files = {
+        f"{folder}/libnvshmem_host.so.3": elf("libnvshmem_host.so.3", rpath="$ORIGIN"),
+        f"{folder}/nvshmem_bootstrap_mpi.so.3": elf("nvshmem_bootstrap_mpi.so.3", ["libmpi.so.40"]),
+    }
+    lines = [str(fault) for fault in resolved(host, *environment).faults]
+    reason = "which it opens: it does not start without"
+    assert lines == [f"/{folder}/libnvshmem_host.so.3: misses {name}, {reason}" for name in misses]
+    assert faults({**host, f"{folder}/nvshmem_bootstrap_uid.so.3": elf("nvshmem_bootstrap_uid.so.3")}) == []
+
+
 def test_plugin_in_unsearched_folder_names_users() -> None:
     files: Files = {
         **cudnn(LIB, "_adv"),
