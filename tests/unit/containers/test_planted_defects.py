@@ -273,6 +273,8 @@ def test_mpi4py_compiled_without_its_mpi_is_a_fault() -> None:
     [
         ("OpenMM.libs/lib/plugins/libOpenMMRPMDOpenCL.so", "libOpenCL.so.1"),
         ("onnxruntime/capi/libopenvino_intel_gpu_plugin.so", "libOpenCL.so.1"),
+        ("ctransformers/lib/cuda/libctransformers.so", "libcublas.so.12"),
+        ("gpt4all/llmodel_DO_NOT_MODIFY/build/libllamamodel-mainline-cuda-avxonly.so", "libcudart.so.11.0"),
         ("../../libtbbbind_2_5.so.3.20", "libhwloc.so.15"),
         ("nvidia/cu12/lib/libcudss_commlayer_openmpi.so.1", "libmpi.so.40"),
         ("nvidia/cu13/lib/libcudss_mtlayer_gomp.so.1", "libgomp.so.1"),
