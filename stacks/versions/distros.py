@@ -71,16 +71,17 @@ oraclelinux:8-slim (docker-library/docs 0dce785, amazonlinux/content.md; docker-
 repos/oraclelinux/local/8-slim.md; docs.oracle.com, Oracle Linux 8, About DNF).
 """
 _OF_DISTRIBUTION = {
-    *("buildpack-deps", "cuda", "eclipse-temurin", "gcc", "golang", "httpd", "julia", "nginx", "node", "openjdk"),
-    *("perl", "php", "postgres", "redis", "ruby", "rust", "uv"),
+    *("buildpack-deps", "cuda", "eclipse-temurin", "gcc", "golang", "gradle", "httpd", "julia", "maven", "nginx"),
+    *("node", "openjdk", "perl", "php", "postgres", "redis", "ruby", "rust", "swift", "tomcat", "uv"),
 }
 """Public images, by name, that have the Python of their distribution; so has the distribution's own.
 
 Their Dockerfiles are FROM ``debian``, ``ubuntu`` or ``buildpack-deps`` of the release that the tag names:
 adoptium/containers d8d18d67, docker-library/gcc 22c26a9e, golang 7c8c182, httpd 9b63b37, julia aa7507f, openjdk
 43b2bb2e, php 445bf414, postgres 6edb0a8c, redis e9204996, ruby d55e25ae, rust-lang/docker-rust 7668ee2,
-nginx/docker-nginx 0d7f438, nodejs/docker-node f27d936f, Perl/docker-perl 6dba1f21; astral-sh/uv 26a9dd4b,
-.github/workflows/build-docker.yml:92.
+tomcat 084d3348, nginx/docker-nginx 0d7f438, nodejs/docker-node f27d936f, Perl/docker-perl 6dba1f21,
+keeganwitt/docker-gradle 0e6af141, carlossg/docker-maven 09a3b190, swiftlang/swift-docker 0d8a37ad; astral-sh/uv
+26a9dd4b, .github/workflows/build-docker.yml:92.
 """
 _BEFORE_PYTHON = {"hylang": "python", "pypy": "python", "python": "", "uv": "python"}
 """Public images, by name, that may have a Python of their own: what stands in a tag before its version.
@@ -92,7 +93,8 @@ _OF_PUBLISHER = re.compile(r"(?:(?:.*/)?(?:library|nvidia|redhat|rockylinux|astr
 """Repositories of the publisher of an image, or their mirrors: another one's may have another Python."""
 _USUAL = re.compile(
     r"slim|backports|scm|curl|base|runtime|devel|cudnn\d*|minimal|ubi|debian|\d[\w.]*"
-    r"|lts|current|jod|krypton|iron|hydrogen|tip|nightly|rc\d*|ea|jdk|jre|b\d+|apache|cli|fpm|zts|threaded|main|stable|mainline|otel|perl"
+    r"|lts|current|jod|krypton|iron|hydrogen|tip|nightly|rc\d*|ea|j[dr][ke]\d*|eclipse|temurin|b\d+"
+    r"|apache|cli|fpm|zts|threaded|main|stable|mainline|otel|perl"
 )
 """Words of their tags beside the name of the release (docker-library/official-images 37079fb3, library)."""
 
