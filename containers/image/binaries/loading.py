@@ -341,12 +341,12 @@ class _Resolution:
 
     def _leaves_out(self, path: str, needed: str, users: Iterable[str]) -> bool:
         """Return whether a library is a plugin whose package does without what it misses."""
-        by_programs = any(self._contents.binaries[one].kind == "program" for one in users)
-        return not by_programs and self._is_apart(path) and self._packages.leaves_out(path, needed)
+        return self._is_plugin(path, users) and self._packages.leaves_out(path, needed)
 
-    def _is_apart(self, path: str) -> bool:
-        """Return whether a library is in no folder where others find it, as a plugin is."""
-        return self._loader.elsewhere(posixpath.basename(path)) != path
+    def _is_plugin(self, path: str, users: Iterable[str]) -> bool:
+        """Return whether a library is in no folder where others find it, and no program needs it."""
+        by_programs = any(self._contents.binaries[one.lstrip("/")].kind == "program" for one in (path, *users))
+        return not by_programs and self._loader.elsewhere(posixpath.basename(path)) != path
 
     def _opened_before(self, path: str, needed: str, missing: Missing) -> str | None:
         """Return the library that Python must have opened before: of a file's environment, the nearest one."""
@@ -432,7 +432,8 @@ class _Resolution:
             if not names or (row.whose == "torch" and exceptions().is_optional(row.path, "libtorch.so")):
                 continue
             # What opens it has opened others before, which define them: see DebianPackages.
-            if not row.whose and self._packages.are_whole(scopes[row.path]):
+            is_plugin = not row.whose and self._is_plugin(row.path, users[row.path])
+            if is_plugin and self._packages.are_whole(scopes[row.path]):
                 continue
             symbols = tuple(name.decode(errors="replace") for name in names)
             missing, reason = f"misses symbol {abridged(symbols)}", self._why_undefined(row)

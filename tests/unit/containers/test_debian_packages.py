@@ -74,6 +74,9 @@ def test_library_that_a_plugin_may_miss_is_listed() -> None:
         ({}, False),
         ({"usr/lib/collectd/libown.so": elf("libown.so"), PLUGIN: elf("amqp.so", ["libown.so"], runpath="$ORIGIN", undefined=["f"])}, True),
         ({"var/lib/dpkg/status": status(Depends="libc6, libyajl2")}, True),
+        ({"usr/sbin/collectd": elf(undefined=["f"], interpreter=LOADER)}, True),  # which nothing opens
+        ({PLUGIN: "", "usr/lib64/libown.so": elf("libown.so", undefined=["f"]), f"{INFO}/collectd.list": "/usr/lib64/libown.so"}, True),
+        ({"usr/sbin/collectd": elf(needed=["amqp.so"], interpreter=LOADER, runpath="/usr/lib/collectd")}, True),
     ],
 )  # fmt: skip
 def test_symbol_of_another_plugin_is_no_fault(files: Files, *, is_fault: bool) -> None:
