@@ -39,6 +39,9 @@ def _names(text: str) -> frozenset[str]:
 _MOST_WAYS: Final = 64
 """Ways through a script that are followed."""
 _MOST_STEPS: Final = 5000
+_MOST_WORDS: Final = 1000
+_MOST_CHARACTERS: Final = 1000
+"""Arguments, and characters of a value, that are followed: a line may double them."""
 _DEEPEST: Final = 8
 """Functions that call each other."""
 _VARIABLE: Final = r"""\$(?:\w+|[@*#?$!-]|\([^()"]*\)|\{[^{}"]*\})"""
@@ -49,22 +52,29 @@ _PIECE: Final = re.compile(
 )
 _WITHIN: Final = re.compile(rf"""(?P<escaped>\\[\\$`"])|(?P<variable>{_VARIABLE})|(?P<plain>[^\\$]+|.)""", re.DOTALL)
 """Parts of a word, and of what is between quotes."""
-_EXPANDED: Final = re.compile(r"[*?\[\]{}]|^~")
+_EXPANDED: Final = re.compile(r"[*?\[\]{}(]|^~")
+_SPECIAL: Final = re.compile(r"[*?\[\\]")
+"""Characters of a word that a shell makes files or an array of, and of an unquoted value that is a pattern."""
 _ALL: Final = {"$@", "${@}", '"$@"', '"${@}"', "$*", "${*}"}
 _FROM: Final = re.compile(r'"?\$\{@:([1-9]\d?)\}"?', re.ASCII)
 _PARAMETER: Final = re.compile(
     r"\$(?:\{(?P<braced>\w+)(?P<change>[#%:][^{}]*)?\}|(?P<bare>[0-9]|[A-Za-z_]\w*))", re.DOTALL
 )
-_OF_USER: Final = {"$(id -u)", "$UID", "$EUID", "${UID}", "${EUID}"}
+_OF_BASH: Final = {"$UID", "$EUID", "${UID}", "${EUID}"}
+"""The user's number in bash; other shells have no such variables."""
 _ITSELF: Final = {"$0", "${0}", "$BASH_SOURCE", "${BASH_SOURCE}", "${BASH_SOURCE[0]}"}
 _OF_FILE: Final = re.compile(r"^-[a-moprstuwxGLNOS]$|^(?!\d*>|/dev/null).*/")
 """Words of a loop that may wait for a file."""
 _ONE_WORD: Final = re.compile(r"[\w./@%+:,=-]+")
+_QUOTED: Final = re.compile(r'(?:[^"$]*"[^"]*")*[^"$]*')
+"""A word whose variables are all between quotes: its value stays one word."""
 _NUMBERS: Final = {
     "-eq": int.__eq__, "-ne": int.__ne__, "-lt": int.__lt__, "-le": int.__le__, "-gt": int.__gt__, "-ge": int.__ge__,
 }  # fmt: skip
-_NUMBER: Final = re.compile("[0-9]{1,9}")
-_DECLARES: Final = {"export", "local", "declare", "readonly", "typeset"}
+_NUMBER: Final = re.compile("0|[1-9][0-9]{0,8}")
+"""A number to all shells; for bash's `[[`, 010 is 8."""
+_LOCAL: Final = {"local", "declare", "typeset"}
+_DECLARES: Final = {"export", "readonly", *_LOCAL}
 _STATUSES: Final = {"true": True, ":": True, "false": False, "echo": True, "break": True, "continue": True}
 _SETS: Final = {"read", "mapfile", "readarray", "getopts", "printf", "unset", "let"}
 _QUIET: Final = _names(
@@ -79,6 +89,20 @@ _MAKES: Final = _names(
     "mvn busybox aws gsutil gcloud az mount eval touch envsubst"
 )
 """Commands that may make the program which is started later."""
+_CHANGES: Final = {"chmod", "chown", "chgrp", "sed"}
+"""Commands that change files: their rights, or their text."""
+_RUNNABLE: Final = re.compile(r".*[+=].*x.*|[0-7]*[1357]")
+"""Modes by which `chmod` lets a user run a file."""
+_STARTS: Final = {
+    "env": re.compile("(?!-[0u]).+", re.DOTALL),
+    "command": re.compile("(?!-[vV]).+", re.DOTALL),
+    "tail": re.compile(r"-\w*[fF].*|--(?:follow|retry).*"),
+    "nc": re.compile(r"-\w*l.*"),
+    "trap": re.compile("EXIT|0|ERR|DEBUG"),
+}
+"""Quiet commands that are not so with such an argument: they start another one, or do not end."""
+_OTHER_SHELL: Final = re.compile("nocasematch|execfail|expand_aliases")
+"""Options of `shopt` by which a script means something else."""
 _SHORT: Final = re.compile(r"[\d.]{1,4}s?")
 """What `sleep` waits for; a longer time, as `infinity`, is what the container is for."""
 _SET: Final = re.compile(r"\$\{(\w+):?=")
@@ -103,8 +127,8 @@ class _State:
     """What is known on one way; ``arguments`` may end with None: more follow that are unknown.
 
     ``ran`` is whether a program ran that may be what the container is for. ``made`` is whether a program may have been
-    made, or the script ended.
-    ``unmatched`` is whether the first argument is none of those that the script chooses by.
+    made, or the script ended; ``changed`` are files and folders that were changed. ``own`` are a function's variables.
+    ``unmatched`` is whether the first argument is none of those that the script chooses by, and nothing ran since.
     """
 
     arguments: tuple[str | None, ...]
@@ -115,6 +139,8 @@ class _State:
     ran: bool = False
     made: bool = False
     unmatched: bool = False
+    changed: tuple[str, ...] = ()
+    own: frozenset[str] = frozenset()
 
 
 class _Outcome(NamedTuple):
@@ -127,27 +153,25 @@ class _Outcome(NamedTuple):
 
 
 def ends(
-    text: str, name: str, arguments: Sequence[str | None], uid: int, is_there: Callable[[str], bool]
+    text: str, name: str, arguments: Sequence[str | None], uid: int, is_there: Callable[[str], bool], shell: str = "sh"
 ) -> Ends | None:
-    """Return how a script ends that is started by a name, as a user; None if that is not known.
+    """Return how a script ends that a shell starts by a name, as a user; None if that is not known.
 
     ``is_there`` returns whether the image has a file.
     """
     try:
         body = shell_syntax.parse(text)
-        ways = list(_Ways(name, uid, is_there).block(body, _State(tuple(arguments))))
+        ways = list(_Ways(name, uid, is_there, is_bash=shell == "bash").block(body, _State(tuple(arguments))))
     except (UnreadableScript, RecursionError):
         return None
     started: list[_Outcome] = []
     stopped: list[_Outcome] = []
     for way in ways:
-        if way.state.made:
+        if way.state.made or _may_be_made(way, is_there):
             return None
         if way.kind == "exec":
             started.append(way)
-        elif (way.kind == "exit" and way.status is False and not way.state.ran) or (
-            way.state.unmatched and not way.state.ran
-        ):
+        elif way.state.unmatched or (way.kind == "exit" and way.status is False and not way.state.ran):
             stopped.append(way)
         else:
             return None
@@ -167,8 +191,8 @@ def ends(
 class _Ways:
     """The ways through a script that is started by a name, as a user."""
 
-    def __init__(self, name: str, uid: int, is_there: Callable[[str], bool]) -> None:
-        self._name, self._uid, self._is_there = name, uid, is_there
+    def __init__(self, name: str, uid: int, is_there: Callable[[str], bool], *, is_bash: bool) -> None:
+        self._name, self._uid, self._is_there, self._is_bash = name, uid, is_there, is_bash
         self._calls: list[str] = []
         self._steps = 0
 
@@ -183,8 +207,6 @@ class _Ways:
                 else:
                     following.append(way)
             ways = _different(following)
-            if len(ways) > _MOST_WAYS:
-                raise UnreadableScript
         yield from ways
 
     def _node(self, node: Node, state: _State) -> list[_Outcome]:
@@ -207,8 +229,12 @@ class _Ways:
             return [_Outcome(replace(state, functions={**state.functions, node.name: node.body}), "on", status=True)]
         if isinstance(node, Group):
             return list(self.block(node.body, state))
-        ran = any(way.state.ran or way.kind == "exec" for way in self.block(node.body, state))
-        return [_Outcome(replace(state, ran=state.ran or ran), "on")]
+        inner = list(self.block(node.body, state))
+        ran = any(way.state.ran or way.kind == "exec" for way in inner)
+        made = any(way.state.made for way in inner)
+        changed = tuple(dict.fromkeys(path for way in inner for path in way.state.changed))
+        unmatched = state.unmatched and all(way.state.unmatched for way in inner)
+        return [_Outcome(replace(state, ran=ran, made=made, changed=changed, unmatched=unmatched), "on")]
 
     def _chain(self, chain: Chain, state: _State) -> list[_Outcome]:
         ways = [_Outcome(state, "on", status=True)]
@@ -269,10 +295,16 @@ class _Ways:
         on = [way.state for way in ways if way.kind == "on"]
         if any(each.arguments != state.arguments or each.folder != state.folder for each in on):
             raise UnreadableScript
-        after = start
+        after = start if loop.variable else replace(start, unmatched=False)  # it may not end, as with `while sleep 9`
         for each in on:
             after = replace(
-                after, ran=after.ran or each.ran, made=after.made or each.made, loose=after.loose or each.loose
+                after,
+                ran=after.ran or each.ran,
+                made=after.made or each.made,
+                loose=after.loose or each.loose,
+                unmatched=after.unmatched and each.unmatched,
+                changed=tuple(dict.fromkeys((*after.changed, *each.changed))),
+                own=after.own | each.own,
             )
         return [*(way for way in ways if way.kind != "on"), _Outcome(after, "on")]
 
@@ -288,11 +320,13 @@ class _Ways:
         rest = list(words)
         state = _without(state, [name for word in words for name in _SET.findall(word)])
         while rest and ASSIGNMENT.fullmatch(rest[0]):
-            word = rest.pop(0)
-            changed = self._assigned(state, word)
-            state = changed if not (rest or words[-1] != word) else replace(state, loose=changed.loose)
-        if not rest:
-            return [_Outcome(state, "on", status=True if not any("$(" in word for word in words) else None)]
+            state = self._assigned(state, rest.pop(0))
+        if rest:  # those are for the command, of which some keep them
+            state = _without(state, words[: len(words) - len(rest)])
+        else:
+            return [
+                _Outcome(state, "on", status=True if not any(re.search(r"\$\(|`", word) for word in words) else None)
+            ]
         if rest[0] in {"[", "test", "[["}:
             return [_Outcome(state, "on", status=self._test(rest, state))]
         values = self._values(rest, state)
@@ -312,11 +346,14 @@ class _Ways:
         if command == "exec":
             return self._exec(arguments, state)
         if command in {"shift", "set"}:
-            return [_Outcome(self._rearranged(str(command), arguments, state), "on", status=True)]
+            after = self._rearranged(str(command), arguments, state)
+            return [_Outcome(after, "on", status=None if command == "shift" and after is state else True)]
         if command in _DECLARES:
-            return [_Outcome(self._declared(words[1:], state), "on", status=True)]
+            return [_Outcome(self._declared(str(command), words[1:], state), "on", status=True)]
         if command == "cd":
             return [_Outcome(self._entered(arguments, state), "on")]
+        if command == "shopt" and any(each is None or _OTHER_SHELL.fullmatch(each) for each in arguments):
+            raise UnreadableScript
         if command in _STATUSES:
             return [_Outcome(state, "on", status=_STATUSES[str(command)])]
         if command in {".", "source"}:
@@ -335,18 +372,33 @@ class _Ways:
         """Return the state after a program, or a command of the shell that sets variables."""
         if command == "sleep" and not all(each and _SHORT.fullmatch(each) for each in arguments):
             raise UnreadableScript
+        if command == "unset" and "-f" in words:
+            raise UnreadableScript
         if command in _SETS:
             state = _without(state, words[1:])
-        made = command is None or command in _MAKES
-        return replace(state, ran=state.ran or command not in _QUIET, made=state.made or made)
+        if command in {"((", "let"}:
+            state = replace(state, variables={})
+        starts = _STARTS.get(str(command))
+        ran = command not in _QUIET or (
+            starts is not None and any(each and starts.fullmatch(each) for each in arguments)
+        )
+        of_others = [each for each in arguments if each] if command in {"find", "xargs"} else []
+        made = command is None or "chmod" in of_others
+        made |= any(posixpath.basename(each) in _MAKES for each in (command or "", *of_others))
+        if command in _CHANGES and (command != "sed" or any(each and each.startswith("-i") for each in arguments)):
+            made |= command == "chmod" and None in arguments and bool(_RUNNABLE.fullmatch(arguments[0] or "+x"))
+            state = replace(state, changed=(*state.changed, *(each for each in arguments if each)))
+        unmatched = state.unmatched and (command == "printf" or (command == "cat" and not arguments))
+        return replace(state, ran=state.ran or ran, made=state.made or made, unmatched=unmatched)
 
-    def _declared(self, words: Sequence[str], state: _State) -> _State:
+    def _declared(self, command: str, words: Sequence[str], state: _State) -> _State:
         before = state
         for word in words:
-            if not re.match(r"-?\w+\+?(?:=|$)", word):
-                raise UnreadableScript  # as in `export "PATH=..."`
+            if not re.match(r"-?\w+\+?(?:=|$)", word) or re.match("-[a-z]*[inul]", word):
+                raise UnreadableScript  # as in `export "PATH=..."`, or a variable that stands for another one
             state = self._assigned(state, word, before) if ASSIGNMENT.fullmatch(word) else _without(state, [word])
-        return state
+        own = [word.partition("=")[0] for word in words] if command in _LOCAL else []
+        return replace(state, own=state.own.union(own))
 
     def _exec(self, arguments: tuple[str | None, ...], state: _State) -> list[_Outcome]:
         rest = arguments[2:] if arguments[:1] == ("-a",) else arguments
@@ -360,14 +412,16 @@ class _Ways:
         if len(self._calls) >= _DEEPEST:
             raise UnreadableScript
         self._calls.append(name)
-        ways = list(self.block(state.functions[name], replace(state, arguments=arguments)))
+        ways = list(self.block(state.functions[name], replace(state, arguments=arguments, own=frozenset())))
         self._calls.pop()
         return [
-            way._replace(state=replace(way.state, arguments=state.arguments), kind="on")
-            if way.kind in {"on", "return"}
-            else way
+            way._replace(state=self._after_call(way.state, state), kind="on") if way.kind in {"on", "return"} else way
             for way in ways
         ]
+
+    def _after_call(self, state: _State, before: _State) -> _State:
+        """Return the state after a function, whose own variables are again what they were: that is not kept."""
+        return replace(_without(state, state.own), arguments=before.arguments, own=before.own)
 
     def _rearranged(self, command: str, arguments: tuple[str | None, ...], state: _State) -> _State:
         """Return the state after `shift` or `set`."""
@@ -375,11 +429,15 @@ class _Ways:
             count = arguments[0] if arguments else "1"
             if count is None or not _NUMBER.fullmatch(count) or None in state.arguments[: int(count)]:
                 raise UnreadableScript
+            if int(count) > len(state.arguments):
+                return state  # where dash ends
             return replace(state, arguments=state.arguments[int(count) :])
         rest = arguments
         while rest and rest[0] is not None and re.fullmatch("[-+][A-Za-z]+", rest[0]):
             rest = rest[2:] if rest[0].endswith("o") else rest[1:]
         if rest[:1] == (None,):
+            raise UnreadableScript
+        if len(rest) > _MOST_WORDS:
             raise UnreadableScript
         return replace(state, arguments=rest[1:] if rest[:1] == ("--",) else rest) if rest else state
 
@@ -412,10 +470,9 @@ class _Ways:
                     break
                 continue
             value = self._value(word, state)
-            split = "$" in word and not word.startswith('"') and (value is None or not _ONE_WORD.fullmatch(value))
             if value == "" and "$" in word and '"' not in word:
                 continue
-            if split or value is None:
+            if value is None or not (_QUOTED.fullmatch(word) or _ONE_WORD.fullmatch(value)):
                 return (*values, None)
             values.append(value)
         return tuple(values)
@@ -434,6 +491,8 @@ class _Ways:
             if piece is None:
                 return None
             value += piece
+            if len(value) > _MOST_CHARACTERS:
+                return None
         return value
 
     def _piece(self, match: re.Match[str], state: _State) -> str | None:
@@ -453,7 +512,7 @@ class _Ways:
 
     def _variable(self, text: str, state: _State) -> str | None:
         """Return the value of a variable, or of what is made of it."""
-        if text in _OF_USER:
+        if text == "$(id -u)" or (text in _OF_BASH and self._is_bash):
             return str(self._uid)
         if text in _ITSELF:
             return self._name
@@ -488,11 +547,13 @@ class _Ways:
             place = match.end()
             if match["plain"] is not None:
                 shell += match["plain"].replace("[^", "[!")
-            elif (piece := self._piece(match, state)) is None:
+            elif (piece := self._piece(match, state)) is None or (match["variable"] and _SPECIAL.search(piece)):
                 return None
             else:
                 shell += re.sub(r"[*?\[]", r"[\g<0>]", piece)
-        return None if "[[:" in shell else fnmatch.fnmatchcase(subject, shell)
+        if "[[:" in shell or ("[^" in pattern and not self._is_bash):  # dash has no `[^`
+            return None
+        return fnmatch.fnmatchcase(subject, shell)
 
     def _test(self, words: Sequence[str], state: _State) -> bool | None:
         """Return what a test says; None if that is not known."""
@@ -520,6 +581,15 @@ class _Ways:
             status = self._plain_test(words[1:], state, double=double)
             return None if status is None else not status
         values = [self._value(word, state) for word in words]
+        if not double:  # a value without quotes may be no word, or several
+            loose = [number for number, word in enumerate(words) if not _QUOTED.fullmatch(word)]
+            if any(values[number] is None or not _ONE_WORD.fullmatch(values[number] or "x") for number in loose):
+                return None
+            gone = {number for number in loose if values[number] == "" and '"' not in words[number]}
+            words, values = (
+                [word for number, word in enumerate(words) if number not in gone],
+                [value for number, value in enumerate(values) if number not in gone],
+            )
         if len(words) == 1:
             return None if values[0] is None else bool(values[0])
         if len(words) == 2 and words[0] in {"-n", "-z"}:
@@ -528,11 +598,26 @@ class _Ways:
             return None
         left, operator, right = values[0], words[1], values[2]
         if operator in {"=", "==", "!="}:
+            if operator == "==" and not (double or self._is_bash):
+                return None  # which is an error to dash
             equal = self._matches(left, words[2], state) if double else _equal(left, right)
             return None if equal is None else equal == (operator != "!=")
         if operator in _NUMBERS and left and right and _NUMBER.fullmatch(left) and _NUMBER.fullmatch(right):
             return bool(_NUMBERS[operator](int(left), int(right)))
         return None
+
+
+def _may_be_made(way: _Outcome, is_there: Callable[[str], bool]) -> bool:
+    """Return whether what came before the end may have made its program, or a file that it is to run."""
+    program, state = "".join(map(str, way.words[:1])), way.state
+    if way.kind == "exec" and state.ran and "/" in program and not is_there(posixpath.join(state.folder, program)):
+        return True
+    words = [word for word in way.words if word]
+    return any(
+        posixpath.basename(word) == posixpath.basename(path) or f"{word}/".startswith(f"{path.rstrip('/')}/")
+        for path in state.changed
+        for word in words
+    ) or ("/" not in program and any(path.rstrip("/").endswith("bin") for path in state.changed))
 
 
 def _words(body: Block) -> Iterator[str]:
@@ -613,4 +698,6 @@ def _different(ways: Sequence[_Outcome]) -> list[_Outcome]:
         budget.check()
         if way not in different:
             different.append(way)
+        if len(different) > _MOST_WAYS:
+            raise UnreadableScript
     return different

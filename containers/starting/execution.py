@@ -36,6 +36,8 @@ _MOST_REWRITES: Final = 5
 """Times that ``#!`` may lead from one file to the next."""
 _MOST_LAUNCHES: Final = 8
 """Programs that are followed, each of which starts the next."""
+_MOST_CHOICES: Final = 8
+"""Programs of one script that are started; of more, one is taken to start."""
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of a container whose image sets none (moby/moby 9f3e5ee, oci/defaults.go, `defaultUnixPathEnv`)."""
 
@@ -107,7 +109,9 @@ class Execution:
         if problem:
             raise _NotStarted(f"/{files[0]} {problem}", f"/{files[0]}")
         refusal = None
-        for each in programs:
+        if len(programs) > 1:
+            most = most // 2 if len(programs) <= _MOST_CHOICES else 0  # each may be a script that starts as many
+        for each in programs if most else ():
             own = (files, names) if len(programs) == 1 else ([*files], [*names])
             refusal = self._start_next(words, each, *own, most)
             if refusal is None:

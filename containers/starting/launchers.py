@@ -349,7 +349,8 @@ def chosen(
     options, rest = _shell_options(words.arguments)
     name, content = _content(options, rest, script)
     arguments: list[str | None] = [*rest[1 if name else 2 :]]
-    ends = entry_scripts.ends(content, name or shell, [*arguments, None] if words.cut else arguments, uid, is_there)
+    own = name or "".join(rest[1:2]) or shell  # the word after a text is its $0
+    ends = entry_scripts.ends(content, own, [*arguments, None] if words.cut else arguments, uid, is_there, shell)
     if ends is None:
         return (), ""
     loose = ends.loose or shell == _READS_ITS_FILES or _reads_files(options, environment)

@@ -307,6 +307,7 @@ class _Parser:
             elif self.place < len(self._text) and (self._text[self.place] not in ";&|()<>\n#" or self._at_file()):
                 words.append(self._word())
                 if self._at("(") and words[-1].endswith("="):  # an array
+                    words[-1] += "("
                     self._pass_parentheses()
             elif self._at("#"):
                 self._comment()

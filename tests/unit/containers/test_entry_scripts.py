@@ -60,12 +60,14 @@ CYCLE = '[[ $# -gt 9 ]] && exec gone\nexec "$0" "$@" x\n'
 def files(text: str, *missing: str) -> Files:
     programs = ("bin/sh", "bin/bash", "usr/bin/gosu", "usr/bin/redis-server", "usr/bin/setpriv")
     present: Files = {path: PROGRAM for path in programs if path not in missing}
-    return {**present, "entry": f"#!/bin/bash\n{text}", "etc/passwd": "root:x:0:0::/:\nredis:x:9:9::/:", "srv/x": ""}
+    accounts = "root:x:0:0::/:\nredis:x:9:9::/:"
+    others: Files = {"etc/passwd": accounts, "srv/x": "", "srv/shut": PROGRAM, "srv/windows": "#!/bin/sh\r\n"}
+    return {**present, **others, "entry": f"#!/bin/bash\n{text}"}
 
 
 def lines(text: str, command: Sequence[str], *missing: str, user: str = "") -> list[str]:
     config = {"Entrypoint": ["/entry"], "Cmd": [*command], "User": user, "Env": ["PATH=/usr/bin:/bin"]}
-    read = image(files(text, *missing), config)
+    read = image(files(text, *missing), config, modes={"srv/shut": (0o600, 0)})
     found = started_programs.faults(read, X86_64, "linux/amd64")
     return [fault.reason for fault in found if "does not start as" in str(fault)]
 
@@ -119,7 +121,19 @@ SERVER = "usr/bin/redis-server"
         ('(exit 0); { true; } | exit 0\nexec "$@"', ["gone"], "", GONE),
         ('server &\nexec "$@"', ["gone"], "", None),
         ('install-it\nexec "$@"', ["gone"], "", None),
-        ('install-it\nexec "$@"', ["/srv/gone"], "", "/srv/gone does not exist"),
+        ('install-it\nexec "$@"', ["/srv/gone"], "", None),
+        ('install-it\nexec /srv/shut', ["x"], "", "user root may not run /srv/shut, whose mode is 0600"),
+        ('/srv/bin/pip install it\nexec "$@"', ["/srv/gone"], "", None),
+        ('echo | tar x\nexec "$@"', ["/srv/gone"], "", None),
+        ('(cd /srv && cp x gone)\nexec "$@"', ["/srv/gone"], "", None),
+        ('chmod +x /srv/shut\nexec /srv/shut', ["x"], "", None),
+        ('chmod -R 755 /srv\nexec /srv/shut', ["x"], "", None),
+        ('chmod +x /srv/*\nexec /srv/shut', ["x"], "", None),
+        ('chmod 700 "$DATA"\nexec "$@"', ["gone"], "", GONE),
+        ('find /srv -exec chmod +x {} +\nexec /srv/shut', ["x"], "", None),
+        ('chown redis /srv\nexec gosu redis /srv/shut', ["x"], "", None),
+        ("sed -i 's/\\r//' /srv/windows\nexec /srv/windows", ["x"], "", None),
+        ("sed 's/x/y/' /srv/x\nexec /srv/shut", ["x"], "", "user root may not run /srv/shut, whose mode is 0600"),
         ('pip install it\nexec "$@"', ["/srv/gone"], "", None),
         ('echo > /srv/gone\nexec "$@"', ["/srv/gone"], "", None),
         ('echo >&2; echo 2>/dev/null\nexec "$@"', ["gone"], "", GONE),
@@ -134,6 +148,23 @@ SERVER = "usr/bin/redis-server"
         ('exec $WITH "$@"', ["gone"], "", None),
         ('[ ² -eq 1 ]; shift ²; exec "$@"', ["gone"], "", None),
         ("exec 3>&1; exec 2>&1; exec -a name \"$@\"", ["gone"], "", GONE),
+        ('f() { local A=gone; }\nA=bash; f; exec "$A"', [], "", None),
+        ('f() { exec $A; }\nA=gone; A=bash f', [], "", None),
+        ('A=gone; A=bash B=1; exec $A', [], "", None),
+        ('A=(bash x); [ -z "$A" ] && exec gone; exec "$A"', [], "", None),
+        ('A=1; ((A++)); [ "$A" = 1 ] && exec gone; exec bash', [], "", None),
+        ('if [ -n $1 ]; then exec bash; fi; exec gone', [], "", None),
+        ('if [ $1 != x ]; then exec gone; fi; exec bash', [], "", None),
+        ('A="g*"; case "$1" in $A) exec bash ;; esac; exec gone', ["gx"], "", None),
+        ('if shift 2; then exec gone; fi; exec bash', ["x"], "", None),
+        ('if A=`false`; then exec gone; fi; exec bash', [], "", None),
+        ('shopt -s nocasematch; case "$1" in x) exec bash ;; esac; exec gone', ["X"], "", None),
+        (IGNORES + "env A=1 server\n", ["server"], "", None),
+        (IGNORES + "tail -f /dev/null\n", ["server"], "", None),
+        (IGNORES + "while sleep 99; do :; done\n", ["server"], "", None),
+        (IGNORES + "cat /srv/x\n", ["server"], "", None),
+        (IGNORES + "cat <<E\nusage\nE\n", ["server"], "", "/entry starts nothing for server"),
+        ('trap "exec bash" EXIT; exit 1', ["server"], "", None),
         ('"', ["gone"], "", None),
     ],
 )  # fmt: skip
