@@ -29,7 +29,7 @@ from containers.starting.shell_syntax import (
     Simple,
     UnreadableScript,
 )
-from containers.starting.shell_text import ASSIGNMENT, LOOKED_UP
+from containers.starting.shell_text import ASSIGNMENT, LOOKED_UP, MOST_CHARACTERS
 
 
 def _names(text: str) -> frozenset[str]:
@@ -40,8 +40,7 @@ _MOST_WAYS: Final = 64
 """Ways through a script that are followed."""
 _MOST_STEPS: Final = 5000
 _MOST_WORDS: Final = 1000
-_MOST_CHARACTERS: Final = 1000
-"""Arguments, and characters of a value, that are followed: a line may double them."""
+"""Arguments that are followed: a line may double them."""
 _DEEPEST: Final = 8
 """Functions that call each other."""
 _VARIABLE: Final = r"""\$(?:\w+|[@*#?$!-]|\([^()"]*\)|\{[^{}"]*\})"""
@@ -491,7 +490,7 @@ class _Ways:
             if piece is None:
                 return None
             value += piece
-            if len(value) > _MOST_CHARACTERS:
+            if len(value) > MOST_CHARACTERS:
                 return None
         return value
 
@@ -515,7 +514,7 @@ class _Ways:
         if text == "$(id -u)" or (text in _OF_BASH and self._is_bash):
             return str(self._uid)
         if text in _ITSELF:
-            return self._name
+            return self._name if self._is_bash or "BASH" not in text else None
         arguments = state.arguments
         if text in {"$#", "${#}"}:
             return None if None in arguments else str(len(arguments))

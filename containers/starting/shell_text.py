@@ -51,6 +51,8 @@ ENDS: Final = re.compile(r"-[a-zA-Z]*e[a-zA-Z]*|errexit")
 LOOKED_UP: Final = re.compile(
     r"PATH|CDPATH|ENV|BASH_ENV|IFS|HOME|PYTHON\w*|GUNICORN_CMD_ARGS|UVICORN_\w+|WEB_CONCURRENCY|PET_\w+|UV_WORKING_DIR\w*"
 )
+MOST_CHARACTERS: Final = 1000
+"""Characters of a variable's value that is followed: a line may double them."""
 _NAMES: Final = re.compile(rf"(?<!\w)(?:{LOOKED_UP.pattern})(?!\w)")
 """Variables that change what a name stands for, or are options of a program."""
 _BUILT_IN: Final = re.compile(
@@ -324,7 +326,12 @@ class Text:
         self._known_values.pop(variable, None)
         if variable == "IFS":
             self._known_values, self._splits = {}, True
-        elif _PLAIN.fullmatch(value) and name not in {"PWD", "OLDPWD"} and not self._splits:
+        elif (
+            len(value) <= MOST_CHARACTERS
+            and _PLAIN.fullmatch(value)
+            and name not in {"PWD", "OLDPWD"}
+            and not self._splits
+        ):
             self._known_values[name] = value
 
     def _export(self, words: Sequence[str]) -> None:

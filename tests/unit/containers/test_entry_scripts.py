@@ -65,8 +65,10 @@ def files(text: str, *missing: str) -> Files:
     return {**present, **others, "entry": f"#!/bin/bash\n{text}"}
 
 
-def lines(text: str, command: Sequence[str], *missing: str, user: str = "") -> list[str]:
-    config = {"Entrypoint": ["/entry"], "Cmd": [*command], "User": user, "Env": ["PATH=/usr/bin:/bin"]}
+def lines(
+    text: str, command: Sequence[str], *missing: str, user: str = "", entrypoint: Sequence[str] = ()
+) -> list[str]:
+    config = {"Entrypoint": [*entrypoint] or ["/entry"], "Cmd": [*command], "User": user, "Env": ["PATH=/usr/bin:/bin"]}
     read = image(files(text, *missing), config, modes={"srv/shut": (0o600, 0)})
     found = started_programs.faults(read, X86_64, "linux/amd64")
     return [fault.reason for fault in found if "does not start as" in str(fault)]
@@ -177,9 +179,31 @@ def test_user_of_the_image_decides_what_a_script_starts() -> None:
     assert lines(REDIS, ["redis-server"], SERVER, user="redis") == ["no folder of PATH has redis-server"]
 
 
+def test_word_after_a_text_is_its_name() -> None:
+    entrypoint = ["sh", "-c", 'exec "$0" "$@"']
+    assert lines("", ["redis-server", "x"], entrypoint=entrypoint) == []
+    assert lines("", ["gone", "x"], entrypoint=entrypoint) == [GONE]
+
+
+def test_bash_alone_has_the_number_of_its_user() -> None:
+    for text, programs in [
+        ('[ "$UID" = 0 ]', {("a",), ("b",)}),
+        ("[ x == x ]", {("a",), ("b",)}),
+        ("[ x = x ]", {("a",)}),
+    ]:
+        found = [
+            entry_scripts.ends(f"if {text}; then exec a; fi; exec b", "/entry", [], 0, bool, shell)
+            for shell in ("bash", "sh")
+        ]
+        assert [ends and {*ends.programs} for ends in found] == [{("a",)}, programs]
+
+
 @every(
     "text",
     [
+        'A="aaaaaaaaaa"\n' + 'A="$A$A"\n' * 40 + 'exec "$A"',
+        'set -- "$@" "$@"\n' * 40 + "exec a",
+        '[ $# -gt 6 ] && exec gone\n' + "".join(f'if a{n}; then exec "$0" "$@" {n}; fi\n' for n in range(60)) + 'exec "$0" "$@" x',
         "if a; then " * 3000,
         "(" * 20_000,
         'x "$(' * 9000,
@@ -190,7 +214,7 @@ def test_user_of_the_image_decides_what_a_script_starts() -> None:
         "while a; do " * 49 + "b" + "; done" * 49,
         'exec "$0" a || exec "$0" b\n',
     ],
-)
+)  # fmt: skip
 def test_script_without_end_is_given_up(text: str) -> None:
-    assert entry_scripts.ends(text, "/entry", ["x"], 0, bool) is None or "exec" in text
+    assert entry_scripts.ends(text, "/entry", ["x"], 0, bool) is None or 'exec "$' in text
     assert lines(text, ["x"]) == []
