@@ -378,9 +378,8 @@ class _Ways:
         if command in {"((", "let"}:
             state = replace(state, variables={})
         starts = _STARTS.get(str(command))
-        ran = command not in _QUIET or (
-            starts is not None and any(each and starts.fullmatch(each) for each in arguments)
-        )
+        own = arguments[:1] if command == "command" else arguments
+        ran = command not in _QUIET or (starts is not None and any(each and starts.fullmatch(each) for each in own))
         of_others = [each for each in arguments if each] if command in {"find", "xargs"} else []
         made = command is None or "chmod" in of_others
         made |= any(posixpath.basename(each) in _MAKES for each in (command or "", *of_others))

@@ -131,6 +131,7 @@ SERVER = "usr/bin/redis-server"
         ('chmod +x /srv/shut\nexec /srv/shut', ["x"], "", None),
         ('chmod -R 755 /srv\nexec /srv/shut', ["x"], "", None),
         ('chmod +x /srv/*\nexec /srv/shut', ["x"], "", None),
+        ('command -v x >/dev/null && echo; tail -n 1 /srv/x\nexec "$@"', ["gone"], "", GONE),
         ('chmod 700 "$DATA"\nexec "$@"', ["gone"], "", GONE),
         ('find /srv -exec chmod +x {} +\nexec /srv/shut', ["x"], "", None),
         ('chown redis /srv\nexec gosu redis /srv/shut', ["x"], "", None),
