@@ -385,7 +385,10 @@ class _Ways:
         made |= any(posixpath.basename(each) in _MAKES for each in (command or "", *of_others))
         if command in _CHANGES and (command != "sed" or any(each and each.startswith("-i") for each in arguments)):
             made |= command == "chmod" and None in arguments and bool(_RUNNABLE.fullmatch(arguments[0] or "+x"))
-            state = replace(state, changed=(*state.changed, *(each for each in arguments if each)))
+            files = [each for each in arguments if each and not each.startswith("-")][
+                1:
+            ]  # after a mode, a user or a text
+            state = replace(state, changed=(*state.changed, *files))
         unmatched = state.unmatched and (command == "printf" or (command == "cat" and not arguments))
         return replace(state, ran=state.ran or ran, made=state.made or made, unmatched=unmatched)
 
@@ -610,12 +613,15 @@ def _may_be_made(way: _Outcome, is_there: Callable[[str], bool]) -> bool:
     program, state = "".join(map(str, way.words[:1])), way.state
     if way.kind == "exec" and state.ran and "/" in program and not is_there(posixpath.join(state.folder, program)):
         return True
-    words = [word for word in way.words if word]
-    return any(
-        posixpath.basename(word) == posixpath.basename(path) or f"{word}/".startswith(f"{path.rstrip('/')}/")
-        for path in state.changed
-        for word in words
-    ) or ("/" not in program and any(path.rstrip("/").endswith("bin") for path in state.changed))
+    return any(_changes_program(path.rstrip("/"), word) for path in state.changed for word in way.words if word)
+
+
+def _changes_program(path: str, word: str) -> bool:
+    """Return whether a change of a file or folder may be one of a program."""
+    folder, name = posixpath.split(path)
+    if "/" in word:
+        return f"{word}/".startswith(f"{path}/") or posixpath.basename(word) == name
+    return path.endswith("bin") or (folder.endswith("bin") and name == word)
 
 
 def _words(body: Block) -> Iterator[str]:
