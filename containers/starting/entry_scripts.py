@@ -29,7 +29,7 @@ from containers.starting.shell_syntax import (
     Simple,
     UnreadableScript,
 )
-from containers.starting.shell_text import ASSIGNMENT, LOOKED_UP, MOST_CHARACTERS
+from containers.starting.shell_text import ASSIGNMENT, LOOKED_UP, MOST_CHARACTERS, SHORT
 
 
 def _names(text: str) -> frozenset[str]:
@@ -75,7 +75,7 @@ _NUMBER: Final = re.compile("0|[1-9][0-9]{0,8}")
 _LOCAL: Final = {"local", "declare", "typeset"}
 _DECLARES: Final = {"export", "readonly", *_LOCAL}
 _STATUSES: Final = {"true": True, ":": True, "false": False, "echo": True, "break": True, "continue": True}
-_SETS: Final = {"read", "mapfile", "readarray", "getopts", "printf", "unset", "let"}
+_SETS: Final = {"read", "mapfile", "readarray", "getopts", "printf", "unset"}
 _QUIET: Final = _names(
     "echo printf umask ulimit shopt type hash alias wait pwd command let (( trap getopts read unset mapfile readarray "
     "sleep id date hostname cat chown chmod mkdir rm ls stat find sed awk grep tr cut head tail sort wc basename "
@@ -102,8 +102,6 @@ _STARTS: Final = {
 """Quiet commands that are not so with such an argument: they start another one, or do not end."""
 _OTHER_SHELL: Final = re.compile("nocasematch|execfail|expand_aliases")
 """Options of `shopt` by which a script means something else."""
-_SHORT: Final = re.compile(r"[\d.]{1,4}s?")
-"""What `sleep` waits for; a longer time, as `infinity`, is what the container is for."""
 _SET: Final = re.compile(r"\$\{(\w+):?=")
 """How a word sets a variable that is not set."""
 
@@ -369,28 +367,23 @@ class _Ways:
         self, command: str | None, words: Sequence[str], arguments: tuple[str | None, ...], state: _State
     ) -> _State:
         """Return the state after a program, or a command of the shell that sets variables."""
-        if command == "sleep" and not all(each and _SHORT.fullmatch(each) for each in arguments):
+        if command == "sleep" and not all(each and SHORT.fullmatch(each) for each in arguments):
             raise UnreadableScript
         if command == "unset" and "-f" in words:
             raise UnreadableScript
-        if command in _SETS:
-            state = _without(state, words[1:])
         if command in {"((", "let"}:
             state = replace(state, variables={})
-        starts = _STARTS.get(str(command))
-        own = arguments[:1] if command == "command" else arguments
-        ran = command not in _QUIET or (starts is not None and any(each and starts.fullmatch(each) for each in own))
-        of_others = [each for each in arguments if each] if command in {"find", "xargs"} else []
-        made = command is None or "chmod" in of_others
-        made |= any(posixpath.basename(each) in _MAKES for each in (command or "", *of_others))
-        if command in _CHANGES and (command != "sed" or any(each and each.startswith("-i") for each in arguments)):
-            made |= command == "chmod" and None in arguments and bool(_RUNNABLE.fullmatch(arguments[0] or "+x"))
-            files = [each for each in arguments if each and not each.startswith("-")][
-                1:
-            ]  # after a mode, a user or a text
-            state = replace(state, changed=(*state.changed, *files))
-        unmatched = state.unmatched and (command == "printf" or (command == "cat" and not arguments))
-        return replace(state, ran=state.ran or ran, made=state.made or made, unmatched=unmatched)
+        elif command in _SETS:
+            state = _without(state, words[1:])
+        known = [each for each in arguments if each]
+        made = command is None or _makes(command, known, cut=None in arguments)
+        return replace(
+            state,
+            ran=state.ran or command not in _QUIET or _starts(str(command), known),
+            made=state.made or made,
+            changed=(*state.changed, *_changed_files(str(command), known)),
+            unmatched=state.unmatched and (command == "printf" or (command == "cat" and not arguments)),
+        )
 
     def _declared(self, command: str, words: Sequence[str], state: _State) -> _State:
         before = state
@@ -581,31 +574,64 @@ class _Ways:
         if words[:1] == ["!"]:
             status = self._plain_test(words[1:], state, double=double)
             return None if status is None else not status
-        values = [self._value(word, state) for word in words]
-        if not double:  # a value without quotes may be no word, or several
-            loose = [number for number, word in enumerate(words) if not _QUOTED.fullmatch(word)]
-            if any(values[number] is None or not _ONE_WORD.fullmatch(values[number] or "x") for number in loose):
-                return None
-            gone = {number for number in loose if values[number] == "" and '"' not in words[number]}
-            words, values = (
-                [word for number, word in enumerate(words) if number not in gone],
-                [value for number, value in enumerate(values) if number not in gone],
-            )
-        if len(words) == 1:
-            return None if values[0] is None else bool(values[0])
-        if len(words) == 2 and words[0] in {"-n", "-z"}:
-            return None if values[1] is None else bool(values[1]) == (words[0] == "-n")
-        if len(words) != 3:
+        kept = list(words) if double else self._kept(words, state)
+        values = [self._value(word, state) for word in kept or ()]
+        if kept is None or None in values[:1]:
             return None
-        left, operator, right = values[0], words[1], values[2]
+        if len(kept) == 1:
+            return bool(values[0])
+        if len(kept) == 2 and kept[0] in {"-n", "-z"}:
+            return None if values[1] is None else bool(values[1]) == (kept[0] == "-n")
+        return self._comparison(kept, values, state, double=double) if len(kept) == 3 else None
+
+    def _kept(self, words: Sequence[str], state: _State) -> list[str] | None:
+        """Return the words of `[` that are there: a value without quotes may be none, or several, which gives None."""
+        kept = []
+        for word in words:
+            value = None if _QUOTED.fullmatch(word) else self._value(word, state)
+            if value == "" and '"' not in word:
+                continue
+            if not _QUOTED.fullmatch(word) and not _ONE_WORD.fullmatch(value or ""):
+                return None
+            kept.append(word)
+        return kept
+
+    def _comparison(
+        self, words: Sequence[str], values: Sequence[str | None], state: _State, *, double: bool
+    ) -> bool | None:
+        left, right, operator = values[0], values[2], words[1]
+        if operator == "==" and not (double or self._is_bash):
+            return None  # which is an error to dash
         if operator in {"=", "==", "!="}:
-            if operator == "==" and not (double or self._is_bash):
-                return None  # which is an error to dash
             equal = self._matches(left, words[2], state) if double else _equal(left, right)
             return None if equal is None else equal == (operator != "!=")
         if operator in _NUMBERS and left and right and _NUMBER.fullmatch(left) and _NUMBER.fullmatch(right):
             return bool(_NUMBERS[operator](int(left), int(right)))
         return None
+
+
+def _starts(command: str, arguments: Sequence[str]) -> bool:
+    """Return whether a quiet command starts another one, or does not end."""
+    starts = _STARTS.get(command)
+    return starts is not None and any(map(starts.fullmatch, arguments[:1] if command == "command" else arguments))
+
+
+def _makes(command: str, arguments: Sequence[str], *, cut: bool) -> bool:
+    """Return whether a command, or the one that it runs for each file, may make a program of a file that is not known.
+
+    ``cut`` is whether it has unknown arguments.
+    """
+    if command == "chmod":
+        return cut and all(map(_RUNNABLE.fullmatch, arguments[:1]))
+    names = [command, *(arguments if command in {"find", "xargs"} else ())]
+    return "chmod" in names[1:] or any(posixpath.basename(name) in _MAKES for name in names)
+
+
+def _changed_files(command: str, arguments: Sequence[str]) -> list[str]:
+    """Return the files that a command changes: they follow a mode, a user or a text."""
+    if command not in _CHANGES or (command == "sed" and not any(each.startswith("-i") for each in arguments)):
+        return []
+    return [each for each in arguments if not each.startswith("-")][1:]
 
 
 def _may_be_made(way: _Outcome, is_there: Callable[[str], bool]) -> bool:

@@ -81,7 +81,7 @@ _ALWAYS: Final = (["true"], [":"])
 """Commands by which a loop may never end."""
 _OF_FILE: Final = re.compile("^-[a-moprstuwxGLNOS]$|/")
 """Words of a loop that may wait for a file, the program itself perhaps."""
-_SHORT: Final = re.compile(r"[\d.]{1,4}s?")
+SHORT: Final = re.compile(r"[\d.]{1,4}s?")
 """What `sleep` waits for; a longer time, as `infinity`, is a start too."""
 _TO_NOTHING: Final = re.compile(r"\d*>>?[ \t]*/dev/null|\d*>&[ \t]*\d")
 
@@ -263,7 +263,7 @@ class Text:
             self._known_values.pop(name, None)
             self._splits |= name == "IFS"
         if rest[:1] == ["sleep"]:
-            return all(map(_SHORT.fullmatch, rest[1:]))
+            return all(map(SHORT.fullmatch, rest[1:]))
         return not rest or rest[0] in _PLAIN_COMMANDS or rest[:2] == ["command", "-v"]
 
     def _of_subshell(self, tokens: Sequence[tuple[str, str]]) -> CertainProgram | None:
@@ -390,7 +390,7 @@ class Text:
             self.sets |= command == "export" and any(_value(word.partition("=")[0]) is None for word in arguments)
             self._export(arguments if command == "export" else ())
             self._ends |= command == "set" and any(ENDS.fullmatch(word) for word in arguments)
-            known = {"set": _OPTION, "trap": _NO_HANDLER, "printf": _NO_VARIABLE, "sleep": _SHORT}.get(command)
+            known = {"set": _OPTION, "trap": _NO_HANDLER, "printf": _NO_VARIABLE, "sleep": SHORT}.get(command)
             plain = separator in {";", "&&"} and (known is None or all(map(known.fullmatch, arguments)))
         # A failure before `&&` leaves the shell as it was, which then goes on.
         plain &= not self._if_succeeded or separator == "&&"
