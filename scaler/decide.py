@@ -30,6 +30,9 @@ SETTLED_SECONDS = 180.0
 SAME_SECONDS = 600.0
 """A shortage goes on that was last seen so long ago: meanwhile a round may have failed, or a list lacked a machine."""
 
+LISTED_SECONDS = 30.0
+"""For so long after its start, Auto Scaling's list may lack a machine, and what it was started for looks missing."""
+
 
 @dataclass(frozen=True)
 class Reserved:
@@ -312,7 +315,8 @@ def _shortage(
 ) -> Shortage:
     """Return the shortage of now. Each machine of the first kind begins the turns anew.
 
-    While EC2 does not describe one, it counts as started now, and begins nothing.
+    What was missing until then has come, and what is missing later is another shortage. While EC2 does not describe
+    one, it counts as started now, and begins nothing.
     """
     going = last if last and now - last.seen <= SAME_SECONDS else Shortage(now, now)
     begun, taken = going.since, going.taken
@@ -320,7 +324,10 @@ def _shortage(
         begun, taken = now - rules.patience * _after_spot(usable), now  # it comes back as another kind
     first = [each for each in machines if each.group in usable[:1] and each.running and not each.gone]
     # One that was there before the loss does not say that there is capacity again.
-    return Shortage(max([begun, *(each.started for each in first if each.started > taken)]), now, taken)
+    came = [each.started for each in first if each.started > taken]
+    if any(started > going.seen - LISTED_SECONDS for started in came):
+        begun = now
+    return Shortage(max([begun, *came]), now, taken)
 
 
 def room(now: float, rules: Rules, machines: Sequence[Machine], group: str) -> float:

@@ -369,6 +369,17 @@ def test_minimum_asks_for_each_capacity_in_turn() -> None:
     assert decide(12_000, rules, [], [], [], set(), shortage).desired == {SPOT: 2, ON_DEMAND: 0}
 
 
+def test_minimum_that_came_from_spot_is_asked_of_it_again() -> None:
+    """Jobs that come every six to ten minutes: their warm machines were on-demand ones in half of the cases, or more."""
+    rules, there = replace(RULES, least=1), machines(10_008)
+    busy = [Runner(1, "i-0", online=True, busy=True)]
+    first = decide(10_000, rules, [], [], [], set()).shortage
+    lacking = decide(10_020, rules, [], [], [], set(), first).shortage  # Auto Scaling does not list it yet
+    for shortage in (first, lacking):
+        done = decide(10_480, rules, [], there, busy, {"i-0": 10_060}, shortage)
+        assert done.desired == {SPOT: 2, ON_DEMAND: 0}
+
+
 def test_machine_of_the_minimum_that_spot_takes_comes_on_demand() -> None:
     rules, there = replace(RULES, least=1), machines(9_000)
     gone = decide(10_000, rules, [], [replace(there[0], gone=True)], [], {"i-0": 9_000})
