@@ -80,6 +80,9 @@ class ListenedWorld(World):
     def rows(self, table: str) -> dict[str, dict[str, Any]]:
         return self.tables.setdefault(table, {})
 
+    def most(self, group: str) -> int:
+        return int(json.loads(self.sets[self.set_of_group[group]]["RULES"])["most"])
+
     def gives(self, runner: Mapping[str, Any], job: Job) -> bool:
         return runner.get("set") == self._set(job)
 

@@ -122,6 +122,10 @@ class World:
         }
         self._next = 0
 
+    def most(self, _group: str) -> int:
+        """Return the most machines that a group may have."""
+        return int(RULES["most"])
+
     # What the functions have in place of `time`, of boto3's clients and of `urlopen`.
 
     def time(self) -> float:
@@ -396,7 +400,7 @@ class Client:
         return {
             "AutoScalingGroups": [
                 {
-                    "AutoScalingGroupName": group, "DesiredCapacity": count, "MaxSize": RULES["most"], "MinSize": 0,
+                    "AutoScalingGroupName": group, "DesiredCapacity": count, "MaxSize": world.most(group), "MinSize": 0,
                     "Instances": [
                         {"InstanceId": one.id, "LifecycleState": one.state}
                         for one in world.machines.values()
@@ -425,7 +429,7 @@ class Client:
         }
 
     def do_set_desired_capacity(self, *, AutoScalingGroupName: str, DesiredCapacity: int, **_: Any) -> None:  # noqa: N803
-        assert 0 <= DesiredCapacity <= RULES["most"]
+        assert 0 <= DesiredCapacity <= self._world.most(AutoScalingGroupName)
         self._world.desired[AutoScalingGroupName] = DesiredCapacity
 
     def do_terminate_instance_in_auto_scaling_group(
