@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from cli.runners.cluster_jobs import job_number
 from containers.errors import MALFORMED, SlipwayError, printable
@@ -18,6 +18,9 @@ from stacks.config.kubernetes import (
     ARC_SETS,
     KubernetesRunnersConfig,
 )
+
+_REFUSED: Final = "Error from server"
+"""How kubectl begins what a server answers that is there, such as `Error from server (Forbidden)`."""
 
 
 def check(stack: str, values: Mapping[str, Any]) -> str:
@@ -47,6 +50,8 @@ def check(stack: str, values: Mapping[str, Any]) -> str:
     except FileNotFoundError:
         return "kubectl is not on PATH: whether a controller is there that ends the scale sets is not known"
     except Unanswered as error:
+        if str(error).startswith(_REFUSED):
+            return printable(f"whether a controller is there that ends the scale sets is not known: {error}")
         return printable(
             f"the cluster does not answer kubectl ({error}): destroy deletes nothing in it; if it is gone for good, "
             f"run `PULUMI_K8S_DELETE_UNREACHABLE=true pulumi refresh --stack {stack}` first, which forgets what was "
@@ -89,12 +94,18 @@ def _undefined(items: Callable[..., list[Item]], space: str) -> list[str]:
 
 
 def _held(items: Callable[..., list[Item]], space: str, runners: Mapping[str, Any], sets: Sequence[Item]) -> list[str]:
-    """Return a line for each set that waits for a controller, if none is there."""
+    """Return a line for each set that waits for a controller, if none is there.
+
+    Who destroys need not see the organization's controller.
+    """
     arc = runners.get("arc")
     named = arc.get("controller") if isinstance(arc, dict) else None
     own = str(named.get("namespace")) if isinstance(named, dict) else f"{space}-controller"
     held = [each["name"] for each in sets if each.get("finalizers")]
-    if not held or any(serves(each, space) for each in _controllers(items, own)):
+    try:
+        if not held or any(serves(each, space) for each in _controllers(items, own)):
+            return []
+    except Unanswered:
         return []
     return [
         f"{space}/{name}: only ARC's controller ends a scale set, and none runs in {own} that serves {space}, so "

@@ -104,6 +104,18 @@ def test_destroy_asks_for_the_organizations_controller_alone(bin_folder: Path) -
     assert "none runs in arc-systems that serves slipway-runners" in refusal(arc=arc)
 
 
+def test_destroy_by_who_may_not_list_deployments(bin_folder: Path) -> None:
+    """It looks at the jobs all the same, and does not take the cluster for one that is gone."""
+    says(bin_folder, [{"name": "gpu", "labels": {"app.kubernetes.io/version": "0.14.2"}, **HELD}], ("gpu",))
+    kubectl, forbidden = bin_folder / "kubectl", "echo 'Error from server (Forbidden): no' >&2; exit 1"
+    kubectl.write_text(kubectl.read_text().replace(f"cat {bin_folder}/controllers.json", forbidden))
+    assert "a job runs, and an earlier release of Slipway made the scale set" in refusal()
+    kubectl.write_text(kubectl.read_text().replace(f"cat {bin_folder}/sets.json", forbidden))
+    assert hasty_destroy.check("mine", RUNNERS) == (
+        "whether a controller is there that ends the scale sets is not known: Error from server (Forbidden): no"
+    )
+
+
 def test_destroy_without_arcs_definitions_says_so(bin_folder: Path) -> None:
     releases = [{"metadata": {"labels": {"name": name, "owner": "helm"}}} for name in ("gpu", "cpu", "gpu")]
     for listed in (releases, []):
