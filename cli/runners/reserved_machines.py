@@ -34,18 +34,28 @@ class ReservationEnd:
 def of_stacks(stacks: Sequence[str] | None, root: Path) -> list[ReservationEnd]:
     """Return the reservations of the stacks named, else of all; each of their lines has the stack.
 
+    Of all, one whose file is wrong costs no other: its entry says what is wrong.
+
     Raises:
-        SlipwayError: a stack does not exist, or its file is wrong.
+        SlipwayError: a stack that was named does not exist, or its file is wrong.
     """
     found: list[ReservationEnd] = []
     for stack in stack_names(root) if stacks is None else stacks:
-        runners = graph.unlocked(read_stack(stack, root), f"stack {stack}", root).config.runners
-        profile = other_settings(stack, {"aws"}, root).get("aws:profile")
-        found += (
-            replace(each, lines=tuple(f"stack {stack}: {line}" for line in each.lines))
-            for each in (reservation_ends(runners, profile) if runners else ())
-        )
+        try:
+            found += _of_stack(stack, root)
+        except SlipwayError as error:
+            if stacks is not None:
+                raise
+            line = str(error)
+            found.append(ReservationEnd(stack, None, (line,), (line,), is_due=True))
     return found
+
+
+def _of_stack(stack: str, root: Path) -> Iterator[ReservationEnd]:
+    runners = graph.unlocked(read_stack(stack, root), f"stack {stack}", root).config.runners
+    profile = other_settings(stack, {"aws"}, root).get("aws:profile")
+    for each in reservation_ends(runners, profile) if runners else ():
+        yield replace(each, lines=tuple(f"stack {stack}: {line}" for line in each.lines))
 
 
 def reservation_ends(runners: Runners, profile: str | None = None) -> list[ReservationEnd]:

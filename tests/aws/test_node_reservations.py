@@ -182,6 +182,11 @@ def test_daily_look_fails_14_3_and_1_days_ahead(
         plant(reservation(**P5))  # it has no end
         assert main(["runners", "reservations", "mine"]) == 0
         capsys.readouterr()
+    (tmp_path / "stacks/Pulumi.broken.yaml").write_text(STACK.replace("eks-p5", "eks-p6000"))
+    assert main(["runners", "reservations"]) == 1
+    broken, line = capsys.readouterr().out.splitlines()
+    assert broken.startswith("stack broken: slipway:runners.profile: ")
+    assert line.startswith(f"stack mine: slipway:runners.reservation: {FIRST}: ")
 
 
 def test_status_and_metrics_say_when_a_reservation_ends(
