@@ -14,7 +14,7 @@ gets another machine.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .jobs import Job, Shortage
 
@@ -102,7 +102,7 @@ class Decision:
     ``prepare`` are the machines to register. ``end`` maps the machines to end to the reason. Of the waiting machines,
     ``release`` may go and ``hold`` must wait on. ``lost`` are machines whose runner may not have finished its job.
     ``forget`` are runners at GitHub without a machine. ``unassigned`` are jobs that GitHub assigned to none of these
-    runners. ``shortage`` is to be remembered: machines of the minimum are missing.
+    runners. ``shortage`` is to be remembered: machines of the minimum are missing, or there may be no more of them.
     """
 
     desired: Mapping[str, int]
@@ -280,10 +280,15 @@ def _desired(
     counts = {group: sum(machine.group == group for machine in staying) for group in rules.groups}
     rooms = {group: room(now, rules, fleet.machines, group) for group in rules.groups}
     usable = [group for group in rules.groups if rooms[group] > 0]
+    # What a job waits for a place among the most machines says nothing of any capacity.
+    full = last.full if last else 0.0
     # Free machines are for those that have waited longest.
-    turns = sorted((_turn(now - job.since, rules, usable, lost=job.lost) for job in waiting), reverse=True)[free:]
+    waited = [_turn(now - max(job.since, full), rules, usable, lost=job.lost) for job in waiting]
+    turns = sorted(waited, reverse=True)[free:]
     new = max(target - len(staying), 0)
     shortage = None
+    if turns and len(staying) >= rules.most:
+        shortage = replace(last or Shortage(0, 0), full=now)
     if new > len(turns):  # the others are for no job yet
         shortage = _shortage(now, rules, last, fleet.machines, usable, lost)
         turns += [_turn(now - shortage.since, rules, usable)] * (new - len(turns))
@@ -318,7 +323,7 @@ def _shortage(
     What was missing until then has come, and what is missing later is another shortage. While EC2 does not describe
     one, it counts as started now, and begins nothing.
     """
-    going = last if last and now - last.seen <= SAME_SECONDS else Shortage(now, now)
+    going = last if last and now - last.seen <= SAME_SECONDS else Shortage(now, now, full=last.full if last else 0)
     begun, taken = going.since, going.taken
     if any(machine.group == SPOT and machine.gone and machine.id in lost for machine in machines):
         begun, taken = now - rules.patience * _after_spot(usable), now  # it comes back as another kind
@@ -327,7 +332,7 @@ def _shortage(
     came = [each.started for each in first if each.started > taken]
     if any(started > going.seen - LISTED_SECONDS for started in came):
         begun = now
-    return Shortage(max([begun, *came]), now, taken)
+    return Shortage(max([begun, *came]), now, taken, going.full)
 
 
 def room(now: float, rules: Rules, machines: Sequence[Machine], group: str) -> float:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from .aws import SHAPE, Failed, pages, reason
@@ -76,12 +76,14 @@ class Job:
 class Shortage:
     """Since when too few machines wait for jobs, and when that was last so, in seconds since 1970.
 
-    ``taken`` is when spot capacity last took one of them, 0 if it has not.
+    ``taken`` is when spot capacity last took one of them, 0 if it has not. ``full`` is when jobs last waited because
+    there were as many machines as may be, 0 if none has.
     """
 
     since: float
     seen: float
     taken: float = 0
+    full: float = 0
 
 
 @dataclass
@@ -129,7 +131,8 @@ class Rows:
             self.listener = _text(row["known"])
             return
         if state == SHORTAGE:
-            times = (row["since"], row["seen"], row.get("taken", {"N": "0"}))  # a former release writes no third one
+            none = {"N": "0"}  # a former release writes fewer
+            times = (row["since"], row["seen"], row.get("taken", none), row.get("full", none))
             self.shortage = Shortage(*(float(int(time["N"])) for time in times))
             return
         if not REPOSITORY.fullmatch(row["repository"]["S"]):
@@ -218,9 +221,9 @@ class Jobs:
         self._note(LISTENER, LISTENER, _LONGEST_LIFE, {"known": {"B": zlib.compress(known.encode())}})
 
     def note_shortage(self, shortage: Shortage) -> None:
-        """Note that too few machines wait for jobs."""
-        times = {"since": shortage.since, "seen": shortage.seen, "taken": shortage.taken}
-        self._note(SHORTAGE, SHORTAGE, LONGEST_QUEUED, {key: {"N": str(int(time))} for key, time in times.items()})
+        """Note that too few machines wait for jobs, or that there may be no more of them."""
+        times = {key: {"N": str(int(time))} for key, time in asdict(shortage).items()}
+        self._note(SHORTAGE, SHORTAGE, LONGEST_QUEUED, times)
 
     def forget_runner(self, machine: str) -> None:
         """Note that a machine has no runner any more."""

@@ -380,6 +380,22 @@ def test_minimum_that_came_from_spot_is_asked_of_it_again() -> None:
         assert done.desired == {SPOT: 2, ON_DEMAND: 0}
 
 
+def test_wait_for_a_place_is_no_lack_of_spot_capacity() -> None:
+    """With more jobs than ``maxRunners``, nearly every machine was an on-demand one."""
+    rules, there, waiting = replace(RULES, most=2), machines(0, 0), [Job(number, "a/b", 100) for number in (1, 2)]
+    busy = [Runner(number, machine.id, online=True, busy=True) for number, machine in enumerate(there)]
+    prepared = {each.id: 60.0 for each in there}
+    shortage = None
+    for now in (2_940, 3_000):
+        shortage = decide(now, rules, waiting, there, busy, prepared, shortage).shortage
+    asked = {
+        now: decide(now, rules, waiting, there[:1], busy[:1], {"i-0": 60.0}, shortage).desired[ON_DEMAND]
+        for now in (3_060, 3_290, 3_300)
+    }
+    assert asked == {3_060: 0, 3_290: 0, 3_300: 1}
+    assert decide(3_000, rules, waiting[:1], there[:1], busy[:1], {"i-0": 60.0}).shortage is None
+
+
 def test_machine_of_the_minimum_that_spot_takes_comes_on_demand() -> None:
     rules, there = replace(RULES, least=1), machines(9_000)
     gone = decide(10_000, rules, [], [replace(there[0], gone=True)], [], {"i-0": 9_000})
