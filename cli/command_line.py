@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -44,6 +44,13 @@ class Command(click.Command):
             for line, meaning in self.examples:
                 formatter.write_text(f"# {meaning}")
                 formatter.write(f"{'':>{formatter.current_indent}}$ {line}\n")
+
+
+def command(
+    *examples: tuple[str, str], name: str | None = None, **options: Any
+) -> Callable[[Callable[..., Any]], Command]:
+    """Return the decorator that makes a function a :class:`Command`, by default of the function's name."""
+    return click.command(name, cls=Command, examples=examples, **options)
 
 
 class Sections(click.Group):

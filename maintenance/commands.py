@@ -9,17 +9,14 @@ from typing import Final
 import click
 
 from cli import completion
-from cli.command_line import Command, Sections
+from cli.command_line import Sections, command
 from cli.main import slipway
 from stacks.config.stack_file import ROOT
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("python -m maintenance refresh", "all tables that a public source can be asked for"),
-        ("python -m maintenance refresh nccl cudnn --dry-run", "two of them; nothing is written"),
-    ],
+@command(
+    ("python -m maintenance refresh", "all tables that a public source can be asked for"),
+    ("python -m maintenance refresh nccl cudnn --dry-run", "two of them; nothing is written"),
 )
 @click.argument("tables", metavar="[TABLE]...", nargs=-1, shell_complete=completion.tables)
 @click.option("--dry-run", is_flag=True, help="Show what is new, and write nothing.")
@@ -43,13 +40,10 @@ def refresh(ctx: click.Context, tables: tuple[str, ...], *, dry_run: bool) -> No
     ctx.exit(1 if any(entry.error for entry in every) else 0)
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("python -m maintenance upstream", "all of them, at every version that a stack uses"),
-        ("python -m maintenance upstream nccl --at v2.31.1-1", "before a pinned version moves"),
-        ("python -m maintenance upstream hpcx --from hpcx-v2.26-cuda13-x86_64.tbz", "an archive"),
-    ],
+@command(
+    ("python -m maintenance upstream", "all of them, at every version that a stack uses"),
+    ("python -m maintenance upstream nccl --at v2.31.1-1", "before a pinned version moves"),
+    ("python -m maintenance upstream hpcx --from hpcx-v2.26-cuda13-x86_64.tbz", "an archive"),
 )
 @click.argument("components", metavar="[COMPONENT]...", nargs=-1, shell_complete=completion.components)
 @click.option("--at", "tag", metavar="TAG", help="A tag or commit instead of those that the stacks use.")
@@ -85,7 +79,7 @@ def upstream(
     ctx.exit(1 if any(result.broken or (result.error and not result.skipped) for _, result in every) else 0)
 
 
-@click.command(cls=Command, examples=[("python -m maintenance schema", "after a change of the models")])
+@command(("python -m maintenance schema", "after a change of the models"))
 def schema() -> None:
     """Update Pulumi.yaml's config block and the JSON schema of stack files."""
     from maintenance.generated import generated_files
@@ -96,9 +90,7 @@ def schema() -> None:
         print(f"{path.relative_to(ROOT)}: {'updated' if path in changed else 'already up to date'}")
 
 
-@click.command(
-    cls=Command, examples=[("python -m maintenance docs", "after a change of a key, an argument or a command")]
-)
+@command(("python -m maintenance docs", "after a change of a key, an argument or a command"))
 def docs() -> None:
     """Update the tables in the images' READMEs, and the pages of docs/reference."""
     from maintenance.generated import generated_files

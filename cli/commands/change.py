@@ -10,22 +10,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli import completion
-from cli.command_line import Command
+from cli.command_line import command
 from stacks.config.stack_file import ROOT
 
 if TYPE_CHECKING:
     from stacks.plan import Plan
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway new mine --flavor nccl cuda=12.9.1 torch.version=2.15.0", "what is left out has its default"),
-        ("slipway new mine --flavor local 'registry={kind: ghcr, repository: ghcr.io/acme/images}'", "a block at once"),
-        ("slipway new mine", "on a terminal: asks, with the choices that go together"),
-        ("slipway new mine --from values.yaml", "the runners that ARC's chart has with these values"),
-        ("slipway new mine --from main.tf", "the runners on EC2 that terraform-aws-github-runner has"),
-    ],
+@command(
+    ("slipway new mine --flavor nccl cuda=12.9.1 torch.version=2.15.0", "what is left out has its default"),
+    ("slipway new mine --flavor local 'registry={kind: ghcr, repository: ghcr.io/acme/images}'", "a block at once"),
+    ("slipway new mine", "on a terminal: asks, with the choices that go together"),
+    ("slipway new mine --from values.yaml", "the runners that ARC's chart has with these values"),
+    ("slipway new mine --from main.tf", "the runners on EC2 that terraform-aws-github-runner has"),
 )
 @click.argument("stack")
 @click.argument("values", metavar="[KEY=VALUE]...", nargs=-1, shell_complete=completion.keys)
@@ -73,14 +70,11 @@ def new(stack: str, values: tuple[str, ...], flavor: str | None, source: Path | 
     )
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway check", "after any change of a stack file"),
-        ("slipway check mine", "likewise, and only the line of `mine` is printed"),
-        ("slipway check --locked local", "likewise, and parents, sources and Python packages of `local` are pinned"),
-        ("slipway check --json", "the stacks and the mistakes, for a program"),
-    ],
+@command(
+    ("slipway check", "after any change of a stack file"),
+    ("slipway check mine", "likewise, and only the line of `mine` is printed"),
+    ("slipway check --locked local", "likewise, and parents, sources and Python packages of `local` are pinned"),
+    ("slipway check --json", "the stacks and the mistakes, for a program"),
 )
 @click.argument("stacks", metavar="[STACK]...", nargs=-1, shell_complete=completion.stacks)
 @click.option("--locked", is_flag=True, help="Refuse what stacks/lock.toml does not pin, in all stacks or those named.")
@@ -115,14 +109,11 @@ def check(ctx: click.Context, stacks: tuple[str, ...], *, locked: bool, as_json:
     ctx.exit(1 if mistakes else 0)
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway lock", "what all stacks fetch and the lock lacks; all else keeps its tag"),
-        ("slipway lock --packages local", "the packages alone that one stack adds; its parents stay unlocked"),
-        ("slipway lock --upgrade local", "what one stack fetches, as it is newest now; others keep what they have"),
-        ("slipway lock --refresh", "likewise of all, and upgraded packages of the distribution in the images"),
-    ],
+@command(
+    ("slipway lock", "what all stacks fetch and the lock lacks; all else keeps its tag"),
+    ("slipway lock --packages local", "the packages alone that one stack adds; its parents stay unlocked"),
+    ("slipway lock --upgrade local", "what one stack fetches, as it is newest now; others keep what they have"),
+    ("slipway lock --refresh", "likewise of all, and upgraded packages of the distribution in the images"),
 )
 @click.argument("stacks", metavar="[STACK]...", nargs=-1, shell_complete=completion.stacks)
 @click.option("--upgrade", is_flag=True, help="Take what is newest now in place of what is locked.")

@@ -9,18 +9,15 @@ from typing import Any
 import click
 
 from cli import completion
-from cli.command_line import Command, is_reference
+from cli.command_line import command, is_reference
 from containers import color
 from containers.errors import SlipwayError
 from stacks.config.stack_file import ROOT
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway affected --since origin/main", "what this branch rebuilds, and why"),
-        ("slipway affected --since HEAD~1 --json", "the same as a matrix of GitHub Actions"),
-    ],
+@command(
+    ("slipway affected --since origin/main", "what this branch rebuilds, and why"),
+    ("slipway affected --since HEAD~1 --json", "the same as a matrix of GitHub Actions"),
 )
 @click.option("--since", metavar="REF", required=True, help="Compare with this branch, tag or commit.")
 @click.option("--json", "as_json", is_flag=True, help="Print a matrix of GitHub Actions, on one line.")
@@ -40,18 +37,15 @@ def affected(since: str, *, as_json: bool) -> None:
         print(line)
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway diff local", "what the stack last published, with what would be built now"),
-        ("slipway diff nccl-cu132 torch --markdown", "one of its images, for a pull request"),
-        ("slipway diff local-multi torch --platform linux/arm64", "what is for one platform"),
-        (
-            "slipway diff local-multi --platform linux/arm64 --against linux/amd64",
-            "two platforms of what is published",
-        ),
-        ("slipway diff ghcr.io/acme/app:1.0 ghcr.io/acme/app:2.0", "any two images in registries"),
-    ],
+@command(
+    ("slipway diff local", "what the stack last published, with what would be built now"),
+    ("slipway diff nccl-cu132 torch --markdown", "one of its images, for a pull request"),
+    ("slipway diff local-multi torch --platform linux/arm64", "what is for one platform"),
+    (
+        "slipway diff local-multi --platform linux/arm64 --against linux/amd64",
+        "two platforms of what is published",
+    ),
+    ("slipway diff ghcr.io/acme/app:1.0 ghcr.io/acme/app:2.0", "any two images in registries"),
 )
 @click.argument(
     "targets", metavar="STACK [IMAGE] | REF [REF]", nargs=-1, required=True, shell_complete=completion.stack_then_image
@@ -123,14 +117,11 @@ def diff(
     ctx.exit(1 if over else 0)
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway verify nccl-cu132", "all images, and the parents they were built on"),
-        ("slipway verify nccl-cu132 torch", "one image"),
-        ("slipway verify nccl-cu132 torch --digest sha256:5d41...", "an earlier image, or one with warm layers"),
-        ("slipway verify nccl-cu132 --json", "the results as JSON, for a program"),
-    ],
+@command(
+    ("slipway verify nccl-cu132", "all images, and the parents they were built on"),
+    ("slipway verify nccl-cu132 torch", "one image"),
+    ("slipway verify nccl-cu132 torch --digest sha256:5d41...", "an earlier image, or one with warm layers"),
+    ("slipway verify nccl-cu132 --json", "the results as JSON, for a program"),
 )
 @click.argument("stack", shell_complete=completion.stacks)
 @click.argument("image", required=False, shell_complete=completion.images)

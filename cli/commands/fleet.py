@@ -7,19 +7,16 @@ import json
 import click
 
 from cli import completion
-from cli.command_line import Command
+from cli.command_line import command
 from stacks.config.stack_file import ROOT
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway runners status runners-eks", "each job of the runners, how far it has come, and why it waits"),
-        ("slipway runners status runners-eks --repository acme/images", "with the jobs that GitHub has queued"),
-        ("slipway runners status runners-eks --metrics", "the same as OpenMetrics, for Prometheus"),
-        ("slipway runners reservations", "when reserved machines of all stacks end; fails on the days to act"),
-        ("slipway runners dashboard", "a dashboard for Grafana of these metrics"),
-    ],
+@command(
+    ("slipway runners status runners-eks", "each job of the runners, how far it has come, and why it waits"),
+    ("slipway runners status runners-eks --repository acme/images", "with the jobs that GitHub has queued"),
+    ("slipway runners status runners-eks --metrics", "the same as OpenMetrics, for Prometheus"),
+    ("slipway runners reservations", "when reserved machines of all stacks end; fails on the days to act"),
+    ("slipway runners dashboard", "a dashboard for Grafana of these metrics"),
 )
 @click.argument(
     "what", metavar="status | reservations | dashboard", type=click.Choice(["status", "reservations", "dashboard"])

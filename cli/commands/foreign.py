@@ -8,20 +8,17 @@ from pathlib import Path
 
 import click
 
-from cli.command_line import Command
+from cli.command_line import command
 from containers.errors import SlipwayError
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway key Dockerfile", "the last stage, from the folder of the Dockerfile"),
-        (
-            "slipway key docker/Dockerfile --context . --target runtime --build-arg PYTHON=3.12",
-            "as docker build takes it",
-        ),
-        ("slipway key Dockerfile --json", "which files and arguments are in it, and what may move without it"),
-    ],
+@command(
+    ("slipway key Dockerfile", "the last stage, from the folder of the Dockerfile"),
+    (
+        "slipway key docker/Dockerfile --context . --target runtime --build-arg PYTHON=3.12",
+        "as docker build takes it",
+    ),
+    ("slipway key Dockerfile --json", "which files and arguments are in it, and what may move without it"),
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--target", metavar="STAGE", help="The stage to build.  [default: the last]")

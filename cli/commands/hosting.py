@@ -6,20 +6,17 @@ import json
 
 import click
 
-from cli.command_line import Command
+from cli.command_line import command
 from stacks.config.stack_file import ROOT, stack_names
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        (
-            "slipway github init --backend 's3://acme-pulumi?region=eu-west-1'",
-            "print the commands that let the repository's jobs publish",
-        ),
-        ("slipway github init --backend https://api.pulumi.com --check", "say what is missing, and change nothing"),
-        ("slipway github init --backend https://api.pulumi.com --check --json", "the same for a program"),
-    ],
+@command(
+    (
+        "slipway github init --backend 's3://acme-pulumi?region=eu-west-1'",
+        "print the commands that let the repository's jobs publish",
+    ),
+    ("slipway github init --backend https://api.pulumi.com --check", "say what is missing, and change nothing"),
+    ("slipway github init --backend https://api.pulumi.com --check --json", "the same for a program"),
     json="{steps: [{title, commands: [], missing}]}",
 )
 @click.argument("what", metavar="init", type=click.Choice(["init"]))

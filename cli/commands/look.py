@@ -11,16 +11,16 @@ from typing import Any
 import click
 
 from cli import completion
-from cli.command_line import Command, is_reference
+from cli.command_line import command, is_reference
 from cli.text_table import aligned
 from containers.errors import SlipwayError, one_line
 from stacks.config.stack_file import ROOT, stack_names
 
 
-@click.command(
-    "list",
-    cls=Command,
-    examples=[("slipway list", "all stacks, a line for each"), ("slipway list --json", "the same for a program")],
+@command(
+    ("slipway list", "all stacks, a line for each"),
+    ("slipway list --json", "the same for a program"),
+    name="list",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.option("--contents", is_flag=True, help="Print as JSON what each image is made of, or why a stack is refused.")
@@ -71,12 +71,9 @@ def _images(names: list[str], platforms: list[str]) -> str:
     return " -> ".join(names) + (f"  for {', '.join(platforms)}" if len(platforms) > 1 else "")
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway show local", "tags, arguments, parents and labels of each image"),
-        ("slipway show local --json", "the same for a program"),
-    ],
+@command(
+    ("slipway show local", "tags, arguments, parents and labels of each image"),
+    ("slipway show local --json", "the same for a program"),
 )
 @click.argument("stack", shell_complete=completion.stacks)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
@@ -99,14 +96,11 @@ def show(stack: str, *, as_json: bool) -> None:
                 print(f"  {kind:<10}  {key}={value}")
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway explain", "all keys, by flavor"),
-        ("slipway explain torch.vision", "what it means, and what the tables know"),
-        ("slipway explain cuda --stack nccl-cu121", "what goes with that stack's other keys"),
-        ("slipway explain cuda --json", "the same for a program"),
-    ],
+@command(
+    ("slipway explain", "all keys, by flavor"),
+    ("slipway explain torch.vision", "what it means, and what the tables know"),
+    ("slipway explain cuda --stack nccl-cu121", "what goes with that stack's other keys"),
+    ("slipway explain cuda --json", "the same for a program"),
 )
 @click.argument("key", required=False, shell_complete=completion.keys)
 @click.option("--stack", metavar="STACK", shell_complete=completion.stacks, help="Say what is allowed for this stack.")
@@ -125,15 +119,12 @@ def explain(key: str | None, stack: str | None, *, as_json: bool) -> None:
         print(line)
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway inspect ghcr.io/acme/app:1.0", "an image in a registry"),
-        ("slipway inspect local-multi --platform linux/arm64", "a stack's last image, for one of its platforms"),
-        ("slipway inspect nvcr.io/nvidia/pytorch:26.09-py3 --gpu H100,B200 --driver 570.86", "for these hosts"),
-        ("slipway inspect ghcr.io/acme/app:1.0 --cluster", "on the nodes of the cluster that kubectl uses"),
-        ("slipway inspect ./app.tar --platform linux/arm64", "of `docker save`, or an OCI layout as file or folder"),
-    ],
+@command(
+    ("slipway inspect ghcr.io/acme/app:1.0", "an image in a registry"),
+    ("slipway inspect local-multi --platform linux/arm64", "a stack's last image, for one of its platforms"),
+    ("slipway inspect nvcr.io/nvidia/pytorch:26.09-py3 --gpu H100,B200 --driver 570.86", "for these hosts"),
+    ("slipway inspect ghcr.io/acme/app:1.0 --cluster", "on the nodes of the cluster that kubectl uses"),
+    ("slipway inspect ./app.tar --platform linux/arm64", "of `docker save`, or an OCI layout as file or folder"),
 )
 @click.argument("target", metavar="STACK | REF | PATH", shell_complete=completion.stacks)
 @click.option("--platform", metavar="PLATFORM", help="The image for this platform, such as linux/arm64.")
@@ -225,16 +216,13 @@ def inspect(
     ctx.exit(1 if result.faults else 0)
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway start local", "a stack's last image, as it is pushed"),
-        ("slipway start local --against docker.io/library/python:3.12 --import json", "beside another image, by turns"),
-        (
-            "slipway start mine --against ghcr.io/acme/images/torch@sha256:91be... --script warm/steps.py",
-            "your own first step, without and with its warm layer",
-        ),
-    ],
+@command(
+    ("slipway start local", "a stack's last image, as it is pushed"),
+    ("slipway start local --against docker.io/library/python:3.12 --import json", "beside another image, by turns"),
+    (
+        "slipway start mine --against ghcr.io/acme/images/torch@sha256:91be... --script warm/steps.py",
+        "your own first step, without and with its warm layer",
+    ),
 )
 @click.argument("target", metavar="STACK | REF", shell_complete=completion.stacks)
 @click.option("--against", metavar="REF", help="Another image, to run by turns.")
@@ -290,12 +278,9 @@ def start(
     ctx.exit(1 if any(image.failed for image in images) else 0)
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway scan nccl-cu132", "the images that the stack last published"),
-        ("slipway scan nccl-cu132 torch", "one of them"),
-    ],
+@command(
+    ("slipway scan nccl-cu132", "the images that the stack last published"),
+    ("slipway scan nccl-cu132 torch", "one of them"),
 )
 @click.argument("stack", shell_complete=completion.stacks)
 @click.argument("image", required=False, shell_complete=completion.images)
@@ -319,13 +304,10 @@ def scan(ctx: click.Context, stack: str, image: str | None, *, as_json: bool) ->
     ctx.exit(1 if any(report.refused for report in reports) else 0)
 
 
-@click.command(
-    "completion",
-    cls=Command,
-    examples=[
-        ('eval "$(slipway completion bash)"', "for this shell; in ~/.bashrc for every one"),
-        ('eval "$(slipway completion zsh)"', "likewise, in ~/.zshrc after compinit"),
-    ],
+@command(
+    ('eval "$(slipway completion bash)"', "for this shell; in ~/.bashrc for every one"),
+    ('eval "$(slipway completion zsh)"', "likewise, in ~/.zshrc after compinit"),
+    name="completion",
 )
 @click.argument("shell", type=click.Choice(completion.SHELLS))
 @click.pass_context

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from cli import completion
-from cli.command_line import Command
+from cli.command_line import command
 from stacks.config.stack_file import ROOT
 
 _DIGEST = click.option(
@@ -13,12 +13,9 @@ _DIGEST = click.option(
 )
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway warm nccl-cu132 torch", "run slipway:warm.script in the image that the stack last published"),
-        ("slipway warm nccl-cu132 torch --onto ghcr.io/acme/torch@sha256:5d41...", "add the layer of other GPUs"),
-    ],
+@command(
+    ("slipway warm nccl-cu132 torch", "run slipway:warm.script in the image that the stack last published"),
+    ("slipway warm nccl-cu132 torch --onto ghcr.io/acme/torch@sha256:5d41...", "add the layer of other GPUs"),
 )
 @click.argument("stack", shell_complete=completion.stacks)
 @click.argument("image", required=False, shell_complete=completion.images)
@@ -42,12 +39,9 @@ def warm(stack: str, image: str | None, platform: str | None, onto: str | None, 
         print(line, flush=True)
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway evidence nccl-cu132 torch report.json", "what the checks on a node wrote"),
-        ("slipway evidence nccl-cu132 torch - < job.log", "the log of the job that ran them"),
-    ],
+@command(
+    ("slipway evidence nccl-cu132 torch report.json", "what the checks on a node wrote"),
+    ("slipway evidence nccl-cu132 torch - < job.log", "the log of the job that ran them"),
 )
 @click.argument("stack", shell_complete=completion.stacks)
 @click.argument("image", shell_complete=completion.images)
@@ -63,12 +57,9 @@ def evidence(stack: str, image: str, report: str, digest: str | None) -> None:
     print(gpu_evidence.attach(stack, image, report, ROOT, digest))
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway promote nccl-cu132 torch stable", "the image that the stack last published"),
-        ("slipway promote nccl-cu132 torch stable --digest sha256:5d41...", "back to an earlier one"),
-    ],
+@command(
+    ("slipway promote nccl-cu132 torch stable", "the image that the stack last published"),
+    ("slipway promote nccl-cu132 torch stable --digest sha256:5d41...", "back to an earlier one"),
 )
 @click.argument("stack", shell_complete=completion.stacks)
 @click.argument("image", shell_complete=completion.images)

@@ -12,7 +12,7 @@ from typing import NoReturn
 import click
 
 from cli import completion
-from cli.command_line import Command
+from cli.command_line import command
 from containers.errors import SlipwayError
 from stacks.config.stack_file import ROOT, read_stack
 from stacks.places import CODE
@@ -47,9 +47,9 @@ def _agreed(question: str, *, yes: bool) -> None:
     click.confirm(question, abort=True)
 
 
-@click.command(
-    cls=Command,
-    examples=[("slipway up", "the stack `local`"), ("slipway up nccl-cu132", "another stack")],
+@command(
+    ("slipway up", "the stack `local`"),
+    ("slipway up nccl-cu132", "another stack"),
 )
 @_STACK
 def up(stack: str) -> None:
@@ -58,12 +58,9 @@ def up(stack: str) -> None:
     _toolchain("up", "--", stack)
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway preview nccl-cu132", "what `slipway up nccl-cu132` would change"),
-        ("slipway preview nccl-cu132 --json", "the same for a program"),
-    ],
+@command(
+    ("slipway preview nccl-cu132", "what `slipway up nccl-cu132` would change"),
+    ("slipway preview nccl-cu132 --json", "the same for a program"),
     json="{stack, changes: [{kind, name, operation, tag, values: [{path: [], old, new}]}], unchanged: [], outputs: "
     "[{path: [], old, new}], warnings: [], counts: {create, update, replace, delete, same}}",
 )
@@ -78,12 +75,9 @@ def preview(stack: str, *, as_json: bool) -> None:
     _toolchain("preview", *_words(as_json=as_json), "--", stack)
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway destroy local", "asks first"),
-        ("slipway destroy local --yes", "without asking; `slipway prune` then frees the disk"),
-    ],
+@command(
+    ("slipway destroy local", "asks first"),
+    ("slipway destroy local --yes", "without asking; `slipway prune` then frees the disk"),
 )
 @click.argument("stack", shell_complete=completion.stacks)
 @_YES
@@ -100,12 +94,9 @@ def destroy(stack: str, *, yes: bool) -> None:
     _toolchain("destroy", "--", stack)
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway history local", "each update, the newest first"),
-        ("slipway history local --json", "the same for a program"),
-    ],
+@command(
+    ("slipway history local", "each update, the newest first"),
+    ("slipway history local --json", "the same for a program"),
 )
 @click.argument("stack", shell_complete=completion.stacks)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
@@ -134,12 +125,9 @@ def history(stack: str, *, as_json: bool) -> None:
         print(line)
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway rollback local", "the last update with other files; then commit, and `slipway up local`"),
-        ("slipway rollback local 3", "update 3 of `slipway history local`"),
-    ],
+@command(
+    ("slipway rollback local", "the last update with other files; then commit, and `slipway up local`"),
+    ("slipway rollback local 3", "update 3 of `slipway history local`"),
 )
 @click.argument("stack", shell_complete=completion.stacks)
 @click.argument("update", type=click.IntRange(min=1), required=False)
@@ -162,13 +150,10 @@ def rollback(stack: str, update: int | None) -> None:
     print(f"Commit them, then `slipway up {stack}`. `slipway affected --since HEAD` lists what they rebuild.")
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway prune", "list what no stack names, with sizes"),
-        ("slipway prune --json", "the same for a program"),
-        ("slipway prune --yes", "and delete it"),
-    ],
+@command(
+    ("slipway prune", "list what no stack names, with sizes"),
+    ("slipway prune --json", "the same for a program"),
+    ("slipway prune --yes", "and delete it"),
     json="{contexts: {count, bytes}, registry: {address, tags: [], of, bytes, unfinishedBytes}, "
     "engine: {images: [{name, size}], cache}, bytes, bytesAfter}",
 )
@@ -184,16 +169,13 @@ def prune(*, yes: bool, as_json: bool) -> None:
     _toolchain("prune", *_words(yes=yes, as_json=as_json))
 
 
-@click.command(cls=Command, examples=[("slipway down", "the next `slipway up` starts them again")])
+@command(("slipway down", "the next `slipway up` starts them again"))
 def down() -> None:
     """End the Docker engine and the registry that Slipway started here. What they have stays."""
     _toolchain("down")
 
 
-@click.command(
-    cls=Command,
-    examples=[("slipway init team", "then, in the folder team: `slipway check`, `slipway preview`, `slipway up`")],
-)
+@command(("slipway init team", "then, in the folder team: `slipway check`, `slipway preview`, `slipway up`"))
 @click.argument("folder", type=click.Path(path_type=Path))
 def init(folder: Path) -> None:
     """Make a repository of your own in a new folder. It pins this release, and has none of Slipway's code.
@@ -203,13 +185,10 @@ def init(folder: Path) -> None:
     _toolchain("init", "--", str(folder.absolute()))
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway upgrade ./slipway-0.2.0-py3-none-any.whl", "say which images it would build anew, and why"),
-        ("slipway upgrade 0.2.0 --json", "one beside the pinned address, or that pip finds; for a program"),
-        ("slipway upgrade 0.2.0 --write", "say so, and then pin it in requirements.txt"),
-    ],
+@command(
+    ("slipway upgrade ./slipway-0.2.0-py3-none-any.whl", "say which images it would build anew, and why"),
+    ("slipway upgrade 0.2.0 --json", "one beside the pinned address, or that pip finds; for a program"),
+    ("slipway upgrade 0.2.0 --write", "say so, and then pin it in requirements.txt"),
     json="{from, to, stacks: {STACK: {anew: {IMAGE: []}, gone: [], kept: []}}, lock, written}",
 )
 @click.argument("release", metavar="[WHEEL|VERSION]", required=False)
@@ -229,9 +208,9 @@ def upgrade(release: str | None, *, write: bool, as_json: bool) -> None:
     _toolchain("upgrade", *_words(write=write, as_json=as_json), "--", *([named] if named else []))
 
 
-@click.command(
-    cls=Command,
-    examples=[("slipway doctor", "what is used, and why"), ("slipway doctor --json", "the same for a program")],
+@command(
+    ("slipway doctor", "what is used, and why"),
+    ("slipway doctor --json", "the same for a program"),
     json="{parts: [{name, used, version, why, missing}], platforms: {PLATFORM: }, platformsUnknown, bytes: {FOLDER: }}",
 )
 @_JSON

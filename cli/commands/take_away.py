@@ -10,20 +10,17 @@ from pathlib import Path
 import click
 
 from cli import completion
-from cli.command_line import Command, is_reference
+from cli.command_line import command, is_reference
 from containers.errors import SlipwayError
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway export local --format tar --output torch.tar", "for `docker load`"),
-        ("slipway export nccl-cu132 torch --format sqsh --output torch.sqsh", "for enroot"),
-        ("slipway export local-multi --platform linux/arm64 --format oci --output torch", "for a Grace machine"),
-        ("slipway export nccl-cu132 --wheels wheels", "the wheels that the stack built from source"),
-        ("slipway export bake local", "then: (cd local-bake && docker buildx bake)"),
-        ("slipway export dockerfile local torch", "one Dockerfile with its files; then: docker build local-torch"),
-    ],
+@command(
+    ("slipway export local --format tar --output torch.tar", "for `docker load`"),
+    ("slipway export nccl-cu132 torch --format sqsh --output torch.sqsh", "for enroot"),
+    ("slipway export local-multi --platform linux/arm64 --format oci --output torch", "for a Grace machine"),
+    ("slipway export nccl-cu132 --wheels wheels", "the wheels that the stack built from source"),
+    ("slipway export bake local", "then: (cd local-bake && docker buildx bake)"),
+    ("slipway export dockerfile local torch", "one Dockerfile with its files; then: docker build local-torch"),
 )
 @click.argument(
     "targets",
@@ -105,12 +102,9 @@ def _export_build(words: tuple[str, ...], output: Path | None, *, force: bool) -
         print(line)
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway compose local --project ~/project", "then: docker compose up -d train"),
-        ("slipway compose universal-cu132 --cpu --force", "again, for a machine without a GPU"),
-    ],
+@command(
+    ("slipway compose local --project ~/project", "then: docker compose up -d train"),
+    ("slipway compose universal-cu132 --cpu --force", "again, for a machine without a GPU"),
 )
 @click.argument("stack", shell_complete=completion.stacks)
 @click.argument("image", required=False, shell_complete=completion.images)
@@ -149,15 +143,12 @@ def compose(
         print(path)
 
 
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway job base-cu132 --nodes 4 | kubectl apply -f -", "torchrun on four nodes, without an operator"),
-        ("slipway job aks-megatron | kubectl apply -f -", "a training on two nodes"),
-        ("slipway job base-cu132 trainer | kubectl apply -f -", "an image of your own in the stack"),
-        ("slipway job nccl-cu132 --slurm --nodes 4 > train.sbatch", "a batch script for four nodes"),
-        ("slipway job nccl-cu132-multi --slurm --platform linux/arm64 > train.sbatch", "for Grace machines"),
-    ],
+@command(
+    ("slipway job base-cu132 --nodes 4 | kubectl apply -f -", "torchrun on four nodes, without an operator"),
+    ("slipway job aks-megatron | kubectl apply -f -", "a training on two nodes"),
+    ("slipway job base-cu132 trainer | kubectl apply -f -", "an image of your own in the stack"),
+    ("slipway job nccl-cu132 --slurm --nodes 4 > train.sbatch", "a batch script for four nodes"),
+    ("slipway job nccl-cu132-multi --slurm --platform linux/arm64 > train.sbatch", "for Grace machines"),
 )
 @click.argument("stack", shell_complete=completion.stacks)
 @click.argument("image", required=False, shell_complete=completion.images)
