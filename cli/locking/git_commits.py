@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from cli.locking import git_objects
-from containers.child_environment import NETWORK_SECONDS, child_environment
 from containers.errors import SlipwayError, one_line
 from stacks.config.fetching.mirrors import MirrorsConfig
 
@@ -67,16 +65,7 @@ def _listed(address: str, refs: Sequence[str]) -> dict[str, str]:
     Raises:
         SlipwayError: the repository does not respond.
     """
-    environment = child_environment("git", GIT_TERMINAL_PROMPT="0", LC_ALL="C")
-    command = ["git", "ls-remote", address, *refs]
-    completed = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-        timeout=NETWORK_SECONDS,
-    )
-    if completed.returncode:
-        raise SlipwayError(f"{address}: {one_line(completed.stderr.strip())}")
-    return {ref: name for name, _, ref in (line.partition("\t") for line in completed.stdout.splitlines())}
+    done = git_objects.run_git(Path.cwd(), "ls-remote", address, *refs)
+    if done.returncode:
+        raise SlipwayError(f"{address}: {one_line(done.stderr.decode(errors='replace').strip())}")
+    return {ref: name for name, _, ref in (line.partition("\t") for line in done.stdout.decode().splitlines())}

@@ -24,7 +24,8 @@ class HostUnreadable(SlipwayError):
     """A host without an answer, or without such a repository."""
 
 
-def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+def run_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Run git in a folder, without a prompt and in English. Raises SlipwayError: git is missing, or takes too long."""
     environment = child_environment("git", GIT_TERMINAL_PROMPT="0", LC_ALL="C")
     command = ["git", "-C", str(folder), *arguments]
     try:
@@ -54,10 +55,10 @@ def commit(repository: Path, tag: str) -> str:
     """
     branch = tag.removeprefix(BRANCHES) if tag.startswith(BRANCHES) else ""
     for name in (f"refs/tags/{tag}", tag):
-        done = _git(repository, "rev-parse", "--quiet", "--verify", "--end-of-options", f"{name}^{{commit}}")
+        done = run_git(repository, "rev-parse", "--quiet", "--verify", "--end-of-options", f"{name}^{{commit}}")
         if done.returncode == 0:
             return done.stdout.decode().strip()
-    listing = _git(repository, "tag", "--sort=-creatordate")
+    listing = run_git(repository, "tag", "--sort=-creatordate")
     if listing.returncode:
         raise SlipwayError(f"{repository} cannot be read: {_reason(listing)}")
     if branch:
@@ -69,7 +70,7 @@ def commit(repository: Path, tag: str) -> str:
 
 def paths(repository: Path, name: str) -> list[str]:
     """Return the paths of the files and submodules of a commit."""
-    done = _git(repository, "ls-tree", "-r", "-z", "--name-only", "--full-tree", name)
+    done = run_git(repository, "ls-tree", "-r", "-z", "--name-only", "--full-tree", name)
     if done.returncode:
         raise SlipwayError(f"{repository} cannot be read at {name}: {_reason(done)}")
     return [path.decode(errors="replace") for path in done.stdout.split(b"\0") if path]
@@ -81,11 +82,11 @@ def content(repository: Path, name: str, path: str) -> bytes:
     Raises:
         SlipwayError: the repository cannot be read, or the host that has the rest of it does not answer.
     """
-    kind = _git(repository, "ls-tree", "-z", "--full-tree", name, "--", path)
+    kind = run_git(repository, "ls-tree", "-z", "--full-tree", name, "--", path)
     entries = kind.stdout.decode(errors="replace").split("\0")
     if not entries[0].startswith("100") and not entries[0].startswith("120"):
         return b""
-    done = _git(repository, "cat-file", "blob", entries[0].split("\t")[0].split()[2])
+    done = run_git(repository, "cat-file", "blob", entries[0].split("\t")[0].split()[2])
     if done.returncode:
         raise SlipwayError(f"{path} cannot be read at {name}: {_reason(done)}")
     return done.stdout
@@ -98,7 +99,7 @@ def tags(repository: str, host: str = PUBLIC) -> list[str]:
         SlipwayError: the host does not answer, or has no such repository.
     """
     address = f"{host.rstrip('/')}/{repository}"
-    done = _git(Path.cwd(), "ls-remote", "--quiet", "--tags", "--refs", "--", address)
+    done = run_git(Path.cwd(), "ls-remote", "--quiet", "--tags", "--refs", "--", address)
     if done.returncode:
         raise SlipwayError(f"{address} cannot be read: {_reason(done)}")
     return [line.rpartition("refs/tags/")[2] for line in done.stdout.decode(errors="replace").splitlines()]
@@ -120,8 +121,8 @@ def fetched(repository: str, tag: str, folder: Path, host: str = PUBLIC) -> str:
         SlipwayError: it has no such tag or commit.
     """
     address = f"{host.rstrip('/')}/{repository}"
-    _git(folder, "init", "-q", "--bare")
-    _git(folder, "remote", "add", "origin", address)
+    run_git(folder, "init", "-q", "--bare")
+    run_git(folder, "remote", "add", "origin", address)
     branch = tag.removeprefix(BRANCHES) if tag.startswith(BRANCHES) else ""
     short = re.fullmatch(r"[0-9a-f]{7,39}", tag)
     if short:
@@ -129,9 +130,9 @@ def fetched(repository: str, tag: str, folder: Path, host: str = PUBLIC) -> str:
     else:
         whole = re.fullmatch(r"[0-9a-f]{40}", tag)
         refspec = ["--depth=1", "--filter=blob:none", "origin", tag if whole or branch else f"refs/tags/{tag}"]
-    done = _git(folder, "fetch", "-q", "--no-tags", *refspec)
+    done = run_git(folder, "fetch", "-q", "--no-tags", *refspec)
     if done.returncode:
-        if _git(folder, "ls-remote", "-q", "origin", "HEAD").returncode:
+        if run_git(folder, "ls-remote", "-q", "origin", "HEAD").returncode:
             raise HostUnreadable(f"{address} cannot be read: {_reason(done)}")
         named = f"branch '{one_line(branch)}'" if branch else f"tag or commit '{one_line(tag)}'"
         raise SlipwayError(
