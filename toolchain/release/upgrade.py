@@ -8,7 +8,6 @@ import hashlib
 import json
 import re
 import shutil
-import subprocess
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -26,7 +25,7 @@ from toolchain.checkout import Checkout
 from toolchain.machine import pip
 from toolchain.machine.files import temporary, write
 from toolchain.machine.locking import alone
-from toolchain.machine.steps import last_line, say
+from toolchain.machine.steps import output, say
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.parts import python_env
 from toolchain.release import own_repository, own_workflows, release_archive
@@ -191,19 +190,11 @@ def _contents(checkout: Checkout, command: list[str | Path], version: str) -> Co
 
 
 def _output(checkout: Checkout, command: list[str | Path], *words: str, version: str) -> str:
-    done = subprocess.run(
-        [*map(str, command), *words],
-        cwd=checkout.root,
-        env=child_environment("toolchain.release"),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_SECONDS,
-    )
-    if done.returncode:
-        raise ToolchainError(f"upgrade: Slipway {version} cannot say what it builds: {last_line(done.stderr)}")
-    return done.stdout
+    environment = child_environment("toolchain.release")
+    try:
+        return output([*command, *words], cwd=checkout.root, env=environment, timeout=_SECONDS)
+    except ToolchainError as error:
+        raise ToolchainError(f"upgrade: Slipway {version} cannot say what it builds: {error}") from None
 
 
 def _moved(before: Contents, after: Contents) -> dict[str, Any]:
