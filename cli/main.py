@@ -113,7 +113,7 @@ def _check_release() -> None:
 def _enter_environment(words: Sequence[str]) -> None:
     """Go on in a shell's environment as after `. .slipway/env`, in a repository of one's own, which has no other tool.
 
-    Who has sourced it, or uses another backend, is in the environment that is wanted.
+    After sourcing it, or with another backend, the environment is the wanted one.
     """
     if ROOT == CODE or "PULUMI_BACKEND_URL" in os.environ or not {*words[:1]} - _READY or not _ENVIRONMENT.exists():
         return

@@ -29,7 +29,7 @@ def report(planned: plan.Plan) -> None:
 def check(locked: Collection[str] = (), each: Callable[[plan.Plan], None] = report) -> list[str]:
     """Call ``each`` with every valid stack; return the mistakes, each once.
 
-    A file that is no stack's for its name is a mistake, and a flavor that cannot be loaded.
+    A misnamed file is a mistake, and a flavor that cannot be loaded.
     So is a parent, or a build product, that an image's Dockerfile does not read.
     In the ``locked`` stacks, what the lock does not pin is a mistake too.
     """

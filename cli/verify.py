@@ -30,7 +30,7 @@ Fact = tuple[str, str]
 
 @dataclass(frozen=True)
 class Verified:
-    """A published image, or with the name ``parent`` one that others publish, and what was verified of it."""
+    """A published image, or under the name ``parent`` an image of others, and its verified facts."""
 
     name: str
     ref: str
@@ -214,7 +214,7 @@ def _digest(ref: str) -> bool:
 def _pinned(parent: str, login: Login | None) -> str:
     """Return a parent by digest; another stack publishes it under a tag.
 
-    Provenance has `repository@tag` of one that was built on its tag, which stays as it is.
+    A parent that was built on its tag stays `repository@tag`, as provenance has it.
 
     Raises:
         SlipwayError: the registry does not have it.

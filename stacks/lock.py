@@ -220,10 +220,10 @@ def tagged_parents(spec: ImageSpec, mirrors: MirrorsConfig) -> dict[str, str]:
 
 
 def platform_parents(spec: ImageSpec, config: StackConfig) -> dict[str, str]:
-    """Return those of :func:`tagged_parents` of which an image takes its platform's digest, not that of the index.
+    """Return the :func:`tagged_parents` that are locked by the digest of an image's platform, not the index's.
 
-    That is where the image is built for one platform of several; a source is for all. A parent that must be signed is
-    taken by the signed digest, the index's.
+    They are for an image of one platform of several; a source is for all. A parent that must be signed has the signed
+    digest, the index's.
     """
     if spec.repository is None:
         return {}
@@ -373,8 +373,8 @@ def with_refresh_date(ordered: Sequence[ImageSpec], date: str | None) -> list[Im
     """Return the specs with the date of the last refresh as an argument of the images that it upgrades.
 
     ``ordered`` has parents before children. An upgraded parent rebuilds its children. So products get no date, nor do
-    the images that they are built on: hours of compiling would follow. An image that stands on a product, as nccl-tests
-    does, keeps the packages that wheels are compiled with. In a chain of other images, only the first gets the date.
+    the images that they are built on: hours of compiling would follow. An image on a product, such as nccl-tests,
+    keeps the packages that wheels are compiled with. In a chain of other images, only the first gets the date.
     """
     kept: set[str] = set()
     for spec in reversed(ordered):

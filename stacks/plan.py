@@ -158,7 +158,7 @@ class Plan:
     def signers(self) -> dict[str, SignerConfig]:
         """The signer of each parent from outside or of another stack that needs a signature, by its reference.
 
-        That is what is pulled, or the name under which the other stack publishes it. Its signer is the other stack's if
+        It is the reference to pull, or the name that the other stack publishes. Its signer is the other stack's if
         both stacks sign, unless ``slipway:trust`` names one.
         """
         outside = {
@@ -223,7 +223,7 @@ class Plan:
     def recipe(self, image: PlannedImage) -> PlannedImage:
         """Return the flavor's image that one of the user's own stands on; another one as it is.
 
-        On an image of another stack, it is the user's own that stands on that.
+        On another stack's image, it is the user's own image above it.
         """
         images = {each.spec.name: each for each in self.images}
         while image.spec.own and "BASE_IMAGE" in image.siblings:

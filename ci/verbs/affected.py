@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def parents_first(stacks: Iterable[str]) -> tuple[list[str], bool]:
-    """Return the stacks, each after those that its images stand on, and whether there is one that does.
+    """Return the stacks, parents first, and whether one stands on another.
 
     Raises:
         SlipwayError: a stack's configuration is wrong, or stacks stand on each other.

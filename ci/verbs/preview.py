@@ -99,7 +99,7 @@ def comparison(stack: str, published: Mapping[str, Any] | None, differing: Colle
 
 
 def pulls(planned: Plan, published: Mapping[str, Any], changed: Iterable[str], platform: str) -> str:
-    """Return a line for each changed image: what a node that has the published one must pull.
+    """Return a line for each changed image: what a node with the published one must pull.
 
     ``published`` are the published stack's outputs. An unreadable registry does not fail the preview.
     """

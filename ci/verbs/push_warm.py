@@ -1,7 +1,7 @@
 """``python -m ci push-warm``: push a stack's published image with the caches that its script leaves.
 
-The script runs in that image on this job's GPUs, or has run in another job, whose container was that image. What
-such a job runs is the output ``program`` of ``python -m ci warm-program``.
+The script runs in that image on this job's GPUs. Or it has run in another job, with that image as its container: such
+a job runs the output ``program`` of ``python -m ci warm-program``.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def find(query: Query) -> tuple[str, str]:
             f"expected one of: {', '.join(folders)}"
         )
     matches = [(stack, image) for stack, image in of_folder if _matches(image, query)]
-    # An image of that name comes before an index of that name, in any stack.
+    # An image of the name comes before an index of the name, in any stack.
     matches = [(stack, image) for stack, image in matches if image.spec.name == query.name] or matches
     if len(single := {(stack, _name(image, query)) for stack, image in matches}) == 1:
         return single.pop()

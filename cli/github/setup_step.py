@@ -48,8 +48,7 @@ _SECONDS: Final = 60
 class Step:
     """One thing that must be there.
 
-    ``commands`` make it, ``question`` asks for it as JSON, and ``fault`` says what is wrong with the answer, nothing
-    for what is right.
+    ``commands`` make it, and ``question`` asks for it as JSON. ``fault`` is the mistake in its answer, or empty.
     """
 
     title: str
@@ -77,7 +76,7 @@ class Step:
             )
             if done.returncode:
                 lines = (done.stderr.strip() or done.stdout.strip() or "it fails").splitlines()
-                # `gcloud` and `az` say first what is wrong, and then, over some lines, what to do; so does `gh`.
+                # `gcloud`, `az` and `gh` print the mistake first, and then some lines of advice.
                 first = ("ERROR", "To get started")
                 return one_line(next((line for line in lines if line.startswith(first)), lines[-1]), 160)
             return self.fault(json.loads(done.stdout))
@@ -90,7 +89,7 @@ class Step:
 
 
 def subject(repository: str) -> str:
-    """Return the line of a shell that asks GitHub whom its tokens name in a job of the environment.
+    """Return the line of a shell that asks GitHub for the subject of its tokens in a job of the environment.
 
     That is repo:acme/images:..., or for a repository made, renamed or moved since 2026-07-15 repo:acme@1/images@2:...
     (github/docs at 051718f2, content/actions/reference/security/oidc.md, "Immutable subject claims"). An answer without

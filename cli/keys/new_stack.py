@@ -95,7 +95,7 @@ def text(stack: str, values: Mapping[str, Any]) -> str:
     """
     where = f"stack {stack}"
     platforms.check_keys(values, where)
-    # What the lock lacks is written after the stack, and so is what another tool's file does not say.
+    # The lock is written after the stack. So are the keys that another tool's file lacks.
     later = {trust.unlocked_parents, ec2_site.unfilled}
     rules = [rule for rule in (*checks.GRAPH_RULES, *checks.BUILD_RULES) if rule not in later]
     checks.run(rules, graph.unlocked(values, where), where)

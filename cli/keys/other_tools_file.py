@@ -12,7 +12,7 @@ _MOST: Final = 1 << 20
 
 
 def content(path: Path, expected: str) -> bytes:
-    """Return what a file has; ``expected`` says what that should be.
+    """Return a file's content; ``expected`` is the kind of file, for the error.
 
     Raises:
         SlipwayError: it cannot be read, or is too large.

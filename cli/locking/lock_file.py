@@ -77,7 +77,7 @@ def update(
 ) -> Iterator[str]:
     """Write the lock for all stacks, or for those named; yield a line for each entry that was looked up.
 
-    What is locked stays, so that no tag moves by what another stack or image needs. With ``upgrade`` or ``refresh``,
+    Locked entries stay: another stack's or image's needs move no tag. With ``upgrade`` or ``refresh``,
     all is looked up anew. With ``added``, it looks up only the Python packages that a stack adds to an image. The lock
     keeps all else: the parts of the image itself stay as they are, locked or not.
 
@@ -144,7 +144,7 @@ def _changes(
     *,
     anew: bool,
 ) -> Iterator[str]:
-    """Yield a line for each entry that was looked up, which with ``anew`` are all."""
+    """Yield a line for each entry that was looked up: with ``anew``, for all."""
 
     def told(entries: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in entries.items() if anew or kept.get(name) != value}
@@ -204,9 +204,9 @@ def _packages(
     """Return the files that list the Python packages of all images, by their names in the lock.
 
     Those that the lock ``before`` has stay as they are. With ``upgrade``, those of a product do: with others, it would
-    be compiled anew. So do those that cannot be locked now, and with ``reachable`` those of an index or repository that
-    does not respond. Without an entry there, they are left out. A line says so for each. ``locked`` has the commits of
-    git tags.
+    be compiled anew. So do those that cannot be locked now. With ``reachable``, so do those of an index or repository
+    without a response. Without an entry there, they are left out. A line says so for each. ``locked`` has the commits
+    of git tags.
 
     Raises:
         SlipwayError: an index or a repository does not respond, or a list of requirements in a source is refused.

@@ -26,7 +26,7 @@ _USUAL: Final = (
 def cluster_jobs(
     stack: str, config: KubernetesRunnersConfig
 ) -> tuple[list[WaitingJob], list[RunnerPlace], Surroundings]:
-    """Return the jobs that ARC was assigned and that have no runner, the runners, and what all of them share.
+    """Return the jobs assigned to ARC without a runner, the runners, and the facts that all share.
 
     ARC knows a job by name once a runner has it; before, it knows how many there are.
 
@@ -137,7 +137,7 @@ def _job(runner: Item) -> WaitingJob | None:
 
 
 def _signs(runner: Item, pod: Item | None, events: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Return what ARC, the pod and events say of a runner that does not come up."""
+    """Return the words of ARC, the pod and events about a runner that does not come up."""
     status, pods = runner.get("status", {}), [pod] if pod else []
     own = one_line(status.get("message") or status.get("reason") or "", kubectl.LONGEST)
     reasons = [own, *map(not_ready, pods)]

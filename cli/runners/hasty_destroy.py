@@ -24,10 +24,10 @@ _REFUSED: Final = "Error from server"
 
 
 def check(stack: str, values: Mapping[str, Any]) -> str:
-    """Refuse what would wait for nobody, and a scale set of the stack whose jobs would not be awaited.
+    """Refuse a scale set if Helm would await it in vain, or would not await its jobs.
 
     Only a controller of ARC ends a scale set: without one, Helm waits for as long as the set's jobs may take. Helm
-    forgets the release of a set that is being deleted, so that its controller would go first. And Helm's releases of
+    forgets the release of a set during its deletion: its controller would go first. And Helm's releases of
     before :data:`ARC_PREPARED` give up after 300 s (pulumi-kubernetes v4.34.2, helm_release.go), with the same result.
     Without ARC's definitions, Helm deletes no release that has objects of them (v3.20.2, pkg/action/uninstall.go).
 

@@ -21,7 +21,7 @@ from stacks.config.stack_file import other_settings, read_stack, stack_names
 class ReservationEnd:
     """A reservation of a stack's runners, and its end, if it has one; ``lines`` say what it is.
 
-    ``is_due`` where somebody who looks each day is to act: it ends in 14, 3 or 1 days, or is of no use.
+    ``is_due`` where a daily reader is to act: it ends in 14, 3 or 1 days, or is of no use.
     """
 
     id: str

@@ -74,7 +74,7 @@ def report(stack: str, root: Path, repository: str | None = None) -> RunnersRepo
         stack: its name.
         root: the checkout.
         repository: ``owner/name`` whose queue GitHub is asked for, with a token of :data:`TOKENS`. Default: that of
-            ``runners.github.url``, if that names one and there is a token.
+            ``runners.github.url``, if it names a repository and there is a token.
 
     Raises:
         SlipwayError: there is no such stack or it has no runners, or the cluster, AWS or GitHub refuses.

@@ -207,7 +207,8 @@ def _named(target: WarmTarget, onto: str) -> str:
 def _others(target: WarmTarget, onto: str) -> list[WarmLayer]:
     """Return the warm layers of an image that are kept.
 
-    Whoever may push can push a layer of their own with a history of ours. So a stack that signs keeps what it attested.
+    Whoever may push can push a layer of their own with a history of ours. So a stack that signs keeps its
+    attested layers.
 
     Raises:
         SlipwayError: it is not such an image, or has a layer that the stack did not attest.
@@ -236,7 +237,7 @@ def _counts(target: WarmTarget, ref: str, tag: str) -> bool:
 
 
 def _made(layer: WarmLayer, onto: str | None, host: str, began: datetime) -> dict[str, Any]:
-    """Return what only the evidence says: which layer was made here, when, and on which machine or in which job."""
+    """Return the facts of the evidence alone: the layer made here, its time, and its machine or job."""
     job = "/".join(os.environ[name] for name in _RUN[:2]) + f"/actions/runs/{os.environ[_RUN[2]]}" if _in_job() else ""
     times = {"began": began.isoformat(), "finished": datetime.now(UTC).isoformat()}
     return {"layer": layer.diff_id, "onto": onto or "", "host": host, "job": job, **times}

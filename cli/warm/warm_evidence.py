@@ -1,4 +1,4 @@
-"""The evidence of warm layers: the stack's signer attested each one, as what the image says that it is."""
+"""The evidence of warm layers: the stack's signer attested each one, with the facts that the image states."""
 
 from __future__ import annotations
 

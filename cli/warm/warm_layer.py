@@ -38,8 +38,8 @@ class CachedFile:
 def read(stream: IO[bytes], contents: IO[bytes], limit: int) -> list[CachedFile]:
     """Read the archive that a script's container wrote, and its files' contents to ``contents``.
 
-    The script may have written it itself. So what is no regular file of a cache is refused, as is what has more than
-    ``limit`` bytes.
+    The script may have written it itself. So it is refused if it has more than ``limit`` bytes,
+    or anything but regular files of a cache.
 
     Raises:
         SlipwayError: the archive has something else, or too much.
@@ -98,8 +98,8 @@ def _add_folders(folders: set[str], path: str) -> None:
 class LayerOwner:
     """The owner of the caches in the image, and the folder of its Python's modules.
 
-    ``bytecode`` is that of :mod:`cli.warm.warm_hook`: how its file's name ends, and its content. It is empty where a
-    script has run in the container that would say it.
+    ``bytecode`` is that of :mod:`cli.warm.warm_hook`: how its file's name ends, and its content. It is empty after a
+    script has run in the container: its answer is not trusted then.
     """
 
     uid: int

@@ -1,4 +1,4 @@
-"""Caches that the script leaves in a job whose ``container:`` is the image, where nobody has a Docker engine.
+"""Caches that the script leaves in a job with the image as its ``container:``. No Docker engine is needed.
 
 GitHub's hook for Kubernetes runs a job's steps in a pod of that image, by its ``sh``, as its user and with its
 environment (runner-container-hooks v0.8.1, packages/k8s/src: hooks/run-script-step.ts:75-82, k8s/utils.ts:57-82). The

@@ -16,8 +16,8 @@ from containers.errors import MALFORMED
 class WarmRecord:
     """What decides the content of a warm layer.
 
-    ``image`` is the digest of the image that the script ran in, ``script`` its path and ``sha256`` that of its
-    content. ``machine`` are the lines of GPUs, driver and processor that the layer fits.
+    ``image`` is the digest of the image that the script ran in, ``script`` the script's path and ``sha256`` its
+    content's hash. ``machine`` are the lines of GPUs, driver and processor that the layer fits.
     """
 
     image: str

@@ -208,7 +208,7 @@ def run(
 
 @dataclass(frozen=True)
 class EngineCaches:
-    """What the script leaves in a container of this machine's engine, which gets its GPUs if ``gpu`` is true."""
+    """Caches that the script leaves in a container of this machine's engine, with its GPUs if ``gpu`` is true."""
 
     gpu: bool
 

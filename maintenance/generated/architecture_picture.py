@@ -1,4 +1,4 @@
-"""The picture of the code in ``docs/contributing.md``: its folders, and which of them import which, from the imports.
+"""The picture of the code in ``docs/contributing.md``: its folders, and the imports between them.
 
 It follows ``<!-- architecture -->`` and ends with the block. An arrow that others imply is left out.
 """

@@ -117,7 +117,7 @@ def unused_build_service(graph: Graph) -> Iterator[str]:
 
 
 def shared_pool(graph: Graph) -> Iterator[str]:
-    """Yield a message where a job can get to the node on which the stack's images are built."""
+    """Yield a message if a job can get to the node that builds the stack's images."""
     runners = graph.config.runners
     if graph.config.build_on == "runners" and isinstance(runners, KubernetesRunnersConfig) and runners.shares_pool:
         yield (
@@ -154,7 +154,7 @@ def validation_image(graph: Graph) -> Iterator[str]:
 
 
 def missing_gpu_checks(graph: Graph) -> Iterator[str]:
-    """Yield a message where the image to check has no script that runs alone, and the stack names no command."""
+    """Yield a message where the stack names no command, and the image to check has no script to run alone."""
     validation = _validation(graph)
     if validation is None or validation.command or validation.image not in graph.images:
         return

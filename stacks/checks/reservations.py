@@ -229,7 +229,7 @@ def ending(requested: NamedReservationsConfig, reservations: Sequence[Reservatio
 
 
 def is_due(left: timedelta) -> bool:
-    """Return whether somebody who looks each day is to be told of what is left of a reservation: 14, 3 and 1 days."""
+    """Return whether a daily reader is to be told of a reservation's remaining time: at 14, 3 and 1 days."""
     return any(days - timedelta(days=1) - _LATE < left <= days for days in map(timedelta, ALARM_DAYS))
 
 

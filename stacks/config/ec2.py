@@ -585,7 +585,7 @@ class Ec2RunnersConfig(SeveralSetsConfig, Ec2RunnerSetConfig):
         return {platform: self.build} | others
 
     def check_builders(self, platforms: Sequence[str], engines: Collection[str]) -> None:
-        """Check that each platform has one machine or engine that builds it; ``engines`` are platforms with an engine.
+        """Check that one machine or engine builds each platform; ``engines`` are platforms with an engine.
 
         Raises:
             ValueError: a platform has none or two, or a machine is for no further platform of the stack.

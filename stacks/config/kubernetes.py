@@ -236,7 +236,7 @@ class TolerationConfig(Model):
 
 
 class PoolConfig(Model):
-    """The nodes that pods run on, in addition to what the profile says of them."""
+    """The nodes that pods run on, in addition to the profile."""
 
     node_selector: dict[NodeLabel, Line] = Field(
         default_factory=dict,
@@ -350,12 +350,12 @@ class Replica:
 
     @property
     def address(self) -> str | None:
-        """``host:port`` at which the configuration says that it is reached."""
+        """``host:port`` of the daemon in the configuration; None if it names none."""
         return self.pool.address[self.number] if self.pool.address else None
 
 
 class NetworkConfig(Model):
-    """How the pods of a cluster reach other machines, where that differs from what pods usually have."""
+    """How the pods of a cluster reach other machines, where it is not the usual way."""
 
     mtu: int | None = Field(
         None,
@@ -643,7 +643,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
                 )
 
     def _check_node(self) -> None:
-        """Check that a node of the profile has what its pods request, and another platform than the extra builds."""
+        """Check that a node of the profile has room for its pods, and another platform than the extra builds."""
         for name, resource in (("gpus", GPU), ("efa", EFA), ("infiniband", INFINIBAND)):
             count = getattr(self, name)
             if count is not None and resource not in self.other_names:
@@ -668,7 +668,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
             )
 
     def _check_docker(self, inherited: Collection[str]) -> None:
-        """Check that a job can build, and that no key is for a Docker daemon or for devices that are not there.
+        """Check that a job can build; refuse keys for a Docker daemon or devices that are missing.
 
         The ``inherited`` keys are those of all sets, and may have no effect in one of them.
         """
@@ -691,7 +691,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
                 raise ValueError(f"network.{to_camel(key)} has no effect, because no Docker daemon runs: leave it out")
 
     def _check_docker_gpus(self) -> None:
-        """Check that a Docker daemon with GPUs can name them to its containers, and that they are all its own.
+        """Check that a Docker daemon with GPUs can name them to its containers, and has all of them alone.
 
         It is privileged, and so sees all GPUs of its node.
         """
@@ -724,7 +724,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
             )
 
     def _check_names(self) -> None:
-        """Check that other names of resources are of what the nodes have, and come with a number."""
+        """Check that the nodes have the resources with other names; each needs a number."""
         if self.gpu_claim and self.gpu_resource:
             raise ValueError("gpuResource has no effect, because gpuClaim asks for the GPUs: leave it out")
         of_gpus = "gpuClaim" if self.gpu_claim else "gpuResource"
@@ -810,7 +810,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
 
     @property
     def unpooled(self) -> tuple[str, ...]:
-        """The keys under which a pool is missing for what is privileged: nothing keeps it to nodes of its own."""
+        """The keys that lack a pool for privileged pods: nothing keeps these to nodes of their own."""
         runners = [
             own.key("nodeSelector")
             for own in self.all_sets
@@ -849,7 +849,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
 
     @property
     def has_gpus_in_docker(self) -> bool:
-        """Whether what that daemon runs may have the GPUs."""
+        """Whether that daemon's containers may have the GPUs."""
         return self.docker_gpus and self.has_daemon and bool(self.devices.get(GPU))
 
     @property
@@ -917,7 +917,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
         return f"nodes of {self.profile} are {self.platform}, and the stack's images are for {platform}"
 
     def check_builders(self, platforms: Sequence[str], engines: Collection[str]) -> None:
-        """Check that each platform has one pool or engine that builds it; ``engines`` are platforms with an engine.
+        """Check that one pool or engine builds each platform; ``engines`` are platforms with an engine.
 
         Raises:
             ValueError: a platform has none or two, or a pool is for no platform of the stack.
@@ -974,7 +974,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
 
     @property
     def resources(self) -> dict[str, int]:
-        """The :attr:`devices` by the names that the nodes have for them, without GPUs that are claimed."""
+        """The :attr:`devices` by the nodes' names for them, without claimed GPUs."""
         return {
             self.other_names.get(name, name): count
             for name, count in self.devices.items()

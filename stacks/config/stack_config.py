@@ -148,7 +148,7 @@ class StackConfig(FormerKeysConfig):
     def _first_platform(cls, values: Any) -> Any:
         """Let keys be checked for the first platform. The others are checked when their images are made.
 
-        Where ``platform`` is given too, it is the one of ``platforms`` whose images are made.
+        If ``platform`` is given too, only its images are made.
         """
         if (
             not isinstance(values, Mapping)

@@ -3,7 +3,7 @@
 No commit before an upgrade built with the new release, so the history says nothing of what it built. ``slipway
 upgrade --write`` writes down the commit of each image that the new release builds as before, and its tag stays.
 Each line has a stack, a published name, a fingerprint, a commit, the tag's suffix, and the image's repository. A line
-counts while that fingerprint is built for that suffix: by the stack in that repository, or by another one or elsewhere,
+counts while the fingerprint is built for the suffix: by the stack in that repository, or by another one or elsewhere,
 as after a rename, if no line has the tag for another image, in whatever registry. Lines of older releases lack the
 repository, or have neither. Without a suffix, they count for their stack.
 """

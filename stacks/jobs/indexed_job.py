@@ -62,7 +62,7 @@ def indexed_job(stack: str, image: str, arch: str | None, gpus: int, nodes: int)
         ],
     }
     pod = {
-        "subdomain": name,  # by which the pods have the names that the Service gives them
+        "subdomain": name,  # gives the pods the Service's names
         "restartPolicy": "Never",
         **({"nodeSelector": {"kubernetes.io/arch": arch}} if arch else {}),
         "tolerations": [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}],

@@ -215,7 +215,7 @@ def get(checkout: Checkout) -> Part:
 
 
 def _check_login(checkout: Checkout, address: str) -> None:
-    """Refuse a registry that wants a login which the client has not: the push would fail, after minutes.
+    """Refuse a registry whose login the client lacks: the push would fail, after minutes.
 
     Raises:
         ToolchainError: so.

@@ -475,8 +475,7 @@ def serve(make: Callable[[Host], Provider]) -> None:
     """Run a provider as a plugin until the engine ends it.
 
     Prints the port as the first line of standard output, as the engine expects; it admits this user's processes alone.
-    SIGINT and SIGTERM, which the
-    engine sends to end a plugin, and the end of the parent process cancel all calls and end the process.
+    The end of the parent process cancels all calls and ends this one, as do SIGINT and SIGTERM: the engine sends them.
 
     Args:
         make: returns the provider for an engine.

@@ -1,4 +1,4 @@
-"""The release of a tag: its wheel, and the requirement by which a repository of one's own pins that."""
+"""The release of a tag: its wheel, and the requirement that pins it in a repository of one's own."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ from toolchain.release import own_repository
 def build(checkout: Checkout, tag: str, folder: Path) -> int:
     """Build what the release of a tag publishes into a folder: the wheel, and ``requirements.txt`` with its hash.
 
-    The address is that of GitHub's release of the repository that a job names (GITHUB_REPOSITORY).
+    The address is the GitHub release's, in the job's repository (GITHUB_REPOSITORY).
 
     Raises:
         ToolchainError: the tag is not that of the version in pyproject.toml, or no job runs this.

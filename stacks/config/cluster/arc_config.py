@@ -125,7 +125,7 @@ def _check_values(chart: str, values: Mapping[str, Any]) -> None:
 
 
 def _check_proxy(proxy: Any) -> None:
-    """Raise ValueError for a proxy that the chart or ARC would leave out without a word, or that is no address."""
+    """Raise ValueError for a proxy with a wrong address, or one that the chart or ARC would silently leave out."""
     if not isinstance(proxy, Mapping):
         raise ValueError("proxy: expected {https: {url: http://proxy.example:3128}}")  # noqa: TRY004 - pydantic's
     for name, part in proxy.items():

@@ -58,7 +58,7 @@ class GpuChecksConfig(Model):
 
 
 class PromotionConfig(Model):
-    """Tags that move by `slipway promote` alone, and the evidence that an image needs for it."""
+    """Tags that `slipway promote` alone moves, and the evidence for it."""
 
     tags: tuple[Annotated[str, AfterValidator(check_extra)], ...] = Field(
         description="Tags that `slipway promote` may move, such as [stable]."

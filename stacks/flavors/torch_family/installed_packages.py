@@ -1,6 +1,6 @@
 """The packages that pip installs in the images of PyTorch and in the builds of their wheels, as far as known before.
 
-The requirements of a torch that the stack compiles are known from the published wheel of that release: uv reads its
+The published wheel of a release has the requirements of a torch that the stack compiles: uv reads its
 metadata. At a commit, or for a Python without such a wheel, nothing is known.
 """
 

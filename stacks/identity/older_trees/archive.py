@@ -74,8 +74,8 @@ def _archive(root: Path, tree: str, folder: str, prefix: str, attributes: Sequen
     """Return one archive; ``attributes`` are the files of attributes that count.
 
     They may also keep files out of an archive or write into them (``export-ignore``, ``export-subst``), which builds do
-    not. So git reads them from a temporary work tree that overrides these, in a repository without settings that has
-    the objects of this one.
+    not. So git reads them from a temporary work tree that overrides these, in a repository with this one's objects and
+    without settings.
     """
     words = ("--git-path", "objects", "--git-common-dir", tree)
     objects, common, name = os.fsdecode(git.read(root, "rev-parse", *words)).splitlines()
@@ -102,7 +102,7 @@ def _archive(root: Path, tree: str, folder: str, prefix: str, attributes: Sequen
 
 
 def large_files(root: Path) -> Path:
-    """Return the folder where Git LFS keeps the files that it has of a repository, unless ``lfs.storage`` is set.
+    """Return the folder of Git LFS for a repository's files, unless ``lfs.storage`` is set.
 
     git-lfs/git-lfs af13aa8f, fs/fs.go:140. It need not exist.
     """
@@ -110,7 +110,7 @@ def large_files(root: Path) -> Path:
 
 
 def state(root: Path) -> str:
-    """Return what changes as large files and commits of submodules come, which a commit's archives are made of too."""
+    """Return what changes as large files and commits of submodules come: a commit's archives have them too."""
     modules = Path(root, (git.git(root, "rev-parse", "--git-path", "modules") or "").strip())
     commits = [path.read_text(errors="replace") for path in sorted(modules.glob("**/HEAD")) if path.is_file()]
     return "".join([str(sum(1 for _ in large_files(root).glob("*/*/*"))), *commits])
