@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
+from cli.inspection.inspection_text import counted_files
 from containers.image.binaries import inspection
 from containers.image.binaries.inspection import Inspection, Question
 from containers.image.binaries.plugins import Plugin
@@ -32,7 +33,7 @@ def _values(inspected: Inspection) -> dict[str, str]:
     return {
         **{f"{fault.file}: {fault.missing}": fault.reason or _FAULT for fault in inspected.faults},
         **{_opened(plugin): _state(plugin) for plugin in inspected.loading.plugins if plugin.file},
-        **{f"GPU code {code}": _files(number) for code, number in libraries.items()},
+        **{f"GPU code {code}": counted_files(number) for code, number in libraries.items()},
         **({"least driver": inspected.driver.least} if inspected.driver else {}),
     }
 
@@ -43,7 +44,3 @@ def _opened(plugin: Plugin) -> str:
 
 def _state(plugin: Plugin) -> str:
     return "loads" if plugin.loads else "does not load"
-
-
-def _files(number: int) -> str:
-    return f"{number} file{'' if number == 1 else 's'}"

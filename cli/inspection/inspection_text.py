@@ -101,15 +101,15 @@ def _gpu_code(inspection: Inspection) -> Iterator[tuple[str, str]]:
     coverage = inspection.coverage
     if not coverage.libraries:
         return
-    yield "GPU code", f"{listed(coverage.codes)} in {_files(len(coverage.libraries))}"
-    absent = (f"{arch} in {_files(len(paths))}" for arch, paths in inspection.arch_list.without.items())
+    yield "GPU code", f"{listed(coverage.codes)} in {counted_files(len(coverage.libraries))}"
+    absent = (f"{arch} in {counted_files(len(paths))}" for arch, paths in inspection.arch_list.without.items())
     if lacking := ", ".join(absent):
         yield "arch list", f"no code for {lacking}"
     for name, capability in inspection.question.gpus.items():
         label = gpu_label(name, capability)
         without, compiled = (len(paths.get(label, ())) for paths in (coverage.without, coverage.compiled))
         ready = len(coverage.libraries) - without - compiled
-        value = f"machine code in {_files(ready)}"
+        value = f"machine code in {counted_files(ready)}"
         if compiled:
             value += f", PTX alone in {compiled}, which the driver compiles at the first use"
         yield label, value + (f", none in {without}" if without else "")
@@ -120,7 +120,8 @@ def _space(space: Space) -> str:
     return ", ".join([f"{size(space.total)} unpacked", *(f"{size(number)} {kind}" for number, kind in kinds)])
 
 
-def _files(number: int) -> str:
+def counted_files(number: int) -> str:
+    """Return a number of files in words."""
     return f"{number} file{'' if number == 1 else 's'}"
 
 

@@ -15,6 +15,7 @@ from toolchain.checkout import Checkout
 from toolchain.machine.files import write
 from toolchain.machine.steps import output, say
 from toolchain.machine.toolchain_error import ToolchainError
+from toolchain.parts.unused_space import megabytes
 from toolchain.pulumi_run import pulumi_process
 from toolchain.pulumi_run.published_layers import UNREADABLE, forecasts, published_layers, pulls
 from toolchain.pulumi_run.run_progress import RunProgress
@@ -152,10 +153,6 @@ def destroy(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> i
     return code
 
 
-def _megabytes(size: int) -> str:
-    return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
-
-
 def _compressed(reference: str, environment: Mapping[str, str]) -> int:
     return sum(published_layers(reference, environment).layers.values())
 
@@ -170,7 +167,7 @@ def _usage(name: str, reference: str, environment: Mapping[str, str]) -> list[st
     sizes = []
     for label, measure in (("compressed", _compressed), ("unpacked", _unpacked)):
         try:
-            sizes.append(f"{_megabytes(measure(reference, environment))} {label}")
+            sizes.append(f"{megabytes(measure(reference, environment))} {label}")
         except UNREADABLE:
             continue  # not published, removed from this engine, or unreadable
     lines = [f"{name}: {reference}", *([f"  {', '.join(sizes)}"] if sizes else [])]
