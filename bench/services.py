@@ -99,16 +99,23 @@ def registry(checkout: Checkout, folder: Path) -> Iterator[LoopbackRegistry]:
         shutil.rmtree(folder)
 
 
+@contextmanager
+def _failing(what: str) -> Iterator[None]:
+    """Raise BenchError, which begins with ``what``, where the engine's client fails in the block."""
+    try:
+        yield
+    except DockerException as error:
+        raise BenchError(f"{what}: {error}") from None
+
+
 class MeasuredEngine:
     """A Docker engine: the one of the environment, or another one by its address."""
 
     def __init__(self, checkout: Checkout, host: str = "") -> None:
         self._ours = not host and os.environ.get("DOCKER_HOST") == f"unix://{checkout.run / 'docker.sock'}"
-        try:
+        with _failing("no Docker engine"):
             self._client: Any = docker.DockerClient(host, timeout=600) if host else docker.from_env(timeout=600)
             self._client.ping()
-        except DockerException as error:
-            raise BenchError(f"no Docker engine: {error}") from None
 
     def parent(self) -> str:
         """Return the parent image's reference, with the mirrors of this environment."""
@@ -130,11 +137,7 @@ class MeasuredEngine:
         Raises:
             BenchError: one of both fails.
         """
-        try:
-            self._client.images.build(path=str(folder), tag=name, buildargs=dict(arguments), rm=True, pull=True)
-        except DockerException as error:
-            raise BenchError(f"{name}: {error}") from None
-        self._push(name)
+        self._build_and_push(name, path=str(folder), buildargs=dict(arguments))
 
     def output(self, image: str, command: Sequence[str], platform: str) -> str:
         """Pull an image for a platform, and return what a command prints in it.
@@ -142,11 +145,9 @@ class MeasuredEngine:
         Raises:
             BenchError: the image is not for the platform, or the command fails.
         """
-        try:
+        with _failing(f"{image} for {platform}"):
             self._client.images.pull(image, platform=platform)
             printed: bytes = self._client.containers.run(image, list(command), platform=platform, remove=True)
-        except DockerException as error:
-            raise BenchError(f"{image} for {platform}: {error}") from None
         return printed.decode()
 
     def new_parent(self, name: str, mark: str) -> str:
@@ -156,33 +157,29 @@ class MeasuredEngine:
             The image's name, with its tag.
         """
         dockerfile = io.BytesIO(f"FROM {self.parent()}\nRUN echo {mark} > /etc/bench\n".encode())
-        try:
-            self._client.images.build(fileobj=dockerfile, tag=name, rm=True, pull=True)
-        except DockerException as error:
-            raise BenchError(f"{name}: {error}") from None
-        self._push(name)
+        self._build_and_push(name, fileobj=dockerfile)
         return name
 
     def publish(self, image: str, name: str) -> None:
         """Push an image of the engine under another name."""
-        try:
+        with _failing(name):
             self._client.images.get(image).tag(name)
             self._push(name)
-        except DockerException as error:
-            raise BenchError(f"{name}: {error}") from None
 
     def layers(self, image: str) -> tuple[str, list[str]]:
         """Return an image's id, and the digests of its layers' archives."""
         attributes = self._client.images.get(image).attrs
         return str(attributes["Id"]), list(attributes["RootFS"]["Layers"])
 
+    def _build_and_push(self, name: str, **source: Any) -> None:
+        with _failing(name):
+            self._client.images.build(tag=name, rm=True, pull=True, **source)
+            self._push(name)
+
     def _push(self, name: str) -> None:
-        try:
-            for line in self._client.images.push(name, stream=True, decode=True):
-                if "error" in line:
-                    raise BenchError(f"{name}: {line['error']}")
-        except DockerException as error:
-            raise BenchError(f"{name}: {error}") from None
+        for line in self._client.images.push(name, stream=True, decode=True):
+            if "error" in line:
+                raise BenchError(f"{name}: {line['error']}")
 
     @contextmanager
     def pulled(self, reference: str) -> Iterator[None]:
