@@ -36,13 +36,9 @@ def of_tags(address: str, refs: Sequence[str]) -> dict[str, str | SlipwayError]:
     return {
         ref: listed.get(f"{ref}^{{}}")
         or listed.get(ref)
-        or SlipwayError(f"{address} has no tag '{one_line(_tag(ref))}'")
+        or SlipwayError(f"{address} has no tag '{one_line(ref.removeprefix('refs/tags/'))}'")
         for ref in refs
     }
-
-
-def _tag(ref: str) -> str:
-    return ref.removeprefix("refs/tags/")
 
 
 def of_short(repository: str, short: str, mirrors: MirrorsConfig) -> str:

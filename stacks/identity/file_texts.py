@@ -6,6 +6,7 @@ these are kept, and the repository's commits.
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -49,7 +50,7 @@ def text(path: str, digest: str, image: Mapping[str, Any], root: Path) -> str | 
     """
     if secret_words.FILE.search(path):
         return None
-    kept = [file for name in (path, STAGED) for file in sorted((root / CONTEXTS).glob(f"*/{_literal(name)}"))]
+    kept = [file for name in (path, STAGED) for file in sorted((root / CONTEXTS).glob(f"*/{glob.escape(name)}"))]
     for content in (*map(_on_disk, kept), *_committed(path, root)):
         if content and _is(content, digest):
             return _as_text(content[0])
@@ -61,10 +62,6 @@ def text(path: str, digest: str, image: Mapping[str, Any], root: Path) -> str | 
 
 def _is(file: tuple[bytes, bool], digest: str) -> bool:
     return context.digest(file[0], executable=file[1]).startswith(digest)
-
-
-def _literal(path: str) -> str:
-    return re.sub(r"([*?\[])", r"[\1]", path)
 
 
 def _on_disk(file: Path) -> tuple[bytes, bool] | None:
