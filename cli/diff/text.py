@@ -15,9 +15,7 @@ def terminal(report: DiffReport) -> str:
 
 def _part(part: ReportPart) -> Iterator[str]:
     yield part.title
-    width = max((len(name) for name, _ in part.facts), default=0)
-    for name, value in part.facts:
-        yield f"  {name:<{width}}  {value}"
+    yield from (f"  {line}" for line in text_table.aligned(part.facts))
     for table in part.tables:
         yield f"  {table.title}"
         yield from (f"    {line}" for line in _lines(table))

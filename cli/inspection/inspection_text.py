@@ -41,10 +41,9 @@ def markdown(inspection: Inspection) -> str:
 def text(inspection: Inspection) -> str:
     """Return the report."""
     image = inspection.image
-    rows = list(facts(inspection))
-    width = max(len(name) for name, _ in rows)
+    rows = [(name, one_line(value, _WIDTH)) for name, value in facts(inspection)]
     lines = [f"{one_line(image.reference)}  {one_line(image.platform)}"]
-    lines += [f"  {name:<{width}}  {one_line(value, _WIDTH)}" for name, value in rows]
+    lines += [f"  {line}" for line in text_table.aligned(rows)]
     lines += [f"fault: {one_line(str(fault), _WIDTH)}" for fault in inspection.faults]
     return "\n".join([*lines, summary(len(inspection.faults))])
 
