@@ -12,6 +12,7 @@ from stacks.checks.collisions import StackImages, collisions, shared_repositorie
 from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT, misnamed, stack_names
+from stacks.config.values import is_commit
 from stacks.identity import pip_packages
 from stacks.identity.content import CheckoutContents, Content, contexts
 from stacks.spec import Outside, Sibling
@@ -182,7 +183,7 @@ def _sources(content: Content) -> Iterator[str]:
     for source, commit in content.sources.items():
         repository, _, tag = source.partition(" ")
         if commit is None:
-            what = "all of the commit" if lock.is_commit(tag) else "the commit of the tag"
+            what = "all of the commit" if is_commit(tag) else "the commit of the tag"
             yield f"{what} '{one_line(tag)}' of {one_line(repository)}"
 
 

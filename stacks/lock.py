@@ -26,6 +26,7 @@ from containers.registry.reference import Reference
 from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.signing import trusted
 from stacks.config.stack_config import StackConfig
+from stacks.config.values import is_commit
 from stacks.spec import ImageSpec, Outside, Packages, Sibling
 
 FILE = "stacks/lock.toml"
@@ -269,11 +270,6 @@ def source_key(source: str, mirrors: MirrorsConfig) -> str:
     """
     repository, _, ref = source.partition(" ")
     return f"{address(repository, mirrors)}#{f'{ref}{_PEELED}' if is_commit(ref) else f'{_TAGS}{ref}'}"
-
-
-def is_commit(ref: str) -> bool:
-    """Return whether ``common/build/fetch-source`` takes a ref for a commit, which may be short."""
-    return re.fullmatch(r"[0-9a-f]{7,40}", ref) is not None
 
 
 def is_fixed(name: str) -> bool:

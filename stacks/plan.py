@@ -24,6 +24,7 @@ from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.signing import SignerConfig, trusted
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT, other_settings, read_stack
+from stacks.config.values import is_commit
 from stacks.flavors import own_images
 from stacks.graph import Graph
 from stacks.identity import content, history, pip_packages
@@ -342,7 +343,7 @@ def _signer(parent: Elsewhere) -> SignerConfig | None:
 def _uri(source: str, mirrors: MirrorsConfig) -> str:
     """Return the URI of a git source: ``git+https://github.com/pytorch/vision@refs/tags/v0.15.2``."""
     repository, _, ref = source.partition(" ")
-    return f"git+{lock.address(repository, mirrors)}@{ref if lock.is_commit(ref) else f'refs/tags/{ref}'}"
+    return f"git+{lock.address(repository, mirrors)}@{ref if is_commit(ref) else f'refs/tags/{ref}'}"
 
 
 def resolve(stack: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]]:

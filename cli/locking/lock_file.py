@@ -19,6 +19,7 @@ from containers.registry import client
 from stacks import checks, graph, lock
 from stacks.config.fetching.mirrors import MirrorsConfig
 from stacks.config.stack_file import ROOT, read_stack, stack_names
+from stacks.config.values import is_commit
 from stacks.graph import Graph
 from stacks.identity import git_sources
 from stacks.identity.content import CheckoutContents, contexts, of_stack
@@ -323,7 +324,7 @@ def _source_commits(graphs: Iterable[Graph], locked: Mapping[str, str], lookups:
             for source in filterfalse(git_sources.own_commit, content.sources):
                 key = lock.source_key(source, mirrors)
                 repository, _, ref = source.partition(" ")
-                if not lock.is_commit(ref):
+                if not is_commit(ref):
                     address, _, name = key.partition("#")
                     tags.setdefault(address, set()).add(name)
                 elif key not in commits:

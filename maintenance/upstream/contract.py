@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from containers.errors import SlipwayError, one_line, suggest
 from containers.image.gpu.release_order import order
 from stacks.config.model import Model
+from stacks.config.values import is_commit
 
 CONTRACTS: Final = Path(__file__).with_name("contracts")
 """The folder of the contracts."""
@@ -22,13 +23,6 @@ CHECKS: Final = ("pattern", "absent", "requires", "variable", "symbol")
 
 _VERSION: Final = "{version}"
 """What stands for the version in a row."""
-
-_COMMIT: Final = re.compile(r"[0-9a-f]{7,40}")
-
-
-def is_commit(tag: str) -> bool:
-    """Return whether a tag is a commit, which says nothing of its version."""
-    return bool(_COMMIT.fullmatch(tag))
 
 
 class Row(Model):

@@ -14,8 +14,9 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from containers.image.binaries import elf_file
-from maintenance.upstream.contract import Contract, Row, is_commit
+from maintenance.upstream.contract import Contract, Row
 from maintenance.upstream.upstream_files import UpstreamFiles
+from stacks.config.values import is_commit
 
 _NAME = re.compile(r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from cli.locking import git_objects
 from containers.errors import SlipwayError
 from maintenance.upstream import pins
-from maintenance.upstream.contract import Contract, components, contract, is_commit
+from maintenance.upstream.contract import Contract, components, contract
 from maintenance.upstream.findings import Result, findings
 from maintenance.upstream.upstream_files import ArchiveFiles, FolderFiles, RepositoryFiles, UpstreamFiles
 from stacks.config.load import environment_mirrors
+from stacks.config.values import is_commit
 
 
 def results(

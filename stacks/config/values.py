@@ -62,7 +62,7 @@ _PINNED_RELEASE = r"[0-9]+(?:\.[0-9]+)+(?:[.-]?(?:rc|post|dev)[0-9]+)?"
 
 
 def is_commit(pin: str) -> bool:
-    """Return whether a pin names a commit rather than a version."""
+    """Return whether a pin, tag or ref names a commit, also a short one, as ``common/build/fetch-source`` reads it."""
     return bool(re.fullmatch(_COMMIT, pin))
 
 

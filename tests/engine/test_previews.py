@@ -20,6 +20,7 @@ from containers.dockerfile.context import Folder
 from containers.registry.reference import Reference
 from stacks import lock, plan
 from stacks.config.stack_file import ROOT, read_stack, stack_names
+from stacks.config.values import is_commit
 from stacks.identity.content import CheckoutContents
 from stacks.identity.git_sources import own_commit
 from stacks.plan import Plan
@@ -108,7 +109,7 @@ class Project:
         names = {str(Reference.of(config.pulled(it.reference)).in_full) for it in parents if isinstance(it, Outside)}
         sources = [source for image in images for source in image.content.sources if not own_commit(source)]
         commits = {
-            lock.source_key(source, config.mirrors): f"{ref if lock.is_commit(ref) else ''}{digit * 40}"[:40]
+            lock.source_key(source, config.mirrors): f"{ref if is_commit(ref) else ''}{digit * 40}"[:40]
             for source, ref in ((source, source.partition(" ")[2]) for source in sources)
         }
         lock.write(self.root, dict.fromkeys(names, f"sha256:{digit * 64}") | commits)
