@@ -123,7 +123,8 @@ def test_life_of_zstd_image_is_that_of_any_other(project: Project, keys: Keys, t
     assert project.fetch(f"{project.path}/link0/manifests/stable") == project.manifest(ref)
 
     # Of an engine that lacks the image.
-    docker("image", "rm", "--force", docker("image", "inspect", "--format", "{{.Id}}", ref).stdout.strip())
+    ids = docker("image", "inspect", "--format", "{{.Id}}", *project.built()).stdout.split()
+    docker("image", "rm", "--force", *{*ids})
     [started] = json.loads(project.stacks("start", ref, "--import", "json", "--json"))
     layers = [layer["digest"] for layer in json.loads(project.manifest(ref))["layers"]]
     assert (started["failed"], started["layers"]) == ("", len(layers))
