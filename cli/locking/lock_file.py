@@ -117,11 +117,8 @@ def update(
     lock.write(ROOT, {**(before if keeps else {}), **current}, date, merged if keeps else tables)
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    anew = upgrade or refresh
-    hint = "" if anew else "; `slipway lock --upgrade` takes what is newest now"
-    yield from list(_changes(before, current, tables_before, tables, anew=anew)) or [
-        f"{lock.FILE}: nothing new to lock{hint}"
-    ]
+    changes = list(_changes(before, current, tables_before, tables, anew=upgrade or refresh))
+    yield from changes or [_unchanged(anew=upgrade or refresh)]
     if lookups.left:
         lines = (f"{name} is left as it was: {reason}" for name, reason in lookups.left.items())
         raise SlipwayError("\n".join(lines))
@@ -135,6 +132,10 @@ def _newly_locked(graphs: Iterable[Graph], parents: Iterable[str]) -> Iterator[s
             f"{names}: locked for the first time: what stands on it is built anew, in all stacks; "
             "`slipway lock --packages` locks added packages alone"
         )
+
+
+def _unchanged(*, anew: bool) -> str:
+    return f"{lock.FILE}: nothing new to lock" + ("" if anew else "; `slipway lock --upgrade` takes what is newest now")
 
 
 def _changes(
