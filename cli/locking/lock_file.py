@@ -89,6 +89,7 @@ def update(
         SlipwayError: a stack is wrong, or a git tag has moved since it was locked; then nothing is written. Or a
             registry, repository or index does not respond; then too, except with ``reachable``.
     """
+    anew = upgrade or refresh
     graphs = [_graph(stack, added=added) for stack in stacks or stack_names()]
     references: set[str] = set()
     branches: set[tuple[str, str]] = set()
@@ -97,7 +98,7 @@ def update(
             references.update(lock.tagged_parents(spec, unlocked.config.mirrors).values())
             branches.update(lock.branches(spec, unlocked.config.mirrors).values())
     before = lock.read(ROOT)
-    lookups = _Lookups(before, reachable=reachable, upgrade=upgrade or refresh)
+    lookups = _Lookups(before, reachable=reachable, upgrade=anew)
     current: dict[str, str] = {}
     for name in sorted(references):
         current |= lookups.ask([name], partial(client.digest, name))
@@ -106,9 +107,7 @@ def update(
     current |= {} if added else _source_commits(graphs, current, lookups)
     _check_moved(before, current)
     tables_before = lock.read_tables(ROOT)
-    packages, warnings = _packages(
-        graphs, current, tables_before.packages, reachable=reachable, upgrade=upgrade or refresh
-    )
+    packages, warnings = _packages(graphs, current, tables_before.packages, reachable=reachable, upgrade=anew)
     tables = lock.Tables(packages, _platforms(graphs, current, lookups, tables_before.platforms))
     warnings += _newly_locked(graphs, references & current.keys() - before.keys())
     keeps = bool(stacks) or added
@@ -117,8 +116,8 @@ def update(
     lock.write(ROOT, {**(before if keeps else {}), **current}, date, merged if keeps else tables)
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    changes = list(_changes(before, current, tables_before, tables, anew=upgrade or refresh))
-    yield from changes or [_unchanged(anew=upgrade or refresh)]
+    changes = list(_changes(before, current, tables_before, tables, anew=anew))
+    yield from changes or [_unchanged(anew=anew)]
     if lookups.left:
         lines = (f"{name} is left as it was: {reason}" for name, reason in lookups.left.items())
         raise SlipwayError("\n".join(lines))
