@@ -66,7 +66,7 @@ class UpdateSettings:
                 )
         if pulumi.runtime.is_dry_run():
             return cls()
-        compressed = [placed for placed in placement.images if placed.level is not None and is_embedded()]
+        compressed = placement.images if is_embedded() else ()
         levels = {placed.built_as: placed.level for placed in compressed if placed.level is not None}
         try:
             values = passwords(logins)

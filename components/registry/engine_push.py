@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
@@ -12,7 +10,7 @@ from typing import Any, Final
 from containers.engine import zstd_push
 from containers.engine.connection import Address
 from containers.engine.early_layers import EngineImage
-from containers.engine.engine import Engine, EngineError
+from containers.engine.engine import Engine, EngineError, json_header
 from containers.engine.pushed_layers import FOLDER
 from containers.errors import SlipwayError
 from containers.registry import credentials
@@ -55,11 +53,11 @@ def _tell(engine: Engine, name: Reference, digest: str, login: credentials.Login
     """
     given = login or credentials.Login(name.host, "", "")
     account = {"username": given.username, "password": given.password, "identitytoken": given.identity_token}
-    header = base64.urlsafe_b64encode(json.dumps({**account, "serveraddress": name.host}).encode()).decode()
+    headers = {"X-Registry-Auth": json_header({**account, "serveraddress": name.host})}
     query = {"fromImage": name.repository, "tag": digest}
     with (
         suppress(SlipwayError),
-        engine.request("POST", "/images/create", query=query, headers={"X-Registry-Auth": header}) as response,
+        engine.request("POST", "/images/create", query=query, headers=headers) as response,
     ):
         for _ in response.messages():  # it is done when all of them are read
             pass

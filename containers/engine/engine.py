@@ -8,6 +8,7 @@ The standard library alone is imported: `make doctor` uses this before any packa
 
 from __future__ import annotations
 
+import base64
 import http.client
 import io
 import json
@@ -440,6 +441,11 @@ def _message(body: bytes) -> str:
     except (ValueError, KeyError, TypeError, RecursionError):
         message = body.decode(errors="replace")
     return " ".join(str(message).split())
+
+
+def json_header(value: object) -> str:
+    """Return the value of a header that the engine reads as JSON, such as that of ``X-Registry-Auth``."""
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode("ascii")
 
 
 def load(engine: Engine, archive: bytes, timeout: float) -> list[dict[str, Any]]:

@@ -23,9 +23,7 @@ POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{hashlib.sha2
 
 
 @pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
-    for name in ("GITHUB_HEAD_REF", "GITHUB_REF_TYPE", "GITHUB_REF_NAME", history.BRANCH_VARIABLE):
-        monkeypatch.delenv(name, raising=False)
+def checkout(tmp_path: Path) -> Checkout:
     sample = make(tmp_path / "repo", program=False)
     sample.git("init", "-q", "-b", "main")
     for name, text in FILES.items():

@@ -17,12 +17,6 @@ from stacks.tags import parse
 from tests.helpers.sample_repository import BUILD, DOCKERFILE, STACK, Checkout, config, make
 
 
-@pytest.fixture(autouse=True)
-def _no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("GITHUB_HEAD_REF", "GITHUB_REF_TYPE", "GITHUB_REF_NAME", history.BRANCH_VARIABLE):
-        monkeypatch.delenv(name, raising=False)
-
-
 @pytest.fixture
 def checkout(tmp_path: Path) -> Checkout:
     return make(tmp_path / "repo")

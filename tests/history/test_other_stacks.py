@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from stacks import plan
-from stacks.identity import history
 from tests.helpers.sample_repository import BUILD, DOCKERFILE, STACK, Checkout, config, make
 
 OTHER = "stacks/Pulumi.other.yaml"
@@ -16,9 +15,7 @@ SUFFIXED = "  slipway:tagSuffix: mine\n"
 
 
 @pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
-    for name in ("GITHUB_HEAD_REF", "GITHUB_REF_TYPE", "GITHUB_REF_NAME", history.BRANCH_VARIABLE):
-        monkeypatch.delenv(name, raising=False)
+def checkout(tmp_path: Path) -> Checkout:
     sample = make(tmp_path / "repo", program=False)
     sample.git("init", "-q", "-b", "main")
     sample.commit("README.md", "one\n")

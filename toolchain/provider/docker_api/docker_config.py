@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from containers.engine.engine import json_header
 from containers.errors import SlipwayError
 from containers.registry.credentials import Login
 from containers.registry.logins import docker_login, stack_login
@@ -40,7 +39,7 @@ class Credential:
 
     def header(self) -> str:
         """Return the value of `X-Registry-Auth`."""
-        return encoded(self.payload())
+        return json_header(self.payload())
 
 
 class Keychain:
@@ -101,7 +100,7 @@ class Keychain:
     def everything(self) -> str:
         """Return the value of `X-Registry-Config`, which the first builder needs."""
         credentials = {server: self.for_host(server).payload() for server in self._servers.values()}
-        return encoded({server: payload for server, payload in credentials.items() if payload})
+        return json_header({server: payload for server, payload in credentials.items() if payload})
 
     def _configured(self, server: str) -> Credential:
         try:
@@ -119,8 +118,3 @@ class Keychain:
 def _key(host: str) -> str:
     """Return what all spellings of a registry's host have in common."""
     return image_name.registry_of(host.lower(), "")
-
-
-def encoded(payload: object) -> str:
-    """Encode a header's JSON as the engine reads it."""
-    return base64.urlsafe_b64encode(json.dumps(payload).encode()).decode("ascii")
