@@ -16,11 +16,11 @@ from pydantic import AfterValidator, Field, model_validator
 from containers import secret_words
 from containers.errors import one_line
 from containers.path_prefixes import prefixes
-from stacks.config.model import Environment, Model, matching, refuse
+from stacks.config.model import Environment, Model, form, refuse
 from stacks.versions.tables import table
 
-_NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_STACK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_NAME: Final = r"[a-z0-9]+(-[a-z0-9]+)*"
+_STACK: Final = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LOGIN: Final = re.compile(r"://[^/]*@")
 """An address with ``user:password@``."""
@@ -95,11 +95,9 @@ _Path = Annotated[str, AfterValidator(repository_path)]
 _Pip = Annotated[str, AfterValidator(requirement)]
 _Apt = Annotated[
     str,
-    AfterValidator(
-        matching(
-            r"[a-z0-9][a-z0-9+.-]*[a-z0-9+](:[a-z0-9]+)?(=[0-9][A-Za-z0-9.+:~-]*)?",
-            "a package of the distribution, such as htop or htop=3.2.2-2",
-        )
+    form(
+        r"[a-z0-9][a-z0-9+.-]*[a-z0-9+](:[a-z0-9]+)?(=[0-9][A-Za-z0-9.+:~-]*)?",
+        "a package of the distribution, such as htop or htop=3.2.2-2",
     ),
 ]
 
@@ -128,17 +126,10 @@ class PackagesConfig(Model):
         return [requirement_name(each) for each in self.pip]
 
 
-def _image_name(value: str) -> str:
-    if not _NAME.fullmatch(value):
-        raise ValueError("expected lower-case letters and digits, parts joined by '-', such as trainer")
-    return value
-
-
-def _parent_name(value: str) -> str:
-    stack, slash, name = value.rpartition("/")
-    if not _NAME.fullmatch(name) or (slash and not _STACK.fullmatch(stack)):
-        raise ValueError("expected an image of the stack, such as torch, or a stack and its image, such as local/torch")
-    return value
+_image_name = form(_NAME, "lower-case letters and digits, parts joined by '-', such as trainer")
+_parent_name = form(
+    f"({_STACK}/)?{_NAME}", "an image of the stack, such as torch, or a stack and its image, such as local/torch"
+)
 
 
 def _arguments(value: dict[str, str]) -> dict[str, str]:
@@ -190,7 +181,7 @@ Variables = Annotated[Environment, AfterValidator(variables)]
 class OwnImageConfig(Model):
     """An image of one's own: a Dockerfile, packages, or both, on another image."""
 
-    name: Annotated[str, AfterValidator(_image_name)] = Field(description="The image's name in the stack.")
+    name: Annotated[str, _image_name] = Field(description="The image's name in the stack.")
     dockerfile: _Path | None = Field(
         None,
         description="Its Dockerfile, a path in the repository, such as trainer/Dockerfile. The argument BASE_IMAGE "
@@ -199,7 +190,7 @@ class OwnImageConfig(Model):
     context: _Path | None = Field(
         None, description="Folder that its Dockerfile copies from, with the Dockerfile in it. Default: its folder."
     )
-    on: Annotated[str, AfterValidator(_parent_name)] | None = Field(
+    on: Annotated[str, _parent_name] | None = Field(
         None,
         description="The image that it stands on: one of the stack, or one that another stack publishes, such as "
         "nccl-cu132/torch. Default: the flavor's last, with its packages.",

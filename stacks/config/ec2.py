@@ -19,7 +19,7 @@ from stacks.config.model import (
     Model,
     NonEmpty,
     SeveralSetsConfig,
-    matching,
+    form,
     refuse_unread,
 )
 from stacks.config.values import Driver, Label, Platform
@@ -62,30 +62,18 @@ def _no_enterprise(url: str) -> str:
     return url
 
 
-Arn = Annotated[
-    str,
-    AfterValidator(
-        matching(_SECRET, "the full ARN of a secret in Secrets Manager, including its six-character ending")
-    ),
-]
-Topic = Annotated[str, AfterValidator(matching(_TOPIC, "the ARN of an SNS topic"))]
-Region = Annotated[str, AfterValidator(matching(_REGION, "a region such as eu-west-1"))]
-InstanceType = Annotated[str, AfterValidator(matching(_TYPE, "an instance type such as g5.xlarge"))]
-Policy = Annotated[str, AfterValidator(matching(_POLICY, "the ARN of an IAM policy"))]
-Ami = Annotated[str, AfterValidator(matching(_IDS["ami"], "the id of an image, such as ami-0123456789abcdef0"))]
-Vpc = Annotated[str, AfterValidator(matching(_IDS["vpc"], "the id of a VPC, such as vpc-0123456789abcdef0"))]
+Arn = Annotated[str, form(_SECRET, "the full ARN of a secret in Secrets Manager, including its six-character ending")]
+Topic = Annotated[str, form(_TOPIC, "the ARN of an SNS topic")]
+Region = Annotated[str, form(_REGION, "a region such as eu-west-1")]
+InstanceType = Annotated[str, form(_TYPE, "an instance type such as g5.xlarge")]
+Policy = Annotated[str, form(_POLICY, "the ARN of an IAM policy")]
+Ami = Annotated[str, form(_IDS["ami"], "the id of an image, such as ami-0123456789abcdef0")]
+Vpc = Annotated[str, form(_IDS["vpc"], "the id of a VPC, such as vpc-0123456789abcdef0")]
 RepositoryName = Annotated[
-    str,
-    AfterValidator(
-        matching(r"[a-z0-9]+(?:[._/-][a-z0-9]+)*", "the name of one repository, such as service, without a wildcard")
-    ),
+    str, form(r"[a-z0-9]+(?:[._/-][a-z0-9]+)*", "the name of one repository, such as service, without a wildcard")
 ]
-Subnet = Annotated[
-    str, AfterValidator(matching(r"subnet-[0-9a-f]{8,17}", "a subnet, such as subnet-0123456789abcdef0"))
-]
-ReservationId = Annotated[
-    str, AfterValidator(matching(r"cr-[0-9a-f]{8,17}", "the id of a reservation, such as cr-0123456789abcdef0"))
-]
+Subnet = Annotated[str, form(r"subnet-[0-9a-f]{8,17}", "a subnet, such as subnet-0123456789abcdef0")]
+ReservationId = Annotated[str, form(r"cr-[0-9a-f]{8,17}", "the id of a reservation, such as cr-0123456789abcdef0")]
 
 
 def _gib(value: Any) -> Any:
@@ -173,10 +161,7 @@ def minutes(clock: str) -> int:
     return int(hours) * 60 + int(rest)
 
 
-Clock = Annotated[
-    str,
-    AfterValidator(matching(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]|24:00", 'a time of day in quotes, such as "08:30"')),
-]
+Clock = Annotated[str, form(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]|24:00", 'a time of day in quotes, such as "08:30"')]
 
 
 class ScheduleConfig(Model):
@@ -424,7 +409,7 @@ class Ec2RunnerSetConfig(FormerKeysConfig):
 SetName = Annotated[
     str,
     AfterValidator(_custom),
-    AfterValidator(matching(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?", "1 to 32 of a-z, 0-9 and -, such as h100")),
+    form(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?", "1 to 32 of a-z, 0-9 and -, such as h100"),
 ]
 
 

@@ -34,7 +34,7 @@ from stacks.config.model import (
     Reference,
     Secret,
     SeveralSetsConfig,
-    matching,
+    form,
     refuse_unread,
 )
 from stacks.config.values import Driver, Labels, Platform
@@ -168,19 +168,13 @@ deployments/helm/dra-driver-nvidia-gpu/templates/deviceclass-gpu.yaml and device
 _MOST_CONSUMERS = 256
 """Pods that may use one claim (kubernetes/api v0.35.7, resource/v1/types.go:1504)."""
 
-NodeLabel = Annotated[str, AfterValidator(matching(_NODE_LABEL, "a node's label, such as acme.example/pool"))]
-Resource = Annotated[str, AfterValidator(matching(_RESOURCE, "a resource of nodes, such as nvidia.com/mig-3g.40gb"))]
+NodeLabel = Annotated[str, form(_NODE_LABEL, "a node's label, such as acme.example/pool")]
+Resource = Annotated[str, form(_RESOURCE, "a resource of nodes, such as nvidia.com/mig-3g.40gb")]
 Quantity = Annotated[str, AfterValidator(_quantity)]
-Label = Annotated[
-    str,
-    AfterValidator(matching(_LABEL, "1 to 63 lower-case letters, digits and -, a letter or digit at either end")),
-]
+Label = Annotated[str, form(_LABEL, "1 to 63 lower-case letters, digits and -, a letter or digit at either end")]
 
 ObjectName = Annotated[
-    str,
-    AfterValidator(
-        matching(_SUBDOMAIN, "1 to 253 lower-case letters, digits, - and ., a letter or digit at either end")
-    ),
+    str, form(_SUBDOMAIN, "1 to 253 lower-case letters, digits, - and ., a letter or digit at either end")
 ]
 
 
@@ -412,12 +406,10 @@ class ValidationConfig(Model):
 class GpuClaimConfig(Model):
     """GPUs that pods ask for by a claim (dynamic resource allocation) in place of an extended resource."""
 
-    mig: Annotated[str, AfterValidator(matching(_MIG, "a profile of MIG, such as 3g.40gb"))] | None = Field(
+    mig: Annotated[str, form(_MIG, "a profile of MIG, such as 3g.40gb")] | None = Field(
         None, description="Profile of MIG, such as 3g.40gb: `gpus` is the number of these parts. Default: whole GPUs."
     )
-    device_class: (
-        Annotated[str, AfterValidator(matching(_DEVICE_CLASS, "a device class, such as gpu.nvidia.com"))] | None
-    ) = Field(
+    device_class: Annotated[str, form(_DEVICE_CLASS, "a device class, such as gpu.nvidia.com")] | None = Field(
         None,
         description="DeviceClass of the cluster. Default: gpu.nvidia.com, or mig.nvidia.com with `mig`.",
     )

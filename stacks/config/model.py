@@ -221,6 +221,11 @@ def matching(pattern: str | re.Pattern[str], expected: str) -> Callable[[str], s
     return check
 
 
+def form(pattern: str | re.Pattern[str], expected: str) -> AfterValidator:
+    """Return the validator of a text: the check of :func:`matching`."""
+    return AfterValidator(matching(pattern, expected))
+
+
 def explaining(expected: str) -> Callable[[str], str]:
     """Return a check of a reason that raises ValueError for an empty one, and puts it on one line, as it is printed."""
 
@@ -232,7 +237,7 @@ def explaining(expected: str) -> Callable[[str], str]:
     return check
 
 
-Sha256 = Annotated[str, AfterValidator(matching(r"[0-9a-f]{64}", "a SHA-256: 64 digits 0-9 a-f"))]
+Sha256 = Annotated[str, form(r"[0-9a-f]{64}", "a SHA-256: 64 digits 0-9 a-f")]
 """The hash of a file."""
 
 Host = Annotated[str, AfterValidator(references.check_host)]

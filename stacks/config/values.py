@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, PlainValidator, PositiveInt
 
-from stacks.config.model import matching
+from stacks.config.model import form, matching
 
 
 def check_url(value: str) -> str:
@@ -127,10 +127,7 @@ Release = Annotated[str, AfterValidator(_release)]
 """A version that is in no table. It is part of a download's name, so a wrong one fails in the build."""
 SwitchedVersion = Annotated[str | Literal[False], switched(_version)]
 SwitchedRelease = Annotated[str | Literal[False], switched(_release)]
-Driver = Annotated[
-    str,
-    AfterValidator(matching(r"[1-9][0-9]{2}(\.[0-9]{1,3}){0,2}", "a driver of NVIDIA's such as 570.172.08, or 570")),
-]
+Driver = Annotated[str, form(r"[1-9][0-9]{2}(\.[0-9]{1,3}){0,2}", "a driver of NVIDIA's such as 570.172.08, or 570")]
 TorchRelease = Annotated[str, AfterValidator(_torch_release)]
 """A release of torch or of its companions: PyTorch's tag without the v, such as 2.0.1 or 2.0.1-rc1."""
 DefaultedTorchRelease = Annotated[str | Literal[False] | None, switched(_torch_release, null=True)]
@@ -139,17 +136,15 @@ Size = Annotated[ByteSize, BeforeValidator(_with_unit, json_schema_input_type=st
 Label = Annotated[str, AfterValidator(_runner_label)]
 """A label of runners, as GitHub takes it of a scale set and of a runner."""
 Labels = Annotated[tuple[Label, ...], AfterValidator(_distinct)]
-Commit = Annotated[str, AfterValidator(matching(_COMMIT, "a commit: 7 to 40 digits 0-9 a-f"))]
+Commit = Annotated[str, form(_COMMIT, "a commit: 7 to 40 digits 0-9 a-f")]
 Pin = Annotated[str | Literal[False], pin()]
 CommitPin = Annotated[str | Literal[False], commit_pin()]
 """A pin that cannot be a version: Apex is 0.1 in all releases, and FlashAttention 3 has no version."""
 March = Annotated[
     str,
-    AfterValidator(
-        matching(
-            r"(?!native$)[a-z0-9][a-z0-9.+_-]*",
-            "a processor such as haswell or armv8.2-a; native would be the builder's own",
-        )
+    form(
+        r"(?!native$)[a-z0-9][a-z0-9.+_-]*",
+        "a processor such as haswell or armv8.2-a; native would be the builder's own",
     ),
 ]
 """A processor, as gcc's ``-march`` names it."""

@@ -6,6 +6,7 @@ registry gets the packages alone.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -146,7 +147,7 @@ class _Stack:
 
     def _elsewhere(self, on: str, where: str) -> _Base | None:
         """Return an image of another stack, ``stack/image``; None after a mistake."""
-        stack, _, name = on.partition("/")
+        stack, name = posixpath.split(on)
         platform = self._config.platform
         try:
             other = self._other(stack)

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from containers import secret_words
 from containers.errors import one_line, suggest
-from stacks.config.model import Model, NonEmpty, matching, refuse_unread
+from stacks.config.model import Model, NonEmpty, form, refuse_unread
 
 ARC_VERSION: Final = "0.14.2"
 """Release of both charts of GitHub's Actions Runner Controller."""
@@ -153,10 +153,10 @@ def _port(url: str) -> int:
 class ArcControllerConfig(Model):
     """The organization's own controller of ARC, which the stack neither makes nor changes."""
 
-    namespace: Annotated[str, AfterValidator(matching(_NAMESPACE, "the name of a namespace, such as arc-systems"))] = (
-        Field(description="Namespace of the controller, where its listeners run.")
+    namespace: Annotated[str, form(_NAMESPACE, "the name of a namespace, such as arc-systems")] = Field(
+        description="Namespace of the controller, where its listeners run."
     )
-    account: Annotated[str, AfterValidator(matching(_ACCOUNT, "the name of a service account"))] = Field(
+    account: Annotated[str, form(_ACCOUNT, "the name of a service account")] = Field(
         description="Service account of the controller, which gets a role in the runners' namespace."
     )
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field, PositiveInt
 
-from stacks.config.model import Line, Model, explaining, matching
+from stacks.config.model import Line, Model, explaining, form
 from stacks.config.values import check_url
 
 Severity = Literal["negligible", "low", "medium", "high", "critical"]
@@ -32,9 +32,9 @@ def _database(value: str) -> str:
 class VulnerabilityExceptionConfig(Model):
     """A vulnerability that keeps no image from its tag, with the reason, until a day."""
 
-    id: Annotated[
-        str, AfterValidator(matching(r"[A-Za-z]+-[0-9A-Za-z:._-]+", "an identifier such as CVE-2026-1234"))
-    ] = Field(description="The vulnerability's identifier, such as CVE-2026-1234 or GHSA-....")
+    id: Annotated[str, form(r"[A-Za-z]+-[0-9A-Za-z:._-]+", "an identifier such as CVE-2026-1234")] = Field(
+        description="The vulnerability's identifier, such as CVE-2026-1234 or GHSA-...."
+    )
     packages: Line = Field("*", description="Pattern of the packages' names that it is excepted in.")
     reason: Annotated[str, AfterValidator(explaining("why the image may be published"))] = Field(
         description="Why the image may be published with it."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
@@ -56,5 +57,5 @@ class GarRegistryConfig(GenericRegistryConfig):
         """Location, project and name of the repository."""
         reference = Reference(self.repository)
         host = re.sub(google_login.HOSTS, r"\g<multi>\g<region>", reference.host)
-        project, name = reference.path.split("/")[:2]
+        project, name = PurePosixPath(reference.path).parts[:2]
         return host, project, name

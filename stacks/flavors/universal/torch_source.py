@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from stacks.config.model import Model, matching
+from stacks.config.model import Model, form
 from stacks.config.torch import NEWEST, TorchConfig
 from stacks.config.values import DefaultedTorchRelease, TorchRelease
 from stacks.flavors.torch_family.components import Component, torch_components
 from stacks.versions.pytorch import torch_release
 
-_commit_or_branch = matching(
-    r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*",
-    "a commit of 7 to 40 digits 0-9 a-f, or a branch such as release/2.14",
-)
-Ref = Annotated[str, AfterValidator(_commit_or_branch)]
+Ref = Annotated[
+    str,
+    form(
+        r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*",
+        "a commit of 7 to 40 digits 0-9 a-f, or a branch such as release/2.14",
+    ),
+]
 
 
 class SourceCommitsConfig(Model):

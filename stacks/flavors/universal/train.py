@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import re
 import zoneinfo
-from collections.abc import Callable
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from containers import secret_words
 from containers.errors import one_line, suggest
-from stacks.config.model import Environment, Model
+from stacks.config.model import Environment, Model, form
 
 _time_zones = functools.cache(zoneinfo.available_timezones)
 """The time zones that this machine knows; reading them takes 20 ms."""
@@ -48,15 +47,6 @@ def _not_of_stack(value: str) -> str:
     return value
 
 
-def _matching(pattern: str, example: str) -> Callable[[str], str]:
-    def check(value: str) -> str:
-        if not re.fullmatch(pattern, value):
-            raise ValueError(f"expected a package such as {example}")
-        return value
-
-    return check
-
-
 def _pip(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][ -~]*", value):
         raise ValueError("expected a requirement of pip's such as seaborn==0.11.2 or 'wandb>=0.12'")
@@ -75,13 +65,13 @@ def _not_removed(value: str) -> str:
 
 SystemPackage = Annotated[
     str,
-    AfterValidator(_matching(r"[a-zA-Z0-9][a-zA-Z0-9+._:~=-]*", "tmux or git=1:2.25.1-1ubuntu3")),
+    form(r"[a-zA-Z0-9][a-zA-Z0-9+._:~=-]*", "a package such as tmux or git=1:2.25.1-1ubuntu3"),
     AfterValidator(_not_removed),
 ]
-DnfPackage = Annotated[str, AfterValidator(_matching(r"[a-zA-Z0-9][a-zA-Z0-9+._:~^-]*", "tmux or git-2.43.5-2.el9"))]
+DnfPackage = Annotated[str, form(r"[a-zA-Z0-9][a-zA-Z0-9+._:~^-]*", "a package such as tmux or git-2.43.5-2.el9")]
 CondaPackage = Annotated[
     str,
-    AfterValidator(_matching(r"([a-z0-9-]+::)?[A-Za-z0-9_][A-Za-z0-9_.-]*[=<>!~0-9A-Za-z.*,|_-]*", "numpy=1.20.3")),
+    form(r"([a-z0-9-]+::)?[A-Za-z0-9_][A-Za-z0-9_.-]*[=<>!~0-9A-Za-z.*,|_-]*", "a package such as numpy=1.20.3"),
     AfterValidator(_not_of_stack),
 ]
 PipPackage = Annotated[str, AfterValidator(_pip), AfterValidator(_not_of_stack)]
