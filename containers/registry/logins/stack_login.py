@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib
-import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 from containers.errors import SlipwayError
 from containers.registry.credentials import Login
@@ -17,7 +16,11 @@ from containers.registry.logins.login_sources import LoginSources
 _KEY: Final = "slipway:registry"
 
 _IDENTITIES: Final = ("containers.registry.logins.azure_login", "containers.registry.logins.google_login")
-"""The modules that log in with a cloud's identity: of each registry's kind at most one."""
+"""The modules that log in with a cloud's identity: of each registry's kind at most one.
+
+Each has ``WAYS``, what to set to have the identity, ``HOSTS``, its registries, ``USER``, the user name of its logins,
+``available()``, whether this machine has the identity, without a request, and ``login(host)``.
+"""
 
 
 class LoginRegistry(Protocol):
@@ -26,30 +29,6 @@ class LoginRegistry(Protocol):
     @property
     def login_sources(self) -> LoginSources | None:
         """Where its login comes from; None for a registry that takes no user name and password."""
-
-
-class _Identity(Protocol):
-    """A module that logs in to a registry with the program's identity."""
-
-    @property
-    def WAYS(self) -> str:  # noqa: N802 - a constant of a module
-        """What to set to have the identity."""
-
-    @property
-    def HOSTS(self) -> re.Pattern[str]:  # noqa: N802 - a constant of a module
-        """The registries that it logs in to."""
-
-    @property
-    def USER(self) -> str:  # noqa: N802 - a constant of a module
-        """The user name that it returns."""
-
-    @property
-    def available(self) -> Callable[[], bool]:
-        """The function that returns whether this machine has the identity; it sends no request."""
-
-    @property
-    def login(self) -> Callable[[str], tuple[str, str]]:
-        """The function that returns a user name and a password for the registry at a host."""
 
 
 def check(registry: LoginRegistry) -> None:
@@ -66,7 +45,7 @@ def check(registry: LoginRegistry) -> None:
         return
     pairs = [" and ".join(f"${name}" for name in sources.variables)] if sources.variables else []
     if sources.identity:
-        pairs.append(_identity(sources.identity).WAYS)
+        pairs.append(importlib.import_module(sources.identity).WAYS)
     variables = ", or ".join(pairs)
     raise SlipwayError(
         f"{_KEY}: no credentials for {host}: set {_KEY}.username and, with `pulumi config set --secret --path`, "
@@ -98,7 +77,7 @@ def short_lived(registry: LoginRegistry) -> Callable[[], tuple[str, str]] | None
     sources = registry.login_sources
     if sources is None or sources.password is not None or not sources.identity:
         return None
-    identity = _identity(sources.identity)
+    identity = importlib.import_module(sources.identity)
     if not identity.available() or _has_docker_login(sources.host):
         return None
     return functools.partial(identity.login, sources.host)
@@ -110,15 +89,11 @@ def renewed(login: Login) -> Login:
     The caller knows that it is short-lived: a configured login may have the same user name. A build may take longer
     than its token lasts. Only the registries of a cloud get a token of it.
     """
-    for identity in map(_identity, _IDENTITIES):
+    for identity in map(importlib.import_module, _IDENTITIES):
         if login.username == identity.USER and identity.HOSTS.fullmatch(login.host) and identity.available():
             with suppress(SlipwayError):  # the registry says whether the one that there is still counts
                 return Login(login.host, *identity.login(login.host))
     return login
-
-
-def _identity(name: str) -> _Identity:
-    return cast("_Identity", importlib.import_module(name))
 
 
 def _has_docker_login(host: str) -> bool:
