@@ -7,7 +7,7 @@ Each stage runs once: :mod:`stacks.config` and :mod:`stacks.flavors` give the co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -17,7 +17,7 @@ from typing import Any
 from containers.dockerfile.declarations import mirrored
 from containers.errors import SlipwayError, builds_no, one_line
 from stacks import checks, graph, lock, platforms, tags
-from stacks.checks import clusters, extra_tags, provider_settings
+from stacks.checks import clusters, provider_settings
 from stacks.checks.secrets import check_clear_text
 from stacks.config.additions import requirement_name
 from stacks.config.fetching.mirrors import MirrorsConfig
@@ -395,8 +395,22 @@ def make(
     contents = CheckoutContents(contexts(root)) if contents is None else contents
     images = _images(stack, resolved, contents, search=search)
     plan = Plan(stack, resolved.config, images, clusters.gpu_checks(resolved), resolved.warnings)
-    checks.run((partial(extra_tags.movable, resolved.config),), plan.images, resolved.where)
+    checks.run((_movable,), plan, resolved.where)
     return plan
+
+
+def _movable(plan: Plan) -> Iterator[str]:
+    """Yield a message for each additional tag that would let an image's own tag move.
+
+    ECR lets tags move by how they end, on any branch.
+    """
+    for image in plan.images if plan.config.registry.kind == "ecr" else ():
+        for tag in plan.config.extra_tags:
+            if image.extra_tags and image.tag.endswith(tag):
+                yield (
+                    f"slipway:extraTags: '{tag}': {image.spec.name}'s own tag, {image.tag}, ends the same, and could "
+                    "move in ECR; choose another word, such as latest"
+                )
 
 
 def _file_values(stack: str, root: Path) -> dict[str, Any]:

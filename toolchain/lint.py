@@ -7,8 +7,8 @@ from pathlib import Path
 from containers.child_environment import LOCAL_SECONDS, child_environment
 from toolchain.checkout import Checkout
 from toolchain.machine import golang
-from toolchain.machine.steps import output, say
-from toolchain.parts import actionlint
+from toolchain.machine.steps import output, say, step
+from toolchain.parts.part import Part, recall, remember
 from toolchain.release.own_repository import TEMPLATE
 
 WORKFLOWS = Path(".github/workflows")
@@ -36,6 +36,21 @@ def _is_shell(file: Path) -> bool:
     return first.startswith(b"#!") and first.split()[-1].rpartition(b"/")[2] in {b"sh", b"bash"}
 
 
+def _actionlint(checkout: Checkout) -> str:
+    """Return the path of actionlint, built from its Go module, as no package index has it.
+
+    Raises ToolchainError if the modules of `go/actionlint/go.mod` are not available.
+    """
+    name, module = "actionlint", "github.com/rhysd/actionlint"
+    version, target = golang.required(name, module), checkout.bin / name
+    part = recall(checkout, name, version)
+    if not (part and target.exists()):
+        with step("Building actionlint from its Go module"):
+            golang.build(checkout, name, f"{module}/cmd/actionlint", target)
+        part = remember(checkout, Part(name, str(target), version), version)
+    return part.used
+
+
 def checks(checkout: Checkout) -> Iterator[list[str | Path]]:
     """Yield the command lines to run, each a program of the Python environment or a path."""
     files = _files(checkout)
@@ -51,7 +66,7 @@ def checks(checkout: Checkout) -> Iterator[list[str | Path]]:
         yield ["zizmor", "--offline", "--quiet", "--persona", "auditor", *workflows]
         shellcheck = checkout.venv / "bin" / "shellcheck"
         with golang.caches(checkout):
-            program = actionlint.get(checkout).used
+            program = _actionlint(checkout)
         yield [program, "-shellcheck", shellcheck, "-pyflakes=", *workflows]
 
 

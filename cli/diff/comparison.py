@@ -6,19 +6,24 @@ Shared layers are read only if a package database needs them.
 from __future__ import annotations
 
 import difflib
+import posixpath
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from cli.diff import loading_change
+from cli.inspection.inspection_text import counted_files
 from containers.budget import limited
 from containers.errors import SlipwayError
+from containers.image.binaries import inspection
+from containers.image.binaries.inspection import Inspection, Question
 from containers.image.layers import packages
 from containers.image.layers.file_tree import Difference, FileTree, differences
 from containers.image.layers.layer import Entry, LayerIndex
 from containers.image.node_pull import NodePull
 from containers.image.registry_image import Image, Layer
+from stacks.versions import cuda_toolkit
 
 BASE_LABEL: Final = "org.opencontainers.image.base.name"
 
@@ -195,7 +200,8 @@ def compare(
         while layers.unread and any(packages.database(file.path) for file in files if not file.certain):
             layers.read(layers.unread[-1:])
             files = layers.differences()
-        loading = [loading_change.values(image, compiled or {}) for image in (before, after)] if inspect else None
+        question = Question(cuda_toolkit, compiled=compiled or {})
+        loading = [_loading(inspection.inspect(image, question)) for image in (before, after)] if inspect else None
         return Comparison(
             before,
             after,
@@ -258,6 +264,21 @@ def _values(config: Mapping[str, Any]) -> dict[str, str]:
     for key, name in _SETTINGS_BY_KEY.items():
         values |= {f"{name} {item}": str(value or "") for item, value in (config.get(key) or {}).items()}
     return values
+
+
+def _loading(inspected: Inspection) -> dict[str, str]:
+    """Return what was found, by name: each fault and plugin, the GPU code, the least driver."""
+    libraries = Counter(str(code) for codes in inspected.coverage.libraries.values() for code in codes)
+    return {
+        **{f"{fault.file}: {fault.missing}": fault.reason or "fault" for fault in inspected.faults},
+        **{
+            f"{posixpath.basename(plugin.opener)} opens {plugin.name}": "loads" if plugin.loads else "does not load"
+            for plugin in inspected.loading.plugins
+            if plugin.file
+        },
+        **{f"GPU code {code}": counted_files(number) for code, number in libraries.items()},
+        **({"least driver": inspected.driver.least} if inspected.driver else {}),
+    }
 
 
 def _packages(files: Iterable[Difference]) -> list[Package]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from containers.errors import SlipwayError
-from stacks.checks import budgets, clusters, drivers, ec2_site, old_engines, pushes, trust
+from stacks.checks import budgets, clusters, drivers, ec2_site, pushes, trust
 from stacks.graph import Graph
 
 Subject = TypeVar("Subject")
@@ -26,7 +26,7 @@ GRAPH_RULES: tuple[Callable[[Graph], Iterator[str]], ...] = (
     clusters.shared_pool,
     ec2_site.unused_builders,
     drivers.too_old,
-    old_engines.of_runners,
+    clusters.old_engine,
     pushes.products,
 )
 """Rules for every stack."""

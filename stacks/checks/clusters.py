@@ -1,4 +1,4 @@
-"""``runners: {kind: kubernetes}``: the charts, and the image whose GPU checks the cluster runs."""
+"""``runners: {kind: kubernetes}``: the charts, the image whose GPU checks the cluster runs, and Docker for jobs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from containers.errors import builds_no, one_line
 from containers.registry.reference import Reference
 from stacks.config.cluster.arc_config import check_arc
 from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunnersConfig, ValidationConfig
+from stacks.config.publishing.compression import ZstdConfig
 from stacks.graph import Graph
 from stacks.spec import CONTEXT, context_path
 from stacks.versions.nodes import node
@@ -23,6 +24,9 @@ CONTROLLER_GONE = "docs/runners/kubernetes.md, A controller that is gone"
 """What to do without one."""
 ARC_WATCHED = "actions.github.com/controller-watch-single-namespace"
 """The label of such a Deployment whose controller is for one namespace alone (templates/deployment.yaml there)."""
+_FIRST_WITH_ZSTD = 23
+"""The first release of Docker that reads zstd (Docker Engine 23.0 release notes, "Add support for zstd compressed image
+layers")."""
 _GPU_CHECKS = "checks/gpu.py"
 """A script in an image's folder for the image's Python, run on GPUs. Not every image has one."""
 _GPU_REPORT = "common/gpu/report.py"
@@ -190,3 +194,16 @@ def _script(graph: Graph, validation: ValidationConfig) -> Path:
     while spec.own:  # it is checked as what it stands on
         spec = by_name[spec.siblings[0]]
     return context_path(spec.context, graph.root) / Path(spec.dockerfile).parent / _GPU_CHECKS
+
+
+def old_engine(graph: Graph) -> Iterator[str]:
+    """Yield a message where the engine of the runners' jobs could not pull the stack's images."""
+    runners, compression = graph.config.runners, graph.config.compression
+    if not isinstance(compression, ZstdConfig) or not isinstance(runners, KubernetesRunnersConfig):
+        return
+    release = re.match(r"([0-9]+)\.[0-9]", Reference.of(runners.docker_image).tag)
+    if release and int(release[1]) < _FIRST_WITH_ZSTD:
+        yield (
+            f"slipway:compression: Docker {_FIRST_WITH_ZSTD}.0 is the first that pulls layers of zstd, and "
+            f"slipway:runners.dockerImage is '{runners.docker_image}': take a newer one there, or leave compression out"
+        )

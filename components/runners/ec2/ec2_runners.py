@@ -12,11 +12,14 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.runners.ec2 import iam_policies, scaling_groups
+from components.runners.ec2 import iam_policies, launch_options, scaling_groups
 from components.runners.ec2.runner_args import Ec2RunnersArgs
 from components.runners.ec2.scaler_functions import ScalerFunctions
 from components.runners.ec2.user_data import configs_table
-from components.runners.ec2.vpc_endpoints import declare_endpoints
+
+_SERVICES = ("ssm", "ssmmessages", "ec2messages", "ecr.api", "ecr.dkr", "logs")
+"""The services of AWS that a machine calls, by VPC endpoints. S3, which holds ECR's layers, has a gateway that the VPC
+may already have."""
 
 
 class Ec2Runners(pulumi.ComponentResource):
@@ -80,7 +83,7 @@ class Ec2Runners(pulumi.ComponentResource):
         self.webhook = functions.webhook() if webhook else None
         functions.keeper()
         if args.config.endpoints:
-            declare_endpoints(args, self._opts)
+            _declare_endpoints(args, self._opts)
         self.groups = {kind: group.name for kind, group in groups.items()}
         self.role = role.arn
         self.register_outputs({"groups": self.groups, "role": self.role, "webhook": self.webhook})
@@ -138,3 +141,39 @@ class Ec2Runners(pulumi.ComponentResource):
 def _template_key(key: int | str) -> str:
     """Return the key of an output for a template of so many EFA interfaces, or of a reservation."""
     return (f"efa-{key}" if key else "default") if isinstance(key, int) else key
+
+
+def _declare_endpoints(args: Ec2RunnersArgs, opts: pulumi.ResourceOptions) -> None:
+    """Declare the endpoints by which a machine reaches AWS without the internet. GitHub still needs a way out."""
+    name = f"{args.name}-endpoints"
+    group = aws.ec2.SecurityGroup(
+        name,
+        name=name,
+        description="Endpoints of AWS for Slipway's runners",
+        vpc_id=args.site.vpc,
+        tags=args.tags,
+        opts=launch_options.created_first(opts),
+    )
+    for cidr in sorted({network.cidr for network in args.site.networks}):
+        aws.vpc.SecurityGroupIngressRule(
+            f"{name}-{cidr}",
+            security_group_id=group.id,
+            cidr_ipv4=cidr,
+            ip_protocol="tcp",
+            from_port=443,
+            to_port=443,
+            opts=opts,
+        )
+    for service in _SERVICES:
+        aws.ec2.VpcEndpoint(
+            f"{args.name}-{service}",
+            vpc_id=args.site.vpc,
+            service_name=f"com.amazonaws.{args.config.region}.{service}",
+            vpc_endpoint_type="Interface",
+            private_dns_enabled=True,
+            # AWS takes one subnet per zone.
+            subnet_ids=list({network.zone: network.subnet for network in args.site.networks}.values()),
+            security_group_ids=[group.id],
+            tags=args.tags,
+            opts=opts,
+        )
