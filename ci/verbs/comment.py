@@ -86,8 +86,7 @@ def _existing(number: int) -> int | None:
         for comment in comments:
             author = (comment["user"] or {}).get("login")  # none where the account is gone
             if author == _AUTHOR and (comment["body"] or "").startswith(MARK):
-                id_: int = comment["id"]
-                return id_
+                return int(comment["id"])
         if len(comments) < actions.PAGE:
             break
     return None

@@ -122,14 +122,12 @@ def launcher_commit(version: str) -> str:
         Incompatible: the table does not know it; the error says which keys do in place of the table.
     """
     why = f"{_NOT_LAUNCHER}; another needs launcher.commit, launcher.nemo and `slipway:unverified: true`"
-    commit: str = row(table("nemo")["launcher"], version, "launcher.version", why, _NEMO)["commit"]
-    return commit
+    return str(row(table("nemo")["launcher"], version, "launcher.version", why, _NEMO)["commit"])
 
 
 def launcher_nemo(version: str) -> str:
     """Return the NeMo that a launcher's own configuration names."""
-    nemo: str = table("nemo")["launcher"][version]["nemo"]
-    return nemo
+    return str(table("nemo")["launcher"][version]["nemo"])
 
 
 def check_nemo(launcher: str, nemo: str) -> None:

@@ -16,6 +16,7 @@ _TOKEN = re.compile(
     r"(?:(?P<dotted>\d{1,2}\.\d)|(?:sm_?)?(?P<digits>[2-9]\d|1\d\d))(?P<feature>[af])?(?P<ptx>\+ptx)?",
     re.ASCII | re.IGNORECASE,
 )
+_NAMES = "TORCH_CUDA_ARCH_LIST as torch reads it, torch/utils/cpp_extension.py"
 _WRITTEN = "capabilities such as 8.0, 9.0a, 8.6+PTX, sm_90 or Hopper, separated by spaces, commas or semicolons"
 
 
@@ -37,7 +38,7 @@ def parse_archs(text: str, *, field: str = "archs") -> tuple[Arch, ...]:
     """
     tokens = [token for token in _SEPARATORS.split(text) if token]
     if not tokens:
-        raise Incompatible(field, text, "names no compute capability", (_WRITTEN,), _names_source())
+        raise Incompatible(field, text, "names no compute capability", (_WRITTEN,), _NAMES)
     with_ptx: dict[str, bool] = {}
     for token in tokens:
         arch = _parse_token(token, field)
@@ -55,14 +56,10 @@ def _parse_token(token: str, field: str) -> Arch:
     name = token.lower().removesuffix("+ptx")
     if name in ambiguous:
         meant = tuple(ambiguous[name].split())
-        raise Incompatible(field, token, "stands for more than one compute capability", meant, _names_source())
+        raise Incompatible(field, token, "stands for more than one compute capability", meant, _NAMES)
     if name in names:
         return _parse_token(names[name], field)
-    raise Incompatible(field, token, "is not a compute capability", (_WRITTEN,), _names_source())
-
-
-def _names_source() -> str:
-    return "TORCH_CUDA_ARCH_LIST as torch reads it, torch/utils/cpp_extension.py"
+    raise Incompatible(field, token, "is not a compute capability", (_WRITTEN,), _NAMES)
 
 
 def arch_list(text: str, version: str, *, torch: str | None = None, field: str = "archs") -> str:

@@ -27,8 +27,7 @@ SOON: Final = timedelta(days=14)
 def micromamba_checksum(version: str, machine: Machine) -> str:
     """Return the SHA-256 of a release's program. Raises Incompatible: no such release is in the table."""
     release = row(table("micromamba"), version, "micromamba.version", "has no known SHA-256", _SOURCE)
-    checksum: str = release[{"amd64": "64", "arm64": "aarch64"}[machine]]
-    return checksum
+    return str(release[{"amd64": "64", "arm64": "aarch64"}[machine]])
 
 
 def runner_names() -> tuple[str, ...]:
@@ -38,8 +37,7 @@ def runner_names() -> tuple[str, ...]:
 
 def runner_checksum(version: str, platform: str) -> str:
     """Return the SHA-256 of a release's archive for a platform such as ``linux/amd64``."""
-    checksum: str = table("runner")[version][{"linux/amd64": "x64", "linux/arm64": "arm64"}[platform]]
-    return checksum
+    return str(table("runner")[version][{"linux/amd64": "x64", "linux/arm64": "arm64"}[platform]])
 
 
 def old_runner(version: str, today: date) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from containers.image.gpu.release_order import order
 from stacks.versions.incompatible import Incompatible, check_listed
-from stacks.versions.tables import applying, newest_from, table
+from stacks.versions.tables import applying, failing, table
 
 _EFA = "Elastic Fabric Adapter release notes, stacks/versions/efa.toml"
 _NGC = "NVIDIA's PyTorch release notes, stacks/versions/ngc.toml"
@@ -151,11 +151,9 @@ def check_ofi_libfabric(version: str, installer: str) -> None:
 
 def plugin_warnings(version: str) -> list[str]:
     """Return a line if an aws-ofi-nccl is known to fail."""
-    rows = table("efa")["wrong"]
-    first = newest_from(rows, version)
-    if first is None or order(version) >= order(rows[first]["below"]):
+    row = failing(table("efa")["wrong"], version)
+    if row is None:
         return []
-    row = rows[first]
     mend = f"take installer {row['installer']} or newer, or {row['below']} or newer in slipway:efa.ofiNccl"
     return [f"slipway:efa: with aws-ofi-nccl {version}, {row['what']}; {mend}; {row['source']}"]
 
@@ -224,8 +222,7 @@ def check_ngc_listed(version: str) -> None:
 
 def compiling_cuda(version: str) -> str:
     """Return the CUDA of one of NVIDIA's PyTorch images; of an unknown one, that of the release before it."""
-    cuda: str = applying(table("ngc"), ngc_release(version).version)["cuda"]
-    return cuda
+    return str(applying(table("ngc"), ngc_release(version).version)["cuda"])
 
 
 def check_nccl_not_older(parent: str, nccl: str, *, field: str = "nccl") -> None:

@@ -174,8 +174,7 @@ def check_torch_listed(version: str) -> None:
 
 def _requirement(package: Companion, version: str) -> str:
     amended = table("torch_amendments").get(package, {}).get(version, {})
-    requirement: str = amended.get("torch", table("torch")[package][version]["torch"])
-    return requirement
+    return str(amended.get("torch", table("torch")[package][version]["torch"]))
 
 
 @functools.cache
@@ -329,8 +328,7 @@ def processor_warnings(torch: str, machine: Machine) -> list[str]:
 
 def wheel_glibc(torch: str, *, machine: Machine = "amd64") -> str:
     """Return the oldest glibc that torch's official wheels load on."""
-    needed: str = _from_torch("glibc", torch)[machine]
-    return needed
+    return str(_from_torch("glibc", torch)[machine])
 
 
 def check_torch_cuda(
@@ -451,8 +449,7 @@ def published_features(torch: str, *, cuda: bool) -> tuple[str, ...]:
 
 def gcc_min(torch: str) -> int:
     """Return the oldest major version of gcc that compiles torch."""
-    oldest: int = _from_torch("gcc", torch)
-    return oldest
+    return int(_from_torch("gcc", torch))
 
 
 def constraints(torch: str) -> str:

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
+from packaging.specifiers import SpecifierSet
+
 from containers.errors import SlipwayError, one_line, suggest
 from containers.image.gpu.release_order import order
 from stacks.places import CODE, ROOT, TABLES
@@ -178,6 +180,12 @@ def newest_from(rows: Iterable[str], version: str) -> str | None:
     return max((row for row in rows if order(row) <= order(version)), key=order, default=None)
 
 
+def failing(rows: Mapping[str, Mapping[str, Any]], version: str) -> Mapping[str, Any] | None:
+    """Return the row of what fails with ``version``: each is from its version on, and before the one in ``below``."""
+    first = newest_from(rows, version)
+    return rows[first] if first and order(version) < order(rows[first]["below"]) else None
+
+
 def applying(rows: Mapping[str, T], version: str) -> T:
     """Return the row that applies to ``version``: the newest that is not newer, or else the oldest."""
     return rows[newest_from(rows, version) or min(rows, key=order)]
@@ -188,10 +196,4 @@ def satisfies(version: str, specifier: str) -> bool:
 
     No version meets an empty specifier: a package without requirements is not known to go with any.
     """
-
-    def met(clause: str) -> bool:
-        operator, bound = (clause[:2], clause[2:]) if clause[1:2] == "=" else (clause[:1], clause[1:])
-        left, right = order(version), order(bound)
-        return {"==": left == right, ">=": left >= right, "<": left < right}[operator]
-
-    return bool(specifier) and all(met(clause) for clause in specifier.split(","))
+    return bool(specifier) and SpecifierSet(specifier).contains(version, prereleases=True)

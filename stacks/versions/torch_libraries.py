@@ -12,7 +12,7 @@ from containers.image.gpu.release_order import older, order
 from stacks.versions.cuda_toolkit import Machine, cuda_release
 from stacks.versions.incompatible import Incompatible, check_listed
 from stacks.versions.pytorch import TorchRelease, torch_release, torch_versions, wheel_pins
-from stacks.versions.tables import newest_from, table
+from stacks.versions.tables import failing, table
 
 _NCCL = "tags of NVIDIA/nccl, stacks/versions/nccl.toml"
 _NOT_NCCL = "is not a known NCCL release"
@@ -180,19 +180,13 @@ def _failing(nccl: str, row: Mapping[str, Any]) -> str:
 
 def _fails_with(version: str, machine: Machine) -> Mapping[str, Any] | None:
     """Return the row of what fails with an NCCL on a machine."""
-    rows = table("nccl")["wrong"]
-    first = newest_from(rows, version) if version else None
-    row: Mapping[str, Any] | None = rows[first] if first else None
-    if row is None or order(version) >= order(row["below"]) or row.get("machine", machine) != machine:
-        return None
-    return row
+    row = failing(table("nccl")["wrong"], version) if version else None
+    return row if row and row.get("machine", machine) == machine else None
 
 
 def _wrong_with(version: str) -> Mapping[str, Any] | None:
     """Return the row of what torch computes wrong with a cuDNN."""
-    rows = table("cudnn")["wrong"]
-    first = newest_from(rows, version) if "." in version else None
-    return None if first is None or order(version) >= order(rows[first]["below"]) else rows[first]
+    return failing(table("cudnn")["wrong"], version) if "." in version else None
 
 
 @dataclass(frozen=True, slots=True)
