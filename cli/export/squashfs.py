@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
-import itertools
 import os
 import posixpath
 import re
@@ -19,7 +18,7 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final, cast
 
 from cli.export.filesystem import Filesystem
@@ -67,11 +66,7 @@ _RC_LOCAL: Final = """\
 
 
 def check() -> None:
-    """Check that mksquashfs is available.
-
-    Raises:
-        SlipwayError: it is not on PATH, or too old.
-    """
+    """Check that mksquashfs is available. Raises SlipwayError: it is not on PATH, or too old."""
     try:
         completed = subprocess.run(
             [_PROGRAM, "-help"],
@@ -125,7 +120,7 @@ def _failure(text: str) -> Exception:
 def fill(stream: IO[bytes], files: Filesystem, image: Image) -> None:
     """Write the archive that becomes the squashfs."""
     generated = {name: content.encode() for name, content in configuration(image.config).items()}
-    folders = {*ancestors(generated), *ancestors([_folder(image.config) + "/."])}
+    folders = {*ancestors(generated), *ancestors([f"{_folder(image.config).strip('/')}/file"])}
     progress = Progress(f"squashing {image.reference}", files.size)
     # Not pax: mksquashfs 4.5 removes the first slash of a link target in a pax record.
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT, bufsize=_BLOCK) as archive:
@@ -180,8 +175,7 @@ def _add(
 def ancestors(paths: Iterable[str]) -> Iterator[str]:
     """Yield the parent folders of each path, relative to the root."""
     for path in paths:
-        parts = path.split("/")[:-1]
-        yield from itertools.accumulate(filter(None, parts), posixpath.join)
+        yield from map(str, reversed(PurePosixPath(path).parents[:-1]))
 
 
 def configuration(config: Mapping[str, Any]) -> dict[str, str]:

@@ -6,7 +6,9 @@ Commands and answers are as in Google's reference: `gcloud services`, `gcloud ia
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -145,7 +147,7 @@ def _trust(whose: str, project: str) -> Step:
         }
         there = [
             {key: each.get(key) for key in (*wanted, "disabled") if key in each}
-            | {"name": each["name"].rpartition("/")[2]}
+            | {"name": posixpath.basename(each["name"])}
             for each in answer["there"][0]
         ]
         return differs("providers", there, [wanted])
@@ -169,7 +171,7 @@ def _roles(
     if state.scheme == "gs":
         yield ("storage buckets", f"gs://{state.netloc}"), "roles/storage.objectUser"
     if key.scheme == "gcpkms":
-        project, location, ring, name = key.path.split("/")[1::2]
+        project, location, ring, name = PurePosixPath(key.path).parts[1::2]
         resource = f"{name} --keyring {ring} --location {location} --project {project}"
         yield ("kms keys", resource), "roles/cloudkms.cryptoKeyEncrypterDecrypter"
 

@@ -8,6 +8,7 @@ import posixpath
 import tarfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import IO, Final, cast
 
 from cli.warm import warm_hook
@@ -68,13 +69,17 @@ def read(stream: IO[bytes], contents: IO[bytes], limit: int) -> list[CachedFile]
 
 
 def _check(member: tarfile.TarInfo, files: Iterable[str]) -> None:
-    path, names = member.name, member.name.split("/")
+    path, names = member.name, PurePosixPath(member.name).parts
     problem = ""
     if not member.isreg():
         problem = "is no regular file"
     elif names[0] not in warm_hook.CACHES or len(names) == 1 or layer.normal(path) != path:
         problem = "is in no cache"
-    elif not path.isprintable() or _too_long(path):
+    elif (
+        not path.isprintable()
+        or len(path.encode()) > _LONGEST_PATH
+        or max(len(each.encode()) for each in names) > _LONGEST
+    ):
         problem = "has a name that is too long or cannot be printed"
     elif any(name.startswith(".wh.") for name in names):
         problem = "has a name by which a layer removes files"
@@ -82,10 +87,6 @@ def _check(member: tarfile.TarInfo, files: Iterable[str]) -> None:
         problem = "is there twice"
     if problem:
         raise SlipwayError(f"what the script left: '{one_line(path)}' {problem}")
-
-
-def _too_long(path: str) -> bool:
-    return len(path.encode()) > _LONGEST_PATH or any(len(name.encode()) > _LONGEST for name in path.split("/"))
 
 
 def _add_folders(folders: set[str], path: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 
 from urllib3.exceptions import HTTPError
@@ -12,6 +13,7 @@ from containers.errors import SlipwayError
 
 _MOST = 64 << 20
 """Bytes of an index, unpacked: NVIDIA's has 3 MiB."""
+_FIELD = re.compile(r"^([^ :\n][^:\n]*):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
 
 
 def versions(archive: str, package: str) -> set[str]:
@@ -30,10 +32,5 @@ def versions(archive: str, package: str) -> set[str]:
         raise SlipwayError(f"{address} cannot be read: {error}") from None
     if len(text) > _MOST:
         raise SlipwayError(f"{address} has more than {_MOST >> 20} MiB: it is no index of packages")
-    paragraphs = (dict(_fields(paragraph)) for paragraph in text.decode(errors="replace").split("\n\n"))
+    paragraphs = (dict(_FIELD.findall(paragraph)) for paragraph in text.decode(errors="replace").split("\n\n"))
     return {fields["Version"] for fields in paragraphs if fields.get("Package") == package and "Version" in fields}
-
-
-def _fields(paragraph: str) -> list[tuple[str, str]]:
-    pairs = (line.partition(":") for line in paragraph.splitlines() if not line.startswith(" "))
-    return [(name, value.strip()) for name, _, value in pairs]

@@ -177,11 +177,8 @@ def pinned(checkout: Checkout) -> str:
 
 def address(checkout: Checkout, other: str) -> str:
     """Return the address of another version beside that of the pinned release; empty if no address is pinned."""
-    folder, _, file = _pin(checkout)["release"].rpartition("/")
-    if not folder:
-        return ""
-    above, _, name = folder.rpartition("/")
-    return f"{above}/{name.replace(version(), other)}/{file.replace(version(), other)}"
+    release = _pin(checkout)["release"]
+    return re.sub(r"[^/]+/[^/]+$", lambda end: end[0].replace(version(), other), release) if "/" in release else ""
 
 
 def pin(checkout: Checkout, requirement: str) -> None:

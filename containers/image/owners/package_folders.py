@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from containers import budget
 from containers.image.binaries.contents import Contents
+from containers.path_prefixes import prefixes
 from containers.starting import account
 
 _FOLDER: Final = re.compile(
@@ -66,7 +67,7 @@ class PackageFolders:
         A package of the same name in an earlier folder hides it.
         """
         folder = self.folder(path)
-        name = path[len(folder) + 1 :].partition("/")[0]
+        name = next(prefixes(path[len(folder) + 1 :]))
         return [one for one in self._by_folder.get(folder, ()) if not self._is_hidden(one, folder, name)]
 
     def _is_hidden(self, environment: Environment, folder: str, name: str) -> bool:
