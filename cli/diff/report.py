@@ -134,16 +134,14 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
     before, after = comparison.before, comparison.after
     reused = f"{len(comparison.reused)} of {len(after.layers)} reused ({_sum(comparison.reused)})"
     pushed = f"{len(comparison.pushed)} to push ({_sum(comparison.pushed)})"
+    pull = f"{comparison.pull} where the image before is, {comparison.whole_pull}"
     growth = after.size - before.size
     facts = [
         ("before", _image(before)),
         ("after", _image(after)),
         ("size", f"{size(before.size)} -> {size(after.size)} ({'+' if growth >= 0 else ''}{size(growth)}) compressed"),
-        (
-            "layers",
-            f"{reused}, {pushed}",
-        ),
-        ("pull", f"{comparison.pull} where the image before is, {_empty(comparison)}"),
+        ("layers", f"{reused}, {pushed}"),
+        ("pull", f"{pull} on an empty node; at {RATE_NAME}, without unpacking"),
     ]
     was, now = comparison.bases
     if was != now:
@@ -164,10 +162,6 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
 
 def _image(image: Image) -> str:
     return f"{_cell(image.reference)} ({image.digest[:19]}, {_cell(image.platform)})"
-
-
-def _empty(comparison: Comparison) -> str:
-    return f"{comparison.whole_pull} on an empty node; at {RATE_NAME}, without unpacking"
 
 
 def _sum(layers: Iterable[Layer]) -> str:

@@ -33,11 +33,7 @@ _LONGEST_NAME: Final = 100
 
 
 def check_name(stack: str, root: Path = ROOT) -> None:
-    """Refuse an invalid name, or that of an existing stack.
-
-    Raises:
-        SlipwayError: naming it.
-    """
+    """Refuse an invalid name, or that of an existing stack. Raises SlipwayError: naming it."""
     if not _NAME.fullmatch(stack) or len(stack) > _LONGEST_NAME:
         raise SlipwayError(
             f"'{one_line(stack)}' is no name of a stack: expected at most {_LONGEST_NAME} lower-case letters, digits "
@@ -152,7 +148,8 @@ def _beside_others(stack: str, values: Mapping[str, Any], root: Path) -> Mapping
     if isinstance(runners, Mapping) and runners.get("kind") == "kubernetes" and "namespace" not in runners:
         ours = _built(stack, values, root)[1]
         if any(shared_runners({stack: ours, built.stack: config}) for built, config in others):
-            return {**values, "runners": {**runners, "namespace": _namespace(stack)}}
+            namespace = f"slipway-{re.sub('[._]', '-', stack)}"[:45].rstrip("-")  # ARC's chart takes no more
+            return {**values, "runners": {**runners, "namespace": namespace}}
     return values
 
 
@@ -184,11 +181,6 @@ def _moved(built: StackImages, config: StackConfig) -> frozenset[str]:
     return frozenset(f"{built.repository}/{name}:{tag}" for name in names for tag in config.extra_tags)
 
 
-def _namespace(stack: str) -> str:
-    """Return a namespace of runners that is made of a stack's name, of at most 45 characters."""
-    return f"slipway-{re.sub('[._]', '-', stack)}"[:45].rstrip("-")
-
-
 def _tail(stack: str) -> str:
     """Return a tag's last part that is made of a stack's name."""
     tail = re.sub(r"[^A-Za-z0-9_.]", "_", stack)
@@ -216,7 +208,7 @@ def _typed(value: Any, name: str, rows: Sequence[Key]) -> Any:
     return value
 
 
-_TEXT: Final = "tag:yaml.org,2002:str"
+_TEXT, _MAPPING = "tag:yaml.org,2002:str", "tag:yaml.org,2002:map"
 """YAML's tag of text."""
 
 
@@ -228,14 +220,10 @@ class _Block(dict[str, Any]):
     """A mapping with a line for each key, however short it is."""
 
 
-def _block_node(dumper: yaml.SafeDumper, value: _Block) -> yaml.Node:
-    return dumper.represent_mapping("tag:yaml.org,2002:map", value, flow_style=False)
-
-
 def _text_node(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
     resolved: str = dumper.resolve(yaml.ScalarNode, value, (True, False))  # type: ignore[no-untyped-call]
     return dumper.represent_scalar(_TEXT, value, style=None if resolved == _TEXT and survives_yaml(value) else '"')
 
 
-_Dumper.add_representer(_Block, _block_node)
+_Dumper.add_representer(_Block, lambda dumper, value: dumper.represent_mapping(_MAPPING, value, flow_style=False))
 _Dumper.add_representer(str, _text_node)

@@ -181,16 +181,15 @@ def lines(report: RunnersReport) -> list[str]:
     """Return a report as lines of text: a table of the steps, and below each waiting job its cause."""
     waiting = len(report.waiting)
     head = f"stack {report.stack}: {len(report.jobs) - waiting} jobs run, {waiting} wait"
-    rows = [(_label(job), *(_when(job, step) for step in STEPS), job.place or "-") for job in report.jobs]
+    rows = [
+        (one_line(f"{job.job} {job.about}".strip() or "?", 60), *(_when(job, step) for step in STEPS), job.place or "-")
+        for job in report.jobs
+    ]
     table = [*aligned([("JOB", *map(str.upper, STEPS), "RUNNER"), *rows])] if rows else []
     text = [head, *table[:1]]
     for job, line in zip(report.jobs, table[1:], strict=True):
         text += [line, *([f"  {job.kind}: {job.cause}"] if job.kind else [])]
     return [*text, *report.troubles]
-
-
-def _label(job: Standing) -> str:
-    return one_line(f"{job.job} {job.about}".strip() or "?", 60)
 
 
 def _when(job: Standing, step: str) -> str:

@@ -167,13 +167,9 @@ def _report(reference: str, printed: str) -> Mapping[str, Any]:
 def _add(image: Start, report: Mapping[str, Any], began: float, module: str) -> None:
     seconds = report["seconds"]
     # An engine on another machine has another clock.
-    if report["boot"] and report["boot"] == _boot():
+    if report["boot"] and _BOOT.exists() and report["boot"] == _BOOT.read_text(encoding="ascii").strip():
         seconds = {"container": report["started"] - began, **seconds}
     image.runs.append(seconds)
     image.python, image.device, image.skipped = report["python"], report["device"], report["skipped"]
     image.failed = report["failed"]
     image.version = f"{module} {report['version']}".strip() if report["version"] else ""
-
-
-def _boot() -> str:
-    return _BOOT.read_text(encoding="ascii").strip() if _BOOT.exists() else ""

@@ -238,13 +238,10 @@ def _counts(target: WarmTarget, ref: str, tag: str) -> bool:
 
 def _made(layer: WarmLayer, onto: str | None, host: str, began: datetime) -> dict[str, Any]:
     """Return the facts of the evidence alone: the layer made here, its time, and its machine or job."""
-    job = "/".join(os.environ[name] for name in _RUN[:2]) + f"/actions/runs/{os.environ[_RUN[2]]}" if _in_job() else ""
+    server, repository, run = (os.environ.get(name) for name in _RUN)
+    job = f"{server}/{repository}/actions/runs/{run}" if server and repository and run else ""
     times = {"began": began.isoformat(), "finished": datetime.now(UTC).isoformat()}
     return {"layer": layer.diff_id, "onto": onto or "", "host": host, "job": job, **times}
-
-
-def _in_job() -> bool:
-    return all(os.environ.get(name) for name in _RUN)
 
 
 def _evidence(

@@ -150,7 +150,8 @@ def images(config: Config) -> list[ImageSpec]:
         return family(config, Variant("nccl", builder=parent, base=parent, nccl=config.nccl, parent_args=contents))
     builder, tests = Sibling(image="nccl-builder"), Sibling(image="nccl-tests")
     variant = Variant("nccl", builder=builder, base=tests, nccl=config.nccl)
-    return [_hpcx(config), _builder(config), *_tools(config), _nccl_tests(config), *family(config, variant)]
+    hpcx = _build(config, "hpcx", _devel(config), "HPC-X and OpenMPI", HPCX_ARCHIVE=config.hpcx_archive)
+    return [hpcx, _builder(config), *_tools(config), _nccl_tests(config), *family(config, variant)]
 
 
 def _build(config: Config, target: str, parent: Parent, title: str, **args: str) -> ImageSpec:
@@ -168,10 +169,6 @@ def _build(config: Config, target: str, parent: Parent, title: str, **args: str)
         licenses="BSD-3-Clause",
         suffix=suffix(config, "nccl", tail=None),
     )
-
-
-def _hpcx(config: Config) -> ImageSpec:
-    return _build(config, "hpcx", _devel(config), "HPC-X and OpenMPI", HPCX_ARCHIVE=config.hpcx_archive)
 
 
 def _tools(config: Config) -> Iterator[ImageSpec]:

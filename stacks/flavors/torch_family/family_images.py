@@ -105,14 +105,11 @@ def _packages(config: FamilyConfig) -> TorchPackages:
     )
 
 
-def _marched() -> set[str]:
-    return {extra.name for extra in extras().values() if extra.march}
-
-
 def _products(config: FamilyConfig, variant: Variant, components: Iterable[Component]) -> Iterator[ImageSpec]:
     """Yield the source and the wheel of each component."""
     torch = config.torch.version
     built = config.torch.components[0] if config.torch.source == "build" else None
+    marched = {extra.name for extra in extras().values() if extra.march}
     for component in components:
         yield source_of(component)
         itself = component.name == "torch"
@@ -127,7 +124,7 @@ def _products(config: FamilyConfig, variant: Variant, components: Iterable[Compo
                 "ARCH_LIST": extra_archs(component.name, component.pin, config.archs),
                 **(_torch_args(config, variant) if itself else {}),
                 **({} if itself else {"TORCH_VERSION": torch, **_index(config)}),
-                **({"MARCH": config.processor} if component.name in _marched() else {}),
+                **({"MARCH": config.processor} if component.name in marched else {}),
                 **variant.parent_args,
                 **variant.builder_args,
             },
