@@ -122,11 +122,7 @@ def stated(planned: Plan, name: str, built: Mapping[str, str]) -> dict[str, str]
 def signature(
     ref: str, signer: SignerConfig, login: Login | None, annotations: Mapping[str, str] | None = None
 ) -> Fact:
-    """Return who signed an image, verified.
-
-    Raises:
-        SlipwayError: the signer did not, or a tag names the image.
-    """
+    """Return who signed an image, verified. Raises SlipwayError: the signer did not, or a tag names the image."""
     if _digest(ref):
         cosign.verify(ref, signer, login if login and login.applies_to(ref) else None, annotations)
         name = f", as {annotations['tag']}" if annotations else ""

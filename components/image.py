@@ -22,9 +22,9 @@ class ImageVariantArgs:
     """The arguments of an :class:`ImageVariant`.
 
     ``placed`` is the image and what happens to it. ``reached`` is how this machine reaches its engine, which holds an
-    image that is not pushed. ``parents`` has, by name, the sibling images whose references become arguments of the
-    image or its checks. ``after`` are the resources that must exist before the build. ``pulled`` has the images of
-    other stacks by digest, by argument.
+    unpushed image. ``parents`` has, by name, the sibling images whose references become arguments of the image or its
+    checks. ``after`` are the resources that must exist before the build. ``pulled`` has the images of other stacks by
+    digest, by argument.
     """
 
     placed: PlacedImage
@@ -153,9 +153,8 @@ def _references(images: Mapping[str, tuple[pulumi.Output[str], str]], *, pushed:
     """Return the arguments that name images of this stack, given by reference and by name.
 
     A pushed image is named by its digest, by a stack that pushes nothing too: a preview of a pull request has it from
-    the public record. An image that is not pushed has only an id, which BuildKit cannot use in ``FROM``: it is named by
-    its local name, and its id is a further argument, which no Dockerfile reads, so that a new image still changes what
-    is built on it.
+    the public record. An unpushed image has only an id, which BuildKit cannot use in ``FROM``: it is named by its local
+    name. Its id is a further argument, which no Dockerfile reads: so a new image still changes its children.
     """
     if pushed:
         return {argument: ref for argument, (ref, _) in images.items()}

@@ -1,7 +1,7 @@
 """What the docker provider is told for one update, because ``docker.Image`` has no input for it.
 
-That is the secrets of builds, which would be in the state as inputs, and the compression of layers. A function of the
-embedded provider takes both, and keeps them in memory. The official provider (pulumi-docker 5.2.0) has no such
+These are the secrets of builds and the compression of layers; as inputs, secrets would be in the state. A function of
+the embedded provider takes both, and keeps them in memory. The official provider (pulumi-docker 5.2.0) has no such
 function: it gives a build no secret, and :class:`components.registry.compressed_push.CompressedPush` pushes for it.
 """
 

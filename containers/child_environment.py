@@ -1,4 +1,4 @@
-"""What the programs that Slipway starts get: the variables that each of them needs, and how long they may take.
+"""The environment of the programs that Slipway starts: the variables that each needs, and how long they may take.
 
 The standard library alone is imported: the toolchain starts programs before any package is installed.
 """
@@ -59,7 +59,7 @@ PROGRAMS: Final = {
     "stacks.rows": rf"SLIPWAY_(MIRRORS|REGISTRY)|{_GIT}|{_PYTHON}",
     "syft": _REGISTRIES,
     "toolchain.needs": rf"SLIPWAY_(BRANCH|MIRRORS|REGISTRY|REGISTRY_USERNAME)|{_PYTHON}",
-    # A release that says what it would build, before it is pinned.
+    # A release that lists its images before it is pinned.
     "toolchain.release": rf"SLIPWAY_BRANCH|{_GIT}|{_PYTHON}",
     "uv": _PIP,
     # What the lock has follows from the stack alone, and from no index or option of the machine.

@@ -128,8 +128,8 @@ def locked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:
 def _stated(values: Mapping[str, Any]) -> dict[str, str]:
     """Return the digests that a stack states for images on its mirrors, by qualified reference.
 
-    They count before the lock, which has what a tag named. The environment's are the machine's, as its mirrors are:
-    they decide what is pulled there, and no identity.
+    They count before the lock, which has a tag's digest. The environment's are the machine's, as its mirrors are: they
+    decide what is pulled there, and no identity.
     """
     digests = (values.get("mirrors") or {}).get("imageDigests") or {}
     return {str(Reference.of(name).in_full): digest for name, digest in digests.items()}

@@ -85,7 +85,7 @@ def export(
 
 
 def _export_build(words: tuple[str, ...], output: Path | None, *, force: bool) -> None:
-    """Write what builds a stack without Slipway, and print the commands that do."""
+    """Write the files of a stack's build without Slipway, and print its commands."""
     from cli.export import bake, self_contained
     from stacks import plan
     from stacks.config.stack_file import ROOT

@@ -71,11 +71,7 @@ _ECR: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def repository_of(remote: str) -> str:
-    """Return ``owner/name`` of a remote's address or of itself.
-
-    Raises:
-        SlipwayError: it is none of GitHub's.
-    """
+    """Return ``owner/name`` of a remote's address or of itself. Raises SlipwayError: it is none of GitHub's."""
     match = _REMOTE.fullmatch(remote.strip())
     name = match["name"].removesuffix(".git") if match else remote.strip()
     if not _REPOSITORY.fullmatch(name):

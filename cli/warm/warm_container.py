@@ -2,8 +2,8 @@
 
 The image's own Python runs it, from 3.7 on, with nothing but the standard library. Its arguments are the text of
 ``warm_hook.py``, and for a run the folder of the caches and the script's name. The script comes on standard input.
-What it writes to standard output is an archive of regular files, which the reader does not trust: the script may have
-changed all that this program does.
+Its standard output is an archive of regular files, which the reader does not trust: the script may have changed all
+that this program does.
 
 In a job's pod nobody describes the machine before: there the arguments are those of :func:`leave`, and the archive is a
 file.
@@ -38,8 +38,8 @@ FOLDER, RECORD, CACHES = "SLIPWAY_CACHES", "record.json", "caches.tar"
 def key(values: Any) -> str:
     """Return the name of the caches' folder.
 
-    Where a script runs, it has the path that it has in the image: some names of cached files are made of it (pytorch
-    001077cbc0f3, torch/_inductor/codecache.py, AotCodeCompiler.compile: the wrapper's path is in the kernel's C++).
+    A script runs at its path in the image: some names of cached files are made of it (pytorch 001077cbc0f3,
+    torch/_inductor/codecache.py, AotCodeCompiler.compile: the wrapper's path is in the kernel's C++).
     """
     keyed = {name: values[name] for name in KEYED}
     return hashlib.sha256(json.dumps(keyed, sort_keys=True).encode()).hexdigest()[:16]

@@ -110,7 +110,7 @@ def activate() -> None:
 
 
 def safely() -> None:
-    """Choose the caches. Nothing that goes wrong here may end a program that would run without them."""
+    """Choose the caches. A fault here must not end a program that would run without them."""
     try:
         activate()
     except Exception:  # noqa: S110 - as above

@@ -115,11 +115,7 @@ class WarmScript:
 
     @classmethod
     def read(cls, path: Path) -> WarmScript:
-        """Read a script.
-
-        Raises:
-            SlipwayError: it cannot be read, or is too long.
-        """
+        """Read a script. Raises SlipwayError: it cannot be read, or is too long."""
         try:
             with path.open("rb") as file:
                 content = file.read(_LONGEST_SCRIPT + 1)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class LoadingArgs(SignedArgs):
     """Also the evidence of the image's tag, and its gates.
 
-    Where the tag is of an earlier version, which kept no evidence, the image is inspected once more.
+    An earlier version kept no evidence: with its tag, the image is inspected once more.
     """
 
     evidence: pulumi.Input[Mapping[str, Any]]

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VerifiedParentArgs:
-    """An image, the signer it must have if any, the login that may pull it, and what its signature must state.
+    """An image, its required signer if any, the login that may pull it, and the annotations of its signature.
 
-    An image from outside is named by digest, and one of another stack by the tag under which that publishes it.
+    An image from outside is named by digest, and one of another stack by its published tag.
     """
 
     ref: str
@@ -40,7 +40,7 @@ class VerifyParent(ImageAction):
     later = ("annotations",)
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
-        """Verify the signature; return what is pulled, and who signed it.
+        """Verify the signature; return the pulled reference and its signer.
 
         Raises:
             SlipwayError: the registry has no such image, gives no answer, or the signature is missing.
@@ -63,7 +63,7 @@ class VerifyParent(ImageAction):
         return {"by": signer.who, "pulled": pulled}
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """Forget an image that its tag no longer names, so that the next update finds and verifies the present one.
+        """Forget an image whose tag has moved: the next update finds and verifies the present one.
 
         A refresh has only the machine's own login. What this may not see stays as it is.
         """

@@ -190,7 +190,7 @@ class Engine:
 
     @classmethod
     def at(cls, address: Address) -> Engine:
-        """Return the engine at an address, or the one of the environment where that names no host.
+        """Return the engine at an address, or without a host the one of the environment.
 
         Raises:
             EngineUnreachable: there is none in the environment.
@@ -444,7 +444,7 @@ def _message(body: bytes) -> str:
 
 
 def json_header(value: object) -> str:
-    """Return the value of a header that the engine reads as JSON, such as that of ``X-Registry-Auth``."""
+    """Return the value of a header in JSON, such as ``X-Registry-Auth``."""
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode("ascii")
 
 

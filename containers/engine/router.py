@@ -196,7 +196,7 @@ class Router:
             pass_on(client, connection.socket)
 
     def _ask_any(self, client: socket.socket, request: _Request, pool: Pool) -> None:
-        """Forward a request that names no image, or only the id of an image that one of the engines has."""
+        """Forward a request without an image, or with only the id of an image of one of the engines."""
         used = pool.answering(self._engines)
         for engine in used[:-1] if request.path.startswith("/images/") else []:
             try:

@@ -210,11 +210,7 @@ def _slowest(steps: Iterable[FirstStep]) -> FirstStep:
 
 
 def of_predicate(predicate: Any, ref: str) -> GpuReport:
-    """Return an attested report.
-
-    Raises:
-        SlipwayError: the predicate is none.
-    """
+    """Return an attested report. Raises SlipwayError: the predicate is none."""
     try:
         return GpuReport.model_validate(predicate)
     except ValidationError as error:

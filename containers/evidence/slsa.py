@@ -118,7 +118,7 @@ def predicate(ref: str, build: Build, source: Mapping[str, Any], login: Login | 
 def sealed(
     predicate: Mapping[str, Any], signing: ImageSigning, inputs: Mapping[str, str], machine: str
 ) -> dict[str, Any]:
-    """Return a provenance by the job that built, with the facts that the attesting job knows by itself.
+    """Return the provenance of the job that built, with the facts of the attesting job's own.
 
     GitHub tells that job the repository, commit, ref and run. ``inputs`` are those of its workflow, and ``machine`` the
     environment of the machines that built. The arguments, files and parents stay as the build states them.

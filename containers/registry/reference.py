@@ -110,8 +110,8 @@ class Reference:
         """The reference in full by the one name that compares equal for all names of a registry.
 
         Docker itself takes ``index.docker.io`` alone for another name of Docker Hub's (distribution/reference 0965666a,
-        normalize.go:11-30, which says that the registry is at ``registry-1.docker.io``). A host's case counts for
-        nothing, and HTTPS has port 443.
+        normalize.go:11-30: the registry is at ``registry-1.docker.io``). A host's case counts for nothing, and HTTPS
+        has port 443.
         """
         host, path = self._parts
         host = host.lower()

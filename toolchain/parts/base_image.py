@@ -215,11 +215,7 @@ def get(checkout: Checkout) -> Part:
 
 
 def _check_login(checkout: Checkout, address: str) -> None:
-    """Refuse a registry whose login the client lacks: the push would fail, after minutes.
-
-    Raises:
-        ToolchainError: so.
-    """
+    """Refuse a registry whose login the client lacks: the push would fail, after minutes. Raises ToolchainError: so."""
     try:
         words = ["docker", "manifest", "inspect", "--insecure", _in_registry(address)]
         output(words, env=_environment(checkout), timeout=60)

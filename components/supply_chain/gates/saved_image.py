@@ -54,4 +54,4 @@ def _inspect(image: Mapping[str, Any], archive: Path | None) -> None:
 
 
 def _none(*_: Any) -> None:
-    """Return what an index keeps of a file that nobody inspects."""
+    """Return nothing for an index: nobody inspects the file."""

@@ -209,7 +209,7 @@ class _Search:
         return self._are_equal(one, other) and not self._needed(one).isdisjoint(self._needed(other))
 
     def _needed(self, path: str) -> Set[str]:
-        """Return the names by which a file is needed, or the path by which it is opened."""
+        """Return the names by which a file is needed, or its path if it is opened by that."""
         if self._is_opened(path):
             return {path}
         return {member.name or self._soname(path) for root, member in self._members[path] if root != path}

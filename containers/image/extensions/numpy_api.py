@@ -1,7 +1,7 @@
 """The NumPy that a file is built for, by the errors of NumPy's `import_array` in its data.
 
 Source: numpy/numpy v1.26.4 and v2.4.6, generate_numpy_api.py. A file that is built with NumPy 1 refuses NumPy 2; one
-that is built with NumPy 2 names the oldest release that it takes.
+built with NumPy 2 names the oldest release that it takes.
 """
 
 from __future__ import annotations

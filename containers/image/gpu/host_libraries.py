@@ -1,8 +1,8 @@
 """Libraries of an image that processes get in place of the host's: of its GPU driver, which is mounted into containers.
 
 NVIDIA's container toolkit puts the driver's folder first in ``/etc/ld.so.cache`` (NVIDIA/libnvidia-container 0f8e13d,
-src/nvc_ldcache.c, `nvc_ldcache_update`), and `ldconfig` replaces links. The folders that the loader searches before its
-cache stay, and so does a file of that name in the driver's folder.
+src/nvc_ldcache.c, `nvc_ldcache_update`), and `ldconfig` replaces links. The loader's folders before its cache stay, and
+so does a file of that name in the driver's folder.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class HostLibraries:
             yield Hiding(place, name, is_stub, tuple(dict.fromkeys(users)))
 
     def _note_preloaded(self, process: Process) -> None:
-        """Note libraries of the host that each process opens before all others, if by a path that stays."""
+        """Note the host's preloaded libraries, if their paths stay."""
         for name in dict.fromkeys((*self._loader.preloaded, *self._loader.always_preloaded)):
             library = process.by_name.get(name)
             known = library and next(filter(self._is_host, (library.binary.soname, name)), None)

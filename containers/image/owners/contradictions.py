@@ -1,4 +1,4 @@
-"""Python packages of one environment whose requirements contradict what is installed beside them, or the Python itself.
+"""Python packages whose requirements contradict others of their environment, or its Python.
 
 Compared with `uv pip check`.
 """
@@ -39,7 +39,7 @@ _NEWEST_PATCH: Final = 99
 
 
 class Contradiction(NamedTuple):
-    """A requirement that the environment at ``prefix`` does not meet, by what it has instead.
+    """An unmet requirement in the environment at ``prefix``, and the release in its place.
 
     ``files`` are those that Python cannot load.
     """
@@ -158,7 +158,7 @@ def _of_other_numpy(
     refused: set[str] = set()
     for path, (build, numpys) in places.items():
         bad = [one for one in numpys if not _admits(build.releases, one[1].version)]
-        if bad == numpys and build.refuses and not _is_lenient(path):
+        if bad == numpys and build.refuses and not exceptions().is_optional(path, "numpy"):
             refused.add(path)
         place, numpy = (bad or numpys)[0]
         by_package[place, str(known.get(path) or f"/{path}"), numpy].append((path, build))
@@ -185,10 +185,6 @@ def _importing(path: str, folders: PackageFolders) -> list[Environment]:
     """Return the environments that see an extension and have a Python of its name."""
     built = _EXTENSION.fullmatch(path)
     return [one for one in folders.of(path) if built is None or one.version == f"3.{built['minor']}"]
-
-
-def _is_lenient(path: str) -> bool:
-    return exceptions().is_optional(path, "numpy")
 
 
 def _packages(contents: Contents, folders: PackageFolders) -> dict[Environment, dict[str, Distribution]]:

@@ -41,12 +41,12 @@ class DebianPackages:
         self._needed_by: dict[str, frozenset[str]] = {}
 
     def leaves_out(self, path: str, library: str) -> bool:
-        """Return whether a file's package is there with all that it depends on, none of which has had the library."""
+        """Return whether a file's package is there with all of its dependencies, none of which has had the library."""
         needed = self._needed_by_owner(path)
         return bool(needed) and needed.isdisjoint(self._owners_of_name.get(library, ()))
 
     def are_whole(self, paths: Iterable[str]) -> bool:
-        """Return whether files are of packages that are there with all that they depend on."""
+        """Return whether files are of installed packages with all of their dependencies."""
         return all(map(self._needed_by_owner, paths))
 
     def _needed_by_owner(self, path: str) -> frozenset[str]:

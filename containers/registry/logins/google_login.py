@@ -1,7 +1,7 @@
 """Logins to Google Artifact Registry with application default credentials: a token for an hour, and no stored password.
 
-Read in the order of google-auth v2.48.0 (google/auth/_default.py): the file that a variable names, which in GitHub
-Actions ``ci/identity.py`` writes; that of `gcloud auth application-default login`; the identity of a machine of Google.
+Read in the order of google-auth v2.48.0 (google/auth/_default.py): the file that a variable names (in GitHub Actions,
+``ci/identity.py`` writes it); that of `gcloud auth application-default login`; the identity of a machine of Google.
 """
 
 from __future__ import annotations

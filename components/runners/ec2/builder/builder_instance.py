@@ -77,11 +77,7 @@ class BuilderInstance:
         )
 
     def stop(self) -> None:
-        """Stop the machine if it runs.
-
-        Raises:
-            SlipwayError: AWS refuses, or there is no such machine.
-        """
+        """Stop the machine if it runs. Raises SlipwayError: AWS refuses, or there is no such machine."""
         instance, state = self._find()
         if state in {"pending", "running"}:
             why = self._try(self._ec2.stop_instances, InstanceIds=[instance])

@@ -1,4 +1,4 @@
-"""``Ec2Builder``: one machine that builds a platform's images, on a volume that outlives the machine."""
+"""``Ec2Builder``: one machine that builds a platform's images, on a lasting volume."""
 
 from __future__ import annotations
 

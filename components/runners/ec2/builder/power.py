@@ -81,11 +81,7 @@ class Asleep(Resource, module="runners", name="Asleep"):
 
 
 def start(region: str, name: str, seconds: float = ssh_config.SECONDS) -> None:
-    """Start the builder and wait until it can build.
-
-    Raises:
-        SlipwayError: it does not start, or it cannot build.
-    """
+    """Start the builder and wait until it can build. Raises SlipwayError: it does not start, or it cannot build."""
     from components.runners.ec2.builder.builder_instance import BuilderInstance  # noqa: PLC0415 - imports boto3
 
     end = time.monotonic() + seconds
@@ -112,11 +108,7 @@ def start(region: str, name: str, seconds: float = ssh_config.SECONDS) -> None:
 
 
 def stop(region: str, name: str) -> None:
-    """Close the shared connection and stop the builder.
-
-    Raises:
-        SlipwayError: AWS refuses.
-    """
+    """Close the shared connection and stop the builder. Raises SlipwayError: AWS refuses."""
     from components.runners.ec2.builder.builder_instance import BuilderInstance  # noqa: PLC0415 - as above
 
     with suppress(OSError):
