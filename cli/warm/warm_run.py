@@ -27,6 +27,7 @@ from cli.warm import warm_container, warm_hook
 from cli.warm.warm_layer import LayerOwner
 from containers.blob import BlobUnreadable
 from containers.child_environment import child_environment
+from containers.engine.connection import Tail
 from containers.errors import MALFORMED, SlipwayError, one_line
 from containers.image.layers import layer
 
@@ -182,7 +183,7 @@ def run(
         process = subprocess.Popen(words, stdin=stdin, stdout=pipe, stderr=pipe, env=environment)
     with process:
         late = threading.Timer(limits.seconds, process.kill)
-        printed = _Tail(cast("IO[bytes]", process.stderr))
+        printed = Tail(cast("IO[bytes]", process.stderr), _MOST)
         late.start()
         try:
             printed.start()
@@ -249,22 +250,6 @@ def _failure(reference: str, script: Path, status: int, printed: str, limits: Wa
     lines = [one_line(line, 300) for line in printed.splitlines() if line.strip()][-_LAST_LINES:]
     print(*(f"  {line}" for line in lines), sep="\n", file=sys.stderr)
     return SlipwayError(f"{script}: it failed with status {status}: {lines[-1] if lines else 'it printed nothing'}")
-
-
-class _Tail(threading.Thread):
-    """The last bytes of a script's messages, which may be without end."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        super().__init__(daemon=True)
-        self._stream, self._kept = stream, b""
-
-    def run(self) -> None:
-        while content := cast("Any", self._stream).read1(_MOST):
-            self._kept = (self._kept + content)[-_MOST:]
-
-    @property
-    def text(self) -> str:
-        return self._kept.decode(errors="replace")
 
 
 def left_out(lines: Sequence[str]) -> str:

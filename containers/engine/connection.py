@@ -26,7 +26,7 @@ CONNECT_SECONDS: Final = 30
 """Until a connection must be there, and until an engine must answer that it is."""
 
 _LONGEST_COMPLAINT: Final = 1 << 12
-"""Bytes of ssh's messages that are kept."""
+"""Bytes of ssh's messages that are kept, such as the host's banner."""
 
 _KEPT_ALIVE: Final = {
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE): 1,
@@ -81,7 +81,7 @@ class Connection:
         self._address = address
         self._errors = errors
         self._ssh: subprocess.Popen[bytes] | None = None
-        self._messages: _Messages | None = None
+        self._messages: Tail | None = None
         try:
             url = urlsplit(address.host)
             dial = _DIALS.get(url.scheme)
@@ -159,25 +159,27 @@ class Connection:
                 env=child_environment("ssh"),
             )
         if self._ssh.stderr is not None:
-            self._messages = _Messages(self._ssh.stderr)
+            self._messages = Tail(self._ssh.stderr, _LONGEST_COMPLAINT)
             self._messages.start()
         return ours
 
 
-class _Messages(threading.Thread):
-    """What ssh prints, such as the host's banner: read at once, or a long one would stop ssh; its end alone is kept."""
+class Tail(threading.Thread):
+    """The end of what a program prints, at most ``most`` bytes: it is read at once, or a long text would stop it."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: IO[bytes], most: int) -> None:
         super().__init__(daemon=True)
-        self._stream, self._kept = stream, b""
+        self._stream, self._most, self._kept = stream, most, b""
 
     def run(self) -> None:
+        """Read to the end."""
         with self._stream:
-            while content := os.read(self._stream.fileno(), _LONGEST_COMPLAINT):
-                self._kept = (self._kept + content)[-_LONGEST_COMPLAINT:]
+            while content := os.read(self._stream.fileno(), self._most):
+                self._kept = (self._kept + content)[-self._most :]
 
     @property
     def text(self) -> str:
+        """The text so far."""
         return self._kept.decode(errors="replace")
 
 

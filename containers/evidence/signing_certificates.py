@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cryptography import x509
+from cryptography.hazmat import asn1
 from cryptography.x509.oid import ObjectIdentifier
 
 from containers.evidence import cosign
@@ -31,8 +32,6 @@ _CLAIMS: Final = {
 They are the workflow that the job is written in and its commit; who hosts the machine; the run's repository, commit and
 ref; the workflow that was started, and by which event; the run's address.
 """
-_TEXT: Final = 0x0C
-"""DER's tag of a UTF8String."""
 
 Claims = Mapping[str, str]
 """What a certificate states, by claim. What it does not state is not there."""
@@ -67,17 +66,7 @@ def _stated(extensions: x509.Extensions, number: int) -> str:
         extension = extensions.get_extension_for_oid(ObjectIdentifier(f"{_ROOT}.{number}")).value
     except x509.ExtensionNotFound:
         return ""
-    return _text(extension.value) if isinstance(extension, x509.UnrecognizedExtension) else ""
-
-
-def _text(der: bytes) -> str:
-    """Return the text of a DER-encoded UTF8String; empty if it is something else."""
-    if len(der) < 2 or der[0] != _TEXT:
-        return ""
-    more = der[1] & 0x7F if der[1] & 0x80 else 0
-    length = int.from_bytes(der[2 : 2 + more]) if more else der[1]
-    content = der[2 + more :]
     try:
-        return content.decode() if len(content) == length else ""
-    except UnicodeDecodeError:
+        return asn1.decode_der(str, extension.value) if isinstance(extension, x509.UnrecognizedExtension) else ""
+    except ValueError:  # no UTF8String
         return ""
