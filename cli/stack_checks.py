@@ -76,8 +76,8 @@ def _once(mistakes: Iterable[str]) -> list[str]:
 
 def as_json(planned: plan.Plan) -> dict[str, Any]:
     """Return what is said of a valid stack as JSON; ``runnersPerNode`` has what a node has room for, by scale set."""
-    runners = planned.config.runners
-    sets = runners.all_sets if isinstance(runners, KubernetesRunnersConfig) else ()
+    runners = planned.config.cluster_runners
+    sets = runners.all_sets if runners else ()
     products, images = _counts(planned)
     return {
         "stack": planned.stack,
@@ -100,8 +100,7 @@ def _summary(planned: plan.Plan) -> str:
     products, images = _counts(planned)
     platforms = f" for {len(planned.config.platforms)} platforms" if planned.indexes else ""
     source = f" from {products} build products" if products else ""
-    runners = planned.config.runners
-    room = _room(runners) if isinstance(runners, KubernetesRunnersConfig) else ""
+    room = _room(planned.config.cluster_runners) if planned.config.cluster_runners else ""
     return f"{planned.stack}: {images} image{'' if images == 1 else 's'}{platforms}{source}{room}, ok"
 
 

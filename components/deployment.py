@@ -59,7 +59,7 @@ def deploy(placement: Placement, replicas: Mapping[str, Replicas] | None = None)
     settings = UpdateSettings.of(placement)
     registry = _registry(plan)
     # Before the images, which may be built there. A mistake that only AWS knows ends the update before a build.
-    cluster = _cluster(plan, runners) if isinstance(runners, kubernetes.KubernetesRunnersConfig) else None
+    cluster = _cluster(plan, plan.config.cluster_runners) if plan.config.cluster_runners else None
     machines = _machines(plan, runners) if isinstance(runners, ec2.Ec2RunnersConfig) else None
     engines = {engine: _engine(placement, engine, cluster, machines, replicas or {}) for engine in placement.engines}
     for engine in engines.values():

@@ -76,9 +76,8 @@ def pools(plan: Plan) -> dict[str, Pool]:
             images, runs_programs = plan.names_for(platform), platform in running
             together = not config.publish
             by_platform[platform] = Pool(platform, engines, images, runs_programs=runs_programs, together=together)
-    runners = config.runners
-    if config.build_on == "runners" and isinstance(runners, KubernetesRunnersConfig):
-        by_platform = _replicas(plan, runners) | by_platform
+    if config.build_on == "runners" and config.cluster_runners:
+        by_platform = _replicas(plan, config.cluster_runners) | by_platform
     return by_platform
 
 

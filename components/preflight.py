@@ -8,7 +8,6 @@ from typing import Final
 from containers.errors import SlipwayError, one_line
 from containers.registry.logins import stack_login
 from containers.registry.reference import Reference, on_loopback
-from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.plan import Plan
 from stacks.spec import Outside
 
@@ -39,10 +38,10 @@ def check(plan: Plan) -> None:
         from containers.evidence import cosign  # noqa: PLC0415 - other stacks start faster without it
 
         cosign.check(signing)
-    if isinstance(plan.config.runners, KubernetesRunnersConfig):
+    if runners := plan.config.cluster_runners:
         from components.runners.kubernetes import cluster_health  # noqa: PLC0415 - as above
 
-        if refusals := cluster_health.refusals(plan.config.runners):
+        if refusals := cluster_health.refusals(runners):
             raise SlipwayError("\n".join(refusals))
     if mistakes := list(_unpublished(plan)):
         raise SlipwayError("\n".join(mistakes))

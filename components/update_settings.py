@@ -16,7 +16,6 @@ import pulumi
 
 from containers.errors import SlipwayError
 from stacks.config.fetching.build_logins import KEY, netrc_files, passwords
-from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.stack_config import StackConfig
 from stacks.placement import Placement
 
@@ -86,7 +85,5 @@ class UpdateSettings:
 
 def _has_certificates(config: StackConfig) -> bool:
     """Return whether a provider reaches a build service by its certificates: several replicas have a socket here."""
-    runners = config.runners
-    if config.build_on != "runners" or not isinstance(runners, KubernetesRunnersConfig):
-        return False
-    return any(pool.replicas == 1 for pool in runners.build_pools.values())
+    pools = config.cluster_runners.build_pools if config.build_on == "runners" and config.cluster_runners else {}
+    return any(pool.replicas == 1 for pool in pools.values())

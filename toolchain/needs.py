@@ -14,7 +14,6 @@ from containers.errors import SlipwayError
 from containers.registry.reference import Reference
 from stacks import plan
 from stacks.config.ec2 import Ec2RunnersConfig
-from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.registries.ecr import EcrRegistryConfig
 from stacks.config.stack_config import StackConfig
 from stacks.spec import ImageSpec, Outside
@@ -51,7 +50,7 @@ def needs(stack: str, *, pushing: bool, building: bool) -> dict[str, object]:
         "cosign": bool(config.trust) or signing is not None or reuses,
         "syft": signing is not None and signing.sbom,
         "grype": building and config.vulnerabilities is not None,
-        "kubernetes": isinstance(config.runners, KubernetesRunnersConfig),
+        "kubernetes": config.cluster_runners is not None,
         "platforms": built if pushing else [],
         "parents": outside_parents(config, specs),
     }

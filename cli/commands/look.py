@@ -188,10 +188,9 @@ def inspect(
         # These take a third of a second of the processor, and other targets need none of them.
         from cli.export import selection
         from stacks import placement, plan
-        from stacks.config.kubernetes import KubernetesRunnersConfig
 
         planned = plan.make(target)
-        if isinstance(runners := planned.config.runners, KubernetesRunnersConfig):
+        if runners := planned.config.cluster_runners:
             where = {"kubeconfig": runners.kubeconfig, "context": runners.context}
     try:
         nodes = node_drivers.read(**where) if cluster else None

@@ -35,8 +35,8 @@ _GPU_REPORT = "common/gpu/report.py"
 
 def missing_charts(graph: Graph) -> Iterator[str]:
     """Yield a message if the stack's folder of charts lacks a chart, or has one of too old a release."""
-    runners = graph.config.runners
-    if not isinstance(runners, KubernetesRunnersConfig):
+    runners = graph.config.cluster_runners
+    if runners is None:
         return
     folder = runners.arc.charts
     needed = ARC_CHARTS[1:] if runners.arc.controller else ARC_CHARTS
@@ -69,8 +69,8 @@ def arc_release(path: Path) -> str:
 
 def unnamed_pools(graph: Graph) -> Iterator[str]:
     """Yield a message for each privileged pod that any node of the cluster may get: who is on it has the node."""
-    runners = graph.config.runners
-    if not isinstance(runners, KubernetesRunnersConfig):
+    runners = graph.config.cluster_runners
+    if runners is None:
         return
     for key in runners.unpooled:
         part, other = (
@@ -91,8 +91,8 @@ def untainted_pools(graph: Graph) -> Iterator[str]:
     The token of a runner of ``jobPods`` makes pods that may be privileged, wherever it says. No job runs beside it, but
     who has the node has the tokens on it. A runner tolerates no taint.
     """
-    runners = graph.config.runners
-    for own in runners.all_sets if isinstance(runners, KubernetesRunnersConfig) else ():
+    runners = graph.config.cluster_runners
+    for own in runners.all_sets if runners else ():
         if own.job_daemon and not node(own.profile).tolerations and not own.tolerations:
             yield (
                 f"slipway:runners.{own.key('tolerations')}: a job has the node of its Docker daemon, and with it the "
@@ -111,8 +111,8 @@ def _profile(runners: KubernetesRunnersConfig, key: str) -> str:
 
 def unused_build_service(graph: Graph) -> Iterator[str]:
     """Yield a message where neither jobs nor the stack's images build on the build service."""
-    runners = graph.config.runners
-    service = runners.build if isinstance(runners, KubernetesRunnersConfig) else None
+    runners = graph.config.cluster_runners
+    service = runners.build if runners else None
     if service and not service.jobs and graph.config.build_on != "runners":
         yield (
             "slipway:runners.build: nothing builds there: set build.jobs: true for jobs, or slipway:buildOn: runners "
@@ -122,8 +122,8 @@ def unused_build_service(graph: Graph) -> Iterator[str]:
 
 def shared_pool(graph: Graph) -> Iterator[str]:
     """Yield a message if a job can get to the node that builds the stack's images."""
-    runners = graph.config.runners
-    if graph.config.build_on == "runners" and isinstance(runners, KubernetesRunnersConfig) and runners.shares_pool:
+    runners = graph.config.cluster_runners
+    if graph.config.build_on == "runners" and runners and runners.shares_pool:
         yield (
             "slipway:runners.build.nodeSelector: these nodes may also get the Docker daemon beside a runner, which is "
             "privileged, and what is published is built on them: give it and nodeSelector one label with two values, "
@@ -133,8 +133,8 @@ def shared_pool(graph: Graph) -> Iterator[str]:
 
 def validation_image(graph: Graph) -> Iterator[str]:
     """Yield a message for each reason why the cluster cannot run the image that it checks."""
-    config, runners, validation = graph.config, graph.config.runners, _validation(graph)
-    if not isinstance(runners, KubernetesRunnersConfig) or validation is None or not validation.is_stack_image:
+    config, runners, validation = graph.config, graph.config.cluster_runners, _validation(graph)
+    if runners is None or validation is None or not validation.is_stack_image:
         return
     key = "slipway:runners.validation.image"
     if validation.image not in graph.images:
@@ -184,8 +184,7 @@ def gpu_checks(graph: Graph) -> Mapping[str, str]:
 
 
 def _validation(graph: Graph) -> ValidationConfig | None:
-    runners = graph.config.runners
-    return runners.validation if isinstance(runners, KubernetesRunnersConfig) else None
+    return graph.config.cluster_runners.validation if graph.config.cluster_runners else None
 
 
 def _script(graph: Graph, validation: ValidationConfig) -> Path:
@@ -198,8 +197,8 @@ def _script(graph: Graph, validation: ValidationConfig) -> Path:
 
 def old_engine(graph: Graph) -> Iterator[str]:
     """Yield a message where the engine of the runners' jobs could not pull the stack's images."""
-    runners, compression = graph.config.runners, graph.config.compression
-    if not isinstance(compression, ZstdConfig) or not isinstance(runners, KubernetesRunnersConfig):
+    runners = graph.config.cluster_runners
+    if runners is None or not isinstance(graph.config.compression, ZstdConfig):
         return
     release = re.match(r"([0-9]+)\.[0-9]", Reference.of(runners.docker_image).tag)
     if release and int(release[1]) < _FIRST_WITH_ZSTD:

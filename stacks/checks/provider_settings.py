@@ -7,7 +7,6 @@ from typing import Any
 
 from containers.errors import one_line
 from stacks.config.ec2 import Ec2RunnersConfig
-from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.registries.ecr import EcrRegistryConfig
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import config_key
@@ -71,7 +70,7 @@ def _aws(config: StackConfig, name: str, value: Any) -> str | None:
 
 
 def _kubernetes(config: StackConfig, name: str, _: Any) -> str | None:
-    if not isinstance(config.runners, KubernetesRunnersConfig):
+    if config.cluster_runners is None:
         return "nothing of the stack is in a cluster"
     if name in _CLUSTER:
         return f"give {_CLUSTER[name]} instead" if _CLUSTER[name] else "ARC has to be in a cluster"

@@ -224,9 +224,14 @@ class StackConfig(FormerKeysConfig):
     @property
     def profiles(self) -> tuple[str, ...]:
         """The kinds of nodes that the stack names, by the names of ``stacks/versions/nodes.toml``."""
-        runners = self.runners.profile if isinstance(self.runners, KubernetesRunnersConfig) else None
+        runners = self.cluster_runners.profile if self.cluster_runners else None
         checks = self.promotion.gpu_checks.profile if self.promotion and self.promotion.gpu_checks else None
         return tuple(name for name in (runners, checks) if name)
+
+    @property
+    def cluster_runners(self) -> KubernetesRunnersConfig | None:
+        """The runners if they are on a Kubernetes cluster."""
+        return self.runners if isinstance(self.runners, KubernetesRunnersConfig) else None
 
     @property
     def every_platform(self) -> tuple[str, ...]:

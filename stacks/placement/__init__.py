@@ -14,7 +14,6 @@ from containers.registry.reference import Reference
 from stacks.config.builders import taking
 from stacks.config.ec2 import Ec2RunnersConfig
 from stacks.config.gates.vulnerabilities import VulnerabilitiesConfig
-from stacks.config.kubernetes import KubernetesRunnersConfig
 from stacks.config.publishing.compression import ZstdConfig
 from stacks.config.signing import SignerConfig, SigningConfig
 from stacks.config.stack_config import StackConfig
@@ -181,8 +180,8 @@ def _builders(plan: Plan) -> dict[str, BuildEngine]:
     config = plan.config
     if config.build_on != "runners":
         return {}
-    if isinstance(config.runners, KubernetesRunnersConfig) and config.runners.build:
-        return {each: BuildEngine("cluster", each, address(plan.stack, each)) for each in config.runners.build_pools}
+    if (runners := config.cluster_runners) and runners.build:
+        return {each: BuildEngine("cluster", each, address(plan.stack, each)) for each in runners.build_pools}
     if isinstance(config.runners, Ec2RunnersConfig):
         return {each: BuildEngine("machine", each) for each in config.runners.builders(config.platform)}
     return {}
@@ -255,8 +254,8 @@ def _attested(config: StackConfig, signing: SigningConfig, gates: Gates, *, prod
 
 
 def _validation(plan: Plan) -> PlacedValidation | None:
-    runners, registry = plan.config.runners, Reference(plan.config.registry.repository).normal.host
-    validation = runners.validation if isinstance(runners, KubernetesRunnersConfig) else None
+    runners, registry = plan.config.cluster_runners, Reference(plan.config.registry.repository).normal.host
+    validation = runners.validation if runners else None
     if validation is None:
         return None
     if validation.image in {*plan.indexes, *(image.spec.name for image in plan.images)}:
