@@ -96,10 +96,10 @@ def _replicas(plan: Plan, runners: KubernetesRunnersConfig) -> dict[str, Pool]:
     addresses = build_service.addresses(runners, runners.build)
     by_platform: dict[str, Pool] = {}
     for platform in several:
-        images = [name for of, at in builds.items() if at == platform for name in plan.names_for(of)]
+        images = [name for one, at in builds.items() if at == platform for name in plan.names_for(one)]
         together, key = not plan.config.publish, f"slipway:runners.{build_key(platform, runners.platform)}"
         pool = Replicas(platform, addresses[platform], images, together=together, key=key)
-        by_platform |= {of: pool for of, at in builds.items() if at == platform} | {platform: pool}
+        by_platform |= {one: pool for one, at in builds.items() if at == platform} | {platform: pool}
     return by_platform
 
 

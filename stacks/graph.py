@@ -77,8 +77,8 @@ def _other(stack: str, root: Path, above: tuple[str, ...]) -> OtherStack:
     if stack in above:
         names = " on ".join([*above[above.index(stack) :], stack])
         raise StackCycle(f"slipway:images: {names}: a stack cannot stand on itself: change one `on`")
-    found = unlocked(read_stack(stack, root), f"stack {stack}", root, (*above, stack))
-    return OtherStack(found.config, found.specs)
+    other = unlocked(read_stack(stack, root), f"stack {stack}", root, (*above, stack))
+    return OtherStack(other.config, other.specs)
 
 
 def _specs(configs: Mapping[str, StackConfig], where: str, root: Path, above: tuple[str, ...]) -> list[ImageSpec]:

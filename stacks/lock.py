@@ -346,8 +346,8 @@ def pinned(
         spec = _at_commits(unlocked, mirrors, locked)
         digests = {argument: locked.get(name) for argument, name in tagged_parents(spec, mirrors).items()}
         for argument, name in platform_parents(spec, config).items():
-            of = tables.platforms.get(index_key(name, digests[argument] or ""), {})
-            digests[argument] = of.get(spec.platform, digests[argument])
+            by_platform = tables.platforms.get(index_key(name, digests[argument] or ""), {})
+            digests[argument] = by_platform.get(spec.platform, digests[argument])
         parents = {
             argument: parent.model_copy(update={"digest": digests[argument]}) if digests.get(argument) else parent
             for argument, parent in spec.parents.items()

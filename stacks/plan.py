@@ -435,10 +435,10 @@ def _images(stack: str, resolved: Graph, contents: CheckoutContents, *, search: 
     run = published_fingerprints(content_of.values())
     files: dict[str, dict[str, str]] = {}
     suffixes: dict[str, str] = {}
-    for of in content_of.values():
-        suffixes[of.spec.published_name] = of.spec.suffix.render()
-        files.setdefault(of.spec.published_name, {}).update(
-            {f"{of.spec.context}/{path}": digest for path, digest in of.listing.items()}
+    for each in content_of.values():
+        suffixes[each.spec.published_name] = each.spec.suffix.render()
+        files.setdefault(each.spec.published_name, {}).update(
+            {f"{each.spec.context}/{path}": digest for path, digest in each.listing.items()}
         )
     specs = [*ordered, *(image.spec for other in others.values() for image in other.images)]
     contexts_of_own = (spec.context for spec in specs if spec.context != CONTEXT)  # of own images and own flavors
@@ -454,18 +454,18 @@ def _images(stack: str, resolved: Graph, contents: CheckoutContents, *, search: 
     additional = extra_tags_of(stack, config, root)
     images: dict[str, PlannedImage] = {}
     for spec in ordered:
-        of = content_of[spec.name]
+        image_content = content_of[spec.name]
         images[spec.name] = PlannedImage(
-            content=of,
+            content=image_content,
             repository=f"{repository}/{spec.published_name}",
             tag=_tag(stack, spec, (of_content if spec.product or spec.is_part else revisions)[spec.name]),
             index_tag=_tag(stack, spec, revisions[spec.published_name], index=True) if spec.is_part else None,
-            args=_args(of, config),
-            parents={argument: images[parent].reference for argument, parent in of.siblings.items()},
+            args=_args(image_content, config),
+            parents={argument: images[parent].reference for argument, parent in image_content.siblings.items()},
             fingerprint=prints[spec.name],
             # A product's only name is its content.
             extra_tags=() if spec.product else additional,
-            checks_args=_args(of.checks, config) if of.checks else {},
+            checks_args=_args(image_content.checks, config) if image_content.checks else {},
         )
     return tuple(images.values())
 

@@ -133,8 +133,8 @@ def ready_for_preview(checkout: Checkout, stack: str) -> list[Part] | None:
         parts = [kind.find(checkout) for kind in KINDS if kind.name not in left_out]
     except ToolchainError:
         return None  # with the lock, the same is said or mended
-    found = [part for part in parts if part]
-    return found if len(found) == len(parts) else None
+    present = [part for part in parts if part]
+    return present if len(present) == len(parts) else None
 
 
 def inspect(checkout: Checkout) -> Iterable[tuple[Kind, Part | None, str]]:

@@ -42,9 +42,9 @@ class Progress:
         self._report("\r" if self._terminal else "", "\n")
 
     def _report(self, start: str, end: str) -> None:
-        of = f" of {size(self._total)}" if self._done < self._total else ""
+        total = f" of {size(self._total)}" if self._done < self._total else ""
         rest = "\x1b[K" if self._terminal else ""  # clears the rest of a longer line
-        line = f"{start}{self._title}: {size(self._done)}{of}{rest}{end}"
+        line = f"{start}{self._title}: {size(self._done)}{total}{rest}{end}"
         getattr(sys.stderr, "write_control", sys.stderr.write)(line)
         sys.stderr.flush()
 

@@ -71,9 +71,9 @@ class _Reader:
         return self.text[self.at : self.at + 1]
 
     def match(self, pattern: re.Pattern[str]) -> str:
-        found = pattern.match(self.text, self.at)
-        self.at = found.end() if found else self.at
-        return found[0] if found else ""
+        match = pattern.match(self.text, self.at)
+        self.at = match.end() if match else self.at
+        return match[0] if match else ""
 
     def skip(self, *, lines: bool) -> None:
         while self.match(_SPACE[lines]) or self.text.startswith("/*", self.at):

@@ -182,20 +182,20 @@ def _module(document: Any, path: Path) -> dict[str, Any]:
             "multi_runner_config"
         )
     blocks = document.get("module", [])
-    found = {
+    modules = {
         name: body
         for block in (blocks if isinstance(blocks, list) else [blocks])
         for name, bodies in block.items()
         for body in (bodies if isinstance(bodies, list) else [bodies])
         if _SOURCE.fullmatch(str(body.get("source")))
     }
-    if len(found) != 1:
-        names = f": {', '.join(map(one_line, sorted(found)))}: keep one in the file" if found else ""
+    if len(modules) != 1:
+        names = f": {', '.join(map(one_line, sorted(modules)))}: keep one in the file" if modules else ""
         raise SlipwayError(
             f"--from {path}: expected one module with the source github-aws-runners/github-runner/aws; it has "
-            f"{len(found)}{names}"
+            f"{len(modules)}{names}"
         )
-    (body,) = found.values()
+    (body,) = modules.values()
     return _some({name: value for name, value in body.items() if name not in _META})
 
 

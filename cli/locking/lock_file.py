@@ -243,7 +243,7 @@ def _packages(
 
     leaves = SlipwayError if reachable else NotLockable
 
-    found: dict[str, Mapping[str, str]] = {}
+    entries: dict[str, Mapping[str, str]] = {}
     warnings = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         lists = dict(zip(sources, pool.map(listed_in, sources), strict=True))
@@ -254,17 +254,17 @@ def _packages(
             raise
         for key, files in zip(sorted(images), resolutions, strict=True):
             if not isinstance(files, NotLockable):
-                found[key] = files
+                entries[key] = files
                 continue
             former = before.get(key)
-            found |= {key: former} if former else {}
+            entries |= {key: former} if former else {}
             effect = (
                 "the lock keeps the Python packages that it had"
                 if former
                 else "no Python packages in the lock, so built as without one, and `slipway check --locked` refuses it"
             )
             warnings.append(f"{', '.join(dict.fromkeys(users[key]))}: {effect}: {files}")
-    return found, warnings
+    return entries, warnings
 
 
 def _below(

@@ -39,16 +39,16 @@ def of_stacks(stacks: Sequence[str] | None, root: Path) -> list[ReservationEnd]:
     Raises:
         SlipwayError: a stack that was named does not exist, or its file is wrong.
     """
-    found: list[ReservationEnd] = []
+    ends: list[ReservationEnd] = []
     for stack in stack_names(root) if stacks is None else stacks:
         try:
-            found += _of_stack(stack, root)
+            ends += _of_stack(stack, root)
         except SlipwayError as error:
             if stacks is not None:
                 raise
             line = str(error)
-            found.append(ReservationEnd(stack, None, (line,), (line,), is_due=True))
-    return found
+            ends.append(ReservationEnd(stack, None, (line,), (line,), is_due=True))
+    return ends
 
 
 def _of_stack(stack: str, root: Path) -> Iterator[ReservationEnd]:

@@ -99,11 +99,11 @@ class GuardedAdapter(HTTPAdapter):
         """Connect to an address of a connection's host that was judged, and not to its name."""
         name = connection._dns_host  # noqa: SLF001 - what urllib3 connects to; `host` is what TLS expects
         try:
-            found = socket.getaddrinfo(name, connection.port, type=socket.SOCK_STREAM)
+            addresses = socket.getaddrinfo(name, connection.port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise NameResolutionError(name, connection, socket.gaierror(*error.args)) from error
         last: Exception | None = None
-        for *_, address in found:
+        for *_, address in addresses:
             self._judge(name.rstrip(".").lower(), str(address[0]))
             try:
                 connection._dns_host = str(address[0])  # noqa: SLF001
@@ -145,5 +145,5 @@ def kind(address: str) -> str:
 
 def _literal(host: str) -> str:
     """Return the IP address of a host, in any form that the system reads. Raises OSError for a name."""
-    found = socket.getaddrinfo(host.rstrip("."), None, flags=socket.AI_NUMERICHOST)
-    return str(found[0][4][0])
+    addresses = socket.getaddrinfo(host.rstrip("."), None, flags=socket.AI_NUMERICHOST)
+    return str(addresses[0][4][0])

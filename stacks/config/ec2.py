@@ -291,8 +291,8 @@ def old_runners(url: str, releases: Mapping[str, str]) -> list[str]:
     GitHub's Enterprise Server has its own runners, and no such day.
     """
     today = datetime.now(UTC).date()
-    found = {key: old_runner(release, today) for key, release in releases.items() if github_url.in_cloud(url)}
-    return [f"{key}: {line}" for key, line in found.items() if line]
+    lines = {key: old_runner(release, today) for key, release in releases.items() if github_url.in_cloud(url)}
+    return [f"{key}: {line}" for key, line in lines.items() if line]
 
 
 class Ec2BuildConfig(BuildMachineConfig):

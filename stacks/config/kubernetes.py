@@ -1034,12 +1034,12 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
     @property
     def runner_releases(self) -> dict[str, str]:
         """The release of GitHub's runner in each set's image, by the image's key; an image of one's own is left out."""
-        found = {}
+        releases = {}
         for own in self.all_sets:
             if release := _RUNNER.fullmatch(own.image):
                 where = f".sets.{own._set}" if own._set else ""  # noqa: SLF001 - of the same class
-                found[f"slipway:runners{where}.image"] = release[1]
-        return found
+                releases[f"slipway:runners{where}.image"] = release[1]
+        return releases
 
     def _idle_gpus(self) -> list[str]:
         most, each, room = node(self.profile).most(GPU), self.devices.get(GPU, 0), self.per_node or 0

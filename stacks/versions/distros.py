@@ -135,8 +135,8 @@ def _own_python(image: Reference) -> str | None:
     if image.name not in _BEFORE_PYTHON:
         return None
     pattern = re.compile(rf"{_BEFORE_PYTHON[image.name]}(3\.\d+)(?!\d).*")
-    found = [match[1] for word in image.tag.split("-") if (match := pattern.fullmatch(word))]
-    return found[-1] if found else None
+    versions = [match[1] for word in image.tag.split("-") if (match := pattern.fullmatch(word))]
+    return versions[-1] if versions else None
 
 
 def _is_named(release: Distro, name: str, words: list[str]) -> bool:

@@ -170,8 +170,8 @@ def weak_keys(reliance: Reliance) -> tuple[str, ...]:
 def weak_line(reliances: Iterable[Reliance]) -> list[str]:
     """Return one line that names all weak keys; no line without any."""
     weak = [(reliance, keys) for reliance in reliances if (keys := weak_keys(reliance))]
-    named = "; ".join(f"{'.'.join((of.table, *of.row))}: {', '.join(keys)}" for of, keys in weak)
-    files = ", ".join(dict.fromkeys(f"stacks/versions/{of.table}.toml" for of, _ in weak))
+    named = "; ".join(f"{'.'.join((each.table, *each.row))}: {', '.join(keys)}" for each, keys in weak)
+    files = ", ".join(dict.fromkeys(f"stacks/versions/{each.table}.toml" for each, _ in weak))
     return [f"no public source confirms {named}; check before you rely on it, {files}"] if weak else []
 
 
