@@ -41,6 +41,20 @@ def clone(checkout: Checkout, *settings: str, attributes: str = "") -> Checkout:
     return machine
 
 
+def keep_large(objects: Path) -> None:
+    """Keep the large file as Git LFS does."""
+    name = hashlib.sha256(LARGE).hexdigest()
+    kept = objects / name[:2] / name[2:4] / name
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(LARGE)
+
+
+def forget() -> None:
+    """Drop what this process keeps of a repository, as a new one has none of it."""
+    for kept_in_process in (history._fingerprints, history._state, older_trees._contents):
+        kept_in_process.cache_clear()
+
+
 def image(checkout: Checkout) -> PlannedImage:
     (planned,) = plan.make("local", root=checkout.root).images
     return planned
@@ -78,17 +92,39 @@ def test_git_lfs_pointer_is_refused_and_content_has_the_tag(checkout: Checkout) 
         image(checkout)
     (checkout.root / TORCH / "w.bin").write_bytes(LARGE)
     assert image(checkout).tag.startswith(f"{commit}-x")  # nothing says that this is what the pointer means
-    for kept_in_process in (history._fingerprints, history._state, older_trees._contents):
-        kept_in_process.cache_clear()
-    name = hashlib.sha256(LARGE).hexdigest()
-    kept = checkout.root / ".git/lfs/objects" / name[:2] / name[2:4] / name
-    kept.parent.mkdir(parents=True)
-    kept.write_bytes(LARGE)
+    forget()
+    keep_large(checkout.root / ".git/lfs/objects")
     assert image(checkout).tag.startswith(f"{commit}-local")
     checkout.commit("README.md", "two\n")
     assert image(checkout).tag.startswith(f"{commit}-local")
     (checkout.root / TORCH / "w.bin").write_bytes(LARGE * 2)
     assert image(checkout).tag.startswith(f"{commit}-x")
+
+
+@pytest.mark.parametrize("storage", ["", "kept", "/elsewhere"], ids=["default", "in git's folder", "absolute"])
+def test_git_lfs_content_is_found_by_a_worktree(checkout: Checkout, tmp_path: Path, storage: str) -> None:
+    commit = checkout.commit(f"{TORCH}/w.bin", POINTER)
+    place = f"{tmp_path}{storage}" if storage.startswith("/") else storage
+    checkout.git("config", "lfs.storage", place)
+    checkout.git("worktree", "add", "-q", "-b", "other", str(tmp_path / "other"))
+    other = Checkout(tmp_path / "other")
+    (other.root / TORCH / "w.bin").write_bytes(LARGE)
+    assert image(other).tag.startswith(f"other-{commit}-x")
+    keep_large(checkout.root / ".git" / (place or "lfs") / "objects")
+    forget()
+    assert image(other).tag.startswith(f"other-{commit}-local")
+
+
+def test_git_lfs_content_of_a_submodule_is_found(checkout: Checkout, tmp_path: Path) -> None:
+    inner = Checkout(tmp_path / "inner")
+    inner.root.mkdir()
+    inner.git("init", "-q", "-b", "main")
+    inner.commit("w.bin", POINTER)
+    checkout.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner.root), f"{TORCH}/sub")
+    commit = checkout.commit(f"{TORCH}/Dockerfile.dockerignore", "*\n!torch\ntorch/Dockerfile*\n**/.git\n")
+    (checkout.root / TORCH / "sub/w.bin").write_bytes(LARGE)
+    keep_large(checkout.root / f".git/modules/{TORCH}/sub/lfs/objects")
+    assert image(checkout).tag.startswith(f"{commit}-local")
 
 
 def test_attributes_above_a_context_count(checkout: Checkout) -> None:
@@ -109,9 +145,7 @@ def test_submodule_counts_with_its_commit(checkout: Checkout, tmp_path: Path) ->
     commit = checkout.commit(f"{TORCH}/Dockerfile.dockerignore", "*\n!torch\ntorch/Dockerfile*\n**/.git\n")
     machine = clone(checkout)
     assert image(machine).tag.startswith(f"{commit}-x")
-    history._state.cache_clear()
-    history._fingerprints.cache_clear()
-    older_trees._contents.cache_clear()
+    forget()
     machine.git(*allow, "update", "-q", "--init")
     assert image(machine).tag.startswith(f"{commit}-local")
     machine.commit("dockerfiles/other/Dockerfile", "FROM scratch\n")

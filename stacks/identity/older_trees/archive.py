@@ -101,30 +101,39 @@ def _archive(root: Path, tree: str, folder: str, prefix: str, attributes: Sequen
         return git.read(work_tree, *command, environment=environment)
 
 
-def large_files(root: Path) -> Path:
-    """Return the folder of Git LFS for a repository's files, unless ``lfs.storage`` is set.
+def large_files(root: Path) -> list[Path]:
+    """Return the folders of Git LFS for the files of a repository and of its submodules. They need not exist.
 
-    git-lfs/git-lfs af13aa8f, fs/fs.go:140. It need not exist.
+    All worktrees of a repository share one. The setting ``lfs.storage`` is a folder in the one of git, or anywhere. No
+    variable of the environment names another (git-lfs/git-lfs af13aa8f, config/config.go:441, fs/fs.go:202-216).
     """
-    return Path(root, (git.git(root, "rev-parse", "--git-common-dir") or ".git").strip(), "lfs", "objects")
+    common = (git.git(root, "rev-parse", "--git-common-dir") or ".git").strip()
+    storage = (git.git(root, "config", "--get", "lfs.storage") or "").removesuffix("\n") or "lfs"
+    repositories = (Path(root, common), *(head.parent for head in _heads(root)))
+    return [*dict.fromkeys(repository / storage / "objects" for repository in repositories)]
 
 
 def state(root: Path) -> str:
     """Return what changes as large files and commits of submodules come: a commit's archives have them too."""
+    commits = [path.read_text(errors="replace") for path in _heads(root)]
+    return "".join([str(sum(1 for folder in large_files(root) for _ in folder.glob("*/*/*"))), *commits])
+
+
+def _heads(root: Path) -> list[Path]:
+    """Return the files ``HEAD`` of the submodules' repositories, and of their remotes."""
     modules = Path(root, (git.git(root, "rev-parse", "--git-path", "modules") or "").strip())
-    commits = [path.read_text(errors="replace") for path in sorted(modules.glob("**/HEAD")) if path.is_file()]
-    return "".join([str(sum(1 for _ in large_files(root).glob("*/*/*"))), *commits])
+    return [path for path in sorted(modules.glob("**/HEAD")) if path.is_file()]
 
 
 class ArchivedContext:
     """The build context in the archives of ``folder``; without any, it has no files.
 
     No build gets a pointer of Git LFS (:func:`containers.dockerfile.context.lfs_object`). In a commit it stands for its
-    content, as far as ``large`` has that: the folder of :func:`large_files`. A submodule without an archive is a path
+    content, as far as ``large`` has that: the folders of :func:`large_files`. A submodule without an archive is a path
     that equals none on disk: another machine may have it.
     """
 
-    def __init__(self, archives: Iterable[bytes], folder: str, large: Path = Path(os.devnull)) -> None:
+    def __init__(self, archives: Iterable[bytes], folder: str, large: Sequence[Path] = ()) -> None:
         self._folder, self._large = folder, large
         self._content: dict[str, bytes] = {}
         self._links: dict[str, str] = {}
@@ -186,8 +195,9 @@ class ArchivedContext:
             return digest(os.fsencode(self._links[path]), link=True)
         content = self._content[path]
         if name := lfs_object(content):
-            with suppress(OSError):
-                content = (self._large / name[:2] / name[2:4] / name).read_bytes()
+            for folder in self._large:
+                with suppress(OSError):
+                    content = (folder / name[:2] / name[2:4] / name).read_bytes()
         return digest(content, executable=self._executable[path])
 
     def _read(self, path: str) -> bytes | None:
