@@ -25,7 +25,7 @@ _STACK = re.compile(rf"[A-Za-z0-9_-]{{1,{_MOST}}}")
 
 PLACEHOLDERS: Final = {
     "region": "fill-in-0",
-    "account": "000000000000",
+    "account": "404040404040",
     "owner": "-fill-in-",
     "secret": "slipway/github-FillIn",
     "labels": "fill-in",
@@ -33,7 +33,8 @@ PLACEHOLDERS: Final = {
     "vpc": "vpc-00000000",
     "subnets": "subnet-00000000",
 }
-"""What `slipway new --from` writes for a value that it does not find, by its key. AWS and GitHub have none of these."""
+"""What `slipway new --from` writes for a value that it does not find, by its key. AWS and GitHub have none of these.
+000000000000 is an account of LocalStack's (docs.localstack.cloud/aws/capabilities/config/credentials)."""
 
 _UNFILLED: Final = re.compile(rf"(?:https://.*/|arn:.*:secret:)?(?:{'|'.join(map(re.escape, PLACEHOLDERS.values()))})")
 

@@ -219,6 +219,15 @@ def test_each_placeholder_is_refused_by_its_key(tmp_path: Path) -> None:
     assert ec2_site.unfilled in checks.BUILD_RULES
 
 
+def test_account_of_localstack_is_no_placeholder(tmp_path: Path) -> None:
+    values, _ = terraform_values(written(tmp_path, DEFAULT), {})
+    secret = "arn:aws:secretsmanager:eu-west-1:000000000000:secret:slipway/github-a1b2c3"
+    values["runners"] |= {"account": "000000000000", "github": {"url": "https://github.com/acme", "secret": secret}}
+    refused = [*ec2_site.unfilled(graph.unlocked(values, "stack mine"))]
+    assert refused
+    assert not [line for line in refused if "000000000000" in line]
+
+
 def test_runners_of_one_job_with_a_pool_are_taken(tmp_path: Path) -> None:
     config, text, lines = translated(written(tmp_path, EPHEMERAL))
     assert "platform: linux/arm64" in text
