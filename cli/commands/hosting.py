@@ -44,18 +44,20 @@ def github(
 
     They make the environment `publish` for the branch main, what its jobs are in a cloud (a role in AWS, an app in
     Azure, a service account in Google) with the least rights on the stacks' registries and the state, and the
-    variables of the workflows. Write them to a file, read it, and run it with `sh`: they are for `gh`, and for `aws`,
-    `az` or `gcloud`, with the logins of an owner. Each is explained in docs/guides/github-actions.md. In JSON, each
-    command stands alone and ends at its first failure; `missing` is null without --check, and empty for what is there.
+    variables of the workflows. In a fork of Slipway, they also make the environment `release` for the tags of its
+    releases. Write them to a file, read it, and run it with `sh`: they are for `gh`, and for `aws`, `az` or
+    `gcloud`, with the logins of an owner. Each is explained in docs/guides/github-actions.md. In JSON, each command
+    stands alone and ends at its first failure; `missing` is null without --check, and empty for what is there.
     """
     from cli.github import publishing_setup
     from cli.github.setup_step import FIRST
     from stacks import plan
     from stacks.identity.git import git
+    from stacks.places import CODE
 
     name = publishing_setup.repository_of(repository or git(ROOT, "remote", "get-url", "origin") or "")
     registries = [plan.resolve(stack)[0].registry for stack in stacks or stack_names()]
-    steps = [*publishing_setup.steps(name, registries, backend, secrets_provider)]
+    steps = [*publishing_setup.steps(name, registries, backend, secrets_provider, releases=CODE == ROOT)]
     if as_json:
         listed = [
             {"title": step.title, "commands": [step.alone()], "missing": step.missing() if check else None}

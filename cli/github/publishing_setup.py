@@ -82,9 +82,16 @@ def repository_of(remote: str) -> str:
 
 
 def steps(
-    repository: str, registries: Iterable[RegistryConfig], backend: str, secrets_provider: str = ""
+    repository: str,
+    registries: Iterable[RegistryConfig],
+    backend: str,
+    secrets_provider: str = "",
+    *,
+    releases: bool = False,
 ) -> Iterator[Step]:
     """Yield the steps for a repository whose stacks push to ``registries`` and have their state in ``backend``.
+
+    With ``releases``, it also has the workflow of Slipway's own releases, whose environment is for tags alone.
 
     Raises:
         SlipwayError: the registries are in several accounts of AWS, which one role cannot push to; or an address has
@@ -93,27 +100,12 @@ def steps(
     _check("--backend", backend)
     _check("--secrets-provider", secrets_provider)
     api = f"repos/{repository}"
-    ours = f"{api}/environments/{ENVIRONMENT}"
-    yield Step(
-        f"environment {ENVIRONMENT}",
-        (_put(ours, {"deployment_branch_policy": {"protected_branches": False, "custom_branch_policies": True}}),),
-        ("gh", "api", ours),
-        lambda answer: (
-            ""
-            if (answer["deployment_branch_policy"] or {}).get("custom_branch_policies")
-            else "every branch may use it, so that a pull request can publish"
-        ),
-    )
-    branches = f"{ours}/deployment-branch-policies"
-    yield Step(
-        f"environment {ENVIRONMENT} for {BRANCH} alone",
-        (f"gh api --method POST {branches} --field name={BRANCH}",),
-        ("gh", "api", branches),
-        lambda answer: differs("branches", [each["name"] for each in answer["branch_policies"]], [BRANCH]),
-    )
+    yield from _environment(api, ENVIRONMENT, "branch", BRANCH)
+    if releases:
+        yield from _environment(api, "release", "tag", "v*")
     yield Step(
         "pull requests of nightly",
-        (_put(f"{api}/actions/permissions/workflow", _WORKFLOWS),),
+        (_send("PUT", f"{api}/actions/permissions/workflow", _WORKFLOWS),),
         ("gh", "api", f"{api}/actions/permissions/workflow"),
         lambda answer: differs("permissions", {key: answer[key] for key in _WORKFLOWS}, _WORKFLOWS),
     )
@@ -128,6 +120,39 @@ def steps(
     yield from azure_setup.steps(repository, acr, backend, secrets_provider)
     gar = [each for each in pushed if isinstance(each, GarRegistryConfig)]
     yield from google_setup.steps(repository, gar, backend, secrets_provider)
+
+
+def _environment(api: str, name: str, kind: str, pattern: str) -> Iterator[Step]:
+    """Yield the steps of an environment that the branches or the tags of a pattern alone may use.
+
+    A policy is for branches where its ``type`` is left out ("Create a deployment branch policy").
+    """
+    ours = f"{api}/environments/{name}"
+    yield Step(
+        f"environment {name}",
+        (
+            _send(
+                "PUT", ours, {"deployment_branch_policy": {"protected_branches": False, "custom_branch_policies": True}}
+            ),
+        ),
+        ("gh", "api", ours),
+        lambda answer: (
+            ""
+            if (answer["deployment_branch_policy"] or {}).get("custom_branch_policies")
+            else "every branch may use it, so that a pull request can publish"
+        ),
+    )
+    policies = f"{ours}/deployment-branch-policies"
+    yield Step(
+        f"environment {name} for {kind} {pattern} alone",
+        (_send("POST", policies, {"name": pattern, "type": kind}),),
+        ("gh", "api", policies),
+        lambda answer: differs(
+            "policies",
+            [f"{each.get('type', 'branch')} {each['name']}" for each in answer["branch_policies"]],
+            [f"{kind} {pattern}"],
+        ),
+    )
 
 
 _WORKFLOWS: Final = {"default_workflow_permissions": "read", "can_approve_pull_request_reviews": True}
@@ -263,8 +288,8 @@ def _check(what: str, url: str) -> None:
         )
 
 
-def _put(path: str, body: Mapping[str, Any]) -> str:
-    return f"gh api --method PUT {path} --input - <<'END'\n{json.dumps(body, indent=2)}\nEND"
+def _send(method: str, path: str, body: Mapping[str, Any]) -> str:
+    return f"gh api --method {method} {path} --input - <<'END'\n{json.dumps(body, indent=2)}\nEND"
 
 
 def _of_any_account(document: Any, accounts: Sequence[str]) -> Any:

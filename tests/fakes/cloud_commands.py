@@ -81,8 +81,7 @@ def gh(call: Call) -> str:
         case "PUT":
             state[path] = json.loads(call.text)
         case "POST":
-            name = options["--field"].removeprefix("name=")
-            state.setdefault(path, {"branch_policies": []})["branch_policies"].append({"name": name})
+            state.setdefault(path, {"branch_policies": []})["branch_policies"].append(json.loads(call.text))
         case _ if path.count("/") == 2 and options.get("--jq") == ".id":
             return "4711" if path == "repos/acme/images" else "4712"
         case _ if path.endswith("/oidc/customization/sub"):

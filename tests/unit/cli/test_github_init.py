@@ -114,6 +114,15 @@ def _more_branches(state: dict[str, Any]) -> None:
     state["repos/acme/images/environments/publish/deployment-branch-policies"]["branch_policies"].append({"name": "*"})
 
 
+def _tag_of_that_name(state: dict[str, Any]) -> None:
+    [policy] = state["repos/acme/images/environments/publish/deployment-branch-policies"]["branch_policies"]
+    policy["type"] = "tag"
+
+
+def _branch_that_releases(state: dict[str, Any]) -> None:
+    state["repos/acme/images/environments/release/deployment-branch-policies"]["branch_policies"] = [{"name": "v*"}]
+
+
 def _writing_jobs(state: dict[str, Any]) -> None:
     state["repos/acme/images/actions/permissions/workflow"]["default_workflow_permissions"] = "write"
 
@@ -122,9 +131,11 @@ def _other_backend(state: dict[str, Any]) -> None:
     state["repos/acme/images/actions/variables/PULUMI_BACKEND_URL"]["value"] = "s3://other\x1b[2J"
 
 
-@pytest.mark.parametrize("change", [_any_branch, _more_branches, _writing_jobs, _other_backend])
+@pytest.mark.parametrize(
+    "change", [_any_branch, _more_branches, _tag_of_that_name, _branch_that_releases, _writing_jobs, _other_backend]
+)
 def test_check_names_what_differs_at_github(programs: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    wanted = [*steps("acme/images", [], "https://api.pulumi.com")]
+    wanted = [*steps("acme/images", [], "https://api.pulumi.com", releases=True)]
     run(wanted)
     store = programs / "github.json"
     state = json.loads(store.read_text())
