@@ -41,6 +41,8 @@ _MOST_WAYS: Final = 64
 _MOST_STEPS: Final = 5000
 _MOST_WORDS: Final = 1000
 """Arguments that are followed: a line may double them."""
+_MOST_TURNS: Final = 16
+"""Turns of a loop over known words that are followed one by one."""
 _DEEPEST: Final = 8
 """Functions that call each other."""
 _VARIABLE: Final = r"""\$(?:\w+|[@*#?$!-]|\([^()"]*\)|\{[^{}"]*\})"""
@@ -73,8 +75,9 @@ _NUMBERS: Final = {
 _NUMBER: Final = re.compile("0|[1-9][0-9]{0,8}")
 """A number to all shells; for bash's `[[`, 010 is 8."""
 _LOCAL: Final = {"local", "declare", "typeset"}
+_IN_LOOP: Final = {"on", "break", "continue"}
 _DECLARES: Final = {"export", "readonly", *_LOCAL}
-_STATUSES: Final = {"true": True, ":": True, "false": False, "echo": True, "break": True, "continue": True}
+_STATUSES: Final = {"true": True, ":": True, "false": False, "echo": True}
 _SETS: Final = {"read", "mapfile", "readarray", "getopts", "printf", "unset"}
 _QUIET: Final = _names(
     "echo printf umask ulimit shopt type hash alias wait pwd command let (( trap getopts read unset mapfile readarray "
@@ -141,7 +144,7 @@ class _State:
 
 
 class _Outcome(NamedTuple):
-    """Where a way leads after a command: ``kind`` is `on`, `return`, `exit` or `exec`."""
+    """Where a way leads after a command: ``kind`` is `on`, `break`, `continue`, `return`, `exit` or `exec`."""
 
     state: _State
     kind: str
@@ -286,10 +289,13 @@ class _Ways:
         words = [*_words(loop.head), *_words(loop.body)]
         if not loop.variable and (any(map(_OF_FILE.search, words)) or words[:1] in (["true"], [":"])):
             raise UnreadableScript  # it may wait for the program itself, or never end
+        values = self._values(loop.words, state)
+        if loop.variable and None not in values and len(values) <= _MOST_TURNS:
+            return self._each(loop, values, state)
         start = _without(state, [loop.variable])
         start = _without(start, _changes(start, self._once(loop, start)))
         ways = self._once(loop, start)
-        on = [way.state for way in ways if way.kind == "on"]
+        on = [way.state for way in ways if way.kind in _IN_LOOP]
         if any(each.arguments != state.arguments or each.folder != state.folder for each in on):
             raise UnreadableScript
         after = start if loop.variable else replace(start, unmatched=False)  # it may not end, as with `while sleep 9`
@@ -303,7 +309,22 @@ class _Ways:
                 changed=tuple(dict.fromkeys((*after.changed, *each.changed))),
                 own=after.own | each.own,
             )
-        return [*(way for way in ways if way.kind != "on"), _Outcome(after, "on")]
+        return [*(way for way in ways if way.kind not in _IN_LOOP), _Outcome(after, "on")]
+
+    def _each(self, loop: Loop, values: Sequence[str | None], state: _State) -> list[_Outcome]:
+        """Return where the ways through a loop over known words lead."""
+        ways = [_Outcome(state, "on")]
+        for value in values:
+            following: list[_Outcome] = []
+            for way in ways:
+                if way.kind != "on":
+                    following.append(way)
+                    continue
+                variables = {**way.state.variables, loop.variable: str(value)}
+                turn = self.block(loop.body, replace(way.state, variables=variables))
+                following += (one._replace(kind="on") if one.kind == "continue" else one for one in turn)
+            ways = _different(following)
+        return [way._replace(kind="on") if way.kind == "break" else way for way in ways]
 
     def _once(self, loop: Loop, state: _State) -> list[_Outcome]:
         """Return where the ways through a loop lead that is run once."""
@@ -340,6 +361,10 @@ class _Ways:
             code = arguments[0] if arguments else "?"
             status = None if code is None or not _NUMBER.fullmatch(code) else int(code) == 0
             return [_Outcome(state, str(command), status=status)]
+        if command in {"break", "continue"}:
+            if arguments not in {(), ("1",)}:
+                raise UnreadableScript
+            return [_Outcome(state, str(command))]
         if command == "exec":
             return self._exec(arguments, state)
         if command in {"shift", "set"}:

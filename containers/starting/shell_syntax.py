@@ -22,6 +22,7 @@ _PLAIN: Final = re.compile(r"[^\s;&|()<>\"'`\\$]+")
 _NAME: Final = re.compile(r"\w+|[@*#?$!-]")
 _ESCAPED: Final = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
 """Bash's quotes with escapes."""
+_BACKQUOTED: Final = re.compile(r"`((?:[^\\`]|\\.)*)`", re.DOTALL)
 _OPERATOR: Final = re.compile(r"&&|\|\||[()<>]")
 _EXPRESSION: Final = re.compile(r"(?:\\.|[^\s\\])+")
 """Operators within ``[[``, and what stands after ``=~``, in which parentheses group."""
@@ -63,15 +64,16 @@ class Choice(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """A loop; ``variable`` is that of ``for``."""
+    """A loop; ``variable`` is that of ``for``, whose ``words`` are as they are written."""
 
     head: Block
     body: Block
     variable: str = ""
+    words: tuple[str, ...] = ()
 
 
 class Apart(NamedTuple):
-    """What another shell runs: parts of a pipe, a subshell, what is in the background."""
+    """What another shell runs: parts of a pipe, a subshell, what is in the background or between ``$(`` and ``)``."""
 
     body: Block
 
@@ -95,19 +97,23 @@ Block = tuple[Node, ...]
 
 def parse(text: str) -> Block:
     """Return the commands of a script. Raises UnreadableScript: it has something else."""
-    parser = _Parser(text)
-    body = parser.block(frozenset())
-    if parser.place < len(text):
-        raise UnreadableScript
-    return body
+    return _Parser(text).whole()
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, depth: int = 0) -> None:
         self._text, self.place = text, 0
-        self._depth = 0
+        self._depth = depth
         self._documents: list[tuple[str, bool]] = []
         self._writes = False
+        self._substituted: list[str] = []
+
+    def whole(self) -> Block:
+        """Return the commands of the text."""
+        body = self.block(frozenset())
+        if self.place < len(self._text):
+            raise UnreadableScript
+        return body
 
     def block(self, ends: frozenset[str]) -> Block:
         """Return commands up to one of some words, which is not taken."""
@@ -161,7 +167,14 @@ class _Parser:
         return turned, nodes[0] if len(nodes) == 1 else Apart(tuple(nodes))
 
     def _command(self) -> Node:
+        """Return a command, after those that words of it are made of."""
         budget.check()
+        outer, self._substituted = self._substituted, []
+        node = self._plain_command()
+        inner, self._substituted = self._substituted, outer
+        return Group((*(Apart(_Parser(text, self._depth).whole()) for text in inner), node)) if inner else node
+
+    def _plain_command(self) -> Node:
         self._blanks()
         word = self._peek()
         compound: dict[str, Callable[[], Node]] = {
@@ -241,19 +254,20 @@ class _Parser:
 
     def _for(self) -> Node:
         self._take("for")
+        variable = ""
+        words: tuple[str, ...] = ('"$@"',)
         if self._at("(("):
             self._arithmetic()
-            variable = ""
         else:
             variable = self._pattern()
             self._skip_lines()
             if self._peek() == "in":
                 self._take("in")
-                self._simple(empty=True)
+                words = self._simple(empty=True).words
         self._blanks()
         if self._at(";"):
             self.place += 1
-        return Loop((), self._do(), variable)
+        return Loop((), self._do(), variable, words)
 
     def _do(self) -> Block:
         self._skip_lines()
@@ -296,7 +310,7 @@ class _Parser:
         self.place = end + 2
         return Simple(("((",))
 
-    def _simple(self, *, empty: bool = False) -> Node:
+    def _simple(self, *, empty: bool = False) -> Simple:
         words: list[str] = []
         redirected = writes = False
         while True:
@@ -339,7 +353,7 @@ class _Parser:
                 self._pass_quoted()
             elif self._at_file():
                 self.place += 1
-                self._pass_parentheses()
+                self._pass_substitution()
             else:
                 break
         if self.place == start:
@@ -355,16 +369,25 @@ class _Parser:
         text, character = self._text, self._text[self.place]
         if character == "\\":
             self.place += 2
-        elif character in "'`":
-            end = text.find(character, self.place + 1)
+        elif character == "'":
+            end = text.find("'", self.place + 1)
             if end < 0:
                 raise UnreadableScript
             self.place = end + 1
+        elif character == "`":
+            match = _BACKQUOTED.match(text, self.place)
+            if match is None:
+                raise UnreadableScript
+            self._substituted.append(re.sub(r"\\([\\`$])", r"\1", match[1]))
+            self.place = match.end()
         elif character == '"':
             self._pass_until('"')
-        elif text.startswith("$(", self.place):
+        elif text.startswith("$((", self.place):
             self.place += 1
             self._pass_parentheses()
+        elif text.startswith("$(", self.place):
+            self.place += 1
+            self._pass_substitution()
         elif text.startswith("${", self.place):
             self.place += 1
             self._pass_until("}")
@@ -392,6 +415,12 @@ class _Parser:
                 self.place += 1
         self.place += 1
         self._depth -= 1
+
+    def _pass_substitution(self) -> None:
+        """Go past commands between parentheses, and keep them; those within them are read with them."""
+        start, kept = self.place, len(self._substituted)
+        self._pass_parentheses()
+        self._substituted[kept:] = [self._text[start + 1 : self.place - 1]]
 
     def _pass_parentheses(self) -> None:
         self._depth += 1

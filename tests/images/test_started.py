@@ -95,6 +95,8 @@ SCRIPTS = {
         *('case "$1" in /t/r*) exec "$@" ;; *) exit 3 ;; esac', 'case "$1" in /t/g*) exec true ;; "/t/*") exec gone ;; *) exec "$1" ;; esac'),
         *('if [ "$1" = /t/real -a "$(id -u)" = 0 ]; then exec gosu app "$@"; fi\nexec "$@"', 'if [ "$(id -u)" != 0 ]; then exec true; fi\nexec "$@"'),
         *('f() {\n  cat <<-EOM\n\t\tif (\n\tEOM\n  set -- gone\n}\nf\nexec "$@"', 'main() { set -- "$1"; exec "$@"; }\nmain "$@"', 'f() { return 1; }\nf && exec gone\nexec "$@"'),
+        *('for p in /t/none /t/real; do [ -x "$p" ] && exec "$p"; done; exec gone', 'P=gone; for p in /t/none "$1"; do if [ -x "$p" ]; then P=$p; break; fi; done; exec $P'),
+        *('x=$(cp /t/real /tmp/made) && exec /tmp/made', 'x="$(echo "$(install /t/real /t/made)")"; exec /t/made', 'exec `cp /t/real /t/m1`/t/m1', 'case $(ln -s /t/real /t/m2) in "") exec /t/m2 ;; esac'),
         *('[ -f /t/text ] && A=1\nexec "$@"', 'for each in a b; do echo "$each"; done\nexec "$@"', 'A=${1%real}; [ "$A" = "$1" ] || exec gone\nexec true', '{ exec "$1"; } || true', 'exec "$@" $NONE'),
     ])
 } | {"true": "#!/bin/sh\nexit 0\n"}  # fmt: skip
