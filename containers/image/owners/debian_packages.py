@@ -20,17 +20,22 @@ from containers.image.owners.ownership_records import STATUS
 _FIELD: Final = re.compile(r"^(Package|Status|Provides|Depends|Pre-Depends):(.*(?:\n[ \t].*)*)", re.MULTILINE)
 _NAME: Final = re.compile(r"\s*([a-z0-9][a-z0-9+.-]*)")
 _OF_C: Final = re.compile(r"libc6(?:\.1)?")
-"""The package of the C library, which `dpkg-shlibdeps` finds for each file."""
+_LEAST: Final = re.compile(r"\blibc6(?:\.1)? \(>=")
+"""The package of the C library, and the release of it that `dpkg-shlibdeps` finds: all of Debian 12 has one."""
 _PLACES: Final = ("usr/", "lib")
 _LOCAL: Final = "usr/local/"
 """Where packages of a distribution have their files, and where they have none (Debian policy 4.6, 9.1)."""
 
 
 class _Package(NamedTuple):
-    """An installed package; ``depends`` has the alternatives of each package that it depends on."""
+    """An installed package; ``depends`` has the alternatives of each package that it depends on.
+
+    ``computed`` is whether a tool may have found these.
+    """
 
     names: tuple[str, ...]
     depends: tuple[tuple[str, ...], ...]
+    computed: bool
 
 
 class DebianPackages:
@@ -59,10 +64,15 @@ class DebianPackages:
         owner = self._owners.get(path) or self._owners.get(path.removeprefix("usr/"), "")
         if owner not in self._needed_by:
             package = self._packages.get(owner)
-            own = (*package.depends, package.names) if package else ()  # the package of C depends on no other
-            computed = any(_OF_C.fullmatch(name) for names in own for name in names)
-            self._needed_by[owner] = self._needed(owner) if computed else frozenset()
+            needed = self._needed(owner) if package and package.computed else frozenset[str]()
+            self._needed_by[owner] = needed if self._covers_programs(owner, needed) else frozenset()
         return self._needed_by[owner]
+
+    def _covers_programs(self, owner: str, needed: frozenset[str]) -> bool:
+        """Return whether packages have what an owner's programs need: else somebody has written what it depends on."""
+        binaries = (self._contents.binaries.get(path) for path in self._files.get(owner, ()))
+        libraries = {name for each in binaries if each and each.kind == "program" for name in each.needed}
+        return not any(needed.isdisjoint(self._owners_of_name.get(name, needed)) for name in libraries)
 
     def _needed(self, name: str) -> frozenset[str]:
         pending, reached = [name], {name}
@@ -87,8 +97,12 @@ class DebianPackages:
             if "Package" in fields and fields.get("Status", "").split()[-1:] == ["installed"]:
                 name = fields["Package"].strip()
                 provided = (one for names in _names(fields.get("Provides", "")) for one in names)
-                depends = (*_names(fields.get("Pre-Depends", "")), *_names(fields.get("Depends", "")))
-                packages[name] = _Package((name, *provided), depends)
+                text = f"{fields.get('Pre-Depends', '')},{fields.get('Depends', '')}"
+                names = (name, *provided)
+                computed = bool(
+                    _LEAST.search(text) or any(map(_OF_C.fullmatch, names))
+                )  # that of C depends on no other
+                packages[name] = _Package(names, _names(text), computed)
         return packages
 
     @cached_property
@@ -104,6 +118,15 @@ class DebianPackages:
         """The package of each file."""
         records = (owned for owned in self._contents.owned.values() if owned.owner.manager == "dpkg")
         return {path: owned.owner.name for owned in records for path in owned.files}
+
+    @cached_property
+    def _files(self) -> Mapping[str, list[str]]:
+        """The places of each package's files."""
+        files: defaultdict[str, list[str]] = defaultdict(list)
+        for path, owner in self._owners.items():
+            if place := self._contents.tree.find(path):
+                files[owner].append(place[0])
+        return files
 
     @cached_property
     def _owners_of_name(self) -> Mapping[str, set[str]]:

@@ -48,9 +48,24 @@ USER: Files = {"usr/bin/tool": elf(needed=["amqp.so"], interpreter=LOADER, runpa
         ({"opt/x/libyajl.so.2": elf("libyajl.so.2")}, False),
         ({PLUGIN: elf("amqp.so", ["libcurl.so.4"])}, False),  # of a package that it does not depend on
         ({PLUGIN: elf("amqp.so", ["libsystemd.so.0"])}, True),  # somebody has removed it
-        ({"var/lib/dpkg/status": status(Depends="libc6, libyajl2")}, True),
-        ({"var/lib/dpkg/status": status(Depends="libc6, udev", Provides="udev (= 1)")}, False),
-        ({"var/lib/dpkg/status": status(Depends="python3")}, True),  # nobody has computed it
+        ({"var/lib/dpkg/status": status(Depends="libc6 (>= 2.36), libyajl2")}, True),
+        ({"var/lib/dpkg/status": status(Depends="libc6 (>= 2.36), udev", Provides="udev (= 1)")}, False),
+        ({"var/lib/dpkg/status": status(Depends="python3")}, True),  # somebody has written it
+        ({"var/lib/dpkg/status": status(Depends="libc6")}, True),
+        (
+            {
+                "usr/sbin/collectd": elf(needed=["libcurl.so.4"], interpreter=LOADER),
+                "usr/lib64/libcurl.so.4": elf("libcurl.so.4"),
+            },
+            True,
+        ),
+        (
+            {
+                "usr/sbin/collectd": elf(needed=["libsystemd.so.0"], interpreter=LOADER),
+                "usr/lib64/libsystemd.so.0": elf("libsystemd.so.0"),
+            },
+            False,
+        ),
         ({"var/lib/dpkg/status": status(Status="deinstall ok config-files")}, True),
         ({"var/lib/dpkg/status": status(Status="install ok unpacked")}, True),
         ({"var/lib/dpkg/status": "Package"}, True),
@@ -73,7 +88,7 @@ def test_library_that_a_plugin_may_miss_is_listed() -> None:
     [
         ({}, False),
         ({"usr/lib/collectd/libown.so": elf("libown.so"), PLUGIN: elf("amqp.so", ["libown.so"], runpath="$ORIGIN", undefined=["f"])}, True),
-        ({"var/lib/dpkg/status": status(Depends="libc6, libyajl2")}, True),
+        ({"var/lib/dpkg/status": status(Depends="libc6 (>= 2.36), libyajl2")}, True),
         ({"usr/sbin/collectd": elf(undefined=["f"], interpreter=LOADER)}, True),  # which nothing opens
         ({PLUGIN: "", "usr/lib64/libown.so": elf("libown.so", undefined=["f"]), f"{INFO}/collectd.list": "/usr/lib64/libown.so"}, True),
         ({"usr/sbin/collectd": elf(needed=["amqp.so"], interpreter=LOADER, runpath="/usr/lib/collectd")}, True),
