@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -22,6 +24,11 @@ from stacks.config.kubernetes import (
 _REFUSED: Final = "Error from server"
 """How kubectl begins what a server answers that is there, such as `Error from server (Forbidden)`."""
 
+_OF_ARC: Final = b"apiVersion: actions.github.com/"
+"""What the objects of ARC begin with in a release's manifest, whose line breaks are escaped."""
+_LONGEST: Final = 16 << 20
+"""Bytes of a release that are read; Kubernetes keeps at most 1 MiB of it, compressed."""
+
 
 def check(stack: str, values: Mapping[str, Any]) -> str:
     """Refuse a scale set if Helm would await it in vain, or would not await its jobs.
@@ -29,7 +36,8 @@ def check(stack: str, values: Mapping[str, Any]) -> str:
     Only a controller of ARC ends a scale set: without one, Helm waits for as long as the set's jobs may take. Helm
     forgets the release of a set during its deletion: its controller would go first. And Helm's releases of
     before :data:`ARC_PREPARED` give up after 300 s (pulumi-kubernetes v4.34.2, helm_release.go), with the same result.
-    Without ARC's definitions, Helm deletes no release that has objects of them (v3.20.2, pkg/action/uninstall.go).
+    Without ARC's definitions, Helm deletes no release that has objects of them (v3.20.2, pkg/action/uninstall.go:233);
+    other releases of the namespace go with it.
 
     Args:
         stack: its name.
@@ -57,7 +65,7 @@ def check(stack: str, values: Mapping[str, Any]) -> str:
             f"run `PULUMI_K8S_DELETE_UNREACHABLE=true pulumi refresh --stack {stack}` first, which forgets what was "
             "there"
         )
-    except MALFORMED as error:
+    except (*MALFORMED, zlib.error) as error:
         return f"the cluster answers kubectl with objects of another shape than documented: {type(error).__name__}"
     if lines:
         raise SlipwayError("\n".join(printable(line) for line in lines))
@@ -85,12 +93,19 @@ def _lines(stack: str, space: str, runners: Mapping[str, Any]) -> list[str]:
 
 
 def _undefined(items: Callable[..., list[Item]], space: str) -> list[str]:
-    releases = items("secrets", f"--namespace={space}", "--selector=owner=helm")
+    secrets = items("secrets", f"--namespace={space}", "--selector=owner=helm")
+    releases = [each for each in secrets if _OF_ARC in _release(each)]
     return [
         f"{space}/{name}: the cluster has no {ARC_SETS} any more, without which Helm does not delete the scale set's "
         f"release: install ARC's definitions again first ({CONTROLLER_GONE})"
         for name in sorted({each["metadata"]["labels"]["name"] for each in releases})
     ]
+
+
+def _release(secret: Item) -> bytes:
+    """Return a release of Helm as JSON: gzip, in base64 beside the Secret's own (v3.20.2, pkg/storage/driver/util.go)."""
+    compressed = base64.b64decode(base64.b64decode(secret["data"]["release"]))
+    return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(compressed, _LONGEST)
 
 
 def _held(items: Callable[..., list[Item]], space: str, runners: Mapping[str, Any], sets: Sequence[Item]) -> list[str]:

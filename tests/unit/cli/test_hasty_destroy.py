@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -116,9 +118,19 @@ def test_destroy_by_who_may_not_list_deployments(bin_folder: Path) -> None:
     )
 
 
+def release(name: str, kind: str) -> dict[str, Any]:
+    """Return the Secret in which Helm keeps a release with one object."""
+    manifest = f"---\n# Source: chart/templates/one.yaml\n{kind}\nmetadata:\n  name: {name}\n"
+    content = gzip.compress(json.dumps({"name": name, "manifest": manifest}).encode())
+    data = {"release": base64.b64encode(base64.b64encode(content)).decode()}
+    return {"metadata": {"labels": {"name": name, "owner": "helm"}}, "data": data}
+
+
 def test_destroy_without_arcs_definitions_says_so(bin_folder: Path) -> None:
-    releases = [{"metadata": {"labels": {"name": name, "owner": "helm"}}} for name in ("gpu", "cpu", "gpu")]
-    for listed in (releases, []):
+    """Releases of other charts in the namespace do not need them."""
+    releases = [release(name, "apiVersion: actions.github.com/v1alpha1") for name in ("gpu", "cpu", "gpu")]
+    others = [release("redis", "apiVersion: apps/v1\nkind: StatefulSet")]
+    for listed in ([*releases, *others], others, []):
         (bin_folder / "releases.json").write_text(json.dumps({"items": listed}))
         (bin_folder / "kubectl").write_text(f"""#!/bin/sh
 case "$*" in
@@ -129,7 +141,7 @@ esac
         (bin_folder / "kubectl").chmod(0o755)
         lines = refusal().splitlines()
         assert [line.partition(":")[0] for line in lines] == (
-            ["slipway-runners/cpu", "slipway-runners/gpu"] if listed else []
+            ["slipway-runners/cpu", "slipway-runners/gpu"] if listed[:-1] else []
         )
         assert all("has no autoscalingrunnersets.actions.github.com any more" in line for line in lines)
 
