@@ -33,8 +33,8 @@ def runners(ctx: click.Context, what: str, stack: str | None, repository: str | 
     runner registered, and the job started; and the cause where it stands. Runners in a cluster are read with kubectl,
     those on EC2 from what their keeper writes each minute.
 
-    `reservations` asks EC2 alone, for one stack or all. It exits with 1 if one ends in 14, 3 or 1 days, or is of no
-    use: run it each day.
+    `reservations` asks EC2 alone, for one stack or all. It exits with 1 if one ends in 14, 3 or 1 days, or in a
+    day less, or is of no use: run it each day.
     """
     from cli.runners import metrics, reserved_machines, runner_status
 

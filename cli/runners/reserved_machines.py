@@ -10,6 +10,7 @@ from pathlib import Path
 from containers.errors import SlipwayError, one_line
 from stacks import graph
 from stacks.checks import reservations
+from stacks.checks.provider_settings import profile_here
 from stacks.checks.reservations import Reservation, ReservedMachines
 from stacks.config.ec2 import Ec2RunnersConfig, NamedReservationsConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
@@ -21,7 +22,7 @@ from stacks.config.stack_file import other_settings, read_stack, stack_names
 class ReservationEnd:
     """A reservation of a stack's runners, and its end, if it has one; ``lines`` say what it is.
 
-    ``is_due`` where a daily reader is to act: it ends in 14, 3 or 1 days, or is of no use.
+    ``is_due`` where a daily reader is to act: it ends in 14, 3 or 1 days, or one day less, or is of no use.
     """
 
     id: str
@@ -53,7 +54,7 @@ def of_stacks(stacks: Sequence[str] | None, root: Path) -> list[ReservationEnd]:
 
 def _of_stack(stack: str, root: Path) -> Iterator[ReservationEnd]:
     runners = graph.unlocked(read_stack(stack, root), f"stack {stack}", root).config.runners
-    profile = other_settings(stack, {"aws"}, root).get("aws:profile")
+    profile = profile_here(other_settings(stack, {"aws"}, root).get("aws:profile"))
     for each in reservation_ends(runners, profile) if runners else ():
         yield replace(each, lines=tuple(f"stack {stack}: {line}" for line in each.lines))
 

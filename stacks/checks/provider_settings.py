@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ _LOGIN = (
     *("accessKey", "secretKey", "token", "profile", "assumeRoles", "assumeRoleWithWebIdentity"),
     *("sharedConfigFiles", "sharedCredentialsFiles"),
 )
+_VARIABLES = {"AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"}
+"""AWS's variables with a login, of which CI has one or the other."""
 _CLUSTER = {
     "kubeconfig": "slipway:runners.kubeconfig",
     "context": "slipway:runners.context",
@@ -43,6 +46,18 @@ def refusals(config: StackConfig, settings: Mapping[str, Any]) -> Iterator[str]:
         namespace, name = config_key(key)
         if reason := _REASONS.get(namespace, _none)(config, name, value):
             yield f"{key}: {reason}: leave it out"
+
+
+def profile_here(profile: str | None) -> str | None:
+    """Return a stack's ``aws:profile``; None for the login of AWS's variables on a machine without it, as in CI.
+
+    AWS's SDK refuses a profile that is not there, whatever login there is.
+    """
+    if profile and _VARIABLES & os.environ.keys():
+        from botocore.session import Session  # noqa: PLC0415 - most stacks have no profile
+
+        return profile if profile in Session().available_profiles else None
+    return profile
 
 
 def _none(_: StackConfig, __: str, ___: Any) -> str | None:

@@ -18,8 +18,9 @@ RECLAIMED = timedelta(minutes=30)
 ALARM_DAYS = (14, 3, 1)
 """Days before the end of a reservation at which somebody is told."""
 
-_LATE = timedelta(hours=2)
-"""By how much the daily look at reservations may be late."""
+_LATE = timedelta(days=1)
+"""By how much the daily look at reservations may be late: GitHub delays scheduled runs, and drops some ("Events that
+trigger workflows", schedule). So one that is in time says it twice."""
 
 _OVER = {"cancelled", "cancelling", "expired", "failed", "payment-failed", "unavailable", "unsupported"}
 """States from which a reservation never becomes active."""
@@ -229,7 +230,7 @@ def ending(requested: NamedReservationsConfig, reservations: Sequence[Reservatio
 
 
 def is_due(left: timedelta) -> bool:
-    """Return whether a daily reader is to be told of a reservation's remaining time: at 14, 3 and 1 days."""
+    """Return whether a daily reader is to be told of a reservation's remaining time: at 14, 3 and 1 days, or a day later."""
     return any(days - timedelta(days=1) - _LATE < left <= days for days in map(timedelta, ALARM_DAYS))
 
 

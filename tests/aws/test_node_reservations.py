@@ -132,6 +132,14 @@ def test_profile_of_the_stack_looks_them_up(tmp_path: Path, monkeypatch: pytest.
                 assert FIRST in reservation_lookup.of_nodes(runners())
         finally:
             CONFIG.reset(settings)
+    # CI has a login of variables, and no profiles.
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-ci")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    settings = CONFIG.set({"aws:profile": "other"})
+    try:
+        assert FIRST in reservation_lookup.of_nodes(runners())
+    finally:
+        CONFIG.reset(settings)
 
 
 STACK = f"""config:
@@ -168,13 +176,13 @@ def test_daily_look_fails_14_3_and_1_days_ahead(
     for file in (STACK, ON_EC2):
         (tmp_path / "stacks/Pulumi.mine.yaml").write_text(file)
         due = {}
-        for days in (20, 13.9, 12.5, 4, 2.9, 1.5, 0.9, 0.2, -1):
+        for days in (20, 13.9, 12.1, 11.9, 4, 2.9, 1.5, 0.9, 0.2, -1):  # those that a look a day late has, too
             plant(block(days=days, State="active" if days > 0 else "expired", **P5))
             due[days] = main(["runners", "reservations"])
             lines[days] = capsys.readouterr().out.splitlines()
-        assert [days for days, code in due.items() if code] == [13.9, 2.9, 0.9, 0.2, -1]
+        assert [days for days, code in due.items() if code] == [13.9, 12.1, 2.9, 1.5, 0.9, 0.2, -1]
         assert len(lines[20]) == 1
-        assert lines[12.5][1].startswith(f"stack mine: slipway:runners.reservation: {FIRST} ends in 12 days, at ")
+        assert lines[12.1][1].startswith(f"stack mine: slipway:runners.reservation: {FIRST} ends in 12 days, at ")
         assert f"{FIRST} is expired, not active" in lines[-1][1]
         plant(reservation(1))
         assert main(["runners", "reservations", "mine"]) == 1
@@ -182,6 +190,9 @@ def test_daily_look_fails_14_3_and_1_days_ahead(
         plant(reservation(**P5))  # it has no end
         assert main(["runners", "reservations", "mine"]) == 0
         capsys.readouterr()
+    (tmp_path / "stacks/Pulumi.mine.yaml").write_text(f"{STACK}  aws:profile: of-a-developer\n")
+    assert main(["runners", "reservations"]) == 0
+    capsys.readouterr()
     (tmp_path / "stacks/Pulumi.broken.yaml").write_text(STACK.replace("eks-p5", "eks-p6000"))
     assert main(["runners", "reservations"]) == 1
     broken, line = capsys.readouterr().out.splitlines()

@@ -12,6 +12,7 @@ from pulumi.runtime.config import CONFIG
 from containers.errors import SlipwayError, one_line
 from scaler.aws import FAILURES, SHAPE, pages, reason
 from stacks.checks import reservations
+from stacks.checks.provider_settings import profile_here
 from stacks.checks.reservations import Reservation
 from stacks.config.ec2 import NamedReservationsConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
@@ -23,13 +24,13 @@ _CLIENT = Config(connect_timeout=10, read_timeout=30, retries={"mode": "standard
 def look_up(requested: NamedReservationsConfig, region: str, key: str = "reservation") -> list[Reservation]:
     """Return the reservations in a region that a configuration names, by its ``key`` below ``slipway:runners``.
 
-    The stack's ``aws:profile`` counts, as for Pulumi's provider.
+    The stack's ``aws:profile`` counts, as for Pulumi's provider, where the machine has it.
 
     Raises:
         SlipwayError: AWS has none of them, or does not answer; with AWS's reason.
     """
     try:
-        session = boto3.Session(region_name=region, profile_name=CONFIG.get().get("aws:profile"))
+        session = boto3.Session(region_name=region, profile_name=profile_here(CONFIG.get().get("aws:profile")))
         client = session.client("ec2", config=_CLIENT)
         listed = pages(client, "describe_capacity_reservations", **reservations.asked(requested))
         answers = [one for page in listed for one in page["CapacityReservations"]]
