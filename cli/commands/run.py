@@ -187,20 +187,20 @@ def init(folder: Path) -> None:
 
 @command(
     ("slipway upgrade ./slipway-0.2.0-py3-none-any.whl", "say which images it would build anew, and why"),
-    ("slipway upgrade 0.2.0 --json", "one beside the pinned address, or that pip finds; for a program"),
+    ("slipway upgrade 0.2.0 --json", "the one beside the pinned address; for a program"),
     ("slipway upgrade 0.2.0 --write", "say so, and then pin it in requirements.txt"),
     json="{from, to, stacks: {STACK: {anew: {IMAGE: []}, gone: [], kept: []}}, lock, written}",
 )
-@click.argument("release", metavar="[WHEEL|VERSION]", required=False)
+@click.argument("release", metavar="WHEEL|VERSION", required=False)
 @click.option("--write", is_flag=True, help="Pin the release, if it refuses no stack.")
 @_JSON
 def upgrade(release: str | None, *, write: bool, as_json: bool) -> None:
     """Say which images a newer release of Slipway would build anew, and why; with --write, pin it.
 
-    This is for a repository of your own. A version is looked for beside the address that requirements.txt pins,
-    or by pip. Without a release, it is the newest that pip finds, if no address is pinned. The release's own code
-    lists its images. Unchanged images keep their tags. In JSON, `lock` is the command that pins what the
-    release fetches and stacks/lock.toml lacks, empty if it lacks nothing.
+    This is for a repository of your own. A release is the file or the address of a wheel, or the version of the
+    one beside the address that requirements.txt pins. No index is asked: PyPI has another project named slipway.
+    The release's own code lists its images. Unchanged images keep their tags. In JSON, `lock` is the command that
+    pins what the release fetches and stacks/lock.toml lacks, empty if it lacks nothing.
     """
     named = release or ""
     if named.endswith(".whl") and "://" not in named:

@@ -152,10 +152,9 @@ def test_wheel_in_the_repositorys_own_environment_is_refused(again: Team) -> Non
     assert (again.root / ".slipway/venv/bin/slipway").read_text() == before
 
 
-def test_upgrade_that_pip_finds_is_by_its_version(team: Team, wheels: dict[str, Path]) -> None:
-    found = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels["0.5.0"].parent)}
-    assert "Slipway 0.1.0 -> 0.5.0" in team.slipway("upgrade", "0.5.0", variables=found)
-    assert "pip finds no slipway==0.3.0" in team.refused("upgrade", "0.3.0", variables=found)
+def test_upgrade_asks_no_index_for_the_name(team: Team) -> None:
+    for release in ([], ["0.5.0"]):
+        assert "requirements.txt pins no address" in team.refused("upgrade", *release)
     assert team.changes() == ""
 
 
@@ -168,7 +167,7 @@ def test_upgrade_that_pip_finds_is_by_its_version(team: Team, wheels: dict[str, 
         ("foreign-1.0-py3-none-any.whl", "foreign-1.0-py3-none-any.whl is not a wheel of Slipway"),
         ("cut", "is not a wheel of Slipway"),
         ("missing.whl", "there is no file"),
-        ("newest", "'newest' is not a release"),
+        ("newest", "'newest' names none"),
         ("edited", "notes.txt is not committed"),
         ("silent", "Slipway 0.8.0 cannot say what it builds"),
     ],

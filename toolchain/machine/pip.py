@@ -59,10 +59,13 @@ def install(python: Path, lock: Path, log: Path, *options: str | Path) -> None:
     _run(argv, log)
 
 
-def download(python: Path, requirement: str, folder: Path, log: Path) -> None:
-    """Download one wheel to a folder with this Python's pip, by the user's settings. Raises ToolchainError."""
-    options = ("--no-deps", "--only-binary", ":all:", "--disable-pip-version-check")
-    _run([python, "-m", "pip", "download", *options, "--dest", folder, requirement], log)
+def download(python: Path, address: str, folder: Path, log: Path) -> None:
+    """Download the wheel at an address to a folder with this Python's pip, by the user's settings.
+
+    It asks no index. Raises ToolchainError.
+    """
+    options = ("--no-deps", "--no-index", "--disable-pip-version-check")
+    _run([python, "-m", "pip", "download", *options, "--dest", folder, address], log)
 
 
 def _run(argv: Sequence[str | Path], log: Path) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from containers.child_environment import child_environment
+from containers.errors import one_line
 from stacks.differences import causes, first_ones
 from stacks.places import PIN, UPGRADE
 from toolchain import json_answer
@@ -36,6 +37,8 @@ COMMITS: Final = "stacks/commits.txt"
 LOCK: Final = "stacks/lock.toml"
 """As :mod:`stacks.lock` reads it."""
 _VERSION: Final = re.compile(r"[0-9]+(\.[0-9]+){1,2}")
+_ADDRESS: Final = re.compile(r"https?://\S+\.whl([?#]\S*)?")
+"""A wheel's: pip would run code of a source archive or a clone to learn what it is."""
 _SECONDS: Final = 900
 """How long a release may take to say what it builds."""
 _RUN: Final = "import sys; sys.path.insert(0, sys.argv.pop(1)); from cli.main import run; run()"
@@ -67,7 +70,7 @@ class ReleaseWheel:
         except (zipfile.BadZipFile, KeyError, ValueError, NotImplementedError, RuntimeError):
             raise ToolchainError(
                 f"upgrade: {file.name} is not a wheel of Slipway, which has the file slipway/{release_archive.NAME}: "
-                "other projects have that name on PyPI; name the address or the file of a release's wheel"
+                "name the address or the file of a release's wheel"
             ) from None
         if not _VERSION.fullmatch(version) or not file.name.startswith(f"slipway-{version}-"):
             raise ToolchainError(
@@ -83,8 +86,8 @@ def upgrade(checkout: Checkout, release: str, *, writing: bool, as_json: bool = 
 
     Args:
         checkout: the repository.
-        release: a wheel's file or address, or a version: where the repository pins an address, of the release beside
-            that one, else of one that pip finds; empty for the newest that pip finds.
+        release: a wheel's file or address, or where the repository pins an address, the version of the release beside
+            that one. No index is asked for the name ``slipway``: on PyPI it is another project's, whose code would run.
         writing: whether to pin the release, and to write down the commits that tags keep.
         as_json: whether to print JSON.
 
@@ -145,24 +148,20 @@ def _wheel(checkout: Checkout, release: str, scratch: Path) -> ReleaseWheel:
     if release.endswith(".whl") and "://" not in release:
         file = Path(release)
         if not file.is_file():
-            raise ToolchainError(f"upgrade: there is no file {file}: name a wheel of Slipway, or a version")
+            raise ToolchainError(f"upgrade: there is no file {file}: name a wheel of Slipway")
         return ReleaseWheel.read(file, local=True)
-    address = release if "://" in release else ""
-    if release and not address and not _VERSION.fullmatch(release):
+    beside = own_repository.address(checkout, release)
+    address = release if _ADDRESS.fullmatch(release) else beside if _VERSION.fullmatch(release) else ""
+    if not address:
+        named = f"{one_line(release, 80)!r} names none" if release else "name a release"
+        version = ", or a version, such as 0.2.0" if beside else f"; {PIN} pins no address, beside which a version is"
         raise ToolchainError(
-            f"upgrade: {release[:80]!r} is not a release: name a wheel's file or address, such as "
-            "slipway-0.2.0-py3-none-any.whl, or a version such as 0.2.0"
+            f"upgrade: {named}: a wheel's file or address, such as ./slipway-0.2.0-py3-none-any.whl{version}"
         )
-    if not address and (address := own_repository.address(checkout, release)) and not release:
-        raise ToolchainError(
-            f"upgrade: {PIN} pins an address, and pip's index may have another project named slipway: name a version, "
-            "such as 0.2.0, or a wheel's file or address"
-        )
-    requirement = address or (f"slipway=={release}" if release else "slipway")
     try:
-        pip.download(checkout.venv / "bin" / "python", requirement, scratch, checkout.logs / "upgrade.log")
+        pip.download(checkout.venv / "bin" / "python", address, scratch, checkout.logs / "upgrade.log")
     except ToolchainError as error:
-        raise ToolchainError(f"upgrade: pip finds no {requirement}: {error}") from None
+        raise ToolchainError(f"upgrade: pip gets no {address}: {error}") from None
     (file,) = scratch.iterdir()
     return ReleaseWheel.read(file, address)
 

@@ -58,34 +58,47 @@ def test_upgrade_of_a_checkout_of_slipway_is_refused(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("pinned", "release", "asked"),
     [
-        ("slipway==V", "9.9.9", "pip finds no slipway==9.9.9: "),
-        ("slipway==V", "", "pip finds no slipway: "),
-        (
-            f"slipway @ {RELEASES}/vV/{WHEEL}",
-            "9.9.9",
-            f"pip finds no {RELEASES}/v9.9.9/slipway-9.9.9-py3-none-any.whl: ",
-        ),
-        (
-            f"slipway @ https://x.example/{WHEEL}",
-            "9.9.9",
-            "finds no https://x.example/slipway-9.9.9-py3-none-any.whl: ",
-        ),
-        (f"slipway @ {RELEASES}/vV/{WHEEL}", "", "pip's index may have another project named slipway: name a version"),
-        (f"slipway @ {RELEASES}/vV/{WHEEL}", "https://y.example/w.whl", "pip finds no https://y.example/w.whl: "),
+        (f"slipway @ {RELEASES}/vV/{WHEEL}", "9.9.9", f"{RELEASES}/v9.9.9/slipway-9.9.9-py3-none-any.whl"),
+        (f"slipway @ https://x.example/{WHEEL}", "9.9.9", "https://x.example/slipway-9.9.9-py3-none-any.whl"),
+        (f"slipway @ {RELEASES}/vV/{WHEEL}", "https://y.example/w.whl", "https://y.example/w.whl"),
+        ("slipway==V", "https://y.example/w.whl?key=a", "https://y.example/w.whl?key=a"),
     ],
 )
 def test_upgrade_asks_where_the_pinned_release_is_from(
     pinned: str, release: str, asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def download(*_: object) -> None:
+    addresses = list[str]()
+
+    def download(_python: Path, address: str, *_: object) -> None:
+        addresses.append(address)
         raise ToolchainError("none")
 
     monkeypatch.setattr(pip, "download", download)
-    requirement = pinned.replace("V", own_repository.version())
-    (tmp_path / PIN).write_text(f"{requirement} --hash=sha256:{'0' * 64}\n")
+    pin(tmp_path, pinned)
+    with pytest.raises(ToolchainError, match="pip gets no https://"):
+        upgrade._wheel(Checkout(tmp_path), release, tmp_path)
+    assert addresses == [asked]
+
+
+@pytest.mark.parametrize(
+    "release", ["", "9.9.9", "newest", "slipway", "git+https://x.example/s", "https://x.example/s.tar.gz"]
+)
+def test_upgrade_takes_a_release_of_no_index(release: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name is another project's there. pip runs code of a source archive or a clone."""
+    monkeypatch.setattr(pip, "_run", lambda *_: pytest.fail("pip runs"))
+    pin(tmp_path, "slipway==V")
     with pytest.raises(ToolchainError) as caught:
         upgrade._wheel(Checkout(tmp_path), release, tmp_path)
-    assert asked in str(caught.value)
+    assert str(caught.value) == (
+        f"upgrade: {f'{release!r} names none' if release else 'name a release'}: a wheel's file or address, such as "
+        f"./slipway-0.2.0-py3-none-any.whl; {PIN} pins no address, beside which a version is"
+    )
+
+
+def pin(root: Path, requirement: str) -> None:
+    """Pin the release that runs."""
+    requirement = requirement.replace("V", own_repository.version())
+    (root / PIN).write_text(f"{requirement} --hash=sha256:{'0' * 64}\n")
 
 
 def test_upgrade_goes_on_where_a_killed_one_ended(tmp_path: Path) -> None:
