@@ -167,7 +167,7 @@ def test_upgrade_asks_no_index_for_the_name(team: Team) -> None:
         ("foreign-1.0-py3-none-any.whl", "foreign-1.0-py3-none-any.whl is not a wheel of Slipway"),
         ("cut", "is not a wheel of Slipway"),
         ("missing.whl", "there is no file"),
-        ("newest", "'newest' names none"),
+        ("newest", "'newest' is no release"),
         ("edited", "notes.txt is not committed"),
         ("silent", "Slipway 0.8.0 cannot say what it builds"),
     ],

@@ -10,6 +10,7 @@ import sys
 import tarfile
 import tempfile
 from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 ARCHIVE = Path(__file__).with_name("release.tar.gz")
@@ -92,6 +93,9 @@ def _go_on(words: list[str]) -> int:
     if root is None:
         if not words or words[0] in {"-h", "--help"}:
             print(_USAGE.rstrip())
+            return 0
+        if words == ["--version"]:
+            print(f"slipway {metadata.version('slipway')}")
             return 0
         print(
             f"slipway: {Path.cwd()} is in no folder with a Pulumi.yaml of Slipway: `slipway init FOLDER` makes one, "

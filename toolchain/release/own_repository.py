@@ -29,6 +29,9 @@ _PIN: Final = re.compile(
     r"^slipway\s*(==|@)\s*(?P<release>\S+)(\s*\\\n)?\s+--hash=sha256:(?P<hash>[0-9a-f]{64})\s*$", re.MULTILINE
 )
 
+_FROM_FOLDER: Final = "--no-index --find-links <the folder with the wheel>"
+"""pip's options where no address is pinned. An index has other projects by this name."""
+
 
 def _installed() -> tuple[str, str, str]:
     """Return the wheel that runs: its version, its address or nothing for a file, and its SHA-256 or nothing.
@@ -134,7 +137,7 @@ def make(folder: Path) -> int:
     steps = (("rev-parse", "--is-inside-work-tree"), ("init", "--quiet", "--initial-branch=main"))
     tracked = any(git(target, *words) is not None for words in steps)
     source = f"slipway @ {address}" if address else f"slipway=={version}"
-    options = "" if address else " --no-index --find-links <the folder with the wheel>"
+    options = "" if address else f" {_FROM_FOLDER}"
     write(
         target / PIN,
         "# The release of Slipway that this repository uses, which has a lock of all else that it needs:\n"
@@ -201,12 +204,15 @@ def check_pin(checkout: Checkout) -> None:
     """
     installed, _, digest = _installed()
     match = _pin(checkout)
-    expected = match["hash"] if digest else match["release"]
-    running = digest or installed
-    if expected != running and (digest or f"/slipway-{installed}-" not in expected):  # which an address has
+    release = match["release"]
+    expected, running = (match["hash"], digest) if digest else (release, installed)
+    if expected != running and (digest or f"/slipway-{installed}-" not in release):  # which an address has
+        named = "/" in release or re.search("^--find-links", match.string, re.MULTILINE)
+        source = "" if named else f" {_FROM_FOLDER}"
         raise ToolchainError(
-            f"{checkout.root / PIN} pins Slipway {expected[:12]}, and {running[:12]} runs: "
-            f"`{sys.executable} -m pip install --require-hashes -r {PIN}`"
+            f"{checkout.root / PIN} pins Slipway {release} with the hash {match['hash'][:12]}, and {installed} with "
+            f"{digest[:12] or 'an unknown one'} runs: "
+            f"`{sys.executable} -m pip install --require-hashes -r {PIN}{source}`"
         )
     if CODE != ROOT:
         write(CODE / CHECKED, f"{match['hash']}\n{sys.executable} -m pip\n")

@@ -153,10 +153,10 @@ def _wheel(checkout: Checkout, release: str, scratch: Path) -> ReleaseWheel:
     beside = own_repository.address(checkout, release)
     address = release if _ADDRESS.fullmatch(release) else beside if _VERSION.fullmatch(release) else ""
     if not address:
-        named = f"{one_line(release, 80)!r} names none" if release else "name a release"
+        wrong = f"{one_line(release, 80)!r} is no release: " if release else ""
         version = ", or a version, such as 0.2.0" if beside else f"; {PIN} pins no address, beside which a version is"
         raise ToolchainError(
-            f"upgrade: {named}: a wheel's file or address, such as ./slipway-0.2.0-py3-none-any.whl{version}"
+            f"upgrade: {wrong}name a wheel's file or address, such as ./slipway-0.2.0-py3-none-any.whl{version}"
         )
     try:
         pip.download(checkout.venv / "bin" / "python", address, scratch, checkout.logs / "upgrade.log")

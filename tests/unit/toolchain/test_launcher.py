@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,8 @@ def test_command_outside_of_a_repository_says_what_to_do(
     for words in ((), ("-h",), ("--help",)):
         status, out, err = ended(monkeypatch, capsys, *words)
         assert (status, out.splitlines()[0].split()[:3], err) == (0, ["usage:", "slipway", "init"], "")
+    monkeypatch.setattr(metadata, "version", lambda name: f"{name}'s")
+    assert ended(monkeypatch, capsys, "--version") == (0, "slipway slipway's\n", "")
     status, out, err = ended(monkeypatch, capsys, "up", "--help")
     assert (status, out) == (1, "")
     assert err == (

@@ -166,11 +166,27 @@ def test_other_release_than_pinned_does_not_run(site: Path, tmp_path: Path) -> N
     installed_from(site, "https://example.com/s.whl", sha256=DIGEST)
     own_repository.make(tmp_path / "team")
     installed_from(site, "https://example.com/s.whl", sha256="0" * 64)
-    with pytest.raises(ToolchainError, match=f"pins Slipway {DIGEST[:12]}, and 000000000000 runs"):
+    with pytest.raises(ToolchainError, match=f"with the hash {DIGEST[:12]}, and 9.8.7 with 000000000000 runs"):
         own_repository.check_pin(Checkout(tmp_path / "team"))
     (tmp_path / "team/requirements.txt").write_text("pulumi==3.0\n")
     with pytest.raises(ToolchainError, match="pins no release of Slipway"):
         own_repository.check_pin(Checkout(tmp_path / "team"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "options"),
+    [
+        ("slipway==9.8.6", " --no-index --find-links <the folder with the wheel>"),
+        ("--no-index\n--find-links wheels\nslipway==9.8.6", ""),
+        ("slipway @ https://example.com/slipway-9.8.6-py3-none-any.whl", ""),
+    ],
+)
+@pytest.mark.usefixtures("site")
+def test_advice_for_another_release_asks_no_index(lines: str, options: str, tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text(f"{lines} --hash=sha256:{DIGEST}\n")
+    with pytest.raises(ToolchainError) as caught:
+        own_repository.check_pin(Checkout(tmp_path))
+    assert str(caught.value).endswith(f"-m pip install --require-hashes -r requirements.txt{options}`")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +199,7 @@ def test_release_of_an_index_runs_under_its_own_pin(pin: str, site: Path, tmp_pa
         (tmp_path / "requirements.txt").write_text(f"{line} --hash=sha256:{DIGEST}\n")
         own_repository.check_pin(Checkout(tmp_path))
     (tmp_path / "requirements.txt").write_text(f"{pin} --hash=sha256:{DIGEST}\n")
-    with pytest.raises(ToolchainError, match="and 9.8.7 runs"):
+    with pytest.raises(ToolchainError, match="and 9.8.7 with an unknown one runs"):
         own_repository.check_pin(Checkout(tmp_path))
 
 

@@ -90,7 +90,7 @@ def test_upgrade_takes_a_release_of_no_index(release: str, tmp_path: Path, monke
     with pytest.raises(ToolchainError) as caught:
         upgrade._wheel(Checkout(tmp_path), release, tmp_path)
     assert str(caught.value) == (
-        f"upgrade: {f'{release!r} names none' if release else 'name a release'}: a wheel's file or address, such as "
+        f"upgrade: {f'{release!r} is no release: ' if release else ''}name a wheel's file or address, such as "
         f"./slipway-0.2.0-py3-none-any.whl; {PIN} pins no address, beside which a version is"
     )
 
