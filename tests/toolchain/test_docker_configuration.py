@@ -62,6 +62,18 @@ def log_in(address: str) -> None:
     docker("login", "--username", USER, "--password-stdin", address, stdin=PASSWORD)
 
 
+def test_plugin_that_is_installed_later_is_there(clone: Clone, theirs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source(clone, monkeypatch)
+    plugin = theirs / "cli-plugins" / "docker-later"
+    plugin.parent.mkdir()
+    plugin.write_text("""#!/bin/sh
+[ "$1" = docker-cli-plugin-metadata ] || exec echo it runs
+echo '{"SchemaVersion": "0.1.0", "Vendor": "Acme", "Version": "1"}'
+""")
+    plugin.chmod(0o755)
+    assert docker("later") == "it runs\n"
+
+
 def test_login_in_a_sourced_shell_is_the_users_own(
     clone: Clone, theirs: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,9 +49,10 @@ def save(checkout: Checkout) -> None:
     settings = {key: value for key, value in _settings(theirs).items() if key not in _LOGINS}
     text = without_credentials(json.dumps({**settings, "credsStore": helper}, indent=2))
     write(ours / "config.json", f"{text}\n", mode=0o600)
-    links = {docker_credential.USERS: theirs}
+    # Plugins may come later, such as buildx for an export.
+    links = {docker_credential.USERS: theirs, "cli-plugins": theirs / "cli-plugins"}
     if theirs.is_dir():
-        links |= {entry.name: entry for entry in theirs.iterdir()}  # contexts, plugins, builders
+        links |= {entry.name: entry for entry in theirs.iterdir()}  # contexts, builders
     for link in ours.iterdir():
         if link.is_symlink():
             link.unlink()
