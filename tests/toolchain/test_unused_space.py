@@ -104,6 +104,15 @@ def test_prune_keeps_what_a_state_names_and_lists_first(checkout: Checkout, caps
     assert "registry  0 of 5 tags, 0 MB in layers" in capsys.readouterr().out
 
 
+def test_prune_names_the_state_of_a_deleted_stack(checkout: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
+    """Else nobody knows why its images stay: `slipway destroy` knows the stacks with a file alone."""
+    names(checkout, {"repoDigest": "a"}, {"repoDigest": "b"}, {"registry": "c"})
+    (checkout.root / "stacks/Pulumi.s0.yaml").touch()
+    assert unused_space.prune(checkout, delete=False) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("state")]
+    assert lines == ["state     s1 keeps its images: with stacks/Pulumi.s1.yaml, `slipway destroy s1` lets them go"]
+
+
 def test_prune_as_json_is_alone_and_as_documented(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

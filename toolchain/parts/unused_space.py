@@ -27,6 +27,8 @@ PARENTS: Final = "docker.io/"
 """What the repositories of copied parent images begin with: these are kept."""
 UNUSED: Final = "168h"
 """Build cache that no build used for so long is removed while a stack has images; all of it where none has."""
+_IMAGE: Final = '"repoDigest"'
+"""What the state of a stack with an image has."""
 _OF_DIGEST: Final = re.compile(r"sha256-([0-9a-f]{64})(?:\..*)?")
 """The tag of a signature or an attestation, with the digest that it is of."""
 _WARM: Final = re.compile(r"(.+)-warm-[0-9a-f]{8}")
@@ -57,14 +59,13 @@ def folder_size(folder: Path) -> int:
         return 0
 
 
-def states(checkout: Checkout) -> str:
-    """Return the text of all stacks' states."""
+def states(checkout: Checkout) -> dict[str, str]:
+    """Return the text of each stack's state, by the stack's name."""
     folder = checkout.backend / ".pulumi" / "stacks"
-    texts = [file.read_bytes() for file in sorted(folder.rglob("*.json"))]
-    texts += [
-        gzip.decompress(file.read_bytes()) for file in sorted(folder.rglob("*.json.gz"))
-    ]  # PULUMI_DIY_BACKEND_GZIP
-    return b"\n".join(texts).decode(errors="replace")
+    contents = {file.name.removesuffix(".json"): file.read_bytes() for file in sorted(folder.rglob("*.json"))}
+    for file in sorted(folder.rglob("*.json.gz")):  # PULUMI_DIY_BACKEND_GZIP
+        contents[file.name.removesuffix(".json.gz")] = gzip.decompress(file.read_bytes())
+    return {name: content.decode(errors="replace") for name, content in contents.items()}
 
 
 @dataclass
@@ -200,10 +201,11 @@ def _unnamed_images(checkout: Checkout, named: str) -> dict[str, str]:
 
 def prune(checkout: Checkout, *, delete: bool, as_json: bool = False) -> int:
     """List what no stack's state names, with sizes; delete it if asked. Returns 0."""
-    named = states(checkout)
+    texts = states(checkout)
+    named = "\n".join(texts.values())
     contexts = [each for each in sorted((checkout.state / CONTEXTS).glob("*")) if each.name not in named]
     registry, images = _registry(checkout, named), _images(checkout, named)
-    has_images = '"repoDigest"' in named
+    has_images = _IMAGE in named
     unused: dict[str, Any] = {
         "contexts": {"count": len(contexts), "bytes": sum(map(folder_size, contexts))},
         "registry": registry
@@ -225,6 +227,9 @@ def prune(checkout: Checkout, *, delete: bool, as_json: bool = False) -> int:
     }
     if not as_json:
         _say(checkout, unused)
+        for stack in (name for name, text in texts.items() if _IMAGE in text):
+            if not (checkout.root / "stacks" / (file := f"Pulumi.{stack}.yaml")).exists():
+                say(f"state     {stack} keeps its images: with stacks/{file}, `slipway destroy {stack}` lets them go")
     if delete:
         for folder in contexts:
             remove_folder(folder)
