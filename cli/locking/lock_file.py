@@ -155,7 +155,9 @@ def _changes(
         yield f"{name}: {digest}" if old in {None, digest} else f"{name}: {old} -> {digest}"
     for name, files in told(tables.packages, tables_before.packages).items():
         new = len(files.keys() - tables_before.packages.get(name, files).keys())
-        yield f"{name}: {len(files)} files{f', {new} of them new' if new else ''}"
+        asked = name.partition(" onto ")[0]  # without what is below it, which has a line of its own
+        count = f"{len(files)} {'file' if len(files) == 1 else 'files'}"
+        yield f"{asked}: {count}{f', {new} of them new' if new else ''}"
     for name, digests in told(tables.platforms, tables_before.platforms).items():
         yield from (f"{name}: {platform}: {digest}" for platform, digest in digests.items())
 

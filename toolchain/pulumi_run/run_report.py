@@ -258,12 +258,13 @@ def _sides(step: Mapping[str, Any], part: str) -> tuple[Mapping[str, Any], Mappi
 
 
 def _image(name: str, op: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """Yield an image's changes; for a new one its tag and its parents in the stack."""
+    """Yield an image's changes; for a new one its tag, its parents in the stack and the packages that it adds."""
     mark = _MARKS[op]
     if op == "create":
         references = after.get("parents", {}).values()
         parents = dict.fromkeys(Reference.of(reference).name for reference in references)
         yield f"{mark} {name}: {after['tag']}" + (f", from {', '.join(parents)}" if parents else "")
+        yield from _values({"packages": {}}, {"packages": after.get("packages", {})})
         return
     yield f"{mark} {name}"
     if op != "delete":

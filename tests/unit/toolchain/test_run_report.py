@@ -84,13 +84,17 @@ def test_report_of_changed_image_names_old_and_new(report: Report) -> None:
     ]
 
 
-def test_report_of_new_image_names_tag_and_parents(report: Report) -> None:
+def test_report_of_new_image_names_tag_parents_packages(report: Report) -> None:
     parents = {"BASE_IMAGE": "r:5/x/base:t1", "WHEELS": "r:5/x/wheels:t1"}
     events = [
         step(VARIANT, "base", "create", None, contents()),
-        step(VARIANT, "torch", "create", None, contents(parents=parents, tag="t2")),
+        step(VARIANT, "torch", "create", None, contents(parents=parents, tag="t2", packages={"einops": "0.8.2"})),
     ]
-    assert report(*events, preview=True) == ["+ base: t1", "+ torch: t2, from base, wheels"]
+    assert report(*events, preview=True) == [
+        "+ base: t1",
+        "+ torch: t2, from base, wheels",
+        "    + packages einops: 0.8.2",
+    ]
 
 
 def test_report_of_unchanged_images_is_one_line(report: Report) -> None:
