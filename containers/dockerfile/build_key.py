@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,13 +62,19 @@ def build_key(file: Path, context: Path, target: str | None, arguments: Mapping[
             one of them.
     """
     folder, path = Folder(context, whole=True), str(file.absolute())
-    dockerfile = instructions.parse(folder.read(path), str(file))
+    content = folder.read(path)
+    dockerfile = instructions.parse(content, str(file))
+    if dockerfile.escape == "\\" or (
+        b"\\" not in content and content.count(b"`") == 1
+    ):  # the default, or what is nowhere
+        directives = tuple(line for line in dockerfile.directives if not line.startswith("escape="))
+        dockerfile = replace(dockerfile, directives=directives)
     reach = stages.reach(dockerfile, target, arguments, platform)
     files = ContextFiles(dockerfile, folder, folder.paths(path)).followed(reach.sources)
     read = {name: value for name, value in arguments.items() if name in reach.arguments}
     outside = sorted(name for name in reach.outside if name != "scratch" and "@sha256:" not in name)
     digests = {name: folder.digest(files[name]) for name in sorted(files)}
-    form = reach.render(read, canonical(reach))
+    form = reach.render(read, canonical(reach, platform))
     if "TARGETSTAGE" in reach.arguments:  # the one name of a stage that a step reads (dockerfile2llb/platform.go:56)
         last = [each.words for each in dockerfile.instructions if each.keyword == "FROM"][-1]
         form += f"# {target or ' '.join(last[2:]).lower()}\n"

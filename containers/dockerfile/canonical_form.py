@@ -18,7 +18,9 @@ from decimal import Decimal
 from typing import Final
 
 from containers.dockerfile.instructions import Instruction, json_array, split_words
-from containers.dockerfile.stages import Reach
+from containers.dockerfile.stages import UNSET, Reach
+from containers.platform_name import normal
+from containers.registry.reference import Reference
 
 _OPTIONS: Final = {"src": "source", "dst": "target", "destination": "target", "ro": "readonly"}
 """Other names of a mount's options (``instructions/commands_runmount.go``)."""
@@ -31,12 +33,12 @@ _ACCESS: Final = {
 """The other forms of these options."""
 _SWITCHES: Final = {"--keep-git-dir=true": "--keep-git-dir", "--link=true": "--link", "--parents=true": "--parents"}
 """A switch of ``COPY`` or ``ADD`` and its shorter form (``instructions/bflag.go:186``)."""
-_OFF: Final = {"--link=false", "--parents=false"}
+_OFF: Final = {"--keep-git-dir=false", "--link=false", "--parents=false"}
 """Their defaults."""
 _PLAIN_PATH: Final = re.compile(r"[\w./@+:,~-]+")
 _DEFAULTS: Final = {
     "bind": {"type=bind", "readonly", "source=."},
-    "cache": {"sharing=shared", "sharing=locked"},
+    "cache": {"sharing=shared", "sharing=locked", "id="},
     "secret": {"required=false"},
     "ssh": {"required=false"},
 }
@@ -48,6 +50,7 @@ _QUOTED: Final = re.compile(r"""([^="']+=)"([\w./:@+,${}-]*)\"""")
 """A value in double quotes that means the same without: a variable's value is never split."""
 _OLDER: Final = re.compile(r"([\w.-]+)[ \t]+([\w./:@+,${}-]+(?:[ \t]+[\w./:@+,${}-]+)*)")
 _OCTAL: Final = re.compile(r"--chmod=0*([0-7]+)")
+_VARIABLE: Final = re.compile(r"\$([A-Za-z_]\w*)")
 _PORT: Final = re.compile(r"([0-9]{1,9})(?:/((?i:tcp|udp|sctp)))?")
 _SETTINGS: Final = {"CMD", "ENTRYPOINT", "EXPOSE", "HEALTHCHECK", "LABEL", "STOPSIGNAL", "VOLUME"}
 """Instructions that set what no step of a build reads (``dockerfile2llb/convert.go``: each changes the image alone)."""
@@ -61,11 +64,13 @@ _TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ns|us|µs|ms|s|m|h)")
 """A number and a unit of Go's ``time.ParseDuration``, as ``HEALTHCHECK`` has them (``instructions/parse.go``)."""
 _SCRIPT: Final = re.compile(r"(<<-?)(['\"]?)\w+\2")
 """The whole command of a ``RUN`` whose script is a here-document."""
+_DOCUMENT: Final = re.compile(r"(<<-?)(['\"]?)(\w+)\2 ([^<]+)")
+"""The words of a ``COPY`` of one here-document."""
 
 
-def canonical(reach: Reach) -> Iterator[Instruction]:
-    """Yield the reached instructions in their one form."""
-    return _Form(reach).instructions()
+def canonical(reach: Reach, platform: str) -> Iterator[Instruction]:
+    """Yield the reached instructions in their one form, for a build of a platform."""
+    return _Form(reach, platform).instructions()
 
 
 class _Form:
@@ -76,8 +81,8 @@ class _Form:
     nowhere, for example if an ``ENV`` replaces it.
     """
 
-    def __init__(self, reach: Reach) -> None:
-        self._reach, self._escape = reach, reach.dockerfile.escape
+    def __init__(self, reach: Reach, platform: str) -> None:
+        self._reach, self._escape, self._platform = reach, reach.dockerfile.escape, normal(platform)
         self._stages: dict[str, str] = {}
         self._folders: dict[str, str] = {}
         self._folder = ""
@@ -87,14 +92,14 @@ class _Form:
 
     def instructions(self) -> Iterator[Instruction]:
         firsts = [each for each in self._reach.instructions if each.keyword == "FROM"]
-        outer = self._reach.by_variable or any("$" in flag for each in firsts for flag in each.flags)
+        outer = self._reach.by_variable or any(self._reach.values[each.line][1] is None for each in firsts)
         for each in self._reach.instructions:
             values = self._reach.values.get(each.line, ())
             known = bool(values) and not any(value is None or "$" in value for value in values)
             if each.keyword == "FROM":
                 yield from self._begun(each, values)
             elif each.keyword == "ARG":
-                yield from self._argument(each, values, kept=not known or (outer and not self._count))
+                yield from self._argument(each, values, kept=outer and not self._count)
             elif each.keyword in _SETTINGS and (known or not values):
                 self._settings |= _settings(each, values, self._escape)
             else:
@@ -132,18 +137,33 @@ class _Form:
             return each
         image, *name = each.words
         image = _known(image, values[0])
-        first = replace(each, rest=self._stages.get(image, image))  # in small letters alone: convert.go:1250
+        stage = self._stages.get(image)  # in small letters alone: convert.go:1133
+        first = replace(each, rest=stage or _image(image))
+        first = replace(first, flags=tuple(map(_braced, first.flags)))
+        platform = values[1] and normal(values[1])
+        if platform is not None and (stage or image == "scratch" or platform in ("", self._platform)):
+            first = replace(
+                first, flags=()
+            )  # a child has its parent's, `scratch` that of the build: convert.go:450, 1099
+        elif platform is not None:
+            first = replace(first, flags=(f"--platform={platform}",))
         self._folder = self._folders[f"#{self._count - 1}"] = self._folders.get(first.rest, "")
         self._stages |= {word.lower(): f"#{self._count - 1}" for word in name[1:]}  # which no image is called
         return first
 
     def _argument(self, each: Instruction, values: Sequence[str | None], *, kept: bool) -> Iterator[Instruction]:
         words = split_words(each.rest, self._escape)
-        if kept or any(map(_OF_BUILDKIT.match, words)):
+        pairs = [
+            pair
+            for pair in zip(words, values, strict=True)
+            if pair[1] != UNSET or "=" in pair[0] or _OF_BUILDKIT.match(pair[0])
+        ]
+        unknown = any(value is None or "$" in value for _, value in pairs)
+        if pairs and (kept or unknown or any(_OF_BUILDKIT.match(word) for word, _ in pairs)):
             yield from self._declared()
-            yield replace(each, rest=" ".join(map(_unquoted, words)))
+            yield replace(each, rest=" ".join(_unquoted(word) for word, _ in pairs))
             return
-        for word, value in zip(words, values, strict=True):
+        for word, value in pairs:
             name = word.partition("=")[0]
             self._arguments.pop(name, None)
             self._arguments[name] = value or ""
@@ -203,7 +223,22 @@ def _port(text: str) -> str:
 
 def _known(word: str, value: str | None) -> str:
     """Return a word's value, or the word where only the build knows it. A value with ``$`` stays as it is written."""
-    return word if value is None or "$" in value else value
+    return _braced(word) if value is None or "$" in value else value
+
+
+def _braced(word: str) -> str:
+    """Return a word with ``${x}`` for ``$x``, where no quote or escape can take the meaning of the ``$``."""
+    return _VARIABLE.sub(r"${\1}", word) if word.isascii() and not re.search(r"['\\`]", word) else word
+
+
+def _image(name: str) -> str:
+    """Return an image's name with its registry and tag written out; ``scratch`` and what is no name stay."""
+    try:
+        reference = Reference.parse(name)
+    except ValueError:
+        return name
+    tag = reference.tag or ("" if reference.digest else "latest")
+    return name if name == "scratch" else str(replace(reference.in_full, tag=tag))
 
 
 def _target(path: str, folder: str) -> str:
@@ -249,14 +284,14 @@ def _pairs(each: Instruction, values: Sequence[str | None], escape: str) -> Iter
         words = [f'{older[1]}="{older[2]}"' if older else f" {rest}"]  # no word begins with a space
     for word, name, value in zip(words, values[::2], values[1::2], strict=True):
         known = name is not None and value is not None and "$" not in name + value
-        yield name or word, json.dumps([name, value]) if known else _unquoted(word) if "=" in word else word
+        yield name or word, json.dumps([name, value]) if known else _unquoted(word) if "=" in word else _braced(word)
 
 
 def _unquoted(word: str) -> str:
     """Return a name and its value without quotes, or in double quotes, where these mean the same."""
     single = _SINGLE.fullmatch(word)
     word = f'{single[1]}"{single[2]}"' if single else word
-    return _QUOTED.sub(r"\1\2", word) if _QUOTED.fullmatch(word) else word
+    return _braced(_QUOTED.sub(r"\1\2", word) if _QUOTED.fullmatch(word) else word)
 
 
 def _copy(copy: Instruction, values: Sequence[str | None], numbers: Mapping[str, str], folder: str) -> Instruction:
@@ -267,7 +302,14 @@ def _copy(copy: Instruction, values: Sequence[str | None], numbers: Mapping[str,
     switched = (_SWITCHES.get(flag, flag) for flag in copy.flags if flag not in _OFF)
     flags = [_numbered(flag, numbers) if flag.startswith("--from=") else flag for flag in switched]
     if copy.heredocs:
-        return replace(copy, flags=tuple(flags))
+        rest, documents = copy.rest, copy.heredocs
+        document = _DOCUMENT.fullmatch(rest)
+        if (
+            document and len(documents) == 1 and not re.search(r"[$\\]", documents[0])
+        ):  # no variable in it: quotes say nothing
+            documents = (json.dumps(_lines(documents[0], chomped=document[1] == "<<-")) + "\n",)
+            rest = f"<<{document[3]} {document[4]}"
+        return replace(copy, flags=tuple(flags), rest=rest, heredocs=documents)
     *sources, target = map(_known, copy.words, values)
     if copy.keyword == "COPY" and "--parents" not in flags:
         sources = [_path(source) for source in sources]
@@ -302,6 +344,10 @@ def _mount(flag: str, numbers: Mapping[str, str]) -> str:
     kind = options.get("type", "type=bind").partition("=")[2]
     if "readonly" in options:
         options["readonly"] = _ACCESS.get(options["readonly"], options["readonly"])
+    if kind == "cache" and "id" in options and "$" not in "".join(fields):
+        # the default, or any other one: solver/llbsolver/ops/exec.go:86
+        own = options.get("target", "").partition("=")[2]
+        options["id"] = "id=" if options["id"] in ("id=", f"id={posixpath.normpath(own)}") else "id"
     if kind == "bind" and "source" in options:  # from the root: dockerfile2llb/convert_runmount.go:132
         options["source"] = f"source={_path(options['source'].removeprefix('source='))}"
     return f"--mount={json.dumps(sorted(set(options.values()) - _DEFAULTS.get(kind, set())))}"
@@ -312,5 +358,10 @@ def _script(run: Instruction) -> Instruction:
     script = _SCRIPT.fullmatch(run.rest)
     if script is None or len(run.heredocs) != 1 or run.heredocs[0].lstrip("\t").startswith("#!"):
         return run
-    lines = run.heredocs[0].splitlines(keepends=True)[:-1]
-    return Instruction("SCRIPT", run.flags, script[1] + json.dumps(lines))
+    return Instruction("SCRIPT", run.flags, json.dumps(_lines(run.heredocs[0], chomped=script[1] == "<<-")))
+
+
+def _lines(document: str, *, chomped: bool) -> list[str]:
+    """Return the lines of a here-document without its last one (``parser/parser.go``, ``ChompHeredocContent``)."""
+    lines = document.split("\n")[:-2]
+    return [line.lstrip("\t") for line in lines] if chomped else lines

@@ -107,11 +107,13 @@ class ContextFiles:
         """Yield the files and folders that a pattern names, by the rule of Go's filepath.Match: `*` stops at `/`.
 
         Links before the first wildcard are followed, as ``ResolveWildcards`` of tonistiigi/fsutil does (``copy.go``).
-        Where BuildKit lets `**` stand for several folders (``COPY --parents``), the whole folder above counts.
+        With ``COPY --parents`` it is a pattern of ignore files, where `**` stands for several folders (moby/buildkit
+        v0.26.3, cache/contenthash/checksum.go:498). Elsewhere the whole folder above `**` counts.
         """
         pattern = source.path
         if "**" in pattern:
-            yield posixpath.dirname(pattern[: pattern.index("**")])
+            above = posixpath.dirname(pattern[: pattern.index("**")])
+            yield from filter(Matcher([pattern]).ignores, self._paths) if _parents(source) else [above]
             return
         above = posixpath.dirname(re.split(r"[*?[]", pattern, maxsplit=1)[0])
         behind = self._resolve(above, source)[0] if above else ""

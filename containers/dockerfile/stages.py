@@ -48,6 +48,8 @@ _MOST_EXPANDED = 16 << 20
 """Characters of all words of a Dockerfile with their variables replaced: each may use those before it twice."""
 _MOST_INHERITED = 1 << 22
 """Variables and sources that the stages and ``RUN`` of a Dockerfile have from what stands before them, together."""
+UNSET = "$"
+"""In the place of a value: the argument has none, and its ``ARG`` does nothing (``dockerfile2llb/convert.go:1898``)."""
 _STAGE_NAME = re.compile(r"[a-z][a-z0-9_.-]*")
 _NAMES = re.compile(r"\$\{?(\w+)")
 
@@ -93,7 +95,8 @@ class Reach:
     that ``ENV`` sets in these stages to the values, None for one known to the build only. ``user`` is whom the built
     image runs as: empty for its parent's user, None where only the build knows. ``by_variable`` says that a ``FROM``
     names a stage by a variable. ``values`` maps the line of an instruction to the values of :func:`words`, of
-    ``FROM`` to the image, of ``ARG`` to each argument's value; None for one that only the build knows, or of no value.
+    ``FROM`` to the image and the platform, of ``ARG`` to each argument's value; None for one that only the build knows,
+    ``UNSET`` for an argument of no value.
     """
 
     dockerfile: Dockerfile
@@ -360,7 +363,7 @@ class _Search:
                 stage.first,
                 f"{one_line(stage.image)} is empty; declare it by ARG before the first FROM, with a value or a default",
             )
-        self._values[stage.first.line] = [image]
+        self._values[stage.first.line] = [image, self._try(stage.first.flag("platform") or "", self._outer)]
         base = self._find(image, index)
         if base is None:
             self._outside.add(image)
@@ -434,7 +437,7 @@ class _Search:
                 scope.variables[name] = self._try(default, scope)
             elif name in self._outer.variables:
                 scope.variables[name] = self._outer.variables[name]
-            values.append(scope.variables[name] if set_here else None)
+            values.append(scope.variables[name] if set_here else UNSET)
 
     def _read_paths(self, instruction: Instruction, index: int, scope: _Scope) -> int:
         """Read a ``COPY`` or an ``ADD``; return the sources that the stage has by it."""

@@ -236,7 +236,45 @@ EQUAL = {
     "port": ("FROM a\nEXPOSE 80 53/udp\n", "FROM a\nEXPOSE 80/tcp 53/udp\n"),
     "name of a script": ("FROM a\nRUN <<A\nx\n\ty\nA\n", "FROM a\nRUN <<'B'\nx\n\ty\nB\n"),
 }
+EQUAL |= {
+    "platform that is chosen anyway": (
+        "FROM --platform=linux/x86_64 a AS n\nFROM --platform=$TARGETPLATFORM b\nCOPY --from=n / /\n",
+        "FROM a AS n\nFROM b\nCOPY --from=n / /\n",
+    ),
+    "platform of a child": ("FROM a AS n\nFROM --platform=linux/arm64 n\nRUN x\n", "FROM a AS n\nFROM n\nRUN x\n"),
+    "argument without a value": ("FROM a\nARG A\nRUN x\nENV B=1\n", "FROM a\nRUN x\nENV B=1\nARG A\n"),
+    "directive of the default": ("# escape=\\\nFROM a\nRUN x\n", "FROM a\nRUN x\n"),
+    "directive of what is nowhere": ("# escape=`\nFROM a\nRUN x\n", "FROM a\nRUN x\n"),
+    "folder of a repository": (
+        "FROM a\nADD --keep-git-dir=false https://x.org/r.git#v1 /r\n",
+        "FROM a\nADD https://x.org/r.git#v1 /r\n",
+    ),
+    "default of a cache": (
+        "FROM a\nRUN --mount=type=cache,id=/y,target=/y z\nRUN --mount=type=cache,id=one,target=/y z\n",
+        "FROM a\nRUN --mount=type=cache,target=/y z\nRUN --mount=type=cache,id=two,target=/y z\n",
+    ),
+    "tabs that a script drops": ("FROM a\nRUN <<-A\n\tx\n\tA\n", "FROM a\nRUN <<'A'\nx\nA\n"),
+    "copied document": ("FROM a\nCOPY <<-A /x\n\ty\nA\n", "FROM a\nCOPY <<'A' /x\ny\nA\n"),
+    "braces": ("FROM a\nENV P=/x:$P\nLABEL p $P\nWORKDIR $P\n", "FROM a\nENV P=/x:${P}\nLABEL p ${P}\nWORKDIR ${P}\n"),
+    "braces of a platform": (
+        "FROM --platform=$BUILDPLATFORM a\nRUN x\n",
+        "FROM --platform=${BUILDPLATFORM} docker.io/library/a:latest\nRUN x\n",
+    ),
+    "name of an image in full": ("FROM a\nRUN x\n", "FROM docker.io/library/a:latest\nRUN x\n"),
+}
 DIFFERENT = {
+    "platform": ("FROM --platform=linux/arm64 a\nRUN x\n", "FROM a\nRUN x\n"),
+    "platform of the engine": ("FROM --platform=$BUILDPLATFORM a\nRUN x\n", "FROM a\nRUN x\n"),  # any engine's
+    "argument of every build": ("FROM a\nARG TARGETARCH\nRUN x\n", "FROM a\nRUN x\nARG TARGETARCH\n"),
+    "directive that counts": ("# escape=`\nFROM a\nRUN x \\y\n", "FROM a\nRUN x \\y\n"),
+    "cache of another name": (
+        "FROM a\nRUN --mount=type=cache,id=one,target=/y z\n",  # BuildKit blanks any name but the default's
+        "FROM a\nRUN --mount=type=cache,target=/y z\n",
+    ),
+    # BuildKit sets Test to NONE in the image's configuration, whatever the parent has (dispatchHealthcheck).
+    "no check": ("FROM a\nHEALTHCHECK NONE\n", "FROM a\n"),
+    "copied document with a variable": ("FROM a\nCOPY <<A /x\n$Y\nA\n", "FROM a\nCOPY <<'A' /x\n$Y\nA\n"),
+    "quoted braces": ("FROM a\nLABEL p='$P'\n", "FROM a\nLABEL p='${P}'\n"),
     "stages swapped": (
         "FROM a AS x\nFROM b AS y\nFROM c\nCOPY --from=x / /\nCOPY --from=y / /\n",
         "FROM a AS y\nFROM b AS x\nFROM c\nCOPY --from=x / /\nCOPY --from=y / /\n",
@@ -259,7 +297,7 @@ DIFFERENT = {
     "quotes with a variable": ("FROM a\nENV A='$B'\n", 'FROM a\nENV A="$B"\n'),
     "quotes with an escape": ('FROM a\nENV A="\\$B"\n', 'FROM a\nENV A="$B"\n'),
     "single quotes with a variable and a blank": ("FROM a\nENV A='$B c'\n", 'FROM a\nENV A="$B c"\n'),
-    "arguments": ("FROM a\nARG A B\n", "FROM a\nARG A=B\n"),
+    "arguments": ("FROM a\nARG A B\nRUN x\n", "FROM a\nARG A=B\nRUN x\n"),
     "mount that is written": (
         "FROM a\nRUN --mount=source=app,target=/y y\n",
         "FROM a\nRUN --mount=source=app,target=/y,rw y\n",
@@ -326,7 +364,7 @@ DIFFERENT = {
     ),
     "argument of a script": ("FROM a\nARG V=1\nCOPY <<E /x\n$V\nE\n", "FROM a\nCOPY <<E /x\n$V\nE\nARG V=1\n"),
     "argument before the first stage": ("ARG V=1\nFROM a\nARG V\nRUN x\n", "ARG V=2\nFROM a\nARG V\nRUN x\n"),
-    "platform": (
+    "platform by an argument": (
         "ARG P=linux/arm64\nFROM --platform=$P a\n",
         "ARG P=linux/amd64\nFROM --platform=$P a\n",
     ),
@@ -444,6 +482,23 @@ def test_key_counts_folders_above_beside_another_copy(folder: Path) -> None:
     before = key(folder, None)
     (folder / "app").chmod(0o700)
     assert key(folder, None) != before
+
+
+@pytest.mark.parametrize(
+    ("path", "moved"),
+    [
+        ("app/**/*.txt", True),
+        ("./app/**/words.txt", True),
+        ("app/./**/*.txt", True),
+        ("**/*.py", False),
+        ("app/**/*.py", False),
+    ],
+)
+def test_key_counts_what_a_deep_pattern_copies(path: str, moved: bool, folder: Path) -> None:
+    (folder / "Dockerfile").write_text(f"FROM a\nCOPY --parents {path} /x/\n")
+    before = key(folder, None)
+    written("app/data/words.txt", "two\n")(folder)
+    assert (key(folder, None) != before) is moved
 
 
 @pytest.mark.parametrize(
