@@ -333,9 +333,16 @@ def _source_commits(graphs: Iterable[Graph], locked: Mapping[str, str], lookups:
                     commits |= lookups.ask([key], partial(git_commits.of_short, repository, ref, mirrors))
     of_tags: dict[str, str] = {}
     for address, refs in sorted(tags.items()):
-        names = [f"{address}#{ref}" for ref in sorted(refs)]
-        of_tags |= lookups.ask(names, partial(git_commits.of_tags, address, sorted(refs)))
+        of_tags |= _tag_commits(address, sorted(refs), lookups)
     return of_tags | commits
+
+
+def _tag_commits(address: str, refs: Iterable[str], lookups: _Lookups) -> dict[str, str]:
+    """Return the commits of tags by their names in the lock. The repository is asked for new ones alone."""
+    names = {f"{address}#{ref}": ref for ref in refs}
+    new = {name: ref for name, ref in names.items() if name not in lookups.kept}
+    asked = lookups.ask([*new], partial(git_commits.of_tags, address, [*new.values()]))
+    return {name: lookups.kept[name] for name in names.keys() - new.keys()} | asked
 
 
 def _check_moved(before: Mapping[str, str], current: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.locking import git_commits
-from cli.locking.lock_file import _Lookups
+from cli.locking.lock_file import _Lookups, _tag_commits
 from containers.errors import SlipwayError
 
 REFS = ["refs/tags/gone", "refs/tags/v1", "refs/tags/v2"]
@@ -52,3 +52,14 @@ def test_lock_reachable_leaves_silent_host_as_it_was(tmp_path: Path) -> None:
     lookups = _Lookups({names[1]: "1" * 40}, reachable=True, upgrade=True)
     assert lookups.ask(names, partial(git_commits.of_tags, str(tmp_path), REFS)) == {names[1]: "1" * 40}
     assert [*lookups.left] == names
+
+
+def test_lock_asks_for_new_tags_alone(repository: str, tmp_path: Path) -> None:
+    kept = {f"{repository}#refs/tags/older": "1" * 40}
+    lookups = _Lookups(kept, reachable=False, upgrade=False)
+    commits = _tag_commits(repository, ["refs/tags/older", REFS[1]], lookups)  # the repository has no tag `older`
+    assert commits.keys() == {*kept, f"{repository}#{REFS[1]}"}
+    assert commits.items() >= kept.items()
+    silent = str(tmp_path / "gone")
+    kept = {f"{silent}#{REFS[0]}": "1" * 40}
+    assert _tag_commits(silent, [REFS[0]], _Lookups(kept, reachable=False, upgrade=False)) == kept
