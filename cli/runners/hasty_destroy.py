@@ -103,7 +103,7 @@ def _undefined(items: Callable[..., list[Item]], space: str) -> list[str]:
 
 
 def _release(secret: Item) -> bytes:
-    """Return a release of Helm as JSON: gzip, in base64 beside the Secret's own (v3.20.2, pkg/storage/driver/util.go)."""
+    """Return a release of Helm as JSON: gzip, in base64 below the Secret's own (v3.20.2, storage/driver/util.go:33)."""
     compressed = base64.b64decode(base64.b64decode(secret["data"]["release"]))
     return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(compressed, _LONGEST)
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from containers.errors import MALFORMED, SlipwayError, one_line
 from scaler.waiting import Standing
+from stacks.checks.provider_settings import profile_here
 from stacks.config.ec2 import Ec2RunnersConfig
 
 _ROW: Final = {"id": {"S": "status"}}
@@ -27,7 +28,8 @@ def keeper_report(stack: str, config: Ec2RunnersConfig, profile: str | None = No
 
     table = f"{config.resource_name(stack)}-jobs"
     try:
-        session = boto3.Session(profile_name=profile, region_name=config.region)
+        here = profile_here(profile, boto3.Session().available_profiles)
+        session = boto3.Session(profile_name=here, region_name=config.region)
         client = session.client("dynamodb")
         item: Any = client.get_item(TableName=table, Key=_ROW).get("Item")
     except ClientError as error:

@@ -54,7 +54,7 @@ def of_stacks(stacks: Sequence[str] | None, root: Path) -> list[ReservationEnd]:
 
 def _of_stack(stack: str, root: Path) -> Iterator[ReservationEnd]:
     runners = graph.unlocked(read_stack(stack, root), f"stack {stack}", root).config.runners
-    profile = profile_here(other_settings(stack, {"aws"}, root).get("aws:profile"))
+    profile = other_settings(stack, {"aws"}, root).get("aws:profile")
     for each in reservation_ends(runners, profile) if runners else ():
         yield replace(each, lines=tuple(f"stack {stack}: {line}" for line in each.lines))
 
@@ -110,7 +110,8 @@ def _look_up(requested: NamedReservationsConfig, region: str, profile: str | Non
 
     times = Config(connect_timeout=5, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 2})
     try:
-        client = boto3.Session(region_name=region, profile_name=profile).client("ec2", config=times)
+        here = profile_here(profile, boto3.Session().available_profiles)
+        client = boto3.Session(region_name=region, profile_name=here).client("ec2", config=times)
         listed = pages(client, "describe_capacity_reservations", **reservations.asked(requested))
         answers = [one for page in listed for one in page["CapacityReservations"]]
         return reservations.answered(requested, answers, region)

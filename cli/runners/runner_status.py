@@ -19,7 +19,6 @@ from containers.errors import MALFORMED, SlipwayError, one_line
 from scaler.github import REPOSITORY, GitHub, Refused
 from scaler.waiting import STEPS, Standing, WaitingJob, as_json, serves, standings, with_queue
 from stacks import graph
-from stacks.checks.provider_settings import profile_here
 from stacks.config import github_url
 from stacks.config.ec2 import Ec2RunnersConfig, old_runners
 from stacks.config.kubernetes import KubernetesRunnersConfig
@@ -86,7 +85,7 @@ def report(stack: str, root: Path, repository: str | None = None) -> RunnersRepo
         raise SlipwayError(f"stack {stack} has no runners: give it slipway:runners, or name a stack that has them")
     queue, troubles = _queue(runners.github.url, repository)
     troubles += _old_runners(runners.github.url, runners.runner_releases, repository)
-    profile = profile_here(other_settings(stack, {"aws"}, root).get("aws:profile"))
+    profile = other_settings(stack, {"aws"}, root).get("aws:profile")
     ends = reservation_ends(runners, profile)
     reserved = {each.id: each.ends.timestamp() for each in ends if each.ends}
     troubles += [line for each in ends for line in each.troubles]

@@ -48,16 +48,12 @@ def refusals(config: StackConfig, settings: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key}: {reason}: leave it out"
 
 
-def profile_here(profile: str | None) -> str | None:
+def profile_here(profile: str | None, known: Collection[str]) -> str | None:
     """Return a stack's ``aws:profile``; None for the login of AWS's variables on a machine without it, as in CI.
 
-    AWS's SDK refuses a profile that is not there, whatever login there is.
+    AWS's SDK, which has the ``known`` ones, refuses another, whatever login there is.
     """
-    if profile and _VARIABLES & os.environ.keys():
-        from botocore.session import Session  # noqa: PLC0415 - most stacks have no profile
-
-        return profile if profile in Session().available_profiles else None
-    return profile
+    return None if profile not in known and _VARIABLES & os.environ.keys() else profile
 
 
 def _none(_: StackConfig, __: str, ___: Any) -> str | None:

@@ -230,7 +230,7 @@ def ending(requested: NamedReservationsConfig, reservations: Sequence[Reservatio
 
 
 def is_due(left: timedelta) -> bool:
-    """Return whether a daily reader is to be told of a reservation's remaining time: at 14, 3 and 1 days, or a day later."""
+    """Return whether a daily reader is to be told of the time left: at 14, 3 and 1 days, and for a day from then."""
     return any(days - timedelta(days=1) - _LATE < left <= days for days in map(timedelta, ALARM_DAYS))
 
 

@@ -30,7 +30,8 @@ def look_up(requested: NamedReservationsConfig, region: str, key: str = "reserva
         SlipwayError: AWS has none of them, or does not answer; with AWS's reason.
     """
     try:
-        session = boto3.Session(region_name=region, profile_name=profile_here(CONFIG.get().get("aws:profile")))
+        profile = profile_here(CONFIG.get().get("aws:profile"), boto3.Session().available_profiles)
+        session = boto3.Session(region_name=region, profile_name=profile)
         client = session.client("ec2", config=_CLIENT)
         listed = pages(client, "describe_capacity_reservations", **reservations.asked(requested))
         answers = [one for page in listed for one in page["CapacityReservations"]]
