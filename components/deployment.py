@@ -125,9 +125,11 @@ def _engine(
         return DeclaredEngine(builder.engine(tags | placement.work(engine)), builder.reached_engine)
     if engine.kind == "default":
         return DeclaredEngine(None, ReachedEngine.of_settings())
-    name, host = f"engine-{architecture(platform)}", engine.address or None
-    arguments = {**provider_arguments.of(docker.Provider), "host": host, "disable_docker_daemon_check": True}
-    return DeclaredEngine(docker.Provider(name, **arguments), ReachedEngine(engine.address))
+    arguments = {**provider_arguments.of(docker.Provider), "disable_docker_daemon_check": True}
+    if engine.address:
+        arguments["host"] = engine.address
+    provider = docker.Provider(f"engine-{architecture(platform)}", **arguments)
+    return DeclaredEngine(provider, ReachedEngine(engine.address) if engine.address else ReachedEngine.of_settings())
 
 
 def _stop(placement: Placement, machines: Deployed, variants: Mapping[str, ImageVariant]) -> None:

@@ -14,6 +14,8 @@ from pathlib import Path
 from platform import machine
 from typing import TYPE_CHECKING
 
+from pulumi.runtime.config import CONFIG
+
 from containers.errors import SlipwayError
 from stacks.config.builders import build_key, taking
 from stacks.config.kubernetes import KubernetesRunnersConfig
@@ -117,19 +119,20 @@ def _of_this_machine(plan: Plan) -> Iterator[Callable[[], str]]:
     config, running = plan.config, _running(plan)
     if config.build_on != "engine":
         return
-    local = os.environ.get("DOCKER_HOST", "unix://").startswith("unix://")
+    host = CONFIG.get().get("docker:host", "")
+    local = (host or os.environ.get("DOCKER_HOST", "unix://")).startswith("unix://")
     own = OF_MACHINES.get(machine()) if local else None
     key = "slipway:platforms" if config.platforms else "slipway:platform"
     for platform in config.every_platform:
         if platform in running and platform not in config.engines and platform != own:
-            yield partial(_refusal, platform, key)
+            yield partial(_refusal, platform, host, key)
 
 
-def _refusal(platform: str, key: str) -> str:
+def _refusal(platform: str, host: str, key: str) -> str:
     from containers.engine.engine_platforms import CannotRun, check_runnable  # noqa: PLC0415 - most stacks are for this machine
 
     try:
-        check_runnable([platform], key=key)
+        check_runnable([platform], host, key=key)
     except CannotRun as error:
         return str(error)
     except SlipwayError:  # what is built there says so

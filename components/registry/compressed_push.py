@@ -52,5 +52,4 @@ class CompressedPush(Resource, module="image", name="CompressedPush"):
 
     def __init__(self, name: str, args: CompressedPushArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         image = {"ref": args.name, "built": args.built, "level": args.level, "pushed": None}
-        engine = {"engine": args.engine.host, "ssh": list(args.engine.ssh), "tls": dict(args.engine.tls)}
-        super().__init__(PushCompressed(), name, {**image, **engine, **login_inputs(args.login)}, opts)
+        super().__init__(PushCompressed(), name, {**image, **args.engine.inputs, **login_inputs(args.login)}, opts)

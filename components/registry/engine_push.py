@@ -7,8 +7,8 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
 
+from components.reached_engine import address
 from containers.engine import zstd_push
-from containers.engine.connection import Address
 from containers.engine.early_layers import EngineImage
 from containers.engine.engine import Engine, EngineError, json_header
 from containers.engine.pushed_layers import FOLDER
@@ -34,7 +34,7 @@ def push(image: Mapping[str, Any], login: credentials.Login | None) -> str:
     name = Reference.of(image["ref"])
     try:
         known = login or credentials.of_machine(name.host)
-        engine = Engine.at(Address(image["engine"], tuple(image["ssh"]), image["tls"], ROOT))
+        engine = Engine.at(address(image))
         held = EngineImage.held(image["built"], engine)
         level = int(image["level"])  # Pulumi passes numbers as floats
         digest, config, _ = zstd_push.push(held, str(name), level, known, ROOT / FOLDER, lambda _: None)

@@ -91,6 +91,8 @@ def _kubernetes(config: StackConfig, name: str, _: Any) -> str | None:
 def _docker(config: StackConfig, name: str, _: Any) -> str | None:
     if name in _ENGINE and (config.engines or config.build_on == "runners"):
         return "the stack names its engines, by slipway:engines or slipway:buildOn"
+    if name == "context":
+        return "give docker:host instead, the address that `docker context inspect` prints"
     return None
 
 

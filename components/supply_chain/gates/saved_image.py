@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from components.reached_engine import address
 from containers.budget import apart
 from containers.engine import engine_image
-from containers.engine.connection import Address
 from containers.image.binaries import contents
 from containers.image.layers.layer import Facts
-from stacks.config.stack_file import ROOT
 
 
 def check(image: Mapping[str, Any]) -> None:
@@ -45,8 +44,7 @@ def _inspect(image: Mapping[str, Any], archive: Path | None) -> None:
     name, exceptions = image["name"], image.get("exceptions")
     facts: Facts = _none if exceptions is None else contents.facts
     # Whatever the gates, the archive is read: it must be of the image that the update built.
-    address = Address(image["engine"], tuple(image.get("ssh") or ()), image.get("tls") or {}, ROOT)
-    held, layers = engine_image.read(name, image["ref"], address, image["platform"], facts, archive)
+    held, layers = engine_image.read(name, image["ref"], address(image), image["platform"], facts, archive)
     if exceptions is not None:
         from components.supply_chain.gates import loading_gate
 

@@ -58,5 +58,4 @@ class UnpushedImage(Resource, module="image", name="UnpushedImage"):
 
     def __init__(self, name: str, args: UnpushedImageArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         image = {"ref": args.ref, "name": args.name, "platform": args.platform, **vars(args.gates)}
-        engine = {"engine": args.engine.host, "ssh": list(args.engine.ssh), "tls": dict(args.engine.tls)}
-        super().__init__(InspectUnpushed(), name, {**image, **engine}, opts)
+        super().__init__(InspectUnpushed(), name, {**image, **args.engine.inputs}, opts)

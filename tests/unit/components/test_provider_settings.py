@@ -11,6 +11,8 @@ import pulumi
 import pytest
 from pulumi.runtime.config import CONFIG
 
+from components import reached_engine
+from components.reached_engine import ReachedEngine
 from containers.errors import SlipwayError
 from stacks import flavors, plan
 from stacks.checks.provider_settings import refusals
@@ -80,6 +82,36 @@ def test_image_is_pushed_from_the_engine_that_built_it(monkeypatch: pytest.Monke
     assert (pushed["engine"], pushed["ssh"]) == ("ssh://builder", ["-p", "2222"])
 
 
+def test_engine_of_the_settings_builds_each_platform(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stack for several platforms has a provider for each, of the same engine."""
+    monkeypatch.setenv("SLIPWAY_DOCKER_PROVIDER", "official")
+    monkeypatch.setenv("DOCKER_HOST", "unix:///other.sock")
+    settings = {"docker:host": "tcp://builder:2376", "docker:certPath": "/certificates"}
+    pushed_as = {"pushed": f"r.example/x@sha256:{'2' * 64}"}
+    platforms = ["linux/amd64", "linux/arm64"]
+    answers = {f"{name}-{each[6:]}-push": pushed_as for name in ("torch", "extras") for each in platforms}
+    zstd = {"kind": "zstd", "level": 3}
+    recorder = deployed(settings, answers=answers, indexed=True, platforms=platforms, compression=zstd)
+    for each in ("engine-amd64", "engine-arm64"):
+        provider = recorder.resources["pulumi:providers:docker", each]
+        assert (provider["host"], provider["certPath"]) == ("tcp://builder:2376", "/certificates")
+    pushes = recorder.of_type("pulumi-python:dynamic/image:CompressedPush").values()
+    assert {(each["engine"], each["certificates"]) for each in pushes} == {("tcp://builder:2376", "/certificates")}
+
+
+def test_certificates_of_a_folder_reach_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without ``docker:host`` they are for the host of the environment; no key is in the state."""
+    inputs = ReachedEngine(folder=str(tmp_path)).inputs
+    with pytest.raises(SlipwayError, match=f"certPath {tmp_path}: {tmp_path}/ca.pem: No such file"):
+        reached_engine.address(inputs)
+    for name in ("ca", "cert", "key"):
+        (tmp_path / f"{name}.pem").write_text(name)
+    monkeypatch.setenv("DOCKER_HOST", "tcp://builder:2376")
+    address = reached_engine.address(inputs)
+    assert (address.host, address.tls) == ("tcp://builder:2376", {"ca": "ca", "cert": "cert", "key": "key"})
+    assert reached_engine.address(ReachedEngine().inputs).host == ""  # that of the environment, or by default
+
+
 @pytest.mark.parametrize(
     ("key", "value", "line"),
     [
@@ -117,6 +149,7 @@ ENGINES = {"flavor": "local", "engines": {"linux/amd64": "ssh://builder"}}
         ({"flavor": "runners", "runners": CLUSTER}, "kubernetes:context", "c", "kubernetes:context: give slipway:runners"),
         ({"flavor": "runners", "runners": CLUSTER}, "kubernetes:suppressDeprecationWarnings", "true", None),
         ({"flavor": "local"}, "docker:host", "ssh://x", None),
+        ({"flavor": "local"}, "docker:context", "x", "docker:context: give docker:host instead, the address that"),
         (ENGINES, "docker:host", "ssh://x", "docker:host: the stack names its engines"),
         ({"flavor": "local"}, "pulumi:disable-default-providers", ["*"], "pulumi:disable-default-providers: '*': Docker"),
         ({"flavor": "local"}, "pulumi:disable-default-providers", '["aws", "docker"]', "pulumi:disable-default-providers: 'docker'"),
