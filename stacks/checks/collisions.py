@@ -115,7 +115,8 @@ def _label_of_a_set(first: tuple[str, StackConfig], second: tuple[str, StackConf
             if name in set(map(str.lower, own.labels)) and _overlap(url, own.github.url):
                 return (
                     f"jobs that choose the scale set {name} of {stack} by its name may get runners of {its_stack}, "
-                    f"which have it as a label: set other slipway:runners.{own.key('labels')} there"
+                    f"which have it as a label: set other slipway:runners.{own.key('labels')} there, or, if both "
+                    "are to take them, have jobs choose a label that both have"
                 )
     return None
 
@@ -166,7 +167,8 @@ def _one_job(ours: _Served, theirs: _Served) -> str | None:
         named = ", ".join([one.scale_set, *one.labels] if one.scale_set else one.labels)
         return (
             f"both serve each job of {one.github.url} with the labels {named}; set "
-            f"other slipway:runners.{'sets' if one.scale_set else 'labels'} in one of them"
+            f"other slipway:runners.{'sets' if one.scale_set else 'labels'} in one of them, or, if both are to serve "
+            "them, add a label to one"
         )
     return None
 

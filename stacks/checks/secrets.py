@@ -14,6 +14,9 @@ from stacks.config.stack_file import NAMESPACE
 _PASSED: Final = ("runners", "arc", "values")
 """The key whose values go to Helm charts as they are."""
 
+_HIDDEN: Final = ("runners.github.app.id", "runners.github.app.installation")
+"""Keys that may be secrets, and need not: the state has them encrypted, with the App's key."""
+
 
 @functools.cache
 def secret_keys() -> tuple[str, ...]:
@@ -40,7 +43,7 @@ def check_clear_text(written: Mapping[str, Any], where: str) -> None:
                 f"{where}: {key}: is in clear text in the stack's file: remove it there (and change it, if it "
                 f"was committed), then `pulumi config set --secret --path {_quoted(key)}`"
             )
-    kept = secret_keys()
+    kept = (*secret_keys(), *_HIDDEN)
     for parts in _encrypted(written):
         if any(_matches(parts, key.split(".")) for key in kept):
             continue

@@ -63,7 +63,11 @@ def test_two_stacks_with_a_scale_set_each_are_right(other: dict[str, Any]) -> No
 @pytest.mark.parametrize("url", [EC2["github"]["url"], "https://github.com/ACME/images"])
 def test_two_stacks_that_serve_one_job_are_refused(url: str) -> None:
     (line,) = conflicts(EC2, at(EC2, url, labels=["GPU"]))
-    assert line.startswith("stacks a and b: both serve each job of https://github.com/acme with the labels gpu")
+    assert line == (
+        "stacks a and b: both serve each job of https://github.com/acme with the labels gpu; set other "
+        "slipway:runners.labels in one of them, or, if both are to serve them, add a label to one"
+    )
+    assert conflicts(EC2, at(EC2, url, labels=["GPU", "green"])) == []
 
 
 def test_stack_on_ec2_has_a_scale_set_of_its_name() -> None:
@@ -107,7 +111,8 @@ def test_label_that_is_the_name_of_anothers_set_is_refused() -> None:
         having, lacking = ("b", "a") if one is labelled else ("a", "b")
         assert line == (
             f"stacks a and b: jobs that choose the scale set ci of {having} by its name may get runners of {lacking}, "
-            "which have it as a label: set other slipway:runners.labels there"
+            "which have it as a label: set other slipway:runners.labels there, or, if both are to take them, have jobs "
+            "choose a label that both have"
         )
         assert len(conflicts(first, at(second, "https://github.com/ACME/images"))) == 1
         assert conflicts(first, at(second, "https://github.com/acme2")) == []

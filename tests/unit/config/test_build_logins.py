@@ -173,7 +173,7 @@ def test_password_in_clear_text_below_host_is_refused() -> None:
 
 
 def test_secret_in_any_other_key_is_refused() -> None:
-    """A program has it decrypted, and the state would show it: only keys that hold a secret keep it one."""
+    """A program has it decrypted, and the state would show it: only keys that hold a secret, or go with one, keep it."""
     taken = set()
     for model in {flavors.flavor(name).Config for name in flavors.names()}:
         for key, _ in keys(model):
@@ -191,6 +191,8 @@ def test_secret_in_any_other_key_is_refused() -> None:
     assert taken == {
         "registry.password",
         "buildSecrets.*.password",
+        "runners.github.app.id",
+        "runners.github.app.installation",
         "runners.github.app.privateKey",
         "runners.github.token",
     }
