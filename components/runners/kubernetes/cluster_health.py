@@ -75,12 +75,16 @@ def warnings(config: KubernetesRunnersConfig, specs: Iterable[ImageSpec] = ()) -
 
 
 def refusals(config: KubernetesRunnersConfig) -> list[str]:
-    """Return one line for each scale set with which an update must not begin; none if the cluster does not answer."""
+    """Return one line for each scale set with which an update must not begin; none if the cluster does not answer.
+
+    So is one for nodes where a job would have the token of a runner.
+    """
     checks = (_ending, _moved, _unprepared)
     lines: list[str] = []
     try:
         present = _known_items(config, ARC_SETS, f"--namespace={config.namespace}")
         lines += [line for each in present for check in checks if (line := check(config, each))]
+        lines += (line for own in config.all_sets if own.job_daemon for line in _untainted(own))
         lines += _unserved(config)
     except (FileNotFoundError, Unanswered, *MALFORMED):  # the warnings say so
         pass
@@ -202,7 +206,6 @@ def _of_nodes(config: KubernetesRunnersConfig, specs: Iterable[ImageSpec]) -> It
     nodes = _nodes(config)
     yield from _devices(config, nodes)
     yield from _device_class(config)
-    yield from _untainted(config, nodes)
     yield from _drivers(config, nodes, specs)
     yield from _runtimes(config, nodes, specs)
     yield from _reservations(config)
@@ -232,19 +235,19 @@ def _device_class(config: KubernetesRunnersConfig) -> Iterator[str]:
         )
 
 
-def _untainted(config: KubernetesRunnersConfig, nodes: list[Item]) -> Iterator[str]:
-    """Look for nodes on which a job, which has the node by its Docker daemon, may meet a runner.
+def _untainted(config: KubernetesRunnersConfig) -> Iterator[str]:
+    """Refuse nodes on which a job, which has the node by its Docker daemon, may meet a runner.
 
     A runner tolerates no taint. That the profile or the pool tolerates one says nothing of the nodes.
     """
     labels = config.node_labels.items()
     bare = [
         entry["metadata"]["name"]
-        for entry in nodes
+        for entry in _nodes(config)
         if labels <= entry["metadata"].get("labels", {}).items()
         and not {"NoSchedule", "NoExecute"} & {taint["effect"] for taint in entry.get("spec", {}).get("taints", ())}
     ]
-    if bare and config.job_daemon:
+    if bare:
         yield (
             f"{node_drivers.listed(bare)}, of {config.profile}: no taint keeps runners away, and a job has the node of "
             "its Docker daemon, with the token of a runner there: give the nodes a taint that the profile or "

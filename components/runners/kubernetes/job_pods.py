@@ -24,6 +24,7 @@ from components.runners.kubernetes.pod import (
     JOBS,
     JOBS_MAP,
     SOCKETS,
+    TRUSTED,
     Spec,
     claims,
     daemon,
@@ -55,6 +56,7 @@ _ANSWERS = "for _ in $(seq 120); do docker info >/dev/null 2>&1 && exit; sleep 1
 _LONGEST = 5 * 24 * 60 * 60
 """Seconds after which no job runs any more (GitHub, "Actions limits": five days on self-hosted runners)."""
 
+_STARTS = "Object.defineProperty(process, 'stdin'"
 _HOOK = f"""\
 'use strict'
 const fs = require('fs')
@@ -82,10 +84,20 @@ if (command !== 'prepare_job') input.state = {{ jobPod }}
 // tar-fs judges by its text whether a link in a job's archive stays in that folder. `a/..` leaves it if `a` is a link.
 const {{ symlink }} = fs
 fs.symlink = (target, ...others) => symlink(normalize(target), ...others)
-Object.defineProperty(process, 'stdin', {{ value: Readable.from([JSON.stringify(input) + '\\n']) }})
+{_STARTS}, {{ value: Readable.from([JSON.stringify(input) + '\\n']) }})
 require('/home/runner/k8s-novolume/index.js')
 """
 """Starts GitHub's hook so that a job cannot turn it against its runner."""
+
+_TRUSTS = f"""\
+if (command === 'run_script_step') {{
+  const trusts = ': "${{NODE_EXTRA_CA_CERTS:={TRUSTED}}}"; export NODE_EXTRA_CA_CERTS; exec "$0" "$@"'
+  args.entryPoint = `sh -c '${{trusts}}' ${{args.entryPoint}}`
+}}
+"""
+"""Has a job's actions trust the certificate of the mirrors, unless its image or its workflow names one. A template
+would win over both (packages/k8s/src/k8s/utils.ts:206); the hook writes the program of a step into a script as it is
+(utils.ts:92)."""
 
 
 def namespace(config: KubernetesRunnersConfig) -> Manifest:
@@ -160,9 +172,10 @@ def files(
     job, warm = (template(config, service, docker) for _ in range(2))
     step = _template(config, {"resources": on_disk(config.disk)}, [], has_devices=False)
     templates = {"job.json": job, "warm.json": _warming(warm), "step.json": step}
+    specs = {name: trusting(each["spec"], authority, by_variable=False) for name, each in templates.items()}
     texts = {
-        "hook.js": _HOOK,
-        **{name: _text({**each, "spec": trusting(each["spec"], authority)}) for name, each in templates.items()},
+        "hook.js": _HOOK.replace(_STARTS, _TRUSTS + _STARTS) if authority else _HOOK,
+        **{name: _text({**each, "spec": specs[name]}) for name, each in templates.items()},
     }
     return isolation.manifest("v1", "ConfigMap", config.named(JOBS_MAP), config.namespace, data=texts)
 

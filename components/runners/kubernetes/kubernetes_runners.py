@@ -113,6 +113,7 @@ class KubernetesRunners(pulumi.ComponentResource):
         self.provider = _cluster(name, config, options)
         self._opts = pulumi.ResourceOptions(parent=self, provider=self.provider)
         self.scale_set = config.namespace
+        self._shared: dict[str, pulumi.CustomResource] = {}
         ports = [*args.ports, *config.extra_ports]
         spaces = (config.namespace, config.jobs_namespace)
         of_runners, of_jobs = (isolation.authority(config, space, args.authority) for space in spaces)
@@ -169,7 +170,10 @@ class KubernetesRunners(pulumi.ComponentResource):
 
     def _declare(self, manifest: Manifest, *after: pulumi.Resource) -> pulumi.CustomResource:
         options = pulumi.ResourceOptions(depends_on=list(after))
-        return declare(self._name, manifest, pulumi.ResourceOptions.merge(self._opts, options))
+        declared = declare(self._name, manifest, pulumi.ResourceOptions.merge(self._opts, options))
+        if manifest["kind"] == "ResourceClaim":
+            self._shared[manifest["metadata"]["name"]] = declared
+        return declared
 
     def _guarded(self, namespace: Manifest, *around: Manifest) -> list[pulumi.CustomResource]:
         """Declare a namespace and the isolation of its pods; return the latter."""
@@ -213,14 +217,19 @@ class KubernetesRunners(pulumi.ComponentResource):
     def _scale_set(
         self, own: Config, template: pod.Spec, running: Sequence[pulumi.Resource], before: Sequence[pulumi.Resource]
     ) -> None:
-        """Declare the scale set of a set's runners, after the stack's controller if it has one."""
+        """Declare the scale set of a set's runners, after the stack's controller if it has one.
+
+        It is made anew with the claim that its jobs share, and so goes before that: while a pod has the claim, this
+        stays (Kubernetes, "Dynamic Resource Allocation").
+        """
         _, chart = arc.charts(own)
         values = arc.scale_set_values(own, template)
         name = own.named(posixpath.basename(chart))
+        shared = self._shared.get(own.named(pod.CLAIM))
         options = pulumi.ResourceOptions(
             depends_on=[*(running or before)],
             replacement_trigger=arc.trigger(own, values),
-            replace_with=[*running],
+            replace_with=[*running, *([shared] if shared else [])],
         )
         self._chart(name, chart, own.namespace, own.scale_set, values, options, 60 * own.grace + _LEEWAY)
 

@@ -34,7 +34,7 @@ CLAIM = "gpus"
 """A pod's name for its claim of GPUs; also that of the template of claims, or of the one that is shared."""
 AUTHORITY = "mirrors-ca"
 """A pod's volume with the certificate that ``slipway:mirrors.caCertificate`` has."""
-_TRUSTED = "/etc/ssl/certs/slipway-mirrors.pem"
+TRUSTED = "/etc/ssl/certs/slipway-mirrors.pem"
 _START = 30 * 60
 """Seconds in which a job's pod gets its node and its image, else the job fails. The hook's default is ten minutes, in
 which a cloud may not start a node with GPUs."""
@@ -261,20 +261,21 @@ def daemon(
     }
 
 
-def trusting(spec: Spec, authority: str) -> Spec:
+def trusting(spec: Spec, authority: str, *, by_variable: bool = True) -> Spec:
     """Return a pod whose containers trust the certificate of the mirrors, of a ConfigMap; the pod itself without one.
 
     Programs in Go, such as Docker and BuildKit, read each file of the folder besides the system's bundle (go1.26,
-    crypto/x509/root_unix.go, loadSystemRoots). GitHub's actions run in Node.js, which reads the file of its variable.
+    crypto/x509/root_unix.go, loadSystemRoots). GitHub's actions run in Node.js, which reads the file of its variable:
+    ``by_variable`` sets that, in place of the image's own.
     """
     if not authority:
         return spec
-    mount = {"name": AUTHORITY, "mountPath": _TRUSTED, "subPath": "ca.pem", "readOnly": True}
-    variable = {"name": "NODE_EXTRA_CA_CERTS", "value": _TRUSTED}
+    mount = {"name": AUTHORITY, "mountPath": TRUSTED, "subPath": "ca.pem", "readOnly": True}
+    variables = [{"name": "NODE_EXTRA_CA_CERTS", "value": TRUSTED}] if by_variable else []
 
     def trusts(container: Spec) -> Spec:
         mounts, env = ([*container.get(key, ())] for key in ("volumeMounts", "env"))
-        return {**container, "volumeMounts": [*mounts, mount], "env": [*env, variable]}
+        return {**container, "volumeMounts": [*mounts, mount], **({"env": env} if (env := [*env, *variables]) else {})}
 
     kinds = [key for key in ("initContainers", "containers") if key in spec]
     volume = {"name": AUTHORITY, "configMap": {"name": authority}}

@@ -96,7 +96,7 @@ def test_reason_of_an_old_engine_says_what_to_do() -> None:
     )
 
 
-def test_warnings_of_docker_in_jobs_name_nodes_without_a_taint(kubectl: Path) -> None:
+def test_docker_in_jobs_on_nodes_without_a_taint_is_refused(kubectl: Path) -> None:
     """A job has the node of its Docker daemon; the profile tolerates a taint that the nodes need not have."""
     given = {"jobPods": True, "daemon": True, "nodeSelector": {"acme.example/pool": "ci"}}
     values = CONFIG.model_dump(by_alias=True, exclude_unset=True)
@@ -109,10 +109,10 @@ def test_warnings_of_docker_in_jobs_name_nodes_without_a_taint(kubectl: Path) ->
     ):
         entry = {**node(), "spec": spec, "metadata": {"name": "gpu-1", "labels": labels}}
         says(kubectl, nodes=[entry])
-        lines = cluster_health.warnings(config)
+        lines = cluster_health.refusals(config)
         assert [line.split(": no taint keeps runners away")[0] for line in lines] == ["node gpu-1, of eks-p5"] * named
     says(kubectl, nodes=[{**node(), "metadata": {"name": "gpu-1", "labels": given["nodeSelector"]}}])
-    assert cluster_health.warnings(KubernetesRunnersConfig.model_validate({**values, "jobPods": True})) == []
+    assert cluster_health.refusals(KubernetesRunnersConfig.model_validate({**values, "jobPods": True})) == []
 
 
 def test_warnings_of_a_job_without_its_runner_name_it(kubectl: Path) -> None:

@@ -6,6 +6,8 @@ import base64
 import copy
 import functools
 import json
+import os
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -148,9 +150,45 @@ def test_pods_trust_the_certificate_of_the_mirrors(pods: bool) -> None:
                 # Programs in Go read all files of this folder, whatever their names.
                 assert mount["mountPath"] == "/etc/ssl/certs/slipway-mirrors.pem"
                 assert mount["subPath"] in authority["data"]
-                assert {"name": "NODE_EXTRA_CA_CERTS", "value": mount["mountPath"]} in container["env"]
+                variable = {"name": "NODE_EXTRA_CA_CERTS", "value": mount["mountPath"]}
+                assert (variable in container.get("env", ())) == (space != f"{SPACE}-jobs")  # it may be the image's own
     # A file of a subPath does not follow its ConfigMap.
     assert len(service["metadata"]["annotations"]["slipway/authority"]) == 12
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="the hook is a program of Node.js")
+@pytest.mark.parametrize(
+    ("of_image", "of_workflow", "trusted"),
+    [
+        ({}, {}, "/etc/ssl/certs/slipway-mirrors.pem"),
+        ({"NODE_EXTRA_CA_CERTS": "/i"}, {}, "/i"),
+        ({"NODE_EXTRA_CA_CERTS": "/i"}, {"NODE_EXTRA_CA_CERTS": "/w"}, "/w"),
+    ],
+    ids=["none", "image", "workflow"],
+)
+def test_step_trusts_the_mirrors_unless_told_otherwise(
+    tmp_path: Path, of_image: dict[str, str], of_workflow: dict[str, str], trusted: str
+) -> None:
+    """In place of GitHub's hook, what it does with a step: a script that a shell of the image runs."""
+    recorder, _ = run(chain={}, runners=runners(jobPods=True), mirrors={"caCertificate": PEM})
+    hook = objects(recorder)["ConfigMap jobs"]["data"]["hook.js"]
+    (tmp_path / "hook.js").write_text(hook.replace("/home/runner/k8s-novolume", str(tmp_path)))
+    (tmp_path / "index.js").write_text("""
+process.stdin.on('data', part => {
+  const { entryPoint, entryPointArgs, environmentVariables } = JSON.parse(part).args
+  const prefix = Object.entries(environmentVariables).map(([key, value]) => `"${key}=${value}"`)
+  console.log(`exec ${prefix.length ? `env ${prefix.join(' ')}` : ''} ${entryPoint} ${entryPointArgs.join(' ')}`)
+})
+""")
+    shown = ["-c", "'echo \"$0 $1 $NODE_EXTRA_CA_CERTS\"'", "a", "'b  c'"]
+    args = {"entryPoint": "sh", "entryPointArgs": shown, "environmentVariables": of_workflow}
+    given = json.dumps({"command": "run_script_step", "args": args})
+    path = {"PATH": os.environ["PATH"]}
+    in_place = {**path, "ACTIONS_RUNNER_POD_NAME": "own"}
+    command = ["node", str(tmp_path / "hook.js")]
+    script = subprocess.run(command, input=given, env=in_place, check=True, text=True, stdout=subprocess.PIPE).stdout
+    done = subprocess.run(["sh", "-e", "-c", script], env={**path, **of_image}, check=True, stdout=subprocess.PIPE)
+    assert done.stdout.decode() == f"a b  c {trusted}\n"
 
 
 def test_charts_and_images_come_from_the_mirrors() -> None:
