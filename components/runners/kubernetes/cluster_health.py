@@ -62,7 +62,8 @@ def warnings(config: KubernetesRunnersConfig, specs: Iterable[ImageSpec] = ()) -
     try:
         images = list(specs)
         of_nodes = [_of_nodes(own, images) for own in config.all_sets]
-        problems = (*of_nodes, _controller(config), _unchecked(config), _waiting(config), _replicas(config))
+        of_arc = (_failed(config), _controller(config), _unchecked(config))
+        problems = (*of_nodes, *of_arc, _waiting(config), _replicas(config))
         return list(dict.fromkeys(printable(line) for lines in problems for line in lines))
     except FileNotFoundError:
         return [
@@ -316,12 +317,36 @@ def _controller(config: KubernetesRunnersConfig) -> Iterator[str]:
     if not pods and _items(config, "namespaces", f"--field-selector=metadata.name={space}"):
         yield f"{space} has no pod, so that queued jobs get no runner: kubectl get events --namespace {space}"
     elif not pods and _known_items(config, ARC_SETS, f"--namespace={config.namespace}"):
-        yield f"the namespace {space} is gone, so that queued jobs get no runner: run `pulumi up --refresh`"
+        again = (
+            "the organization has to make its controller again"
+            if config.arc.controller
+            else "run `pulumi up --refresh`"
+        )
+        yield f"the namespace {space} is gone, so that queued jobs get no runner: {again}"
     if pods and not any("listener" in pod["metadata"]["name"] for pod in pods):
         yield (
             f"{space} has no listener, so that queued jobs get no runner: are runners.github.url and its credentials "
             f"right? {_log(config)}"
         )
+
+
+def _failed(config: KubernetesRunnersConfig) -> Iterator[str]:
+    """Look for charts whose last revision has failed.
+
+    A refresh takes it for right, and the state forgets that it failed (pulumi-kubernetes 9497796,
+    provider/pkg/provider/helm_release.go:1032, Read): no later update tries again.
+    """
+    for space in dict.fromkeys([config.namespace, *([] if config.arc.controller else [config.controller_namespace])]):
+        latest: dict[str, tuple[int, str]] = {}
+        for each in _items(config, "secrets", f"--namespace={space}", "--selector=owner=helm"):
+            labels = each["metadata"]["labels"]
+            revision = (int(labels["version"]), labels["status"])
+            latest[labels["name"]] = max(revision, latest.get(labels["name"], revision))
+        for name in sorted(name for name, (_, status) in latest.items() if status == "failed"):
+            yield (
+                f"{space}/{name}: Helm's last revision of the chart has failed: if this update leaves it so, run `helm "
+                f"uninstall {name} --namespace {space}`, then `pulumi up --refresh`"
+            )
 
 
 def _log(config: KubernetesRunnersConfig) -> str:

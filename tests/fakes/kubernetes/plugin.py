@@ -10,14 +10,16 @@ an object or a cluster.
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import requests
@@ -56,6 +58,9 @@ REPLACES: Final[Mapping[str, tuple[str, ...]]] = {
 pulumi-kubernetes, provider/pkg/provider/diff.go.
 """
 
+
+_VARIABLE: Final = "PULUMI_K8S_DELETE_UNREACHABLE"
+_GONE: Final = f"If the cluster was deleted, rerun the operation with {_VARIABLE} set to true"
 
 IDENTITY: Final = ("metadata.name", "metadata.namespace")
 """Where these change, the new object is made before the old one is deleted."""
@@ -110,15 +115,22 @@ class Api:
     def apply(self, manifest: Properties) -> Properties:
         """Apply an object on the server, which refuses unknown fields and what another manager has set.
 
-        The plugin first takes over what kubectl has set (await.go, fixCSAFieldManagers).
+        What kubectl has set is taken over, whatever its command (await.go:858, fixCSAFieldManagers).
         """
-        response = self.session.patch(
-            self.url(manifest),
-            params={"fieldManager": MANAGER, "fieldValidation": "Strict"},
-            headers={"Content-Type": "application/apply-patch+yaml"},
-            data=json.dumps(manifest),
-            timeout=60,
-        )
+
+        def applied(**forced: str) -> requests.Response:
+            return self.session.patch(
+                self.url(manifest),
+                params={"fieldManager": MANAGER, "fieldValidation": "Strict", **forced},
+                headers={"Content-Type": "application/apply-patch+yaml"},
+                data=json.dumps(manifest),
+                timeout=60,
+            )
+
+        response = applied()
+        others = re.findall(r'conflicts? with "([^"]+)"', response.text.replace('\\"', '"'))
+        if response.status_code == 409 and all(each.startswith("kubectl") for each in others):
+            response = applied(force="true")
         return _read(response)
 
     def delete(self, manifest: Properties, seconds: float) -> None:
@@ -234,6 +246,13 @@ class KubernetesProvider(Provider):
         return Api(self._where, self._context)
 
     def Check(self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:
+        """Name the version of a chart in a folder, so that another one is an update (helm_release.go:329)."""
+        chart = (
+            Path(request.news.fields["chart"].string_value, "Chart.yaml") if "chart" in request.news.fields else None
+        )
+        if chart and _type(request.urn) == RELEASE and chart.is_file():
+            version = str(yaml.safe_load(chart.read_text())["version"])
+            return provider_pb2.CheckResponse(inputs=encode_struct({**decode_struct(request.news), "version": version}))
         return provider_pb2.CheckResponse(inputs=request.news)
 
     def Diff(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
@@ -255,19 +274,47 @@ class KubernetesProvider(Provider):
         current = self._api.find(manifest)
         return current is not None and _done(current) is not True
 
+    def _unreachable(self) -> str:
+        """Return why the cluster is not reached; empty where it is."""
+        try:
+            self._api.session.get(f"{self._api.server}/version", timeout=30)
+        except (SlipwayError, requests.RequestException) as error:
+            return f"configured Kubernetes cluster is unreachable: {error}"
+        return ""
+
     def Read(self, request: provider_pb2.ReadRequest, context: grpc.ServicerContext) -> provider_pb2.ReadResponse:
-        """Return the state as it was, unless the object is gone."""
+        """Return what the inputs name as the cluster has it (provider.go:1899, helm_release.go:1032).
+
+        The inputs of a release are those of its last attempt, and nothing says that this failed.
+        """
+        if reason := self._unreachable():
+            self.host.log(request.urn, reason, "WARNING")
+            if _forgets():
+                return provider_pb2.ReadResponse()
+            raise SlipwayError(f"failed to read resource state due to unreachable cluster. {_GONE}")
         known = plain(decode_struct(request.properties))
         if _type(request.urn) == RELEASE:
             try:
-                self._helm("status", known["name"], "--namespace", known["namespace"])
+                status = self._helm("status", known["name"], "--namespace", known["namespace"], "--output", "json")
             except SlipwayError as error:
                 if "release: not found" not in str(error):
                     raise
                 return provider_pb2.ReadResponse()
-        elif self._api.find(known) is None:
+            known["status"]["status"] = json.loads(status)["info"]["status"]
+            inputs = {key: value for key, value in known.items() if key != "status"}
+            return provider_pb2.ReadResponse(
+                id=request.id, inputs=encode_struct(inputs), properties=encode_struct(known)
+            )
+        current = self._api.find(known)
+        if current is None:
             return provider_pb2.ReadResponse()
-        return provider_pb2.ReadResponse(id=request.id, inputs=request.inputs, properties=request.properties)
+        inputs = plain(decode_struct(request.inputs))
+        if known["kind"] == "Secret":  # the API server has its text in another field
+            text = {key: base64.b64decode(value).decode() for key, value in current.get("data", {}).items()}
+            current = {**current, "stringData": text}
+        seen = _pruned(current, inputs)
+        current["metadata"].pop("managedFields", None)
+        return provider_pb2.ReadResponse(id=request.id, inputs=encode_struct(seen), properties=encode_struct(current))
 
     def Create(self, request: provider_pb2.CreateRequest, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:
         inputs = decode_struct(request.properties)
@@ -307,7 +354,12 @@ class KubernetesProvider(Provider):
 
     def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:
         known = plain(decode_struct(request.properties))
-        if _type(request.urn) == RELEASE:
+        is_release = _type(request.urn) == RELEASE
+        if reason := self._unreachable():
+            if _forgets() and not is_release:
+                return empty_pb2.Empty()
+            raise SlipwayError(f"can't delete Helm Release. Reason: {reason}" if is_release else f"{reason}. {_GONE}")
+        if is_release:
             words = ["uninstall", known["name"], "--namespace", known["namespace"]]
             self._helm(*words, *_waiting(known))  # one that is gone is an error (provider/helm_release.go, Delete)
         else:
@@ -424,6 +476,20 @@ def _init_failed(
     context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
 
 
+def _forgets() -> bool:
+    """Tell whether what was in a cluster that is not reached is to be forgotten."""
+    return os.environ.get(_VARIABLE) == "true"
+
+
+def _pruned(live: Any, inputs: Any) -> Any:
+    """Return what the inputs name, as it is (util.go:234, pruneMap)."""
+    if isinstance(live, dict) and isinstance(inputs, dict):
+        return {key: _pruned(live[key], value) for key, value in inputs.items() if key in live}
+    if isinstance(live, list) and isinstance(inputs, list) and len(live) == len(inputs):
+        return [_pruned(*pair) for pair in zip(live, inputs, strict=True)]
+    return live
+
+
 def _type(urn: str) -> str:
     return urn.split("::")[2].rpartition("$")[2]
 
@@ -441,7 +507,7 @@ def _diff(changed: list[str], replaces: list[str]) -> provider_pb2.DiffResponse:
         changes=some,
         diffs=changed,
         replaces=replaces,
-        deleteBeforeReplace=bool(replaces) and not set(IDENTITY) & set(replaces),
+        deleteBeforeReplace=bool(replaces) and not {*IDENTITY, "name", "namespace"} & set(replaces),
     )
 
 

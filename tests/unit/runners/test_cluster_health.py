@@ -36,9 +36,9 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def says(folder: Path, **items: list[Any]) -> None:
     """Have kubectl answer with ``nodes``, the runners' ``pods`` and ``runners``, those of the ``build`` service and its
-    ``deployments``, the scale ``sets``, the ``jobs`` in pods of their own, and those ``own`` to the controller's namespace, which is among the ``namespaces``; what is not given is empty, and a kind of ``runners`` unknown then.
+    ``deployments``, the scale ``sets``, Helm's ``charts``, the ``jobs`` in pods of their own, and those ``own`` to the controller's namespace, which is among the ``namespaces``; what is not given is empty, and a kind of ``runners`` unknown then.
     """
-    for name in ("nodes", "pods", "own", "runners", "namespaces", "build", "deployments", "jobs", "sets"):
+    for name in ("nodes", "pods", "own", "runners", "namespaces", "build", "deployments", "jobs", "sets", "charts"):
         (folder / f"{name}.json").write_text(json.dumps({"items": items.get(name, [])}))
     (folder / "unknown").write_text('error: the server doesn\'t have a resource type "ephemeralrunners"\n')
     known = f"cat {folder}/runners.json" if "runners" in items else f"cat {folder}/unknown >&2; exit 1"
@@ -48,6 +48,8 @@ def says(folder: Path, **items: list[Any]) -> None:
 echo "$*" >> {folder}/calls
 case "$*" in
   *"get nodes"*) cat {folder}/nodes.json;;
+  *"get secrets --namespace=slipway-runners --selector=owner=helm "*) cat {folder}/charts.json;;
+  *"get secrets"*"--selector=owner=helm "* | *"arc-systems"*) echo '{{"items": []}}';;
   *"get namespaces --field-selector=metadata.name=slipway-runners-controller"*) cat {folder}/namespaces.json;;
   *"get autoscalingrunnersets.actions.github.com --namespace=slipway-runners "*) cat {folder}/sets.json;;
   *"get ephemeralrunners.actions.github.com --namespace=slipway-runners "*) {known};;
@@ -315,6 +317,27 @@ def test_controllers_namespace_that_is_gone_is_told(kubectl: Path) -> None:
     assert cluster_health.warnings(CONFIG) == [
         "the namespace slipway-runners-controller is gone, so that queued jobs get no runner: run `pulumi up --refresh`"
     ]
+    arc = {"controller": {"namespace": "arc-systems", "account": "arc"}}
+    config = KubernetesRunnersConfig.model_validate(
+        {**CONFIG.model_dump(by_alias=True, exclude_unset=True), "arc": arc}
+    )
+    (line,) = cluster_health.warnings(config)
+    assert line == (
+        "the namespace arc-systems is gone, so that queued jobs get no runner: the organization has to make its controller "
+        "again"
+    )
+
+
+def test_chart_whose_last_revision_failed_is_told(kubectl: Path) -> None:
+    def revision(name: str, number: int, status: str) -> dict[str, Any]:
+        return {"metadata": {"labels": {"name": name, "version": str(number), "status": status}}}
+
+    says(kubectl, charts=[revision("a", 9, "failed"), revision("b", 9, "failed"), revision("b", 10, "deployed")])
+    (line,) = cluster_health.warnings(CONFIG)
+    assert line == (
+        "slipway-runners/a: Helm's last revision of the chart has failed: if this update leaves it so, run `helm uninstall "
+        "a --namespace slipway-runners`, then `pulumi up --refresh`"
+    )
 
 
 def test_scale_set_that_is_being_deleted_is_told(kubectl: Path) -> None:

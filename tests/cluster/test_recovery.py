@@ -1,0 +1,183 @@
+"""Runners after what happens beside Pulumi: drift, a chart that fails, objects and clusters that are gone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from stacks.config.kubernetes import ARC_CHARTS
+from tests.cluster.conftest import ClusterProject
+from tests.cluster.control_plane import until
+from tests.cluster.programs import program
+from tests.cluster.test_runners import SETS, UNCHANGED, runner_pod
+from tests.engine.project import Run
+from tests.fakes.kubernetes.node_pools import pool
+
+pytestmark = pytest.mark.slow
+
+BROKEN = "apiVersion: v1\nkind: Service\nmetadata: {name: broken}\nspec: {type: Nothing, ports: [{port: 1}]}\n"
+APPS = "/apis/apps/v1"
+CLAIMS = "/apis/resource.k8s.io/v1"
+
+
+def pulumi(project: ClusterProject, *words: str) -> Run:
+    return project.pulumi(*words, "-s", "t", "--yes", "--skip-preview", check=False)
+
+
+def on_cluster(project: ClusterProject, name: str, *words: str, text: str = "") -> str:
+    """Run kubectl or Helm by hand."""
+    command = [str(program(name)), "--kubeconfig", str(project.cluster.kubeconfig), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True, input=text).stdout
+
+
+def gone(project: ClusterProject) -> bool:
+    spaces = [each["metadata"]["name"] for each in project.cluster.items("/api/v1/namespaces")]
+    return not [name for name in spaces if name.startswith(project.namespace)]
+
+
+def test_refresh_mends_what_others_changed(project: ClusterProject) -> None:
+    project.configure({"profile": "cpu", "github": {"url": "https://github.com/acme"}})
+    project.pulumi("config", "set", "-s", "t", "--secret", "--path", "slipway:runners.github.token", "hunter2")
+    with pool(project.cluster, "cpu"):
+        project.up()
+        assert pulumi(project, "refresh").returncode == 0
+        assert UNCHANGED.search(project.up().output)
+        patch = {"spec": {"hard": {"pods": "77"}}}
+        of_space = ["--namespace", project.namespace]
+        on_cluster(project, "kubectl", "patch", "resourcequota", "runners", *of_space, "--patch", json.dumps(patch))
+        on_cluster(project, "kubectl", "delete", "secret", "github", *of_space)
+        on_cluster(project, "kubectl", "delete", "networkpolicy", "--all", *of_space)
+        assert UNCHANGED.search(project.up().output)
+        assert pulumi(project, "up", "--refresh").returncode == 0
+        quota = project.cluster.get(project.at("resourcequotas", "runners"))
+        assert quota["spec"]["hard"]["pods"] != "77"
+        policies = project.cluster.items(project.at("networkpolicies", api="/apis/networking.k8s.io/v1"))
+        assert {each["metadata"]["name"] for each in policies} == {"build", "closed"}
+        assert project.cluster.get(project.at("secrets", "github"))["type"] == "Opaque"
+        assert UNCHANGED.search(project.up().output)
+        project.destroy()
+    assert gone(project)
+
+
+def test_chart_that_failed_is_tried_again(project: ClusterProject) -> None:
+    """Unless a refresh forgets that it failed; then a warning says how to go on."""
+    project.configure({"profile": "cpu"})
+    broken = project.root / "charts" / ARC_CHARTS[0] / "templates/broken.yaml"
+    broken.write_text(BROKEN)
+    controller = project.at("deployments", "controller", APPS, "-controller")
+    warning = f"{project.namespace}-controller/controller: Helm's last revision of the chart has failed"
+    with pool(project.cluster, "cpu"):
+        failed = project.up(check=False)
+        assert failed.returncode != 0
+        assert "spec.type: Unsupported value" in failed.output
+        broken.unlink()
+        project.up()
+        project.cluster.get(controller)
+        assert warning not in project.up().output
+        broken.write_text(BROKEN)
+        values = {"controller": {"resources": {"limits": {"memory": "600Mi"}}}}
+        project.configure({"profile": "cpu", "arc": {"charts": "charts", "values": values}})
+        assert project.up(check=False).returncode != 0
+        broken.unlink()
+        assert pulumi(project, "refresh").returncode == 0
+        left = project.up()
+        assert UNCHANGED.search(left.output)
+        assert warning in left.output
+        on_cluster(project, "helm", "uninstall", "controller", "--namespace", f"{project.namespace}-controller")
+        assert pulumi(project, "up", "--refresh").returncode == 0
+        (container,) = project.cluster.get(controller)["spec"]["template"]["spec"]["containers"]
+        assert container["resources"]["limits"]["memory"] == "600Mi"
+        again = project.up()
+        assert UNCHANGED.search(again.output)
+        assert warning not in again.output
+        chart = broken.parents[1] / "Chart.yaml"
+        chart.write_text(chart.read_text().replace("version: ", "version: 1", 1))
+        newer = project.up().output
+        assert "runners-gha-runner-scale-set-controller updated" in newer
+        assert "~version" in newer
+        project.destroy()
+    assert gone(project)
+
+
+def test_controller_that_is_gone_comes_again(project: ClusterProject) -> None:
+    """As docs/runners/kubernetes.md says."""
+    project.configure({"profile": "cpu"})
+    home, deployments = f"{project.namespace}-controller", project.at("deployments", "", APPS, "-controller")
+    with pool(project.cluster, "cpu"):
+        project.up()
+        on_cluster(project, "kubectl", "delete", "deployment", "controller", "--namespace", home)
+        assert pulumi(project, "up", "--refresh").returncode == 0
+        assert project.cluster.items(deployments) == []
+        manifest = on_cluster(project, "helm", "get", "manifest", "controller", "--namespace", home)
+        on_cluster(project, "kubectl", "apply", "--filename", "-", text=manifest)
+        assert [each["metadata"]["name"] for each in project.cluster.items(deployments)] == ["controller"]
+        assert UNCHANGED.search(project.up().output)
+        on_cluster(project, "kubectl", "delete", "namespace", home)
+        told = project.up().output
+        assert f"the namespace {home} is gone, so that queued jobs get no runner: run `pulumi up --refresh`" in told
+        assert pulumi(project, "up", "--refresh").returncode == 0
+        assert [each["metadata"]["name"] for each in project.cluster.items(deployments)] == ["controller"]
+        on_cluster(project, "kubectl", "delete", "namespace", project.namespace)
+        assert pulumi(project, "up", "--refresh").returncode == 0
+        assert project.cluster.items(project.at("autoscalingrunnersets", api=SETS))
+        assert UNCHANGED.search(project.up().output)
+        project.destroy()
+    assert gone(project)
+
+
+def test_cluster_that_is_gone_is_forgotten(project: ClusterProject) -> None:
+    project.configure({"profile": "cpu"})
+    with pool(project.cluster, "cpu"):
+        project.up()
+        dead = project.root.with_name("dead")
+        dead.write_text(project.cluster.kubeconfig.read_text().replace(str(project.cluster.port), "1"))
+        project.environment["KUBECONFIG"] = str(dead)
+        for word in ("destroy", "refresh"):
+            failed = pulumi(project, word)
+            assert failed.returncode != 0
+            assert "Traceback" not in failed.output
+        project.environment["PULUMI_K8S_DELETE_UNREACHABLE"] = "true"
+        forgotten = pulumi(project, "refresh")
+        assert forgotten.returncode == 0, forgotten.output
+        del project.environment["PULUMI_K8S_DELETE_UNREACHABLE"]
+        project.destroy()
+        assert not json.loads(project.exported())["deployment"].get("resources")
+
+
+def test_shared_claim_goes_after_the_set_whose_pods_have_it(project: ClusterProject) -> None:
+    cluster, path = project.cluster, project.at("autoscalingrunnersets", project.namespace, SETS)
+    claim = project.at("resourceclaims", "gpus", CLAIMS)
+    small: dict[str, Any] = {"profile": "eks-p5", "efa": 0, "maxRunners": 2}
+    driver, merge = "gpu.nvidia.com", {"Content-Type": "application/merge-patch+json"}
+    cel = {"expression": f"device.driver == '{driver}'"}
+    device_class = {"metadata": {"name": driver}, "spec": {"selectors": [{"cel": cel}]}}
+    devices = [{"name": f"gpu-{number}"} for number in range(8)]
+    node_pool = {"name": "eks-p5", "generation": 1, "resourceSliceCount": 1}
+    offered = {"nodeName": "eks-p5", "driver": driver, "pool": node_pool, "devices": devices}
+    with pool(cluster, "eks-p5"):
+        cluster.call("POST", f"{CLAIMS}/deviceclasses", device_class)
+        cluster.call("POST", f"{CLAIMS}/resourceslices", {"metadata": {"name": "eks-p5"}, "spec": offered})
+        project.configure({**small, "gpus": 1, "gpuClaim": {"shared": True}})
+        project.up()
+        born = [cluster.get(each)["metadata"]["uid"] for each in (path, claim)]
+        runner_pod(project, "first")
+        until(lambda: cluster.get(claim).get("status", {}).get("reservedFor"), description="the pod has the claim")
+        cluster.call("PATCH", path, {"metadata": {"finalizers": ["acme.example/job"]}}, headers=merge)
+        project.configure({**small, "gpus": 2, "gpuClaim": {"shared": True}})
+        update = project.start("up", "-s", "t", "--yes", "--skip-preview")
+        until(lambda: cluster.get(path)["metadata"].get("deletionTimestamp"))
+        assert "deletionTimestamp" not in cluster.get(claim)["metadata"]
+        cluster.call("DELETE", project.at("pods", "first"))  # its job is over
+        cluster.call("PATCH", path, {"metadata": {"finalizers": None}}, headers=merge)
+        output, _ = update.communicate(timeout=120)
+        assert update.returncode == 0, output
+        assert not {*born} & {cluster.get(each)["metadata"]["uid"] for each in (path, claim)}
+        (request,) = cluster.get(claim)["spec"]["devices"]["requests"]
+        assert request["exactly"]["count"] == 2
+        project.destroy()
+        for each in (f"deviceclasses/{driver}", "resourceslices/eks-p5"):
+            cluster.call("DELETE", f"{CLAIMS}/{each}")
+    assert gone(project)
