@@ -272,37 +272,38 @@ def _desired(
     last: Shortage | None,
     lost: Collection[str],
 ) -> tuple[dict[str, int], Shortage | None]:
-    """Return the desired number of machines by kind of capacity, never below those that stay, and the shortage.
+    """Return the desired number of machines by kind of capacity, never below those that stay, and a changed shortage.
 
-    Any kind of capacity may be unavailable: each is asked for in turn, by how long a job has waited, or the shortage.
+    Any kind of capacity may be unavailable: each is asked for in turn, by how long machines have been missing.
     """
     staying = [machine for machine in fleet.staying if machine.id not in end]
     counts = {group: sum(machine.group == group for machine in staying) for group in rules.groups}
     rooms = {group: room(now, rules, fleet.machines, group) for group in rules.groups}
     usable = [group for group in rules.groups if rooms[group] > 0]
-    # What a job waits for a place among the most machines says nothing of any capacity.
-    full = last.full if last else 0.0
-    # Free machines are for those that have waited longest.
-    waited = [_turn(now - max(job.since, full), rules, usable, lost=job.lost) for job in waiting]
-    turns = sorted(waited, reverse=True)[free:]
-    new = max(target - len(staying), 0)
-    shortage = None
-    if turns and len(staying) >= rules.most:
-        shortage = replace(last or Shortage(0, 0), full=now)
-    if new > len(turns):  # the others are for no job yet
-        shortage = _shortage(now, rules, last, fleet.machines, usable, lost)
-        turns += [_turn(now - shortage.since, rules, usable)] * (new - len(turns))
-    for turn in turns[:new]:
-        group = next((group for group in [*usable[turn:], *usable[:turn]] if rooms[group] > 0), None)
-        if group:
+    missing = max(target - len(staying), 0)
+    if not missing:  # all are there, or on their way: what is missing later is another shortage
+        over = last and last.seen and all(machine.running for machine in staying)
+        return counts, replace(last, seen=0) if last and over else None
+    shortage = _shortage(now, rules, last, fleet.machines, usable, lost, missing)
+    # Free machines are for the jobs that have waited longest. The last of the missing ones are for no job yet.
+    begin_after_spot = [job.lost for job in waiting[free:]] + [False] * missing
+    for after_spot in begin_after_spot[:missing]:
+        order = _order(now, rules, usable, shortage, _after_spot(usable) * after_spot)
+        if group := next((group for group in order if rooms[group] > 0), None):
             counts[group] += 1
             rooms[group] -= 1
     return counts, shortage
 
 
-def _turn(waited: float, rules: Rules, usable: Sequence[str], *, lost: bool = False) -> int:
-    """Return which kind of capacity is next after some seconds; one that lost a machine begins after spot."""
-    return (_after_spot(usable) * lost + int(max(waited, 0) // rules.patience)) % max(len(usable), 1)
+def _order(now: float, rules: Rules, usable: Sequence[str], shortage: Shortage, first: int) -> list[str]:
+    """Return the kinds of capacity in the order in which they are tried now; the ``first`` turn begins with that one.
+
+    Reserved machines that were not free before come first: they are paid for, and have not been tried in vain.
+    """
+    turn = (first + int(max(now - shortage.since, 0) // rules.patience)) % max(len(usable), 1)
+    order = [*usable[turn:], *usable[:turn]]
+    is_new = now - shortage.freed < rules.patience
+    return sorted(order, key=lambda group: group not in rules.reservations) if is_new else order
 
 
 def _after_spot(usable: Sequence[str]) -> int:
@@ -317,22 +318,25 @@ def _shortage(
     machines: Sequence[Machine],
     usable: Sequence[str],
     lost: Collection[str],
+    missing: int,
 ) -> Shortage:
-    """Return the shortage of now. Each machine of the first kind begins the turns anew.
+    """Return the shortage of now: the last one that goes on, or another one.
 
-    What was missing until then has come, and what is missing later is another shortage. While EC2 does not describe
-    one, it counts as started now, and begins nothing.
+    Since as many machines of the first kind came as are missing now, that kind has given all that was asked for. While
+    EC2 does not describe a machine, it counts as started now, and says nothing.
     """
-    going = last if last and now - last.seen <= SAME_SECONDS else Shortage(now, now, full=last.full if last else 0)
+    going = last if last and now - last.seen <= SAME_SECONDS else Shortage(now, now)
     begun, taken = going.since, going.taken
     if any(machine.group == SPOT and machine.gone and machine.id in lost for machine in machines):
         begun, taken = now - rules.patience * _after_spot(usable), now  # it comes back as another kind
     first = [each for each in machines if each.group in usable[:1] and each.running and not each.gone]
     # One that was there before the loss does not say that there is capacity again.
-    came = [each.started for each in first if each.started > taken]
-    if any(started > going.seen - LISTED_SECONDS for started in came):
+    came = sorted(each.started for each in first if each.started > taken)
+    given = came[-missing] if missing <= len(came) else 0.0
+    if given > going.seen - LISTED_SECONDS:
         begun = now
-    return Shortage(max([begun, *came]), now, taken, going.full)
+    freed = (going.freed or now) if any(group in rules.reservations for group in usable) else 0.0
+    return Shortage(max(begun, given), now, taken, freed)
 
 
 def room(now: float, rules: Rules, machines: Sequence[Machine], group: str) -> float:

@@ -74,16 +74,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Shortage:
-    """Since when too few machines wait for jobs, and when that was last so, in seconds since 1970.
+    """Since when machines are missing that were asked for, and when that was last so, in seconds since 1970.
 
-    ``taken`` is when spot capacity last took one of them, 0 if it has not. ``full`` is when jobs last waited because
-    there were as many machines as may be, 0 if none has.
+    ``seen`` is 0 once all are there. ``taken`` is when spot capacity last took one of them, 0 if it has not.
+    ``freed`` is since when a reservation has had room all the time, 0 if none has.
     """
 
     since: float
     seen: float
     taken: float = 0
-    full: float = 0
+    freed: float = 0
 
 
 @dataclass
@@ -132,7 +132,7 @@ class Rows:
             return
         if state == SHORTAGE:
             none = {"N": "0"}  # a former release writes fewer
-            times = (row["since"], row["seen"], row.get("taken", none), row.get("full", none))
+            times = (row["since"], row["seen"], row.get("taken", none), row.get("freed", none))
             self.shortage = Shortage(*(float(int(time["N"])) for time in times))
             return
         if not REPOSITORY.fullmatch(row["repository"]["S"]):

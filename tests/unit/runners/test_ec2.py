@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from components.runners.ec2.user_data import user_data
 from containers.errors import SlipwayError
 from scaler.decide import ON_DEMAND, RETRY_SHARE, SPOT, Decision, Machine, Rules, Runner, decide
-from scaler.jobs import Job
+from scaler.jobs import Job, Shortage
 from stacks import flavors, plan
 from stacks.checks import ec2_site
 from stacks.config import ec2
@@ -365,7 +365,7 @@ def test_minimum_asks_for_each_capacity_in_turn() -> None:
     undescribed = [replace(machines(11_160)[0], running=False)]  # EC2 did not say since when it is there
     assert decide(11_160, rules, [], undescribed, [], set(), shortage).desired[ON_DEMAND] == 1
     full = decide(11_200, rules, [], machines(11_100, 11_100), [], set(), shortage)
-    assert (full.desired, full.shortage) == ({SPOT: 2, ON_DEMAND: 0}, None)
+    assert (full.desired, full.shortage and full.shortage.seen) == ({SPOT: 2, ON_DEMAND: 0}, 0)
     assert decide(12_000, rules, [], [], [], set(), shortage).desired == {SPOT: 2, ON_DEMAND: 0}
 
 
@@ -385,15 +385,28 @@ def test_wait_for_a_place_is_no_lack_of_spot_capacity() -> None:
     rules, there, waiting = replace(RULES, most=2), machines(0, 0), [Job(number, "a/b", 100) for number in (1, 2)]
     busy = [Runner(number, machine.id, online=True, busy=True) for number, machine in enumerate(there)]
     prepared = {each.id: 60.0 for each in there}
-    shortage = None
-    for now in (2_940, 3_000):
-        shortage = decide(now, rules, waiting, there, busy, prepared, shortage).shortage
-    asked = {
-        now: decide(now, rules, waiting, there[:1], busy[:1], {"i-0": 60.0}, shortage).desired[ON_DEMAND]
-        for now in (3_060, 3_290, 3_300)
-    }
-    assert asked == {3_060: 0, 3_290: 0, 3_300: 1}
-    assert decide(3_000, rules, waiting[:1], there[:1], busy[:1], {"i-0": 60.0}).shortage is None
+    shortage = decide(100, rules, waiting, [], [], {}).shortage  # when the two others came
+    shortage = decide(3_000, rules, waiting, there, busy, prepared, shortage).shortage
+    asked = []
+    for now in (3_060, 3_359, 3_360):
+        done = decide(now, rules, waiting, there[:1], busy[:1], {"i-0": 60.0}, shortage)
+        shortage = done.shortage
+        asked.append(done.desired[ON_DEMAND])
+    assert asked == [0, 0, 1]
+    assert decide(3_000, rules, waiting[:1], there[:1], busy[:1], {"i-0": 60.0}).desired == {SPOT: 2, ON_DEMAND: 0}
+
+
+def test_places_that_become_free_each_minute_are_asked_of_spot() -> None:
+    """In each round one is free, and its machine comes with the next. Without spot capacity, on-demand ones come."""
+    rules, waiting = replace(RULES, most=4), [Job(number, "a/b", 0) for number in range(9)]
+    for dry, expected in ((float("inf"), 0), (3_000.0, 3_300)):
+        shortage, on_demand = None, 0
+        for now in range(900, 3_600, 60):
+            there = machines(*(now - 40 - 300 * n for n in range(3) if now - 40 - 300 * n < dry))
+            busy = [Runner(number, each.id, online=True, busy=True) for number, each in enumerate(there)]
+            done = decide(now, rules, waiting, there, busy, {each.id: 0.0 for each in there}, shortage)
+            shortage, on_demand = done.shortage, on_demand or (now if done.desired[ON_DEMAND] else 0)
+        assert on_demand == expected
 
 
 def test_machine_of_the_minimum_that_spot_takes_comes_on_demand() -> None:
@@ -430,7 +443,7 @@ def test_spot_that_takes_one_beside_a_young_one_is_not_asked() -> None:
 
 def test_job_that_lost_its_machine_asks_on_demand_first() -> None:
     job = Job(1, "a/b", 0, lost=True)
-    assert [decide(age, RULES, [job], [], [], set()).desired[SPOT] for age in (0, 299, 300, 600)] == [0, 0, 1, 0]
+    assert asked_of_spot(job, 0, 240, 300, 600) == [0, 0, 1, 0]
     spot = replace(RULES, groups=(SPOT,))
     assert decide(0, spot, [job], [], [], set()).desired == {SPOT: 1}
 
@@ -451,9 +464,19 @@ def test_decide_with_old_machines_replaces_only_idle_ones() -> None:
     assert decide(90_000, replace(rules, least=3), [], there, runners, set()).desired == {SPOT: 4, ON_DEMAND: 0}
 
 
+def asked_of_spot(job: Job, *times: float) -> list[int]:
+    """Return how many machines spot capacity is asked for, seconds after the first round of one in each minute."""
+    shortage, asked = None, {}
+    for now in range(0, int(times[-1]) + 60, 60):
+        done = decide(10_000 + now, RULES, [job], [], [], set(), shortage)
+        shortage, asked[now] = done.shortage, done.desired[SPOT]
+    return [asked[int(time)] for time in times]
+
+
 def test_decide_with_a_waiting_job_alternates_capacity() -> None:
-    desired = [decide(age, RULES, [Job(1, "a/b", 0)], [], [], set()).desired[SPOT] for age in range(-60, 1500, 60)]
-    assert desired == [1] * 6 + [0] * 5 + [1] * 5 + [0] * 5 + [1] * 5
+    """From when it is asked for: what the job waited before says nothing of spot capacity."""
+    asked = asked_of_spot(Job(1, "a/b", -9_000), *range(0, 1500, 60))
+    assert asked == [1] * 5 + [0] * 5 + [1] * 5 + [0] * 5 + [1] * 5
 
 
 def test_decide_with_an_unassigned_job_retries_later() -> None:
@@ -586,6 +609,7 @@ class Day:
         self.numbers = count()
         self.paid = 0.0
         self.killed: list[str] = []
+        self.shortage: Shortage | None = None
         self.droughts = sorted(self.random.uniform(0, 86400) for _ in range(3))
 
     def _arrivals(self) -> list[Work]:
@@ -641,7 +665,8 @@ class Day:
             for m in self.up
             if m not in self.over
         ]
-        done = decide(now, self.rules, jobs, list(self.machines.values()), runners, self.prepared)
+        done = decide(now, self.rules, jobs, list(self.machines.values()), runners, self.prepared, self.shortage)
+        self.shortage = done.shortage or self.shortage
         assert done.unassigned == []
         for machine in done.end:
             if machine in self.busy:

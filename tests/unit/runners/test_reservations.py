@@ -102,8 +102,25 @@ def test_decide_without_fallback_waits_for_the_reservation() -> None:
 
 def test_decide_after_patience_takes_another_kind_of_capacity() -> None:
     given = rules(cr_1=Reserved(2))
-    desired = [decide(NOW, given, jobs(1, ago=300 * turn), [], [], {}).desired for turn in range(4)]
-    assert [max(each, key=lambda group: each[group]) for each in desired] == ["cr-1", SPOT, ON_DEMAND, "cr-1"]
+    shortage, asked = None, []
+    for turn in range(4):
+        done = decide(NOW + 300 * turn, given, jobs(1), [], [], {}, shortage)
+        shortage = done.shortage
+        asked.append(max(done.desired, key=lambda group: done.desired[group]))
+    assert asked == ["cr-1", SPOT, ON_DEMAND, "cr-1"]
+
+
+def test_reserved_machine_that_becomes_free_comes_before_others() -> None:
+    """Jobs wait for other machines in vain for most of an hour, whichever kind has its turn."""
+    for minute in range(40, 55):
+        shortage, asked = None, []
+        for now in range(minute + 8):
+            given = rules(cr_1=Reserved(2, available=int(now >= minute)))
+            done = decide(NOW + 60 * now, given, jobs(1), [], [], {}, shortage)
+            shortage = done.shortage
+            asked.append(done.desired["cr-1"])
+        assert asked[minute : minute + 5] == [1] * 5
+        assert not any(asked[:minute])
 
 
 def test_decide_before_the_end_of_a_reservation_drains_it() -> None:

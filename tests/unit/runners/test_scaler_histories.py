@@ -428,6 +428,35 @@ class History:
         return lines
 
 
+class PlentifulHistory(History):
+    """A history without faults, in which spot capacity is always there, for a full reservation, warm machines or a queue."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        draw = random.Random(f"plenty of {self.seed}")
+        warm, queued = draw.choice(((True, False), (False, True), (True, True)))
+        reserved = draw.choice((0, 0, 1, 2, 3))
+        self.block = Reserved(reserved) if reserved else None
+        groups = (BLOCK, SPOT, ON_DEMAND) if reserved else (SPOT, ON_DEMAND)
+        least, most = draw.choice((1, 2, 3)) if warm else 0, draw.randint(2, 8) if queued else 20
+        self.rules = replace(
+            self.rules,
+            groups=groups,
+            least=min(least, most),
+            most=most,
+            reservations={BLOCK: self.block} if self.block else {},
+        )
+        self.desired = dict.fromkeys(groups, 0)
+        self.reclaimed, self.spot_from, self.takes = float("inf"), START, set()
+        every = draw.uniform(0.2, 2 if queued and not warm else 12) * MINUTE
+        longest = draw.choice((3, 10, 30)) * MINUTE
+        self.works, at = {}, START
+        for number in range(1, draw.randint(10, 60)):
+            self.works[number] = Work(number, at // 1, draw.uniform(0.2, 1) * longest)
+            at += draw.expovariate(1 / every)
+        self.quiet, self.faults = at, [(START, START, "")]
+
+
 def play(first: int, count: int, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Play histories, and return the kinds of causes that they had."""
     causes = set()
@@ -443,6 +472,15 @@ def play(first: int, count: int, monkeypatch: pytest.MonkeyPatch) -> set[str]:
 def test_pauses_of_github_cost_pause_and_two_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     causes = play(FIRST, histories(300), monkeypatch)
     assert causes == {"starting", "limit", "capacity", "github", "label", "late"}
+
+
+def test_spot_capacity_that_is_there_leaves_none_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(FIRST, FIRST + histories(60)):
+        history = PlentifulHistory(seed)
+        monkeypatch.setattr(table, "time", SimpleNamespace(time=lambda history=history: history.now))
+        history.play()
+        on_demand = [box.id for box in history.machines if box.group == ON_DEMAND]
+        assert not on_demand, f"history {seed}: {on_demand} of {len(history.machines)}"
 
 
 @pytest.mark.slow
