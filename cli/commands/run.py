@@ -155,7 +155,7 @@ def rollback(stack: str, update: int | None) -> None:
     ("slipway prune --json", "the same for a program"),
     ("slipway prune --yes", "and delete it"),
     json="{contexts: {count, bytes}, registry: {address, tags: [], of, bytes, unfinishedBytes}, "
-    "engine: {images: [{name, size}], cache}, bytes, bytesAfter}",
+    "engine: {images: [{name, size}], cache}, statesWithoutFile: [], bytes, bytesAfter}",
 )
 @click.option("--yes", is_flag=True, help="Delete what is listed.")
 @_JSON

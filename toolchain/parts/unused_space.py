@@ -222,14 +222,12 @@ def prune(checkout: Checkout, *, delete: bool, as_json: bool = False) -> int:
             "images": [{"name": name, "size": size} for name, size in images.items()],
             "cache": "unused for a week" if has_images else "all",
         },
+        "statesWithoutFile": _without_file(checkout, texts),
         "bytes": folder_size(checkout.state),
         "bytesAfter": None,
     }
     if not as_json:
         _say(checkout, unused)
-        for stack in (name for name, text in texts.items() if _IMAGE in text):
-            if not (checkout.root / "stacks" / (file := f"Pulumi.{stack}.yaml")).exists():
-                say(f"state     {stack} keeps its images: with stacks/{file}, `slipway destroy {stack}` lets them go")
     if delete:
         for folder in contexts:
             remove_folder(folder)
@@ -273,6 +271,15 @@ def _say(checkout: Checkout, unused: Mapping[str, Any]) -> None:
         say(f"engine    {len(engine['images'])} images; {cache}")
     else:
         say("engine    Slipway's own does not run: left alone")
+    for stack in unused["statesWithoutFile"]:
+        file = f"stacks/Pulumi.{stack}.yaml"
+        say(f"state     {stack} keeps its images: with {file}, `slipway destroy {stack}` lets them go")
+
+
+def _without_file(checkout: Checkout, texts: Mapping[str, str]) -> list[str]:
+    """Return the stacks with images in their state and no file."""
+    stacks = [name for name, text in texts.items() if _IMAGE in text]
+    return [name for name in stacks if not (checkout.root / "stacks" / f"Pulumi.{name}.yaml").exists()]
 
 
 def _registry(checkout: Checkout, named: str) -> RegistryContent | None:
