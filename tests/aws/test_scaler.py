@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NoReturn
@@ -552,9 +552,15 @@ def test_refused_spot_becomes_on_demand_after_a_wait(scaler: Scaler, monkeypatch
     monkeypatch.setattr(FakeAutoScalingGroup, "replace_autoscaling_group_instances", refuse)
     scaler.job(1, ago=100)
     scaler.job(2, ago=310)
-    assert scaler.round().desired == {"spot": 1, "on-demand": 1}
-    assert len(scaler.instances()) == 1
-    assert scaler.round().desired == {"spot": 1, "on-demand": 1}  # nor does it ask for ever more
+    assert scaler.round().desired == {"spot": 2, "on-demand": 0}
+    assert scaler.instances() == []
+    jobs = Jobs(scaler.api("dynamodb"), f"{NAME}-jobs")
+    shortage = jobs.rows().shortage
+    assert shortage
+    jobs.note_shortage(replace(shortage, since=shortage.since - 310))
+    for _ in range(2):  # nor does it ask for ever more
+        assert scaler.round().desired == {"spot": 0, "on-demand": 2}
+        assert len(scaler.instances()) == 2
     assert scaler.metric() > 300
 
 
