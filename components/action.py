@@ -27,8 +27,7 @@ class Action(ABC, ResourceProvider):
     """Runs once at creation, and again whenever one of its :attr:`triggers` changes.
 
     Destroying the stack undoes nothing. The provider runs in a process of its own and has no attributes, so that it is
-    pickled as its name alone. The name is part of every state: after a rename the former one must stay in
-    :mod:`components.old_states`.
+    pickled as its name alone. The name is part of every state: Pulumi imports it to read, update or delete a resource.
     """
 
     serialize_as_secret_always = False
@@ -38,9 +37,6 @@ class Action(ABC, ResourceProvider):
 
     triggers: ClassVar[tuple[str, ...]]
     """The inputs whose change runs the action again."""
-
-    later: ClassVar[tuple[str, ...]] = ()
-    """The triggers that resources of earlier versions lack. These differ from nothing until another one changes."""
 
     @abstractmethod
     def run(self, props: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,8 +52,7 @@ class Action(ABC, ResourceProvider):
 
     def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
         """Report a change if a trigger differs."""
-        compared = [key for key in self.triggers if key in olds or key not in self.later]
-        return DiffResult(changes=any(olds.get(key) != news.get(key) for key in compared))
+        return DiffResult(changes=any(olds.get(key) != news.get(key) for key in self.triggers))
 
     def _outputs(self, props: Mapping[str, Any]) -> dict[str, Any]:
         return {key: props.get(key) for key in self.triggers} | self.run(props)

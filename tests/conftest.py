@@ -50,7 +50,6 @@ SCOPES: Final = (
     "workflows/test_runs.py",
     "aws/test_runners.py",
     "engine/test_previews.py",
-    "engine/test_old_states.py",
     "engine/test_mishaps.py",
     "engine/test_chain.py",
     "toolchain",

@@ -85,10 +85,10 @@ class CheckedTag(Resource, module="image", name="CheckedTag"):
     """``repository@sha256:...``; known once the image has its tag."""
 
     loading: pulumi.Output[dict[str, Any]]
-    """The inspection as evidence; empty if the image was not inspected, absent from states of earlier versions."""
+    """The inspection as evidence; empty if the image was not inspected."""
 
     scan: pulumi.Output[dict[str, Any]]
-    """The scan's record; empty if the image was not scanned, absent from states of earlier versions."""
+    """The scan's record; empty if the image was not scanned."""
 
     def __init__(self, name: str, args: CheckedTagArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         inputs = {

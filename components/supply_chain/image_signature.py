@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pulumi
-from pulumi.dynamic import ReadResult, Resource
+from pulumi.dynamic import Resource
 
 from components.action import ImageAction, login_inputs
 from components.registry.interface import PushLogin
@@ -44,7 +44,6 @@ class SignImage(ImageAction):
     """Signs an image and verifies the signature."""
 
     triggers = ("ref", "signing", "annotations")
-    later = ("annotations",)
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Sign the image; return where the signature is."""
@@ -53,10 +52,6 @@ class SignImage(ImageAction):
 
         signing = SigningConfig.model_validate(props["signing"])
         return {"signature": cosign.sign(props["ref"], signing, login, props["annotations"])}
-
-    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """Have the next update sign again if the signature is of a version that stated neither tag nor fingerprint."""
-        return ReadResult(id_, {"annotations": {}, **props})
 
 
 class Signature(Resource, module="image", name="Signature"):

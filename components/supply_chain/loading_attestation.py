@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class LoadingArgs(SignedArgs):
     """Also the evidence of the image's tag, and its gates.
 
-    An earlier version kept no evidence: with its tag, the image is inspected once more.
+    There is none if the image got its tag before there was a gate: it is inspected now.
     """
 
     evidence: pulumi.Input[Mapping[str, Any]]

@@ -57,7 +57,6 @@ class FindPublished(ImageAction):
     """
 
     triggers = ("ref", "signer", "annotations", "trusted")
-    later = ("annotations", "trusted")
 
     def check(self, olds: dict[str, Any], news: dict[str, Any]) -> CheckResult:
         """Say once, in previews too, that products are built because none in the registry would count."""
@@ -106,8 +105,8 @@ class FindPublished(ImageAction):
 
 
 def _counts(props: Mapping[str, Any]) -> bool:
-    """Return whether any product in the registry may count. Resources of earlier versions name nothing to go by."""
-    return bool(props.get("annotations")) if props.get("signer") else bool(props.get("trusted"))
+    """Return whether any product in the registry may count."""
+    return bool(props["annotations"] if props.get("signer") else props["trusted"])
 
 
 def _by_digest(props: Mapping[str, Any], login: credentials.Login | None) -> str:

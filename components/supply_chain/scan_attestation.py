@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class VulnerabilityScanArgs(SignedArgs):
     """Also the record of the scan before the image's tag, and ``slipway:vulnerabilities``.
 
-    An image that had its tag already has no record, nor has one of an earlier version: it is scanned now.
+    An image that had its tag already has no record: it is scanned now.
     """
 
     evidence: pulumi.Input[Mapping[str, Any]]

@@ -229,10 +229,7 @@ def _difference(signatures: Sequence[Mapping[str, Any]], annotations: Mapping[st
     for name, value in needed:
         values = sorted({one_line(str(each[name]), 128) for each in stated if name in each})
         if not values:
-            return (
-                f"the signature states no {name}, as those of earlier versions of Slipway; it may be that of an older "
-                "image. `pulumi refresh` and then `pulumi up` of the stack that published it sign it again"
-            )
+            return f"the signature states no {name}: Slipway did not make it, and it may be another image's"
         if value not in values:
             return f"signed with the {name} {', '.join(values)}, not {value}; this is another image, or an older one"
     return f"no signature has all of {', '.join(f'{name} {value}' for name, value in needed)}"

@@ -136,13 +136,12 @@ def test_product_of_another_fingerprint_with_equal_tag_is_built(
 
 
 @pytest.mark.slow
-def test_product_signed_by_earlier_versions_is_built(signing: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+def test_product_whose_signature_states_no_tag_is_built(signing: Registry, capsys: pytest.CaptureFixture[str]) -> None:
     ref = signing.publish(OLD, stated=False)
     assert signing.taken(OLD) == ""
     assert capsys.readouterr().err == (
-        f"warning: {ref}: the signature states no tag, as those of earlier versions of Slipway; it may be that of an "
-        "older image. `pulumi refresh` and then `pulumi up` of the stack that published it sign it again; this build "
-        "product is built anew\n"
+        f"warning: {ref}: the signature states no tag: Slipway did not make it, and it may be another image's; this "
+        "build product is built anew\n"
     )
     signing.publish(OLD)
     assert signing.taken(OLD) == ref

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.old_stacks import on_folder
+from tests.engine.folder_cluster import on_folder
 
 pytestmark = pytest.mark.slow
 

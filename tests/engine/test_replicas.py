@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from containers.engine.replicas import Replicas
-from tests.engine.old_stacks import on_folder, service_context
+from tests.engine.folder_cluster import on_folder, service_context
 from tests.engine.project import OFFICIAL, Project
 from tests.fakes.docker_relay import Relay
 

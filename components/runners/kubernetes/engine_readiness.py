@@ -41,7 +41,7 @@ class WaitForEngine(Action):
         return {}
 
 
-class EngineReadiness(Resource, module="runners", name="Reached"):  # states have the type's former name
+class EngineReadiness(Resource, module="runners", name="Reached"):
     """An engine that answers. Images depend on it, because a ready pod need not be reachable from this machine yet."""
 
     def __init__(self, name: str, args: EngineReadinessArgs, opts: pulumi.ResourceOptions | None = None) -> None:

@@ -184,7 +184,7 @@ def test_attested_inspection_is_that_of_the_tag(registry: Registry, monkeypatch:
     }
     AttestLoading().create(props)
     assert attested == [(given["ref"], "loading", {"result": "PASSED"})]
-    # A tag of an earlier version kept no evidence: the image is inspected, and what is wrong with it is attested.
+    # A tag that was set before there was a gate has no evidence: the image is inspected, and what is wrong with it is attested.
     outs = AttestLoading().create({**props, "evidence": None}).outs
     assert outs is not None
     assert outs["result"] == "FAILED"
