@@ -25,8 +25,7 @@ from stacks.spec import context_path
 from stacks.versions.efa_ngc import ngc_versions
 
 _MARK: Final = "# Written by `slipway compose"
-_MARKS: Final = (_MARK, "# Written by `python -m stacks compose")
-"""First words of the files that this may replace, by the command's present and former names."""
+"""First words of the files that this may replace."""
 
 _SHARED_MEMORY: Final = "8gb"
 """What data loaders and NCCL may share; Docker's own limit is 64 MB."""
@@ -96,7 +95,7 @@ def _is_ours(path: Path) -> bool:
     if path.is_symlink() or not path.is_file():
         return False
     try:
-        return path.read_text(encoding="utf-8", errors="replace").startswith(_MARKS)
+        return path.read_text(encoding="utf-8", errors="replace").startswith(_MARK)
     except PermissionError:
         return False
 

@@ -1,4 +1,4 @@
-"""Entry point of ``python -m stacks``, the command ``slipway`` by its older name."""
+"""Entry point of ``python -m stacks``, which is the command ``slipway``."""
 
 from cli.main import run
 

@@ -36,22 +36,18 @@ def file_list(files: Mapping[str, str]) -> str:
     return "\n".join([f"{len(files)} files", "", "", *lines, ""])
 
 
-def listed_files(text: str | Mapping[str, str]) -> dict[str, str]:
-    """Return the hash of each file of :func:`file_list`. Older states hold a mapping instead of the text."""
-    if not isinstance(text, str):
-        return dict(text)
+def listed_files(text: str) -> dict[str, str]:
+    """Return the hash of each file of :func:`file_list`."""
     return {path: content for content, _, path in (line.partition("  ") for line in text.splitlines()[3:])}
 
 
-def published_contents(outputs: Mapping[str, Any], name: str, dockerfile: str = "") -> dict[str, Any]:
+def published_contents(outputs: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the contents of an image (:attr:`stacks.plan.PlannedImage.contents`) by its stack's outputs.
 
-    They are empty for an image without any. ``dockerfile`` is the image's: states until 2026-11 have one list of files
-    for each Dockerfile.
+    They are empty for an image without any.
     """
-    files = outputs.get("planFiles", {})
     known = outputs.get("plan", {}).get(name, {})
-    listed = files.get(name, files.get(dockerfile, {}))
+    listed = outputs.get("planFiles", {}).get(name, "")
     return {**known, "files": listed_files(listed)} if known or listed else {}
 
 

@@ -204,7 +204,7 @@ def _image(
     changes: Sequence[Change] = ()
     published = newer = content = None
     if built is not None:
-        before, after = differences.published_contents(outputs, spec.name, spec.dockerfile), image.contents
+        before, after = differences.published_contents(outputs, spec.name), image.contents
         changes = [_change(*each, before, after, root) for each in differences.differences(before, after)]
         if "@" in built["ref"] and not spec.product:
             published = fetch(built["ref"], login)

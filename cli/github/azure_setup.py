@@ -13,7 +13,6 @@ from urllib.parse import parse_qs, urlsplit
 
 from cli.github.setup_step import (
     ENVIRONMENT,
-    FORMER,
     ISSUER,
     NAME,
     ROLE,
@@ -90,8 +89,8 @@ def steps(
             _APP,
             'az ad sp show --id "$app" || az ad sp create --id "$app"',
         ),
-        asked_with(whose, NAME, *(f"{_APPS.format(name)} --output json" for name in (NAME, ROLE))),
-        lambda answer: _one(*answer["there"]),
+        asked_with(whose, NAME, f"{_APPS.format(NAME)} --output json"),
+        lambda answer: _one(answer["there"][0]),
     )
     trust = {
         "name": ROLE,
@@ -155,10 +154,8 @@ def _storage_account(backend: str) -> str:
     return account
 
 
-def _one(there: Sequence[Any], former: Sequence[Any]) -> str:
-    if len(there) == 1:
-        return ""
-    return f"there are {len(there)} of this name, expected one" + (f"; {FORMER}" if former and not there else "")
+def _one(there: Sequence[Any]) -> str:
+    return "" if len(there) == 1 else f"there are {len(there)} of this name, expected one"
 
 
 def _assigned(answer: Any, roles: Sequence[_Role]) -> str:

@@ -12,10 +12,8 @@ from cli.github import azure_setup, google_setup
 from cli.github.setup_step import (
     BRANCH,
     ENVIRONMENT,
-    FORMER,
     ISSUER,
     NAME,
-    ROLE,
     SUBJECT,
     TITLE,
     Step,
@@ -202,7 +200,6 @@ def _aws(
     create = f'aws iam create-role --role-name "{NAME}" --assume-role-policy-document "$trust"'
     update = f'aws iam update-assume-role-policy --role-name "{NAME}" --policy-document "$trust"'
     get = "aws iam get-role --output json --role-name"
-    former = f"{{ {get} {ROLE} > /dev/null 2>&1 && echo '{FORMER}' >&2; exit 1; }}"
     yield Step(
         f"role {TITLE}",
         (
@@ -211,7 +208,7 @@ def _aws(
             f"trust={document(trust)}",
             f"{create} || {update}",
         ),
-        asked_with(f"{lookup[1]}; {subject(repository)}", SUBJECT, f'{get} "{NAME}" || {former}'),
+        asked_with(f"{lookup[1]}; {subject(repository)}", SUBJECT, f'{get} "{NAME}"'),
         lambda answer: differs(
             "trust",
             _of_any_account(answer["there"][0]["Role"]["AssumeRolePolicyDocument"], accounts),

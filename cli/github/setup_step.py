@@ -23,11 +23,6 @@ allows 64 characters ("CreateRole"), Google 32 for a pool and 30 for an account 
 projects.locations.workloadIdentityPools.create", "projects.serviceAccounts.create")."""
 TITLE: Final = f"{ROLE}-ID"
 """The name in a title: the id is GitHub's to say."""
-FORMER: Final = (
-    f"an earlier release made {ROLE}: if it trusts this repository, jobs publish with it until you run the commands; "
-    "then delete it"
-)
-"""What a check says where what has no id in its name is there instead."""
 BRANCH: Final = "main"
 """The branch whose jobs may use it."""
 ISSUER: Final = "token.actions.githubusercontent.com"

@@ -7,16 +7,11 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from cli.runners.cluster_jobs import job_number
 from containers.errors import MALFORMED, SlipwayError, printable
 from containers.image.gpu import kubectl
 from containers.image.gpu.kubectl import Item, Unanswered, UnknownKind
 from stacks.checks.clusters import ARC_CONTROLLERS, CONTROLLER_GONE, serves
 from stacks.config.kubernetes import (
-    ARC_LABEL,
-    ARC_PREPARED,
-    ARC_RUNNERS,
-    ARC_SET_NAME,
     ARC_SETS,
     KubernetesRunnersConfig,
 )
@@ -34,8 +29,7 @@ def check(stack: str, values: Mapping[str, Any]) -> str:
     """Refuse a scale set if Helm would await it in vain, or would not await its jobs.
 
     Only a controller of ARC ends a scale set: without one, Helm waits for as long as the set's jobs may take. Helm
-    forgets the release of a set during its deletion: its controller would go first. And Helm's releases of
-    before :data:`ARC_PREPARED` give up after 300 s (pulumi-kubernetes v4.34.2, helm_release.go), with the same result.
+    forgets the release of a set during its deletion: its controller would go first.
     Without ARC's definitions, Helm deletes no release that has objects of them (v3.20.2, pkg/action/uninstall.go:233);
     other releases of the namespace go with it.
 
@@ -83,13 +77,12 @@ def _lines(stack: str, space: str, runners: Mapping[str, Any]) -> list[str]:
         return _undefined(items, space)
     if lines := _held(items, space, runners, sets):
         return lines
-    if ending := [each["name"] for each in sets if each.get("deletionTimestamp")]:
-        return [
-            f"{space}/{name}: the scale set is being deleted, and waits for the jobs of its runners: run `pulumi "
-            f"destroy --stack {stack} --refresh` once kubectl get --namespace {space} {ARC_SETS} no longer has it"
-            for name in ending
-        ]
-    return _given_up(items, stack, space, sets)
+    return [
+        f"{space}/{each['name']}: the scale set is being deleted, and waits for the jobs of its runners: run `pulumi "
+        f"destroy --stack {stack} --refresh` once kubectl get --namespace {space} {ARC_SETS} no longer has it"
+        for each in sets
+        if each.get("deletionTimestamp")
+    ]
 
 
 def _undefined(items: Callable[..., list[Item]], space: str) -> list[str]:
@@ -126,19 +119,6 @@ def _held(items: Callable[..., list[Item]], space: str, runners: Mapping[str, An
         f"{space}/{name}: only ARC's controller ends a scale set, and none runs in {own} that serves {space}, so "
         f"that destroy would wait for nothing: start it again, or release the set by hand ({CONTROLLER_GONE})"
         for name in held
-    ]
-
-
-def _given_up(items: Callable[..., list[Item]], stack: str, space: str, sets: Sequence[Item]) -> list[str]:
-    """Return a line for each set of an earlier release with a job."""
-    busy = {each["metadata"].get("labels", {}).get(ARC_SET_NAME) for each in items(ARC_RUNNERS) if job_number(each)}
-    return [
-        f"{space}/{each['name']}: a job runs, and an earlier release of Slipway made the scale set, which is given up "
-        f"after 5 minutes: run `slipway up {stack}` first, then destroy waits for the job"
-        for each in sets
-        if each["name"] in busy
-        and ARC_LABEL in each.get("labels", {})
-        and ARC_PREPARED not in each.get("annotations", {})
     ]
 
 

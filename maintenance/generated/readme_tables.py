@@ -85,7 +85,6 @@ def arguments(path: Path) -> str:
         set_by = description.set_by or (
             f"{NAMESPACE}:mirrors.downloads" if (default or "").startswith("https://") else ""
         )
-        set_by = _KEY.sub(_present_key, set_by)
         meaning = " ".join(_meaning(name, path) for name in _KEY.findall(set_by))
         meaning = description.meaning or meaning
         if not meaning:
@@ -116,13 +115,6 @@ def _shared(name: str) -> ArgumentComment | None:
     if label := label_name(name):
         return ArgumentComment("the stack", f"The label `{label}`.")
     return _SHARED.get(name)
-
-
-def _present_key(match: re.Match[str]) -> str:
-    """Return a key by its present name. Dockerfiles may have its former one, as a change of theirs changes images."""
-    name = match[0].removeprefix(f"{NAMESPACE}:")
-    configs = (flavors.flavor(flavor).Config for flavor in flavors.names())
-    return f"{NAMESPACE}:{next((config.former_keys[name] for config in configs if name in config.former_keys), name)}"
 
 
 @cache

@@ -14,7 +14,6 @@ from containers.errors import one_line
 from stacks.config import builders, github_url
 from stacks.config.model import (
     SENSITIVE,
-    FormerKeysConfig,
     Line,
     Model,
     NonEmpty,
@@ -275,10 +274,10 @@ class BuildMachineConfig(Model):
         return values
 
 
-class PlatformBuildConfig(BuildMachineConfig, FormerKeysConfig):
+class PlatformBuildConfig(BuildMachineConfig):
     """The machine that builds the images of a further platform."""
 
-    former_keys: ClassVar[Mapping[str, str]] = {"image": "ami"}
+    elsewhere: ClassVar[Mapping[str, str]] = {"image": "ami"}
 
     ami: Ami | None = Field(
         None, description="Id of its machine image. Default: the newest Deep Learning AMI of its architecture."
@@ -304,15 +303,16 @@ class Ec2BuildConfig(BuildMachineConfig):
     )
 
 
-class Ec2RunnerSetConfig(FormerKeysConfig):
+class Ec2RunnerSetConfig(Model):
     """Runners of one size on EC2: their machines, and how many there are."""
 
-    former_keys: ClassVar[Mapping[str, str]] = {"image": "ami", "gpus": "minGpus"}
     elsewhere: ClassVar[Mapping[str, str]] = {
         "cache": "root",
         "cpu": "instanceTypes",
         "disk": "root",
+        "gpus": "minGpus",
         "group": "github.group, or groupId of a set: an id",
+        "image": "ami",
         "memory": "instanceTypes",
         "profile": "instanceTypes",
     }
@@ -518,12 +518,8 @@ class Ec2RunnersConfig(SeveralSetsConfig, Ec2RunnerSetConfig):
 
     @property
     def warnings(self) -> list[str]:
-        """A line for each former name and an old runner, and one for a webhook: what the stack does to have none."""
-        models: dict[str, FormerKeysConfig] = {"": self, **{f"sets.{name}.": own for name, own in self.sets.items()}}
-        others = self.build.platforms if self.build else {}
-        models |= {f"build.platforms.{platform}.": other for platform, other in others.items()}
-        old = [line for above, model in models.items() for line in model.renamed(f"slipway:runners.{above}")]
-        old += old_runners(self.github.url, self.runner_releases)
+        """A line for an old runner, and one for a webhook: what the stack does to have none."""
+        old = old_runners(self.github.url, self.runner_releases)
         if self.github.webhook_secret is None:
             return old
         first = "" if self.listener else "have workflows name `labels` alone, set listener: true, and "

@@ -12,7 +12,6 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    ModelWrapValidatorHandler,
     PrivateAttr,
     SecretStr,
     ValidationError,
@@ -62,35 +61,6 @@ class Model(BaseModel):
                         f"unknown key '{one_line(key)}'{suggest(key, known)}; the keys here are: {', '.join(known)}"
                     )
         return values
-
-
-class FormerKeysConfig(Model):
-    """Base of the models of which keys were renamed: a former name still works, with a warning."""
-
-    former_keys: ClassVar[Mapping[str, str]] = {}
-    """Renamed keys: the former name and the present one."""
-
-    _used_former_keys: tuple[str, ...] = PrivateAttr(())
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _rename_keys(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        former = [key for key in cls.former_keys if isinstance(values, Mapping) and key in values]
-        if not former:
-            return handler(values)
-        for key in former:
-            if cls.former_keys[key] in values:
-                raise ValueError(f"'{key}' is the former name of '{cls.former_keys[key]}': leave '{key}' out")
-        config = handler({cls.former_keys.get(key, key): value for key, value in values.items()})
-        config._used_former_keys = tuple(former)  # noqa: SLF001 - of the same class
-        return config
-
-    def renamed(self, above: str) -> list[str]:
-        """Return a warning for each key with a former name; ``above`` is what stands before it in a stack's file."""
-        return [
-            f"{above}{key} is now {above}{self.former_keys[key]}: rename it in the stack's file"
-            for key in self._used_former_keys
-        ]
 
 
 class SeveralSetsConfig(Model):

@@ -25,7 +25,7 @@ from stacks.config.gates.inspection_gate import InspectionConfig
 from stacks.config.gates.promotion_gate import PromotionConfig
 from stacks.config.gates.vulnerabilities import VulnerabilitiesConfig
 from stacks.config.kubernetes import KubernetesRunnersConfig
-from stacks.config.model import SENSITIVE, FormerKeysConfig
+from stacks.config.model import SENSITIVE, Model
 from stacks.config.publishing.compression import Compression, GzipConfig
 from stacks.config.publishing.warm import WarmConfig
 from stacks.config.registries import Registry
@@ -45,7 +45,7 @@ _MOST_MOVING = 3
 """Extra tags in ECR."""
 
 
-class StackConfig(FormerKeysConfig):
+class StackConfig(Model):
     """The keys that every stack may have, whatever its flavor."""
 
     flavor: str = Field(description="The family of images that the stack builds.")
@@ -195,8 +195,8 @@ class StackConfig(FormerKeysConfig):
 
     @property
     def warnings(self) -> list[str]:
-        """A line for each key with a former name, for each version in doubt, and for all that are unverified."""
-        lines = self.renamed(f"{NAMESPACE}:")
+        """A line for each version in doubt, and for all that are unverified."""
+        lines = []
         if self.trust_registry:
             lines.append(
                 f"{NAMESPACE}:trustRegistry: whoever may push to {self.registry.repository} can replace the build "

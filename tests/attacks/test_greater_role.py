@@ -146,18 +146,6 @@ def test_boundary_admits_what_each_role_needs(whose: str) -> None:
     assert not [f"{ask.action} on {ask.resource}" for ask in asks if not allowed(ADMIN, ask, BOUNDARY)]
 
 
-def test_boundary_admits_what_the_former_release_needs() -> None:
-    """One boundary is for all stacks of an account: a keeper of the former release puts registrations into parameters."""
-    keeper = {"lambda:SourceFunctionArn": f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{NAME}-keeper"}
-    machine = {"ec2:SourceInstanceArn": INSTANCE}
-    actions = ("AddTagsToResource", "DeleteParameter", "GetParametersByPath", "PutParameter")
-    for path, admitted in ((f"{NAME}/runners/i-0123456789abcdef0", True), ("production/database", False)):
-        where = f"{iam.PARAMETER}/{path}"
-        asks = [*(Ask(f"ssm:{each}", where, keeper) for each in actions), Ask("ssm:GetParameter", where, machine)]
-        assert [allowed(ADMIN, ask, BOUNDARY) for ask in asks] == [admitted] * len(asks)
-    assert not allowed(ADMIN, Ask("ssm:GetParameter", f"{iam.PARAMETER}/{NAME}/runners/i-0", keeper), BOUNDARY)
-
-
 @pytest.mark.parametrize("returned", ["ALL_OLD", "ALL_NEW", "UPDATED_OLD", "UPDATED_NEW"])
 def test_function_within_the_boundary_reads_no_registration(returned: str) -> None:
     """Give the keeper's role everything, and have AWS return the registration that one's own replaces."""

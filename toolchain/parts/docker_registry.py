@@ -50,7 +50,7 @@ def answers(address: str) -> bool:
 
 
 def _runs(checkout: Checkout, port: int) -> bool:
-    """Return whether ours answers on a port, and who has the login alone; that of an earlier version has none."""
+    """Return whether ours answers on a port, and only to who has the login."""
     if not registry_port.is_ours(checkout, port):
         return False
     statuses = [_status(port, {}), _status(port, {"Authorization": registry_account.header(checkout)})]

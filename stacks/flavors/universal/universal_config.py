@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
@@ -63,8 +63,6 @@ class UniversalJobsConfig(MaxJobsConfig):
 
 class Config(StackConfig):
     """The keys of a ``universal`` stack."""
-
-    former_keys: ClassVar[Mapping[str, str]] = {"clean": "cacheKey"}
 
     flavor: Literal["universal"] = "universal"
     torch: TorchSourceConfig = Field(

@@ -168,14 +168,6 @@ def test_compose_force_replaces_only_its_own_files(tmp_path: Path, capsys: pytes
     assert (tmp_path / "docker-compose.yaml").read_text() == before
 
 
-def test_compose_file_of_older_command_is_replaced(tmp_path: Path) -> None:
-    for name in ("docker-compose.yaml", ".env"):
-        (tmp_path / name).write_text("# Written by `python -m stacks compose local`: what it says.\n")
-    assert main(["compose", "local", "--project", str(tmp_path), "--force"]) == 0
-    for name in ("docker-compose.yaml", ".env"):
-        assert (tmp_path / name).read_text().startswith("# Written by `slipway compose local`: ")
-
-
 def test_compose_unreadable_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".env").touch()
 

@@ -18,7 +18,7 @@ from moto.server import ThreadedMotoServer
 
 from cli.github import publishing_setup
 from cli.github.publishing_setup import repository_of, steps
-from cli.github.setup_step import FIRST, FORMER, Step
+from cli.github.setup_step import FIRST, Step
 from cli.main import main
 from containers.errors import SlipwayError
 from stacks.config.registries.acr import AcrRegistryConfig
@@ -168,16 +168,6 @@ def test_repositories_in_one_account_of_aws_share_nothing() -> None:
         "slipway-publish-4712",
     }
     assert faults(ours) == faults(theirs) == {}
-
-
-@pytest.mark.usefixtures("programs")
-def test_check_says_how_to_leave_the_role_without_an_id() -> None:
-    wanted = listed(EcrRegistryConfig.model_validate(ECR))
-    boto3.client("iam").create_role(RoleName="slipway-publish", AssumeRolePolicyDocument="{}")
-    assert faults(wanted)["role slipway-publish-ID"] == FORMER
-    run(wanted)
-    assert faults(wanted) == {}
-    assert boto3.client("iam").get_role(RoleName="slipway-publish")  # an owner's to delete, when all have left it
 
 
 def _json_commands(words: list[str], capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
@@ -421,16 +411,16 @@ def test_no_app_has_a_role_while_another_has_its_name(azure: Path) -> None:
     assert "slipway-publish-4711: several apps have this name, delete what is not yours: 33333333" in fault
 
 
-def test_check_says_how_to_leave_the_app_without_an_id(azure: Path) -> None:
+def test_app_without_the_id_in_its_name_is_anothers(azure: Path) -> None:
     wanted = in_azure()
-    former = {"appId": "22222222-0000-0000-0000-000000000000", "displayName": "slipway-publish"}
-    azure.write_text(json.dumps({"apps": [former], "principals": [], "trust": {}, "roles": []}))
+    other = {"appId": "22222222-0000-0000-0000-000000000000", "displayName": "slipway-publish"}
+    azure.write_text(json.dumps({"apps": [other], "principals": [], "trust": {}, "roles": []}))
     there = faults(wanted)
-    assert there["app slipway-publish-ID in Azure"] == f"there are 0 of this name, expected one; {FORMER}"
+    assert there["app slipway-publish-ID in Azure"] == "there are 0 of this name, expected one"
     assert there["variable AZURE_CLIENT_ID"].endswith("there is no app of the name slipway-publish-4711")
     run(wanted)
     assert faults(wanted) == {}
-    assert former in json.loads(azure.read_text())["apps"]
+    assert other in json.loads(azure.read_text())["apps"]
 
 
 _MADE: dict[str, dict[str, str]] = {}

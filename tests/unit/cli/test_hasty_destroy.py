@@ -33,22 +33,16 @@ SERVING = controller("slipway-runners")
 def says(
     folder: Path,
     sets: list[Any],
-    jobs: tuple[str, ...] = (),
     controllers: tuple[dict[str, Any], ...] = (SERVING,),
     all_namespaces: bool = True,
 ) -> None:
-    """Have kubectl list these scale sets, a runner with a job of each set named, and controllers."""
-    runners = [
-        {"metadata": {"labels": {"actions.github.com/scale-set-name": name}}, "status": {"jobId": "7"}} for name in jobs
-    ]
+    """Have kubectl list these scale sets and controllers."""
     (folder / "sets.json").write_text(json.dumps({"items": [{"metadata": each} for each in sets]}))
-    (folder / "runners.json").write_text(json.dumps({"items": runners}))
     (folder / "controllers.json").write_text(json.dumps({"items": controllers}))
     where = "--all-namespaces" if all_namespaces else "--namespace=arc-systems"
     script = f"""#!/bin/sh
 case "$*" in
   "--context mine get autoscalingrunnersets.actions.github.com --namespace=slipway-runners "*) cat {folder}/sets.json;;
-  "--context mine get ephemeralrunners.actions.github.com --namespace=slipway-runners "*) cat {folder}/runners.json;;
   "--context mine get deployments.apps {where} --selector=app.kubernetes.io/part-of=gha-rs-controller "*)
     cat {folder}/controllers.json;;
   *) exit 1;;
@@ -107,11 +101,11 @@ def test_destroy_asks_for_the_organizations_controller_alone(bin_folder: Path) -
 
 
 def test_destroy_by_who_may_not_list_deployments(bin_folder: Path) -> None:
-    """It looks at the jobs all the same, and does not take the cluster for one that is gone."""
-    says(bin_folder, [{"name": "gpu", "labels": {"app.kubernetes.io/version": "0.14.2"}, **HELD}], ("gpu",))
+    """It does not take the cluster for one that is gone."""
+    says(bin_folder, [{"name": "gpu", "labels": {"app.kubernetes.io/version": "0.14.2"}, **HELD}])
     kubectl, forbidden = bin_folder / "kubectl", "echo 'Error from server (Forbidden): no' >&2; exit 1"
     kubectl.write_text(kubectl.read_text().replace(f"cat {bin_folder}/controllers.json", forbidden))
-    assert "a job runs, and an earlier release of Slipway made the scale set" in refusal()
+    assert refusal() == ""
     kubectl.write_text(kubectl.read_text().replace(f"cat {bin_folder}/sets.json", forbidden))
     assert hasty_destroy.check("mine", RUNNERS) == (
         "whether a controller is there that ends the scale sets is not known: Error from server (Forbidden): no"
@@ -144,19 +138,6 @@ esac
             ["slipway-runners/cpu", "slipway-runners/gpu"] if listed[:-1] else []
         )
         assert all("has no autoscalingrunnersets.actions.github.com any more" in line for line in lines)
-
-
-def test_destroy_of_an_earlier_set_with_a_job_is_refused(bin_folder: Path) -> None:
-    old: dict[str, Any] = {"name": "gpu", "labels": {"app.kubernetes.io/version": "0.14.2"}}
-    new = {**old, "annotations": {"slipway/arc": "0.14"}}
-    says(bin_folder, [old], jobs=("gpu",))
-    assert refusal() == (
-        "slipway-runners/gpu: a job runs, and an earlier release of Slipway made the scale set, which is given up after 5 "
-        "minutes: run `slipway up mine` first, then destroy waits for the job"
-    )
-    for sets, jobs in (([old], ()), ([new], ("gpu",)), ([old], ("cpu",)), ([], ())):
-        says(bin_folder, sets, jobs)
-        assert refusal() == "", (sets, jobs)
 
 
 def test_destroy_goes_on_without_an_answer(bin_folder: Path) -> None:

@@ -159,8 +159,8 @@ def test_build_keys_change_all_that_depends_on_torch() -> None:
 
 
 def test_cache_key_changes_every_image() -> None:
-    assert changed(specs(clean="monday"), specs(clean="tuesday")) == set(specs())
-    assert changed(specs(clean="monday"), specs(clean="monday")) == set()
+    assert changed(specs(cacheKey="monday"), specs(cacheKey="tuesday")) == set(specs())
+    assert changed(specs(cacheKey="monday"), specs(cacheKey="monday")) == set()
 
 
 def test_train_env_fills_arguments_of_the_dockerfile() -> None:
@@ -393,17 +393,6 @@ def test_micromamba_is_pinned_by_hash() -> None:
 
 def test_train_names_repeated_are_refused() -> None:
     assert "two images have the name 'alice'" in refusal(train=[MINE, MINE])
-
-
-def test_former_key_of_cache_key_works_and_warns() -> None:
-    former, present = (flavors.load({"flavor": "universal", key: "today"}, "stack x") for key in ("clean", "cacheKey"))
-    assert former.model_dump() == present.model_dump()
-    assert former.warnings == ["slipway:clean is now slipway:cacheKey: rename it in the stack's file"]
-    assert present.warnings == []
-
-
-def test_former_key_beside_the_present_one_is_refused() -> None:
-    assert "'clean' is the former name of 'cacheKey': leave 'clean' out" in refusal(clean="a", cacheKey="a")
 
 
 def test_switches_are_an_argument_of_torch_alone() -> None:

@@ -167,8 +167,6 @@ def test_key_of_clusters_changes_objects_and_is_refused_on_ec2(key: str) -> None
     more, value = CLUSTER_ALONE[key]
     given = {**CLUSTER, **more}
     assert declared({**given, key: value}) != declared(given), key
-    if key in {"gpus", "image"}:  # former names there
-        return
     assert f"unknown key '{key}'" in refused({**EC2, key: value})
 
 
@@ -181,26 +179,11 @@ def test_key_of_ec2_changes_objects_and_is_refused_in_clusters(key: str) -> None
         assert declared({**given, key: value}) != declared(given), key
 
 
-def test_former_name_on_ec2_works_and_is_told() -> None:
-    """In a cluster, `image` is that of a container, and `gpus` is how many a runner has."""
-    builder = {
-        "instanceType": "m7i.4xlarge",
-        "platforms": {"linux/arm64": {"instanceType": "m7g.4xlarge", "image": AMI}},
-    }
-    former = {**EC2, "sets": {"a": {"image": AMI, "gpus": 4}}, "gpus": 2, "build": builder}
-    config = Ec2RunnersConfig.model_validate(former)
-    (own,) = config.all_sets
-    assert (own.ami, own.min_gpus, config.min_gpus) == (AMI, 4, 2)
-    assert config.warnings == [
-        f"slipway:runners.{above}{key} is now slipway:runners.{above}{name}: rename it in the stack's file"
-        for above, key, name in (
-            ("", "gpus", "minGpus"),
-            ("sets.a.", "image", "ami"),
-            ("sets.a.", "gpus", "minGpus"),
-            ("build.platforms.linux/arm64.", "image", "ami"),
-        )
-    ]
-    assert "'gpus' is the former name of 'minGpus': leave 'gpus' out" in refused({**EC2, "gpus": 1, "minGpus": 1})
+def test_image_of_a_further_platform_on_ec2_is_its_ami() -> None:
+    """In a cluster, `image` is that of a container."""
+    other = {"instanceType": "m7g.4xlarge", "image": AMI}
+    builder = {"instanceType": "m7i.4xlarge", "platforms": {"linux/arm64": other}}
+    assert "unknown key 'image': here it is ami" in refused({**EC2, "build": builder})
 
 
 def test_size_on_ec2_may_be_as_in_a_cluster() -> None:

@@ -19,7 +19,3 @@ def test_file_list_begins_with_number_of_files() -> None:
 @given(st.dictionaries(PATHS, HASHES))
 def test_listed_files_of_list_are_the_files(files: dict[str, str]) -> None:
     assert listed_files(file_list(files)) == files
-
-
-def test_listed_files_of_older_state_are_its_mapping() -> None:
-    assert listed_files({"a": "1" * 12}) == {"a": "1" * 12}

@@ -38,7 +38,7 @@ def find(checkout: Checkout) -> Part | None:
         return None
     if part.env[VARIABLE] == "official":
         return None if _is_embedded(checkout) else part
-    # An earlier version's launcher starts a module that is elsewhere now.
+    # A launcher of another checkout or commit may start a module that is elsewhere now.
     return part if _program(checkout).read_bytes() == _launcher(checkout).encode() else None
 
 
@@ -65,7 +65,6 @@ def get(checkout: Checkout) -> Part:
     if part := find(checkout):
         return part
     version, choice = plugin.version(checkout, PLUGIN), _forced()
-    shutil.rmtree(checkout.state / "embedded", ignore_errors=True)  # on the PATH of earlier versions, and found first
     was_embedded = _is_embedded(checkout)
     if choice == "embedded" or was_embedded:
         shutil.rmtree(plugin.folder(checkout, PLUGIN), ignore_errors=True)
