@@ -181,12 +181,6 @@ def test_change_by_older_code_alone_names_the_code(checkout: Checkout) -> None:
     assert impact.since(other, checkout.root).images == {"local": {"torch": ["the code in stacks/"]}}
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"local": 1}', '{"local": {"torch": {}}}', "[" * 100_000])
-def test_former_record_of_another_form_is_none(text: str, checkout: Checkout) -> None:
-    checkout.commit(record.FORMER, text)
-    assert record.at("HEAD", checkout.root) == {}
-
-
 def test_commits_with_equal_stacks_are_read_once(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[str] = []
     published = older_trees.published

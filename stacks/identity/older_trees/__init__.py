@@ -73,7 +73,7 @@ def objects(commit: str, root: Path) -> dict[str, str]:
     Raises:
         SlipwayError: git cannot read the commit.
     """
-    listing = git.read(root, "ls-tree", "-z", commit, ATTRIBUTES, *FOLDERS, record.FORMER)
+    listing = git.read(root, "ls-tree", "-z", commit, ATTRIBUTES, *FOLDERS)
     entries = [entry.split("\t") for entry in os.fsdecode(listing).split("\0") if entry]
     return {path: information.split()[2] for information, path in entries}
 

@@ -6,20 +6,14 @@ Each line of ``stacks/fingerprints.txt`` has a stack, an image and its fingerpri
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from containers.platform_name import architecture
-from stacks.config.values import PLATFORMS
-from stacks.identity.fingerprint import index_fingerprint
 from stacks.identity.git import git
 
 FILE: Final = "stacks/fingerprints.txt"
-FORMER: Final = "tests/unit/golden_images.json"
-"""Where commits before the file have it, among other things, as JSON and without indexes."""
 
 _LINE: Final = re.compile(r"([A-Za-z0-9_.-]+) ([a-z0-9._-]+) ([0-9a-f]{64})")
 
@@ -35,29 +29,8 @@ def text(record: Record) -> str:
 
 def at(commit: str, root: Path) -> Record:
     """Return a commit's record; empty for a commit without one. Lines of another form are left out."""
-    lines = git(root, "cat-file", "blob", f"{commit}:./{FILE}")
-    if lines is None:
-        return _former(git(root, "cat-file", "blob", f"{commit}:./{FORMER}") or "{}")
+    lines = git(root, "cat-file", "blob", f"{commit}:./{FILE}") or ""
     record: dict[str, dict[str, str]] = {}
     for match in filter(None, map(_LINE.fullmatch, lines.splitlines())):
         record.setdefault(match[1], {})[match[2]] = match[3]
-    return record
-
-
-def _former(content: str) -> Record:
-    try:
-        record = {
-            str(stack): {str(name): str(image["fingerprint"]) for name, image in images.items()}
-            for stack, images in json.loads(content).items()
-        }
-    except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
-        return {}
-    for images in record.values():
-        parts: dict[str, dict[str, str]] = {}
-        platforms = {architecture(platform): platform for platform in PLATFORMS}
-        for name, value in images.items():
-            index, _, machine = name.rpartition("-")
-            if platform := platforms.get(machine):
-                parts.setdefault(index, {})[platform] = value
-        images |= {name: index_fingerprint(values) for name, values in parts.items() if len(values) > 1}
     return record
