@@ -163,11 +163,9 @@ def _of_other_numpy(
         place, numpy = (bad or numpys)[0]
         by_package[place, str(known.get(path) or f"/{path}"), numpy].append((path, build))
     for (place, by, numpy), files in by_package.items():
-        others = [(path, build) for path, build in files if not _admits(build.releases, numpy.version)]
-        refusing = tuple(f"/{path}" for path, _ in others if path in refused)
-        if others:
-            requirement = f"numpy{others[0][1].releases} by its build"
-            yield Contradiction(place, by, requirement, str(numpy), refusing if len(others) == len(files) else ())
+        if not any(_admits(build.releases, numpy.version) for _, build in files):
+            refusing = tuple(f"/{path}" for path, _ in files if path in refused)
+            yield Contradiction(place, by, f"numpy{files[0][1].releases} by its build", str(numpy), refusing)
 
 
 def _numpys(
