@@ -205,8 +205,16 @@ class _Search:
         return bool(versions) and not set(first.defined).isdisjoint(second.defined)
 
     def _are_one(self, one: str, other: str) -> bool:
-        """Return whether files are equal and one serves all: none is needed by a name of its own, or opened by path."""
-        return self._are_equal(one, other) and not self._needed(one).isdisjoint(self._needed(other))
+        """Return whether files are equal and one serves all.
+
+        It does not if each is needed by a name of its own, or opened by path. A wheel has no links: what a package
+        opens by one of a file's names serves those that need the soname, of an equal file beside it.
+        """
+        if not self._are_equal(one, other):
+            return False
+        needed = self._needed(one), self._needed(other)
+        is_beside = posixpath.dirname(one) == posixpath.dirname(other)
+        return not needed[0].isdisjoint(needed[1]) or (is_beside and {self._soname(one)} in needed)
 
     def _needed(self, path: str) -> Set[str]:
         """Return the names by which a file is needed, or its path if it is opened by that."""

@@ -449,6 +449,20 @@ def test_equal_runtime_under_a_name_of_its_own_is_a_second_copy() -> None:
     )
 
 
+@pytest.mark.parametrize(("need", "is_one"), [("libucs.so.0", True), ("libucs.so.0.0.0", False)])
+def test_file_opened_by_its_path_serves_those_who_need_it(site: Site, need: str, *, is_one: bool) -> None:
+    """As libucx, whose wheel has each library under three names: its package opens `libucs.so`."""
+    file = site.library("libucx/lib/libucs.so", 1, soname="libucs.so.0")
+    (file.parent / need).write_bytes(file.read_bytes())
+    needed = site.library("opt/stub/libneed.so", 2, soname=need)
+    module = site.module(f"ucxx{TAG}", [needed], rpath="$ORIGIN/libucx/lib")
+    needed.unlink()
+    script = "import ctypes, sys; [*map(ctypes.CDLL, sys.argv[1:])]; print(open('/proc/self/maps').read())"
+    maps = subprocess.run([sys.executable, "-c", script, file, module], check=True, capture_output=True, text=True)
+    assert len({line.split()[-1] for line in maps.stdout.splitlines() if "libucs" in line}) == 1 + (not is_one)
+    assert len(site.copies()) == (not is_one)
+
+
 @every(
     "opener, found",
     [("sgl_kernel/load_utils.py", True), ("other/load_utils.py", False)],
