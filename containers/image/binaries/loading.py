@@ -429,7 +429,8 @@ class _Resolution:
                     users[one].append(f"/{path}")
         for row in UndefinedSymbols(self._contents, scopes, self._opened, self._incomplete).undefined():
             names = row.names if row.whose else [name for name in row.names if not exceptions().brought(row.path, name)]
-            if not names or (row.whose == "torch" and exceptions().is_optional(row.path, "libtorch.so")):
+            # A plugin that may lack any library may lack what none defines.
+            if not names or exceptions().is_optional(row.path, "libtorch.so" if row.whose == "torch" else ""):
                 continue
             # What opens it has opened others before, which define them: see DebianPackages.
             is_plugin = not row.whose and self._is_plugin(row.path, users[row.path])

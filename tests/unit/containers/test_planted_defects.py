@@ -279,6 +279,8 @@ def test_mpi4py_compiled_without_its_mpi_is_a_fault() -> None:
         ("nvidia/cu12/lib/libcudss_commlayer_openmpi.so.1", "libmpi.so.40"),
         ("nvidia/cu13/lib/libcudss_mtlayer_gomp.so.1", "libgomp.so.1"),
         ("mooncake/pg_2_11_0.cpython-311-x86_64-linux-gnu.so", "libtorch.so"),
+        ("cv2/qt/plugins/platforms/libqxcb.so", "libSM.so.6"),
+        ("opencv_contrib_python.libs/libQt5XcbQpa-30c1c8ff.so.5.15.19", "libICE.so.6"),
         ("pygame/scrap.cpython-311-x86_64-linux-gnu.so", "libX11.so.6"),
         ("kivy/core/window/window_x11.cpython-311-x86_64-linux-gnu.so", "libXrender.so.1"),
         ("kivy/graphics/cgl_backend/cgl_glew.cpython-311-x86_64-linux-gnu.so", "libGL.so.1"),
@@ -289,6 +291,16 @@ def test_plugin_that_its_owner_does_without_is_no_fault(plugin: str, needed: str
     path = posixpath.normpath(f"{SITE}/{plugin}")
     result = loading.resolve(image({path: elf("p", [needed, "libother.so"])}), X86_64)
     assert ([fault.missing for fault in result.faults], list(result.optional)) == (["misses libother.so"], [needed])
+
+
+def test_plugin_that_may_lack_everything_may_lack_symbols() -> None:
+    """As those of LiteRT for the processors of vendors."""
+    folder = f"{SITE}/ai_edge_litert"
+    name = "libLiteRtCompilerPlugin_Samsung.so"
+    files: Files = {f"{folder}/vendors/samsung/compiler/{name}": elf(name, ["libc.so.6"], undefined=["instance"])}
+    assert faults(files) == []
+    files = {f"{folder}/{name}": elf(name, ["libc.so.6"], undefined=["instance"])}
+    assert len(faults(files)) == 1
 
 
 def test_mooncake_for_another_torch_is_no_fault() -> None:
