@@ -98,6 +98,7 @@ def test_cudnn_8_opens_all_its_parts() -> None:
         name = f"libcudnn{part}.so.8"
         without = {path: content for path, content in whole.items() if not path.endswith(name)}
         assert faults(without) == [f"/{LIB}/libcudnn.so.8: misses {name}, which it opens: not in the image"]
+    assert faults({path: content for path, content in whole.items() if "_train" not in path}) == [], "it infers"
 
 
 @every(
