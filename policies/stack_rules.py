@@ -38,7 +38,7 @@ _MACHINES: Final = ("aws:ec2/launchTemplate:LaunchTemplate", "aws:ec2/instance:I
 _SUMMERWIND: Final = re.compile(r"kubernetes:actions\.summerwind\.dev/v1alpha1:Runner(Deployment|ReplicaSet|Set)?")
 """Runners of the older controller, ephemeral unless a spec says otherwise (actions/actions-runner-controller,
 docs/deploying-arc-runners.md)."""
-_LASTING: Final = re.compile(r"kubernetes:(apps/v1:(Deployment|StatefulSet|DaemonSet)|core/v1:Pod)")
+_LASTING: Final = re.compile(r"kubernetes:(?:apps|core)/v1:(Deployment|StatefulSet|DaemonSet|Pod)")
 _RUNNER: Final = re.compile(r"(^|/)(actions-)?runner(:|@|$)")
 """GitHub's image of a runner, ghcr.io/actions/actions-runner, and summerwind/actions-runner."""
 _OF_PLATFORM: Final = re.compile(r"-(amd64|arm64)$")
@@ -247,8 +247,9 @@ def _lasts(resource: Resource) -> str:
         spec = props.get("spec") or {}
         template = ((spec.get("template") or {}).get("spec") or {}) if "template" in spec else spec
         return "its runners have ephemeral: false" if template.get("ephemeral") is False else ""
-    if _LASTING.fullmatch(resource.type) and any(map(_RUNNER.search, _containers(props.get("spec")))):
-        return f"it runs GitHub's runner as a {resource.type.rpartition(':')[2]}, which takes job after job"
+    lasting = _LASTING.fullmatch(resource.type)
+    if lasting and any(map(_RUNNER.search, _containers(props.get("spec")))):
+        return f"it runs GitHub's runner as a {lasting[1]}, which takes job after job"
     if resource.type in _MACHINES and re.search(r"config\.sh(?!.*--ephemeral)", _script(props.get("userData"))):
         return "its user data registers a runner by config.sh without --ephemeral"
     return ""

@@ -12,6 +12,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from containers import budget
@@ -462,7 +463,7 @@ class _Ways:
 
     def _entered(self, arguments: tuple[str | None, ...], state: _State) -> _State:
         folder = arguments[0] if len(arguments) == 1 else None
-        if folder is None or folder.startswith("-") or ".." in folder.split("/"):
+        if folder is None or folder.startswith("-") or ".." in PurePosixPath(folder).parts:
             return replace(state, loose=True)
         return replace(state, folder=posixpath.join(state.folder, folder))
 

@@ -10,6 +10,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from itertools import dropwhile, takewhile
+from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from containers import budget
@@ -400,7 +401,8 @@ class Text:
 
     def _enter(self, arguments: Sequence[str], separator: str) -> bool:
         folder = self._value("".join(arguments[:1])) or ""
-        plain = len(arguments) == 1 and _is_name(folder) and ".." not in folder.split("/")  # which shells take by name
+        # A shell takes `..` away by name.
+        plain = len(arguments) == 1 and _is_name(folder) and ".." not in PurePosixPath(folder).parts
         if not plain or separator not in {"&&", ";", "||"} or (self._searches and folder[0] not in "./"):
             return False
         self._folder = posixpath.join(self._folder, folder)

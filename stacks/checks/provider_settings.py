@@ -61,19 +61,19 @@ def _none(_: StackConfig, __: str, ___: Any) -> str | None:
 
 
 def _aws(config: StackConfig, name: str, value: Any) -> str | None:
-    runners = config.runners if isinstance(config.runners, Ec2RunnersConfig) else None
-    registry = config.registry if isinstance(config.registry, EcrRegistryConfig) else None
+    blocks = (config.runners, config.registry)
+    at_aws = [each for each in blocks if isinstance(each, Ec2RunnersConfig | EcrRegistryConfig)]
     reserved = config.runners is not None and any(own.reservation for own in config.runners.all_sets)
-    if runners is None and registry is None:
+    if not at_aws:
         if reserved:
             return None if name == "profile" else "AWS's SDK looks up the nodes' reservations, and knows profile alone"
         return "nothing of the stack is at AWS"
-    regions = {each.region for each in (runners, registry) if each}
+    regions = {each.region for each in at_aws}
     if name == "region" and value not in regions:
         return f"'{one_line(str(value))}': the stack names its own, {' and '.join(sorted(regions))}"
     if name == "allowedAccountIds":
         return "the stack's own account is the one that is allowed"
-    if name in _LOGIN and runners and runners.build:
+    if name in _LOGIN and isinstance(config.runners, Ec2RunnersConfig) and config.runners.build:
         return "the builder is reached by AWS's CLI, which does not know it: set AWS's variables, as AWS_PROFILE"
     if name in _LOGIN and name != "profile" and reserved:
         return "reservations are looked up by AWS's SDK, which does not know it: set AWS's variables, as AWS_PROFILE"

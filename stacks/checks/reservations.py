@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import posixpath
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -24,6 +24,8 @@ trigger workflows", schedule). So one that is in time says it twice."""
 
 _OVER = {"cancelled", "cancelling", "expired", "failed", "payment-failed", "unavailable", "unsupported"}
 """States from which a reservation never becomes active."""
+
+_PLACEMENT_GROUP = re.compile(r"arn:[^:]*:ec2:[^:]*:(?P<owner>[^:]*):placement-group/(?P<name>.+)")
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ def _order(requested: NamedReservationsConfig, each: Reservation) -> tuple[float
 
 
 def _reservation(answer: Mapping[str, Any]) -> Reservation:
-    group = str(answer.get("PlacementGroupArn") or "")
+    group = _PLACEMENT_GROUP.fullmatch(str(answer.get("PlacementGroupArn") or ""))
     return Reservation(
         id=str(answer["CapacityReservationId"]),
         owner=str(answer["OwnerId"]),
@@ -152,8 +154,8 @@ def _reservation(answer: Mapping[str, Any]) -> Reservation:
         block=answer.get("ReservationType") == "capacity-block",
         platform=str(answer["InstancePlatform"]),
         tenancy=str(answer["Tenancy"]),
-        placement_group=posixpath.basename(group),
-        group_owner=group.split(":")[4] if group else "",
+        placement_group=group["name"] if group else "",
+        group_owner=group["owner"] if group else "",
         interruptible=bool(answer.get("Interruptible")),
         outpost=bool(answer.get("OutpostArn")),
         open=answer.get("InstanceMatchCriteria") == "open",

@@ -369,6 +369,12 @@ class NetworkConfig(Model):
         "policies let out their ports.",
     )
 
+    def refuse_docker(self) -> None:
+        """Raise ValueError for the first key that only a Docker daemon reads."""
+        for key in ("mtu", "docker_mirrors"):
+            if getattr(self, key):
+                raise ValueError(f"network.{to_camel(key)} has no effect, because no Docker daemon runs: leave it out")
+
 
 class ValidationConfig(Model):
     """A Job that runs the GPU checks of an image, once for each image, on a node of the profile."""
@@ -670,6 +676,8 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
                 "true needs neither"
             )
         no_docker = not self.has_daemon and (self.build is None or self.build.rootless)
+        if no_docker and self.network:
+            self.network.refuse_docker()
         unread: Mapping[str, Iterable[str]] = {
             "jobPods is true": ("daemon", "cache", "storage_class") if self.job_pods and not self.job_daemon else (),
             "daemon is false": () if self.daemon or self.job_pods else ("cache", "storage_class"),
@@ -678,9 +686,6 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
             "no Docker daemon runs beside a job": () if self.has_daemon else ("docker_gpus",),
         }
         refuse_unread(self, {why: [key for key in keys if key not in inherited] for why, keys in unread.items()})
-        for key in ("mtu", "docker_mirrors") if no_docker and self.network else ():
-            if getattr(self.network, key):
-                raise ValueError(f"network.{to_camel(key)} has no effect, because no Docker daemon runs: leave it out")
 
     def _check_docker_gpus(self) -> None:
         """Check that a Docker daemon with GPUs can name them to its containers, and has all of them alone.

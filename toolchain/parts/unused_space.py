@@ -208,20 +208,8 @@ def prune(checkout: Checkout, *, delete: bool, as_json: bool = False) -> int:
     has_images = _IMAGE in named
     unused: dict[str, Any] = {
         "contexts": {"count": len(contexts), "bytes": sum(map(folder_size, contexts))},
-        "registry": registry
-        and {
-            "address": docker_registry.own_address(checkout),
-            "tags": list(map(str, registry.unnamed_tags)),
-            "of": len(registry.tags),
-            "bytes": registry.freed,
-            "unfinishedBytes": sum(registry.left.values()),
-        },
-        "engine": None
-        if images is None
-        else {
-            "images": [{"name": name, "size": size} for name, size in images.items()],
-            "cache": "unused for a week" if has_images else "all",
-        },
+        "registry": registry and _of_registry(checkout, registry),
+        "engine": None if images is None else _of_engine(images, has_images=has_images),
         "statesWithoutFile": _without_file(checkout, texts),
         "bytes": folder_size(checkout.state),
         "bytesAfter": None,
@@ -231,14 +219,8 @@ def prune(checkout: Checkout, *, delete: bool, as_json: bool = False) -> int:
     if delete:
         for folder in contexts:
             remove_folder(folder)
-        uncollected = checkout.state / UNCOLLECTED
-        unnamed = registry and (registry.unnamed_tags or registry.unnamed_manifests or registry.left)
-        if registry and (unnamed or uncollected.exists()):
-            with step("Collecting the registry's layers"):
-                uncollected.touch()
-                registry.delete()
-                docker_registry.collect(checkout)
-                uncollected.unlink()
+        if registry:
+            _collect(checkout, registry)
         if images is not None:
             _delete_images(checkout, images, since=["--filter", f"until={UNUSED}"] if has_images else [])
         unused["bytesAfter"] = folder_size(checkout.state)
@@ -249,6 +231,34 @@ def prune(checkout: Checkout, *, delete: bool, as_json: bool = False) -> int:
         after = f" -> {megabytes(unused['bytesAfter'])}" if delete else rest
         say(f".slipway   {megabytes(unused['bytes'])}{after}")
     return 0
+
+
+def _of_registry(checkout: Checkout, registry: RegistryContent) -> dict[str, Any]:
+    return {
+        "address": docker_registry.own_address(checkout),
+        "tags": list(map(str, registry.unnamed_tags)),
+        "of": len(registry.tags),
+        "bytes": registry.freed,
+        "unfinishedBytes": sum(registry.left.values()),
+    }
+
+
+def _of_engine(images: Mapping[str, str], *, has_images: bool) -> dict[str, Any]:
+    return {
+        "images": [{"name": name, "size": size} for name, size in images.items()],
+        "cache": "unused for a week" if has_images else "all",
+    }
+
+
+def _collect(checkout: Checkout, registry: RegistryContent) -> None:
+    """Delete what is unnamed, and its layers; an interrupted collection is run again."""
+    uncollected = checkout.state / UNCOLLECTED
+    if registry.unnamed_tags or registry.unnamed_manifests or registry.left or uncollected.exists():
+        with step("Collecting the registry's layers"):
+            uncollected.touch()
+            registry.delete()
+            docker_registry.collect(checkout)
+            uncollected.unlink()
 
 
 def _say(checkout: Checkout, unused: Mapping[str, Any]) -> None:

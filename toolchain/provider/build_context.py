@@ -12,6 +12,7 @@ import posixpath
 import stat
 import threading
 import time
+from pathlib import PurePosixPath
 
 from containers.dockerfile.context import ignore_patterns, walk
 from containers.dockerfile.ignore import Matcher, PatternError, clean, join
@@ -136,8 +137,6 @@ def resolve_links(path: str) -> str:
     trailing = path.endswith("/")
     while todo:
         part = todo.pop()
-        if part == ".":
-            continue
         if part == "..":
             done = _parent(done)
             continue
@@ -160,7 +159,7 @@ def resolve_links(path: str) -> str:
 
 def _steps(path: str) -> list[str]:
     """Return the parts of a path, the first one last."""
-    return [part for part in reversed(path.split("/")) if part]
+    return [*PurePosixPath("/", path).parts[:0:-1]]
 
 
 def _parent(path: str) -> str:

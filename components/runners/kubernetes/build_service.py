@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from components.runners.kubernetes import isolation
 from components.runners.kubernetes.build_daemon import NAME, daemon, service_labels
@@ -77,7 +78,7 @@ def hosts(config: KubernetesRunnersConfig, replica: Replica) -> list[str]:
     """Return the host names and IP addresses for a replica's certificate."""
     host = cluster_host(config, replica)
     short = f"{replica.named(NAME)}.{config.build_namespace}"
-    configured = [replica.address.rpartition(":")[0]] if replica.address else []
+    configured = [str(urlsplit(f"//{replica.address}").hostname)] if replica.address else []
     return list(dict.fromkeys([host, f"{host}.cluster.local", short, "localhost", "127.0.0.1", *configured]))
 
 

@@ -21,6 +21,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import permutations, starmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -409,7 +410,7 @@ def check_rates(count: int) -> None:
         copyBandwidth=round(copy / 1e9, 1),
         copyWait=round(wait * 1e6, 1),
         gpus=count,
-        peerAccess=all(torch.cuda.can_device_access_peer(a, b) for a in range(count) for b in range(count) if a != b),
+        peerAccess=all(starmap(torch.cuda.can_device_access_peer, permutations(range(count), 2))),
         rates=rates,
         kernels=kernels(lambda: [operation.run(whole, parts) for operation in operations(count).values()]),
     )
