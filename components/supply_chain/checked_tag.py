@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CheckedTagArgs:
-    """The image as ``repository@sha256:...``, its tag, the login that may push it, and what was checked.
+    """The image as ``repository@sha256:...``, its tag, the login to push it, and the digest that was checked.
 
     ``checked`` is the hexadecimal part of a digest.
     """

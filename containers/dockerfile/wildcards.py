@@ -97,7 +97,7 @@ class _Automaton:
         return bool(places & self._end)
 
     def _step(self, character: str) -> tuple[int, int, int]:
-        """Return the pieces that a character passes, those that keep it, and those of folders."""
+        """Return the pieces for a character to pass, those that keep it, and those of folders."""
         if character not in self._steps:
             masks = [0, 0, 0]
             for place, piece in enumerate(self._pieces):

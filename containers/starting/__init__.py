@@ -1,1 +1,1 @@
-"""What a container of an image starts, as which user, and whether it can."""
+"""The program that a container of an image starts, its user, and its faults."""

@@ -328,7 +328,7 @@ class _Ways:
         return [way._replace(kind="on") if way.kind == "break" else way for way in ways]
 
     def _once(self, loop: Loop, state: _State) -> list[_Outcome]:
-        """Return where the ways through a loop lead that is run once."""
+        """Return where the ways through one run of a loop lead."""
         return [
             one
             for way in self.block(loop.head, state)
@@ -357,7 +357,7 @@ class _Ways:
     def _builtin(
         self, command: str | None, words: Sequence[str], arguments: tuple[str | None, ...], state: _State
     ) -> list[_Outcome]:
-        """Return where a command leads that is no function."""
+        """Return where a command other than a function leads."""
         if command in {"exit", "return"}:
             code = arguments[0] if arguments else "?"
             status = None if code is None or not _NUMBER.fullmatch(code) else int(code) == 0
@@ -661,7 +661,7 @@ def _changed_files(command: str, arguments: Sequence[str]) -> list[str]:
 
 
 def _may_be_made(way: _Outcome, is_there: Callable[[str], bool]) -> bool:
-    """Return whether what came before the end may have made its program, or a file that it is to run."""
+    """Return whether the lines before the end may have made its program, or a file for it to run."""
     program, state = "".join(map(str, way.words[:1])), way.state
     if way.kind == "exec" and state.ran and "/" in program and not is_there(posixpath.join(state.folder, program)):
         return True
@@ -716,7 +716,7 @@ def _parts(words: Sequence[str], operator: str) -> list[list[str]]:
 
 
 def _without(state: _State, words: Iterable[str]) -> _State:
-    """Return a state in which the variables that are among some words are unknown."""
+    """Return a state without the values of the variables among some words."""
     names = {word.partition("=")[0] for word in words}
     if any(LOOKED_UP.fullmatch(name) for name in names):
         state = replace(state, loose=True)

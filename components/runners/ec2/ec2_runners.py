@@ -146,14 +146,8 @@ def _template_key(key: int | str) -> str:
 def _declare_endpoints(args: Ec2RunnersArgs, opts: pulumi.ResourceOptions) -> None:
     """Declare the endpoints by which a machine reaches AWS without the internet. GitHub still needs a way out."""
     name = f"{args.name}-endpoints"
-    group = aws.ec2.SecurityGroup(
-        name,
-        name=name,
-        description="Endpoints of AWS for Slipway's runners",
-        vpc_id=args.site.vpc,
-        tags=args.tags,
-        opts=launch_options.created_first(opts),
-    )
+    description = "Endpoints of AWS for Slipway's runners"
+    group = launch_options.security_group(name, description, args.site.vpc, args.tags, opts)
     for cidr in sorted({network.cidr for network in args.site.networks}):
         aws.vpc.SecurityGroupIngressRule(
             f"{name}-{cidr}",

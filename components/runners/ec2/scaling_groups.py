@@ -31,14 +31,8 @@ def security_group(args: Ec2RunnersArgs, opts: pulumi.ResourceOptions) -> aws.ec
     itself" (EC2 user guide, "Get started with EFA and NCCL").
     """
     name = f"{args.name}-runner"
-    group = aws.ec2.SecurityGroup(
-        name,
-        name=name,
-        description="GitHub Actions runners of Slipway: nothing comes in",
-        vpc_id=args.site.vpc,
-        tags=args.tags,
-        opts=launch_options.created_first(opts),
-    )
+    description = "GitHub Actions runners of Slipway: nothing comes in"
+    group = launch_options.security_group(name, description, args.site.vpc, args.tags, opts)
     rule = {"security_group_id": group.id, "ip_protocol": "-1", "opts": opts}
     aws.vpc.SecurityGroupEgressRule(f"{name}-out", cidr_ipv4="0.0.0.0/0", **rule)
     if any(own.efa for own in args.config.all_sets):

@@ -267,7 +267,7 @@ def _drivers(config: KubernetesRunnersConfig, nodes: list[Item], specs: Iterable
 
 
 def _runtimes(config: KubernetesRunnersConfig, nodes: list[Item], specs: Iterable[ImageSpec]) -> Iterator[str]:
-    """Look for nodes that cannot pull the images, whose layers are of zstd."""
+    """Look for nodes that cannot pull images with layers of zstd."""
     if not any(spec.suffix.zstd for spec in specs):
         return
     for entry in nodes:

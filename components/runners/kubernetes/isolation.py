@@ -247,7 +247,7 @@ def controller_policies(config: KubernetesRunnersConfig) -> list[Manifest]:
 
 
 def closed(name: str, namespace: str) -> Manifest:
-    """Return the policy that closes a namespace both ways, except for what other policies allow."""
+    """Return the policy that closes a namespace both ways; other policies open it."""
     return manifest(*POLICY, name, namespace, spec={"podSelector": {}, "policyTypes": ["Ingress", "Egress"]})
 
 
@@ -282,7 +282,7 @@ def egress(pods: dict[str, str], rules: list[Manifest]) -> Manifest:
 
 
 def disruption_budget(config: KubernetesRunnersConfig, namespace: str) -> Manifest:
-    """Return the budget that keeps nodes from being drained during builds, which end by themselves.
+    """Return the budget against drains of nodes during builds. Builds end by themselves.
 
     Kubernetes does not know the controller of a runner's pod, so only an absolute ``minAvailable`` works ("Specifying a
     Disruption Budget for your Application", arbitrary controllers). A runner without a job is not ready, and may go.

@@ -136,7 +136,7 @@ class KubernetesRunners(pulumi.ComponentResource):
         self._clients: list[pulumi.CustomResource] = []
         client = None
         if config.build:
-            # Who has the key is root over what is built there.
+            # The key gives root over all builds there.
             client = build_service.client(config, config.build) if config.build.jobs else None
             self._build_service(args, ports)
         if config.job_pods:

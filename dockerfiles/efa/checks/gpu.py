@@ -2,8 +2,8 @@
 """NCCL is right over all GPUs of all nodes, and goes over EFA. Started by torchrun, with provider.py beside it.
 
 Exits with 1, and one line for each process and reason, if an operation hangs or its result is wrong, NCCL's log does
-not name EFA's provider, or the bus bandwidth is below EXPECTED_BUS_BANDWIDTH, a number of GB/s, where that is set. What
-it measures goes to the file GPU_MEASUREMENTS too, if that is set: common/gpu/report.py sets it, and reads NCCL's log.
+not name EFA's provider, or the bus bandwidth is below EXPECTED_BUS_BANDWIDTH, a number of GB/s, where that is set. Its
+measurements go to the file GPU_MEASUREMENTS too, if set: common/gpu/report.py sets it, and reads NCCL's log.
 """
 
 import json

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """NCCL is right and fast on the GPUs of all nodes, over InfiniBand between nodes, and Megatron-LM trains on them.
 
-Started by torchrun, with infiniband.py beside it. Prints a line for each thing found. A process that finds something
-wrong prints one line that says what, and exits with 1. What is measured goes to the file GPU_MEASUREMENTS too, if
-that is set: common/gpu/report.py sets it, and reads NCCL's log as well.
+Started by torchrun, with infiniband.py beside it. Prints a line for each thing found. A process with a fault prints one
+line about it, and exits with 1. The measurements go to the file GPU_MEASUREMENTS too, if set: common/gpu/report.py sets
+it, and reads NCCL's log as well.
 """
 
 import json

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """On a machine with GPUs: `vllm serve` serves a small model with random weights, and answers as torch does on the CPU.
 
-No network is needed. Prints one line for each thing found. Exits 1, with one line that says what is wrong, at the first
-thing that is.
+No network is needed. Prints one line for each thing found. Exits 1 at the first fault, with one line about it.
 """
 
 from __future__ import annotations

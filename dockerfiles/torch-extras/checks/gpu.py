@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """On a machine with GPUs: DeepSpeed's compiled fused Adam takes the steps of torch's Adam in float64 on the CPU.
 
-Prints one line for each GPU and type. Exits 1, with one line that says what is wrong, at the first thing that is.
+Prints one line for each GPU and type. Exits 1 at the first fault, with one line about it.
 """
 
 import sys

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """On a machine with GPUs: CUDA runs on this driver, every GPU computes as a CPU does, and NCCL joins them all.
 
-Prints one line for each thing found. Exits 1, with one line that says what is wrong, at the first thing that is. What
-it measures goes to the file GPU_MEASUREMENTS too, if that is set: common/gpu/report.py sets it. ACCEPTED_LOSS is the
-share of an expected rate that NCCL may lack on machines that the rule below does not fit, such as 0.4.
+Prints one line for each thing found. Exits 1 at the first fault, with one line about it. Its measurements go to the
+file GPU_MEASUREMENTS too, if set: common/gpu/report.py sets it. ACCEPTED_LOSS, such as 0.4, is the share of an expected
+rate that NCCL may lack where the rule below does not fit.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def ending(what: str) -> Iterator[None]:
 
 
 def marks() -> list[torch.cuda.Event]:
-    """Return an event for each GPU, which is over once the GPU has done all that was queued before."""
+    """Return an event for each GPU. It is over once the GPU has done all work queued before."""
     events = [torch.cuda.Event(enable_timing=True) for _ in range(torch.cuda.device_count())]
     for gpu, event in enumerate(events):
         event.record(torch.cuda.current_stream(gpu))

@@ -97,14 +97,8 @@ class Ec2Builder(pulumi.ComponentResource):
             args.name, name="builder", role=role.name, policy=json.dumps(iam_policies.builder()), opts=self._opts
         )
         profile = aws.iam.InstanceProfile(args.name, name=args.name, role=role.name, opts=self._opts)
-        group = aws.ec2.SecurityGroup(
-            args.name,
-            name=args.name,
-            description="Builder of Slipway: nothing comes in",
-            vpc_id=args.network.vpc,
-            tags=self._tags,
-            opts=launch_options.created_first(self._opts),
-        )
+        description = "Builder of Slipway: nothing comes in"
+        group = launch_options.security_group(args.name, description, args.network.vpc, self._tags, self._opts)
         aws.vpc.SecurityGroupEgressRule(
             f"{args.name}-out", cidr_ipv4="0.0.0.0/0", security_group_id=group.id, ip_protocol="-1", opts=self._opts
         )

@@ -16,7 +16,7 @@ _API = (Path(__file__).parent / "cluster_api.js").read_text(encoding="utf-8")
 
 
 def program(file: Path) -> str:
-    """Return the text of a program that calls the cluster's API, with the function ``call`` for that."""
+    """Return the text of a program that calls the cluster's API by its function ``call``."""
     return _API + file.read_text(encoding="utf-8")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""vLLM is the release that was asked for, and its server with all that it needs can be imported.
+"""vLLM is the requested release, and its server can be imported with all that it needs.
 
 The command itself would look for a GPU, even for `--version`.
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each extra that was built is installed, at that version, and its compiled parts load."""
+"""Each extra is installed, at the version that was built, and its compiled parts load."""
 
 import os
 import subprocess
