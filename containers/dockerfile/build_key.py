@@ -8,12 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from containers.dockerfile import instructions, stages
-from containers.dockerfile.canonical_form import canonical
+from containers.dockerfile.build_graph import graph
 from containers.dockerfile.context import Folder
 from containers.dockerfile.context_files import ContextFiles
 
@@ -23,15 +23,15 @@ class BuildKey:
     """What one build reads.
 
     Attributes:
-        dockerfile: the instructions of the reached stages, in their canonical form.
+        graph: the SHA-256 of the steps and of the image's configuration.
         files: the SHA-256 of each file, folder and link that these read, with its mode, by its path in the context, or
             behind a link by the instruction's name for it.
-        arguments: the given build arguments that they read.
+        arguments: the given build arguments that they declare. Their values are in the steps.
         platform: the platform to build for.
         outside: the images and addresses that they fetch without a digest: these may move under one key.
     """
 
-    dockerfile: str
+    graph: str
     files: Mapping[str, str]
     arguments: Mapping[str, str]
     platform: str
@@ -40,7 +40,7 @@ class BuildKey:
     @property
     def key(self) -> str:
         """The SHA-256 of it all, in hexadecimal."""
-        whole = [self.dockerfile, dict(self.files), dict(self.arguments), self.platform]
+        whole = [self.graph, dict(self.files), self.platform]
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
     def as_json(self) -> dict[str, Any]:
@@ -62,20 +62,15 @@ def build_key(file: Path, context: Path, target: str | None, arguments: Mapping[
             one of them.
     """
     folder, path = Folder(context, whole=True), str(file.absolute())
-    content = folder.read(path)
-    dockerfile = instructions.parse(content, str(file))
-    if dockerfile.escape == "\\" or (
-        b"\\" not in content and content.count(b"`") == 1
-    ):  # the default, or what is nowhere
-        directives = tuple(line for line in dockerfile.directives if not line.startswith("escape="))
-        dockerfile = replace(dockerfile, directives=directives)
+    dockerfile = instructions.parse(folder.read(path), str(file))
     reach = stages.reach(dockerfile, target, arguments, platform)
     files = ContextFiles(dockerfile, folder, folder.paths(path)).followed(reach.sources)
-    read = {name: value for name, value in arguments.items() if name in reach.arguments}
-    outside = sorted(name for name in reach.outside if name != "scratch" and "@sha256:" not in name)
     digests = {name: folder.digest(files[name]) for name in sorted(files)}
-    form = reach.render(read, canonical(reach, platform))
-    if "TARGETSTAGE" in reach.arguments:  # the one name of a stage that a step reads (dockerfile2llb/platform.go:56)
-        last = [each.words for each in dockerfile.instructions if each.keyword == "FROM"][-1]
-        form += f"# {target or ' '.join(last[2:]).lower()}\n"
-    return BuildKey(form, digests, read, platform, tuple(outside))
+    last = [each.words for each in dockerfile.instructions if each.keyword == "FROM"][-1]
+    return BuildKey(
+        graph(reach, target or " ".join(last[2:]).lower(), arguments, platform),
+        digests,
+        {name: value for name, value in arguments.items() if name in reach.arguments},
+        platform,
+        tuple(sorted(name for name in reach.outside if name != "scratch" and "@sha256:" not in name)),
+    )

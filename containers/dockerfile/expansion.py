@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 SPACE = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
 """The characters that BuildKit takes as spaces: Go's ``unicode.IsSpace``."""
@@ -23,7 +23,18 @@ class ExpansionError(ValueError):
     """A word that BuildKit cannot read, or without a value before the build; the text says why."""
 
 
-def expand(word: str, variables: Mapping[str, str | None], *, escape: str, complete: bool) -> str:
+Unknown = Callable[[str, str, str], str | None]
+"""What stands for ``${name<operator>word}``, by these three; None if the variables say it."""
+
+
+def expand(
+    word: str,
+    variables: Mapping[str, str | None],
+    *,
+    escape: str,
+    complete: bool,
+    unknown: Unknown = lambda *_: None,
+) -> str:
     """Return a word with its variables replaced and its quotes removed.
 
     Args:
@@ -31,6 +42,7 @@ def expand(word: str, variables: Mapping[str, str | None], *, escape: str, compl
         variables: values by name; None for one that only the build knows.
         escape: the Dockerfile's escape character.
         complete: whether a variable without an entry is unset; the parent image may set it otherwise.
+        unknown: asked for each variable.
 
     Raises:
         ExpansionError: a value is not known before the build, the values are too long, or the word uses a form other
@@ -38,7 +50,7 @@ def expand(word: str, variables: Mapping[str, str | None], *, escape: str, compl
     """
     if not _MEANING.search(word):
         return word
-    return _Lexer(word, escape, variables, complete=complete).result()
+    return _Lexer(word, escape, variables, unknown, complete=complete).result()
 
 
 def raw_words(text: str) -> list[str]:
@@ -49,7 +61,7 @@ def raw_words(text: str) -> list[str]:
     Raises:
         ExpansionError: a quote or a brace is not closed, or ``${`` begins no variable.
     """
-    lexer = _Lexer(text, "\\", None, complete=True)
+    lexer = _Lexer(text, "\\", None, lambda *_: None, complete=True)
     lexer.result()
     return lexer.words + ([lexer.word] if lexer.word else [])
 
@@ -57,11 +69,13 @@ def raw_words(text: str) -> list[str]:
 class _Lexer:
     """Reads a text once. Without ``variables``, it leaves variables, quotes and escape characters as they are."""
 
-    def __init__(self, text: str, escape: str, variables: Mapping[str, str | None] | None, *, complete: bool) -> None:
+    def __init__(
+        self, text: str, escape: str, variables: Mapping[str, str | None] | None, unknown: Unknown, *, complete: bool
+    ) -> None:
         self.words: list[str] = []
         self.word = ""
         self._whole, self._escape = text, escape
-        self._variables, self._complete = variables, complete
+        self._variables, self._complete, self._unknown = variables, complete, unknown
         self._raw = variables is None
         self._position = 0
         self._length = 0
@@ -199,12 +213,18 @@ class _Lexer:
 
     def _plain(self, name: str, text: str) -> str:
         """Return the replacement of a variable that is written as ``text``."""
-        return text if self._raw else self._value(name) or ""
+        if self._raw:
+            return text
+        part = self._unknown(name, "", "")
+        return (self._value(name) or "") if part is None else part
 
     def _operated(self, name: str, operator: str, word: str) -> str:
         """Return what stands for ``${name<operator>word}``."""
         if self._raw:
             return f"${{{name}{operator}{word}}}"
+        part = self._unknown(name, operator, word)
+        if part is not None:
+            return part
         if operator[-1] not in "-+?":
             raise ExpansionError(
                 f"{self._whole}: ${{{name}{operator}...}} is a form that older engines do not have; write the value out"

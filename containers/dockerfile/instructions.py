@@ -65,8 +65,7 @@ class Instruction:
 
     Attributes:
         keyword: in capitals.
-        flags: ``--name=value``, without the quotes, sorted by name; those of one name in their order, as a later mount
-            may lie within an earlier one.
+        flags: ``--name=value``, without the quotes, sorted by name; those of one name in their order.
         rest: what follows the flags, with its lines joined as BuildKit joins them. Words have single spaces between
             them; a shell's command is as it is written.
         heredocs: the lines of each here-document with its last one, as they are written.

@@ -31,13 +31,13 @@ _ENGINE = ("BUILDPLATFORM", "BUILDOS", "BUILDARCH", "BUILDVARIANT", "BUILDOSVERS
 """Variables of every build whose values depend on the engine."""
 _TARGET = ("TARGETPLATFORM", "TARGETOS", "TARGETARCH", "TARGETVARIANT")
 """Variables of every build whose values are those of the platform to build for."""
-_FRONTEND = re.compile(r"BUILDKIT_.*|SOURCE_DATE_EPOCH")
+FRONTEND = re.compile(r"BUILDKIT_.*|SOURCE_DATE_EPOCH")
 """Arguments that BuildKit itself reads, whether a stage declares them or not."""
-_DECLARED = re.compile(r"BUILDKIT_SBOM_SCAN_(CONTEXT|STAGE)|SOURCE_DATE_EPOCH")
+DECLARED = re.compile(r"BUILDKIT_SBOM_SCAN_(CONTEXT|STAGE)|SOURCE_DATE_EPOCH")
 """Those of them whose ``ARG`` it reads; the others it takes from the client alone."""
 _SYNTAX = "BUILDKIT_SYNTAX"
 """The build argument whose first word is the frontend's image, before that of ``# syntax=`` (``builder/build.go``)."""
-_REMOTE = re.compile(r"https?://|(?i:git|ssh)://|[A-Za-z0-9_-]+@[A-Za-z0-9.-]+:")
+REMOTE = re.compile(r"https?://|(?i:git|ssh)://|[A-Za-z0-9_-]+@[A-Za-z0-9.-]+:")
 """How a source of ``ADD`` begins that is no path in the context."""
 _AT_COMMIT = re.compile(r"(?:https?://[^#?]+\.git|(?!https?://)[^#?]+)#[0-9a-f]{40}(?::.*)?")
 """A git repository at a whole commit. An address of http whose path does not end in ``.git`` is a file's, whatever
@@ -48,8 +48,6 @@ _MOST_EXPANDED = 16 << 20
 """Characters of all words of a Dockerfile with their variables replaced: each may use those before it twice."""
 _MOST_INHERITED = 1 << 22
 """Variables and sources that the stages and ``RUN`` of a Dockerfile have from what stands before them, together."""
-UNSET = "$"
-"""In the place of a value: the argument has none, and its ``ARG`` does nothing (``dockerfile2llb/convert.go:1898``)."""
 _STAGE_NAME = re.compile(r"[a-z][a-z0-9_.-]*")
 _NAMES = re.compile(r"\$\{?(\w+)")
 
@@ -93,10 +91,7 @@ class Reach:
     names of the reached stages, in small letters. ``outside`` has what the Dockerfile names to be fetched: images, that
     of ``# syntax=`` or ``BUILDKIT_SYNTAX`` too, and every ``ADD`` without a checksum. ``environment`` maps the names
     that ``ENV`` sets in these stages to the values, None for one known to the build only. ``user`` is whom the built
-    image runs as: empty for its parent's user, None where only the build knows. ``by_variable`` says that a ``FROM``
-    names a stage by a variable. ``values`` maps the line of an instruction to the values of :func:`words`, of
-    ``FROM`` to the image and the platform, of ``ARG`` to each argument's value; None for one that only the build knows,
-    ``UNSET`` for an argument of no value.
+    image runs as: empty for its parent's user, None where only the build knows.
     """
 
     dockerfile: Dockerfile
@@ -108,18 +103,16 @@ class Reach:
     environment: Mapping[str, Set[str | None]]
     runs: tuple[Run, ...]
     user: str | None
-    by_variable: bool
-    values: Mapping[int, Sequence[str | None]]
 
-    def render(self, given: Mapping[str, object], instructions: Iterable[Instruction] | None = None) -> str:
-        """Return a Dockerfile of these instructions alone, each in its one form; ``instructions`` stand in their place.
+    def render(self, given: Mapping[str, object]) -> str:
+        """Return a Dockerfile of these instructions alone, each in its one form.
 
         An argument that is ``given`` has no default in it, because the default has no effect. There is no ``check``
         directive: it says what the author is warned of.
         """
         escape = self.dockerfile.escape
         lines = [f"# {directive}\n" for directive in self.dockerfile.directives if not directive.startswith("check=")]
-        for instruction in self.instructions if instructions is None else instructions:
+        for instruction in self.instructions:
             if instruction.keyword == "ARG":
                 words = [
                     name if (name := word.partition("=")[0]) in given else word
@@ -160,22 +153,20 @@ class _Scope:
         return _Scope({**arguments, **self.environment}, dict(self.environment), self.complete, self.user)
 
 
-def words(instruction: Instruction, escape: str) -> Sequence[str]:
-    """Return the words of an instruction in which BuildKit replaces variables, but of ``FROM``, ``ARG`` and ``RUN``.
+def builtin(platform: str) -> dict[str, str | None]:
+    """Return the variables of every build for a platform; None for a value that the engine decides."""
+    values: dict[str, str | None] = dict.fromkeys((*_ENGINE, *_TARGET))
+    if platform.count("/") == 1:
+        values |= zip(_TARGET, (platform, system(platform), architecture(platform), ""), strict=True)
+    return values
 
-    For ``ENV`` and ``LABEL`` these are names and values; for ``COPY`` and ``ADD`` sources, target, owner, mode and
-    checksum (``instructions/commands.go``, each ``Expand``; ``dockerfile2llb/convert_expose.go``).
-    """
-    match instruction.keyword:
-        case "ENV" | "LABEL":
-            return [word for pair in pairs(instruction, escape) for word in pair]
-        case "COPY" | "ADD" if not instruction.heredocs:
-            return [*instruction.words, *(instruction.flag(name) or "" for name in ("chown", "chmod", "checksum"))]
-        case "EXPOSE" | "VOLUME":
-            return instruction.words
-        case "WORKDIR" | "USER" | "STOPSIGNAL":
-            return [instruction.rest]
-    return []
+
+def declarations(instruction: Instruction, escape: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the arguments that an ``ARG`` declares, and their defaults; nothing for another instruction."""
+    if instruction.keyword == "ARG":
+        for word in split_words(instruction.rest, escape):
+            name, equals, default = word.partition("=")
+            yield name, default if equals else None
 
 
 def pairs(instruction: Instruction, escape: str) -> Sequence[tuple[str, str]]:
@@ -201,11 +192,9 @@ def default(dockerfile: Dockerfile, argument: str) -> str | None:
     for instruction in dockerfile.instructions:
         if instruction.keyword == "FROM":
             break
-        if instruction.keyword == "ARG":
-            for word in split_words(instruction.rest, dockerfile.escape):
-                name, _, value = word.partition("=")
-                if name == argument:
-                    return value.strip("\"'")
+        for name, value in declarations(instruction, dockerfile.escape):
+            if name == argument:
+                return (value or "").strip("\"'")
     return None
 
 
@@ -232,13 +221,10 @@ class _Search:
     def __init__(self, dockerfile: Dockerfile, arguments: Mapping[str, str], platform: str) -> None:
         self._dockerfile, self._arguments = dockerfile, arguments
         self._globals: list[Instruction] = []
-        builtin: dict[str, str | None] = dict.fromkeys((*_ENGINE, *_TARGET))
-        if platform.count("/") == 1:
-            builtin |= zip(_TARGET, (platform, system(platform), architecture(platform), ""), strict=True)
+        known = builtin(platform)
         self._expanded = self._inherited = 0
-        self._values: dict[int, Sequence[str | None]] = {}
-        self._outer = _Scope({name: arguments.get(name, value) for name, value in builtin.items()}, {}, complete=True)
-        self._builtin = frozenset(builtin)
+        self._outer = _Scope({name: arguments.get(name, value) for name, value in known.items()}, {}, complete=True)
+        self._builtin = frozenset(known)
         self._stages: list[_Stage] = []
         for instruction in dockerfile.instructions:
             if instruction.keyword == "FROM":
@@ -267,7 +253,6 @@ class _Search:
         self._environment: defaultdict[str, set[str | None]] = defaultdict(set)
         self._had: dict[int, int] = {}  # by stage, its sources: bit N is that of self._sources[N]
         self._runs: list[tuple[Instruction, int, _Scope]] = []
-        self._by_variable = False
 
     def of(self, target: str | None) -> Reach:
         index = self._find(target.lower(), len(self._stages)) if target else len(self._stages) - 1
@@ -294,29 +279,27 @@ class _Search:
             self._environment,
             tuple(_run(*run, sources) for run in self._runs),
             self._reached[index].user,
-            self._by_variable,
-            self._values,
         )
 
     def _global_arguments(self, inner: Sequence[Instruction]) -> tuple[Sequence[Instruction], Set[str]]:
         """Return the ARGs before the first stage that the reached instructions read, and all names in use."""
         names = {name for instruction in inner if instruction.keyword == "FROM" for name in _names(instruction)}
-        names |= {name for instruction in inner for name, _ in self._declarations(instruction)}
-        names |= set(filter(_DECLARED.fullmatch, self._outer.variables))
+        names |= {name for instruction in inner for name, _ in declarations(instruction, self._dockerfile.escape)}
+        names |= set(filter(DECLARED.fullmatch, self._outer.variables))
         outer = []
         for instruction in reversed(self._globals):
-            if names & {name for name, _ in self._declarations(instruction)}:
+            if names & {name for name, _ in declarations(instruction, self._dockerfile.escape)}:
                 outer.append(instruction)
-                for name, default in self._declarations(instruction):
+                for name, default in declarations(instruction, self._dockerfile.escape):
                     names |= set(_NAMES.findall(default or "")) if name not in self._arguments else set()
         return outer[::-1], names
 
     def _read_arguments(self, instructions: Iterable[Instruction], names: Set[str]) -> dict[str, str | None]:
         """Return the arguments that a build reads, with the defaults known without values."""
-        read: dict[str, str | None] = dict.fromkeys(filter(_FRONTEND.fullmatch, self._arguments))
+        read: dict[str, str | None] = dict.fromkeys(filter(FRONTEND.fullmatch, self._arguments))
         read |= dict.fromkeys(names & self._builtin)
         for instruction in instructions:
-            for name, default in self._declarations(instruction):
+            for name, default in declarations(instruction, self._dockerfile.escape):
                 value = None if default is None else self._try(default, _Scope({}, {}, complete=False))
                 read[name] = read.get(name) if value is None else value
         return read
@@ -363,14 +346,12 @@ class _Search:
                 stage.first,
                 f"{one_line(stage.image)} is empty; declare it by ARG before the first FROM, with a value or a default",
             )
-        self._values[stage.first.line] = [image, self._try(stage.first.flag("platform") or "", self._outer)]
         base = self._find(image, index)
         if base is None:
             self._outside.add(image)
             self._had[index] = 0
             scope = _Scope({"PATH": None}, {}, complete=image == "scratch")
         else:
-            self._by_variable |= "$" in stage.image
             scope = self._visit(base).child()
             self._inherit(stage.first, len(scope.variables) + len(scope.environment))
             self._had[index] = self._had[base]
@@ -385,16 +366,14 @@ class _Search:
         return scope
 
     def _read(self, instruction: Instruction, index: int, scope: _Scope) -> None:
-        values = [self._try(word, scope) for word in words(instruction, self._dockerfile.escape)]
-        self._values[instruction.line] = values
         match instruction.keyword:
             case "ARG":
                 self._declare(instruction, scope)
             case "ENV":
-                names = [
-                    self._expand(instruction, name, scope) for name, _ in pairs(instruction, self._dockerfile.escape)
-                ]
-                given = dict(zip(names, values[1::2], strict=True))
+                given = {
+                    self._expand(instruction, name, scope): self._try(value, scope)
+                    for name, value in pairs(instruction, self._dockerfile.escape)
+                }
                 scope.variables |= given
                 scope.environment |= given
                 for name, value in given.items():
@@ -420,9 +399,7 @@ class _Search:
             )
 
     def _declare(self, instruction: Instruction, scope: _Scope) -> None:
-        values: list[str | None] = []
-        self._values[instruction.line] = values
-        for word, default in self._declarations(instruction):
+        for word, default in declarations(instruction, self._dockerfile.escape):
             # Words after `#` are names too, in BuildKit as here: a comment is a line of its own.
             name = self._expand(instruction, word, scope)
             set_here = default is not None or name in self._arguments or name in self._outer.variables
@@ -437,7 +414,6 @@ class _Search:
                 scope.variables[name] = self._try(default, scope)
             elif name in self._outer.variables:
                 scope.variables[name] = self._outer.variables[name]
-            values.append(scope.variables[name] if set_here else UNSET)
 
     def _read_paths(self, instruction: Instruction, index: int, scope: _Scope) -> int:
         """Read a ``COPY`` or an ``ADD``; return the sources that the stage has by it."""
@@ -458,7 +434,7 @@ class _Search:
                 self._fetch(instruction, self._try(word, scope) or word, scope)
                 continue
             path = self._expand(instruction, word, scope)
-            if instruction.keyword == "COPY" or not _REMOTE.match(path):
+            if instruction.keyword == "COPY" or not REMOTE.match(path):
                 had |= self._add(instruction, path, pattern=any(character in path for character in "*?["))
             else:
                 self._fetch(instruction, path, scope)
@@ -508,13 +484,6 @@ class _Search:
             raise self._dockerfile.error(instruction, f"the stage '{one_line(name)}' must stand before this one")
         self._visit(place)
         return self._had[place]
-
-    def _declarations(self, instruction: Instruction) -> Iterator[tuple[str, str | None]]:
-        """Yield the arguments that an ``ARG`` declares, and their defaults."""
-        if instruction.keyword == "ARG":
-            for word in split_words(instruction.rest, self._dockerfile.escape):
-                name, equals, default = word.partition("=")
-                yield name, default if equals else None
 
     def _expand(self, instruction: Instruction, word: str, scope: _Scope) -> str:
         try:

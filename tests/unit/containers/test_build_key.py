@@ -187,9 +187,9 @@ EQUAL = {
         "FROM a AS n\nFROM b\nRUN --mount=source=/app/,target=/x,ro=false --mount=from=n,source=.,target=/y,rw=false y\n",
         "FROM a AS n\nFROM b\nRUN --mount=source=app,target=/x,readwrite --mount=from=n,target=/y y\n",
     ),
-    "sharing of a cache": (
-        "FROM a\nRUN --mount=type=cache,sharing=locked,target=/y y\n",
-        "FROM a\nRUN --mount=type=cache,target=/y y\n",
+    "sharing of a cache with a name": (
+        "FROM a\nRUN --mount=type=cache,id=one,sharing=locked,target=/y y\n",
+        "FROM a\nRUN --mount=type=cache,id=one,target=/y y\n",
     ),
     "default network": ("FROM a\nRUN --network=default --security=sandbox y\n", "FROM a\nRUN y\n"),
     "older form": ("FROM a\nENV A b\nLABEL c  1.0\n", "FROM a\nENV A=b\nLABEL c=1.0\n"),
@@ -262,11 +262,66 @@ EQUAL |= {
     ),
     "name of an image in full": ("FROM a\nRUN x\n", "FROM docker.io/library/a:latest\nRUN x\n"),
 }
+EQUAL |= {
+    "another name of a stage": (
+        "FROM a AS n\nCOPY app /\nFROM n\nRUN x\n",
+        "FROM a AS n\nFROM n AS o\nCOPY app /\nFROM o AS p\nFROM p\nRUN x\n",
+    ),
+    "stage in two": (
+        "FROM a\nARG V=1\nWORKDIR /x\nUSER u\nENV A=1\nCOPY app y\n",
+        "FROM a AS n\nARG V=1\nWORKDIR /x\nUSER u\nENV A=1\nFROM n\nCOPY app y\n",
+    ),
+    "files of another name of an image": (
+        "FROM b AS n\nFROM a\nCOPY --from=n /x /\nRUN --mount=from=n,target=/y y\n",
+        "FROM a\nCOPY --from=b:latest /x /\nRUN --mount=from=b,target=/y y\n",
+    ),
+    "mounts in another order": (
+        "FROM a\nRUN --mount=source=app,target=/y --mount=type=tmpfs,target=/y/z --mount=type=secret,id=s y\n",
+        "FROM a\nRUN --mount=type=tmpfs,target=/y/z --mount=type=secret,id=s --mount=source=app,target=/y y\n",
+    ),
+    "constant of all stages beside an unknown": (
+        "FROM a\nENV P=/opt/x/bin:$P\nCOPY app /opt/x\n",
+        "ARG D=/opt/x\nFROM a\nARG D\nENV P=$D/bin:${P}\nCOPY app $D\n",
+    ),
+    "settings twice": (
+        "FROM a\nENV A=1\nUSER u\nLABEL l=1\nRUN x\nVOLUME /x\n",
+        "FROM a\nENV A=1\nENV A=1\nUSER u\nUSER u\nLABEL l=1\nRUN x\nLABEL l=1\nUSER u\nVOLUME /x\nVOLUME /x\n",
+    ),
+    "shell in words": (
+        'FROM a\nSHELL ["/bin/b", "-c"]\nRUN x y\n',
+        'FROM a\nSHELL ["/bin/b", "-c"]\nRUN ["/bin/b", "-c", "x y"]\n',
+    ),
+    "range of ports": ("FROM a\nEXPOSE 80-82/udp\n", "FROM a\nEXPOSE 82/udp 81/udp 80/udp\n"),
+    "path with a wildcard": ("FROM a\nCOPY ./tools/*.go /x/\n", "FROM a\nCOPY tools/*.go /x/\n"),
+    "document with a constant": ("FROM a\nCOPY <<A /x\n1 2\nA\n", "FROM a\nARG Y=1\nCOPY <<A /x\n${Y} 2\nA\n"),
+}
 DIFFERENT = {
+    "variable before another stage": (  # which sets again what the image of `a` sets: A may stand before P there
+        "FROM a\nENV A=1\nRUN x\n",
+        "FROM a AS n\nENV A=1\nFROM n\nRUN x\n",
+    ),
+    "argument before another stage": ("FROM a\nARG A=1\nRUN x\n", "FROM a AS n\nARG A=1\nFROM n\nRUN x\n"),
+    "order of variables": ("FROM a\nENV A=1 B=1\nRUN x\n", "FROM a\nENV B=1 A=1\nRUN x\n"),
+    "variable set last": ("FROM a\nENV A=1 B=1\nRUN x\n", "FROM a\nENV A=1 B=1\nENV A=1\nRUN x\n"),
+    "folder twice": ("FROM a\nWORKDIR /x\nRUN y\n", "FROM a\nWORKDIR /x\nWORKDIR /x\nRUN y\n"),
+    "who waits for a cache without a name": (  # BuildKit runs the step again: solver/llbsolver/ops/exec.go:86
+        "FROM a\nRUN --mount=type=cache,sharing=locked,target=/y y\n",
+        "FROM a\nRUN --mount=type=cache,target=/y y\n",
+    ),
+    "order of secrets": (
+        "FROM a\nRUN --mount=type=secret,id=s --mount=type=secret,id=t y\n",
+        "FROM a\nRUN --mount=type=secret,id=t --mount=type=secret,id=s y\n",
+    ),
+    "mounts in an unknown folder": (
+        "FROM a\nRUN --mount=source=app,target=y --mount=source=tools,target=/m y\n",
+        "FROM a\nRUN --mount=source=app,target=y --mount=source=tools,target=/n y\n",
+    ),
+    "variable that may be empty": ("FROM a\nENV A=$B\nENV C=${A:-x}\n", "FROM a\nENV A=$B\nENV C=$A\n"),
+    "command after an entry point": ("FROM a\nCMD x\nENTRYPOINT y\n", "FROM a AS n\nCMD x\nFROM n\nENTRYPOINT y\n"),
     "platform": ("FROM --platform=linux/arm64 a\nRUN x\n", "FROM a\nRUN x\n"),
     "platform of the engine": ("FROM --platform=$BUILDPLATFORM a\nRUN x\n", "FROM a\nRUN x\n"),  # any engine's
     "argument of every build": ("FROM a\nARG TARGETARCH\nRUN x\n", "FROM a\nRUN x\nARG TARGETARCH\n"),
-    "directive that counts": ("# escape=`\nFROM a\nRUN x \\y\n", "FROM a\nRUN x \\y\n"),
+    "directive that counts": ("# escape=`\nFROM a\nENV A=\\y\n", "FROM a\nENV A=\\y\n"),
     "cache of another name": (
         "FROM a\nRUN --mount=type=cache,id=one,target=/y z\n",  # BuildKit blanks any name but the default's
         "FROM a\nRUN --mount=type=cache,target=/y z\n",
@@ -287,10 +342,6 @@ DIFFERENT = {
     "later mount's target": (
         "FROM a\nRUN --mount=source=app,target=/y,target=/z y\n",
         "FROM a\nRUN --mount=source=app,target=/z,target=/y y\n",
-    ),
-    "mounts in another order": (
-        "FROM a\nRUN --mount=source=app,target=/y --mount=type=tmpfs,target=/y/z y\n",
-        "FROM a\nRUN --mount=type=tmpfs,target=/y/z --mount=source=app,target=/y y\n",
     ),
     "file or folder": ("FROM a\nCOPY README.md /x\n", "FROM a\nCOPY README.md /x/\n"),
     "sources in another order": ("FROM a\nCOPY app tools /x/\n", "FROM a\nCOPY tools app /x/\n"),
