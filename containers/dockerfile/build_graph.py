@@ -36,6 +36,8 @@ _UNKNOWN: Final = re.compile("\0[^\0]*\0")
 _NAMES: Final = re.compile(r"\$\{?(\w+)")
 _PORTS: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?(?:/((?i:tcp|udp|sctp)))?")
 _COMMAND: Final = re.compile(r"(?i:CMD)[ \t]+(.*)", re.DOTALL)
+_FILLED: Final = {"BUILDPLATFORM", "BUILDOS", "BUILDARCH"}
+"""Variables of the engine that are never empty (``dockerfile2llb/platform.go``)."""
 _VARIABLE: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})", re.ASCII)
 _PLAIN_TEXT: Final = re.compile(rf"(?:[^$\\]|{_VARIABLE.pattern})*", re.ASCII)
 _UNITS: Final = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
@@ -278,7 +280,8 @@ class _Graph:
                 return _unknown("parent", name, operator, rest)
             if operator[-1:] in ("#", "%", "/"):
                 return _unknown("operated", value, operator, rest)
-            if value and operator[:1] == ":" and not _UNKNOWN.sub("", value):
+            filled = name in _FILLED and value == _unknown("engine", name)
+            if value and operator[:1] == ":" and not filled and not _UNKNOWN.sub("", value):
                 return _unknown("operated", value, operator, rest)  # it may be empty
             return None
 

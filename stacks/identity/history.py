@@ -3,23 +3,28 @@
 A fingerprint (:mod:`stacks.identity.fingerprint`) says what is built. An image's commit is the first one with the
 fingerprint that all later commits have too. :mod:`stacks.identity.older_trees` says what each commit built. Where the
 stack had no such image, another stack may have built it (:mod:`stacks.identity.older_trees.other_stacks`): the stack's
-file was renamed, or the image was moved or copied. Reading a tree takes a while, so the search halves the history.
+file was renamed, or the image was moved or copied. Reading a tree takes a while, so the search goes by the commits that
+can change an image alone.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
+from typing import Final
 
 from containers.errors import SlipwayError
 from stacks.config.fetching.mirrors import MIRRORS_VARIABLE
 from stacks.identity import kept_commits, older_trees
 from stacks.identity.cache import Cache
 from stacks.identity.git import git
-from stacks.identity.older_trees import archive
+from stacks.identity.older_trees import archive, rules
+from stacks.identity.older_trees import fingerprint_record as record
 from stacks.identity.older_trees.other_stacks import NamedImage, OtherStacks
 from stacks.places import FLAVORS, PIN, ROOT, TABLES
 from stacks.tags import Revision, branch_prefix
@@ -28,6 +33,10 @@ BRANCH_VARIABLE = "SLIPWAY_BRANCH"
 """Environment variable with the branch for tags, in place of the one that is checked out."""
 
 _ABBREVIATION = 7
+_DECIDING: Final = re.compile(
+    rf"{older_trees.DATA.pattern}|{rules.DECIDING.pattern}|(.+/)?{re.escape(archive.ATTRIBUTES)}"
+    rf"|{re.escape(record.FILE)}|{re.escape(record.FORMER)}"
+)
 
 
 def find(
@@ -169,20 +178,31 @@ def _origins(
             else:
                 origins[name] = edit
                 del edits[name]
-    origins |= {name: commits[place] for name, place in _last_equal(ranges, commits, is_newest).items()}
+    deciding = _deciding(root, head) if ranges else frozenset()
+    origins |= {
+        name: _last_equal(commits[slice(*places)], deciding, functools.partial(is_newest, name))
+        for name, places in ranges.items()
+    }
     return {name: (commit[:_ABBREVIATION], newest.get(name) == fingerprints[name]) for name, commit in origins.items()}
 
 
-def _last_equal(
-    ranges: Mapping[str, tuple[int, int]], commits: Sequence[str], is_newest: Callable[[str, str], bool]
-) -> dict[str, int]:
-    """Return the place of the last commit that is equal, by halving each range, all images' ranges in turn."""
-    halved = dict(ranges)
-    while middles := {name: sum(places) // 2 for name, places in halved.items() if places[1] - places[0] > 1}:
-        for name, middle in middles.items():
-            same, differing = halved[name]
-            halved[name] = (middle, differing) if is_newest(name, commits[middle]) else (same, middle)
-    return {name: same for name, (same, _) in halved.items()}
+def _last_equal(commits: Sequence[str], deciding: Set[str], is_newest: Callable[[str], bool]) -> str:
+    """Return the last one before the nearest that differs; the first is equal, and no file of its context changes.
+
+    A change may have been taken back. So each commit before one that can change an image is looked at, newest first.
+    """
+    for commit, before in itertools.pairwise(commits):
+        if commit in deciding and not is_newest(before):
+            return commit
+    return commits[-1]
+
+
+@functools.cache
+def _deciding(root: Path, head: str) -> Set[str]:
+    """Return the commits with a change of what decides an image besides the files of its context."""
+    log = git(root, "log", "--first-parent", "-m", "--relative", "--name-only", "--format=commit %H", head) or ""
+    entries = [entry.split("\n") for entry in re.split("^commit ", log, flags=re.MULTILINE)[1:]]
+    return {commit for commit, *paths in entries if any(_DECIDING.fullmatch(path.strip('"')) for path in paths)}
 
 
 @functools.cache

@@ -92,6 +92,20 @@ def test_revision_after_reverted_change_is_the_first(checkout: Checkout, first: 
     assert checkout.revision() == first
 
 
+def test_revision_after_a_value_is_set_back_stays(checkout: Checkout) -> None:
+    checkout.write(STACK, config("2.14.0"))
+    checkout.git("init", "-q", "-b", "main")
+    checkout.commit("README.md", "one\n")
+    once = checkout.commit(STACK, config())
+    for number in range(4):
+        checkout.commit(f"dockerfiles/other/{number}", "unrelated\n")
+    checkout.commit(STACK, config("2.14.0"))
+    back = checkout.commit(STACK, config())
+    for number in range(6):
+        assert checkout.revision() == back != once
+        checkout.commit(STACK, config(comment=f"{number}"))
+
+
 def test_revision_after_changed_value_moves(checkout: Checkout, first: str) -> None:
     second = checkout.commit(STACK, config("2.14.0"))
     checkout.commit(STACK, config("2.14.0", comment="later"))

@@ -39,7 +39,7 @@ STACKS: Final = "stacks"
 FOLDERS: Final = (STACKS, CONTEXT, FLAVORS, TABLES, PIN)
 """The folders and the file that decide what is built, as far as a repository has them."""
 
-_DATA: Final = re.compile(r"stacks/(Pulumi\.[^/]+\.yaml|lock\.toml)")
+DATA: Final = re.compile(r"stacks/(Pulumi\.[^/]+\.yaml|lock\.toml)")
 """The files that today's code reads of an older ``stacks``."""
 _LIST: Final = re.compile(r"""requirements["']?:\s*["']?(?P<path>[A-Za-z0-9._+/-]+)""")
 """A file of requirements in a stack's YAML."""
@@ -269,7 +269,7 @@ def _read(packed: Iterable[bytes]) -> dict[str, bytes]:
     for archive in packed:
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             for member in tar:
-                if not _DATA.fullmatch(member.name):
+                if not DATA.fullmatch(member.name):
                     continue
                 if member.issym():
                     links[member.name] = f"{STACKS}/{member.linkname}"
