@@ -39,6 +39,11 @@ class Forecast:
     most: NodePull
 
     def __str__(self) -> str:
+        if not self.kept:  # its parent is not built yet, for example
+            return (
+                f"{self.name}: only the build shows which of its layers a node with the published image keeps; "
+                f"at the published sizes it pulls at most {self.most} at {RATE_NAME}"
+            )
         return (
             f"{self.name}: a node that has the published image keeps {len(self.kept)} of its {self.layers} layers "
             f"({size(sum(self.kept.values()))}) for certain; of the others, as published {self.most} at {RATE_NAME}, "

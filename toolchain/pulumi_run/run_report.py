@@ -4,6 +4,7 @@ The events are what `pulumi up --json` prints, one a line: sdk/go/common/apitype
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, takewhile
 from pathlib import Path
@@ -239,7 +240,13 @@ def _name(step: Mapping[str, Any]) -> str:
 
 def _title(step: Mapping[str, Any]) -> str:
     """Return a step's title; for a build only its name, which its status lines have too."""
-    return _name(step) if step["type"] == _BUILD else f"{step['type']} {_name(step)}"
+    return _name(step) if step["type"] == _BUILD else f"{_kind(step['type'])} {_name(step)}"
+
+
+def _kind(kind: str) -> str:
+    """Return a resource's type, in words for one of ours that Pulumi's SDK runs: `verified parent`."""
+    ours = kind.startswith("pulumi-python:dynamic/")
+    return re.sub("(?<=[a-z])(?=[A-Z])", " ", kind.rpartition(":")[2]).lower() if ours else kind
 
 
 def _parent(step: Mapping[str, Any]) -> str:
@@ -284,7 +291,7 @@ def _changed_files(op: str, before: Mapping[str, Any], after: Mapping[str, Any],
 
 
 def _resource(name: str, step: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{_MARKS[step['op']]} {step['type']} {name}"
+    yield f"{_MARKS[step['op']]} {_kind(step['type'])} {name}"
     if step["op"] in {"update", "replace"}:
         yield from _values(*_sides(step, "inputs"))
 

@@ -97,6 +97,15 @@ def test_report_of_new_image_names_tag_parents_packages(report: Report) -> None:
     ]
 
 
+def test_report_names_our_resources_in_words(report: Report) -> None:
+    ours = step("pulumi-python:dynamic/image:VerifiedParent", "debian:12", "create", None, {})
+    theirs = step("kubernetes:core/v1:Namespace", "runners", "create", None, {})
+    assert report(ours, theirs, preview=True) == [
+        "+ verified parent debian:12",
+        "+ kubernetes:core/v1:Namespace runners",
+    ]
+
+
 def test_report_of_unchanged_images_is_one_line(report: Report) -> None:
     events = [step(VARIANT, name, "same", contents(), contents()) for name in ("base", "torch")]
     assert report(*events, summary(same=4)) == ["Unchanged: base, torch", "Resources: 4 unchanged (3 s)"]
