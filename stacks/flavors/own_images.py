@@ -121,29 +121,31 @@ class _Stack:
     def _ordered(self) -> list[OwnImageConfig]:
         """Return the own images, parents before children."""
         by_name = {own.name: own for own in self._config.images}
-        known = [*(spec.name for spec in self._specs.values() if not spec.product), *by_name]
         order: list[OwnImageConfig] = []
         for own in self._config.images:
             chain = [own.name]
             while (on := by_name[chain[-1]].on or self._last) in by_name and on not in chain:
                 chain.append(on)
-            if on in chain:
-                cycle = chain[chain.index(on) :]
-                if own.name == min(cycle):  # each of them finds it
-                    names = " on ".join([*cycle, on])
-                    mistake = f"{NAMESPACE}:images: {names}: an image cannot stand on itself: change one `on`"
-                    self._mistakes.append(mistake)
-            elif on in self._specs and self._specs[on].product:
-                self._mistakes.append(
-                    f"{NAMESPACE}:images: {own.name}: on: '{on}' is a build product, and is never run"
-                )
-            elif on not in self._specs and "/" not in on and chain == [own.name]:
-                self._mistakes.append(
-                    f"{NAMESPACE}:images: {own.name}: on: '{one_line(on)}' is not an image of the stack"
-                    f"{suggest(on, known)}; it has: {', '.join(name for name in known if name != own.name)}"
-                )
+            self._mistakes += [f"{NAMESPACE}:images: {mistake}" for mistake in self._misplaced(chain, on)]
             order += [by_name[name] for name in reversed(chain) if by_name[name] not in order]
         return [] if self._mistakes else order
+
+    def _misplaced(self, chain: Sequence[str], on: str) -> Iterator[str]:
+        """Yield what is wrong with ``on``, on which the last of a chain stands. The first stands on the others."""
+        name = chain[0]
+        if on in chain:
+            cycle = chain[chain.index(on) :]
+            if name == min(cycle):  # each of them finds it
+                yield f"{' on '.join([*cycle, on])}: an image cannot stand on itself: change one `on`"
+        elif on in self._specs and self._specs[on].product:
+            yield f"{name}: on: '{on}' is a build product, and is never run"
+        elif on not in self._specs and "/" not in on and chain == [name]:
+            known = [spec.name for spec in self._specs.values() if not spec.product]
+            known += [own.name for own in self._config.images]
+            yield (
+                f"{name}: on: '{one_line(on)}' is not an image of the stack{suggest(on, known)}; "
+                f"it has: {', '.join(each for each in known if each != name)}"
+            )
 
     def _elsewhere(self, on: str, where: str) -> _Base | None:
         """Return an image of another stack, ``stack/image``; None after a mistake."""

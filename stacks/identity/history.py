@@ -156,34 +156,31 @@ def _origins(
             newest[name] = fingerprint
         else:
             newest.pop(name, None)
-
-    def is_newest(name: str, commit: str) -> bool:
-        return builds(name, newest[name], commit)
-
     origins = dict.fromkeys(fingerprints, commits[0])
-    ranges: dict[str, tuple[int, int]] = {}  # places in commits: the last known to be equal, the first known to differ
-    edits = dict.fromkeys(newest.keys() & fingerprints.keys(), (0, head))  # the last equal place, where to look from
-    while edits:
-        last = {name: _last_edit(root, start, tuple(files[name])) for name, (_, start) in edits.items()}
-        before = {commit: _parent(root, commit) for commit in last.values() if commit}
-        for name, (same, _) in list(edits.items()):
-            edit = last[name]
-            place = commits.index(edit) if edit in commits else None
-            if edit is None or not is_newest(name, edit):
-                ranges[name] = (same, len(commits) if place is None else place)
-                del edits[name]
-            elif (parent := before[edit]) and is_newest(name, parent):
-                # No build reads the edit; it may be a comment's.
-                edits[name] = (same if place is None else place, parent)
-            else:
-                origins[name] = edit
-                del edits[name]
-    deciding = _deciding(root, head) if ranges else frozenset()
-    origins |= {
-        name: _last_equal(commits[slice(*places)], deciding, functools.partial(is_newest, name))
-        for name, places in ranges.items()
-    }
+    for name in newest.keys() & fingerprints.keys():
+        is_newest = functools.partial(builds, name, newest[name])
+        origins[name] = _origin(root, head, commits, tuple(files[name]), is_newest)
     return {name: (commit[:_ABBREVIATION], newest.get(name) == fingerprints[name]) for name, commit in origins.items()}
+
+
+def _origin(
+    root: Path, head: str, commits: Sequence[str], files: tuple[str, ...], is_newest: Callable[[str], bool]
+) -> str:
+    """Return the commit that an image comes from: a change of its files, or of what else decides it.
+
+    ``is_newest`` says of a commit whether it builds the image as the first of ``commits`` does.
+    """
+    same, start = 0, head  # the place of the last commit that is equal, and where to look from
+    while True:
+        edit = _last_edit(root, start, files)
+        place = commits.index(edit) if edit in commits else None
+        if edit is None or not is_newest(edit):
+            return _last_equal(commits[same:place], _deciding(root, head), is_newest)
+        parent = _parent(root, edit)
+        if not (parent and is_newest(parent)):
+            return edit
+        # No build reads the edit; it may be a comment's.
+        same, start = same if place is None else place, parent
 
 
 def _last_equal(commits: Sequence[str], deciding: Set[str], is_newest: Callable[[str], bool]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -235,6 +235,33 @@ def _new_enough(extra: Extra, requirement: str, version: str) -> tuple[str, ...]
     return tuple(f"{row} and newer" for row in extra.needs if order(row) > order(newest))[:1]
 
 
+def _refusals(
+    extra: Extra, bounds: Mapping[str, Any], stack: Mapping[str, str | None]
+) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield why an extra does not build with a stack, whose versions are by requirement, and what it builds with."""
+    known = {requirement: version for requirement, version in stack.items() if version}
+    for requirement, version in known.items():
+        oldest = bounds.get(f"{requirement}_min")
+        if oldest and older(version, oldest):
+            yield f"does not build with {requirement} {version}", (f"{requirement} {oldest} and newer",)
+    for requirement, version in known.items():
+        if _too_old(bounds, requirement, version):
+            yield f"does not build with {requirement} {version}", _new_enough(extra, requirement, version)
+
+
+def _without_nvshmem(
+    bounds: Mapping[str, Any], torch: str | None, cuda_version: str
+) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield why a torch without the NVSHMEM that an extra needs is refused, and the first torch that has it."""
+    oldest = bounds.get("nvshmem_min")
+    if torch and oldest and not _has_nvshmem(torch, cuda_version, oldest):
+        fitting = [release for release in torch_versions() if _has_nvshmem(release, cuda_version, oldest)]
+        why = (
+            f"needs NVSHMEM {oldest}, which torch {torch} with cuda {line(cuda_release(cuda_version).version)} has not"
+        )
+        yield why, [f"torch {first} and newer" for first in fitting[:1]]
+
+
 def check_extra(
     name: str,
     version: str,
@@ -268,23 +295,11 @@ def check_extra(
     row, where = extra.row(version), field or extra.key
     source = row.get("source", f"setup.py of {name}")
     cuda_line = line(cuda_release(cuda_version).version)
+    stack = {"cuda": cuda_line, "python": python, "cudnn": cudnn, "torch": torch}
     for bounds in [extra.needs.get("any", {}), *([row] if "." in version else [])]:
-        rule = bounds.get("source", source)
-        for requirement, stack_version in {"cuda": cuda_line, "python": python, "cudnn": cudnn, "torch": torch}.items():
-            oldest = bounds.get(f"{requirement}_min")
-            if stack_version and oldest and older(stack_version, oldest):
-                why = f"does not build with {requirement} {stack_version}"
-                raise Incompatible(where, version, why, (f"{requirement} {oldest} and newer",), rule)
-        for requirement, stack_version in {"cuda": cuda_line, "torch": torch}.items():
-            if stack_version and _too_old(bounds, requirement, stack_version):
-                why = f"does not build with {requirement} {stack_version}"
-                raise Incompatible(where, version, why, _new_enough(extra, requirement, stack_version), rule)
-        oldest = bounds.get("nvshmem_min")
-        if torch and oldest and not _has_nvshmem(torch, cuda_version, oldest):
-            why = f"needs NVSHMEM {oldest}, which torch {torch} with cuda {cuda_line} has not"
-            fitting = [release for release in torch_versions() if _has_nvshmem(release, cuda_version, oldest)]
-            raise Incompatible(where, version, why, [f"torch {first} and newer" for first in fitting[:1]], rule)
+        for why, allowed in [*_refusals(extra, bounds, stack), *_without_nvshmem(bounds, torch, cuda_version)]:
+            raise Incompatible(where, version, why, allowed, bounds.get("source", source))
     if archs and not _running(row, archs):
         why = f"has no code for any of the compute capabilities {archs}"
-        allowed = row.get("archs") or (f"{row['archs_min']} and newer",)
-        raise Incompatible(where, version, why, allowed, source)
+        fitting = row.get("archs") or (f"{row['archs_min']} and newer",)
+        raise Incompatible(where, version, why, fitting, source)
