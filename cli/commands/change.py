@@ -54,7 +54,8 @@ def new(stack: str, values: tuple[str, ...], flavor: str | None, source: Path | 
         if terraform_values.is_terraform(source):
             translated, lines = terraform_values.terraform_values(source, chosen)
         else:
-            translated, left = arc_values.arc_values(source)
+            beside = chosen.get("runners", {})
+            translated, left = arc_values.arc_values(source, beside.get("profile", ""))
             lines = [f"not taken: {line}" for line in left]
         chosen = new_stack.merged(translated, chosen)
     if flavor is not None and chosen.setdefault("flavor", flavor) != flavor:

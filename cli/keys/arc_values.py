@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -41,7 +41,17 @@ _JOB_KEYS: Final = {
     EFA: "efa",
     INFINIBAND: "infiniband",
 }
-"""Resources of a job's container by the key that has them."""
+"""Resources of a container by the key that has them."""
+
+_OTHER_NAMES: Final = {
+    "gpus": ("gpuResource", re.compile(r"nvidia\.com/(?:mig-|gpu[.-]).+")),
+    "infiniband": ("infinibandResource", re.compile(r"rdma/.+")),
+}
+"""Keys of devices, with the key of another name of theirs and the form of such names."""
+
+_RUNNER: Final = "template.spec.containers.runner"
+_ANY_JOB: Final = "ACTIONS_RUNNER_REQUIRE_JOB_CONTAINER"
+"""The variable of the runner by which it takes jobs without a container (actions/runner, JobExtension.cs)."""
 
 _PASSED: Final = (
     *("annotations", "githubServerTLS", "keyVault", "labels", "listenerMetrics", "listenerTemplate", "proxy"),
@@ -62,36 +72,72 @@ _WHY: Final = {
     "template.spec.nodeSelector": "a runner with jobPods waits on any node; its jobs have the nodes of their template",
     "template.spec.tolerations": "those of the jobs' template count; without one, give each taint its key alone",
     "template.spec.containers.runner.volumeMounts": "no key takes volumes",
+    "template.spec.containers.dind": "Slipway has its own: `cpu`, `memory`, `dockerImage` and `network` are its keys",
     "template.spec.initContainers": "Slipway has those of its Docker daemon",
+    "template.metadata": "pods have Slipway's own labels and annotations: a drain waits for a job",
+    _ANY_JOB: "with jobPods, each job needs a `container:`",
     "template.spec.volumes": "no key takes volumes: a folder of the node would be shared by jobs that trust nobody",
     "template.spec.resourceClaims": "what it claims is in its template of claims: give `gpuClaim`",
+    "job.metadata": "pods have Slipway's own labels and annotations: a drain waits for a job",
     "job.resourceClaims": "what it claims is in its template of claims: give `gpuClaim`",
     "job.serviceAccountName": "jobs have an account of their own, without a role",
     "job.automountServiceAccountToken": "a job's pod has no token",
     "job.containers.$job.env": "no key takes variables: set them in the workflow",
     "job.containers.$job.volumeMounts": "no key takes volumes: a folder of the node would be shared by jobs",
     "job.volumes": "no key takes volumes: a folder of the node would be shared by jobs that trust nobody",
+    "job.containers.$job.resources.limits.cpu": "`cpu` is what a job requests, and it may use what the node has",
+    "job.containers.$job.resources.requests.memory": "`memory` is both what a job requests and its limit",
 }
 """Why a key has no equal, by its beginning."""
 
+_WHY_ANYWHERE: Final = {
+    "claims": "what it claims is in its template of claims: give `gpuClaim`",
+    "affinity": "`nodeSelector` has labels of the nodes, each with one value",
+    "dnsConfig": "pods have the cluster's DNS",
+    "dnsPolicy": "pods have the cluster's DNS",
+    "envFrom": "no key takes variables: set them in the workflow",
+    "hostAliases": "pods have the cluster's DNS",
+    "hostIPC": "a pod shares nothing with its node",
+    "hostNetwork": "a pod shares nothing with its node",
+    "hostPID": "a pod shares nothing with its node",
+    "hugepages-1Gi": "huge pages follow `efa`",
+    "hugepages-2Mi": "huge pages follow `efa`",
+    "imagePullPolicy": "a node pulls a tag once",
+    "priorityClassName": "runners and jobs have a priority of Slipway's own, below that of other pods",
+    "schedulerName": "the cluster's default scheduler places the pods",
+    "securityContext": "a container has the rights that its devices and its Docker daemon need",
+    "topologySpreadConstraints": "runners that are spread would cost a node each",
+}
+"""Why a key has no equal, by a part of it, wherever that is."""
 
-def arc_values(path: Path) -> tuple[dict[str, Any], list[str]]:
+
+def arc_values(path: Path, profile: str = "") -> tuple[dict[str, Any], list[str]]:
     """Return a stack's values from a file of the chart's values, and a line for each key that it cannot take.
 
+    ``profile`` is that of the nodes; without one, it follows from their labels.
+
     Raises:
-        SlipwayError: the file cannot be read, or has no values of the chart.
+        SlipwayError: the file cannot be read, has no values of the chart, or devices of an unknown profile.
     """
     values, typed, template = _documents(path)
     try:
-        return _translated(values, typed, template)
+        translated, left = _translated(values, typed, template, profile)
     except MALFORMED as error:
         raise SlipwayError(
             f"--from {path}: has another shape than values of the chart gha-runner-scale-set: {type(error).__name__}"
         ) from None
+    runners = translated["runners"]
+    for key in ("gpus", "efa", "infiniband"):
+        if runners.get(key, "0") != "0" and not (profile or "profile" in runners):
+            raise SlipwayError(
+                f"--from {path}: it has {key}, and no label says which nodes those are: give "
+                "runners.profile=NAME after the file, such as eks-p5 (stacks/versions/nodes.toml has all)"
+            )
+    return translated, left
 
 
 def _translated(
-    values: dict[str, Any], typed: dict[str, Any], template: dict[str, Any]
+    values: dict[str, Any], typed: dict[str, Any], template: dict[str, Any], profile: str
 ) -> tuple[dict[str, Any], list[str]]:
     flat = [
         *islice(_flat(values), _MOST_KEYS),
@@ -114,17 +160,24 @@ def _translated(
     mode = rest.pop("containerMode.type", "")
     if mode in {"kubernetes", "kubernetes-novolume"}:
         runners["jobPods"] = "true"
+        variables = {each["name"]: each.get("value") for each in rest.get(f"{_RUNNER}.env", [])}
+        if variables.get(_ANY_JOB) == "false":
+            rest[_ANY_JOB] = "false"
     elif mode and mode != "dind":
         rest["containerMode.type"] = mode
-    nodes = "job" if template else "template.spec"
-    _take_nodes(rest, nodes, runners)
+    nodes, container = ("job", "job.containers.$job") if template else ("template.spec", _RUNNER)
+    _take_nodes(rest, nodes, runners, profile)
     _take_image(rest, runners)
     _take_pull_secrets(rest, runners)
     _take_controller(rest, typed, runners)
     if rest.get("template.spec.terminationGracePeriodSeconds", "").isdecimal():
         seconds = int(rest.pop("template.spec.terminationGracePeriodSeconds"))
         runners["grace"] = str(min(max(seconds // 60, 1), 1440))
-    _take_size(rest, runners, f"{'job' if template else 'template.spec'}.containers.{'$job' if template else 'runner'}")
+    own_size = {"cpu", "memory"}
+    _take_size(rest, runners, container, {*_JOB_KEYS.values()} - (set() if template else own_size))
+    for docker in () if "jobPods" in runners else ("containers.dind", "initContainers.dind"):
+        _take_size(rest, runners, f"template.spec.{docker}", own_size)
+    _take_shm(rest, runners, f"{nodes}.volumes", f"{container}.volumeMounts")
     return {"flavor": "runners", "runners": runners}, list(_left(rest))
 
 
@@ -140,13 +193,13 @@ def _documents(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, An
     if len(values) != 1:
         raise SlipwayError(
             f"--from {path}: expected one document with githubConfigUrl, as values of the chart gha-runner-scale-set "
-            f"have; it has {len(values)}"
+            f"have (in a HelmRelease, or for a parent chart: that part alone); it has {len(values)}"
         )
     for each in documents:
         for text in _texts(each):
             template = _yaml(text)
             if isinstance(template, dict) and "$job" in text and isinstance(template.get("spec"), dict):
-                return values[0], typed[0], template["spec"]
+                return values[0], typed[0], {**template["spec"], "metadata": template.get("metadata")}
     return values[0], typed[0], {}
 
 
@@ -183,11 +236,12 @@ def _list(rest: dict[str, Any], key: str) -> list[Any]:
     return value
 
 
-def _take_nodes(rest: dict[str, Any], where: str, runners: dict[str, Any]) -> None:
+def _take_nodes(rest: dict[str, Any], where: str, runners: dict[str, Any], given: str) -> None:
     """Take the profile of the nodes, the labels and taints that it has not, and the runtime class."""
     prefix = f"{where}.nodeSelector."
-    selector = {key.removeprefix(prefix): rest.pop(key) for key in [*rest] if key.startswith(prefix)}
-    profile = _profile(selector)
+    selector = _required(rest, where)
+    selector |= {key.removeprefix(prefix): rest.pop(key) for key in [*rest] if key.startswith(prefix)}
+    profile = given if given in node_names() else _profile(selector)
     own = node(profile).selector.items() if profile else ()
     known = [dict(each) for each in node(profile).tolerations] if profile else []
     given = _list(rest, f"{where}.tolerations")
@@ -201,6 +255,19 @@ def _take_nodes(rest: dict[str, Any], where: str, runners: dict[str, Any]) -> No
         "runtimeClass": rest.pop(f"{where}.runtimeClassName", ""),
     }
     runners |= {key: value for key, value in values.items() if value}
+
+
+def _required(rest: dict[str, Any], where: str) -> dict[str, str]:
+    """Take the labels that an affinity requires of the nodes, if `nodeSelector` can: each with one value."""
+    key = f"{where}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    terms = rest.get(key, [])
+    if len(terms) != 1 or terms[0].keys() != {"matchExpressions"}:
+        return {}
+    rows = terms[0]["matchExpressions"]
+    if any(row["operator"] != "In" or len(row["values"]) != 1 for row in rows):
+        return {}
+    del rest[key]
+    return {row["key"]: row["values"][0] for row in rows}
 
 
 def _profile(selector: Mapping[str, str]) -> str:
@@ -217,6 +284,7 @@ def _take_image(rest: dict[str, Any], runners: dict[str, Any]) -> None:
     for key, own in (
         ("template.spec.containers.runner.image", "image"),
         ("template.spec.initContainers.dind.image", "dockerImage"),
+        ("template.spec.containers.dind.image", "dockerImage"),
     ):
         image = str(rest.get(key, ""))
         if image and not image.endswith(":latest"):
@@ -274,19 +342,40 @@ def _drop(rest: dict[str, Any], start: str) -> None:
         del rest[key]
 
 
-def _take_size(rest: dict[str, Any], runners: dict[str, Any], container: str) -> None:
-    """Take what a job may use; the shares of a runner beside its Docker daemon are fixed, but for its devices."""
-    for resource, own in _JOB_KEYS.items():
-        keys = [f"{container}.resources.{part}.{resource}" for part in ("limits", "requests")]
-        values = [rest[key] for key in keys if key in rest]
-        if not values or (own in {"cpu", "memory"} and not container.startswith("job.")):
+def _take_size(rest: dict[str, Any], runners: dict[str, Any], container: str, own_keys: Collection[str]) -> None:
+    """Take what a container may use, by some keys. A request beside another limit stays, or the limit."""
+    prefix = f"{container}.resources."
+    named = dict.fromkeys(key.removeprefix(prefix).partition(".")[2] for key in rest if key.startswith(prefix))
+    for resource in named:
+        others = (key for key, (_, names) in _OTHER_NAMES.items() if names.fullmatch(resource))
+        own = _JOB_KEYS.get(resource) or next(others, "")
+        if own not in own_keys or own in runners:
             continue
-        value = values[0]
-        if own == "disk" and re.fullmatch(r"[0-9]+", value):
-            value = f"{value}Gi"
-        runners[own] = value
+        parts = ("requests", "limits") if own == "cpu" else ("limits", "requests")
+        keys = [key for part in parts if (key := f"{prefix}{part}.{resource}") in rest]
+        value = str(rest[keys[0]])
         for key in keys:
-            rest.pop(key, None)
+            if str(rest[key]) == value:
+                del rest[key]
+        if own == "cpu" and re.fullmatch(r"[0-9]*\.[0-9]+", value):
+            value = f"{float(value) * 1000:.0f}m"
+        runners[own] = f"{value}Gi" if own == "disk" and re.fullmatch(r"[0-9]+", value) else value
+        if resource not in _JOB_KEYS:
+            runners[_OTHER_NAMES[own][0]] = resource
+
+
+def _take_shm(rest: dict[str, Any], runners: dict[str, Any], volumes: str, mounts: str) -> None:
+    """Take the size of /dev/shm of a container with GPUs: that of a volume in memory."""
+    there = [each for each in rest.get(mounts, []) if each["mountPath"] == "/dev/shm"]  # noqa: S108 - the file's
+    names = [each["name"] for each in there]
+    memory = [each for each in rest.get(volumes, []) if each["name"] in names and "emptyDir" in each]
+    if runners.get("gpus", "0") == "0" or len(memory) != 1 or memory[0]["emptyDir"].keys() != {"medium", "sizeLimit"}:
+        return
+    runners["shm"] = memory[0]["emptyDir"]["sizeLimit"]
+    for key, taken in ((mounts, there), (volumes, memory)):
+        rest[key] = [each for each in rest[key] if each not in taken]
+        if not rest[key]:
+            del rest[key]
 
 
 def _left(rest: Mapping[str, Any]) -> Iterator[str]:
@@ -295,6 +384,11 @@ def _left(rest: Mapping[str, Any]) -> Iterator[str]:
     for key in rest:
         start = next((start for start in sorted(_WHY, key=len, reverse=True) if f"{key}.".startswith(f"{start}.")), "")
         why = _WHY.get(start, "no key of Slipway's takes it")
+        parts = key.split(".")
+        for number, part in enumerate(parts) if not start else ():
+            if part in _WHY_ANYWHERE:
+                start, why = ".".join(parts[: number + 1]), _WHY_ANYWHERE[part]
+                break
         if key.endswith("image") and not start:
             why = "its tag moves: the image of Slipway's release is used; give one with a version in runners.image"
         lines[start or key] = why

@@ -54,6 +54,7 @@ _WHY: Final = {
     "ami ami_*": "runners.ami takes an id: look up which image it is; without one it is AWS's Deep Learning AMI",
     "*userdata* *user_data*": "no key takes a script: make a machine image with it, and give its id as runners.ami",
     "runner_hook_*": "no key takes a script: it is a step of the workflow",
+    "block_device_mappings.*": "the root volume is gp3, encrypted, with its own rates, and goes with its machine",
     "block_device_mappings": "runners.root is the root volume's size, from 75 GiB on, where there is one volume",
     "idle_config pool_config": "it is not of whole hours of the week: write runners.schedule",
     "tags *_tags": "no key takes tags: pulumi config set --path aws:defaultTags.tags.KEY VALUE",
@@ -108,6 +109,14 @@ _TYPES: Final = ["m5.large", "c5.large"]
 """The module's default of instance_types."""
 
 _LEAST_ROOT: Final = 75
+_VOLUME: Final = {
+    "volume_type": "gp3",
+    "encrypted": True,
+    "delete_on_termination": True,
+    "iops": 6000,
+    "throughput": 500,
+}
+"""What a root volume is anyway (components/runners/ec2/scaling_groups.py)."""
 _LOG_DAYS: Final = {1, 3, 5, 7, 14, 30, 60, 90, 180, 365}
 _DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
@@ -311,10 +320,16 @@ def _of_set(variables: _Variables) -> dict[str, Any]:
         if rest.get(key) == value:
             del rest[key]
     volumes = rest.get("block_device_mappings")
-    size = volumes[0].get("volume_size") if isinstance(volumes, list) and len(volumes) == 1 else None
+    volume = dict(volumes[0]) if isinstance(volumes, list) and len(volumes) == 1 else {}
+    size = volume.pop("volume_size", None)
     if isinstance(size, int) and size >= _LEAST_ROOT:
         own["root"] = str(size)
         del rest["block_device_mappings"]
+        rest |= {
+            f"block_device_mappings.{name}": value
+            for name, value in volume.items()
+            if name != "device_name" and value not in (None, _VOLUME.get(name))
+        }
     return own | _count(variables)
 
 

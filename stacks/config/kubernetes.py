@@ -617,7 +617,7 @@ class KubernetesRunnersConfig(SeveralSetsConfig, RunnerSetConfig):
         self._check_docker((info.context or {}).get("inherited", ()))
         self._check_docker_gpus()
         self._check_devices()
-        if self.group != "default" and github_url.part(self.github.url, "name"):
+        if self.group.lower() != "default" and github_url.part(self.github.url, "name"):
             raise ValueError(
                 f"group '{one_line(self.group)}': a repository has no runner groups: leave it out, or give the "
                 "organization's github.url"

@@ -133,12 +133,93 @@ def test_runner_with_docker_is_taken_without_its_credential(tmp_path: Path) -> N
     names = {line.partition(": ")[0] for line in left}
     assert names == {
         "githubConfigSecret",
-        "template.metadata.annotations.a",
+        "template.metadata",
         "template.spec.tolerations",
         "template.spec.containers.runner.resources",
     }
     assert config.pull_secrets == ("x",)
     assert "hunter2" not in str(left)
+
+
+NOVOLUME = """
+githubConfigUrl: https://github.com/acme
+containerMode: {type: kubernetes-novolume}
+template:
+  metadata: {labels: {team: ml}}
+  spec:
+    priorityClassName: ci
+    containers: [{name: runner, env: [{name: ACTIONS_RUNNER_REQUIRE_JOB_CONTAINER, value: "false"}]}]
+---
+kind: ConfigMap
+data:
+  content: |
+    metadata: {annotations: {a: b}}
+    spec:
+      affinity:
+        nodeAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            nodeSelectorTerms:
+              - matchExpressions:
+                  - {key: node.kubernetes.io/instance-type, operator: In, values: [%s]}
+                  - {key: acme.example/pool, operator: In, values: [ci]}
+      containers:
+        - name: $job
+          resources:
+            limits: {%s: 2, %s, cpu: "20", memory: 200Gi, hugepages-2Mi: 640Mi}
+            requests: {cpu: "0.5", memory: 100Gi}
+          volumeMounts: [{name: shm, mountPath: /dev/shm}, {name: git, mountPath: /git}]
+      volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 48Gi}}, {name: git, hostPath: {path: /git}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("machine", "gpus", "fabric", "resources"),
+    [
+        ("p5.48xlarge", "nvidia.com/mig-3g.40gb", "vpc.amazonaws.com/efa: 4", {"vpc.amazonaws.com/efa": 4}),
+        ("Standard_ND96isr_H100_v5", "nvidia.com/gpu.shared", "rdma/shared_ib: 1", {"rdma/shared_ib": 1}),
+    ],
+)
+def test_job_has_its_parts_of_gpus_its_fabric_and_shm(
+    tmp_path: Path, machine: str, gpus: str, fabric: str, resources: dict[str, int]
+) -> None:
+    path = tmp_path / "values.yaml"
+    path.write_text(NOVOLUME % (machine, gpus, fabric))
+    config, left = translated(path)
+    assert config.resources == {gpus: 2, **resources}
+    assert (config.cpu, config.memory, config.shm) == ("500m", "200Gi", "48Gi")
+    assert config.node_selector == {"acme.example/pool": "ci"}
+    assert [line.partition(": ")[0] for line in left] == [
+        "template.metadata",
+        "template.spec.priorityClassName",
+        "template.spec.containers.runner.env",
+        "job.containers.$job.resources.limits.cpu",
+        "job.containers.$job.resources.limits.hugepages-2Mi",
+        "job.containers.$job.resources.requests.memory",
+        "job.containers.$job.volumeMounts",
+        "job.volumes",
+        "job.metadata",
+        "ACTIONS_RUNNER_REQUIRE_JOB_CONTAINER",
+    ]
+    assert not [line for line in left if line.endswith("no key of Slipway's takes it")]
+
+
+def test_devices_without_a_type_of_node_ask_for_it(tmp_path: Path) -> None:
+    spec = {key: value for key, value in DIND["template"]["spec"].items() if key != "nodeSelector"}
+    path = dind(tmp_path, template={"spec": spec})
+    with pytest.raises(SlipwayError, match="has gpus, .*give runners.profile=NAME after the file, such as eks-p5"):
+        arc_values(path)
+    values, _ = arc_values(path, "eks-p4d")
+    assert (values["runners"]["profile"], values["runners"]["gpus"]) == ("eks-p4d", "4")
+
+
+def test_daemon_beside_a_runner_has_its_size_and_image(tmp_path: Path) -> None:
+    daemon = {"name": "dind", "image": "docker:28.5.2-dind", "args": ["dockerd", "--mtu=1400"]}
+    daemon |= {"resources": {"requests": {"cpu": "2", "memory": "8Gi"}}}
+    spec = DIND["template"]["spec"]
+    config, left = translated(dind(tmp_path, template={"spec": {**spec, "containers": [*spec["containers"], daemon]}}))
+    assert (config.cpu, config.memory, config.docker_image) == ("2", "8Gi", "docker:28.5.2-dind")
+    (line,) = (each for each in left if each.startswith("template.spec.containers.dind: "))
+    assert "`network`" in line
 
 
 def test_every_value_is_taken_or_named(tmp_path: Path) -> None:

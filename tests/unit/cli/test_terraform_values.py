@@ -51,7 +51,7 @@ module "runners" {
     timeZone  = "Europe/Amsterdam"
     idleCount = 3 # more than there may be
   }]
-  block_device_mappings           = [{ device_name = "/dev/sda1", volume_size = 120 }]
+  block_device_mappings           = [{ device_name = "/dev/sda1", volume_size = 120, volume_type = "gp3", iops = 9000 }]
   minimum_running_time_in_minutes = 5
   instance_types                  = ["m7a.large", "m5.large"]
   runners_maximum_count           = 2
@@ -196,7 +196,14 @@ def test_runners_of_an_organization_are_taken(tmp_path: Path) -> None:
         f"runners.{key}" for key in ("account", "github.secret", "github.url", "vpc", "subnets")
     ]
     assert "fill in: runners.vpc: vpc_id is module.base.vpc.vpc_id" in lines
-    taken = ["prefix", "tags", "github_app", "enable_ssm_on_runners", "self-hosted, linux, x64, arm64"]
+    taken = [
+        "prefix",
+        "tags",
+        "github_app",
+        "enable_ssm_on_runners",
+        "block_device_mappings.iops",
+        "self-hosted, linux, x64, arm64",
+    ]
     assert keys(lines, "not taken") == taken
 
 
@@ -404,6 +411,6 @@ def test_new_from_a_module_writes_a_stack(
     lines = capsys.readouterr().out.splitlines()
     stack = yaml.safe_load(stack_file("mine", tmp_path).read_text())["config"]["slipway:runners"]
     assert (stack["idle"], stack["labels"]) == (9, ["default", "Example"])
-    assert [line.partition(":")[0] for line in lines] == ["fill in"] * 5 + ["not taken"] * 5 + [
+    assert [line.partition(":")[0] for line in lines] == ["fill in"] * 5 + ["not taken"] * 6 + [
         "stacks/Pulumi.mine.yaml"
     ]
