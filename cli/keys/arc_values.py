@@ -236,12 +236,12 @@ def _list(rest: dict[str, Any], key: str) -> list[Any]:
     return value
 
 
-def _take_nodes(rest: dict[str, Any], where: str, runners: dict[str, Any], given: str) -> None:
+def _take_nodes(rest: dict[str, Any], where: str, runners: dict[str, Any], profile: str) -> None:
     """Take the profile of the nodes, the labels and taints that it has not, and the runtime class."""
     prefix = f"{where}.nodeSelector."
     selector = _required(rest, where)
     selector |= {key.removeprefix(prefix): rest.pop(key) for key in [*rest] if key.startswith(prefix)}
-    profile = given if given in node_names() else _profile(selector)
+    profile = profile if profile in node_names() else _profile(selector)
     own = node(profile).selector.items() if profile else ()
     known = [dict(each) for each in node(profile).tolerations] if profile else []
     given = _list(rest, f"{where}.tolerations")
@@ -366,13 +366,13 @@ def _take_size(rest: dict[str, Any], runners: dict[str, Any], container: str, ow
 
 def _take_shm(rest: dict[str, Any], runners: dict[str, Any], volumes: str, mounts: str) -> None:
     """Take the size of /dev/shm of a container with GPUs: that of a volume in memory."""
-    there = [each for each in rest.get(mounts, []) if each["mountPath"] == "/dev/shm"]  # noqa: S108 - the file's
-    names = [each["name"] for each in there]
+    at_shm = [each for each in rest.get(mounts, []) if each["mountPath"] == "/dev/shm"]  # noqa: S108 - the file's
+    names = [each["name"] for each in at_shm]
     memory = [each for each in rest.get(volumes, []) if each["name"] in names and "emptyDir" in each]
     if runners.get("gpus", "0") == "0" or len(memory) != 1 or memory[0]["emptyDir"].keys() != {"medium", "sizeLimit"}:
         return
     runners["shm"] = memory[0]["emptyDir"]["sizeLimit"]
-    for key, taken in ((mounts, there), (volumes, memory)):
+    for key, taken in ((mounts, at_shm), (volumes, memory)):
         rest[key] = [each for each in rest[key] if each not in taken]
         if not rest[key]:
             del rest[key]

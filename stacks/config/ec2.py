@@ -331,7 +331,9 @@ class Ec2RunnerSetConfig(Model):
         None, ge=0, description="Fewest NVIDIA GPUs that a type must have. Default: the fewest of the types."
     )
     efa: int | Literal["all"] = Field(
-        0, description="EFA interfaces of each machine: a number, or all that its type has."
+        0,
+        description="EFA interfaces of each machine: a number, or all that its type has. Default: 0, as with EFA all "
+        "machines are in one subnet. On Kubernetes it is the GPUs' share.",
     )
     ami: Ami | None = Field(None, description="Id of the machine image. Default: the newest Deep Learning AMI.")
     driver: Driver | None = Field(

@@ -483,7 +483,11 @@ class RunnerSetConfig(PoolConfig):
         description="NVIDIA's driver of the nodes, such as 570.172.08. It must run the stack's images. Default: what "
         "NVIDIA's labels in nodeSelector say, else the driver in the cloud's own machine image of today.",
     )
-    efa: int | None = Field(None, ge=0, description="EFA interfaces of each runner. Default: its GPUs' share.")
+    efa: int | None = Field(
+        None,
+        ge=0,
+        description="EFA interfaces of each runner. Default: its GPUs' share, which the node has anyway; on EC2 0.",
+    )
     infiniband: int | None = Field(
         None, ge=0, description="InfiniBand devices of each runner. Default: its GPUs' share."
     )
@@ -534,6 +538,13 @@ class RunnerSetConfig(PoolConfig):
     def node_labels(self) -> Mapping[str, str]:
         """The labels of the nodes, besides the profile's: those of the pool, and of the reservations."""
         return {**self.node_selector, **(self.reservation.labels if self.reservation else {})}
+
+    @field_validator("efa", mode="before")
+    @classmethod
+    def _interfaces(cls, value: object) -> object:
+        if value == "all":
+            raise ValueError("expected a number, as all is for EC2: leave it out for the share of the GPUs")
+        return value
 
     @field_validator("profile")
     @classmethod

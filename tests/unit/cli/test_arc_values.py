@@ -213,8 +213,8 @@ def test_devices_without_a_type_of_node_ask_for_it(tmp_path: Path) -> None:
 
 
 def test_daemon_beside_a_runner_has_its_size_and_image(tmp_path: Path) -> None:
-    daemon = {"name": "dind", "image": "docker:28.5.2-dind", "args": ["dockerd", "--mtu=1400"]}
-    daemon |= {"resources": {"requests": {"cpu": "2", "memory": "8Gi"}}}
+    size = {"requests": {"cpu": "2", "memory": "8Gi"}}
+    daemon = {"name": "dind", "image": "docker:28.5.2-dind", "args": ["dockerd", "--mtu=1400"], "resources": size}
     spec = DIND["template"]["spec"]
     config, left = translated(dind(tmp_path, template={"spec": {**spec, "containers": [*spec["containers"], daemon]}}))
     assert (config.cpu, config.memory, config.docker_image) == ("2", "8Gi", "docker:28.5.2-dind")

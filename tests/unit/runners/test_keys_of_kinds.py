@@ -203,3 +203,19 @@ def test_shared_key_changes_objects_of_both_kinds(key: str) -> None:
     assert declared({**CLUSTER, **cluster, **in_cluster}) != declared({**CLUSTER, **cluster}), key
     if key not in ELSEWHERE:
         assert declared({**EC2, **ec2, **on_ec2}) != declared({**EC2, **ec2}), key
+
+
+@every("key", SHARED)
+def test_shared_key_with_two_defaults_names_the_other(key: str) -> None:
+    cluster, ec2 = (
+        next(field for name, field in kind.model_fields.items() if key in {name, field.alias})
+        for kind in (KubernetesRunnersConfig, Ec2RunnersConfig)
+    )
+    if cluster.get_default() != ec2.get_default():
+        assert "EC2" in str(cluster.description), key
+        assert "Kubernetes" in str(ec2.description), key
+
+
+def test_all_interfaces_in_a_cluster_are_the_default() -> None:
+    line = "efa: 'all': expected a number, as all is for EC2: leave it out for the share of the GPUs"
+    assert line in refused({**CLUSTER, **GPUS, "efa": "all"})
