@@ -86,6 +86,17 @@ class Machine:
 
 
 @dataclass(frozen=True)
+class Requested:
+    """How many machines of a kind of capacity Auto Scaling is asked for ``now``, and how many more it was until lately.
+
+    It may have begun to start those that are ``late``: it lists a machine a moment after its start.
+    """
+
+    now: int
+    late: int = 0
+
+
+@dataclass(frozen=True)
 class Runner:
     """A runner at GitHub; ``machine`` is the instance in its name."""
 
@@ -146,6 +157,7 @@ def decide(
     runners: Sequence[Runner] | None,
     prepared: Collection[str] | None,
     shortage: Shortage | None = None,
+    requested: Mapping[str, Requested] | None = None,
 ) -> Decision:
     """Return what to do.
 
@@ -157,6 +169,7 @@ def decide(
         runners: all runners at GitHub of these machines, or of former ones; None if they could not be read.
         prepared: when machines were registered, by machine, or these machines; None if they could not be read.
         shortage: the last one that was to be remembered.
+        requested: what Auto Scaling is asked for by kind of capacity; else as many machines as there are.
     """
     fleet = _fleet(now, rules, machines, runners, prepared)
     end = _endings(now, rules, fleet, prepared)
@@ -173,7 +186,7 @@ def decide(
     lost: Collection[str] = _lost(fleet, {*end, *release}) if complete else ()
     desired, shortage = _desired(now, rules, fleet, end, waiting, len(free), target, shortage, lost)
     return Decision(
-        desired=desired,
+        desired=_within(rules, fleet, end, desired, requested or {}),
         prepare=[machine.id for machine in free if machine.id not in fleet.registered],
         end=end,
         release=release,
@@ -293,6 +306,28 @@ def _desired(
             counts[group] += 1
             rooms[group] -= 1
     return counts, shortage
+
+
+def _within(
+    rules: Rules, fleet: _Fleet, end: Collection[str], desired: Mapping[str, int], requested: Mapping[str, Requested]
+) -> dict[str, int]:
+    """Return the desired numbers, lower where there could be more machines than ``most``.
+
+    What Auto Scaling was asked for, and does not list, may be on its way. So another kind of capacity is asked for it
+    once Auto Scaling has not been asked for a while.
+    """
+    within, over = dict(desired), -rules.most
+    asked = {}
+    for group in rules.groups:
+        there = [each for each in fleet.staying if each.group == group]
+        stays = sum(each.id not in end for each in there)
+        of_group = requested.get(group, Requested(len(there)))
+        asked[group] = stays + max(of_group.now - len(there), 0)
+        over += max(desired[group], asked[group] + of_group.late)
+    for group in reversed(rules.groups):
+        less = min(max(desired[group] - asked[group], 0), max(over, 0))
+        within[group], over = within[group] - less, over - less
+    return within
 
 
 def _order(now: float, rules: Rules, usable: Sequence[str], shortage: Shortage, first: int) -> list[str]:

@@ -7,7 +7,7 @@ import os
 import re
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from botocore.exceptions import ClientError
 
 from .aws import FAILURES, SHAPE, client, log, pages, reason, secret
-from .decide import Decision, Machine, Reserved, Rules, Runner, decide, room
+from .decide import LISTED_SECONDS, Decision, Machine, Requested, Reserved, Rules, Runner, decide, room
 from .fleet_status import status
 from .github import Credentials, GitHub, Refused
 from .jobs import Job, Jobs, Rows
@@ -91,6 +91,8 @@ class Keeper:
         self._resizing = threading.Lock()
         self._raised: dict[str, int] = defaultdict(int)
         self._ended: set[str] = set()
+        # What Auto Scaling is no longer asked for: when, of which group, and how many.
+        self._taken_back: list[tuple[float, str, int]] = []
         self._scaling = client("autoscaling")
         self._ec2 = client("ec2")
         self._jobs = Jobs(client("dynamodb"), environment["JOBS"])
@@ -122,15 +124,15 @@ class Keeper:
             if groups is not None:
                 machines = _result("list the machines", partial(self._machines, groups), self._refused["machines"])
             if groups is not None and machines is not None:
+                view = View(rules, rows, groups, machines, runners, prepared)
                 waiting = self._waiting(rows)  # a listener may know more by now
-                last = rows.shortage if rows else None
-                decision = decide(time.time(), rules, waiting, machines, runners, prepared, last)
+                decision = self._decide(view, waiting)
                 self._refused["launches"] += _without_room(rules, machines)
                 # A machine stays noted until it is known whether it was lost.
                 configured = prepared or {} if runners is not None else {}
                 desired = self._raise(decision, groups, machines)
                 self._raised.clear()
-                self._view = View(rules, rows, groups, machines, runners, prepared)
+                self._view = view
                 self._act(decision, desired, groups, machines, runners or [], rows or Rows(), configured)
             if rows:
                 if decision and decision.shortage:
@@ -149,6 +151,19 @@ class Keeper:
                     self._report(status(time.time(), rules, waiting, machines, runners, prepared, self._refused))
                 with refusal("measure"):
                     self._measure({"LongestQueued": (waited, "Seconds"), "Queued": (len(waiting), "Count")})
+
+    def _decide(self, view: View, waiting: Sequence[Job] | None) -> Decision:
+        """Return what to do by what a round has read, for the jobs that wait now."""
+        since = time.time() - LISTED_SECONDS
+        late: Counter[str] = Counter()
+        for at, name, count in self._taken_back:
+            late[name] += count if at > since else 0
+        requested = {
+            kind: Requested(group["DesiredCapacity"], late[group["AutoScalingGroupName"]])
+            for kind, group in view.groups.items()
+        }
+        last = view.rows.shortage if view.rows else None
+        return decide(time.time(), view.rules, waiting, view.machines, view.runners, view.prepared, last, requested)
 
     def _raise(self, decision: Decision, groups: Groups, machines: Sequence[Machine]) -> dict[str, int]:
         """Request the machines that are missing; return the desired numbers, in which those to end count yet."""
@@ -422,6 +437,8 @@ class Keeper:
         count = min(count, group["MaxSize"])  # more exist after a lower maxRunners: they end with their jobs
         if group["DesiredCapacity"] != count:
             self._scaling.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=count, HonorCooldown=False)
+            if count < group["DesiredCapacity"]:
+                self._taken_back.append((time.time(), name, group["DesiredCapacity"] - count))
             group["DesiredCapacity"] = count
             log("resized", group=name, machines=count)
 

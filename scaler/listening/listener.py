@@ -15,13 +15,13 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..aws import FAILURES, client, log, reason
-from ..decide import Rules, Runner, decide, due
+from ..decide import Rules, Runner, due
 from ..github import GitHub, Refused
 from ..jobs import Job, Jobs, Rows
 from ..keeper import Keeper, credentials, refusal
@@ -92,6 +92,7 @@ class _Source:
     retries: int
     checked: float = 0.0
     pages: int = 0
+    taken_back: list[tuple[float, str, int]] = field(default_factory=list)
 
 
 class ListeningKeeper(Keeper):
@@ -101,6 +102,7 @@ class ListeningKeeper(Keeper):
         super().__init__(environment)
         self._source = source
         self._outside: set[str] = set()
+        self._taken_back = source.taken_back
         # GitHub's list and the table are asked about in each minute, and not after each message.
         self._whole = time.time() - source.checked >= _MINUTE - 1
         if self._whole:
@@ -122,10 +124,8 @@ class ListeningKeeper(Keeper):
         if view is None:
             return
         machines = [machine for machine in view.machines if machine.id not in self._ended]
-        waiting, runners = self._waiting(view.rows), self._told(view.runners)
-        last = view.rows.shortage if view.rows else None
-        decision = decide(time.time(), view.rules, waiting, machines, runners, view.prepared, last)
-        self._raise(decision, view.groups, machines)
+        view = replace(view, machines=machines, runners=self._told(view.runners))
+        self._raise(self._decide(view, self._waiting(view.rows)), view.groups, machines)
 
     def _waiting(self, rows: Rows | None) -> list[Job] | None:
         noted, assigned = super()._waiting(rows), self._source.assigned.jobs()

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from components.runners.ec2.user_data import user_data
 from containers.errors import SlipwayError
-from scaler.decide import ON_DEMAND, RETRY_SHARE, SPOT, Decision, Machine, Rules, Runner, decide
+from scaler.decide import ON_DEMAND, RETRY_SHARE, SPOT, Decision, Machine, Requested, Rules, Runner, decide
 from scaler.jobs import Job, Shortage
 from stacks import flavors, plan
 from stacks.checks import ec2_site
@@ -407,6 +407,18 @@ def test_places_that_become_free_each_minute_are_asked_of_spot() -> None:
             done = decide(now, rules, waiting, there, busy, {each.id: 0.0 for each in there}, shortage)
             shortage, on_demand = done.shortage, on_demand or (now if done.desired[ON_DEMAND] else 0)
         assert on_demand == expected
+
+
+@pytest.mark.parametrize(
+    ("most", "asked", "on_demand"),
+    [(1, Requested(1), 0), (1, Requested(0, late=1), 0), (1, Requested(0), 1), (2, Requested(1), 1)],
+)
+def test_machine_on_its_way_counts_until_it_is_not_asked_for(most: int, asked: Requested, on_demand: int) -> None:
+    """Auto Scaling starts it and does not list it yet, while it is the turn of on-demand capacity."""
+    missing = Shortage(10_000, 10_350)
+    job, rules = Job(1, "a/b", 10_000), replace(RULES, most=most)
+    done = decide(10_360, rules, [job], [], [], {}, missing, {SPOT: asked, ON_DEMAND: Requested(0)})
+    assert done.desired == {SPOT: 0, ON_DEMAND: on_demand}
 
 
 def test_machine_of_the_minimum_that_spot_takes_comes_on_demand() -> None:
