@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 import re
@@ -154,12 +155,14 @@ class GitHub:
         """Return a token that opens the service of runner scale sets, and registers runners, for an hour."""
         return secret_text(member(self._send("POST", f"{self._runners}/registration-token"), "token"), "the token")
 
-    def jobs_of(self, repository: str, run: int) -> list[dict[str, Any]]:
-        """Return the jobs of a workflow run's last attempt: ``id``, ``runner_name`` and ``run_attempt``."""
-        jobs: list[dict[str, Any]] = member(
-            self._send("GET", f"/repos/{repository}/actions/runs/{run}/jobs?per_page=100"), "jobs"
-        )
-        return jobs
+    def jobs_of(self, repository: str, run: int) -> Iterator[dict[str, Any]]:
+        """Yield the jobs of a workflow run's last attempt: ``id``, ``runner_name`` and ``run_attempt``."""
+        for page in itertools.count(1):
+            path = f"/repos/{repository}/actions/runs/{run}/jobs?per_page=100&page={page}"
+            jobs = member(self._send("GET", path), "jobs")
+            yield from jobs
+            if len(jobs) < 100:
+                return
 
     def forget(self, runner: int) -> bool:
         """Remove a runner, so that it gets no job; return false if it has one now."""

@@ -195,8 +195,8 @@ class Jobs:
         self._put(job, "taken")
 
     def fail(self, job: Job, runner: str) -> None:
-        """Note that a job failed on a runner. It is run again if the runner is lost."""
-        self._put(job, "failed", {"runner": {"S": runner}})
+        """Note that a job failed on a runner, as of now. It is run again if the runner is lost."""
+        self._put(replace(job, since=time.time()), "failed", {"runner": {"S": runner}})
 
     def note_rerun(self, job: Job) -> None:
         """Note that a failed job was run again, or cannot be."""

@@ -39,6 +39,9 @@ _GOLDEN = (5**0.5 - 1) / 2
 _GITHUB_SECONDS = 42.0
 """Seconds of a round for GitHub. Lambda ends a round at 55, and AWS's own calls take at most the rest."""
 
+_REFUSED_SECONDS = 3 * 3600
+"""Seconds after the failure of a job for which GitHub is asked to run it again, whatever it answers."""
+
 _KEPT_SECONDS = 3600
 """Seconds after its ``boot`` for which a configuration stays that its machine has not fetched and deleted."""
 
@@ -418,16 +421,16 @@ class Keeper:
 
     def _rerun(self, rows: Rows) -> None:
         """Run the jobs again that failed on a lost machine: taken back by AWS, or broken."""
-        for runner, job in rows.failed:
-            if runner not in rows.lost_runners:
-                continue
+        lost = [job for runner, job in rows.failed if runner in rows.lost_runners]
+        for job in _turn(time.time(), lost, _MOST_RECHECKED):
             with refusal("run again", job=job.id):
                 try:
                     if not self._github.rerun(job.repository, job.id):
                         continue
                     log("run again", job=job.id)
                 except Refused as refused:
-                    if refused.passes:
+                    # In an outage, GitHub answers 404 and the like, too.
+                    if refused.passes or time.time() - job.since < _REFUSED_SECONDS:
                         raise
                     log("not run again", job=job.id, why=str(refused))
                 self._jobs.note_rerun(job)

@@ -185,6 +185,8 @@ class ListeningKeeper(Keeper):
 
     def _rerun(self, rows: Rows) -> None:
         """Find the jobs of the set that failed on a lost machine, and have them run again as those of the webhook."""
+        if not self._whole:
+            return
         for runner, repository, run in self._source.assigned.failed_on(rows.lost_runners):
             with refusal("find the job", runner=runner):
                 for job in self._github.jobs_of(repository, run):

@@ -243,7 +243,7 @@ def test_job_that_lost_its_machine_is_run_again(listened: Listened) -> None:
         service.start(1, f"{NAME}-{machine}")
         until(lambda: service.messages == {})
         service.runs[7001] = [
-            {"id": 90, "runner_name": "another", "run_attempt": 1},
+            *({"id": 1000 + number, "runner_name": "another", "run_attempt": 1} for number in range(100)),
             {"id": 91, "runner_name": f"{NAME}-{machine}", "run_attempt": 1},
         ]
         listened.api("ec2").terminate_instances(InstanceIds=[machine])

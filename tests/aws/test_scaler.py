@@ -943,13 +943,22 @@ def test_late_delivery_keeps_the_recorded_failure(scaler: Scaler) -> None:
     ],
 )
 def test_job_not_run_again_is_logged_with_its_reason(
-    scaler: Scaler, forbidden: str, did: str | None, capsys: pytest.CaptureFixture[str]
+    scaler: Scaler,
+    forbidden: str,
+    did: str | None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What passes is tried again, and what does not is said once."""
+    """What passes is tried again, and what does not is said once, hours later: one answer may be that of an outage."""
     machine, name = working(scaler)
     taken_away(machine)
     scaler.job(1, "completed", conclusion="failure", runner_name=name, run_attempt=1)
     scaler.round()
+    if did == "not run again":
+        scaler.github.forbidden = forbidden
+        scaler.round()
+        assert [one["to"] for one in logged(capsys) if one["did"] == "refused"] == ["run again"]
+        monkeypatch.setattr(keeper, "_REFUSED_SECONDS", 0)
     capsys.readouterr()
     scaler.github.forbidden = forbidden
     for _ in range(2):

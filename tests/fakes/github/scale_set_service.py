@@ -144,7 +144,8 @@ class ScaleSetService(World):
                 self.tokens.add(fresh := f"registration-{self.number()}")
                 return 201, {"token": fresh, "expires_at": "2030-01-01T00:00:00Z"}
             if match := re.fullmatch(r"/repos/acme/images/actions/runs/(\d+)/jobs", split.path):
-                return 200, {"jobs": self.runs.get(int(match[1]), [])}
+                page = int(parse_qs(split.query)["page"][0])
+                return 200, {"jobs": self.runs.get(int(match[1]), [])[100 * (page - 1) : 100 * page]}
             time.sleep(self.slow_list if split.path.endswith("/actions/runners") else 0)
             return self.respond(method, path, body)
         assert parse_qs(split.query)["api-version"] == ["6.0-preview"]
