@@ -227,7 +227,10 @@ class _Search:
         return self._subject.everywhere.get(path) == f"/{path}" or all(root == path for root, _ in self._members[path])
 
     def _are_equal(self, one: str, other: str) -> bool:
-        return self._contents.binaries[one] == self._contents.binaries[other]
+        """Return whether files are one library: a repair names a copy by a hash of it, and then changes its RPATH."""
+        name = self._soname(one)
+        is_named_alike = name == self._soname(other) and name != plain(name)
+        return is_named_alike or self._contents.binaries[one] == self._contents.binaries[other]
 
     def _hidden(self, family: Family, paths: Iterable[str]) -> Iterator[Copies]:
         """Yield the files that LD_LIBRARY_PATH puts in place of those beside the library in need."""

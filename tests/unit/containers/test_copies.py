@@ -325,6 +325,15 @@ def test_one_copy_and_equal_copies_are_no_line(site: Site) -> None:
     assert site.copies() == []
 
 
+def test_copies_that_a_repair_named_alike_are_no_line(site: Site) -> None:
+    """As libstdc++ in wheels for musl: auditwheel names it by its hash, and then gives it another RPATH."""
+    one, other = (site.library(f"{folder}.libs/libstdc++-5d72f927.so.6", number) for number, folder in enumerate("ab"))
+    first = site.module(f"a/m{TAG}", [one], rpath="$ORIGIN/../a.libs")
+    second = site.module(f"b/m{TAG}", [other], rpath="$ORIGIN/../b.libs")
+    assert site.asked(first, second) == [0, 0], "the first one serves all"
+    assert site.copies() == []
+
+
 def test_environments_are_processes_of_their_own() -> None:
     module = elf(needed=["libgomp-11111111.so.1"], rpath="$ORIGIN")
     other = elf(needed=["libgomp-22222222.so.1"], rpath="$ORIGIN")
