@@ -33,6 +33,7 @@ from containers.image.owners.environments import Environments
 
 _EXCEPTIONS: Final = Path(__file__).with_name("exceptions.toml")
 _MUSL: Final = re.compile(r"ld-musl-[^/]+\.so\.1$")
+_PACKAGES: Final = re.compile(r"/python(3\.\d+t?)/(?:site|dist)-packages/")
 _LIBRARY_OF_MUSL: Final = re.compile(r"libc\.(?:musl-|so$)")
 
 
@@ -209,6 +210,7 @@ class _Resolution:
         self._reasons: dict[tuple[str, str], Missing] = {}
         self._incomplete: dict[str, set[str]] = defaultdict(set)
         self._before: dict[tuple[str, str], str | None] = {}
+        self._files, self._pythons = files, dict[str, Mapping[str, str]]()
         self._opened: dict[str, list[str]] = defaultdict(list)
         self._ignored: dict[str, Missing] = {}
         self._preloaded: set[str] = set()
@@ -349,7 +351,7 @@ class _Resolution:
         return not by_programs and self._loader.elsewhere(posixpath.basename(path)) != path
 
     def _opened_before(self, path: str, needed: str, missing: Missing) -> str | None:
-        """Return the library that Python must have opened before: of a file's environment, the nearest one."""
+        """Return the library that Python must have opened before: of a file's environment, or of Python itself."""
         key, environment = (path, needed), self._environments.of(path)
         if not environment or missing.problem:
             return None
@@ -360,8 +362,20 @@ class _Resolution:
                 if self._environments.of(one) == environment
                 and self._contents.binaries[one].machine == self._loader.machine
             )
-            self._before[key] = next(own, None)
+            self._before[key] = next(own, None) or self._of_python(path).get(needed)
         return self._before[key]
+
+    def _of_python(self, path: str) -> Mapping[str, str]:
+        """Return the libraries by soname that the Pythons of an extension's release have in their own process."""
+        version = _PACKAGES.search(path)
+        if version is None:
+            return {}
+        if version[1] not in self._pythons:
+            python = re.compile(rf"(?:.*/)?bin/python{re.escape(version[1])}")
+            processes = [self._loader.process(one) for one in self._files if python.fullmatch(one)]
+            libraries = [one for process in processes for one in process.objects[1:]]
+            self._pythons[version[1]] = {one.binary.soname: one.place.path for one in libraries}
+        return self._pythons[version[1]]
 
     def _elsewhere(self, path: str, needed: str) -> list[str]:
         """Return the paths of libraries with a name, those nearest to a file first."""

@@ -156,6 +156,18 @@ def test_resolve_library_beside_python_may_be_preloaded() -> None:
     assert len(faults(files)) == 1, "nothing opens a library before a program"
 
 
+@pytest.mark.parametrize(("python", "count"), [("python3.11", 0), ("python3.12", 1), ("other", 1)])
+def test_resolve_extension_gets_the_library_of_its_python(python: str, count: int) -> None:
+    """As in pyenv's `--enable-shared`: the RUNPATH of Python is not for what it opens, and a loaded soname serves."""
+    name = "libpython3.11.so.1.0"
+    files: Files = {
+        f"opt/pyenv/bin/{python}": elf(needed=[name], interpreter=LOADER, runpath="$ORIGIN/../lib"),
+        f"opt/pyenv/lib/{name}": elf(name),
+        f"{SITE}/a/_c.so": elf(needed=[name]),
+    }
+    assert len(faults(files)) == count
+
+
 def test_resolve_symbol_that_opener_defines_is_no_fault() -> None:
     program = elf(needed=["libdl.so"], interpreter=LOADER, defined=["callback"])
     plugin = elf("plugin.so", undefined=["callback"])
