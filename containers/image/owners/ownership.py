@@ -14,8 +14,8 @@ from containers.image.binaries.loading import Fault
 from containers.image.layers import packages
 from containers.image.owners.ownership_records import DIVERSIONS, STATUS, Owned, Owner, RecordedContent
 
-_BUILD: Final = re.compile("-(?:cpu|headless)$")
-"""What the name of a build without GPUs, or without windows, ends with."""
+_BUILD: Final = re.compile("-(?:cpu|headless|contrib)(?=-|$)")
+"""What the name of a build without GPUs or windows, or with OpenCV's further modules, has beside the plain one's."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ def contested(contents: Contents) -> list[Contested]:
 def _are_builds_of_one(owners: Iterable[Owner]) -> bool:
     """Return whether distributions are builds of one release line for the same use, as tensorflow and tensorflow-cpu.
 
-    A package that requires one of them, as tf-keras does, brings it beside the other. Not so builds for a GPU or for
+    A package that requires one of them, as tf-keras does, brings it beside the other; so do MediaPipe and Ultralytics
+    with OpenCV. Not so builds for a GPU or for
     another CUDA: what works by the one does not by the other.
     """
     same = {(owner.manager, _BUILD.sub("", owner.name), *owner.version.split(".")[:2]) for owner in owners}

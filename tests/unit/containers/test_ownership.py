@@ -98,6 +98,7 @@ def test_rpm_digest_is_of_algorithm_that_header_names() -> None:
         ("tool-cpu", "2.1", "aa", True),
         ("tool-cpu", "2.1.4", "bb", True),
         ("tool-headless", "2.1", "bb", True),
+        ("tool-contrib-headless", "2.1", "bb", True),
         ("tool-cpu", "2.2", "aa", False),
         ("tool-cpu", "2.1", "ab", False),
         ("tool-gpu", "2.1", "aa", False),
