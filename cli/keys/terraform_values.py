@@ -319,18 +319,23 @@ def _of_set(variables: _Variables) -> dict[str, Any]:
     for key, value in _TAKEN.items():
         if rest.get(key) == value:
             del rest[key]
+    return own | _volume(rest) | _count(variables)
+
+
+def _volume(rest: dict[str, Any]) -> dict[str, Any]:
+    """Return the key of the root volume, and leave its options that no key takes."""
     volumes = rest.get("block_device_mappings")
     volume = dict(volumes[0]) if isinstance(volumes, list) and len(volumes) == 1 else {}
     size = volume.pop("volume_size", None)
-    if isinstance(size, int) and size >= _LEAST_ROOT:
-        own["root"] = str(size)
-        del rest["block_device_mappings"]
-        rest |= {
-            f"block_device_mappings.{name}": value
-            for name, value in volume.items()
-            if name != "device_name" and value not in (None, _VOLUME.get(name))
-        }
-    return own | _count(variables)
+    if not isinstance(size, int) or size < _LEAST_ROOT:
+        return {}
+    del rest["block_device_mappings"]
+    rest |= {
+        f"block_device_mappings.{name}": value
+        for name, value in volume.items()
+        if name != "device_name" and value not in (None, _VOLUME.get(name))
+    }
+    return {"root": str(size)}
 
 
 def _count(variables: _Variables) -> dict[str, Any]:

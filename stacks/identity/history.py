@@ -35,7 +35,7 @@ BRANCH_VARIABLE = "SLIPWAY_BRANCH"
 _ABBREVIATION = 7
 _DECIDING: Final = re.compile(
     rf"{older_trees.DATA.pattern}|{rules.DECIDING.pattern}|(.+/)?{re.escape(archive.ATTRIBUTES)}"
-    rf"|{re.escape(record.FILE)}|{re.escape(record.FORMER)}"
+    rf"|{re.escape(record.FILE)}"
 )
 
 
