@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+from containers.image.elf.dynamic import sysv_hash
 
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -52,18 +54,8 @@ def elf(
     for group, section, binding in ((defined, 1, 1), (undefined, 0, 1), (weak, 0, 2)):
         for symbol in group:
             symbols += struct.pack("<IBBHQQ", name(symbol), binding << 4 | 2, 0, section, 0, 0)
-    versions = bytearray()
-    for number, (library, wanted) in enumerate(sorted((needs or {}).items()), 1):
-        versions += struct.pack(
-            "<HHIII", 1, len(wanted), name(library), 16, 16 + 16 * len(wanted) if number < len(needs or {}) else 0
-        )
-        for each, version in enumerate(wanted, 1):
-            versions += struct.pack("<IHHII", 0, 0, 2, name(version), 16 if each < len(wanted) else 0)
-    defined_versions = bytearray()
-    for number, version in enumerate(provides, 1):
-        defined_versions += struct.pack("<HHHHIII", 1, 0, number, 1, 0, 20, 28 if number < len(provides) else 0)
-        defined_versions += struct.pack("<II", name(version), 0)
-    segments = 2 + bool(interpreter) + (stack is not None) + bool(shifted) + bool(threads)
+    versions, defined_versions = _needed(needs or {}, name), _provided(provides, name)
+    segments = 2 + 2 * bool(interpreter) + (stack is not None) + bool(shifted) + bool(threads)
     place = _HEADER.size + segments * _SEGMENT.size
     parts: list[bytes] = []
 
@@ -77,14 +69,17 @@ def elf(
 
     interpreted = put(interpreter.encode() + b"\0") if interpreter else 0
     tags += [(6, put(bytes(symbols))), (4, put(struct.pack("<II", 0, len(symbols) // 24)))]
+    if versions or defined_versions:
+        tags += [(0x6FFFFFF0, put(bytes(len(symbols) // 12)))]
     if versions:
-        tags += [(0x6FFFFFFE, put(bytes(versions))), (0x6FFFFFFF, len(needs or {}))]
+        tags += [(0x6FFFFFFE, put(versions)), (0x6FFFFFFF, len(needs or {}))]
     if defined_versions:
-        tags += [(0x6FFFFFFC, put(bytes(defined_versions))), (0x6FFFFFFD, len(provides))]
+        tags += [(0x6FFFFFFC, put(defined_versions)), (0x6FFFFFFD, len(provides))]
     tags += [(5, put(bytes(strings))), (10, len(strings))]
     dynamic = b"".join(struct.pack("<QQ", *tag) for tag in [*tags, (0, 0)])
     start = put(dynamic)
     put(data)
+    entry = put(b"\xcc" * 8) if interpreter else 0
     contents = {b".nv_fatbin": gpu, b".rodata": rodata}
     starts = {part: (put(content), len(content)) for part, content in contents.items() if content}
     end = place
@@ -102,7 +97,7 @@ def elf(
             3,
             machine,
             1,
-            0,
+            entry,
             64,
             place if sections else 0,
             0,
@@ -113,7 +108,8 @@ def elf(
         ),
         *(len(sections) // 64, len(starts) + 1 if starts else 0),
     )
-    rows = [(1, 5, 0, 0, end, alignment), (2, 6, start, start, len(dynamic), 8)]
+    rows = [(6, 4, 64, 64, segments * _SEGMENT.size, 8)] * bool(interpreter)
+    rows += [(1, 5, 0, 0, end, alignment), (2, 4, start, start, len(dynamic), 8)]
     rows += [(3, 4, interpreted, interpreted, len(interpreter) + 1, 1)] if interpreter else []
     rows += [(1, 4, end - 1, end - 1 + shifted, 1, alignment)] if shifted else []
     rows += [(0x6474E551, stack or 0, 0, 0, 0, 16)] * (stack is not None) + [(7, 4, 0, 0, 0, 8)] * bool(threads)
@@ -124,10 +120,31 @@ def elf(
     return header + table + b"".join(parts) + sections
 
 
+def _needed(needs: Mapping[str, Sequence[str]], name: Callable[[str], int]) -> bytes:
+    rows = bytearray()
+    for number, (library, wanted) in enumerate(sorted(needs.items()), 1):
+        rows += struct.pack(
+            "<HHIII", 1, len(wanted), name(library), 16, 16 + 16 * len(wanted) if number < len(needs) else 0
+        )
+        for each, version in enumerate(wanted, 1):
+            step = 16 if each < len(wanted) else 0
+            rows += struct.pack("<IHHII", sysv_hash(_encoded(version)), 0, 2, name(version), step)
+    return bytes(rows)
+
+
+def _provided(provides: Sequence[str], name: Callable[[str], int]) -> bytes:
+    rows = bytearray()
+    for number, version in enumerate(provides, 1):
+        step = 28 if number < len(provides) else 0
+        rows += struct.pack("<HHHHIII", 1, 0, number, 1, sysv_hash(_encoded(version)), 20, step)
+        rows += struct.pack("<II", name(version), 0)
+    return bytes(rows)
+
+
 def static_32(machine: int) -> bytes:
     """Return a program of 32 bits without a loader: 3 is i386, 40 Arm."""
     header = struct.pack("<HHIIIIIHHHHHH", 2, machine, 1, 0, 52, 0, 0, 52, 32, 1, 40, 0, 0)
-    return b"\x7fELF\1\1\1" + bytes(9) + header + struct.pack("<IIIIIIII", 1, 0, 0, 0, 84, 84, 5, 4096)
+    return b"\x7fELF\1\1\1" + bytes(9) + header + struct.pack("<IIIIIIII", 1, 0, 1 << 16, 0, 84, 84, 5, 4096)
 
 
 def _encoded(text: str) -> bytes:

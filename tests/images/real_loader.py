@@ -91,7 +91,11 @@ def of_contents(contents: Contents, image: Image, paths: Iterable[str], referee:
         listings[path] = Listing(
             {loaded.place.name for loaded in listed} - {referee.path},
             {missing.needed for missing in process.missing},
-            {(each.by.place.name, each.library.place.name, each.version.name) for each in process.versions()},
+            {
+                (each.by.place.name, each.library.place.name, each.version.name)
+                for each in process.versions()
+                if each.library
+            },
             any(missing.problem for missing in process.missing),
         )
     return listings

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import Final, NamedTuple, cast
+from typing import ClassVar, Final, NamedTuple, cast
 
 from containers.image.binaries import loader_config
 from containers.image.binaries.contents import Contents
@@ -76,11 +76,11 @@ class Missing(NamedTuple):
 
 
 class MissingVersion(NamedTuple):
-    """A symbol version that an object needs and the library does not have."""
+    """A symbol version that an object needs and the library does not have; None for a library that is not loaded."""
 
     version: Version
     by: Loaded
-    library: Loaded
+    library: Loaded | None
 
 
 @dataclass
@@ -108,6 +108,8 @@ class Process:
         for by in self.objects if self.versioned else ():
             for version in by.binary.versions:
                 library = libraries.get((id(by), version.library)) or by_name.get(version.library)
+                if library is None and version.library not in {*self.by_name, *(each.needed for each in self.missing)}:
+                    yield MissingVersion(version, by, None)
                 if library is None or version.weak or library.binary.provided is None:
                     continue  # a library without any version satisfies all, with a warning
                 if version.name not in library.binary.provided:
@@ -122,6 +124,8 @@ class Loader:
         machine: what its programs run on.
         level: the level of the processor, a key of ``CAPABILITIES``.
     """
+
+    _IS_GLIBC: ClassVar = True
 
     def __init__(self, contents: Contents, machine: ElfMachine, level: str = DEFAULT_LEVEL) -> None:
         self._contents = contents
@@ -199,7 +203,7 @@ class Loader:
     def _load(self, process: Process, first: int) -> None:
         """Load what the objects of a process from number ``first`` on need, breadth first."""
         for by in islice(process.objects, first, None):  # which grows
-            for needed in by.binary.needed:
+            for needed in filter(None, by.binary.needed):  # an empty name is the program's own
                 library = self._find(process, needed, by)
                 if isinstance(library, Missing):
                     process.missing.append(library)
@@ -334,8 +338,8 @@ class Loader:
         if binary is None:
             what = "a folder" if entry is None or entry.kind == "directory" else "no ELF file"
             return Place(name, path, None, f"{name} is {what}")
-        if binary.problem:
-            return Place(name, path, None, f"{name} is {binary.problem}")
+        if problem := binary.problem or (binary.of_glibc if self._IS_GLIBC else ""):
+            return Place(name, path, None, f"{name} cannot be loaded: {problem}")
         if binary.machine != self.machine:
             return None
         return Place(name, path, binary) if binary.loaded else Place(name, path, None, f"{name} is no library")

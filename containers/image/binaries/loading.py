@@ -156,6 +156,8 @@ def resolve(contents: Contents, machine: ElfMachine, level: str = DEFAULT_LEVEL,
         of_musl = _is_of_musl(binary) or (musl.present and _may_be_of_musl(binary, glibc))
         if of_musl and not musl.present:
             result.skip("musl")
+        elif binary.of_glibc and not of_musl:
+            result.faults.append(Fault("file", f"/{path}", "cannot be loaded", f"glibc refuses it: {binary.of_glibc}"))
         else:
             files[musl if of_musl else glibc].append(path)
     for loader, paths in files.items():
@@ -275,7 +277,12 @@ class _Resolution:
                 self._incomplete[path].add(missing.needed)
                 self._incomplete[missing.by.place.path].add(missing.needed)
         for lacking in process.versions():
-            key = (lacking.by.place.path, f"{lacking.version.name} of {lacking.library.place.name}")
+            needed = lacking.version.library
+            # What opens it may have opened such a library before.
+            if lacking.library is None and (not needed or needed in self._sonames):
+                continue
+            named = lacking.library.place.name if lacking.library else f"{needed}, which is in no process"
+            key = (lacking.by.place.path, f"{lacking.version.name} of {named}")
             self._versions.missed(key, path, program=program)
             self._incomplete[path].add(lacking.version.library)
             self._incomplete[lacking.by.place.path].add(lacking.version.library)

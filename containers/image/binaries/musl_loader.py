@@ -32,6 +32,8 @@ class MuslLoader(Loader):
     no folders by processor. `LD_LIBRARY_PATH` comes before all RPATH, which is RUNPATH, and each is inherited.
     """
 
+    _IS_GLIBC = False
+
     def _configure(self) -> None:
         architecture = _ARCHITECTURES.get(self.machine, "")
         self.place = self._open(f"/lib/ld-musl-{architecture}.so.1") if architecture else None

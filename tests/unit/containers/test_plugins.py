@@ -181,9 +181,9 @@ def test_library_whose_names_lie_in_no_segment_is_a_fault() -> None:
     content = elf("libx.so", needed=["liby.so"])
     end = len(content)
     start = content.index(struct.pack("<Q", 5), content.index(struct.pack("<QQ", 1, 1))) + 8  # DT_STRTAB's value
-    for address in (end, 1 << 40):
+    for address in (end + 4096, 1 << 40):
         damaged = content[:start] + struct.pack("<Q", address) + content[start + 8 :]
-        assert read(damaged).problem == f"malformed: address {address:#x} is in no segment"
+        assert read(damaged).problem == f"malformed: address {address + 1:#x} is in no segment"
 
 
 def test_plugin_of_python_environment_may_be_preloaded() -> None:

@@ -1,0 +1,237 @@
+"""What glibc's loader or the kernel refuses of a file by its header and its segments, and what a process crashes by.
+
+Sources: bminor/glibc glibc-2.36, elf/dl-load.c:1578 (`open_verify`) and :940 (`_dl_map_object_from_fd`),
+elf/rtld.c (`rtld_setup_main_map`), sysdeps/gnu/ldsodefs.h:29; Linux, fs/binfmt_elf.c (`load_elf_binary`), which looks
+neither at the class nor at the system of a file.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import IO, Final
+
+from containers.image.elf import header
+from containers.image.elf.header import ElfHeader, Section, part
+from containers.image.elf.memory import PAGE, READ, RUN, WRITE, Memory, Segment, Unloadable, mapped
+
+_PLACES: Final[Mapping[int, tuple[str, frozenset[int]]]] = {
+    4: ("class", frozenset({1, 2})),
+    5: ("order of bytes", frozenset({1, 2})),
+    6: ("version", frozenset({1})),
+    7: ("system", frozenset({0, 3, 64, 97})),
+    8: ("version of the system", frozenset({0, 1, 2, 3})),
+    **dict.fromkeys(range(9, 16), ("padding", frozenset({0}))),
+}
+"""The bytes of a library's `e_ident` after the first four, and their values: of the system, also those of Arm."""
+_OTHER_SYSTEMS: Final = {2, 6, 9, 12}
+"""Systems that a file may name as its own: NetBSD, Solaris, FreeBSD, OpenBSD. Linux' loaders refuse their libraries,
+which packages of Node.js have beside those for Linux."""
+_OF_GLIBC: Final = "libc.so.6"
+_WIDE: Final = {8, 15, 21, 22, 43, 50, 62, 180, 181, 183, 190, 191, 224, 243, 247, 251, 256, 258, 0x9026}
+"""Machines with addresses of 64 bits (binutils, include/elf/common.h)."""
+_RELOCATABLE, _CORE = 1, 4
+_LONGEST_PATH: Final = 4096
+_MOST_ROWS: Final = 65536
+"""Bytes of the segments' rows of a program."""
+_MOST_OF_THREAD: Final = 1 << 30
+"""Bytes of the largest copy for a thread, and of its alignment."""
+_NEEDED, _FLAGS_1, _PIE = 1, 0x6FFFFFFB, 0x08000000
+_STARTS: Final = {b".init", b".fini"}
+"""Sections that are one function."""
+
+
+def is_for_loaders(file: ElfHeader) -> bool:
+    """Return whether a file is one that loaders read, and not an object file, a core or debug symbols.
+
+    Raises:
+        Unloadable: it is none of these, and no loader reads it.
+    """
+    sections = file.of(header.DYNAMIC)
+    if file.kind in {header.PROGRAM, header.SHARED}:
+        if file.wide and file.machine not in _WIDE:
+            raise Unloadable(f"it is for machine {file.machine} with 64 bits, which there is not")
+        return not (sections and _without_content(file, sections[-1]))
+    if not file.of(header.LOAD) or (file.kind in {_RELOCATABLE, _CORE} and not sections):
+        return False
+    raise Unloadable(f"its type is {file.kind}; 2 and 3 are loaded")
+
+
+def is_of_other_system(file: ElfHeader, needed: Sequence[str]) -> bool:
+    """Return whether a library is for another system than Linux."""
+    return file.ident[7] in _OTHER_SYSTEMS and _OF_GLIBC not in needed
+
+
+def _without_content(file: ElfHeader, section: Segment) -> bool:
+    """Return whether a file has debug symbols only: its sections then have no content."""
+    return any(
+        each.kind == header.NO_CONTENT and each.address == section.address and each.flags & header.ALLOCATED
+        for each in file.sections
+        if file.name(each) == b".dynamic"
+    )
+
+
+def of_glibc(file: ElfHeader) -> str:
+    """Return why glibc alone refuses a library by its header; musl's loader looks at nothing of it."""
+    if file.wide != (file.ident[4] == 2):
+        return f"its class is {file.ident[4]}"
+    for place, (name, values) in _PLACES.items():
+        if file.ident[place] not in values or (place == 8 and file.ident[8] and not file.ident[7]):
+            return f"its {name} is {file.ident[place]}, in byte {place} of its header"
+    return "" if file.version == 1 else f"its version is {file.version}"
+
+
+def memory_of(content: IO[bytes], file: ElfHeader, size: int, *, by_kernel: bool) -> Memory:
+    """Map a file of ``size`` bytes. Raises Unloadable: it cannot be mapped."""
+    rows = _MOST_ROWS // file.row if file.row else 0
+    if by_kernel and not 0 < file.count <= rows:
+        raise Unloadable(f"it has {file.count} segments")
+    if file.row != (56 if file.wide else 32):
+        raise Unloadable(f"malformed: headers of {file.row} bytes")
+    loads = file.of(header.LOAD)
+    end = max((segment.start + segment.size for segment in loads), default=0)
+    # Whoever cuts a file cuts its sections' headers, which come last, and which no loader reads.
+    if end > -(-size // PAGE) * PAGE and not 0 < file.end <= size:
+        raise Unloadable(f"truncated: {size} bytes, its segments end at {end}")
+    return mapped(content, loads, by_kernel=by_kernel, is_fixed=file.kind == header.PROGRAM)
+
+
+def interpreter(content: IO[bytes], file: ElfHeader) -> str:
+    """Return the loader that a program names, or else nothing. Raises Unloadable: the kernel takes it for no name."""
+    rows = file.of(header.INTERPRETER)
+    if not rows:
+        return ""
+    size = rows[0].size
+    name = part(content, rows[0].start, size) if 2 <= size <= _LONGEST_PATH else b"\1"
+    if name[-1]:
+        raise Unloadable(f"the name of its loader has {size} bytes, or does not end")
+    return name.partition(b"\0")[0].decode(errors="replace")
+
+
+def check_program(file: ElfHeader, memory: Memory, named: str, needed: Sequence[object]) -> None:
+    """Check how a program is started. Raises Unloadable: it crashes, or its loader does."""
+    check_code(file, memory, file.entry, "its start")
+    for section in file.sections:
+        if section.flags & header.ALLOCATED and section.size and not section.flags & header.OF_THREADS:
+            _check_section(file, memory, section)
+    if needed and not named:
+        raise Unloadable("it needs libraries, and names no loader")
+    if named:
+        memory.text(file.of(header.INTERPRETER)[-1].address)
+        order = [segment.kind for segment in file.segments]
+        first = min(order.index(kind) for kind in (header.INTERPRETER, header.DYNAMIC))
+        if header.TABLE in order and file.kind == header.SHARED and order.index(header.TABLE) > first:
+            raise Unloadable("its PT_PHDR comes after its PT_INTERP or PT_DYNAMIC")
+    rows = file.of(header.TABLE)
+    place = next(
+        (
+            segment.address + file.table - segment.start
+            for segment in file.of(header.LOAD)
+            if segment.start <= file.table < segment.start + segment.size
+        ),
+        None,
+    )
+    if named and (place is None or (rows[-1].address != place if rows else file.kind == header.SHARED)):
+        raise Unloadable("its PT_PHDR is not the place of its segments' rows")
+
+
+def is_static(content: IO[bytes], file: ElfHeader, segment: Segment) -> bool:
+    """Return whether a file without an interpreter is a program that loads itself, which the kernel maps.
+
+    Raises:
+        Unloadable: it is a program that needs libraries.
+    """
+    pairs = struct.Struct(file.order + ("QQ" if file.wide else "II"))
+    rows = b""
+    with suppress(ValueError):
+        rows = part(content, segment.start, segment.size)
+    entries = list(pairs.iter_unpack(rows[: len(rows) // pairs.size * pairs.size]))
+    is_program = any(tag == _FLAGS_1 and value & _PIE for tag, value in entries)
+    if is_program and any(tag == _NEEDED for tag, _ in entries):
+        raise Unloadable("it needs libraries, and names no loader")
+    return is_program
+
+
+def check_static(content: IO[bytes], file: ElfHeader, size: int, named: str) -> None:
+    """Check a program without a loader. Raises Unloadable: the kernel refuses it, or it crashes."""
+    is_library = not file.entry and any(section.kind == header.OF_DYNAMIC for section in file.sections)
+    if (named or is_library) and not file.of(header.DYNAMIC):
+        raise Unloadable("it has no PT_DYNAMIC")
+    memory = memory_of(content, file, size, by_kernel=True)
+    if file.entry:  # without one it is no program, nor a library
+        check_program(file, memory, named, ())
+    if not file.of(header.TLS) and any(section.flags & header.OF_THREADS for section in file.sections):
+        raise Unloadable("it has variables of threads, and no PT_TLS")
+    check_threads(file, memory)
+
+
+def check_code(file: ElfHeader, memory: Memory, address: int, name: str) -> None:
+    """Check that an address that a process calls has code. Raises Unloadable: it has none."""
+    section = file.section_at(address)
+    is_code = memory.holds(address, 4, RUN) and any(memory.read(address, 4))
+    if is_code and any(each.flags & header.CODE for each in file.sections):
+        is_code = bool(section and section.flags & header.CODE and memory.place(address) == _place(section, address))
+    if is_code and section and file.name(section) in _STARTS:
+        is_code = address == section.address
+    if not is_code:
+        raise Unloadable(f"malformed: {name} is {address:#x}, which is no code")
+
+
+def _place(section: Section, address: int) -> int | None:
+    return None if section.kind == header.NO_CONTENT else section.start + address - section.address
+
+
+def _check_section(file: ElfHeader, memory: Memory, section: Section) -> None:
+    """Check that a program has its section where its code looks for it."""
+    if not memory.holds(section.address, section.size, READ | WRITE | RUN):
+        raise Unloadable(f"its section {file.name(section).decode(errors='replace')} is in no segment")
+
+
+def check_parts(file: ElfHeader, memory: Memory, named: str, needed: Sequence[object], *, is_program: bool) -> None:
+    """Check the segments that are no memory of their own. Raises Unloadable: a process crashes by one."""
+    if is_program:
+        check_program(file, memory, named, needed)
+    elif any(not segment.size for segment in file.of(header.DYNAMIC)):
+        raise Unloadable("it has no dynamic section")
+    if (rows := file.of(header.TABLE)) and not memory.holds(rows[-1].address, file.row * file.count):
+        raise Unloadable("its PT_PHDR is in no segment")
+    for segment in file.of(header.RELRO)[-1:]:
+        start, end = segment.address & -PAGE, (segment.address + segment.memory) % (1 << 64) & -PAGE
+        if end != start and not memory.holds(start, end - start):
+            raise Unloadable(f"its PT_GNU_RELRO at {segment.address:#x} is in no segment")
+    if file.machine == 62:
+        for segment in file.of(header.NOTE):
+            _check_notes(file, memory, segment)
+    for segment in file.of(header.PROPERTY):
+        if segment.memory > 12:
+            memory.read(segment.address, 12)
+    check_threads(file, memory)
+
+
+def check_threads(file: ElfHeader, memory: Memory) -> None:
+    """Check what each thread gets a copy of. Raises Unloadable: there is none."""
+    for segment in file.of(header.TLS):
+        _check_threads(memory, segment)
+
+
+def _check_threads(memory: Memory, segment: Segment) -> None:
+    if not segment.memory:
+        return
+    if segment.size > segment.memory or max(segment.memory, segment.alignment) > _MOST_OF_THREAD:
+        sizes = f"{segment.size} bytes of {segment.memory}, aligned by {segment.alignment}"
+        raise Unloadable(f"its PT_TLS has {sizes}")
+    if not memory.holds(segment.address, segment.size, 7):
+        raise Unloadable(f"its PT_TLS at {segment.address:#x} is in no segment")
+
+
+def _check_notes(file: ElfHeader, memory: Memory, segment: Segment) -> None:
+    """Read the notes as glibc's loader does in search of properties; it stops at the second one."""
+    if segment.alignment != (8 if file.wide else 4):
+        return
+    place, end, known = segment.address, segment.address + segment.memory, 0
+    while place + 12 < end and known < 2:
+        name, size, kind = (int.from_bytes(memory.read(place + each, 4), "little") for each in (0, 4, 8))
+        known += name == 4 and kind == 5 and memory.read(place + 12, 4) == b"GNU\0"
+        step = -(-(12 + name) // segment.alignment) * segment.alignment
+        place += -(-(step + size) // segment.alignment) * segment.alignment

@@ -1,0 +1,249 @@
+"""Damaged files, each with what this machine's loader or kernel makes of it; a test runs both over the whole table."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from containers.image.binaries import loading
+from containers.image.binaries.elf_file import X86_64
+from containers.starting import started_programs
+from tests.helpers.elf_writer import elf
+from tests.helpers.image_files import Files, faults, image
+from tests.helpers.needs import lack
+
+LIBRARY: Final = """
+#include <stdio.h>
+static __thread int own = 5;
+static int data[4] = {1, 2, 3, 4}, *place = &data[1], zeros[9000];
+__attribute__((constructor)) static void begin(void) { zeros[100] = own++; }
+int run(int number) { return printf("%d", number + own + *place + zeros[number]); }
+"""
+PROGRAM: Final = """
+#include <stdio.h>
+static __thread volatile int own = 5;
+int zeros[9000];
+int main(int count, char **words) { (void)words; return puts("ok") + own + zeros[count] < 0; }
+"""
+OPENER: Final = "#include <dlfcn.h>\nint main(int n, char **w) { return n < 2 || !dlopen(w[1], RTLD_NOW); }"
+BUILT: Final[Mapping[str, tuple[str, list[str]]]] = {
+    "library": (LIBRARY, ["-shared", "-fPIC"]),
+    "program": (PROGRAM, ["-pie", "-fPIE"]),
+    "fixed": (PROGRAM, ["-no-pie", "-fno-PIE"]),
+    "static": (PROGRAM, ["-static", "-no-pie"]),
+    "opener": (OPENER, []),
+}
+
+HEADER: Final[Mapping[str, tuple[int, str]]] = {
+    "class": (4, "B"), "order": (5, "B"), "ident": (6, "B"), "system": (7, "B"), "abi": (8, "B"), "padding": (15, "B"),
+    "type": (16, "H"), "machine": (18, "H"), "version": (20, "I"), "entry": (24, "Q"), "phoff": (32, "Q"),
+    "shoff": (40, "Q"), "flags": (48, "I"), "phentsize": (54, "H"), "phnum": (56, "H"), "shnum": (60, "H"),
+}  # fmt: skip
+SEGMENT: Final[Mapping[str, tuple[int, str]]] = {
+    "type": (0, "I"), "flags": (4, "I"), "offset": (8, "Q"), "vaddr": (16, "Q"), "paddr": (24, "Q"),
+    "filesz": (32, "Q"), "memsz": (40, "Q"), "align": (48, "Q"),
+}  # fmt: skip
+KINDS: Final = {"LOAD": 1, "DYNAMIC": 2, "INTERP": 3, "PHDR": 6, "TLS": 7, "STACK": 0x6474E551, "RELRO": 0x6474E552}
+TAGS: Final = {
+    "NEEDED": 1, "PLTRELSZ": 2, "STRTAB": 5, "SYMTAB": 6, "RELA": 7, "RELASZ": 8, "RELAENT": 9, "STRSZ": 10,
+    "INIT": 12, "PLTREL": 20, "JMPREL": 23, "INIT_ARRAY": 25, "INIT_ARRAYSZ": 27, "GNU_HASH": 0x6FFFFEF5,
+    "VERNEED": 0x6FFFFFFE, "VERSYM": 0x6FFFFFF0, "RELACOUNT": 0x6FFFFFF9,
+}  # fmt: skip
+MOST: Final = (1 << 64) - 1
+
+REFUSED, TAKEN = True, False
+CASES: Final[tuple[tuple[str, str, int, bool], ...]] = (
+    # The header, which glibc reads of a library, and the kernel hardly of a program.
+    ("library", "class", 1, REFUSED),
+    ("library", "order", 2, REFUSED),
+    ("library", "ident", 0, REFUSED),
+    ("library", "system", 3, TAKEN),
+    ("library", "system", 9, REFUSED),
+    ("library", "system", 255, REFUSED),
+    ("library", "abi", 1, REFUSED),
+    ("library", "padding", 1, REFUSED),
+    ("library", "type", 0, REFUSED),
+    ("library", "type", 2, REFUSED),
+    ("library", "type", 4, REFUSED),
+    ("library", "machine", 63, REFUSED),
+    ("library", "version", 0, REFUSED),
+    ("library", "version", 2, REFUSED),
+    ("library", "entry", MOST, TAKEN),
+    ("library", "flags", 1, TAKEN),
+    ("library", "phoff", 0, REFUSED),
+    ("library", "phoff", MOST, REFUSED),
+    ("library", "phentsize", 57, REFUSED),
+    ("library", "phnum", 0, REFUSED),
+    ("library", "phnum", 65535, REFUSED),
+    ("library", "shoff", MOST, TAKEN),
+    ("library", "shnum", 0, TAKEN),
+    ("program", "class", 9, TAKEN),
+    ("program", "padding", 1, TAKEN),
+    ("program", "system", 9, TAKEN),
+    ("program", "version", 0, TAKEN),
+    ("program", "type", 1, REFUSED),
+    ("program", "entry", 0x10, REFUSED),
+    ("program", "phentsize", 55, REFUSED),
+    ("program", "phnum", 0, REFUSED),
+    ("fixed", "entry", 0, REFUSED),
+    ("static", "type", 0, REFUSED),
+    ("static", "phoff", 1, REFUSED),
+    # Its segments.
+    ("library", "LOAD vaddr", 1, REFUSED),
+    ("library", "LOAD vaddr", 1 << 47, REFUSED),
+    ("library", "LOAD memsz", MOST, TAKEN),
+    ("library", "LOAD memsz", 1 << 62, REFUSED),
+    ("library", "LOAD filesz", 0x10000, REFUSED),
+    ("library", "LOAD paddr", MOST, TAKEN),
+    ("library", "LOAD align", 1, TAKEN),
+    ("library", "LOAD align", 1 << 63, REFUSED),
+    ("library", "DYNAMIC type", 0, REFUSED),
+    ("library", "DYNAMIC offset", MOST, TAKEN),
+    ("library", "DYNAMIC vaddr", 0x70000000, REFUSED),
+    ("library", "DYNAMIC filesz", 0, REFUSED),
+    ("library", "DYNAMIC filesz", MOST, TAKEN),
+    ("library", "DYNAMIC memsz", 0, TAKEN),
+    ("library", "TLS vaddr", 0x70000000, REFUSED),
+    ("library", "TLS offset", MOST, TAKEN),
+    ("library", "RELRO memsz", 1 << 40, REFUSED),
+    ("library", "RELRO filesz", MOST, TAKEN),
+    ("program", "LOAD filesz", 0x10000, REFUSED),
+    ("program", "LOAD memsz", 0, REFUSED),
+    ("program", "INTERP filesz", 0, REFUSED),
+    ("program", "INTERP filesz", 1, REFUSED),
+    ("program", "INTERP filesz", 5, REFUSED),
+    ("program", "INTERP offset", 0, REFUSED),
+    ("program", "INTERP memsz", MOST, TAKEN),
+    ("program", "PHDR vaddr", 0, REFUSED),
+    ("program", "DYNAMIC filesz", 0, TAKEN),
+    ("program", "TLS vaddr", 0x70000000, REFUSED),
+    ("static", "LOAD memsz", 0, REFUSED),
+    ("static", "LOAD vaddr", 0x2000, REFUSED),
+    # Its dynamic section: the place of a table, or its size.
+    ("library", "NEEDED", 1 << 40, REFUSED),
+    ("library", "STRTAB", 0, REFUSED),
+    ("library", "STRTAB", 1 << 40, REFUSED),
+    ("library", "SYMTAB", 1 << 40, REFUSED),
+    ("library", "STRSZ", 0, TAKEN),
+    ("library", "STRSZ", MOST, TAKEN),
+    ("library", "RELA", 1 << 40, REFUSED),
+    ("library", "RELASZ", MOST, REFUSED),
+    ("library", "RELAENT", 23, REFUSED),
+    ("library", "RELACOUNT", 0xFFFF, REFUSED),
+    ("library", "PLTREL", 17, REFUSED),
+    ("library", "JMPREL", 1 << 40, REFUSED),
+    ("library", "INIT", 1 << 40, REFUSED),
+    ("library", "INIT_ARRAY", 1 << 40, REFUSED),
+    ("library", "INIT_ARRAYSZ", MOST, REFUSED),
+    ("library", "GNU_HASH", 1 << 40, REFUSED),
+    ("library", "VERNEED", 1 << 40, REFUSED),
+    ("library", "VERNEED", 0, REFUSED),
+    ("library", "VERSYM", 1 << 40, REFUSED),
+    ("program", "STRTAB", 1 << 40, REFUSED),
+    ("fixed", "SYMTAB", 1 << 40, REFUSED),
+)
+"""Files, the field that is changed, its value, and whether the loader refuses the file. Of segments the first counts.
+
+A process that crashes while it loads a file, or starts it, counts as one that is refused.
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the undamaged files."""
+    folder = tmp_path_factory.mktemp("built")
+    for name, (source, options) in BUILT.items():
+        command = ["gcc", "-O1", *options, "-x", "c", "-", "-o", str(folder / name), "-ldl"]
+        try:
+            subprocess.run(command, input=source, text=True, check=True, capture_output=True)
+        except (FileNotFoundError, subprocess.CalledProcessError):
+            lack("gcc with glibc's static library, on x86-64")
+    return folder
+
+
+def damaged(content: bytes, what: str, value: int) -> bytes:
+    """Return a file with another value of a field, or of an entry of its dynamic section."""
+    result = bytearray(content)
+    if what in HEADER:
+        place, layout = HEADER[what]
+    elif what in TAGS:
+        _, start = next(_segments(content, "DYNAMIC"))
+        place, layout = struct.unpack_from("<Q", content, start + 8)[0], "Q"
+        while struct.unpack_from("<Q", content, place)[0] != TAGS[what]:
+            place += 16
+        place += 8
+    else:
+        kind, _, name = what.partition(" ")
+        offset, layout = SEGMENT[name]
+        place = next(_segments(content, kind))[1] + offset
+    struct.pack_into(f"<{layout}", result, place, value)
+    return bytes(result)
+
+
+def _segments(content: bytes, kind: str) -> Iterator[tuple[int, int]]:
+    """Yield the number of each segment of a kind, and the place of its row."""
+    start, count = struct.unpack_from("<Q", content, 32)[0], struct.unpack_from("<H", content, 56)[0]
+    for number in range(count):
+        if struct.unpack_from("<I", content, start + 56 * number)[0] == KINDS[kind]:
+            yield number, start + 56 * number
+
+
+def write(built: Path, folder: Path) -> dict[str, bool]:
+    """Write the damaged files of the table; return by name whether each is refused."""
+    expected = {}
+    for number, (name, what, value, refused) in enumerate(CASES):
+        path = folder / (f"{number}.so" if name == "library" else str(number))
+        path.write_bytes(damaged((built / name).read_bytes(), what, value))
+        path.chmod(0o755)
+        expected[path.name] = refused
+    return expected
+
+
+def differences(actual: Mapping[str, bool], expected: Mapping[str, bool]) -> list[str]:
+    """Return the cases that come to something else."""
+    return [str(CASES[int(name.removesuffix(".so"))]) for name in expected if actual[name] != expected[name]]
+
+
+def test_machine_s_own_loader_and_kernel_agree_with_the_table(built: Path, tmp_path: Path) -> None:
+    expected = write(built, tmp_path)
+    actual = {}
+    for name in expected:
+        command = [tmp_path / name] if not name.endswith(".so") else [built / "opener", tmp_path / name]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+            actual[name] = done.returncode != 0
+        except OSError:
+            actual[name] = True
+    assert differences(actual, expected) == []
+
+
+def test_gate_agrees_with_the_table(built: Path, tmp_path: Path) -> None:
+    expected = write(built, tmp_path)
+    libc = subprocess.run(["gcc", "-print-file-name=libc.so.6"], capture_output=True, text=True, check=True).stdout
+    real = ("/lib64/ld-linux-x86-64.so.2", str(Path(libc.strip()).resolve()))
+    files: Files = {path.lstrip("/"): Path(path).read_bytes() for path in real}
+    read = image({**files, **{f"opt/{name}": (tmp_path / name).read_bytes() for name in expected}}, base={})
+    known = {fault.file for fault in loading.resolve(read, X86_64).faults}
+    assert not known & {f"/{path}" for path in files}
+    actual = {}
+    for name in expected:
+        config = {"Entrypoint": [] if name.endswith(".so") else [f"/opt/{name}"]}
+        unstarted = started_programs.faults(replace(read, config=config), X86_64, "linux/amd64")
+        actual[name] = f"/opt/{name}" in known or any(fault.kind == "start" for fault in unstarted)
+    assert differences(actual, expected) == []
+
+
+def test_header_that_glibc_alone_refuses_is_no_fault_of_musl() -> None:
+    """musl's loader looks at the type of a file alone (bminor/musl 86373b49, ldso/dynlink.c:704)."""
+    of_musl = elf("liba.so", ["libc.musl-x86_64.so.1"], system=7)
+    loader = {"lib/ld-musl-x86_64.so.1": elf("libc.musl-x86_64.so.1")}
+    assert loading.resolve(image({**loader, "usr/lib/liba.so": of_musl}, base={}), X86_64).faults == []
+    assert faults({"lib64/liba.so": elf("liba.so", system=7)}) == [
+        "/lib64/liba.so: cannot be loaded: glibc refuses it: its system is 7, in byte 7 of its header"
+    ]
