@@ -14,10 +14,10 @@ from containers.errors import SlipwayError
 from containers.image.registry_image import fetch_each
 
 
-def verify_digest(stack: str, image: str, digest: str, root: Path, now: datetime | None = None) -> Iterator[Verified]:
+def verify_digest(stack: str, image: str, digest: str, root: Path) -> Iterator[Verified]:
     """Verify an image in a stack's repository by its digest, and yield it with the image below its warm layers.
 
-    Of an index, its images are verified too. ``now`` is the time at which their age counts.
+    Of an index, its images are verified too.
 
     Raises:
         SlipwayError: there is no such stack or image, the stack does not sign, a required signature or attestation is
@@ -38,7 +38,7 @@ def verify_digest(stack: str, image: str, digest: str, root: Path, now: datetime
         if ref in parts:
             evidence = verify.Evidence(ref, target.signing, target.login, ())
             facts += evidence.facts()
-            violations += evidence.violations(now or datetime.now(UTC))
+            violations += evidence.violations(datetime.now(UTC))
         yield Verified(image, ref, tuple(facts))
     if violations:
         raise SlipwayError("\n".join(violations))

@@ -187,7 +187,7 @@ class Config(StackConfig):
         if self.nccl.version:
             if parent.cuda:
                 nccl_release(self.nccl.version, parent.cuda, field="nccl.version")
-            check_nccl_not_older(self.ngc, self.nccl.version, field="nccl.version")
+            check_nccl_not_older(self.ngc, self.nccl.version)
             if parent.cuda and self.nccl.source == "package":
                 check_nccl_package(self.nccl.version, parent.cuda, field="nccl.version")
         check_ofi_libfabric(self.efa.plugin, self.efa.installer)
@@ -225,7 +225,7 @@ class Config(StackConfig):
         """The compute capabilities in torch's own form: ``8.0 9.0+PTX``."""
         cuda = compiling_cuda(self.ngc)
         if self.arch_list is None:
-            return default_archs("efa-nccl", cuda, field="archList")
+            return default_archs("efa-nccl", cuda)
         return arch_list(self.arch_list, cuda, field="archList")
 
 

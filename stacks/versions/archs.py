@@ -100,9 +100,7 @@ def _alike(arch: Arch, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if name.lstrip("0123456789.") == suffix) or names
 
 
-def default_archs(
-    profile: str, version: str, *, torch: str | None = None, machine: Machine = "amd64", field: str = "archs"
-) -> str:
+def default_archs(profile: str, version: str, *, torch: str | None = None, machine: Machine = "amd64") -> str:
     """Return a profile's default list for a CUDA version, in canonical form.
 
     Capabilities that this CUDA does not compile, or this torch does not know, are left out. ``+PTX`` moves
@@ -111,15 +109,15 @@ def default_archs(
     Raises:
         Incompatible: no such profile, or this CUDA compiles nothing in its list.
     """
-    lists = row(table("archs"), profile, field, "is not a profile", "stacks/versions/archs.toml")
+    lists = row(table("archs"), profile, "archList", "is not a profile", "stacks/versions/archs.toml")
     release = cuda_release(version)
     preferred_lists = applying({each["cuda"]: each for each in lists}, version)
-    preferred = parse_archs(preferred_lists.get(machine, preferred_lists["amd64"]), field=field)
+    preferred = parse_archs(preferred_lists.get(machine, preferred_lists["amd64"]), field="archList")
     supported = set(release.archs) & set(torch_release(torch).archs if torch else release.archs)
     names = [arch.name for arch in preferred if arch.name in supported]
     if not names:
         why = f"has nothing that CUDA {version} compiles"
-        raise Incompatible(field, profile, why, _alike(preferred[0], release.archs), release.archs_source)
+        raise Incompatible("archList", profile, why, _alike(preferred[0], release.archs), release.archs_source)
     ptx = "+PTX" if any(arch.ptx for arch in preferred) else ""
     return " ".join(names) + ptx
 

@@ -225,7 +225,7 @@ def compiling_cuda(version: str) -> str:
     return str(applying(table("ngc"), ngc_release(version).version)["cuda"])
 
 
-def check_nccl_not_older(parent: str, nccl: str, *, field: str = "nccl") -> None:
+def check_nccl_not_older(parent: str, nccl: str) -> None:
     """Refuse an NCCL that is older than the one in an NGC parent: it would silently replace the newer one.
 
     Raises:
@@ -234,4 +234,4 @@ def check_nccl_not_older(parent: str, nccl: str, *, field: str = "nccl") -> None
     theirs = ngc_release(parent).nccl
     if theirs and order(nccl)[:3] < order(theirs):
         why = f"is older than the NCCL of nvcr.io/nvidia/pytorch:{parent}-py3"
-        raise Incompatible(field, nccl, why, (f"{theirs} and newer",), _NGC)
+        raise Incompatible("nccl.version", nccl, why, (f"{theirs} and newer",), _NGC)

@@ -346,7 +346,7 @@ class FamilyConfig(StackConfig):
         """The compute capabilities in torch's own form: ``8.0 9.0+PTX``."""
         torch = self.torch.version
         if self.arch_list is None:
-            return default_archs("torch", self.cuda, torch=torch, machine=self.machine, field="archList")
+            return default_archs("torch", self.cuda, torch=torch, machine=self.machine)
         return arch_list(self.arch_list, self.cuda, torch=torch, field="archList")
 
     @property

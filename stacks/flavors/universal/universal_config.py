@@ -182,7 +182,7 @@ class Config(StackConfig):
         if not self.cuda:
             return ""
         if self.arch_list is None:
-            return default_archs("torch", self.cuda, torch=torch, machine=self.machine, field="archList")
+            return default_archs("torch", self.cuda, torch=torch, machine=self.machine)
         return arch_list(self.arch_list, self.cuda, torch=torch, field="archList")
 
     @property

@@ -426,7 +426,7 @@ def test_nccl_older_than_parent_is_refused() -> None:
     check_nccl_not_older("24.09", "2.23.4-1")
     check_nccl_not_older("26.05", "2.7.8-1")  # not known, so not refused
     with pytest.raises(
-        Incompatible, match=r"nccl: '2\.19\.3-1' is older than the NCCL of nvcr\.io/nvidia/pytorch:24\.09-py3"
+        Incompatible, match=r"nccl.version: '2\.19\.3-1' is older than the NCCL of nvcr\.io/nvidia/pytorch:24\.09-py3"
     ):
         check_nccl_not_older("24.09", "2.19.3-1")
     with pytest.raises(Incompatible, match=r"'24\.13' is not a known release .* \(did you mean '24\.1\d'\?\)"):
