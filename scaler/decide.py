@@ -175,7 +175,12 @@ def decide(
     end = _endings(now, rules, fleet, prepared)
     # A machine that is neither busy nor ended can take a job: it starts, or waits for one.
     free = [machine for machine in fleet.staying if machine.id not in fleet.busy and machine.id not in end]
-    waiting, unassigned = _demand(now, rules, jobs, [machine for machine in free if machine.id in fleet.settled])
+    idle_long = [each for each in free if each.id in fleet.settled and now - each.started > rules.idle]
+    waiting, unassigned = _demand(now, rules, jobs, len(idle_long))
+    if unassigned and len(fleet.staying) >= rules.most:
+        # Where no other machine has room, it may be this one to which GitHub gives no job. One is tried at a time.
+        end[min(idle_long, key=lambda each: each.started).id] = "GitHub gave it no job"
+        free = [machine for machine in free if machine.id not in end]
     working = sum(machine.id in fleet.busy for machine in fleet.staying)
     idle = max(len(free), rules.least) if jobs is None else len(waiting) + rules.least
     target = min(working + idle, rules.most)
@@ -247,13 +252,10 @@ def _endings(now: float, rules: Rules, fleet: _Fleet, prepared: Collection[str] 
     return end
 
 
-def _demand(
-    now: float, rules: Rules, jobs: Sequence[Job] | None, idle: Sequence[Machine]
-) -> tuple[list[Job], set[int]]:
-    """Return the jobs that need a machine, and the unassigned ones' ids; ``idle`` machines wait for a job."""
-    witnesses = sum(now - machine.started > rules.idle for machine in idle)
-    # A job that was unassigned before is tried on the idle machines, else on one of its own.
-    waiting = [job for job in jobs or () if job.unassigned_since is None or (not witnesses and due(job) <= now)]
+def _demand(now: float, rules: Rules, jobs: Sequence[Job] | None, witnesses: int) -> tuple[list[Job], set[int]]:
+    """Return the jobs that need a machine, and the unassigned ones' ids; ``witnesses`` machines wait for a job."""
+    # A job that was unassigned before is tried on a machine of its own: GitHub may give the idle ones no job at all.
+    waiting = [job for job in jobs or () if job.unassigned_since is None or due(job) <= now]
     # In this time a machine comes up for a job, or is given up.
     patient = [job for job in waiting if now - due(job) > rules.boot]
     unassigned = {job.id for job in sorted(patient, key=due)[:witnesses]}

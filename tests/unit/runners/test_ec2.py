@@ -504,6 +504,16 @@ def test_decide_with_an_unassigned_job_retries_later() -> None:
     assert sum(decide(later, RULES, [unassigned], [], [], set()).desired.values()) == 1
 
 
+def test_machine_that_gets_no_job_is_not_all_that_there_is() -> None:
+    """It is of the minimum, so nothing else would end it. A job gets another one, or its place."""
+    runners, now = [Runner(0, "i-0", online=True, busy=False)], RULES.boot + RULES.idle + 1
+    left = Job(1, "a/b", 0, unassigned_since=now - RETRY_SHARE * now)
+    done = decide(now, replace(RULES, least=1), [left], machines(0), runners, {"i-0": 60})
+    assert (done.end, sum(done.desired.values()), done.unassigned) == ({}, 2, [])
+    full = decide(now, replace(RULES, least=1, most=1), [Job(1, "a/b", 0)], machines(0), runners, {"i-0": 60})
+    assert (full.end, full.unassigned) == ({"i-0": "GitHub gave it no job"}, [1])
+
+
 def test_decide_idle_machine_speaks_against_one_job() -> None:
     """GitHub may give no job to anyone for a while: that is no reason to give up all of them."""
     runners = [Runner(0, "i-0", online=True, busy=False)]
