@@ -142,6 +142,16 @@ class GitHub:
             if len(runners) < 100:
                 return
 
+    def runner(self, number: int) -> dict[str, Any] | None:
+        """Return one runner as :meth:`runners` has it; None if it is not registered."""
+        try:
+            runner: dict[str, Any] = self._send("GET", f"{self._runners}/{number}")
+        except Refused as refused:
+            if refused.status != 404:
+                raise
+            return None
+        return runner
+
     def register(self, name: str, labels: list[str], group: int) -> tuple[str, int | None]:
         """Return the configuration of one runner for one start, encoded as the runner expects it, and the runner's id.
 

@@ -121,7 +121,9 @@ class Keeper:
             # The order matters: a machine gets its runner before it is noted, and a runner that signs off because AWS
             # takes its machine away must be listed before that machine.
             prepared = rows.registered if rows else None
-            runners = _result("list the runners", self._runners, self._refused["runners"])
+            runners = _result(
+                "list the runners", partial(self._runners, rows.runners if rows else {}), self._refused["runners"]
+            )
             groups = _result("describe the groups", self._group_descriptions, self._refused["machines"])
             decision = None
             if groups is not None:
@@ -297,14 +299,26 @@ class Keeper:
                     self._jobs.postpone(job)
                 log("not queued", job=job.id, state=state[:40])
 
-    def _runners(self) -> list[Runner]:
-        """Return the runners at GitHub of this stack's machines. A runner of another stack may have the same prefix."""
-        name = re.compile(rf"{re.escape(self._prefix)}(i-[0-9a-f]+)")
-        return [
+    def _runners(self, known: Mapping[str, int]) -> list[Runner]:
+        """Return the runners at GitHub of this stack's machines. A runner of another stack may have the same prefix.
+
+        GitHub's list may lack some, or all: those ``known``, by their machines, are then asked for one by one.
+        """
+        names = re.compile(rf"{re.escape(self._prefix)}(i-[0-9a-f]+)")
+        runners = [
             Runner(int(one["id"]), match[1], one["status"] == "online", bool(one["busy"]))
             for one in self._github.runners()
-            if (match := name.fullmatch(one["name"]))
+            if (match := names.fullmatch(one["name"]))
         ]
+        missing = sorted({*known} - {one.machine for one in runners})
+        for machine in missing[:_MOST_RECHECKED]:
+            runner = self._github.runner(known[machine])
+            if runner and runner["name"] == f"{self._prefix}{machine}":
+                runners.append(Runner(known[machine], machine, runner["status"] == "online", bool(runner["busy"])))
+        # The others may have a job.
+        others = missing[_MOST_RECHECKED:]
+        runners += [Runner(known[machine], machine, online=True, busy=True) for machine in others]
+        return runners
 
     def _group_descriptions(self) -> Groups:
         """Return AWS's description of each group. Raises Refused if a group does not exist, or not yet."""

@@ -135,10 +135,12 @@ class ListeningKeeper(Keeper):
         alone = noted_alone(noted, assigned, webhook=self._source.webhook)
         return sorted([*alone, *assigned], key=lambda job: job.since)
 
-    def _runners(self) -> list[Runner]:
+    def _runners(self, known: Mapping[str, int]) -> list[Runner]:
         source, least = self._source, self._source.pages
+        over = source.assigned.ended
         try:
-            runners = super()._runners()
+            # Of a runner whose job is over, GitHub's message is enough.
+            runners = super()._runners({each: known[each] for each in known if f"{self._prefix}{each}" not in over})
             least = 0
         finally:  # a list that ended early took fewer calls than the next one may
             source.pages = max(least, self._github.pages)

@@ -677,6 +677,25 @@ def test_name_of_a_runner_that_is_not_listed_is_told(scaler: Scaler, monkeypatch
     assert "A runner with the name already exists" in job.cause
 
 
+def refused(*_: object, **__: object) -> NoReturn:
+    raise github.Refused(502, "Unicorn!")
+
+
+@pytest.mark.parametrize("answer", ["idle", "none"])
+def test_runner_that_the_list_lacks_is_asked_for(scaler: Scaler, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty list once ended all machines that had no job, with what they were started for."""
+    scaler.job(1)
+    scaler.round()
+    scaler.round()
+    scaler.come_up()
+    monkeypatch.setattr(github.GitHub, "runners", lambda _: iter(()))
+    if answer == "none":
+        monkeypatch.setattr(github.GitHub, "_send", refused)
+    there = [*scaler.github.runners]
+    assert scaler.round().end == {}
+    assert ([*scaler.github.runners], len(scaler.instances())) == (there, 1)
+
+
 def test_runner_without_machine_is_removed_alone(scaler: Scaler) -> None:
     scaler.github.register(f"{NAME}-i-0123456789abcdef0")
     scaler.github.register("somebody-elses")

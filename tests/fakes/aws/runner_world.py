@@ -224,6 +224,8 @@ class World:
             return 201, {"encoded_jit_config": str(number)}
         if match := re.fullmatch(r"/orgs/acme/actions/runners/(\d+)", path):
             number = int(match[1])
+            if method == "GET":
+                return (200, dict(self.runners[number])) if number in self.runners else (404, {})
             if number in self.runners and self.runners[number]["busy"]:
                 return 422, {"message": "Runner is currently running a job and cannot be deleted"}
             return (204, None) if self.runners.pop(number, None) else (404, {})

@@ -123,6 +123,8 @@ class World:
         runner = self.runners.get(int(release)) if release.isdigit() else None
         if runner is None:
             return 404, {"message": "Not Found"}
+        if method == "GET":
+            return 200, runner
         if runner["busy"]:
             return 422, {"message": "Runner is currently running a job and cannot be deleted."}
         del self.runners[runner["id"]]
