@@ -303,7 +303,7 @@ def _desired(
     # Free machines are for the jobs that have waited longest. The last of the missing ones are for no job yet.
     begin_after_spot = [job.lost for job in waiting[free:]] + [False] * missing
     for after_spot in begin_after_spot[:missing]:
-        order = _order(now, rules, usable, shortage, _after_spot(usable) * after_spot)
+        order = _order(now, rules, usable, shortage, after_spot=after_spot)
         if group := next((group for group in order if rooms[group] > 0), None):
             counts[group] += 1
             rooms[group] -= 1
@@ -332,20 +332,17 @@ def _within(
     return within
 
 
-def _order(now: float, rules: Rules, usable: Sequence[str], shortage: Shortage, first: int) -> list[str]:
-    """Return the kinds of capacity in the order in which they are tried now; the ``first`` turn begins with that one.
+def _order(now: float, rules: Rules, usable: Sequence[str], shortage: Shortage, *, after_spot: bool) -> list[str]:
+    """Return the kinds of capacity in the order in which they are tried now; for what spot took, that one is the last.
 
     Reserved machines that were not free before come first: they are paid for, and have not been tried in vain.
     """
-    turn = (first + int(max(now - shortage.since, 0) // rules.patience)) % max(len(usable), 1)
-    order = [*usable[turn:], *usable[:turn]]
+    spot_last = after_spot or shortage.taken >= shortage.since > 0
+    first = sorted(usable, key=lambda group: spot_last and group == SPOT)
+    turn = int(max(now - shortage.since, 0) // rules.patience) % max(len(first), 1)
+    order = [*first[turn:], *first[:turn]]
     is_new = now - shortage.freed < rules.patience
     return sorted(order, key=lambda group: group not in rules.reservations) if is_new else order
-
-
-def _after_spot(usable: Sequence[str]) -> int:
-    """Return the first turn of another kind of capacity than spot; 0 if there is none."""
-    return next((turn for turn, group in enumerate(usable) if group != SPOT), 0)
 
 
 def _shortage(
@@ -365,7 +362,7 @@ def _shortage(
     going = last if last and now - last.seen <= SAME_SECONDS else Shortage(now, now)
     begun, taken = going.since, going.taken
     if any(machine.group == SPOT and machine.gone and machine.id in lost for machine in machines):
-        begun, taken = now - rules.patience * _after_spot(usable), now  # it comes back as another kind
+        begun = taken = now  # it comes back as another kind
     first = [each for each in machines if each.group in usable[:1] and each.running and not each.gone]
     # One that was there before the loss does not say that there is capacity again.
     came = sorted(each.started for each in first if each.started > taken)

@@ -123,6 +123,13 @@ def test_reserved_machine_that_becomes_free_comes_before_others() -> None:
         assert not any(asked[:minute])
 
 
+def test_spot_that_takes_more_than_is_reserved_is_not_asked() -> None:
+    given = replace(rules(cr_1=Reserved(1)), least=2)
+    there = [Machine(f"i-{number}", SPOT, NOW - 900, gone=True) for number in range(2)]
+    done = decide(NOW, given, [], there, [], dict.fromkeys(("i-0", "i-1"), NOW - 800))
+    assert done.desired == {"cr-1": 1, SPOT: 0, ON_DEMAND: 1}
+
+
 def test_decide_before_the_end_of_a_reservation_drains_it() -> None:
     """An idle machine ends, one with a job stays, and new jobs get other machines."""
     given = rules(cr_1=Reserved(4, until=NOW))
