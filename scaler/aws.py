@@ -112,6 +112,12 @@ def pages(service: Any, operation: str, **given: Any) -> Iterator[Any]:
         yield page
 
 
+def capacity_reservations(ec2: Any, **asked: Any) -> list[Any]:
+    """Return EC2's descriptions of its reservations and Capacity Blocks, or of those asked for."""
+    listed = pages(ec2, "describe_capacity_reservations", **asked)
+    return [one for page in listed for one in page["CapacityReservations"]]
+
+
 def secret(arn: str, *, fresh: float = _SECRET_SECONDS) -> str:
     """Return a secret's text, at most ``fresh`` seconds old, or older if AWS does not answer or cannot at the time.
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from botocore.exceptions import ClientError
 
-from .aws import FAILURES, SHAPE, client, log, pages, reason, secret
+from .aws import FAILURES, SHAPE, capacity_reservations, client, log, pages, reason, secret
 from .decide import LISTED_SECONDS, Decision, Machine, Requested, Reserved, Rules, Runner, decide, room
 from .fleet_status import status
 from .github import Credentials, GitHub, Refused
@@ -351,8 +351,7 @@ class Keeper:
 
     def _described(self) -> dict[str, Mapping[str, Any]]:
         """Return EC2's description of every reservation: asked for by id, one that is gone would fail them all."""
-        answers = pages(self._ec2, "describe_capacity_reservations")
-        return {str(one["CapacityReservationId"]): one for page in answers for one in page["CapacityReservations"]}
+        return {str(one["CapacityReservationId"]): one for one in capacity_reservations(self._ec2)}
 
     def _machines(self, groups: Mapping[str, Mapping[str, Any]]) -> list[Machine]:
         instances = _result("describe the machines", self._instances) or {}

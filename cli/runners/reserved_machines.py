@@ -106,14 +106,13 @@ def _look_up(requested: NamedReservationsConfig, region: str, profile: str | Non
     import boto3  # noqa: PLC0415 - runners without reservations need none of it
     from botocore.config import Config  # noqa: PLC0415 - as above
 
-    from scaler.aws import FAILURES, SHAPE, pages, reason  # noqa: PLC0415 - as above
+    from scaler.aws import FAILURES, SHAPE, capacity_reservations, reason  # noqa: PLC0415 - as above
 
     times = Config(connect_timeout=5, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 2})
     try:
         here = profile_here(profile, boto3.Session().available_profiles)
         client = boto3.Session(region_name=region, profile_name=here).client("ec2", config=times)
-        listed = pages(client, "describe_capacity_reservations", **reservations.asked(requested))
-        answers = [one for page in listed for one in page["CapacityReservations"]]
+        answers = capacity_reservations(client, **reservations.asked(requested))
         return reservations.answered(requested, answers, region)
     except (*FAILURES, *SHAPE) as error:
         raise SlipwayError(f"{reservations.named(requested)}: {one_line(reason(error), 400)}") from None

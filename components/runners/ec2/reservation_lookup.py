@@ -10,7 +10,7 @@ from botocore.config import Config
 from pulumi.runtime.config import CONFIG
 
 from containers.errors import SlipwayError, one_line
-from scaler.aws import FAILURES, SHAPE, pages, reason
+from scaler.aws import FAILURES, SHAPE, capacity_reservations, reason
 from stacks.checks import reservations
 from stacks.checks.provider_settings import profile_here
 from stacks.checks.reservations import Reservation
@@ -33,8 +33,7 @@ def look_up(requested: NamedReservationsConfig, region: str, key: str = "reserva
         profile = profile_here(CONFIG.get().get("aws:profile"), boto3.Session().available_profiles)
         session = boto3.Session(region_name=region, profile_name=profile)
         client = session.client("ec2", config=_CLIENT)
-        listed = pages(client, "describe_capacity_reservations", **reservations.asked(requested))
-        answers = [one for page in listed for one in page["CapacityReservations"]]
+        answers = capacity_reservations(client, **reservations.asked(requested))
         return reservations.answered(requested, answers, region)
     except SlipwayError as error:
         raise SlipwayError(f"slipway:runners.{key}: {error}") from None
