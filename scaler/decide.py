@@ -223,7 +223,9 @@ def _fleet(
         old = {machine.id for machine in running if now - machine.started > rules.boot}
         return _Fleet(machines, {*by_machine}, online, maybe_busy & old, maybe_busy, registered, settled)
     busy = {runner.machine for runner in states if runner.busy}
-    return _Fleet(machines, {*by_machine}, online, busy, busy, registered, settled)
+    # GitHub's list may lack a runner, of which the table would have the number to ask for.
+    unlisted = {machine.id for machine in running if prepared is None and machine.id not in by_machine}
+    return _Fleet(machines, {*by_machine}, online, busy, busy | unlisted, registered, settled)
 
 
 def _settled(now: float, online: Collection[str], prepared: Collection[str] | None) -> set[str]:
@@ -319,16 +321,18 @@ def _within(
     once Auto Scaling has not been asked for a while.
     """
     within, over = dict(desired), -rules.most
-    asked = {}
+    asked, coming = {}, {}
     for group in rules.groups:
         there = [each for each in fleet.staying if each.group == group]
-        stays = sum(each.id not in end for each in there)
         of_group = requested.get(group, Requested(len(there)))
-        asked[group] = stays + max(of_group.now - len(there), 0)
-        over += max(desired[group], asked[group] + of_group.late)
-    for group in reversed(rules.groups):
-        less = min(max(desired[group] - asked[group], 0), max(over, 0))
-        within[group], over = within[group] - less, over - less
+        asked[group] = sum(each.id not in end for each in there) + max(of_group.now - len(there), 0)
+        coming[group] = asked[group] + of_group.late
+        over += max(desired[group], coming[group])
+    # To ask again for what may come anyway adds none, and makes it sure.
+    for least in (coming, asked):
+        for group in reversed(rules.groups):
+            less = min(max(within[group] - least[group], 0), max(over, 0))
+            within[group], over = within[group] - less, over - less
     return within
 
 

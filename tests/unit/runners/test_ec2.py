@@ -421,6 +421,14 @@ def test_machine_on_its_way_counts_until_it_is_not_asked_for(most: int, asked: R
     assert done.desired == {SPOT: 0, ON_DEMAND: on_demand}
 
 
+def test_machine_asked_for_again_leaves_no_room_for_another() -> None:
+    rules, waiting = replace(RULES, most=2), [Job(number, "a/b", 10_000) for number in (1, 2)]
+    asked = {SPOT: Requested(0), ON_DEMAND: Requested(0, late=1)}
+    for now, desired in ((10_060, {SPOT: 1, ON_DEMAND: 0}), (10_360, {SPOT: 0, ON_DEMAND: 2})):
+        done = decide(now, rules, waiting, [], [], {}, Shortage(10_000, now - 10), asked)
+        assert done.desired == desired
+
+
 def test_machine_of_the_minimum_that_spot_takes_comes_on_demand() -> None:
     rules, there = replace(RULES, least=1), machines(9_000)
     gone = decide(10_000, rules, [], [replace(there[0], gone=True)], [], {"i-0": 9_000})
@@ -540,6 +548,13 @@ def test_decide_without_runners_list_starts_but_ends_none() -> None:
     assert (done.end, done.hold, done.release, done.lost) == ({"i-2": "taken away"}, ["i-3"], [], ())
     assert done.desired == {SPOT: 3, ON_DEMAND: 0}
     assert decide(5000, RULES, jobs, there[:2], None, None).end == {}
+
+
+def test_decide_without_jobs_table_and_runner_ends_no_machine() -> None:
+    """Nobody can ask GitHub for a runner whose number is not known: the machine may work on a job."""
+    there = [*machines(0), Machine("i-1", SPOT, 0, leaving=True, waits=True), Machine("i-2", SPOT, 0, gone=True)]
+    done = decide(5000, RULES, None, there, [], None)
+    assert (done.end, done.release, done.hold) == ({"i-2": "taken away"}, [], ["i-1"])
 
 
 def test_decide_without_jobs_table_changes_no_number() -> None:
