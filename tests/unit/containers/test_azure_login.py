@@ -44,6 +44,7 @@ class Azure(BaseHTTPRequestHandler):
         self.requests.append((self.path, dict(parse_qsl(form))))
         status, content = self.answers[self.path]
         self.send_response(status)
+        self.send_header("Location", "/elsewhere")  # counts for a redirect alone
         self.end_headers()
         self.wfile.write(content if isinstance(content, bytes) else json.dumps(content).encode())
 

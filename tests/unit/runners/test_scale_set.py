@@ -142,3 +142,18 @@ def test_refusals_that_pass_leave_the_session(service: ScaleSetService, status: 
         own.message(0, 4, 5)
     assert refused.value.passes
     assert own.message(0, 4, 5) is None
+
+
+def test_token_is_not_sent_to_a_service_without_tls(service: ScaleSetService, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def call(_: str, url: str, *__: object, **___: object) -> tuple[object, ...]:
+        asked.append(url)
+        return {"url": "http://pipelines.example/", "token": "the-services", "value": [], "count": 0}, 200
+
+    own = scale_set(service)
+    monkeypatch.setattr(own, "_api", "https://api.example")
+    monkeypatch.setattr("scaler.listening.scale_set.call", call)
+    with pytest.raises(Refused, match="the address of the service of runner scale sets is not https"):
+        own.ensure()
+    assert asked == ["https://api.example/actions/runner-registration"]

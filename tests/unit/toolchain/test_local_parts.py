@@ -9,14 +9,14 @@ import pytest
 
 from toolchain.checkout import Checkout
 from toolchain.machine.toolchain_error import ToolchainError
-from toolchain.parts import base_image, docker_registry
+from toolchain.parts import base_image, docker_registry, part
 from toolchain.parts.part import Part
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:5005", None])
 def test_address_is_that_of_the_running_registry(address: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    part = address and Part(docker_registry.NAME, "", "", env={docker_registry.VARIABLE: address})
-    monkeypatch.setattr(docker_registry, "_running", lambda _: part)
+    running = address and Part(docker_registry.NAME, "", "", env={docker_registry.VARIABLE: address})
+    monkeypatch.setattr(docker_registry, "_running", lambda _: running)
     assert docker_registry.own_address(Checkout.here()) == address
 
 
@@ -47,3 +47,21 @@ def test_registry_without_our_login_is_told_before_the_bootstrap(
     monkeypatch.setattr(base_image, "find", lambda _: None)
     with pytest.raises(ToolchainError, match=r"^SLIPWAY_REGISTRY=r\.example: .*: `docker login r\.example` "):
         base_image.get(checkout)
+
+
+def test_part_is_recorded_without_credentials(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path)
+    texts = ("https://me:secret@r.example/x", "https://me:secret@index.example refused")
+    kept = part.remember(checkout, Part("x", texts[0], "1", why=texts[1]))
+    assert part.recall(checkout, "x") == kept
+    assert (kept.used, kept.why) == ("https://r.example/x", "https://index.example refused")
+    assert "secret" not in "".join(file.read_text() for file in (checkout.state / "parts").iterdir())
+
+
+def test_base_image_of_a_platform_is_none_where_none_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base_image, "find", lambda _: None)
+    assert base_image.find_for(Checkout(tmp_path), "linux/arm64") is None
+    monkeypatch.setattr(base_image, "find", lambda _: Part(base_image.NAME, "debian:bookworm-slim", "12"))
+    assert base_image.find_for(Checkout(tmp_path), "linux/arm64") == Part(
+        base_image.name("linux/arm64"), "debian:bookworm-slim", "12"
+    )
