@@ -95,8 +95,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage again, but never what is there by now."""
+    """Collect garbage again, but never what is there by now, and not after each 700 objects: that takes 15 % of the time."""
     gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
     gc.enable()
 
 
