@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from containers import budget
 from containers.image.binaries.contents import Contents
-from containers.image.binaries.elf_file import PLATFORM_MACHINES, ElfMachine
+from containers.image.binaries.elf_file import PLATFORM_MACHINES, ElfMachine, symbol_hash
 from containers.image.binaries.loading import Fault, exceptions
 from containers.image.extensions.misnamed_extensions import named_for
 from containers.image.extensions.numpy_api import NumpyBuild
@@ -27,7 +27,7 @@ from containers.image.owners import distributions, ownership
 from containers.image.owners.distributions import Distribution
 from containers.image.owners.package_folders import SHARED, Environment, PackageFolders
 
-_EXTENSION: Final = re.compile(r"(?P<module>.*/[^/.]+)\.cpython-3(?P<minor>\d+t?)-(?P<platform>[^/]*)\.so")
+_EXTENSION: Final = re.compile(r"(?P<module>.*/(?P<name>[^/.]+))\.cpython-3(?P<minor>\d+t?)-(?P<platform>[^/]*)\.so")
 """An extension that one release of Python alone imports (importlib.machinery.EXTENSION_SUFFIXES)."""
 _ANY_EXTENSION: Final = re.compile(r".*/[^/.]+\.(?:cpython-3\d+t?-[^/]*|abi3)\.so")
 """An extension, by a name that nothing else has."""
@@ -82,7 +82,10 @@ def unmet(contents: Contents, architecture: str) -> list[Contradiction]:
 
 
 def _foreign(contents: Contents, folders: PackageFolders) -> Iterator[Contradiction]:
-    """Yield the extensions that the folder's Python passes over, if nothing else has the module's name."""
+    """Yield the extensions that the folder's Python passes over, if nothing else has the module's name.
+
+    Without its function for Python a file is none, and opened by its path, as one of torchao 0.18.0.
+    """
     extensions = {path: built for path in sorted(contents.binaries) if (built := _EXTENSION.fullmatch(path))}
     own: defaultdict[str, set[str]] = defaultdict(set)
     for path, built in extensions.items():
@@ -98,7 +101,8 @@ def _foreign(contents: Contents, folders: PackageFolders) -> Iterator[Contradict
     for path, built in extensions.items():
         budget.check()
         environments = folders.of(path)
-        if not environments or path.startswith(f"{SHARED}/"):
+        starts = symbol_hash(f"PyInit_{built['name']}".encode()) in contents.binaries[path].defined
+        if not environments or not starts or path.startswith(f"{SHARED}/"):
             continue
         if any(environment.version == release(built) for environment in environments):
             continue

@@ -135,10 +135,12 @@ def test_malformed_metadata_says_nothing() -> None:
         (["a.cpython-310-x86_64-linux-gnu.so", "a.abi3.so"], False),
         (["a.cpython-310-x86_64-linux-gnu.so", "b.cpython-311-x86_64-linux-gnu.so"], True),
         (["a.abi3.so"], False),
+        (["c.cpython-310-x86_64-linux-gnu.so"], False),
     ],
 )
 def test_extension_of_another_python_is_named(files: list[str], named: bool) -> None:
-    read = image({f"{SITE}/pack/{name}": elf() if name.endswith(".so") else "" for name in files})
+    module = elf(defined=["PyInit_a", "PyInit_b"])
+    read = image({f"{SITE}/pack/{name}": module if name.endswith(".so") else "" for name in files})
     path = f"/{SITE}/pack/a.cpython-310-x86_64-linux-gnu.so"
     expected = [f"{path} requires Python 3.10, and /opt/venv has Python 3.11"]
     assert [str(one) for one in contradictions.unmet(read, "amd64")] == (expected if named else [])
@@ -150,7 +152,7 @@ def test_extension_for_another_c_library_is_named(other: str, *, named: bool) ->
     name = "cpython-311-x86_64-linux-musl.so"
     own: Files = {f"usr/local/lib/python3.11/lib-dynload/_b.{name.replace('musl', other)}": elf()}
     expected = [f"/{SITE}/a.{name} requires Python 3.11 for x86_64-linux-musl, and /opt/venv has Python 3.11"]
-    assert unmet({f"{SITE}/a.{name}": elf()}, own) == (expected if named else [])
+    assert unmet({f"{SITE}/a.{name}": elf(defined=["PyInit_a"])}, own) == (expected if named else [])
     assert unmet({f"{SITE}/a.{name}": elf(), f"{SITE}/a.{name.replace('musl', other)}": elf()}, own) == []
 
 
@@ -371,7 +373,9 @@ def test_package_that_an_earlier_folder_hides_is_not_imported() -> None:
 
 @pytest.mark.parametrize(("built", "named"), [("313t", True), ("313", False)])
 def test_extension_of_a_python_without_its_lock_is_of_another(built: str, *, named: bool) -> None:
-    files: Files = {f"opt/venv/lib/python3.13/site-packages/a/_a.cpython-{built}-x86_64-linux-gnu.so": elf()}
+    files: Files = {
+        f"opt/venv/lib/python3.13/site-packages/a/_a.cpython-{built}-x86_64-linux-gnu.so": elf(defined=["PyInit__a"])
+    }
     assert bool(unmet(files)) is named
 
 
@@ -381,7 +385,8 @@ def test_extension_of_pythonpath_is_for_a_python_of_the_image() -> None:
         ("11", [f"/{extension} requires Python 3.10, and /usr/local has Python 3.11"]),
         ("10", []),
     ):
-        read = image({extension: elf(), f"usr/local/bin/python3.{python}": elf()}, {"Env": [f"PYTHONPATH=/{TARGET}/"]})
+        module = elf(defined=["PyInit__a"])
+        read = image({extension: module, f"usr/local/bin/python3.{python}": elf()}, {"Env": [f"PYTHONPATH=/{TARGET}/"]})
         assert [str(one) for one in contradictions.unmet(read, "amd64")] == expected
 
 
@@ -397,7 +402,9 @@ class Passes(dict[str, Binary]):
 
 def test_binaries_are_gone_through_equally_often() -> None:
     def passes(count: int) -> int:
-        contents = image({f"{SITE}/a/m{number}.cpython-39-x86_64-linux-gnu.so": elf() for number in range(count)})
+        names = [f"m{number}" for number in range(count)]
+        modules = {f"{SITE}/a/{name}.cpython-39-x86_64-linux-gnu.so": elf(defined=[f"PyInit_{name}"]) for name in names}
+        contents = image(modules)
         contents.binaries = Passes(contents.binaries)
         assert len(contradictions.unmet(contents, "amd64")) == count
         return contents.binaries.passes
