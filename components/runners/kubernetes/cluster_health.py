@@ -51,6 +51,9 @@ _PLUGINS = {
 _FIRST_ZSTD = {"containerd://": (1, 5), "docker://": (23, 0)}
 """The first releases that read zstd, by how a node names its runtime (containerd#4809, moby#41759)."""
 
+_KEPT = "NamespaceFinalizersRemaining"
+"""A condition of a namespace that is being deleted (kubernetes/api v0.35.4, core/v1/types.go)."""
+
 _OTHER = "does the plugin run there that offers it by this name?"
 
 
@@ -62,7 +65,7 @@ def warnings(config: KubernetesRunnersConfig, specs: Iterable[ImageSpec] = ()) -
     try:
         images = list(specs)
         of_nodes = [_of_nodes(own, images) for own in config.all_sets]
-        of_arc = (_failed(config), _controller(config), _unchecked(config))
+        of_arc = (_charts(config), _controller(config), _unchecked(config))
         problems = (*of_nodes, *of_arc, _waiting(config), _replicas(config))
         return list(dict.fromkeys(printable(line) for lines in problems for line in lines))
     except FileNotFoundError:
@@ -76,7 +79,7 @@ def warnings(config: KubernetesRunnersConfig, specs: Iterable[ImageSpec] = ()) -
 
 
 def refusals(config: KubernetesRunnersConfig) -> list[str]:
-    """Return one line for each scale set with which an update must not begin; none if the cluster does not answer.
+    """Return one line for each namespace or scale set with which an update must not begin; none without an answer.
 
     So is one for nodes where a job would have the token of a runner.
     """
@@ -87,9 +90,24 @@ def refusals(config: KubernetesRunnersConfig) -> list[str]:
         lines += [line for each in present for check in checks if (line := check(config, each))]
         lines += (line for own in config.all_sets if own.job_daemon for line in _untainted(own))
         lines += _unserved(config)
+        lines += _leaving(config)
     except (FileNotFoundError, Unanswered, *MALFORMED):  # the warnings say so
         pass
     return [printable(line) for line in lines]
+
+
+def _leaving(config: KubernetesRunnersConfig) -> Iterator[str]:
+    """Refuse a namespace that is being deleted, and say what keeps it: each object would be refused there."""
+    own = {config.namespace, config.jobs_namespace, config.build_namespace, config.controller_namespace}
+    for each in _items(config, "namespaces", "--selector=app.kubernetes.io/part-of=slipway"):
+        name = each["metadata"]["name"]
+        if name in own and each["metadata"].get("deletionTimestamp"):
+            rows = each.get("status", {}).get("conditions", [])
+            kept = [one_line(row["message"], kubectl.LONGEST) for row in rows if row["type"] == _KEPT]
+            yield (
+                f"{name}: the namespace is being deleted, and takes nothing new: run `pulumi up --refresh` once "
+                f"kubectl get namespace {name} no longer has it{''.join(f'; it waits: {why}' for why in kept)}"
+            )
 
 
 def _ending(config: KubernetesRunnersConfig, scale_set: Item) -> str:
@@ -330,23 +348,34 @@ def _controller(config: KubernetesRunnersConfig) -> Iterator[str]:
         )
 
 
-def _failed(config: KubernetesRunnersConfig) -> Iterator[str]:
-    """Look for charts whose last revision has failed.
+def _charts(config: KubernetesRunnersConfig) -> Iterator[str]:
+    """Look for charts whose last revision has failed or was cut off, and for those whose scale set is gone.
 
-    A refresh takes it for right, and the state forgets that it failed (pulumi-kubernetes 9497796,
-    provider/pkg/provider/helm_release.go:1032, Read): no later update tries again.
+    A refresh takes them for right, and the state forgets that one failed (pulumi-kubernetes 9497796,
+    provider/pkg/provider/helm_release.go:1032, Read): no later update tries again. Helm refuses to change a chart of
+    which a revision is pending (helm v3.20.2, pkg/action/upgrade.go, prepareUpgrade).
     """
+    present = {each["metadata"]["name"] for each in _known_items(config, ARC_SETS, f"--namespace={config.namespace}")}
+    missing = {own.scale_set for own in config.all_sets} - present
     for space in dict.fromkeys([config.namespace, *([] if config.arc.controller else [config.controller_namespace])]):
         latest: dict[str, tuple[int, str]] = {}
         for each in _items(config, "secrets", f"--namespace={space}", "--selector=owner=helm"):
             labels = each["metadata"]["labels"]
             revision = (int(labels["version"]), labels["status"])
             latest[labels["name"]] = max(revision, latest.get(labels["name"], revision))
-        for name in sorted(name for name, (_, status) in latest.items() if status == "failed"):
-            yield (
-                f"{space}/{name}: Helm's last revision of the chart has failed: if this update leaves it so, run `helm "
-                f"uninstall {name} --namespace {space}`, then `pulumi up --refresh`"
-            )
+        for name, (_, status) in sorted(latest.items()):
+            why = ""
+            if status == "failed":
+                why = "Helm's last revision of the chart has failed: if this update leaves it so"
+            elif status.startswith("pending-"):
+                why = f"Helm's last revision of the chart is {status}: if no other update runs"
+            elif status == "deployed" and space == config.namespace and name in missing:
+                why = (
+                    "the scale set is gone, and Helm still has its chart, so that jobs get no runner: to have it again"
+                )
+            if why:
+                command = f"helm uninstall {name} --namespace {space}"
+                yield f"{space}/{name}: {why}, run `{command}`, then `pulumi up --refresh`"
 
 
 def _log(config: KubernetesRunnersConfig) -> str:

@@ -36,9 +36,21 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def says(folder: Path, **items: list[Any]) -> None:
     """Have kubectl answer with ``nodes``, the runners' ``pods`` and ``runners``, those of the ``build`` service and its
-    ``deployments``, the scale ``sets``, Helm's ``charts``, the ``jobs`` in pods of their own, and those ``own`` to the controller's namespace, which is among the ``namespaces``; what is not given is empty, and a kind of ``runners`` unknown then.
+    ``deployments``, the scale ``sets``, Helm's ``charts``, the ``jobs`` in pods of their own, and those ``own`` to the controller's namespace, which is among the ``namespaces``, and the stack's ``spaces``; what is not given is empty, and a kind of ``runners`` unknown then.
     """
-    for name in ("nodes", "pods", "own", "runners", "namespaces", "build", "deployments", "jobs", "sets", "charts"):
+    for name in (
+        "nodes",
+        "pods",
+        "own",
+        "runners",
+        "namespaces",
+        "spaces",
+        "build",
+        "deployments",
+        "jobs",
+        "sets",
+        "charts",
+    ):
         (folder / f"{name}.json").write_text(json.dumps({"items": items.get(name, [])}))
     (folder / "unknown").write_text('error: the server doesn\'t have a resource type "ephemeralrunners"\n')
     known = f"cat {folder}/runners.json" if "runners" in items else f"cat {folder}/unknown >&2; exit 1"
@@ -51,6 +63,7 @@ case "$*" in
   *"get secrets --namespace=slipway-runners --selector=owner=helm "*) cat {folder}/charts.json;;
   *"get secrets"*"--selector=owner=helm "* | *"arc-systems"*) echo '{{"items": []}}';;
   *"get namespaces --field-selector=metadata.name=slipway-runners-controller"*) cat {folder}/namespaces.json;;
+  *"get namespaces --selector=app.kubernetes.io/part-of=slipway "*) cat {folder}/spaces.json;;
   *"get autoscalingrunnersets.actions.github.com --namespace=slipway-runners "*) cat {folder}/sets.json;;
   *"get ephemeralrunners.actions.github.com --namespace=slipway-runners "*) {known};;
   *"--namespace=slipway-runners-controller"*) cat {folder}/own.json;;
@@ -328,16 +341,41 @@ def test_controllers_namespace_that_is_gone_is_told(kubectl: Path) -> None:
     )
 
 
-def test_chart_whose_last_revision_failed_is_told(kubectl: Path) -> None:
+def test_chart_that_no_update_mends_is_told(kubectl: Path) -> None:
     def revision(name: str, number: int, status: str) -> dict[str, Any]:
         return {"metadata": {"labels": {"name": name, "version": str(number), "status": status}}}
 
-    says(kubectl, charts=[revision("a", 9, "failed"), revision("b", 9, "failed"), revision("b", 10, "deployed")])
-    (line,) = cluster_health.warnings(CONFIG)
-    assert line == (
-        "slipway-runners/a: Helm's last revision of the chart has failed: if this update leaves it so, run `helm uninstall "
-        "a --namespace slipway-runners`, then `pulumi up --refresh`"
+    def again(name: str) -> str:
+        return f"run `helm uninstall {name} --namespace slipway-runners`, then `pulumi up --refresh`"
+
+    of_set = CONFIG.scale_set
+    charts = [revision("a", 9, "failed"), revision("b", 9, "failed"), revision("b", 10, "deployed")]
+    says(kubectl, charts=[*charts, revision("c", 1, "pending-upgrade"), revision(of_set, 1, "deployed")])
+    why = {
+        "a": "Helm's last revision of the chart has failed: if this update leaves it so",
+        "c": "Helm's last revision of the chart is pending-upgrade: if no other update runs",
+        of_set: "the scale set is gone, and Helm still has its chart, so that jobs get no runner: to have it again",
+    }
+    told = [f"slipway-runners/{name}: {line}, {again(name)}" for name, line in why.items()]
+    assert cluster_health.warnings(CONFIG)[:3] == told
+    says(kubectl, charts=[revision(of_set, 1, "deployed")], sets=[pod(of_set)])
+    assert not [line for line in cluster_health.warnings(CONFIG) if "Helm" in line]
+
+
+def test_namespace_that_is_being_deleted_is_refused(kubectl: Path) -> None:
+    well, leaving, other = pod("slipway-runners-controller"), pod("slipway-runners"), pod("others")
+    for each in (leaving, other):
+        each["metadata"]["deletionTimestamp"] = "2026-11-28T09:45:02Z"
+    says(kubectl, spaces=[well, leaving, other])
+    line = (
+        "slipway-runners: the namespace is being deleted, and takes nothing new: run `pulumi up --refresh` once kubectl get "
+        "namespace slipway-runners no longer has it"
     )
+    assert cluster_health.refusals(CONFIG) == [line]
+    held = "Some content in the namespace has finalizers remaining: acme.example/job in 1 resource instances"
+    leaving["status"] = {"conditions": [{"type": "NamespaceFinalizersRemaining", "message": held}]}
+    says(kubectl, spaces=[well, leaving, other])
+    assert cluster_health.refusals(CONFIG) == [f"{line}; it waits: {held}"]
 
 
 def test_scale_set_that_is_being_deleted_is_told(kubectl: Path) -> None:
