@@ -9,9 +9,11 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import grpc
 import pulumi_docker
@@ -26,6 +28,7 @@ from toolchain.provider.provider_base import (
     UNKNOWN,
     Cancelled,
     Operation,
+    Provider,
     Secret,
     decode,
     decode_struct,
@@ -103,6 +106,27 @@ def test_cancel_before_start_ends_operation() -> None:
     operation.cancel()
     with operation.ending(ended.set):
         assert ended.is_set()
+
+
+@pytest.mark.parametrize("seconds", [0, 20])
+def test_end_waits_for_what_a_call_removes(seconds: float) -> None:
+    """A process that ends has the calls remove what they have elsewhere, and waits no longer than that."""
+    provider, begun, cut, removed = Provider(cast("Any", None)), threading.Event(), threading.Event(), threading.Event()
+
+    def call() -> None:
+        context: Any = SimpleNamespace(add_callback=lambda _: None)
+        with suppress(Cancelled), provider.operation(context) as operation, operation.ending(cut.set):
+            begun.set()
+            cut.wait(20)
+            time.sleep(0.2)
+            removed.set()
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    assert begun.wait(20)
+    provider.cancel_all(seconds)
+    assert removed.is_set() == bool(seconds)
+    thread.join()
 
 
 @pytest.mark.parametrize("signal", ["terminate", "send_signal"])

@@ -56,6 +56,8 @@ _UNKNOWN_TEXTS: Final = frozenset(
 
 _MESSAGE_BYTES: Final = 400 * 1024 * 1024
 """Largest message, as in the engine and the SDKs."""
+_LAST_SECONDS: Final = 2
+"""How long a process that ends lets its calls remove what they have in a Docker engine, such as a container."""
 _THREADS: Final = 1024
 """Upper bound of calls in progress. Threads start as they are needed; `Cancel` must always find one free."""
 _PARENT_POLL_SECONDS: Final = 1.0
@@ -366,7 +368,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def __init__(self, host: Host) -> None:
         self.host = host
         self._operations: set[Operation] = set()
-        self._operations_lock = threading.Lock()
+        self._operations_lock = threading.Condition()
 
     @contextmanager
     def operation(self, context: grpc.ServicerContext) -> Iterator[Operation]:
@@ -387,13 +389,16 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         finally:
             with self._operations_lock:
                 self._operations.discard(operation)
+                self._operations_lock.notify_all()
 
-    def cancel_all(self) -> None:
-        """End every operation in progress."""
+    def cancel_all(self, seconds: float = 0) -> None:
+        """End every operation in progress, and wait at most so many seconds until they have ended."""
         with self._operations_lock:
             operations = list(self._operations)
         for operation in operations:
             operation.cancel()
+        with self._operations_lock:
+            self._operations_lock.wait_for(lambda: not self._operations, seconds)
 
     def Cancel(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> empty_pb2.Empty:
         """End all operations; each call then fails by itself."""
@@ -496,5 +501,5 @@ def serve(make: Callable[[Host], Provider]) -> None:
         sys.stdout.write(f"{user_port.serve(path)}\n")
         sys.stdout.flush()
         wait_for_end(signalled, parent)
-        provider.cancel_all()
+        provider.cancel_all(_LAST_SECONDS)
     os._exit(0)  # threads that wait for a daemon must not delay the engine
