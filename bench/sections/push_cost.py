@@ -19,8 +19,8 @@ from bench.private_engine import PrivateEngine
 from bench.setting import BenchSetting
 from containers.engine import zstd_push
 from containers.engine.connection import Address
-from containers.engine.early_layers import EngineImage
 from containers.engine.engine import Engine
+from containers.engine.image_files import EngineImage
 from containers.image.registry_image import fetch
 from toolchain.machine.steps import say
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from components.reached_engine import address
 from containers.engine import zstd_push
-from containers.engine.early_layers import EngineImage
 from containers.engine.engine import Engine, EngineError, json_header
+from containers.engine.image_files import EngineImage
 from containers.engine.pushed_layers import FOLDER
 from containers.errors import SlipwayError
 from containers.registry import credentials

@@ -1,9 +1,8 @@
 """The push of an image from an engine, with layers that are compressed here, with zstd.
 
-The engine sends the image's archive, as for `docker save`, and writes the image to its disk for it. Each layer that the
-registry lacks is compressed as it arrives, and pushed meanwhile. What a broken push has pushed stays in the registry,
-and the next one finds it there. The image's configuration is the engine's own, so the engine knows the pushed image by
-its digest without pulling a layer.
+Each layer that the registry lacks is compressed as it arrives from the engine, and pushed meanwhile. What a broken push
+has pushed stays in the registry, and the next one finds it there. The image's configuration is the engine's own, so the
+engine knows the pushed image by its digest without pulling a layer.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from io import BufferedReader, BytesIO
+from io import BytesIO
 from pathlib import Path
 from threading import BoundedSemaphore, Event
 from typing import IO, Any, Final, NamedTuple, cast
 
-from containers.blob import BlobUnreadable
-from containers.engine import early_layers
-from containers.engine.early_layers import EngineImage
+from containers.blob import DIGEST, BlobUnreadable
+from containers.engine import image_files
+from containers.engine.image_files import EngineImage
 from containers.engine.pushed_layers import PushedBlob, PushedLayers
 from containers.errors import MALFORMED, SlipwayError
 from containers.image.layers import layer, zstd_layer
@@ -153,37 +152,50 @@ class _Push:
     ) -> Iterator[tuple[str, IO[bytes], PushedBlob]]:
         """Yield what the archive has and the registry lacks: what it is, and a file with its blob.
 
-        A layer takes a slot, which its push gives back.
+        A layer takes a slot, which its push gives back. It does before the engine opens the next one, which locks the
+        container that it is read through: `docker inspect` of that waits.
         """
         left = {self.image.identity, *self.image.diff_ids} - self.known.keys()
-        taken = set[str]()
         self.progress("Reading the image from the Docker daemon")
+        self._take(slots, pushes)
         try:
-            with early_layers.archives(self.image, left, self.delays.append) as streams:
-                for member, content in (each for stream in streams for each in _files(stream)):
-                    if member.name in taken or _named_digest(member) in self.known:
+            with closing(image_files.files(self.image, left, self.delays.append)) as files:
+                for name, size, content in files:
+                    named = f"sha256:{posixpath.basename(name.removeprefix('sha256:')).removesuffix('.json')}"
+                    if self._has(named):
                         continue
                     start = content.peek(tarfile.BLOCKSIZE)
-                    if is_document(start, member.size):
+                    document = size is not None and is_document(start, size)
+                    if document:
                         text = content.read(LIMIT)
                         if self.image.identity not in left or not self._is_configuration(text):
                             continue
                         what, file, blob = self.image.identity, *_kept(text)
                     else:
-                        while not slots.acquire(timeout=_PAUSE):
-                            self._ended(pushes)
                         what, file, blob = self._compressed(content, layer_type(start), level)
-                        taken.add(member.name)
+                        if DIGEST.fullmatch(named) and named != what:  # containerd names a layer by its gzip
+                            self.records.add(named, blob, f"{self.host}/{self.path}")
                         if what not in left:  # an engine of 20.10 names no layer by its digest
                             file.close()
-                            slots.release()
                             continue
                     left.discard(what)
                     yield what, file, blob
                     if not left:  # the engine may send gigabytes more
                         return
+                    if not document:
+                        self._take(slots, pushes)
         except BlobUnreadable as error:
             raise SlipwayError(f"{self.repository.reference}: no archive of `docker save`: {error}") from None
+
+    def _take(self, slots: BoundedSemaphore, pushes: Iterable[Future[None]]) -> None:
+        """Wait for a slot. Raises the error of a push that failed."""
+        while not slots.acquire(timeout=_PAUSE):
+            self._ended(pushes)
+
+    def _has(self, name: str) -> bool:
+        """Return whether the registry has the layer that an engine's archive has under a name."""
+        record = None if name in self.known or not DIGEST.fullmatch(name) else self.records.blob(name)
+        return name in self.known or bool(record and record.digest in {each.digest for each in self.known.values()})
 
     def _ended(self, pushes: Iterable[Future[None]]) -> bool:
         """Return whether all pushes have ended, after a pause where they have not; one that failed ends the others."""
@@ -243,19 +255,6 @@ def _descriptor(media_type: str, blob: PushedBlob) -> Mapping[str, Any]:
 
 def _kept(text: bytes) -> tuple[IO[bytes], PushedBlob]:
     return BytesIO(text), PushedBlob(f"sha256:{hashlib.sha256(text).hexdigest()}", len(text))
-
-
-def _files(stream: IO[bytes]) -> Iterator[tuple[tarfile.TarInfo, BufferedReader]]:
-    """Yield the files of an engine's archive, each to be read before the next."""
-    with layer.opened(stream, "tar") as archive:
-        for member in layer.members(archive):
-            if member.isfile():
-                yield member, cast("BufferedReader", archive.extractfile(member))
-
-
-def _named_digest(member: tarfile.TarInfo) -> str:
-    """Return the digest that is a file's name in an archive; of another name no digest that is known."""
-    return f"sha256:{posixpath.basename(layer.normal(member.name)).removesuffix('.json')}"
 
 
 class _Watched:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
+import posixpath
 import shutil
 import subprocess
 import tarfile
@@ -12,20 +14,19 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
-from dataclasses import replace
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import docker
 import pytest
 import zstandard
 from google.protobuf import empty_pb2
 
-from containers.engine import early_layers
+from containers.engine import image_files
 from containers.engine.connection import Address
-from containers.engine.early_layers import EngineImage
-from containers.engine.engine import Engine
+from containers.engine.engine import Engine, image_archive, load
+from containers.engine.image_files import EngineImage
 from tests.fakes.broken_connections import Cutting
 from tests.fakes.loopback import run_server
 from tests.fakes.registry import serve
@@ -112,6 +113,12 @@ def two_layers(maker: Maker) -> dict[str, str]:
     for name in "ab":
         (maker.folder / name).write_bytes(os.urandom(SIZE))
     return {"Dockerfile": TWO}
+
+
+def containers(maker: Maker, image: str) -> list[dict[str, Any]]:
+    """Return the containers of an image, without asking for any: an engine that reads one's files does not answer."""
+    listed: list[dict[str, Any]] = maker.engine.api.containers(all=True, filters={"ancestor": image})
+    return listed
 
 
 def records(maker: Maker) -> list[Path]:
@@ -323,47 +330,82 @@ def test_full_disk_here_is_one_line(
         subprocess.run(["umount", str(full)], check=True)
 
 
+def member(
+    name: str, kind: bytes = tarfile.REGTYPE, link: str = "", content: bytes = b""
+) -> tuple[tarfile.TarInfo, bytes]:
+    """Return a member of an archive; its owner, mode and time are unusual."""
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.size = kind, link, len(content)
+    info.mode, info.uid, info.mtime = 0o6751, 1234567, 1_234_567_890
+    return info, content
+
+
+ODD = [
+    member("z/first", content=os.urandom(SIZE // 4)),
+    member("a-hard-link", tarfile.LNKTYPE, "z/first"),
+    member("link", tarfile.SYMTYPE, "../nowhere"),
+    member("empty"),
+    member("pipe", tarfile.FIFOTYPE),
+    member("caf\udce9 \udcff", content=b"a name that is not UTF-8"),
+    member("n" * 200 + "/" + "m" * 200, content=b"a long name"),
+    member("zeros", content=bytes(SIZE)),
+    member("folder/below", content=b"1"),
+    member("gone/below", content=b"2"),
+]
+"""What an archive of a layer may have."""
+OVER = [member("gone", content=b"a file in place of a folder"), member("folder", tarfile.SYMTYPE, "z"), member("link")]
+
+
 @pytest.fixture
-def four(maker: Maker, docker_host: str, monkeypatch: pytest.MonkeyPatch) -> EngineImage:
-    """An image of four layers, large enough for an archive of its lowest layers."""
+def odd(maker: Maker, docker_host: str) -> EngineImage:
+    """An image with layers of all kinds of files, and of what they replace."""
     own_store(maker.engine)
-    monkeypatch.setattr(early_layers, "_LEAST", 0)
-    for name in "abcd":
-        (maker.folder / name).write_bytes(os.urandom(SIZE // 4))
-    maker.create({"Dockerfile": TWO + "COPY c /\nCOPY d /\n"})
+    for name, members in (("a", ODD), ("b", OVER)):
+        with tarfile.open(maker.folder / f"{name}.tar", "w", errors="surrogateescape") as archive:
+            for info, content in members:
+                archive.addfile(info, io.BytesIO(content))
+    maker.create({"Dockerfile": "FROM scratch\nADD a.tar /\nADD b.tar /\nCOPY Dockerfile /last\n"})
     attributes = maker.engine.images.get(f"{maker.name}:v1").attrs
     return EngineImage(attributes["Id"], attributes["RootFS"]["Layers"], Engine(Address(docker_host)))
 
 
-def saved(stream: IO[bytes]) -> tuple[str, list[str]]:
-    """Return the id and the layers of the image in an archive of an engine."""
-    with tarfile.open(fileobj=cast("Any", stream), mode="r|") as archive:
-        files = {each.name: content.read() for each in archive if (content := archive.extractfile(each))}
-    [described] = json.loads(files["manifest.json"])
-    layers = [f"sha256:{hashlib.sha256(files[name]).hexdigest()}" for name in described["Layers"]]
-    return f"sha256:{hashlib.sha256(files[described['Config']]).hexdigest()}", layers
+@pytest.mark.parametrize("places", [(0, 1, 2), (2,), (0,)], ids=str)
+def test_wanted_layers_alone_are_read_from_the_engine(maker: Maker, odd: EngineImage, places: tuple[int, ...]) -> None:
+    """Each is the archive of its diff id, and no container is left."""
+    wanted = {odd.diff_ids[place] for place in places}
+    left, notes = {*wanted}, list[str]()
+    for name, _, content in image_files.files(odd, left, notes.append):
+        assert f"sha256:{hashlib.file_digest(content, 'sha256').hexdigest()}" == name
+        left.remove(name)
+    assert (left, notes) == (set(), [])
+    assert containers(maker, odd.identity) == []
 
 
-@pytest.mark.parametrize("end", ["read", "left", "failed"])
-def test_lowest_layers_come_first_and_leave_no_image(maker: Maker, four: EngineImage, end: str) -> None:
-    with suppress(InterruptedError), early_layers.archives(four, four.diff_ids) as archives:
-        identity, layers = saved(next(archives))
-        assert layers == four.diff_ids[:1]
-        assert maker.engine.images.get(identity).attrs["RootFS"]["Layers"] == layers
-        if end == "failed":
-            raise InterruptedError
-        if end == "read":
-            assert [saved(stream) for stream in archives] == [(four.identity, four.diff_ids)]
-    with pytest.raises(docker.errors.ImageNotFound):
-        maker.engine.images.get(identity)
+def test_files_that_are_not_read_to_their_end_leave_no_container(maker: Maker, odd: EngineImage) -> None:
+    with closing(image_files.files(odd, {odd.identity, *odd.diff_ids}, print)) as files:
+        name = next(files).name
+        assert f"sha256:{posixpath.basename(name)}" == odd.identity
+        next(files).content.read(10)
+        assert len(containers(maker, odd.identity)) == 1
+    assert containers(maker, odd.identity) == []
 
 
-def test_all_layers_come_at_once_where_that_is_as_soon(four: EngineImage) -> None:
-    """Where the highest layer alone is wanted, and where the engine does not take an image of the lowest."""
-    unknown = replace(four, diff_ids=[f"sha256:{'0' * 64}", *four.diff_ids[1:]])
-    for image, wanted in ((four, four.diff_ids[-1:]), (unknown, unknown.diff_ids)):
-        with early_layers.archives(image, wanted) as archives:
-            assert [saved(stream) for stream in archives] == [(four.identity, four.diff_ids)]
+def test_layer_in_another_order_comes_with_the_image(maker: Maker, docker_host: str) -> None:
+    """An engine that has got a layer lists its files in its own order: the digest tells, and the image is saved."""
+    own_store(maker.engine)
+    layer = image_archive({"z": os.urandom(16), "a": b"2"})
+    diff_id = f"sha256:{hashlib.sha256(layer).hexdigest()}"
+    config = json.dumps({"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": [diff_id]}})
+    described = [{"Config": "config.json", "RepoTags": [f"{maker.name}:v1"], "Layers": ["layer.tar"]}]
+    files = {"layer.tar": layer, "config.json": config.encode(), "manifest.json": json.dumps(described).encode()}
+    engine = Engine(Address(docker_host))
+    load(engine, image_archive(files), 60)
+    maker.images.add(f"{maker.name}:v1")
+    image = EngineImage.held(str(maker.engine.images.get(f"{maker.name}:v1").id), engine)
+    notes: list[str] = []
+    read = [file.content.read() for file in image_files.files(image, {*image.diff_ids}, notes.append)]
+    assert (layer in read, len(notes)) == (True, 1)
+    assert containers(maker, image.identity) == []
 
 
 def test_cancel_ends_the_push(maker: Maker) -> None:
@@ -375,4 +417,24 @@ def test_cancel_ends_the_push(maker: Maker) -> None:
         maker.plugin.call("Cancel", empty_pb2.Empty())
         registry.silent.clear()
         with pytest.raises(Failure, match="cancelled"):
+            push_.result(timeout=20)
+
+
+def test_signal_in_a_push_leaves_no_container(maker: Maker) -> None:
+    """The registry says nothing, and so many layers wait for it that the push reads no other one."""
+    own_store(maker.engine)
+    files = {"Dockerfile": "FROM scratch\n" + "".join(f"COPY {name} /\n" for name in "abcdefghij")}
+    maker.create({**files, **{name: name for name in "abcdefghij"}}, skipPush=True)
+    image = str(maker.engine.images.get(f"{maker.name}:v1").id)
+    with serve() as registry, ThreadPoolExecutor(1) as pool:
+        registry.silent.set()
+        push_ = pool.submit(push, maker, files, imageName=f"{registry.address}/a:v1")
+        while not containers(maker, image):
+            assert not push_.done()
+            time.sleep(0.05)
+        maker.plugin.process.terminate()
+        assert maker.plugin.process.wait(timeout=20) == 0
+        assert containers(maker, image) == []
+        registry.silent.clear()
+        with pytest.raises(Failure):
             push_.result(timeout=20)

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 from containers.dockerfile import failed_step
 from containers.dockerfile.context import ignore_patterns
-from containers.engine import early_layers, zstd_push
-from containers.engine.early_layers import EngineImage
+from containers.engine import image_files, zstd_push
 from containers.engine.engine import Engine, EngineError, Query, Silent
+from containers.engine.image_files import EngineImage
 from containers.engine.pushed_layers import FOLDER
 from containers.errors import SlipwayError, engine_advice
 from containers.registry.credentials import Login
@@ -318,7 +318,7 @@ class _Work:
         try:
             digest, config, delays = zstd_push.push(image, str(name), level, login, FOLDER, self._progress)
         except SlipwayError as error:
-            advice = _DISK_FULL if early_layers.disk_full(error) else ""
+            advice = _DISK_FULL if image_files.disk_full(error) else ""
             raise SlipwayError(f"error pushing image {name}: {error}. {_NEXT}{advice}") from None
         self.display.status(f"Pushed image with digest {digest}")
         for line in delays:
