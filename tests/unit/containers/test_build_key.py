@@ -291,6 +291,10 @@ EQUAL |= {
         'FROM a\nSHELL ["/bin/b", "-c"]\nRUN x y\n',
         'FROM a\nSHELL ["/bin/b", "-c"]\nRUN ["/bin/b", "-c", "x y"]\n',
     ),
+    "variable of the engine that is never empty": (
+        "FROM --platform=${BUILDPLATFORM:-x} a\nRUN x\n",
+        "FROM --platform=$BUILDPLATFORM a\nRUN x\n",
+    ),
     "range of ports": ("FROM a\nEXPOSE 80-82/udp\n", "FROM a\nEXPOSE 82/udp 81/udp 80/udp\n"),
     "path with a wildcard": ("FROM a\nCOPY ./tools/*.go /x/\n", "FROM a\nCOPY tools/*.go /x/\n"),
     "document with a constant": ("FROM a\nCOPY <<A /x\n1 2\nA\n", "FROM a\nARG Y=1\nCOPY <<A /x\n${Y} 2\nA\n"),
