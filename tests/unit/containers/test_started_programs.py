@@ -114,6 +114,7 @@ GONE = "no folder of PATH has gone"
         ({}, entry("tini", "-p", "KILL", "gone"), f"/usr/bin/tini: does not start as Entrypoint: {GONE}"),
         ({"usr/bin/gosu": PROGRAM}, entry("tini", "--", "gosu", "app", "gone"), f"/usr/bin/tini: does not start as Entrypoint: {GONE}"),
         ({}, entry("env", "-S", "A=1 gone"), f"/usr/bin/env: does not start as Entrypoint: {GONE}"),
+        ({}, entry("env", "-Sgone-S"), f"/usr/bin/env: does not start as Entrypoint: {GONE}-S"),
         ({}, entry("/bin/sh", "-c", "gone --x"), f"/bin/sh: does not start as Entrypoint: {GONE}"),
         ({}, entry("/bin/sh", "-ec", "cd /x; exec gone"), None),
         ({"x": "->y", "y": "->x"}, entry("/x"), "/x: does not start as Entrypoint: /x is a cycle of links"),

@@ -135,6 +135,14 @@ def state(client: Any) -> str:
     return value
 
 
+def test_builder_that_may_not_stop_yet_is_an_error(machine: BuilderInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_find", lambda: ("i-1", "running"))
+    with Stubber(machine._ec2) as stubbed:
+        stubbed.add_client_error("stop_instances", "IncorrectInstanceState", "it is busy")
+        with pytest.raises(SlipwayError, match=f"^the builder {NAME} in {REGION} i-1 does not stop: .*it is busy"):
+            machine.stop()
+
+
 def test_builder_is_started_and_stopped_by_name(
     aws: Any, machine: BuilderInstance, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,3 +29,15 @@ def test_line_of_a_resource_goes_to_the_engine() -> None:
     [line] = lines
     assert (line.urn, line.message, line.ephemeral) == ("urn:x", "pushed", True)
     assert line.severity == engine_pb2.LogSeverity.Value("WARNING")
+
+
+def test_status_line_shows_the_newest_text_at_its_end() -> None:
+    shown: list[str] = []
+    line = provider_base.StatusLine(shown.append, 3600)
+    line.flush()
+    for text in ("a", "b", "c"):
+        line(text)
+    line.flush()
+    line.flush()
+    assert shown[-1] == "c"
+    assert "b" not in shown
