@@ -74,6 +74,11 @@ def test_completion_script_is_of_its_shell(shell: str, capsys: pytest.CaptureFix
     assert ("compdef" in printed) is (shell == "zsh")
 
 
+def test_completion_of_another_shell_names_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "tcsh"]) != 0
+    assert "'tcsh' is not one of 'bash', 'zsh'" in capsys.readouterr().err
+
+
 def test_completion_script_completes_in_bash(tmp_path: Path) -> None:
     program = tmp_path / "slipway"
     program.write_text(

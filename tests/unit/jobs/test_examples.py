@@ -42,6 +42,8 @@ def test_pytorch_job_has_its_nodes_and_image(nodes: int) -> None:
     assert image in jobs.render("aks-megatron", nodes)
     for pod in pods(job):
         assert {each["image"] for each in (*pod["initContainers"], *pod["containers"])} == {image}
+        user = pod["securityContext"]
+        assert (user["runAsNonRoot"], user["runAsUser"], user["runAsGroup"]) == (True, 1000, 1000)
         words = pod["containers"][0]["command"]
         given = options(words)
         assert given["--nnodes"] == str(nodes)
