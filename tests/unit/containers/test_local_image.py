@@ -43,7 +43,7 @@ def test_inspect_archive_prints_fault_and_exits_1(layout: Path, capsys: pytest.C
     assert main(["inspect", str(layout), "--platform", "linux/amd64"]) == 1
     assert capsys.readouterr().out.splitlines()[1:] == [
         "  loader  4 ELF files resolved as /lib64/ld-linux-x86-64.so.2 does",
-        "  size    2.05 kB unpacked, 752 B replaced or removed by a later layer",
+        "  size    2.11 kB unpacked, 752 B replaced or removed by a later layer",
         "fault: /bin/p: misses liba.so: not in the image",
         "1 fault",
     ]
@@ -115,7 +115,7 @@ def test_inspect_markdown_has_faults_and_a_table(layout: Path, capsys: pytest.Ca
         "| What | In the image |",
         "| --- | --- |",
         "| loader | `4 ELF files resolved as /lib64/ld-linux-x86-64.so.2 does` |",
-        "| size | `2.05 kB unpacked, 752 B replaced or removed by a later layer` |",
+        "| size | `2.11 kB unpacked, 752 B replaced or removed by a later layer` |",
     ]
 
 
