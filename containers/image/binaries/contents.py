@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import IO, Any, Final, NamedTuple
 
+from containers.errors import SlipwayError, one_line
 from containers.image import known_layers
 from containers.image.binaries import elf_file, loader_config
 from containers.image.binaries.elf_file import Binary
@@ -108,7 +109,7 @@ def read(image: Image) -> Contents:
     """Read an image's layers, two at a time, each once: what it has of them is kept for this user, and no layer.
 
     Raises:
-        SlipwayError: a layer cannot be read.
+        SlipwayError: a layer cannot be read, or has a hard link to no file.
     """
     with ThreadPoolExecutor(2) as threads:  # most time goes into decompression, for which threads do not wait
         try:
@@ -118,7 +119,12 @@ def read(image: Image) -> Contents:
                 image.repository.end()
             raise
     known_layers.keep(layers)
-    return of([layer.content for layer in layers], image.config)
+    contents = of([layer.content for layer in layers], image.config)
+    if contents.tree.broken:
+        target = one_line(contents.tree.broken[0].target)
+        why = f"a hard link leads to /{target}, which is no file before it, and no engine unpacks that"
+        raise SlipwayError(f"{image.reference}: {why}; write the file before its links")
+    return contents
 
 
 def of(indexes: list[LayerIndex], config: Mapping[str, Any]) -> Contents:

@@ -105,13 +105,14 @@ class FileTree:
     """The files of stacked layers.
 
     ``hidden`` are the files that later layers replace or remove: the number of the layer that wrote each, its path and
-    its entry.
+    its entry. ``broken`` are hard links to no file that is there before them; an unread layer may have it.
     """
 
     def __init__(self, layers: Stack) -> None:
         self.root = _Node()
         self._last = "", self.root
         self.hidden: list[tuple[int, str, Entry]] = []
+        self.broken: list[Entry] = []
         self.unread = [place for place, index in enumerate(layers) if index is None]
         for place, index in enumerate(layers):
             if index is not None:
@@ -158,13 +159,24 @@ class FileTree:
         """Return the target of a hard link to a file of a lower layer, if that layer is read."""
         if entry.kind != "hardlink":
             return entry
-        path, node = "", self.root
-        for part in reversed(_steps(entry.target)):
-            path = _joined(path, part)
-            if path not in (node.children or {}):
-                return entry
-            node = node.below[path]
-        return node.file or entry
+        folder, name = posixpath.split(entry.target)
+        trace = self.trace(folder)
+        place = self._node(_joined(trace.path, name)) if not trace.problem else None
+        if place is None or place.file is None:
+            self.broken.append(entry)
+            return entry
+        return place.file
+
+    def _node(self, path: str) -> _Node | None:
+        """Return the node of a path without links, if there is one that no layer removes."""
+        node, key = self.root, ""
+        for part in reversed(_steps(path)):
+            key = _joined(key, part)
+            child = (node.children or {}).get(key)
+            if child is None or child.removed:
+                return None
+            node = child
+        return node
 
     def _parent(self, path: str, place: int) -> tuple[_Node, str]:
         """Return the node of a path's folder, and the path after following symbolic links."""

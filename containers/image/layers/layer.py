@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import lzma
 import posixpath
+import re
 import stat
 import sys
 import tarfile
@@ -133,7 +134,30 @@ def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         cast("Any", archive).pax_headers = {}  # and a global header for all entries after it, which engines do not
         if member.size < 0:
             raise tarfile.ReadError(f"a file of {member.size} bytes")
+        _check_records(member)
         yield member
+
+
+def _check_records(member: tarfile.TarInfo) -> None:
+    """Check what an extended header says of a file. Engines refuse what `tarfile` takes for 0, or for a shorter name.
+
+    Source: Go 1.24, archive/tar/reader.go (`mergePAX`) and strconv.go (`validPAXRecord`).
+
+    Raises:
+        ReadError: a number is none, or a name has a zero byte.
+    """
+    records = member.pax_headers
+    if member.type not in {tarfile.REGTYPE, tarfile.AREGTYPE, *_KINDS}:
+        raise tarfile.ReadError(f"a file of type {member.type!r}, which no engine unpacks")
+    for name in _NUMBERS.intersection(records):
+        if not _NUMBER.fullmatch(records[name]):
+            raise tarfile.ReadError(f"{name} {one_line(records[name])!r} in an extended header, expected a number")
+    if records and "\0" in f"{member.name}{member.linkname}":
+        raise tarfile.ReadError(f"a zero byte in the name {one_line(member.name)!r}")
+
+
+_NUMBERS: Final = {"size", "uid", "gid"}
+_NUMBER: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 
 
 class Header(tarfile.TarInfo):
@@ -141,6 +165,16 @@ class Header(tarfile.TarInfo):
 
     `tarfile` reads extended headers as a whole, and a sparse file's map to its end, however long.
     """
+
+    @classmethod
+    def frombuf(cls, buf: Any, encoding: Any, errors: str) -> Header:
+        """Read a header. `tarfile` takes a malformed one for the end of the archive, and engines refuse it."""
+        try:
+            return super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            if any(buf):  # a block of zeros, or none, is the end
+                raise tarfile.ReadError(f"a header is malformed: {error}") from None
+            raise
 
     def _proc_member(self, archive: tarfile.TarFile) -> Any:
         if self.type in _EXTENDED and self.size > _HEADER_LIMIT:
@@ -279,7 +313,7 @@ def _entry(
         return Entry(kind, mode, owner, member.size, content, "", member.pax_headers.get(_CAPABILITIES, ""), listed)
     if kind == "hardlink":
         target = normal(member.linkname)
-        if target not in layer.entries:
+        if target not in layer.entries or layer.entries[target].kind == "directory":
             return Entry(kind, mode, owner, target=target)
         if target != path:
             layer.links[path] = layer.links.get(target, target)

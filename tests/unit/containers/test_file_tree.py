@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import multiprocessing
+import re
+import tarfile
 import tempfile
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -157,6 +159,51 @@ def test_difference_takes_less_than_a_kilobyte() -> None:
 def test_index_of_malformed_archive_is_unreadable(content: bytes) -> None:
     with pytest.raises(BlobUnreadable, match="malformed layer archive"):
         index(io.BytesIO(content), "application/vnd.oci.image.layer.v1.tar")
+
+
+def record(name: str, kind: bytes = b"0", **records: str) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.pax_headers = kind, records
+    return info.tobuf(tarfile.PAX_FORMAT)
+
+
+@pytest.mark.parametrize(
+    ("second", "reason"),
+    [
+        (record("b", size="abc"), "size 'abc' in an extended header, expected a number"),
+        (record("b", uid="1.5"), "uid '1.5' in an extended header, expected a number"),
+        (record("b", path="b\0c"), "a zero byte in the name"),
+        (b"x" * 512, "a header is malformed: invalid header"),
+        (record("b")[:300], "a header is malformed: truncated header"),
+        (record("b", kind=b"Q"), "a file of type b'Q', which no engine unpacks"),
+    ],
+)
+def test_index_refuses_headers_that_engines_refuse(second: bytes, reason: str) -> None:
+    """`tarfile` would end there, or go on."""
+    content = tarfile.TarInfo("a").tobuf() + second
+    with pytest.raises(BlobUnreadable, match=f"malformed layer archive: {re.escape(reason)}"):
+        index(io.BytesIO(content), "application/vnd.oci.image.layer.v1.tar")
+
+
+@pytest.mark.parametrize(
+    ("links", "broken"),
+    [
+        ({"b": "a"}, []),
+        ({"b": "folder/a"}, []),
+        ({"b": "link/a"}, []),
+        ({"b": "later"}, ["later"]),
+        ({"b": "b"}, ["b"]),
+        ({"b": "c", "c": "b"}, ["c", "c"]),
+        ({"b": "../../nowhere"}, ["nowhere"]),
+        ({"b": "folder"}, ["folder"]),
+        ({"b": "own"}, ["own"]),
+    ],
+)
+def test_hard_link_to_no_earlier_file_is_broken(links: Mapping[str, str], broken: list[str]) -> None:
+    lower = [file("a"), Item("folder", "directory"), file("folder/a"), Item("link", "symlink", "folder")]
+    hard = [Item(name, "hardlink", target) for name, target in links.items()]
+    upper = [Item("own", "directory"), *hard, file("later")]
+    assert [entry.target for entry in tree([lower, upper]).broken] == broken
 
 
 def test_normal_path_stays_in_image() -> None:
