@@ -195,6 +195,7 @@ def _check_settings(settings: Any) -> None:
 
     Raises:
         TypeError: one is of another type.
+        ValueError: one has a zero byte.
     """
     if not isinstance(settings, dict):
         raise TypeError(f"config is {type(settings).__name__}")
@@ -203,6 +204,8 @@ def _check_settings(settings: Any) -> None:
         inner = value if kind is list else value.values() if name == "Labels" and isinstance(value, dict) else ()
         if value is not None and not (isinstance(value, kind) and all(isinstance(each, str) for each in inner or ())):
             raise TypeError(f"config.{name} is of another type")
+        if name != "Labels" and "\0" in (value if isinstance(value, str) else "".join(inner or ())):
+            raise ValueError(f"config.{name} has a zero byte, with which no process starts")
 
 
 _SETTINGS: Final[Mapping[str, type]] = {

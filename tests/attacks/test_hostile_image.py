@@ -150,6 +150,18 @@ def test_settings_of_another_type_are_one_line(registry: Registry, settings: dic
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [{"Env": ["A=b\0c"]}, {"Entrypoint": ["/bin/p", "a\0b"]}, {"Cmd": ["\0"]}, {"WorkingDir": "/a\0b"}],
+    ids=ascii,
+)
+def test_settings_with_a_zero_byte_are_one_line(registry: Registry, settings: dict[str, Any]) -> None:
+    reference = image(registry, layer(member("x")), **settings)
+    with pytest.raises(SlipwayError, match="malformed manifest or configuration: .*has a zero byte") as error:
+        fetch(reference)
+    assert "\n" not in str(error.value)
+
+
 def test_wheels_of_names_that_no_wheel_has_are_left(registry: Registry, tmp_path: Path) -> None:
     hostile = ["a\x1b[2J.whl", "b\n.whl", "c c.whl", "x" * 300 + ".whl", "\udcff.whl", "é.whl", ".whl"]
     names = ["dist/good-1-py3-none-any.whl", *(f"dist/{name}" for name in hostile), "dist/../../../escaped.whl"]
