@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from containers import budget
@@ -274,8 +275,12 @@ class Dynamic:
             version = max(versions[number] & 0x7FFF for number in looked_up)
             if version > max(highest, 1) or not highest:
                 raise Unloadable(f"malformed: a symbol has version {version}, of {highest}")
-        own = [number for number in looked_up if kinds[number] >> 4 == 1 and self._symbol(number)[3]]
-        for number in own[:_MOST_LOOKED_UP]:
+        own = (
+            number
+            for number in looked_up
+            if kinds[number] >> 4 == 1 and any(table[number * _ENTRY + 6 : number * _ENTRY + 8])
+        )
+        for number in islice(own, _MOST_LOOKED_UP):
             name = self._symbol(number)[0]
             if not self._finds(self.memory.text(self.value(STRTAB) + name)):
                 raise Unloadable(f"malformed: its table of hashes lacks its own symbol {self.text(name)}")
