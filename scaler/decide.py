@@ -408,6 +408,11 @@ def _lost(fleet: _Fleet, leaving: Collection[str]) -> set[str]:
         machine.id
         for machine in fleet.machines
         if not machine.gone
-        and (machine.id not in leaving or machine.id not in fleet.known or machine.id in fleet.online)
+        # EC2 may have taken one that it does not describe, and GitHub's failed job with it.
+        and (
+            machine.id not in leaving
+            or machine.id in fleet.online
+            or (machine.running and machine.id not in fleet.known)
+        )
     }
     return {*fleet.registered} - here

@@ -550,6 +550,14 @@ def test_decide_without_runners_list_starts_but_ends_none() -> None:
     assert decide(5000, RULES, jobs, there[:2], None, None).end == {}
 
 
+@pytest.mark.parametrize("described", [True, False])
+def test_finished_job_of_a_machine_not_described_may_be_lost(described: bool) -> None:
+    """EC2 took the machine, GitHub failed its job, and then EC2 did not answer: the job was not run again."""
+    there = [replace(machines(0)[0], running=described)]
+    done = decide(5000, RULES, [], there, [], {"i-0": 60})
+    assert (done.end, {*done.lost}) == ({"i-0": "job finished"}, set() if described else {"i-0"})
+
+
 def test_decide_without_jobs_table_and_runner_ends_no_machine() -> None:
     """Nobody can ask GitHub for a runner whose number is not known: the machine may work on a job."""
     there = [*machines(0), Machine("i-1", SPOT, 0, leaving=True, waits=True), Machine("i-2", SPOT, 0, gone=True)]
