@@ -21,6 +21,9 @@ from .jobs import Job, Shortage
 ON_DEMAND = "on-demand"
 SPOT = "spot"
 
+FINISHED = "job finished"
+"""Why a machine ends whose runner has left GitHub. One that ends for another reason stays where it has got a job."""
+
 RETRY_SHARE = 0.1
 """An unassigned job gets another machine after this share of the time for which it had waited by then."""
 
@@ -191,7 +194,7 @@ def decide(
     lost: Collection[str] = _lost(fleet, {*end, *release}) if complete else ()
     desired, shortage = _desired(now, rules, fleet, end, waiting, len(free), target, shortage, lost)
     return Decision(
-        desired=_within(rules, fleet, end, desired, requested or {}),
+        desired=_within(rules, fleet, end, desired, requested) if requested else desired,
         prepare=[machine.id for machine in free if machine.id not in fleet.registered],
         end=end,
         release=release,
@@ -244,7 +247,7 @@ def _endings(now: float, rules: Rules, fleet: _Fleet, prepared: Collection[str] 
         if machine.gone:
             end[machine.id] = "taken away"
         elif machine.id not in fleet.known and prepared is not None and machine.id in prepared:
-            end[machine.id] = "job finished"
+            end[machine.id] = FINISHED
         elif machine.id not in fleet.online and age > rules.boot:
             end[machine.id] = "no runner came online"
         elif machine.id in fleet.online and age > rules.lifetime:
@@ -313,7 +316,7 @@ def _desired(
 
 
 def _within(
-    rules: Rules, fleet: _Fleet, end: Collection[str], desired: Mapping[str, int], requested: Mapping[str, Requested]
+    rules: Rules, fleet: _Fleet, end: Mapping[str, str], desired: Mapping[str, int], requested: Mapping[str, Requested]
 ) -> dict[str, int]:
     """Return the desired numbers, lower where there could be more machines than ``most``.
 
@@ -326,8 +329,10 @@ def _within(
         there = [each for each in fleet.staying if each.group == group]
         of_group = requested.get(group, Requested(len(there)))
         asked[group] = sum(each.id not in end for each in there) + max(of_group.now - len(there), 0)
+        # GitHub keeps the runner of one that is to end, if it has a job by then.
+        kept = sum(end.get(each.id, FINISHED) != FINISHED and not each.gone for each in there)
         coming[group] = asked[group] + of_group.late
-        over += max(desired[group], coming[group])
+        over += max(desired[group], coming[group]) + kept
     # To ask again for what may come anyway adds none, and makes it sure.
     for least in (coming, asked):
         for group in reversed(rules.groups):

@@ -421,6 +421,15 @@ def test_machine_on_its_way_counts_until_it_is_not_asked_for(most: int, asked: R
     assert done.desired == {SPOT: 0, ON_DEMAND: on_demand}
 
 
+@pytest.mark.parametrize(("most", "spot"), [(1, 0), (2, 1)])
+def test_machine_that_may_stay_is_replaced_once_it_has_ended(most: int, spot: int) -> None:
+    """Its runner comes online late: with a job, GitHub keeps it."""
+    there, listed = machines(0), [Runner(0, "i-0", online=False, busy=False)]
+    rules, asked = replace(RULES, most=most), {SPOT: Requested(1), ON_DEMAND: Requested(0)}
+    done = decide(5000, rules, [Job(1, "a/b", 4990)], there, listed, {"i-0": 60}, None, asked)
+    assert (done.end, done.desired) == ({"i-0": "no runner came online"}, {SPOT: spot, ON_DEMAND: 0})
+
+
 def test_machine_asked_for_again_leaves_no_room_for_another() -> None:
     rules, waiting = replace(RULES, most=2), [Job(number, "a/b", 10_000) for number in (1, 2)]
     asked = {SPOT: Requested(0), ON_DEMAND: Requested(0, late=1)}
