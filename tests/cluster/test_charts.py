@@ -139,6 +139,10 @@ def test_changed_label_or_address_makes_a_set_anew(project: ClusterProject) -> N
         project.configure({"profile": "cpu", "sets": {**sets, "a": {"labels": ["gpu", "h100"]}}})
         project.up()
         assert (born()["a"] == first["a"], born()["b"] == first["b"]) == (False, True)
+        project.configure({"profile": "cpu", "sets": {"renamed": sets["a"], "b": {}}})
+        project.up()
+        assert [*born()] == ["b", "renamed"]
+        assert born()["b"] == first["b"]
         project.destroy()
     assert space not in {entry["metadata"]["name"] for entry in cluster.items("/api/v1/namespaces")}
 

@@ -52,7 +52,7 @@ _FIRST_ZSTD = {"containerd://": (1, 5), "docker://": (23, 0)}
 """The first releases that read zstd, by how a node names its runtime (containerd#4809, moby#41759)."""
 
 _KEPT = "NamespaceFinalizersRemaining"
-"""A condition of a namespace that is being deleted (kubernetes/api v0.35.4, core/v1/types.go)."""
+"""A condition of a namespace that is being deleted (kubernetes/api v0.35.4, core/v1/types.go:7070)."""
 
 _OTHER = "does the plugin run there that offers it by this name?"
 
@@ -353,7 +353,7 @@ def _charts(config: KubernetesRunnersConfig) -> Iterator[str]:
 
     A refresh takes them for right, and the state forgets that one failed (pulumi-kubernetes 9497796,
     provider/pkg/provider/helm_release.go:1032, Read): no later update tries again. Helm refuses to change a chart of
-    which a revision is pending (helm v3.20.2, pkg/action/upgrade.go, prepareUpgrade).
+    which a revision is pending (helm 00669cdb, pkg/action/upgrade.go, prepareUpgrade).
     """
     present = {each["metadata"]["name"] for each in _known_items(config, ARC_SETS, f"--namespace={config.namespace}")}
     missing = {own.scale_set for own in config.all_sets} - present
