@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,6 +102,106 @@ def test_chart_that_failed_is_tried_again(project: ClusterProject) -> None:
         newer = project.up().output
         assert "runners-gha-runner-scale-set-controller updated" in newer
         assert "~version" in newer
+        project.destroy()
+    assert gone(project)
+
+
+def test_destroy_ends_what_a_failed_install_left(project: ClusterProject) -> None:
+    project.configure({"profile": "cpu"})
+    (project.root / "charts" / ARC_CHARTS[0] / "templates/broken.yaml").write_text(BROKEN)
+    with pool(project.cluster, "cpu"):
+        assert project.up(check=False).returncode != 0
+        project.destroy()
+    assert gone(project)
+
+
+def test_scale_set_that_is_gone_comes_again(project: ClusterProject) -> None:
+    """As the warning says: Helm still has its chart, and so Pulumi does."""
+    project.configure({"profile": "cpu"})
+    sets, of_space = project.at("autoscalingrunnersets", api=SETS), ["--namespace", project.namespace]
+    with pool(project.cluster, "cpu"):
+        project.up()
+        on_cluster(project, "kubectl", "delete", "autoscalingrunnersets", project.namespace, *of_space)
+        told = pulumi(project, "up", "--refresh")
+        assert told.returncode == 0
+        assert f"{project.namespace}/{project.namespace}: the scale set is gone, and Helm still has" in told.output
+        assert project.cluster.items(sets) == []
+        on_cluster(project, "helm", "uninstall", project.namespace, *of_space)
+        assert pulumi(project, "up", "--refresh").returncode == 0
+        assert [each["metadata"]["name"] for each in project.cluster.items(sets)] == [project.namespace]
+        again = project.up().output
+        assert UNCHANGED.search(again)
+        assert "the scale set is gone" not in again
+        project.destroy()
+    assert gone(project)
+
+
+def test_namespace_that_stays_is_refused_with_its_reason(project: ClusterProject) -> None:
+    cluster, space = project.cluster, f"/api/v1/namespaces/{project.namespace}"
+    merge = {"Content-Type": "application/merge-patch+json"}
+    project.configure({"profile": "cpu"})
+    with pool(cluster, "cpu"):
+        project.up()
+        held = {"metadata": {"name": "held", "finalizers": ["acme.example/job"]}}
+        cluster.call("POST", project.at("configmaps"), held)
+        cluster.call("DELETE", space)
+        until(lambda: "acme.example/job" in json.dumps(cluster.get(space)["status"].get("conditions", [])))
+        for more in ((), ("--refresh",)):
+            refused = pulumi(project, "up", *more)
+            assert refused.returncode != 0
+            assert f"{project.namespace}: the namespace is being deleted, and takes nothing new" in refused.output
+            assert "finalizers remaining: acme.example/job in 1 resource instances" in refused.output
+            assert "is forbidden" not in refused.output
+        cluster.call("PATCH", project.at("configmaps", "held"), {"metadata": {"finalizers": None}}, headers=merge)
+        until(
+            lambda: project.namespace not in {each["metadata"]["name"] for each in cluster.items("/api/v1/namespaces")}
+        )
+        assert pulumi(project, "up", "--refresh").returncode == 0
+        assert cluster.items(project.at("autoscalingrunnersets", api=SETS))
+        assert UNCHANGED.search(project.up().output)
+        project.destroy()
+    assert gone(project)
+
+
+def kill_provider(project: ClusterProject) -> None:
+    """Kill Pulumi's plugin for Kubernetes at once, with what it has started; without a node, Helm waits there."""
+    plugins = str(project.root.with_name("plugins")).encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (process / "cmdline").read_bytes()
+            named = b"pulumi-resource-kubernetes" in words or b"fakes.kubernetes.plugin" in words or b"/helm\0" in words
+            if named and plugins in (process / "environ").read_bytes():
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+def test_killed_provider_is_told_and_mended_by_helm(project: ClusterProject) -> None:
+    home = f"{project.namespace}-controller"
+    deployments = project.at("deployments", "", APPS, "-controller")
+
+    def killed(status: str) -> None:
+        update = project.start("up", "-s", "t", "--yes", "--skip-preview")
+        selected = f"{project.at('secrets', of='-controller')}?labelSelector=owner=helm,status={status}"
+        until(lambda: project.cluster.items(selected) and project.cluster.items(deployments), 240)
+        kill_provider(project)
+        assert update.communicate(timeout=120)
+        assert update.returncode != 0
+        with pool(project.cluster, "cpu"):
+            told = project.up(check=False)
+            assert told.returncode != 0
+            assert f"{home}/controller: Helm's last revision of the chart is {status}: if no other" in told.output
+            on_cluster(project, "helm", "uninstall", "controller", "--namespace", home)
+            assert pulumi(project, "up", "--refresh").returncode == 0
+            assert UNCHANGED.search(project.up().output)
+
+    project.configure({"profile": "cpu"})
+    killed("pending-install")
+    values = {"controller": {"resources": {"limits": {"memory": "600Mi"}}}}
+    project.configure({"profile": "cpu", "arc": {"charts": "charts", "values": values}})
+    killed("pending-upgrade")
+    (controller,) = project.cluster.items(deployments)
+    (container,) = controller["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["memory"] == "600Mi"
+    with pool(project.cluster, "cpu"):
         project.destroy()
     assert gone(project)
 
