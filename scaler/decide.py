@@ -151,6 +151,10 @@ class _Fleet:
         """The machines that Auto Scaling does not end."""
         return [machine for machine in self.machines if not machine.leaving]
 
+    def free(self, end: Collection[str]) -> list[Machine]:
+        """Return the machines that can take a job, but those of ``end``: they start, or wait for one."""
+        return [machine for machine in self.staying if machine.id not in self.busy and machine.id not in end]
+
 
 def decide(
     now: float,
@@ -176,19 +180,18 @@ def decide(
     """
     fleet = _fleet(now, rules, machines, runners, prepared)
     end = _endings(now, rules, fleet, prepared)
-    # A machine that is neither busy nor ended can take a job: it starts, or waits for one.
-    free = [machine for machine in fleet.staying if machine.id not in fleet.busy and machine.id not in end]
+    free = fleet.free(end)
     idle_long = [each for each in free if each.id in fleet.settled and now - each.started > rules.idle]
     waiting, unassigned = _demand(now, rules, jobs, len(idle_long))
     if unassigned and len(fleet.staying) >= rules.most:
         # Where no other machine has room, it may be this one to which GitHub gives no job. One is tried at a time.
         end[min(idle_long, key=lambda each: each.started).id] = "GitHub gave it no job"
-        free = [machine for machine in free if machine.id not in end]
+        free = fleet.free(end)
     working = sum(machine.id in fleet.busy for machine in fleet.staying)
     idle = max(len(free), rules.least) if jobs is None else len(waiting) + rules.least
     target = min(working + idle, rules.most)
     end |= _idle(now, rules, fleet, free, surplus=working + len(free) - target)
-    free = [machine for machine in free if machine.id not in end]
+    free = fleet.free(end)
     hold, release = _held(fleet)
     complete = runners is not None and prepared is not None
     lost: Collection[str] = _lost(fleet, {*end, *release}) if complete else ()

@@ -20,7 +20,7 @@ _RELEASE = re.compile(r"""^appVersion:[ ]*["']?([0-9]+\.[0-9]+\.[0-9]+)["']?[ ]*
 """The release of ARC in a chart's Chart.yaml."""
 ARC_CONTROLLERS = "app.kubernetes.io/part-of=gha-rs-controller"
 """Selects the Deployments of controllers (charts/gha-runner-scale-set-controller 0.14.2, templates/_helpers.tpl:59)."""
-CONTROLLER_GONE = "docs/runners/kubernetes.md, A controller that is gone"
+CONTROLLER_GONE = "docs/runners/kubernetes-upgrade-and-remove.md, A controller that is gone"
 """What to do without one."""
 ARC_WATCHED = "actions.github.com/controller-watch-single-namespace"
 """The label of such a Deployment whose controller is for one namespace alone (templates/deployment.yaml there)."""

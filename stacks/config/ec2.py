@@ -464,7 +464,7 @@ class Ec2RunnersConfig(SeveralSetsConfig, Ec2RunnerSetConfig):
         if self.sets and self.github.webhook_secret:
             raise ValueError(
                 "sets: a webhook does not tell of which set a job is: leave out github.webhookSecret, after the stack "
-                "has moved over (docs/runners/ec2.md)"
+                "has moved over (docs/runners/ec2-webhook.md)"
             )
         return self
 
@@ -525,7 +525,10 @@ class Ec2RunnersConfig(SeveralSetsConfig, Ec2RunnerSetConfig):
             return old
         first = "" if self.listener else "have workflows name `labels` alone, set listener: true, and "
         line = f"{first}an hour after the `up` with listener: true, leave webhookSecret out"
-        return [*old, f"slipway:runners.github.webhookSecret: no webhook is needed: {line} (docs/runners/ec2.md)"]
+        return [
+            *old,
+            f"slipway:runners.github.webhookSecret: no webhook is needed: {line} (docs/runners/ec2-webhook.md)",
+        ]
 
     @property
     def runner_releases(self) -> dict[str, str]:

@@ -48,13 +48,13 @@ def subnet(project: RunnersProject, *, public: bool, cidr: str = "172.31.200.0/2
 
 
 def documented() -> set[str]:
-    """Return the actions that docs/runners/ec2.md says are needed to deploy."""
+    """Return the actions that docs/runners/ec2-permissions.md says are needed to deploy."""
     policy = json.loads((ROOT / "docs/runners/ec2-policy.json").read_text())
     return {action for statement in policy["Statement"] for action in statement["Action"]}
 
 
 REFUSED = ["ec2:DescribeRouteTables", "ec2:GetInstanceUefiData"]
-"""Actions that the policy leaves out: the plugin goes on without an answer, as docs/runners/ec2.md says."""
+"""Actions that the policy leaves out: the plugin goes on without an answer, as docs/runners/ec2-permissions.md says."""
 
 
 def test_policies_allow_what_the_plugin_itself_calls() -> None:

@@ -207,7 +207,7 @@ def test_killed_provider_is_told_and_mended_by_helm(project: ClusterProject) -> 
 
 
 def test_controller_that_is_gone_comes_again(project: ClusterProject) -> None:
-    """As docs/runners/kubernetes.md says."""
+    """As docs/runners/kubernetes-upgrade-and-remove.md says."""
     project.configure({"profile": "cpu"})
     home, deployments = f"{project.namespace}-controller", project.at("deployments", "", APPS, "-controller")
     with pool(project.cluster, "cpu"):

@@ -85,7 +85,7 @@ def test_destroy_waits_for_no_controller_that_is_gone(
         assert refusal() == (
             "slipway-runners/gpu: only ARC's controller ends a scale set, and none runs in slipway-runners-controller that "
             "serves slipway-runners, so that destroy would wait for nothing: start it again, or release the set by hand "
-            "(docs/runners/kubernetes.md, A controller that is gone)"
+            "(docs/runners/kubernetes-upgrade-and-remove.md, A controller that is gone)"
         )
     says(bin_folder, [{"name": "gpu"}], controllers=controllers)
     assert refusal() == ""  # nothing holds the set

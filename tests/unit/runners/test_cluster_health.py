@@ -388,7 +388,8 @@ def test_scale_set_that_is_being_deleted_is_told(kubectl: Path) -> None:
     (line,) = cluster_health.refusals(CONFIG)
     assert line == (
         "slipway-runners/h100-8: the scale set is being deleted, and no controller of ARC runs in "
-        "slipway-runners-controller that ends it: start it again, or release the set by hand (docs/runners/kubernetes.md, "
+        "slipway-runners-controller that ends it: start it again, or release the set by hand "
+        "(docs/runners/kubernetes-upgrade-and-remove.md, "
         "A controller that is gone)"
     )
     says(kubectl, sets=[well, gone], own=[{**pod("controller"), "status": {"availableReplicas": 1}}])
