@@ -32,11 +32,11 @@ SECTIONS: Final = {
         run_commands.down,
         run_commands.doctor,
     ],
-    "Look": [look.list_, look.show, look.explain, look.inspect, look.start, look.scan],
+    "Inspect": [look.list_, look.show, look.explain, look.inspect, look.start, look.scan],
     "Change": [change.new, change.check, change.lock],
     "Compare and verify": [compare.affected, compare.diff, compare.verify],
     "Promote": [promote.warm, promote.evidence, promote.promote],
-    "Take away": [take_away.export, take_away.compose, take_away.job, foreign.key],
+    "Export": [take_away.export, take_away.compose, take_away.job, foreign.key],
     "Runners": [fleet.runners],
     "Set up": [run_commands.init, run_commands.upgrade, hosting.github, look.completion_],
 }

@@ -54,7 +54,7 @@ def faults(contents: Contents, execution: Execution, started: Iterable[Started])
             reason = (
                 f"it is Python {match[1]}, as /{python.files[-1]}; they are of Python {', '.join(sorted(versions))}"
             )
-            yield Fault("start", f"/{prefix}/bin/{name}", "misses its packages", reason, names=(match[1],))
+            yield Fault("start", f"/{prefix}/bin/{name}", "missing its packages", reason, names=(match[1],))
     yield from _unreadable(contents, execution, used)
 
 

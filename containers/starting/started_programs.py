@@ -37,14 +37,14 @@ def faults(contents: Contents, machine: ElfMachine, platform: str) -> list[Fault
     }
     if foreign and not any(each in others for each in runs(machine)):
         files = ", ".join(f"{count} files are for {each}" for each, count in sorted(foreign.items()))
-        return [Fault("platform", "/", f"misses programs for {platform}", files, names=(platform,))]
+        return [Fault("platform", "/", f"missing programs for {platform}", files, names=(platform,))]
     user = account.of_image(contents)
     if user.problem:
         return [
             Fault(
                 "account",
                 "/etc/passwd",
-                f"misses {user.name}",
+                f"missing {user.name}",
                 f"{user.problem}, which the image names",
                 names=(user.name,),
             )

@@ -154,7 +154,7 @@ def flavor(name: str) -> Flavor:
     if module is None:
         known = names()
         raise SlipwayError(
-            f"{NAMESPACE}:flavor: '{one_line(name)}' is no flavor{suggest(name, known)}; allowed: {', '.join(known)}"
+            f"{NAMESPACE}:flavor: '{one_line(name)}' is not a flavor{suggest(name, known)}; allowed: {', '.join(known)}"
         )
     return cast("Flavor", module)
 

@@ -219,7 +219,7 @@ def test_unpushed_image_on_builder_is_inspected(project: BuilderProject) -> None
     project.building(**keys)
     failed = project.up(check=False, **AWAY)
     assert failed.returncode != 0
-    assert "/opt/program: misses libgone.so.1: not in the image" in failed.output
+    assert "/opt/program: missing libgone.so.1: not in the image" in failed.output
     assert "Traceback" not in failed.output
     row = {"files": "/opt/*", "missing": "libgone.so.*", "reason": "the host mounts it"}
     project.building(**keys, inspection={"exceptions": [row]})

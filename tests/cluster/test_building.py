@@ -239,7 +239,7 @@ def test_unpushed_image_of_build_service_is_inspected(project: BuildProject, she
         project.configure({"build": service, "daemon": False}, **keys)
         failed = project.up(check=False, **unreachable)
         assert failed.returncode != 0
-        assert "/opt/program: misses libgone.so.1: not in the image" in failed.output, failed.output
+        assert "/opt/program: missing libgone.so.1: not in the image" in failed.output, failed.output
         assert "Traceback" not in failed.output
         row = {"files": "/opt/*", "missing": "libgone.so.*", "reason": "the host mounts it"}
         project.configure({"build": service, "daemon": False}, **keys, inspection={"exceptions": [row]})

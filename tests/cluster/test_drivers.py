@@ -71,7 +71,7 @@ def test_inspect_holds_an_image_against_a_clusters_nodes(cluster: Cluster, tmp_p
         done = inspect(cluster, image)
         assert (done.returncode, done.stderr) == (1, "")
         assert "  nodes   570.86.15 on node old, 580.95.05 on node new\n" in done.stdout
-        assert done.stdout.endswith("misses driver 580: 570.86.15 of node old is too old for CUDA 13\n1 fault\n")
+        assert done.stdout.endswith("missing driver 580: 570.86.15 of node old is too old for CUDA 13\n1 fault\n")
     with nodes(cluster, new="580.95.05"):
         assert inspect(cluster, image).returncode == 0
     done = inspect(cluster, image)

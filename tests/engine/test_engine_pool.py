@@ -37,7 +37,7 @@ def test_unpushed_image_is_inspected_behind_ssh(project: Project, far: SshEngine
     project.configure(**keys)
     failed = project.up(check=False)
     assert failed.returncode != 0
-    assert "/opt/program: misses libgone.so.1: not in the image" in failed.output
+    assert "/opt/program: missing libgone.so.1: not in the image" in failed.output
     assert "Traceback" not in failed.output
 
     # What is left to do is the inspection: it reaches the image, which this machine's engine is not asked for.

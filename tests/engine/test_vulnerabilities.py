@@ -40,7 +40,7 @@ def test_vulnerable_image_gets_its_tag_with_an_exception(project: Project, keys:
     failed = project.up(check=False)
     assert failed.returncode != 0
     assert "CVE-2026-0001 (critical): dpkg" in failed.output
-    assert "mended in 99" in failed.output
+    assert "fixed in 99" in failed.output
     assert "CVE-2026-0002" not in failed.output
     assert "Traceback" not in failed.output
     assert (tags(project, "link0"), tags(project, "link1")) == ([], [])

@@ -383,7 +383,7 @@ def test_affected_since_unresolved_stack_is_that_stack(checkout: AffectedCheckou
     status, out, err = checkout.run("--since", "HEAD")
     assert (status, out.splitlines()) == (0, ["other", "  torch  cannot be compared", "removed: gone"])
     assert err.startswith("other: all images count as affected")
-    assert "'lokal' is no flavor" in err
+    assert "'lokal' is not a flavor" in err
 
 
 def test_affected_since_missing_dockerfile_is_all_with_reason(checkout: AffectedCheckout) -> None:

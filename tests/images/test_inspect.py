@@ -226,38 +226,38 @@ def test_inspect_planted_defects_gives_one_line_each(archive: Path, capsys: pyte
     assert report["loader"]["notPreloaded"] == {"/opt/preload/libgone.so": "not in the image"}
     faults = {(fault["file"].removeprefix("/opt/"), fault["missing"]): fault for fault in report["faults"]}
     assert {key: fault["reason"] for key, fault in faults.items()} == {
-        ("missing/program", "misses libgone.so"): "not in the image",
-        ("version/libuser.so", "misses version V2 of /opt/version/libv.so"): "",
-        ("runpath/wrong", "misses libr.so"): "/opt/runpath/lib/libr.so is in no folder that is searched",
+        ("missing/program", "missing libgone.so"): "not in the image",
+        ("version/libuser.so", "missing version V2 of /opt/version/libv.so"): "",
+        ("runpath/wrong", "missing libr.so"): "/opt/runpath/lib/libr.so is in no folder that is searched",
         (
             "not-inherited/lib/liba.so",
-            "misses libb.so",
+            "missing libb.so",
         ): "/opt/not-inherited/lib/libb.so is in no folder that is searched",
-        ("overridden/lib/liba.so", "misses libb.so"): "/opt/overridden/lib/libb.so is in no folder that is searched",
+        ("overridden/lib/liba.so", "missing libb.so"): "/opt/overridden/lib/libb.so is in no folder that is searched",
         (
             "link/out/libl.so",
-            "misses libnext.so",
+            "missing libnext.so",
         ): "/opt/link/out/libnext.so is in no folder that is searched, opened as /opt/link/lib/libl.so",
-        ("later/program", "misses liblate.so"): "/opt/later/lib/liblate.so is not in /etc/ld.so.cache; run ldconfig",
-        ("machine/lost", "misses libm1.so"): "/opt/machine/right/libm1.so is in no folder that is searched",
-        ("invalid/text/program", "misses libi.so"): "/opt/invalid/text/libi.so is no ELF file",
-        ("invalid/empty/program", "misses libi.so"): "/opt/invalid/empty/libi.so is no ELF file",
+        ("later/program", "missing liblate.so"): "/opt/later/lib/liblate.so is not in /etc/ld.so.cache; run ldconfig",
+        ("machine/lost", "missing libm1.so"): "/opt/machine/right/libm1.so is in no folder that is searched",
+        ("invalid/text/program", "missing libi.so"): "/opt/invalid/text/libi.so is no ELF file",
+        ("invalid/empty/program", "missing libi.so"): "/opt/invalid/empty/libi.so is no ELF file",
         (
             "invalid/short/program",
-            "misses libi.so",
+            "missing libi.so",
         ): "/opt/invalid/short/libi.so is malformed: a table at 0 ends after the file",
         ("invalid/short/libi.so", "cannot be loaded"): "malformed: a table at 0 ends after the file",
         (
             "own-folders/program",
-            "misses libc.so.6",
+            "missing libc.so.6",
         ): "/usr/lib/x86_64-linux-gnu/libc.so.6 is in a default folder, and the file is linked with nodefaultlib",
         (
             "own-folders/program",
-            "misses libz.so.1",
+            "missing libz.so.1",
         ): "/usr/lib/x86_64-linux-gnu/libz.so.1.2.13 is in a default folder, and the file is linked with nodefaultlib",
-        ("interpreter/program", "misses /lib64/ld-other.so.9"): "no such loader",
-        ("symbol/libundefined.so", "misses symbol nowhere_defined"): "no library defines it",
+        ("interpreter/program", "missing /lib64/ld-other.so.9"): "no such loader",
+        ("symbol/libundefined.so", "missing symbol nowhere_defined"): "no library defines it",
     }
-    assert faults["version/libuser.so", "misses version V2 of /opt/version/libv.so"]["users"] == [
+    assert faults["version/libuser.so", "missing version V2 of /opt/version/libv.so"]["users"] == [
         "/opt/version/program"
     ]

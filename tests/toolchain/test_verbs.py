@@ -263,7 +263,7 @@ def test_step_shows_progress_and_time(monkeypatch: pytest.MonkeyPatch, capfd: py
         time.sleep(0.2)
     lines = capfd.readouterr().out.splitlines()
     assert lines[0] == "Working (takes a while) ..."
-    assert lines[1] == "  still at it: Working (0 s)"
+    assert lines[1] == "  still running: Working (0 s)"
     assert lines[-1] == "Working: done in 0 s"
 
 

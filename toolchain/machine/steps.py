@@ -67,7 +67,7 @@ def step(title: str, detail: str = "") -> Iterator[None]:
                     durations = ", ".join(f"{each} ... {elapsed(now - since)}" for each, since in _running.items())
                     _write(f"{_ERASE}{durations} ")
                 else:
-                    _write(f"  still at it: {title} ({elapsed(now - begun)})\n")
+                    _write(f"  still running: {title} ({elapsed(now - begun)})\n")
 
     heading = f"{title} ({detail})" if detail else title
     with _printing:

@@ -79,7 +79,7 @@ class RunProgress:
                 with self._lock:
                     print(f"\r\x1b[K{lines[0][:width]}{more}", end="", flush=True)
             elif lines:
-                self.say(*(f"  still at it: {line}" for line in lines))
+                self.say(*(f"  still running: {line}" for line in lines))
 
     def _line(self, step: str) -> str:
         status = self._status.get(step, "")

@@ -67,7 +67,7 @@ def check(
     """
     rows = [InspectionExceptionConfig.model_validate(row) for row in exceptions]
     result = evidence(ref, login, rows, compiled, question)
-    _refuse(f"{ref}: gets no tag", result, rows, f"`slipway inspect {ref}` lists them")
+    _refuse(f"{ref}: not tagged", result, rows, f"`slipway inspect {ref}` lists them")
     return result
 
 
@@ -97,5 +97,5 @@ def _refuse(
     faults = loading_evidence.counting(result, exceptions)
     if faults:
         number = "a fault" if len(faults) == 1 else f"{len(faults)} faults"
-        header = f"{subject} because of {number}; mend the image, or list it in slipway:inspection.exceptions:"
+        header = f"{subject} because of {number}; fix the image, or list it in slipway:inspection.exceptions:"
         raise SlipwayError(listing(header, faults, f"; {rest}"))

@@ -50,7 +50,7 @@ class Vulnerability:
 
     def __str__(self) -> str:
         """Name the vulnerability, its severity and package, and what mends it."""
-        mended = f"mended in {', '.join(self.fixed_in)}" if self.fixed_in else "not mended yet"
+        mended = f"fixed in {', '.join(self.fixed_in)}" if self.fixed_in else "not fixed yet"
         return one_line(f"{self.id} ({self.severity}): {self.package} {self.version}, {mended}", 300)
 
 

@@ -312,7 +312,7 @@ class _Resolution:
                 elsewhere = self._elsewhere(path, needed)
                 reason = missing.problem or self._why(missing, elsewhere)
                 provider = "" if elsewhere else providers.provider(needed)
-                fault = Fault("library", f"/{path}", f"misses {needed}", reason, others, provider, (needed,))
+                fault = Fault("library", f"/{path}", f"missing {needed}", reason, others, provider, (needed,))
                 self.result.faults.append(fault)
 
     def _report_plugins(self) -> None:
@@ -322,7 +322,7 @@ class _Resolution:
                 listed.setdefault(unmet.name, []).append(f"/{unmet.opener}")
             elif not unmet.unused:
                 others = tuple(f"/{one}" for one in unmet.users if one != unmet.opener)
-                missing = f"misses {unmet.name}, which it opens"
+                missing = f"missing {unmet.name}, which it opens"
                 reason, names = self._why_plugin(unmet), (unmet.name,)
                 self.result.faults.append(Fault("plugin", f"/{unmet.opener}", missing, reason, others, names=names))
 
@@ -418,7 +418,7 @@ class _Resolution:
                 self.result.optional.setdefault(library, []).append(f"/{path}")
                 continue
             others = tuple(f"/{one}" for one in users if one != path)
-            missing, names = f"misses version {version}", (version.partition(" of ")[0],)
+            missing, names = f"missing version {version}", (version.partition(" of ")[0],)
             self.result.faults.append(Fault("version", f"/{path}", missing, "", others, names=names))
 
     def _report_releases(self) -> None:
@@ -426,7 +426,7 @@ class _Resolution:
             others = tuple(f"/{one}" for one in users if one != path)
             reason = f"it is for CUDA {self._contents.binaries[path].cuda}, beside /{self._runtimes[path, major]}"
             names = (f"CUDA {major}",)
-            self.result.faults.append(Fault("cuda", f"/{path}", f"misses {names[0]}", reason, others, names=names))
+            self.result.faults.append(Fault("cuda", f"/{path}", f"missing {names[0]}", reason, others, names=names))
 
     def _report_refused(self, files: Iterable[str]) -> None:
         for one in self._refused.refused(files):
@@ -458,7 +458,7 @@ class _Resolution:
             if is_plugin and self._packages.are_whole(scopes[row.path]):
                 continue
             symbols = tuple(name.decode(errors="replace") for name in names)
-            missing, reason = f"misses symbol {abridged(symbols)}", self._why_undefined(row)
+            missing, reason = f"missing symbol {abridged(symbols)}", self._why_undefined(row)
             yield Fault("symbol", f"/{row.path}", missing, reason, tuple(users[row.path]), names=symbols)
 
     def _why_undefined(self, row: Undefined) -> str:
@@ -477,7 +477,7 @@ class _Resolution:
                 if loader is None or not (loader.problem or loader.machine == binary.machine):
                     why = f"/{place[0]} is for {loader.machine}" if place and loader else "no such loader"
                     names = (binary.interpreter,)
-                    yield Fault("loader", f"/{path}", f"misses {names[0]}", why, names=names)
+                    yield Fault("loader", f"/{path}", f"missing {names[0]}", why, names=names)
 
     def _ambiguous(self, files: Iterable[str]) -> dict[str, list[str]]:
         """Return the paths of different libraries with one soname."""

@@ -91,7 +91,7 @@ class RefusedFiles:
             if opened := [root for root in roots if root not in self._started]:
                 why = f"glibc {'.'.join(map(str, self._loader.release or ()))} opens no library that asks for one"
                 users = tuple(root for root in opened if root != path)
-                yield RefusedFile(path, "misses an executable stack", why, users)
+                yield RefusedFile(path, "needs an executable stack", why, users)
         for path, roots in self._too_late.items():
             if path not in self._with_threads:
                 size = self._contents.binaries[path].static_tls

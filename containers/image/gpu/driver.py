@@ -68,7 +68,7 @@ class Driver:
                 reasons.append(f"{one} of {listed(names)} is too old for CUDA {self.major}")
         if self.labelled and older(self.labelled, self.least):
             reasons.append(f"the image's label {self.label} is {self.labelled}, too old for CUDA {self.major}")
-        return [Fault("driver", self.library, f"misses driver {self.least}", reason) for reason in reasons]
+        return [Fault("driver", self.library, f"missing driver {self.least}", reason) for reason in reasons]
 
 
 def needed(contents: Contents, drivers: CudaDrivers) -> Driver | None:

@@ -43,7 +43,7 @@ class Coverage:
         for gpu, paths in self.without.items():
             for path in paths:
                 has = ", ".join(map(str, self.libraries[path]))
-                yield Fault("gpu", path, f"misses code for {gpu}", f"it has {has}")
+                yield Fault("gpu", path, f"missing code for {gpu}", f"it has {has}")
 
 
 def cover(contents: Contents, gpus: Mapping[str, str]) -> Coverage:
@@ -86,7 +86,7 @@ def lacking(contents: Contents, compiled: Mapping[str, str]) -> Iterator[Fault]:
             capability = int("".join(match.groups())) if match else 0
             if not any(runs(code, capability) for code in codes) and not exceptions().leaves_out(path, capability):
                 reason = f"it has {', '.join(map(str, codes))}; {name} is compiled for {compiled[name]}"
-                yield Fault("gpu", path, f"misses code for {arch}", reason, names=(arch,))
+                yield Fault("gpu", path, f"missing code for {arch}", reason, names=(arch,))
 
 
 def gpu_label(name: str, capability: str) -> str:

@@ -481,7 +481,7 @@ def test_diff_inspected_names_new_fault_and_gpu_code(registry: Registry, capsys:
     faulty = {"opt/liba.so": library}
     assert main(loading(registry, {"lib64/liba.so": library}, faulty, "--json")) == 0
     assert json.loads(capsys.readouterr().out)["loading"] == [
-        {"name": "/bin/p: misses liba.so", "before": None, "after": "/opt/liba.so is in no folder that is searched"}
+        {"name": "/bin/p: missing liba.so", "before": None, "after": "/opt/liba.so is in no folder that is searched"}
     ]
     main(loading(registry, {"lib64/liba.so": library}, {"lib64/liba.so": other}, "--json"))
     assert json.loads(capsys.readouterr().out)["loading"] == [
@@ -509,14 +509,16 @@ def test_diff_of_stack_is_held_to_what_it_compiles_now(registry: Registry, monke
     program = "/opt/nccl-tests/all_reduce_perf"
     faults = [(row.name, row.before, row.after) for row in image.content.loading if row.name.startswith(f"{program}: ")]
     reason = f"it has sm_90, sm_100, sm_120; /opt/nccl-tests/* is compiled for {archs}"
-    assert faults == [(f"{program}: misses code for {arch}", None, reason) for arch in ("8.0", "8.6", "8.9")]
+    assert faults == [(f"{program}: missing code for {arch}", None, reason) for arch in ("8.0", "8.6", "8.9")]
 
 
 def test_diff_inspected_is_a_table_or_a_line(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
     library = {"lib64/liba.so": elf("liba.so")}
     main(loading(registry, library, {}))
     text = capsys.readouterr().out
-    assert re.search(r"loading\n +library +before +after\n +\+ +/bin/p: misses liba.so +not in the image\n", text), text
+    assert re.search(r"loading\n +library +before +after\n +\+ +/bin/p: missing liba.so +not in the image\n", text), (
+        text
+    )
     main(loading(registry, library, library))
     assert "no difference in what loads, GPU code and driver" in capsys.readouterr().out
 

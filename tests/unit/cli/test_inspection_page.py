@@ -56,7 +56,7 @@ def test_page_has_faults_plugins_and_gpu_code(registry: Registry, capsys: pytest
         "usr/lib/x.a": b"!<arch>",
     }
     page = page_of(registry, files, capsys, "--gpu", "H100,B200")
-    assert {"3 faults", "Faults (3)", "/bin/p", "misses liba.so", "not in the image"} <= set(page.text)
+    assert {"3 faults", "Faults (3)", "/bin/p", "missing liba.so", "not in the image"} <= set(page.text)
     assert {"Plugins (7)", "/opt/libnccl-net.so is in no folder that is searched"} & set(page.text)
     rows = page.rows()
     assert ["/lib64/libnccl.so.2", "yes", "PTX", "90", "90"] in rows

@@ -182,7 +182,7 @@ def test_new_of_every_stack_builds_the_same(stack: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["mine", "--flavor", "ncll"], "stack mine: slipway:flavor: 'ncll' is no flavor (did you mean 'nccl'?)"),
+        (["mine", "--flavor", "ncll"], "stack mine: slipway:flavor: 'ncll' is not a flavor (did you mean 'nccl'?)"),
         (["mine"], "stack mine: slipway:flavor is required; allowed: "),
         (["mine", "--flavor", "nccl", "cudda=1"], "stack mine: config: unknown key 'cudda' (did you mean 'cuda'?)"),
         (["mine", "--flavor", "nccl", "cuda=0.1"], "stack mine: slipway:cuda: '0.1' "),

@@ -201,22 +201,22 @@ def test_promotion_refuses_planted_measurement(stack: Stack) -> None:
 
 def test_promotion_has_a_line_for_each_thing(stack: Stack) -> None:
     stack.evidence.unsigned.add(stack.published)
-    fault = {"file": "/opt/a", "names": ["libgone.so.1"], "fault": "/opt/a: misses libgone.so.1"}
-    stack.loads(faults=[fault, {**fault, "file": "/opt/b", "fault": "/opt/b: misses libgone.so.1"}])
+    fault = {"file": "/opt/a", "names": ["libgone.so.1"], "fault": "/opt/a: missing libgone.so.1"}
+    stack.loads(faults=[fault, {**fault, "file": "/opt/b", "fault": "/opt/b: missing libgone.so.1"}])
     stack.checked()
     assert [line.removeprefix(f"  {stack.published}: ") for line in stack.refused()[1:]] == [
         "cosign verify: no signatures found",
-        "loading: /opt/a: misses libgone.so.1",
-        "loading: /opt/b: misses libgone.so.1",
+        "loading: /opt/a: missing libgone.so.1",
+        "loading: /opt/b: missing libgone.so.1",
         "gpu: cosign verify-attestation: no matching attestations",
     ]
 
 
 def test_promotion_judges_faults_by_exceptions_of_today(stack: Stack) -> None:
     row = {"files": "/opt/a", "missing": "libgone.so.*", "reason": "the host mounts it"}
-    fault = {"file": "/opt/a", "names": ["libgone.so.1"], "fault": "/opt/a: misses libgone.so.1"}
+    fault = {"file": "/opt/a", "names": ["libgone.so.1"], "fault": "/opt/a: missing libgone.so.1"}
     stack.loads(faults=[fault], exceptions=[row])
-    assert stack.refused()[1:] == [f"  {stack.published}: loading: /opt/a: misses libgone.so.1"]
+    assert stack.refused()[1:] == [f"  {stack.published}: loading: /opt/a: missing libgone.so.1"]
     stack.configure(keys={"inspection": {"exceptions": [row]}})
     assert "names sha256:" in stack.promote()
 
@@ -315,7 +315,7 @@ def test_vulnerable_image_is_not_promoted(stack: Stack, tmp_path: Path, monkeypa
     vulnerability_scanner.install(tmp_path, monkeypatch)
     stack.configure(keys={"vulnerabilities": {}})
     assert stack.refused()[1:] == [
-        f"  {stack.published}: vulnerability: CVE-2026-0001 (critical): apt 2.6.2, mended in 99"
+        f"  {stack.published}: vulnerability: CVE-2026-0001 (critical): apt 2.6.2, fixed in 99"
     ]
 
 
@@ -349,14 +349,14 @@ def test_index_is_promoted_on_the_evidence_of_each_part(stack: Stack, parts: lis
 
 
 def test_index_with_a_part_that_lacks_evidence_is_refused(stack: Stack, parts: list[str]) -> None:
-    fault = {"file": "/opt/a", "names": ["libgone.so.1"], "fault": "/opt/a: misses libgone.so.1"}
+    fault = {"file": "/opt/a", "names": ["libgone.so.1"], "fault": "/opt/a: missing libgone.so.1"}
     stack.loads(parts[0], faults=[fault])
     stack.evidence.kept.pop((parts[1], "loading"))
     stack.evidence.unsigned.add(parts[1])
     stack.checked(stack.report("planted"))
     assert stack.refused() == [
         "torch: stable is not set:",
-        f"  {parts[0]}: loading: /opt/a: misses libgone.so.1",
+        f"  {parts[0]}: loading: /opt/a: missing libgone.so.1",
         f"  {parts[1]}: cosign verify: no signatures found",
         f"  {parts[1]}: loading: {NOT_INSPECTED}",
         (

@@ -46,7 +46,7 @@ def test_scan_says_what_it_refuses_and_excepts(scan: Scan) -> None:
     assert report.refused
     assert str(report).splitlines() == [
         f"torch: {TORCH}",
-        "  refused     CVE-2026-0001 (critical): apt 2.6.2, mended in 99",
+        "  refused     CVE-2026-0001 (critical): apt 2.6.2, fixed in 99",
         "  known       2, by the database of 2026-11-24",
     ]
     fault = {"id": "CVE-2026-0001", "severity": "critical", "package": "apt", "version": "2.6.2", "fixed_in": ("99",)}
@@ -58,7 +58,7 @@ def test_scan_says_what_it_refuses_and_excepts(scan: Scan) -> None:
     assert [(each["id"], each["until"], each["reason"]) for each in excepted] == [
         ("CVE-2026-0001", "9999-12-31", "apt is not run")
     ]
-    assert "  excepted    CVE-2026-0001 (critical): apt 2.6.2, mended in 99, until 9999-12-31: apt is not run" in str(
+    assert "  excepted    CVE-2026-0001 (critical): apt 2.6.2, fixed in 99, until 9999-12-31: apt is not run" in str(
         report
     )
 

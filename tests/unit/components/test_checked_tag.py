@@ -90,9 +90,9 @@ def test_image_without_a_library_gets_no_tag(registry: Registry) -> None:
     with pytest.raises(SlipwayError) as refusal:
         TagChecked().create(given)
     lines = str(refusal.value).split("\n")
-    assert lines[0].startswith(f"{given['ref']}: gets no tag because of 2 faults; ")
+    assert lines[0].startswith(f"{given['ref']}: not tagged because of 2 faults; ")
     assert "slipway:inspection.exceptions" in lines[0]
-    assert lines[1:] == [f"  /opt/{name}: misses libgone.so.1: not in the image" for name in "ab"]
+    assert lines[1:] == [f"  /opt/{name}: missing libgone.so.1: not in the image" for name in "ab"]
     assert "a/loads:x1" not in registry.digests
 
 
@@ -102,7 +102,7 @@ def test_image_without_an_asked_architecture_gets_no_tag(registry: Registry) -> 
     given = inspected(registry, {"opt/x/_C.so": library}) | {"compiled": {"/opt/x/*": "8.0 9.0"}}
     with pytest.raises(SlipwayError) as refusal:
         TagChecked().create(given)
-    fault = "/opt/x/_C.so: misses code for 9.0: it has sm_80; /opt/x/* is compiled for 8.0 9.0"
+    fault = "/opt/x/_C.so: missing code for 9.0: it has sm_80; /opt/x/* is compiled for 8.0 9.0"
     assert str(refusal.value).split("\n")[1:] == [f"  {fault}"]
     TagChecked().create(given | {"exceptions": [row]})
     TagChecked().create(given | {"compiled": {"/opt/x/*": "8.0 8.6"}})
@@ -132,7 +132,7 @@ def test_exception_names_file_and_library(registry: Registry, files: str, missin
     if tagged:
         TagChecked().create(given)
     else:
-        with pytest.raises(SlipwayError, match="gets no tag because of a fault"):
+        with pytest.raises(SlipwayError, match="not tagged because of a fault"):
             TagChecked().create(given)
     assert ("a/loads:x1" in registry.digests) == tagged
 
@@ -149,11 +149,11 @@ def test_tag_of_an_image_that_loads_has_evidence(registry: Registry) -> None:
     assert fault == {
         "file": "/opt/a",
         "names": ["libgone.so.1"],
-        "fault": "/opt/a: misses libgone.so.1: not in the image",
+        "fault": "/opt/a: missing libgone.so.1: not in the image",
     }
     (image,) = evidence["images"]
     assert (image["digest"], image["platform"]) == (given["ref"].partition("@")[2], "linux/amd64")
-    assert loading_evidence.counting(evidence, []) == ["/opt/a: misses libgone.so.1: not in the image"]
+    assert loading_evidence.counting(evidence, []) == ["/opt/a: missing libgone.so.1: not in the image"]
     assert re.fullmatch(
         r"everything loads: \d files resolved, 1 of its faults excepted, inspected 20\S+",
         loading_evidence.summary(evidence),
@@ -195,21 +195,21 @@ def test_attested_inspection_is_that_of_the_tag(registry: Registry, monkeypatch:
 def test_tag_that_was_set_by_hand_proves_nothing(registry: Registry) -> None:
     given = inspected(registry, {"opt/a": PROGRAM})
     registry.digests["a/loads:x1"] = registry.digests["a/loads:unchecked--x1"]
-    with pytest.raises(SlipwayError, match="gets no tag because of a fault"):
+    with pytest.raises(SlipwayError, match="not tagged because of a fault"):
         TagChecked().create(given)
 
 
 def test_exception_for_one_symbol_hides_no_other(registry: Registry) -> None:
     program = elf(interpreter=LOADER, undefined=["mounted_one", "mounted_two", "forgotten"])
     row = {"files": "/opt/a", "missing": "mounted_*", "reason": "the host mounts it"}
-    with pytest.raises(SlipwayError, match="misses symbol mounted_one and 2 more"):
+    with pytest.raises(SlipwayError, match="missing symbol mounted_one and 2 more"):
         TagChecked().create(inspected(registry, {"opt/a": program}, row))
     TagChecked().create(inspected(registry, {"opt/a": program}, row, row | {"missing": "*"}))
 
 
 def test_exception_for_a_word_of_the_fault_hides_nothing(registry: Registry) -> None:
     row = {"files": "/opt/a", "missing": "misses", "reason": "a word of each line"}
-    with pytest.raises(SlipwayError, match="gets no tag because of a fault"):
+    with pytest.raises(SlipwayError, match="not tagged because of a fault"):
         TagChecked().create(inspected(registry, {"opt/a": PROGRAM}, row))
 
 
@@ -274,10 +274,10 @@ def test_vulnerable_image_gets_no_tag(registry: Registry, scanner: Scanner) -> N
         TagChecked().create(given)
     lines = str(refusal.value).split("\n")
     assert lines[0].startswith(
-        f"{given['ref']}: gets no tag because of a vulnerability, by the database of 2026-11-24; "
+        f"{given['ref']}: not tagged because of a vulnerability, by the database of 2026-11-24; "
     )
     assert "slipway:vulnerabilities.exceptions" in lines[0]
-    assert lines[1:] == ["  CVE-2026-0001 (critical): apt 2.6.2, mended in 99"]
+    assert lines[1:] == ["  CVE-2026-0001 (critical): apt 2.6.2, fixed in 99"]
     assert "a/loads:x1" not in registry.digests
     assert scanner.calls()[-1][0] == f"registry:{given['ref']}"
 

@@ -153,10 +153,10 @@ def test_unpushed_image_without_a_library_ends_the_update(client: Client) -> Non
     ref = client.hold({"opt/a": PROGRAM, "opt/b": PROGRAM, "opt/_C.so": elf("_C.so", gpu=fatbin((2, 80, 0)))})
     given = inputs(ref, compiled={"/opt/_C.so": "9.0"})
     assert refusal(InspectUnpushed().create, given).split("\n") == [
-        f"{NAME}: ends the update because of 3 faults; mend the image, or list it in slipway:inspection.exceptions:",
-        "  /opt/a: misses libgone.so.1: not in the image",
-        "  /opt/b: misses libgone.so.1: not in the image",
-        "  /opt/_C.so: misses code for 9.0: it has sm_80; /opt/_C.so is compiled for 9.0",
+        f"{NAME}: ends the update because of 3 faults; fix the image, or list it in slipway:inspection.exceptions:",
+        "  /opt/a: missing libgone.so.1: not in the image",
+        "  /opt/b: missing libgone.so.1: not in the image",
+        "  /opt/_C.so: missing code for 9.0: it has sm_80; /opt/_C.so is compiled for 9.0",
     ]
     excepted = {"files": "/opt/*", "missing": "libgone.so.*", "reason": "the host mounts it"}
     other = {"files": "/opt/_C.so", "missing": "9.0", "reason": "it runs on A100 alone"}
@@ -164,9 +164,9 @@ def test_unpushed_image_without_a_library_ends_the_update(client: Client) -> Non
 
 
 VULNERABLE = (
-    f"{NAME}: ends the update because of a vulnerability, by the database of 2026-11-24; mend the image (`slipway lock "
+    f"{NAME}: ends the update because of a vulnerability, by the database of 2026-11-24; fix the image (`slipway lock "
     "--refresh` upgrades its packages), or list it in slipway:vulnerabilities.exceptions:\n"
-    "  CVE-2026-0001 (critical): apt 2.6.2, mended in 99"
+    "  CVE-2026-0001 (critical): apt 2.6.2, fixed in 99"
 )
 
 
@@ -197,7 +197,7 @@ def test_scanned_archive_is_what_the_engine_saved(client: Client, scanner: Scann
 
 def test_image_that_does_not_load_is_not_scanned(client: Client, scanner: Scanner) -> None:
     given = inputs(client.hold({"opt/a": PROGRAM}), vulnerabilities={"database": str(scanner.archive)})
-    assert "/opt/a: misses libgone.so.1" in refusal(InspectUnpushed().create, given)
+    assert "/opt/a: missing libgone.so.1" in refusal(InspectUnpushed().create, given)
     InspectUnpushed().create(given | {"exceptions": None, "vulnerabilities": None})
     assert not (scanner.folder / "calls").exists()
 
@@ -280,7 +280,7 @@ def test_image_behind_tls_is_read_by_its_api(client: Client, engine: TlsEngine) 
     """As that of a cluster's build service."""
     ref = client.hold({"opt/a": PROGRAM})
     engine.body = client.archive.read_bytes()
-    assert "/opt/a: misses libgone.so.1" in refusal(InspectUnpushed().create, over_tls(engine, ref))
+    assert "/opt/a: missing libgone.so.1" in refusal(InspectUnpushed().create, over_tls(engine, ref))
     assert (engine.requests, client.calls) == ([SAVED], [])
 
 

@@ -195,7 +195,9 @@ def test_load_of_several_mistakes_fails_with_a_line_each() -> None:
 
 
 def test_flavor_unknown_error_names_nearest_and_all() -> None:
-    with pytest.raises(SlipwayError, match=r"stack x: slipway:flavor: 'lcal' is no flavor \(did you mean 'local'\?\)"):
+    with pytest.raises(
+        SlipwayError, match=r"stack x: slipway:flavor: 'lcal' is not a flavor \(did you mean 'local'\?\)"
+    ):
         flavors.load({"flavor": "lcal"}, "stack x")
     for values in ({}, {"flavor": ""}, {"flavor": 3}):
         with pytest.raises(SlipwayError, match="slipway:flavor is required; allowed: .*local"):

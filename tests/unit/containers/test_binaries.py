@@ -35,28 +35,28 @@ LIBRARY = elf("liba.so", defined=["a"])
     ("files", "expected"),
     [
         ({"usr/lib64/liba.so": LIBRARY}, []),
-        ({}, ["/bin/p: misses liba.so: not in the image"]),
-        ({"opt/liba.so": LIBRARY}, ["/bin/p: misses liba.so: /opt/liba.so is in no folder that is searched"]),
+        ({}, ["/bin/p: missing liba.so: not in the image"]),
+        ({"opt/liba.so": LIBRARY}, ["/bin/p: missing liba.so: /opt/liba.so is in no folder that is searched"]),
         ({"usr/lib64/liba.so": "->../../opt/liba.so", "opt/liba.so": LIBRARY}, []),
-        ({"usr/lib64/liba.so": "->liba.so"}, ["/bin/p: misses liba.so: not in the image"]),
-        ({"usr/lib64/liba.so": elf("liba.so", machine=183)}, ["/bin/p: misses liba.so: /usr/lib64/liba.so is for aarch64"]),
-        ({"usr/lib64/liba.so": elf("liba.so")}, ["/bin/p: misses symbol a: no library defines it"]),
+        ({"usr/lib64/liba.so": "->liba.so"}, ["/bin/p: missing liba.so: not in the image"]),
+        ({"usr/lib64/liba.so": elf("liba.so", machine=183)}, ["/bin/p: missing liba.so: /usr/lib64/liba.so is for aarch64"]),
+        ({"usr/lib64/liba.so": elf("liba.so")}, ["/bin/p: missing symbol a: no library defines it"]),
         (
             {"opt/liba.so": LIBRARY, "etc/ld.so.conf": "include /etc/ld.so.conf.d/*.conf", "etc/ld.so.conf.d/x.conf": "/opt"},
-            ["/bin/p: misses liba.so: /opt/liba.so is not in /etc/ld.so.cache; run ldconfig"],
+            ["/bin/p: missing liba.so: /opt/liba.so is not in /etc/ld.so.cache; run ldconfig"],
         ),
-        ({"usr/lib64/liba.so": "GROUP ( x )"}, ["/bin/p: misses liba.so: /lib64/liba.so is no ELF file"]),
+        ({"usr/lib64/liba.so": "GROUP ( x )"}, ["/bin/p: missing liba.so: /lib64/liba.so is no ELF file"]),
         (
             {"usr/lib64/liba.so": LIBRARY[:64]},
             [
                 "/usr/lib64/liba.so: cannot be loaded: malformed: a table at 64 ends after the file",
-                "/bin/p: misses liba.so: /usr/lib64/liba.so cannot be loaded: malformed: a table at 64 ends after the file",
+                "/bin/p: missing liba.so: /usr/lib64/liba.so cannot be loaded: malformed: a table at 64 ends after the file",
             ],
         ),
     ],
 )  # fmt: skip
 def test_resolve_program_reports_missing_library(files: dict[str, bytes | str], expected: list[str]) -> None:
-    if expected == ["/bin/p: misses liba.so: /lib64/liba.so is no ELF file"]:
+    if expected == ["/bin/p: missing liba.so: /lib64/liba.so is no ELF file"]:
         files = {"lib64/liba.so": files["usr/lib64/liba.so"]}
     assert faults({"bin/p": PROGRAM, **files}) == expected
 
@@ -67,12 +67,12 @@ def test_library_of_another_machine_is_named_with_it() -> None:
     machines |= {224: "AMD GPU", 243: "riscv", 247: "bpf", 258: "loongarch", 50: "machine 50"}
     for number, name in machines.items():
         other = {"bin/p": PROGRAM, "usr/lib64/liba.so": elf("liba.so", machine=number)}
-        assert faults(other) == [f"/bin/p: misses liba.so: /usr/lib64/liba.so is for {name}"]
+        assert faults(other) == [f"/bin/p: missing liba.so: /usr/lib64/liba.so is for {name}"]
 
 
 def test_loader_that_is_none_is_missing() -> None:
     files: dict[str, bytes | str] = {"bin/p": PROGRAM, "usr/lib64/liba.so": LIBRARY}
-    assert faults({**files, LOADER.lstrip("/"): "text"}) == [f"/bin/p: misses {LOADER}: no such loader"]
+    assert faults({**files, LOADER.lstrip("/"): "text"}) == [f"/bin/p: missing {LOADER}: no such loader"]
     malformed = f"{LOADER}: cannot be loaded: malformed: a table at 64 ends after the file"
     assert faults({**files, LOADER.lstrip("/"): LIBRARY[:64]}) == [malformed]
 
@@ -86,7 +86,7 @@ def test_resolve_needed_version_must_be_provided() -> None:
     user = elf("libu.so", ["liba.so"], needs={"liba.so": ["V1", "V2"]})
     versioned = elf("liba.so", provides=["liba.so", "V1"], defined=["a"])
     files: dict[str, bytes | str] = {"bin/p": PROGRAM, "lib64/libu.so": user, "lib64/liba.so": versioned}
-    assert faults(files) == ["/lib64/libu.so: misses version V2 of /lib64/liba.so"]
+    assert faults(files) == ["/lib64/libu.so: missing version V2 of /lib64/liba.so"]
     assert faults({**files, "lib64/liba.so": LIBRARY}) == [], "a library without versions satisfies all"
 
 
@@ -139,7 +139,7 @@ def test_resolve_python_library_may_be_preloaded() -> None:
     apart = {f"{SITE}/a/_c.so": extension, "usr/lib/python3/dist-packages/libx.so.1": elf("libx.so.1")}
     assert len(faults(apart)) == 1, "another environment's library is never opened"
     assert faults({"opt/plugin.so": extension, **files}) == [
-        f"/opt/plugin.so: misses libx.so.1: /{SITE}/nvidia/x/lib/libx.so.1 is in no folder that is searched"
+        f"/opt/plugin.so: missing libx.so.1: /{SITE}/nvidia/x/lib/libx.so.1 is in no folder that is searched"
     ], "nothing opens it before a plugin outside Python's packages"
 
 
@@ -172,7 +172,7 @@ def test_resolve_symbol_that_opener_defines_is_no_fault() -> None:
     program = elf(needed=["libdl.so"], interpreter=LOADER, defined=["callback"])
     plugin = elf("plugin.so", undefined=["callback"])
     assert faults({"bin/p": program, "opt/plugin.so": plugin, "lib64/libdl.so": elf("libdl.so")}) == []
-    assert faults({"opt/plugin.so": plugin}) == ["/opt/plugin.so: misses symbol callback: no library defines it"]
+    assert faults({"opt/plugin.so": plugin}) == ["/opt/plugin.so: missing symbol callback: no library defines it"]
 
 
 def test_resolve_preloaded_library_provides_symbols() -> None:
@@ -182,7 +182,7 @@ def test_resolve_preloaded_library_provides_symbols() -> None:
         "lib64/libc.so": elf("libc.so"),
         "opt/libpre.so": elf("libpre.so", defined=["traced"]),
     }
-    assert faults(files) == ["/bin/p: misses symbol traced: no library defines it"]
+    assert faults(files) == ["/bin/p: missing symbol traced: no library defines it"]
     assert faults(files, {"Env": ["LD_PRELOAD=libgone.so:/opt/libpre.so"]}) == []
     assert faults({**files, "etc/ld.so.preload": "# libgone.so\n\t/opt/libpre.so # or\n"}) == []
 
@@ -207,7 +207,7 @@ def test_resolve_preloaded_library_must_itself_load() -> None:
         "lib64/libpre.so": elf("libpre.so", ["libgone.so"]),
     }
     assert faults(files, {"Env": ["LD_PRELOAD=libpre.so"]}) == [
-        "/lib64/libpre.so: misses libgone.so: not in the image; needed by /bin/p, /lib64/ld-linux-x86-64.so.2"
+        "/lib64/libpre.so: missing libgone.so: not in the image; needed by /bin/p, /lib64/ld-linux-x86-64.so.2"
     ]
 
 
@@ -218,7 +218,7 @@ def test_resolve_image_without_loader_names_interpreter() -> None:
         "liba.so": Entry("file", 0o755, (0, 0), facts=read(LIBRARY)),
     })], {})  # fmt: skip
     result = loading.resolve(files, X86_64)
-    assert [str(fault) for fault in result.faults] == [f"/p: misses {LOADER}: no such loader"]
+    assert [str(fault) for fault in result.faults] == [f"/p: missing {LOADER}: no such loader"]
     assert result.not_resolved == {"without a loader in the image": 1}
 
 
@@ -304,7 +304,7 @@ def test_cover_gpu_without_code_is_fault() -> None:
         image({"a.so": library, "b.so": elf("b", gpu=fatbin((2, 90, 1 << 20)))}), {"B200": "10.0", "9.0": "9.0"}
     )
     assert covered.compiled == {"B200 (10.0)": ["/a.so"]}
-    assert [str(fault) for fault in covered.faults()] == ["/b.so: misses code for B200 (10.0): it has sm_90a"]
+    assert [str(fault) for fault in covered.faults()] == ["/b.so: missing code for B200 (10.0): it has sm_90a"]
 
 
 def test_capability_of_unknown_gpu_suggests_name() -> None:
@@ -331,7 +331,7 @@ def test_driver_of_newest_cuda_is_least() -> None:
     assert needed
     assert (needed.least, needed.cuda, needed.belongs) == ("580", "13.2", "595.45.04")
     assert [str(fault) for fault in needed.faults("570.86")] == [
-        f"/{SITE}/nvidia/cu13/lib/libcudart.so.13: misses driver 580: 570.86 is too old for CUDA 13"
+        f"/{SITE}/nvidia/cu13/lib/libcudart.so.13: missing driver 580: 570.86 is too old for CUDA 13"
     ]
     assert needed.faults("580.65.06") == needed.faults("") == []
     labelled = driver.needed(image(files, {"Labels": {DRIVER_LABEL: "525.60.13"}}), cuda_toolkit)

@@ -44,7 +44,7 @@ def test_inspect_archive_prints_fault_and_exits_1(layout: Path, capsys: pytest.C
     assert capsys.readouterr().out.splitlines()[1:] == [
         "  loader  4 ELF files resolved as /lib64/ld-linux-x86-64.so.2 does",
         "  size    2.11 kB unpacked, 752 B replaced or removed by a later layer",
-        "fault: /bin/p: misses liba.so: not in the image",
+        "fault: /bin/p: missing liba.so: not in the image",
         "1 fault",
     ]
 
@@ -110,7 +110,7 @@ def test_inspect_markdown_has_faults_and_a_table(layout: Path, capsys: pytest.Ca
     assert capsys.readouterr().out.splitlines() == [
         f"### `{layout}` `linux/amd64`: 1 fault",
         "",
-        "- `/bin/p: misses liba.so: not in the image`",
+        "- `/bin/p: missing liba.so: not in the image`",
         "",
         "| What | In the image |",
         "| --- | --- |",

@@ -79,13 +79,13 @@ def test_path_is_inherited_whatever_its_kind(kind: str, ignored: str) -> None:
 def test_path_with_unknown_token_does_not_count() -> None:
     files: Files = {"bin/p": program("liba.so", rpath="/opt:/opt/$LIB"), "opt/liba.so": elf()}
     assert [str(fault) for fault in resolved(files).faults] == [
-        "/bin/p: misses liba.so: /opt/liba.so is in no folder that is searched"
+        "/bin/p: missing liba.so: /opt/liba.so is in no folder that is searched"
     ]
 
 
 def test_first_file_counts_even_for_other_machine() -> None:
     files: Files = {"bin/p": program("liba.so"), "lib/liba.so": elf(machine=183), "usr/lib/liba.so": elf()}
-    assert [str(fault) for fault in resolved(files).faults] == ["/bin/p: misses liba.so: /lib/liba.so is for aarch64"]
+    assert [str(fault) for fault in resolved(files).faults] == ["/bin/p: missing liba.so: /lib/liba.so is for aarch64"]
 
 
 def test_library_counts_by_name_of_file() -> None:
@@ -121,11 +121,11 @@ def test_image_of_both_resolves_each_by_its_loader() -> None:
     }
     result = loading.resolve(image(files), X86_64)
     assert [str(fault) for fault in result.faults] == [
-        "/bin/q: misses liba.so: /opt/lib/liba.so is in no folder that is searched"
+        "/bin/q: missing liba.so: /opt/lib/liba.so is in no folder that is searched"
     ]
     assert result.loader == f"{LOADER} and {MUSL}"
 
 
 def test_program_of_glibc_where_musl_is_alone_misses_loader() -> None:
     files: Files = {"bin/q": elf(interpreter=LOADER)}
-    assert [str(fault) for fault in resolved(files).faults] == [f"/bin/q: misses {LOADER}: no such loader"]
+    assert [str(fault) for fault in resolved(files).faults] == [f"/bin/q: missing {LOADER}: no such loader"]

@@ -98,7 +98,7 @@ def test_inspect_cluster_names_nodes_with_an_old_driver(
     lines = capsys.readouterr().out.splitlines()
     known = "550.90.07 on nodes gpu-0, gpu-1, gpu-2 and 2 more, 580.95.05 on node new; not known of node bare"
     assert f"  nodes   {known}" in lines
-    fault = "misses driver 580: 550.90.07 of nodes gpu-0, gpu-1, gpu-2 and 2 more is too old for CUDA 13"
+    fault = "missing driver 580: 550.90.07 of nodes gpu-0, gpu-1, gpu-2 and 2 more is too old for CUDA 13"
     assert lines[-2:] == [f"fault: /usr/lib64/libcudart.so.13: {fault}", "1 fault"]
     assert (kubectl / "calls").read_text() == "get nodes --output=json --request-timeout=20s\n"
     assert main(["inspect", image, "--cluster", "--json"]) == 1

@@ -61,33 +61,33 @@ def test_sound_image_has_no_fault() -> None:
     [
         pytest.param(
             without(f"{HPCX}/libucc.so.1"),
-            f"/{TORCH}: misses libucc.so.1: not in the image; NVIDIA's HPC-X has it",
+            f"/{TORCH}: missing libucc.so.1: not in the image; NVIDIA's HPC-X has it",
             id="libucc-missing",
         ),
-        pytest.param(without(*UCC), f"/{TORCH}: misses libucc.so.1: not in the image; NVIDIA's HPC-X has it", id="hpcx"),
+        pytest.param(without(*UCC), f"/{TORCH}: missing libucc.so.1: not in the image; NVIDIA's HPC-X has it", id="hpcx"),
         pytest.param(
             {**SOUND, NCCL: nccl("12.9")},
-            f"/{NCCL}: misses CUDA 13: it is for CUDA 12.9, beside /usr/lib64/libcudart.so.13; needed by /{TORCH}",
+            f"/{NCCL}: missing CUDA 13: it is for CUDA 12.9, beside /usr/lib64/libcudart.so.13; needed by /{TORCH}",
             id="nccl-of-another-cuda",
         ),
         pytest.param(
             without("opt/amazon/efa/lib/libfabric.so.1"),
-            f"/{PLUGIN}: misses libfabric.so.1: not in the image; Debian's libfabric1 has it",
+            f"/{PLUGIN}: missing libfabric.so.1: not in the image; Debian's libfabric1 has it",
             id="ofi-nccl-without-libfabric",
         ),
         pytest.param(
             {**SOUND, "opt/amazon/efa/lib/libfabric.so.1": elf("libfabric.so.1", provides=["FABRIC_1.0"])},
-            f"/{PLUGIN}: misses version FABRIC_1.8 of /opt/amazon/efa/lib/libfabric.so.1",
+            f"/{PLUGIN}: missing version FABRIC_1.8 of /opt/amazon/efa/lib/libfabric.so.1",
             id="ofi-nccl-for-another-libfabric",
         ),
         pytest.param(
             without(PLUGIN),
-            f"/{NCCL}: misses libnccl-net-ofi.so, which it opens: not in the image; NCCL_NET_PLUGIN of the image names it; needed by /{TORCH}",
+            f"/{NCCL}: missing libnccl-net-ofi.so, which it opens: not in the image; NCCL_NET_PLUGIN of the image names it; needed by /{TORCH}",
             id="ofi-nccl-gone",
         ),
         pytest.param(
             {**SOUND, f"{SITE}/ext/_C.so": elf("_C.so", ["libtorch_cuda.so"], runpath="$ORIGIN/../torch/lib", undefined=["_ZN3c105older"])},
-            f"/{SITE}/ext/_C.so: misses symbol _ZN3c105older: it is built for another torch, and torch of /opt/venv does not define it",
+            f"/{SITE}/ext/_C.so: missing symbol _ZN3c105older: it is built for another torch, and torch of /opt/venv does not define it",
             id="extension-of-another-torch",
         ),
     ],
@@ -109,7 +109,7 @@ def test_nccl_of_each_release_beside_cuda_13(cuda: str, count: int) -> None:
 def test_extension_without_a_wanted_architecture_is_a_fault() -> None:
     extension = elf("_C.so", gpu=fatbin((2, 80, 0), (2, 90, 0)))
     covered = gpu_coverage.cover(image({f"{SITE}/ext/_C.so": extension}), {"B200": "10.0"})
-    expected = f"/{SITE}/ext/_C.so: misses code for B200 (10.0): it has sm_80 sm_90"
+    expected = f"/{SITE}/ext/_C.so: missing code for B200 (10.0): it has sm_80 sm_90"
     assert [str(fault).replace(", ", " ") for fault in covered.faults()] == [expected]
 
 
@@ -125,9 +125,9 @@ def test_compiled_library_without_an_architecture_is_a_fault() -> None:
         f"{SITE}/nvidia/cublas/lib/libcublas.so.13": sm80,
         "opt/nccl-tests/build/all_reduce_perf": elf("", gpu=fatbin((2, 80, 0), (1, 90, 0))),
     }
-    extension = f"/{SITE}/ext/_C.so: misses code for 9.0: it has sm_80; my-ext is compiled for 8.0 9.0+PTX"
+    extension = f"/{SITE}/ext/_C.so: missing code for 9.0: it has sm_80; my-ext is compiled for 8.0 9.0+PTX"
     assert lacking(files, {"my-ext": "8.0 9.0+PTX", "/opt/nccl-tests/*": "8.0 9.0 10.0"}) == [extension]
-    program = "/opt/nccl-tests/build/all_reduce_perf: misses code for 7.5: it has compute_90, sm_80"
+    program = "/opt/nccl-tests/build/all_reduce_perf: missing code for 7.5: it has compute_90, sm_80"
     assert lacking(files, {"/opt/nccl-tests/*": "7.5 8.6 9.0a"}) == [
         f"{program}; /opt/nccl-tests/* is compiled for 7.5 8.6 9.0a"
     ]
@@ -142,7 +142,7 @@ def test_library_that_leaves_out_old_architectures_is_no_fault() -> None:
     records = "".join(f"{path.removeprefix(f'{SITE}/')},sha256=AAAA,7\n" for path in files)
     (fault,) = lacking({**files, f"{SITE}/deepspeed-0.19.7.dist-info/RECORD": records}, {"deepspeed": "7.5 8.0"})
     assert "fused_adam_op" in fault
-    assert fault.endswith("misses code for 7.5: it has sm_80; deepspeed is compiled for 7.5 8.0")
+    assert fault.endswith("missing code for 7.5: it has sm_80; deepspeed is compiled for 7.5 8.0")
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_plugin_of_qt_outside_its_wheels_is_a_fault() -> None:
         "opt/QtViewer/app/plugins/gpu.so": elf("g", ["libviewer.so.1"]),
     }
     result = loading.resolve(image(files), X86_64)
-    assert sorted(fault.missing for fault in result.faults) == ["misses libviewer.so.1", "misses libxcb-cursor.so.0"]
+    assert sorted(fault.missing for fault in result.faults) == ["missing libviewer.so.1", "missing libxcb-cursor.so.0"]
     assert list(result.optional) == ["libspeechd.so.2"]
 
 
@@ -263,7 +263,7 @@ def test_mpi4py_compiled_without_its_mpi_is_a_fault() -> None:
     }
     result = loading.resolve(image(files), X86_64)
     assert ([fault.missing for fault in result.faults], list(result.optional)) == (
-        ["misses libmpi.so.40"],
+        ["missing libmpi.so.40"],
         ["libmpi.so.12"],
     )
 
@@ -290,7 +290,7 @@ def test_plugin_that_its_owner_does_without_is_no_fault(plugin: str, needed: str
     """It is one for what it is for: another library that it misses is a fault."""
     path = posixpath.normpath(f"{SITE}/{plugin}")
     result = loading.resolve(image({path: elf("p", [needed, "libother.so"])}), X86_64)
-    assert ([fault.missing for fault in result.faults], list(result.optional)) == (["misses libother.so"], [needed])
+    assert ([fault.missing for fault in result.faults], list(result.optional)) == (["missing libother.so"], [needed])
 
 
 def test_plugin_that_may_lack_everything_may_lack_symbols() -> None:

@@ -52,7 +52,7 @@ def test_copied_cudnn_misses_one_of_its_parts(name: str) -> None:
     """A wheel's repair renames the library, and not what it opens."""
     files = cudnn("opt/venv/lib", "", "_ops")
     files[f"opt/venv/lib/{name}"] = elf(name, runpath="$ORIGIN")
-    expected = f"/opt/venv/lib/{name}: misses libcudnn_ops.so.9, which it opens: not in the image"
+    expected = f"/opt/venv/lib/{name}: missing libcudnn_ops.so.9, which it opens: not in the image"
     assert expected in [line.partition(";")[0] for line in faults(files)]
     files["opt/venv/lib/libcudnn_ops.so.9"] = elf("libcudnn_ops.so.9")
     assert faults(files) == []
@@ -69,18 +69,18 @@ def test_copied_cudnn_without_any_part_is_for_another_package() -> None:
 def test_copied_nvrtc_misses_its_builtins() -> None:
     name = "libnvrtc-672ee683.so.11.2"
     files: Files = {f"{LIB}/{name}": elf(name, rodata=b"\0libnvrtc-builtins.so.11.2\0")}
-    assert faults(files) == [f"/{LIB}/{name}: misses libnvrtc-builtins.so.11.2, which it opens: not in the image"]
+    assert faults(files) == [f"/{LIB}/{name}: missing libnvrtc-builtins.so.11.2, which it opens: not in the image"]
 
 
 @pytest.mark.parametrize(
     ("without", "expected"),
     [
         ((), []),
-        (("_ops",), ["libcudnn.so.9: misses libcudnn_ops.so.9, which it opens: not in the image"]),
+        (("_ops",), ["libcudnn.so.9: missing libcudnn_ops.so.9, which it opens: not in the image"]),
         (("_ops", "_cnn", "_adv", "_engines_precompiled", "_heuristic"), []),
         (
             ("_engines_runtime_compiled",),
-            ["libcudnn_graph.so.9: misses libcudnn_engines_runtime_compiled.so.9, which it opens: not in the image"],
+            ["libcudnn_graph.so.9: missing libcudnn_engines_runtime_compiled.so.9, which it opens: not in the image"],
         ),
     ],
 )
@@ -97,7 +97,7 @@ def test_cudnn_8_opens_all_its_parts() -> None:
     for part in parts:
         name = f"libcudnn{part}.so.8"
         without = {path: content for path, content in whole.items() if not path.endswith(name)}
-        assert faults(without) == [f"/{LIB}/libcudnn.so.8: misses {name}, which it opens: not in the image"]
+        assert faults(without) == [f"/{LIB}/libcudnn.so.8: missing {name}, which it opens: not in the image"]
     assert faults({path: content for path, content in whole.items() if "_train" not in path}) == [], "it infers"
 
 
@@ -127,7 +127,7 @@ def test_mkl_opens_its_core_layers_and_kernels(without: str, environment: tuple[
     lines = [str(fault) for fault in resolved(files, *environment).faults]
     opened = [line for line in lines if line.startswith("/opt/mkl/libmkl_rt.so.3: ")]
     reason = "which it opens: it does not start without"
-    assert opened == [f"/opt/mkl/libmkl_rt.so.3: misses {name}, {reason}" for name in expected]
+    assert opened == [f"/opt/mkl/libmkl_rt.so.3: missing {name}, {reason}" for name in expected]
     assert "libmkl_core.so.3" in without or lines == opened
 
 
@@ -143,7 +143,7 @@ def test_nvshmem_opens_a_bootstrap(environment: tuple[str, ...], misses: list[st
     }
     lines = [str(fault) for fault in resolved(host, *environment).faults]
     reason = "which it opens: it does not start without"
-    assert lines == [f"/{folder}/libnvshmem_host.so.3: misses {name}, {reason}" for name in misses]
+    assert lines == [f"/{folder}/libnvshmem_host.so.3: missing {name}, {reason}" for name in misses]
     assert faults({**host, f"{folder}/nvshmem_bootstrap_uid.so.3": elf("nvshmem_bootstrap_uid.so.3")}) == []
 
 
@@ -154,7 +154,7 @@ def test_plugin_in_unsearched_folder_names_users() -> None:
         "bin/p": elf(needed=["libcudnn.so.9"], interpreter=LOADER),
     }
     reason = "/opt/libcudnn_adv.so.9 is in no folder that is searched; needed by /bin/p"
-    assert faults(files) == [f"/usr/lib64/libcudnn.so.9: misses libcudnn_adv.so.9, which it opens: {reason}"]
+    assert faults(files) == [f"/usr/lib64/libcudnn.so.9: missing libcudnn_adv.so.9, which it opens: {reason}"]
     assert resolved(files, "LD_LIBRARY_PATH=/opt").faults == []
 
 
@@ -162,7 +162,7 @@ def test_plugin_in_unsearched_folder_names_users() -> None:
 def test_nvrtc_opens_builtins_of_its_own_release(release: str, *, opens: bool) -> None:
     name = f"libnvrtc-builtins.so.{release}"
     lines = faults({f"{LIB}/libnvrtc.so.13": nvrtc("13.0"), f"{LIB}/{name}": elf(name)})
-    missing = "misses libnvrtc-builtins.so.13.0, which it opens: not in the image"
+    missing = "missing libnvrtc-builtins.so.13.0, which it opens: not in the image"
     assert lines == ([] if opens else [f"/{LIB}/libnvrtc.so.13: {missing}"])
 
 
@@ -200,7 +200,7 @@ def test_plugin_is_found_by_rpath_of_who_loads_opener() -> None:
     assert faults({**files, "opt/torch/libuser.so": elf(needed=["libnvrtc.so.13"], rpath="/opt/cuda")}) == []
     lines = faults({**files, "opt/torch/libuser.so": elf(needed=["libnvrtc.so.13"], runpath="/opt/cuda")})
     reason = "/opt/cuda/libnvrtc-builtins.so.13.0 is in no folder that is searched; needed by /opt/torch/libuser.so"
-    assert lines == [f"/opt/cuda/libnvrtc.so.13: misses {name}, which it opens: {reason}"]
+    assert lines == [f"/opt/cuda/libnvrtc.so.13: missing {name}, which it opens: {reason}"]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_plugin_is_found_by_rpath_of_who_loads_opener() -> None:
         (("NCCL_NET_PLUGIN=libnccl-net-ofi.so",), []),
         (
             ("NCCL_NET_PLUGIN=spcx",),
-            ["misses libnccl-net-spcx.so, which it opens: not in the image; NCCL_NET_PLUGIN of the image names it"],
+            ["missing libnccl-net-spcx.so, which it opens: not in the image; NCCL_NET_PLUGIN of the image names it"],
         ),
     ],
 )
@@ -249,7 +249,7 @@ def test_files_beside_opener_are_listed_and_load() -> None:
     }
     result = resolved(files)
     assert [str(fault) for fault in result.faults] == [
-        "/opt/ucx/lib/ucx/libuct_gone.so.0: misses libgone.so: not in the image"
+        "/opt/ucx/lib/ucx/libuct_gone.so.0: missing libgone.so: not in the image"
     ]
     assert [(plugin.file, plugin.loads) for plugin in result.plugins] == [
         ("/opt/ucx/lib/ucx/libuct_gone.so.0", False),
@@ -260,6 +260,6 @@ def test_files_beside_opener_are_listed_and_load() -> None:
 def test_ucc_without_memory_component_is_fault() -> None:
     files: Files = {f"{LIB}/libucc.so.1": elf("libucc.so.1"), f"{LIB}/ucc/libucc_cl_basic.so": elf()}
     assert faults(files) == [
-        f"/{LIB}/libucc.so.1: misses ucc/libucc_mc_*.so, which it opens: it does not start without"
+        f"/{LIB}/libucc.so.1: missing ucc/libucc_mc_*.so, which it opens: it does not start without"
     ]
     assert faults({**files, f"{LIB}/ucc/libucc_mc_cpu.so": elf()}) == []

@@ -14,7 +14,7 @@ NEW: Files = {GLIBC: elf("libc.so.6", provides=["GLIBC_2.2.5", "GLIBC_2.41", "GL
 OLD: Files = {GLIBC: elf("libc.so.6", provides=["GLIBC_2.2.5", "GLIBC_2.34"])}
 READ_WRITE, EXECUTABLE = 6, 7
 EXTENSION = f"{SITE}/a/_a.so"
-REFUSED = "misses an executable stack: glibc 2.41 opens no library that asks for one"
+REFUSED = "needs an executable stack: glibc 2.41 opens no library that asks for one"
 
 
 def refused(files: Files, environment: str = "") -> list[str]:

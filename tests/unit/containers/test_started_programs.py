@@ -240,10 +240,10 @@ def test_program_is_started_as_the_image_s_user(modes: Mapping[str, tuple[int, i
         ("+1000:+44", []),
         (
             "9" * 5000,
-            [f"/etc/passwd: misses {'9' * 5000}: /etc/passwd has no user {'9' * 5000}, which the image names"],
+            [f"/etc/passwd: missing {'9' * 5000}: /etc/passwd has no user {'9' * 5000}, which the image names"],
         ),
-        ("gone", ["/etc/passwd: misses gone: /etc/passwd has no user gone, which the image names"]),
-        ("app:gone", ["/etc/passwd: misses app:gone: /etc/group has no group gone, which the image names"]),
+        ("gone", ["/etc/passwd: missing gone: /etc/passwd has no user gone, which the image names"]),
+        ("app:gone", ["/etc/passwd: missing app:gone: /etc/group has no group gone, which the image names"]),
     ],
 )
 def test_user_of_image_must_exist(user: str, expected: Sequence[str]) -> None:
@@ -302,7 +302,7 @@ def test_image_without_a_program_for_its_platform_is_a_fault() -> None:
         "bin/app": elf(machine=183, interpreter="/lib/ld-linux-aarch64.so.1"),
         "lib/a.so": elf("a.so", machine=183),
     }
-    assert lines(files, entry("/bin/app"), base={}) == ["/: misses programs for linux/amd64: 2 files are for aarch64"]
+    assert lines(files, entry("/bin/app"), base={}) == ["/: missing programs for linux/amd64: 2 files are for aarch64"]
     assert lines(files, {}, machine=AARCH64, base={}) == []
     assert lines({"data": "x", "gpu.cubin": elf(machine=190)}, {}, base={}) == []
     beside: Files = {"usr/lib/app": files["bin/app"], "bin/app-arm64": files["bin/app"], "bin/b": PROGRAM}
@@ -325,7 +325,7 @@ def test_image_with_programs_of_another_platform_is_a_fault(platform: str, built
     results = [started_programs.faults(read, machine, f"linux/{platform}") for read in (alone, beside)]
     assert [len(result) for result in results] == ([0, 0] if runs else [1, 1])
     if not runs:
-        assert results[0][0].missing == f"misses programs for linux/{platform}"
+        assert results[0][0].missing == f"missing programs for linux/{platform}"
         assert results[1][0].file == "/bin/app"
 
 
@@ -334,7 +334,7 @@ def test_image_with_programs_of_another_platform_is_a_fault(platform: str, built
     [
         ({"opt/venv/bin/python": "->/root/python3.12"}, "/opt/venv/bin/python: does not start: /root/python3.12, where /opt/venv/bin/python leads, does not exist"),
         ({"opt/venv/bin/python": elf(machine=183, interpreter=LOADER)}, "/opt/venv/bin/python: does not start: /opt/venv/bin/python is for aarch64, the image for x86-64"),
-        ({"opt/venv/bin/python": "->/usr/bin/python3.12", "usr/bin/python3.12": PROGRAM}, "/opt/venv/bin/python: misses its packages: it is Python 3.12, as /usr/bin/python3.12; they are of Python 3.11"),
+        ({"opt/venv/bin/python": "->/usr/bin/python3.12", "usr/bin/python3.12": PROGRAM}, "/opt/venv/bin/python: missing its packages: it is Python 3.12, as /usr/bin/python3.12; they are of Python 3.11"),
     ],
 )  # fmt: skip
 def test_python_of_each_environment_starts(files: Files, expected: str) -> None:

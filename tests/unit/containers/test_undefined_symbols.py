@@ -22,7 +22,7 @@ def extension(symbol: str, *needed: str, **options: str) -> bytes:
 
 
 def of_another(path: str, symbol: str, place: str = "/opt/venv") -> str:
-    return f"/{path}: misses symbol {symbol}: it is built for another torch, and torch of {place} does not define it"
+    return f"/{path}: missing symbol {symbol}: it is built for another torch, and torch of {place} does not define it"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_extension_beside_its_torch_elsewhere_is_a_fault() -> None:
 def test_environments_of_one_python_define_together(config: Mapping[str, list[str]], texts: Files) -> None:
     files: Files = {f"{SITE}/a/_A.so": elf("_A.so", undefined=["f"]), f"{OTHER}/b/_B.so": elf("_B.so", defined=["f"])}
     assert faults({**files, **texts}, config) == []
-    assert faults(files) == [f"/{SITE}/a/_A.so: misses symbol f: no library defines it"]
+    assert faults(files) == [f"/{SITE}/a/_A.so: missing symbol f: no library defines it"]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_extension_of_another_python_is_a_fault() -> None:
     path = f"{SITE}/ext/_C.abi3.so"
     module = elf("", undefined=["PyList_New", "PyType_Freeze"], defined=["PyInit__C"])
     assert faults({**files, path: module}) == [
-        f"/{path}: misses symbol PyType_Freeze: it is built for another Python, and Python 3.11 of /opt/venv does not define it"
+        f"/{path}: missing symbol PyType_Freeze: it is built for another Python, and Python 3.11 of /opt/venv does not define it"
     ]
     assert faults({path: module}) == [], "an image may have a package and no Python"
     other = path.replace(".abi3", ".cpython-314-x86_64-linux-gnu")

@@ -71,7 +71,7 @@ def test_verdict_exception_counts_by_name_and_day(keys: dict[str, Any], *, excep
 def test_verdict_ended_exception_is_named() -> None:
     rows = [exception(until="2026-11-01"), exception(until="2026-11-23")]
     assert list(judge([OPENSSL, OPENSSL], policy(*rows), TODAY).lines()) == [
-        "CVE-2026-1 (critical): openssl 3.0.1, mended in 3.0.2; its exception ended on 2026-11-23"
+        "CVE-2026-1 (critical): openssl 3.0.1, fixed in 3.0.2; its exception ended on 2026-11-23"
     ]
 
 

@@ -541,7 +541,7 @@ def test_image_of_another_stack_is_that_of_the_same_platform(root: Path) -> None
             "trainer: on: stack theirs builds torch for linux/arm64, not for linux/amd64: add that there",
         ),
         ("theirs/torch-wheel", {"flavor": "base"}, "trainer: on: 'torch-wheel' of stack theirs is a build product"),
-        ("theirs/torch", {"flavor": "lcal"}, "trainer: on: stack theirs: slipway:flavor: 'lcal' is no flavor"),
+        ("theirs/torch", {"flavor": "lcal"}, "trainer: on: stack theirs: slipway:flavor: 'lcal' is not a flavor"),
         ("mine/torch", {}, "mine on mine: a stack cannot stand on itself: change one `on`"),
         ("theirs/x", {"images": [{**TOOLS, "name": "x", "on": "mine/trainer"}]}, "theirs on mine on theirs: a stack"),
         (

@@ -199,10 +199,10 @@ def test_report_of_failed_program_is_its_error(report: Report) -> None:
 
 
 def test_report_of_failed_resource_begins_with_the_cause(report: Report) -> None:
-    error = "Exception calling application: r:5/x/torch@sha256:0: gets no tag because of a fault:\n  /a: misses b\n"
+    error = "Exception calling application: r:5/x/torch@sha256:0: not tagged because of a fault:\n  /a: missing b\n"
     assert report(message(error, "error", "torch-tag")) == [
-        "error: torch-tag: r:5/x/torch@sha256:0: gets no tag because of a fault:",
-        "  /a: misses b",
+        "error: torch-tag: r:5/x/torch@sha256:0: not tagged because of a fault:",
+        "  /a: missing b",
     ]
 
 
@@ -339,7 +339,7 @@ def test_progress_in_log_names_step_and_status(
         while not (output := capsys.readouterr().out):
             pass
         progress.end("torch")
-    assert output.splitlines()[0] == "  still at it: torch (0 s): RUN pip"
+    assert output.splitlines()[0] == "  still running: torch (0 s): RUN pip"
 
 
 def test_report_of_changed_file_has_its_lines(report: Report, tmp_path: Path) -> None:
